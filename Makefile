@@ -1,0 +1,126 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# What the demo and the benchmarks can be told: make demo SEED=7 JOBS=200 OUT=/tmp/try
+SEED ?= 1
+JOBS ?= 1000
+POLICY ?= priority-inc-v
+OUT ?= out
+SWF ?=
+COEFFICIENTS ?=
+WORKLOAD := --seed $(SEED) --jobs $(JOBS) --policy $(POLICY) --out '$(OUT)' \
+    $(if $(SWF),--swf '$(SWF)') $(if $(COEFFICIENTS),--coefficients '$(COEFFICIENTS)')
+
+PROTOS := $(shell find proto -name '*.proto' | sort)
+RELEASED := proto/released/v1.binpb
+
+KAFKA_PACKAGES := java:openjdk-17-jdk-headless mvn:maven setpriv:util-linux
+SERVER_PACKAGES := $(KAFKA_PACKAGES) redis-server:redis-server
+CONTAINER_PACKAGES := podman:podman buildah:buildah runc:runc iptables:iptables \
+    debootstrap:debootstrap /usr/lib/podman/netavark:netavark \
+    /usr/lib/podman/aardvark-dns:aardvark-dns
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
+
+## Set-up ------------------------------------------------------------------------------------
+
+.PHONY: setup
+setup: $(VENV)/.installed ## create .venv with the coplace command in it
+
+$(VENV)/.locked: requirements.lock
+	@deploy/require-python.sh $(PYTHON)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	touch $@
+
+$(VENV)/.generated: $(VENV)/.locked $(PROTOS)
+	PATH="$(CURDIR)/$(BIN):$$PATH" deploy/generate-proto.sh generated
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.generated pyproject.toml
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+.PHONY: proto
+proto: $(VENV)/.generated ## build the protobuf code under generated/
+
+.PHONY: lock
+lock: $(VENV)/.locked ## pin anew what pyproject.toml asks for, with hashes and no package host
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
+	    --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+	    --quiet --output-file requirements.lock
+
+.PHONY: system-servers system-containers
+system-servers:
+	@deploy/require-commands.sh $(SERVER_PACKAGES)
+system-containers:
+	@deploy/require-commands.sh $(CONTAINER_PACKAGES)
+
+## Checks ------------------------------------------------------------------------------------
+
+.PHONY: lint
+lint: setup lint-proto ## style, types, import contracts and schemas
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# The baseline is the image of the last release, kept in the repository: it is the same in every
+# clone and at every commit, and unlike a branch it holds exactly what consumers were promised.
+.PHONY: lint-proto
+lint-proto: setup
+	$(BIN)/buf lint
+	$(BIN)/buf breaking --against $(RELEASED)
+
+.PHONY: release-proto
+release-proto: setup ## make the current schemas the ones that later changes may not break
+	test ! -e $(RELEASED) || $(BIN)/buf breaking --against $(RELEASED)
+	mkdir -p $(dir $(RELEASED))
+	$(BIN)/buf build --exclude-source-info --output $(RELEASED)
+
+.PHONY: test
+test: lint system-servers ## everything that CI runs
+	$(BIN)/python -m pytest
+
+## Runs --------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: setup ## replay a workload with no server: SEED= JOBS= POLICY= OUT= SWF= COEFFICIENTS=
+	$(BIN)/coplace demo $(WORKLOAD)
+
+.PHONY: demo-kafka
+demo-kafka: setup system-servers ## the same on real Kafka and Redis
+	$(BIN)/coplace demo --kafka $(WORKLOAD)
+
+.PHONY: demo-parity
+demo-parity: setup system-servers ## run both and compare what they decided and charged
+	$(BIN)/coplace demo-parity $(WORKLOAD)
+
+.PHONY: bench
+bench: setup system-servers ## measure throughput, latency and memory
+	$(BIN)/coplace bench --out '$(OUT)'
+
+.PHONY: bench-chaos
+bench-chaos: setup system-servers ## kill every process in turn and compare the results
+	$(BIN)/coplace bench-chaos $(WORKLOAD)
+
+.PHONY: compose-check
+compose-check: setup system-containers ## build the image and play a demo through the containers
+	deploy/compose/check.sh
+
+.PHONY: asyncapi
+asyncapi: setup ## write the AsyncAPI document of the topics
+	$(BIN)/coplace asyncapi --out '$(OUT)'
+
+.PHONY: clean
+clean: ## remove everything that the targets above built
+	rm -rf $(VENV) generated run *.egg-info .mypy_cache .pytest_cache .ruff_cache \
+	    .hypothesis .import_linter_cache .grimp_cache

@@ -1,0 +1,1 @@
+"""How Coplace is deployed: local servers, containers and topics."""

@@ -1,0 +1,1 @@
+"""The services, each a package that imports none of the others."""

@@ -1,0 +1,1 @@
+"""What several services need: the domain, the policies, messaging and the runtime."""
