@@ -1,0 +1,1 @@
+"""The cluster emulator: it plays the resource managers in virtual time."""

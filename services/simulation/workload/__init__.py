@@ -1,0 +1,1 @@
+"""Workloads for the emulator: published applications, a published model, real logs."""

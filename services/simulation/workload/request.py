@@ -1,0 +1,37 @@
+"""What a workload is made of: the requests that users submit."""
+
+from dataclasses import dataclass
+
+from services.simulation.workload.table1 import APPS
+from shared.domain.checks import require_not_negative, require_positive, require_text
+from shared.domain.errors import RejectedError
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """One job as its user submits it. Raises RejectedError on construction.
+
+    Alone on `reference_cluster` at the nominal P-state the job runs `repetitions` times the
+    Table 1 time of `app_id`; `walltime_s` is what the user asks for there.
+    """
+
+    index: int
+    app_id: str
+    user: str
+    account: str
+    nodes: int
+    shareable: bool
+    repetitions: float
+    walltime_s: float
+    submit_s: float
+    reference_cluster: str
+
+    def __post_init__(self) -> None:
+        if self.app_id not in APPS:
+            raise RejectedError("app_id", f"must be one of {', '.join(APPS)}, got {self.app_id!r}")
+        for field in ("user", "account", "reference_cluster"):
+            require_text(field, getattr(self, field))
+        for field in ("nodes", "repetitions", "walltime_s"):
+            require_positive(field, getattr(self, field))
+        for field in ("index", "submit_s"):
+            require_not_negative(field, getattr(self, field))

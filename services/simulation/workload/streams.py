@@ -1,0 +1,32 @@
+"""Independent random streams, one for each thing that a workload draws."""
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Stream(IntEnum):
+    """What a stream is for. The values are part of every seeded workload: add, never renumber."""
+
+    REFERENCE_CLUSTER = 0
+    SIZE = 1
+    RUNTIME = 2
+    ARRIVAL = 3
+    APP = 4
+    USER = 5
+    SHAREABLE = 6
+    OVERESTIMATE = 7
+
+
+def stream(seed: int, purpose: Stream) -> np.random.Generator:
+    """The generator of one purpose. Job i takes the i-th draw of each, whatever follows it.
+
+    Raises ValueError for a negative seed.
+    """
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, purpose))))
+
+
+def shareable(seed: int, jobs: int, share: float = 0.3) -> NDArray[np.bool]:
+    """Whether each job may share its nodes: its own draw against `share`, shape (jobs,)."""
+    return np.asarray(stream(seed, Stream.SHAREABLE).random(jobs) < share)
