@@ -1,0 +1,1 @@
+"""Frozen, pure, unit-suffixed types: the words that every service speaks."""

@@ -1,0 +1,34 @@
+"""Records as a log keeps them: bytes at a place."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+Headers = tuple[tuple[str, bytes], ...]
+
+
+class Place(NamedTuple):
+    """One Kafka partition of one topic (names without the namespace)."""
+
+    topic: str
+    kafka_partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """Bytes to append at a place; a value of None is a tombstone."""
+
+    place: Place
+    key: bytes
+    value: bytes | None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Bytes found at a place."""
+
+    place: Place
+    offset: int
+    key: bytes
+    value: bytes | None
+    headers: Headers = ()

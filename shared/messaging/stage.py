@@ -1,0 +1,70 @@
+"""Stages: processors, where they read, and how their Kafka partitions group into units."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from shared.messaging.event import Event, Publish
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A closed round: everything up to `ended_at_us` is in."""
+
+    number: int
+    ended_at_us: int
+
+    @property
+    def now_s(self) -> float:
+        """The only clock that a processor knows, s since the epoch."""
+        return self.ended_at_us / 1e6
+
+
+class Processor(Protocol):
+    """A sans-IO fold over events: no clock, no environment, no randomness of its own.
+
+    Raises RejectedError from `handle` for input that cannot be used (it becomes a dead letter);
+    any other exception ends the process.
+    """
+
+    def handle(self, event: Event) -> Iterable[Publish]:
+        """Apply one event; what follows from it at once."""
+        ...
+
+    def end_round(self, ended: Round) -> Iterable[Publish]:
+        """Decide what waits for all events of a round."""
+        ...
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """State that changed since the last call, by key; None where a key is gone."""
+        ...
+
+
+class RoundSource(StrEnum):
+    """What closes the rounds of a stage."""
+
+    MARKS = "marks"
+    CLOCK = "clock"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One processor's place in the flow.
+
+    Unit n of a stage owns Kafka partition n of every input, and restores its state from partition
+    n of the changelog. A `single` stage has one unit that owns every partition of every input: its
+    other group members stand by. `create` gets the unit's number and the restored state.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    create: Callable[[int, Mapping[str, bytes]], Processor]
+    single: bool = False
+    rounds: RoundSource = RoundSource.MARKS
+
+    @property
+    def changelog(self) -> str:
+        """The compacted topic of this stage's state."""
+        return f"changelog.{self.name}"
