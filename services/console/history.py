@@ -1,0 +1,67 @@
+"""What happened in a run, read back from its topics: events by id, copies dropped."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.jobs_pb2 import JobFinished
+from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
+from coplace.v1.prediction_pb2 import PowerModelPublished
+from coplace.v1.pricing_pb2 import ChargeMade
+from coplace.v1.telemetry_pb2 import SignatureMeasured
+from google.protobuf.message import Message
+
+from shared.messaging.event import Event
+
+ReadTopic = Callable[[str], Iterable[Event]]
+Payload = TypeVar("Payload", bound=Message)
+JobKey = tuple[str, int]
+
+
+def payloads(events: Iterable[Event], kind: type[Payload]) -> list[Payload]:
+    """The payloads of one kind, each id once, ordered by id."""
+    found = {event.id: event.payload for event in events if isinstance(event.payload, kind)}
+    return [found[event_id] for event_id in sorted(found)]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The facts of one run that its report needs."""
+
+    clusters: list[ClusterDeclared]
+    finished: list[JobFinished]
+    signatures: list[SignatureMeasured]
+    power_models: list[PowerModelPublished]
+    decisions: list[PlacementDecided]
+    charges: list[ChargeMade]
+
+    @classmethod
+    def read(cls, topic: ReadTopic) -> Self:
+        """Read the topics of a run from their start."""
+        return cls(
+            clusters=payloads(topic("commands"), ClusterDeclared),
+            finished=payloads(topic("jobs.events"), JobFinished),
+            signatures=payloads(topic("telemetry.signatures"), SignatureMeasured),
+            power_models=payloads(topic("prediction.models"), PowerModelPublished),
+            decisions=sorted(
+                payloads(topic("placement.decisions"), PlacementDecided),
+                key=lambda d: (d.job_id, d.attempt, d.round),
+            ),
+            charges=sorted(
+                payloads(topic("prices.charges"), ChargeMade),
+                key=lambda c: (c.job_id, c.attempt, c.revision),
+            ),
+        )
+
+    def starts(self) -> dict[JobKey, PlacementDecided]:
+        """The decision that started each attempt of a job."""
+        return {(d.job_id, d.attempt): d for d in self.decisions if d.verdict == VERDICT_START}
+
+    def first_outcomes(self) -> dict[JobKey, PlacementDecided]:
+        """The first recorded outcome of each attempt: what a decision is."""
+        return {(d.job_id, d.attempt): d for d in reversed(self.decisions)}
+
+    def final_charges(self) -> dict[JobKey, ChargeMade]:
+        """The last revision of each attempt's charge."""
+        return {(c.job_id, c.attempt): c for c in self.charges}
