@@ -6,16 +6,21 @@ import sys
 import orjson
 import structlog
 from opentelemetry import trace
-from structlog.typing import EventDict, WrappedLogger
+from structlog.tracebacks import ExceptionDictTransformer
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+# Without locals, which may hold passwords.
+_EXCEPTIONS = structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
 
 
 def configure_logging(service: str, level: str) -> None:
     """Send what structlog and the libraries' loggers say to one JSON stream."""
 
     def add_service(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-        return event | {"service": service}
+        event["service"] = service
+        return event
 
-    shared = [
+    shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
@@ -36,12 +41,12 @@ def configure_logging(service: str, level: str) -> None:
     _write_to_stdout(level, _formatter(shared))
 
 
-def _formatter(shared: list[structlog.typing.Processor]) -> logging.Formatter:
+def _formatter(shared: list[Processor]) -> logging.Formatter:
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            structlog.processors.dict_tracebacks,
+            _EXCEPTIONS,
             structlog.processors.JSONRenderer(_to_json),
         ],
     )

@@ -1,0 +1,152 @@
+"""Metrics for Prometheus and traces for a collector or a file, through OpenTelemetry."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.metrics import Meter as InstrumentFactory
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import SpanKind, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from prometheus_client import CollectorRegistry
+
+from shared.messaging.event import Event
+from shared.messaging.hooks import Hooks, Tally
+from shared.runtime.settings import Settings
+
+# Spans reach their file soon enough for somebody who watches it.
+_FILE_DELAY_MS = 500
+_CONTEXT = TraceContextTextMapPropagator()
+
+
+class Telemetry:
+    """What one process measures of itself; `close` sends what is still buffered."""
+
+    def __init__(self, service: str, settings: Settings) -> None:
+        resource = Resource.create({SERVICE_NAME: service})
+        self.registry = CollectorRegistry()
+        reader = PrometheusMetricReader(
+            registry=self.registry, prefix="coplace", scope_info_enabled=False
+        )
+        self._meters = MeterProvider([reader], resource)
+        self.meter = self._meters.get_meter("coplace")
+        self._tracers = _tracer_provider(resource, settings)
+        self.stamper = Stamper(self._tracers.get_tracer("coplace") if self._tracers else None)
+
+    def hooks(self) -> Hooks:
+        """The listeners that the drivers of stages tell about their work."""
+        return Hooks(stamper=self.stamper, meter=BatchMeter(self.meter))
+
+    def close(self) -> None:
+        """Flush and stop the exporters."""
+        if self._tracers:
+            self._tracers.shutdown()
+        self._meters.shutdown()
+
+
+class Stamper:
+    """Opens a producer span for each event that belongs to a trace."""
+
+    def __init__(self, tracer: Tracer | None) -> None:
+        self._tracer = tracer
+
+    def stamp(self, stage: str, event: Event) -> Event:
+        """The event below a new span; unchanged when nobody traces it."""
+        return self.begin(stage, event) if event.traceparent else event
+
+    def begin(self, stage: str, event: Event) -> Event:
+        """Like `stamp`; an event without a trace begins one."""
+        if self._tracer is None:
+            return event
+        parent = _CONTEXT.extract({"traceparent": event.traceparent})
+        with self._tracer.start_as_current_span(
+            f"{stage} publish", parent, SpanKind.PRODUCER, _attributes(event)
+        ):
+            carrier: dict[str, str] = {}
+            _CONTEXT.inject(carrier)
+        return event.traced(carrier["traceparent"])
+
+
+def _attributes(event: Event) -> dict[str, str]:
+    return {"event.id": event.id, "event.type": event.type, "event.key": event.key}
+
+
+class BatchMeter:
+    """Counts committed batches by stage and unit."""
+
+    def __init__(self, meter: InstrumentFactory) -> None:
+        self._counters = {
+            name: meter.create_counter(name, description=description)
+            for name, description in _COUNTERS.items()
+        }
+        self._duration_s = meter.create_histogram(
+            "batch_duration",
+            unit="s",
+            description="From receiving a batch to having committed it",
+            explicit_bucket_boundaries_advisory=_DURATION_BUCKETS_S,
+        )
+
+    def batch(self, stage: str, unit: int, tally: Tally, duration_s: float) -> None:
+        """Add one committed batch."""
+        labels: dict[str, str | int] = {"stage": stage, "unit": unit}
+        for name, counter in self._counters.items():
+            if count := getattr(tally, name):
+                counter.add(count, labels)
+        self._duration_s.record(duration_s, labels)
+
+
+_DURATION_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_COUNTERS = {
+    "records_in": "Records taken from the input topics",
+    "records_out": "Records written to the output topics",
+    "dead_letters": "Records that could not be used",
+    "copies_dropped": "Events that had been applied before",
+    "unknown_fields": "Fields of messages that this version does not know",
+    "rounds_closed": "Rounds that were decided",
+}
+
+
+def _tracer_provider(resource: Resource, settings: Settings) -> TracerProvider | None:
+    """None when traces go nowhere, so that nobody pays for them."""
+    processors = list(_span_processors(settings))
+    if not processors:
+        return None
+    provider = TracerProvider(resource=resource)
+    for processor in processors:
+        provider.add_span_processor(processor)
+    return provider
+
+
+def _span_processors(settings: Settings) -> Sequence[BatchSpanProcessor]:
+    processors = []
+    if settings.trace_file:
+        file = SpanFile(settings.trace_file)
+        processors.append(BatchSpanProcessor(file, schedule_delay_millis=_FILE_DELAY_MS))
+    if settings.otlp_endpoint:
+        processors.append(BatchSpanProcessor(_otlp_exporter(settings.otlp_endpoint)))
+    return processors
+
+
+def _otlp_exporter(endpoint: str) -> SpanExporter:
+    # Imported only here: it is slow to load, and most processes run without a collector.
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter(endpoint=endpoint, insecure=not endpoint.startswith("https://"))
+
+
+class SpanFile(SpanExporter):
+    """Appends spans to a file, one JSON object a line; processes may share the file."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Append them in one write, so that lines of several processes do not mix."""
+        lines = "".join(span.to_json(indent=None) + "\n" for span in spans)
+        with self._path.open("ab", buffering=0) as file:
+            file.write(lines.encode())
+        return SpanExportResult.SUCCESS
