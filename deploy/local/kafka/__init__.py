@@ -1,0 +1,1 @@
+"""One Apache Kafka broker in KRaft mode, from its Maven artifacts."""

@@ -1,0 +1,59 @@
+"""The broker's jars: copied from Maven into a cache folder once, then used from there."""
+
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+from deploy.local.errors import LocalServersError
+from deploy.local.prerequisites import require_command
+
+_POM = Path(__file__).with_name("pom.xml")
+
+
+def kafka_jars() -> Path:
+    """The folder of the broker's jars, filled on first use.
+
+    Raises PrerequisiteError without Maven, LocalServersError if Maven fails.
+    """
+    jars = _cache_dir() / f"kafka-{kafka_version()}"
+    if not jars.is_dir():
+        require_command("mvn", "The first start of Apache Kafka", "maven")
+        _fill(jars)
+    return jars
+
+
+def kafka_version() -> str:
+    """The version that the POM pins."""
+    match = re.search(r"<kafka\.version>(.+)</kafka\.version>", _POM.read_text())
+    if match is None:
+        raise LocalServersError(f"{_POM} pins no kafka.version: restore that property")
+    return match.group(1)
+
+
+def _cache_dir() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "coplace"
+
+
+def _fill(jars: Path) -> None:
+    """Complete or not at all: several processes may do this at once, or be killed at it."""
+    jars.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=jars.parent, prefix=f"{jars.name}.") as scratch:
+        _copy_dependencies(Path(scratch) / "jars")
+        try:
+            (Path(scratch) / "jars").rename(jars)
+        except OSError:
+            if not jars.is_dir():
+                raise
+
+
+def _copy_dependencies(target: Path) -> None:
+    command = ["mvn", "--quiet", "--batch-mode", "--file", str(_POM)]
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={target}"]
+    done = subprocess.run([*command, *goal], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LocalServersError(
+            "Maven could not copy Apache Kafka's jars: check that it reaches a Maven repository, "
+            f"then try again.\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )

@@ -1,0 +1,228 @@
+"""Local servers with their programs: started in order, awaited, stopped in reverse."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from deploy.local.errors import LocalServersError, NotRunningError
+from deploy.local.kafka.broker import kafka_program
+from deploy.local.ports import free_ports
+from deploy.local.prerequisites import require_command
+from deploy.local.program import Program
+from deploy.local.readiness import is_ready
+from deploy.local.redis_server import redis_program
+from deploy.local.run_state import RunState
+from deploy.local.supervision import ProcessState, Supervisor
+from deploy.local.waiting import not_ready, wait_until
+from shared.runtime.settings import Settings
+
+_SUPERVISOR_START_S = 15.0
+_SHUTDOWN_S = 60.0
+_SERVERS = ("kafka", "redis")
+
+
+class LocalServers:
+    """Kafka and Redis, each its own or the one that COPLACE_KAFKA_BOOTSTRAP or COPLACE_REDIS_URL
+    names, and further programs, which find both addresses in their environment.
+
+    As a context manager it is tied to the calling process: nothing outlives it, however it ends.
+    Enter it from a thread that lives as long as the servers should.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        programs: Sequence[Program] = (),
+        *,
+        kafka: bool = True,
+        redis: bool = True,
+    ) -> None:
+        self.run_dir = run_dir.absolute()
+        self._programs = programs
+        self._supervisor = Supervisor(self.run_dir)
+        self._supervisord: subprocess.Popen[bytes] | None = None
+        self._settings = Settings()
+        self._own_kafka = kafka and "kafka_bootstrap" not in self._settings.model_fields_set
+        self._own_redis = redis and "redis_url" not in self._settings.model_fields_set
+        self.kafka_bootstrap = self._settings.kafka_bootstrap
+        self.redis_url = self._settings.redis_url
+        self._ready_urls: dict[str, str | None] = {}
+
+    def __enter__(self) -> Self:
+        self.up(tied_to_caller=True)
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.down()
+
+    def up(self, tied_to_caller: bool = False) -> None:
+        """Start everything and wait until it is ready; on failure nothing is left running.
+
+        Raises PrerequisiteError, NotReadyError, or LocalServersError if it runs already.
+        """
+        require_command("setpriv", "The local runner", "util-linux")
+        if self.is_running():
+            raise LocalServersError(
+                f"local servers run in {self.run_dir} already: see `coplace local status`, "
+                "or stop them with `coplace local down`"
+            )
+        servers = self._servers()
+        self._supervisord = self._supervisor.launch(tied_to_caller)
+        try:
+            wait_until(
+                self._supervisor_answers,
+                _SUPERVISOR_START_S,
+                "supervisord answers",
+                self.log("supervisord"),
+            )
+            self.start(servers)
+            self.start(self._programs)
+        except BaseException:
+            self.down()
+            raise
+
+    def start(self, programs: Iterable[Program]) -> None:
+        """Start further programs and wait until all are ready. Raises NotReadyError."""
+        started = [self._with_addresses(program) for program in programs]
+        for program in started:
+            self._supervisor.add(program)
+            self._ready_urls[program.name] = program.ready_url
+        RunState(self.kafka_bootstrap, self.redis_url, self._ready_urls).save(self.run_dir)
+        for program in started:
+            self._wait_first_ready(program)
+
+    def down(self) -> None:
+        """Stop the programs, then the servers, then supervisord. Does nothing if none runs."""
+        try:
+            supervisord = psutil.Process(self._supervisor.pid())
+        except (NotRunningError, psutil.NoSuchProcess):
+            return
+        self._stop_programs()
+        self._supervisor.shutdown()
+        try:
+            supervisord.wait(_SHUTDOWN_S)
+        except psutil.TimeoutExpired:
+            supervisord.kill()  # Takes with it whatever it could not stop.
+        if self._supervisord is not None:
+            self._supervisord.wait()
+        RunState.remove(self.run_dir)
+
+    def is_running(self) -> bool:
+        """Whether a supervisord keeps servers in the run folder."""
+        try:
+            return self._supervisor.pid() > 0
+        except NotRunningError:
+            return False
+
+    def states(self) -> list[ProcessState]:
+        """State of every program. Raises NotRunningError."""
+        return self._supervisor.states()
+
+    def pid(self, name: str) -> int:
+        """Process id of a program, 0 while it does not run. Raises LocalServersError."""
+        return self._supervisor.state(name).pid
+
+    def supervisor_pid(self) -> int:
+        """Process id of supervisord. Raises NotRunningError."""
+        return self._supervisor.pid()
+
+    def log(self, name: str) -> Path:
+        """The file that a program's output goes to."""
+        return self._supervisor.log_file(name)
+
+    def kill(self, name: str, sig: signal.Signals = signal.SIGKILL) -> None:
+        """Send the program a signal; after SIGKILL it is gone on return, and soon restarted.
+
+        Raises LocalServersError if it does not run.
+        """
+        pid = self.pid(name)
+        if pid == 0:
+            raise LocalServersError(f"{name} does not run: call wait_ready({name!r}) first")
+        os.kill(pid, sig)
+        if sig == signal.SIGKILL:
+            wait_until(lambda: self.pid(name) != pid, 10.0, f"{name} is gone", self.log(name))
+
+    def wait_ready(self, name: str, timeout_s: float = 60.0) -> None:
+        """Wait until a program runs and is ready, over as many restarts as it takes.
+
+        Raises NotReadyError when the time is over.
+        """
+        wait_until(lambda: self._is_ready(name), timeout_s, f"{name} is ready", self.log(name))
+
+    def wait_done(self, name: str, timeout_s: float) -> None:
+        """Wait until a one-shot program has ended with exit status 0.
+
+        Raises NotReadyError when the time is over.
+        """
+        wait_until(lambda: self._is_done(name), timeout_s, f"{name} is done", self.log(name))
+
+    def _servers(self) -> list[Program]:
+        kafka_port, controller_port, redis_port = free_ports(3)
+        servers = []
+        if self._own_kafka:
+            servers.append(
+                kafka_program(
+                    self.run_dir / "kafka",
+                    kafka_port,
+                    controller_port,
+                    self._settings.max_message_bytes,
+                )
+            )
+            self.kafka_bootstrap = f"127.0.0.1:{kafka_port}"
+        if self._own_redis:
+            servers.append(redis_program(self.run_dir / "redis", redis_port))
+            self.redis_url = f"redis://127.0.0.1:{redis_port}/0"
+        return servers
+
+    def _supervisor_answers(self) -> bool:
+        if self._supervisord is not None and self._supervisord.poll() is not None:
+            raise not_ready("supervisord ended as it started", self.log("supervisord"))
+        return self.is_running()
+
+    def _with_addresses(self, program: Program) -> Program:
+        addresses = {
+            "COPLACE_KAFKA_BOOTSTRAP": self.kafka_bootstrap,
+            "COPLACE_REDIS_URL": self.redis_url,
+        }
+        return replace(program, env={**addresses, **program.env})
+
+    def _wait_first_ready(self, program: Program) -> None:
+        def ready() -> bool:
+            state = self._supervisor.state(program.name)
+            if state.has_exited and not (program.one_shot and state.is_done):
+                raise not_ready(f"{program.name} ended before it was ready", log)
+            return self._is_ready(program.name) or state.is_done
+
+        log = self.log(program.name)
+        wait_until(ready, program.ready_within_s, f"{program.name} is ready", log)
+
+    def _is_ready(self, name: str) -> bool:
+        url = self._ready_urls.get(name)
+        return self.pid(name) > 0 and (url is None or is_ready(url))
+
+    def _is_done(self, name: str) -> bool:
+        return self._supervisor.state(name).is_done
+
+    def _stop_programs(self) -> None:
+        names = [state.name for state in self.states() if state.name not in _SERVERS]
+        for name in reversed(names):
+            self._supervisor.stop(name)
+        for name in names:
+            stopped = partial(self._is_stopped, name)
+            wait_until(stopped, _SHUTDOWN_S, f"{name} is stopped", self.log(name))
+
+    def _is_stopped(self, name: str) -> bool:
+        return self.pid(name) == 0
