@@ -1,0 +1,1 @@
+"""Events, the topics that carry them, and the two logs that keep them: in memory and Kafka."""

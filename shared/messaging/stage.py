@@ -14,6 +14,7 @@ class Round:
 
     number: int
     ended_at_us: int
+    last: bool = False
 
     @property
     def now_s(self) -> float:
@@ -21,11 +22,17 @@ class Round:
         return self.ended_at_us / 1e6
 
 
+class AlreadyAppliedError(Exception):
+    """Raised by a processor's `handle` for a copy of an event that it has applied: the copy is
+    dropped and counted."""
+
+
 class Processor(Protocol):
     """A sans-IO fold over events: no clock, no environment, no randomness of its own.
 
-    Raises RejectedError from `handle` for input that cannot be used (it becomes a dead letter);
-    any other exception ends the process.
+    Raises RejectedError from `handle` for input that cannot be used (it becomes a dead letter) and
+    AlreadyAppliedError for a copy; any other exception ends the process. After either, the state
+    must be as before the call.
     """
 
     def handle(self, event: Event) -> Iterable[Publish]:

@@ -1,0 +1,152 @@
+"""Events to records and back: protobuf values with CloudEvents binary headers.
+
+The attribute names are those of CloudEvents 1.0's Kafka protocol binding, binary mode, with an
+underscore after `ce`; `traceparent` is W3C Trace Context.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from shared.domain.errors import RejectedError
+from shared.messaging.event import Event, Publish
+from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.schemas import MESSAGES
+from shared.messaging.topics import ROUND_ENDED, Topics, partition_of
+
+MAX_MESSAGE_BYTES = 1_048_576
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def format_time(time_us: int) -> str:
+    """RFC 3339 with microseconds. Raises RejectedError outside the years 1970 to 9999."""
+    try:
+        moment = _EPOCH + timedelta(microseconds=time_us)
+    except OverflowError:
+        raise RejectedError("time_us", f"must lie before the year 10000, got {time_us}") from None
+    if time_us < 0:
+        raise RejectedError("time_us", f"must not lie before 1970, got {time_us}")
+    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def parse_time(text: str) -> int:
+    """Microseconds since the epoch. Raises RejectedError unless it is RFC 3339 with an offset."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise RejectedError("ce_time", f"must be RFC 3339, got {text[:40]!r}") from None
+    if moment.tzinfo is None:
+        raise RejectedError("ce_time", f"must say its offset from UTC, got {text[:40]!r}")
+    if moment < _EPOCH:
+        raise RejectedError("ce_time", f"must not lie before 1970, got {text[:40]!r}")
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def count_unknown_fields(event: Event) -> int:
+    """How many fields of the message this version does not know; they are carried, not read."""
+    return len(UnknownFieldSet(event.payload))
+
+
+class Codec:
+    """Encodes and decodes the events of a deployment's topics."""
+
+    def __init__(self, topics: Topics, max_message_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        self.topics = topics
+        self.max_message_bytes = max_message_bytes
+
+    def encode(self, publish: Publish) -> NewRecord:
+        """The record to append.
+
+        Raises ValueError for a message or key that the topic does not hold, RejectedError for a
+        message beyond the size limit.
+        """
+        topic, event = publish.topic, publish.event
+        expected = self.topics.spec(topic).key_of(event.payload)
+        if event.key != expected:
+            raise ValueError(f"{event.id} must have the key {expected!r}, got {event.key!r}")
+        return self._new_record(self.topics.place_of(topic, event.key), event)
+
+    def encode_mark(self, place: Place, event: Event) -> NewRecord:
+        """The record of a round's mark, which goes to a given place whatever its key."""
+        self.topics.spec(place.topic).key_of(event.payload)
+        return self._new_record(place, event)
+
+    def decode(self, record: Record) -> Event:
+        """The event of a record. Raises RejectedError, which names what is wrong with it."""
+        value = self._checked_value(record)
+        headers = dict(record.headers)
+        message_type = _text(headers, "ce_type")
+        template = self.topics.spec(record.place.topic).messages.get(message_type)
+        if template is None:
+            raise RejectedError("ce_type", f"{message_type[:80]!r} is not in {record.place.topic}")
+        payload = MESSAGES[message_type]()
+        try:
+            payload.ParseFromString(value)
+        except DecodeError:
+            raise RejectedError("value", f"must be a protobuf {message_type}") from None
+        event = Event(
+            id=_text(headers, "ce_id"),
+            source=_text(headers, "ce_source"),
+            time_us=parse_time(_text(headers, "ce_time")),
+            key=_key(record),
+            payload=payload,
+            traceparent=_decoded("traceparent", headers.get("traceparent", b"")),
+        )
+        if message_type != ROUND_ENDED:
+            self._check_place(record, event, template.fill(payload))
+        return event
+
+    def _new_record(self, place: Place, event: Event) -> NewRecord:
+        value = event.payload.SerializeToString(deterministic=True)
+        if len(value) > self.max_message_bytes:
+            raise RejectedError("value", self._size_problem(len(value)))
+        headers = [
+            ("ce_id", event.id.encode()),
+            ("ce_type", event.type.encode()),
+            ("ce_source", event.source.encode()),
+            ("ce_time", format_time(event.time_us).encode()),
+        ]
+        if event.traceparent:
+            headers.append(("traceparent", event.traceparent.encode()))
+        return NewRecord(place, event.key.encode(), value, tuple(headers))
+
+    def _checked_value(self, record: Record) -> bytes:
+        if record.value is None:
+            raise RejectedError("value", "is missing: a tombstone means nothing in this topic")
+        if len(record.value) > self.max_message_bytes:
+            raise RejectedError("value", self._size_problem(len(record.value)))
+        return record.value
+
+    def _size_problem(self, size_bytes: int) -> str:
+        return f"has {size_bytes} bytes, the limit is {self.max_message_bytes}"
+
+    def _check_place(self, record: Record, event: Event, expected_key: str) -> None:
+        """A misplaced record would split its key over two workers."""
+        if event.key != expected_key:
+            raise RejectedError("key", f"must be {expected_key[:80]!r}, got {event.key[:80]!r}")
+        count = self.topics.kafka_partitions(record.place.topic)
+        right = partition_of(record.key, count)
+        if right != record.place.kafka_partition:
+            raise RejectedError(
+                "kafka_partition",
+                f"must be {right} for this key: partition by murmur2 as Kafka's Java client does",
+            )
+
+
+def _text(headers: dict[str, bytes], name: str) -> str:
+    if not headers.get(name):
+        raise RejectedError(name, "is missing: send the CloudEvents attributes as headers")
+    return _decoded(name, headers[name])
+
+
+def _key(record: Record) -> str:
+    return _decoded("key", record.key)
+
+
+def _decoded(field: str, text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise RejectedError(field, "must be UTF-8") from None

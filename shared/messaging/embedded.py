@@ -1,0 +1,146 @@
+"""Runs stages over the log in memory, in one thread and always in the same order."""
+
+from collections.abc import Mapping, Sequence
+
+from shared.messaging.assignment import assign_units
+from shared.messaging.codec import Codec
+from shared.messaging.hooks import Hooks
+from shared.messaging.memory import InMemoryLog
+from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.stage import Stage
+from shared.messaging.topics import Topics
+from shared.messaging.unit import Commit, EventTimeLimit, Unit, unit_count
+
+BATCH_RECORDS = 500
+
+
+class EmbeddedUnit:
+    """A unit that reads from and commits to the log in memory."""
+
+    def __init__(
+        self,
+        log: InMemoryLog,
+        stage: Stage,
+        number: int,
+        codec: Codec,
+        limit: EventTimeLimit,
+        hooks: Hooks,
+    ) -> None:
+        self._log = log
+        self._group = stage.name
+        self._hooks = hooks
+        self._changelog = Place(stage.changelog, number)
+        self._producer = log.open_producer(f"{stage.name}.{number}")
+        self._unit = Unit(stage, number, restore(log, self._changelog), codec, limit, hooks)
+        self._next = {place: log.position(stage.name, place) for place in self._unit.places}
+
+    def step(self, now_us: int = 0) -> bool:
+        """Process what is there; False when there was nothing."""
+        records = self._receive()
+        if not records:
+            return False
+        self._hooks.step.reached("received")
+        self._finish(self._unit.process(records, now_us))
+        return True
+
+    def close_round(self, now_us: int) -> None:
+        """End the round of a stage whose rounds a clock closes."""
+        self._finish(self._unit.close_round(now_us))
+
+    def _receive(self) -> list[Record]:
+        records: list[Record] = []
+        held = self._unit.held
+        for place, offset in self._next.items():
+            if place not in held and self._log.end_offset(place) > offset:
+                found = self._log.read(place, offset, BATCH_RECORDS)
+                self._next[place] = offset + len(found)
+                records += found
+        return records
+
+    def _finish(self, commit: Commit) -> None:
+        step = self._hooks.step
+        step.reached("handled")
+        changes = [
+            NewRecord(self._changelog, key.encode(), value)
+            for key, value in commit.changelog.items()
+        ]
+        for point in ("outputs sent", "changelog sent", "offsets sent", "committing"):
+            step.reached(point)
+        self._log.commit(self._producer, commit.outputs + changes, self._group, commit.positions)
+        step.reached("committed")
+        self._hooks.meter.batch(self._group, self._unit.number, commit.tally, 0.0)
+
+
+def restore(log: InMemoryLog, changelog: Place) -> Mapping[str, bytes]:
+    """The state that a changelog holds."""
+    latest = {record.key.decode(): record.value for record in log.read(changelog, 0, 1 << 62)}
+    return {key: value for key, value in latest.items() if value is not None}
+
+
+class EmbeddedRuntime:
+    """One member of the consumer groups of its stages."""
+
+    def __init__(
+        self,
+        log: InMemoryLog,
+        stages: Sequence[Stage],
+        topics: Topics | None = None,
+        *,
+        codec: Codec | None = None,
+        member: str = "0",
+        limit: EventTimeLimit | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self._log = log
+        self._codec = codec or Codec(topics or Topics())
+        self._stages = {stage.name: stage for stage in stages}
+        self._counts = {stage.name: unit_count(stage, self._codec.topics) for stage in stages}
+        self._member = member
+        self._limit = limit or EventTimeLimit()
+        self._hooks = hooks or Hooks()
+        self._units: dict[tuple[str, int], EmbeddedUnit] = {}
+        self._seen_members: dict[str, frozenset[str]] = {}
+        for name in self._stages:
+            log.join(name, member)
+
+    def step(self, now_us: int = 0) -> bool:
+        """One batch of every unit that this member runs; False when there was nothing to do."""
+        self._follow_assignment()
+        return sum([unit.step(now_us) for unit in self._units.values()]) > 0
+
+    def run_until_quiet(self, now_us: int = 0) -> None:
+        """Process until no unit finds anything more."""
+        while self.step(now_us):
+            pass
+
+    def close_rounds(self, stage: str, now_us: int) -> None:
+        """End the round of every unit of a stage whose rounds a clock closes."""
+        self._follow_assignment()
+        for (name, _), unit in self._units.items():
+            if name == stage:
+                unit.close_round(now_us)
+
+    def leave(self) -> None:
+        """Hand this member's units to the others."""
+        for name in self._stages:
+            self._log.leave(name, self._member)
+        self._units.clear()
+
+    def _follow_assignment(self) -> None:
+        for name in self._stages:
+            members = self._log.members(name)
+            if members != self._seen_members.get(name):
+                self._seen_members[name] = members
+                self._take_units(name, members)
+
+    def _take_units(self, name: str, members: frozenset[str]) -> None:
+        owners = assign_units(self._counts[name], members) if members else {}
+        for number in range(self._counts[name]):
+            if owners.get(number) != self._member:
+                self._units.pop((name, number), None)
+            elif (name, number) not in self._units:
+                self._units[name, number] = self._open(name, number)
+
+    def _open(self, name: str, number: int) -> EmbeddedUnit:
+        stage = self._stages[name]
+        return EmbeddedUnit(self._log, stage, number, self._codec, self._limit, self._hooks)

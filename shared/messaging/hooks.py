@@ -1,0 +1,79 @@
+"""What a driver tells the outside about its work; by default nobody listens."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from shared.messaging.event import Event
+
+
+@dataclass(slots=True)
+class Tally:
+    """What happened to the records of one batch."""
+
+    records_in: int = 0
+    records_out: int = 0
+    dead_letters: int = 0
+    copies_dropped: int = 0
+    unknown_fields: int = 0
+    rounds_closed: int = 0
+
+
+class SpanStamper(Protocol):
+    """Makes a published event part of the trace that caused it."""
+
+    def stamp(self, stage: str, event: Event) -> Event:
+        """The event with the `traceparent` of a new producer span below its own."""
+        ...
+
+
+class Meter(Protocol):
+    """Counts committed batches."""
+
+    def batch(self, stage: str, unit: int, tally: Tally, duration_s: float) -> None:
+        """One batch was committed; `duration_s` runs from receiving to committing it."""
+        ...
+
+
+class Step(Protocol):
+    """Told each point that a driver reaches between receiving a batch and having committed it.
+
+    Tests end the process in it.
+    """
+
+    def reached(self, point: str) -> None:
+        """Called with one of POINTS."""
+        ...
+
+
+POINTS = (
+    "received",
+    "handled",
+    "outputs sent",
+    "changelog sent",
+    "offsets sent",
+    "committing",
+    "committed",
+)
+
+
+class _Silent:
+    def stamp(self, stage: str, event: Event) -> Event:
+        return event
+
+    def batch(self, stage: str, unit: int, tally: Tally, duration_s: float) -> None:
+        return None
+
+    def reached(self, point: str) -> None:
+        return None
+
+
+_SILENT = _Silent()
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """The listeners of one process."""
+
+    stamper: SpanStamper = field(default=_SILENT)
+    meter: Meter = field(default=_SILENT)
+    step: Step = field(default=_SILENT)

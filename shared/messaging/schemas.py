@@ -1,0 +1,20 @@
+"""The protobuf messages of the project by their full name, which is their CloudEvents type."""
+
+import pkgutil
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+
+import coplace.v1
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+
+def _message_classes() -> Iterator[tuple[str, type[Message]]]:
+    for module in pkgutil.iter_modules(coplace.v1.__path__, "coplace.v1."):
+        if module.name.endswith("_pb2"):
+            file = import_module(module.name).DESCRIPTOR
+            for descriptor in file.message_types_by_name.values():
+                yield descriptor.full_name, GetMessageClass(descriptor)
+
+
+MESSAGES: Mapping[str, type[Message]] = dict(_message_classes())

@@ -1,0 +1,235 @@
+"""The sans-IO core of every driver: records in; outputs, state changes and positions out.
+
+A unit is one processor with the places that it owns. Rounds are aligned as in the asynchronous
+barrier snapshots of Carbone et al., "Lightweight Asynchronous Snapshots for Distributed Dataflows"
+(2015), algorithm 1: a place that has delivered the mark of the open round is held until every
+place has. Its position stays at the mark meanwhile, so that a restart reads the mark again and
+nothing but the last closed round has to be kept.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from coplace.v1.control_pb2 import RoundEnded
+
+from shared.domain.errors import RejectedError
+from shared.messaging.codec import Codec, count_unknown_fields
+from shared.messaging.dead_letters import dead_letter
+from shared.messaging.event import Event, Publish
+from shared.messaging.hooks import Hooks, Tally
+from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.stage import AlreadyAppliedError, Round, RoundSource, Stage
+from shared.messaging.topics import ROUND_ENDED, Topics
+
+_ROUND_KEY = ROUND_ENDED
+_DAY_US = 86_400_000_000
+_VIRTUAL_EPOCH_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
+
+
+@dataclass(frozen=True, slots=True)
+class EventTimeLimit:
+    """Events that lie further ahead are refused: one of them would drag the clock of a fold along.
+
+    Ahead of what: the last closed round's end, the wall clock where rounds are closed by it, and
+    `origin_us` before there is either.
+    """
+
+    origin_us: int = _VIRTUAL_EPOCH_US
+    ahead_us: int = 366 * _DAY_US
+
+    @classmethod
+    def of_wall_clock(cls, now_us: int) -> "EventTimeLimit":
+        """A day ahead of the clock: in production no event lies in the future. The default's year
+        is for emulated runs, where a round may skip the days in which nothing happens."""
+        return cls(now_us, _DAY_US)
+
+    def check(self, event: Event, *reached_us: int) -> None:
+        """Raise RejectedError when the event lies too far ahead of what time has reached."""
+        latest_us = max(self.origin_us, *reached_us) + self.ahead_us
+        if event.time_us > latest_us:
+            raise RejectedError("ce_time", f"is {event.time_us} us, the latest now is {latest_us}")
+
+
+@dataclass(slots=True)
+class Commit:
+    """What belongs into one transaction."""
+
+    outputs: list[NewRecord] = field(default_factory=list)
+    changelog: dict[str, bytes | None] = field(default_factory=dict)
+    positions: dict[Place, int] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing to write."""
+        return not (self.outputs or self.changelog or self.positions)
+
+
+def unit_count(stage: Stage, topics: Topics) -> int:
+    """How many units a stage has.
+
+    Raises ValueError when the topics of a keyed stage differ in their number of partitions.
+    """
+    if stage.single:
+        return 1
+    counts = {name: topics.kafka_partitions(name) for name in (*stage.inputs, *stage.outputs)}
+    if len(set(counts.values())) != 1:
+        raise ValueError(f"the topics of keyed stage {stage.name} must have equal counts: {counts}")
+    return next(iter(counts.values()))
+
+
+def unit_places(names: tuple[str, ...], stage: Stage, number: int, topics: Topics) -> list[Place]:
+    """The places of these topics that belong to one unit of a stage."""
+    if stage.single:
+        return [place for name in names for place in topics.places(name)]
+    return [Place(name, number) for name in names]
+
+
+class Unit:
+    """One processor at work. `restored` is the state that earlier commits left in the changelog."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        number: int,
+        restored: Mapping[str, bytes],
+        codec: Codec,
+        limit: EventTimeLimit | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self.stage = stage
+        self.number = number
+        self.places = tuple(unit_places(stage.inputs, stage, number, codec.topics))
+        self._mark_places = unit_places(stage.outputs, stage, number, codec.topics)
+        self._closed = _closed_round(restored)
+        self._processor = stage.create(
+            number, {key: value for key, value in restored.items() if key != _ROUND_KEY}
+        )
+        self._codec = codec
+        self._limit = limit or EventTimeLimit()
+        self._stamper = (hooks or Hooks()).stamper
+        self._waiting: dict[Place, deque[Record]] = {place: deque() for place in self.places}
+        self._marks: dict[Place, tuple[Round, int]] = {}
+        self._now_us = 0
+        self._commit = Commit()
+
+    @property
+    def held(self) -> frozenset[Place]:
+        """Places that wait for the others: a driver fetches nothing more from them."""
+        return frozenset(self._marks)
+
+    def process(self, records: Iterable[Record], now_us: int = 0) -> Commit:
+        """Handle records; `now_us` is the wall clock of a stage whose rounds a clock closes.
+
+        Any exception means that the unit must not be used any more.
+        """
+        self._now_us = now_us
+        for record in records:
+            self._waiting[record.place].append(record)
+        while self._is_round_complete():
+            self._close_marked_round()
+        return self._take_commit()
+
+    def close_round(self, now_us: int) -> Commit:
+        """End the round of a stage whose rounds a clock closes."""
+        self._now_us = now_us
+        number = self._closed.number + 1 if self._closed else 0
+        self._close(Round(number, max(now_us, self._closed_us + 1)))
+        return self._take_commit()
+
+    @property
+    def _closed_us(self) -> int:
+        return self._closed.ended_at_us if self._closed else 0
+
+    def _is_round_complete(self) -> bool:
+        for place, queue in self._waiting.items():
+            while queue and place not in self._marks:
+                self._apply(queue.popleft())
+        return len(self._marks) == len(self.places)
+
+    def _apply(self, record: Record) -> None:
+        self._commit.tally.records_in += 1
+        self._commit.positions[record.place] = record.offset + 1
+        try:
+            event = self._codec.decode(record)
+            if isinstance(event.payload, RoundEnded):
+                self._take_mark(record, event.payload)
+                return
+            self._limit.check(event, self._closed_us, self._now_us)
+            self._commit.tally.unknown_fields += count_unknown_fields(event)
+            outputs = list(self._processor.handle(event))
+        except RejectedError as error:
+            self._commit.tally.dead_letters += 1
+            self._append(dead_letter(record, str(error), self.stage.name, self._closed_us))
+        except AlreadyAppliedError:
+            self._commit.tally.copies_dropped += 1
+        else:
+            self._publish(outputs)
+
+    def _take_mark(self, record: Record, mark: RoundEnded) -> None:
+        if self.stage.rounds is RoundSource.CLOCK:
+            return
+        if self._closed and mark.round <= self._closed.number:
+            self._commit.tally.copies_dropped += 1
+            return
+        self._marks[record.place] = (Round(mark.round, mark.ended_at_us, mark.last), record.offset)
+        self._commit.positions[record.place] = record.offset
+
+    def _close_marked_round(self) -> None:
+        """The lowest number closes first: a place whose old marks were deleted has later ones."""
+        ended = min((mark for mark, _ in self._marks.values()), key=lambda mark: mark.number)
+        passed = [place for place, (mark, _) in self._marks.items() if mark.number == ended.number]
+        for place in passed:
+            _, offset = self._marks.pop(place)
+            self._commit.positions[place] = offset + 1
+        self._close(ended)
+
+    def _close(self, ended: Round) -> None:
+        self._closed = ended
+        self._commit.tally.rounds_closed += 1
+        self._publish(self._processor.end_round(ended))
+        mark = RoundEnded(round=ended.number, ended_at_us=ended.ended_at_us, last=ended.last)
+        self._commit.changelog[_ROUND_KEY] = mark.SerializeToString()
+        self._forward(mark)
+
+    def _forward(self, mark: RoundEnded) -> None:
+        source = f"{self.stage.name}.{self.number}"
+        event_id = f"{source}/{ROUND_ENDED}/round/{mark.round}"
+        event = Event(event_id, source, mark.ended_at_us, "", mark)
+        for place in self._mark_places:
+            self._commit.outputs.append(self._codec.encode_mark(place, event))
+
+    def _publish(self, outputs: Iterable[Publish]) -> None:
+        for publish in outputs:
+            if publish.topic not in self.stage.outputs:
+                raise ValueError(f"stage {self.stage.name} must list {publish.topic} as an output")
+            self._append(self._stamped(publish))
+
+    def _stamped(self, publish: Publish) -> Publish:
+        if not publish.event.traceparent:
+            return publish
+        return Publish(publish.topic, self._stamper.stamp(self.stage.name, publish.event))
+
+    def _append(self, publish: Publish) -> None:
+        record = self._codec.encode(publish)
+        is_own = record.place in self._mark_places or publish.topic not in self.stage.outputs
+        if not is_own:
+            raise ValueError(
+                f"unit {self.number} of {self.stage.name} may not write to {record.place}: "
+                f"{publish.event.id} must have the key of the input that caused it"
+            )
+        self._commit.outputs.append(record)
+
+    def _take_commit(self) -> Commit:
+        commit, self._commit = self._commit, Commit()
+        commit.changelog.update(self._processor.changes())
+        commit.tally.records_out = len(commit.outputs)
+        return commit
+
+
+def _closed_round(restored: Mapping[str, bytes]) -> Round | None:
+    if _ROUND_KEY not in restored:
+        return None
+    mark = RoundEnded.FromString(restored[_ROUND_KEY])
+    return Round(mark.round, mark.ended_at_us)

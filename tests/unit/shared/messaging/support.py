@@ -1,0 +1,108 @@
+"""A small processor and the records that feed it."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from coplace.v1.control_pb2 import RoundEnded
+from coplace.v1.jobs_pb2 import JobSubmitted
+from coplace.v1.pricing_pb2 import ChargeMade
+
+from shared.domain.errors import RejectedError
+from shared.messaging.codec import Codec
+from shared.messaging.event import Event, Publish
+from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.stage import AlreadyAppliedError, Round, RoundSource, Stage
+from shared.messaging.topics import Topics
+
+START_US = 1_767_225_600_000_000
+TOPICS = Topics(kafka_partitions=4)
+CODEC = Codec(TOPICS)
+
+
+@dataclass
+class Counter:
+    """Charges a job by how many submissions of its user this unit has seen; remembers ids."""
+
+    seen: dict[str, list[str]] = field(default_factory=dict)
+    waiting: list[Event] = field(default_factory=list)
+    dirty: set[str] = field(default_factory=set)
+
+    @classmethod
+    def create(cls, number: int, restored: Mapping[str, bytes]) -> "Counter":
+        """The processor of a unit."""
+        state = {key: json.loads(value) for key, value in restored.items()}
+        return cls(seen=state)
+
+    def handle(self, event: Event) -> Iterable[Publish]:
+        """Count a submission once."""
+        assert isinstance(event.payload, JobSubmitted)
+        user = event.payload.user
+        if user == "bug":
+            raise KeyError("a bug in the processor")
+        if event.payload.nodes == 0:
+            raise RejectedError("nodes", "must be at least 1")
+        if event.id in self.seen.setdefault(user, []):
+            raise AlreadyAppliedError
+        self.seen[user].append(event.id)
+        self.dirty.add(user)
+        charge = ChargeMade(
+            job_id=event.payload.job_id, user=user, revision=len(self.seen[user]), attempt=1
+        )
+        yield Publish(
+            "prices.charges", Event(f"c/{event.id}", "c", event.time_us, event.key, charge)
+        )
+
+    def end_round(self, ended: Round) -> Iterable[Publish]:
+        """Nothing waits for a round."""
+        return ()
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """The lists that grew."""
+        dirty, self.dirty = self.dirty, set()
+        return {user: json.dumps(self.seen[user]).encode() for user in sorted(dirty)}
+
+
+def counting(name: str = "counting", rounds: RoundSource = RoundSource.MARKS) -> Stage:
+    """A keyed stage from jobs.events to prices.charges."""
+    return Stage(name, ("jobs.events",), ("prices.charges",), Counter.create, rounds=rounds)
+
+
+def submission(
+    job: str, *, user: str = "ada", nodes: int = 1, time_us: int = START_US, sequence: int = 1
+) -> Publish:
+    """A job's submission."""
+    payload = JobSubmitted(job_id=job, attempt=1, user=user, nodes=nodes, submitted_at_us=time_us)
+    event_id = f"north/coplace.v1.JobSubmitted/{job}/{sequence}"
+    return Publish("jobs.events", Event(event_id, "north", time_us, job, payload))
+
+
+def encoded(*publishes: Publish) -> list[NewRecord]:
+    """Records to append."""
+    return [CODEC.encode(publish) for publish in publishes]
+
+
+def mark(place: Place, number: int, ended_at_us: int | None = None) -> NewRecord:
+    """The mark of a round at a place."""
+    at_us = START_US + 30_000_000 * (number + 1) if ended_at_us is None else ended_at_us
+    payload = RoundEnded(round=number, ended_at_us=at_us)
+    event = Event(f"test/coplace.v1.RoundEnded/round/{number}", "test", at_us, "", payload)
+    return CODEC.encode_mark(place, event)
+
+
+def marks(number: int, *topics: str) -> list[NewRecord]:
+    """The marks of a round at every place of some topics."""
+    return [mark(place, number) for topic in topics for place in TOPICS.places(topic)]
+
+
+def at_offset(new: NewRecord, offset: int) -> Record:
+    """A record as a log would return it."""
+    return Record(new.place, offset, new.key, new.value, new.headers)
+
+
+def payloads(records: Iterable[Record | NewRecord]) -> list[Event]:
+    """The events of records of known topics."""
+    return [
+        CODEC.decode(record if isinstance(record, Record) else at_offset(record, 0))
+        for record in records
+    ]
