@@ -1,0 +1,1 @@
+"""What is really true of the emulated machines. Only the emulator reads it: services measure."""
