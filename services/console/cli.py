@@ -5,7 +5,10 @@ from typing import Annotated
 
 import typer
 
+from deploy.local.cli import app as local_app
+
 app = typer.Typer(no_args_is_help=True, help="Place, power and price batch jobs across clusters.")
+app.add_typer(local_app, name="local")
 
 
 def _print_version(wanted: bool) -> None:
