@@ -4,7 +4,7 @@ A function of (requests, clusters, seed, decisions): given the same, it says the
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JOB_OUTCOME_TIMED_OUT
@@ -83,6 +83,7 @@ class Emulator:
     def next_round(self) -> RoundOutput:
         """Let time pass to the end of the next round in which anything happens.
 
+        The last round is marked so: nothing is left that could be decided on.
         Raises StalledError when nothing ever will.
         """
         self._round = self._next_round()
@@ -92,6 +93,7 @@ class Emulator:
         else:
             self._pass_time(self._round.ended_at_us)
         events, self._outbox = tuple(self._outbox), []
+        self._round = replace(self._round, last=self.finished)
         return RoundOutput(events, self._round)
 
     def apply(self, decisions: Sequence[PlacementDecided]) -> None:

@@ -75,7 +75,7 @@ def submitted(request: JobRequest, job: str, cluster: Cluster) -> Publish:
         shareable=request.shareable,
         submitted_at_us=time_us,
     )
-    return _of_job(JOBS, cluster, "submitted", job, time_us, payload)
+    return _of_job(JOBS, cluster, job, time_us, payload)
 
 
 def started(run: Running) -> Publish:
@@ -90,7 +90,7 @@ def started(run: Running) -> Publish:
         started_at_us=run.started_us,
     )
     cluster = run.machine.cluster
-    return _of_job(JOBS, cluster, "started", run.job_id, run.started_us, payload)
+    return _of_job(JOBS, cluster, run.job_id, run.started_us, payload)
 
 
 def finished(run: Running, outcome: JobOutcome.ValueType, now_us: int) -> Publish:
@@ -113,7 +113,7 @@ def finished(run: Running, outcome: JobOutcome.ValueType, now_us: int) -> Publis
         energy_j=run.energy_j(now_us),
         node_model=cluster.node_model,
     )
-    return _of_job(JOBS, cluster, "finished", run.job_id, now_us, payload)
+    return _of_job(JOBS, cluster, run.job_id, now_us, payload)
 
 
 def signature_of_job(run: Running, scale: TpiScale, now_us: int) -> Publish:
@@ -127,7 +127,7 @@ def signature_of_job(run: Running, scale: TpiScale, now_us: int) -> Publish:
     payload = signature(run.request.app_id, cluster, run.allocation.freq_ghz, measured, scale)
     payload.job_id = run.job_id
     key = f"{run.request.app_id}|{cluster.node_model}"
-    return _of_job(SIGNATURES, cluster, "signature", run.job_id, now_us, payload, key)
+    return _of_job(SIGNATURES, cluster, run.job_id, now_us, payload, key)
 
 
 def signature(
@@ -165,7 +165,7 @@ def node_samples(run: Running, noise: Noise, now_us: int) -> Publish:
     payload = NodeSamples(
         node=node, cluster=cluster.name, node_model=cluster.node_model, samples=samples
     )
-    return _of_job(NODES, cluster, "node-samples", run.job_id, now_us, payload, node)
+    return _of_job(NODES, cluster, run.job_id, now_us, payload, node)
 
 
 def shutters(run: Running, co_runner: Running, noise: Noise, now_us: int) -> Publish:
@@ -196,13 +196,12 @@ def shutters(run: Running, co_runner: Running, noise: Noise, now_us: int) -> Pub
         ],
     )
     cluster = run.machine.cluster
-    return _of_job(SHUTTERS, cluster, "shutters", run.job_id, now_us, payload, sequence=run.co_runs)
+    return _of_job(SHUTTERS, cluster, run.job_id, now_us, payload, sequence=run.co_runs)
 
 
 def _of_job(
     topic: str,
     cluster: Cluster,
-    kind: str,
     job: str,
     time_us: int,
     payload: Message,
@@ -210,7 +209,7 @@ def _of_job(
     sequence: int = ATTEMPT,
 ) -> Publish:
     event = Event(
-        id=f"{source(cluster)}/{kind}/{job}/{sequence}",
+        id=f"{source(cluster)}/{payload.DESCRIPTOR.full_name}/{job}/{sequence}",
         source=source(cluster),
         time_us=time_us,
         key=key or job,

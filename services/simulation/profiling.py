@@ -60,7 +60,7 @@ def _declaration(cluster: Cluster) -> Publish:
         idle_power_w=cluster.idle_power_w,
         peak_bandwidth_gbps=cluster.peak_bandwidth_gbps,
     )
-    return _of_cluster(COMMANDS, cluster, "declared", cluster.name, cluster.name, payload)
+    return _of_cluster(COMMANDS, cluster, cluster.name, cluster.name, payload)
 
 
 def _kernel_runs(machine: Machine, scale: TpiScale, noise: Noise) -> Iterator[Publish]:
@@ -91,7 +91,7 @@ def _app_runs(machine: Machine, scale: TpiScale, noise: Noise) -> Iterator[Publi
     readings = NodeSamples(
         node=node, cluster=cluster.name, node_model=cluster.node_model, samples=samples
     )
-    yield _of_cluster(NODES, cluster, "node-samples", "profiling", node, readings)
+    yield _of_cluster(NODES, cluster, "profiling", node, readings)
 
 
 def _profiled(
@@ -106,14 +106,12 @@ def _profiled(
 def _signature(app_id: str, cluster: Cluster, freq_ghz: float, payload: Message) -> Publish:
     subject = f"{app_id}@{freq_ghz:.1f}"
     key = f"{app_id}|{cluster.node_model}"
-    return _of_cluster(SIGNATURES, cluster, "signature", subject, key, payload)
+    return _of_cluster(SIGNATURES, cluster, subject, key, payload)
 
 
-def _of_cluster(
-    topic: str, cluster: Cluster, kind: str, subject: str, key: str, payload: Message
-) -> Publish:
+def _of_cluster(topic: str, cluster: Cluster, subject: str, key: str, payload: Message) -> Publish:
     event = Event(
-        id=f"{source(cluster)}/{kind}/{subject}/1",
+        id=f"{source(cluster)}/{payload.DESCRIPTOR.full_name}/{subject}/1",
         source=source(cluster),
         time_us=EPOCH_US,
         key=key,
