@@ -1,0 +1,61 @@
+"""Documents that point nowhere, or print programs that do not run, are worse than none."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.snippets import HOW_TO, REPOSITORY, programs
+
+DOCUMENTS = sorted(
+    [
+        *REPOSITORY.glob("*.md"),
+        *(REPOSITORY / "docs").rglob("*.md"),
+        *(REPOSITORY / "services").rglob("*.md"),
+    ]
+)
+_LINK = re.compile(r"\]\((?!https?:)(?P<target>[^)\s]+)\)")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(REPOSITORY)))
+def test_every_link_of_a_document_leads_somewhere(document: Path) -> None:
+    for link in _LINK.finditer(document.read_text()):
+        target, _, anchor = link["target"].partition("#")
+        file = (document.parent / target).resolve() if target else document
+        assert file.exists(), link["target"]
+        assert not anchor or anchor in _anchors(file), link["target"]
+
+
+def _anchors(document: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for text in headings}
+
+
+def test_the_list_of_decisions_is_complete() -> None:
+    folder = REPOSITORY / "docs" / "adr"
+    listed = set(re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", (folder / "README.md").read_text()))
+    assert listed == {path.name for path in folder.glob("[0-9]*.md")}
+
+
+@pytest.mark.parametrize("record", sorted((REPOSITORY / "docs" / "adr").glob("[0-9]*.md")))
+def test_a_decision_record_says_why_what_follows_and_what_was_rejected(record: Path) -> None:
+    sections = re.findall(r"^## (.+)$", record.read_text(), re.MULTILINE)
+    assert sections == ["Context", "Decision", "Consequences", "Rejected"]
+
+
+def test_the_terms_of_a_glossary_table_are_in_order_and_defined_once() -> None:
+    glossary = (REPOSITORY / "docs" / "glossary.md").read_text()
+    tables = [
+        re.findall(r"^\| (?!Term)([^|]+?) \|", section, re.MULTILINE)
+        for section in glossary.split("\n## ")
+    ]
+    for terms in tables:
+        assert terms == sorted(terms, key=lambda term: term.strip("`").lower())
+    every = [term for terms in tables for term in terms]
+    assert len(every) == len(set(every))
+
+
+@pytest.mark.parametrize("document", sorted(HOW_TO.glob("*.md")), ids=lambda p: p.name)
+def test_the_programs_of_a_how_to_are_valid_python(document: Path) -> None:
+    for name, code in programs(document).items():
+        compile(code, name, "exec")
