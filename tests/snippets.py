@@ -7,7 +7,7 @@ from typing import Final
 REPOSITORY: Final = Path(__file__).parents[1]
 HOW_TO: Final = REPOSITORY / "docs" / "how-to"
 _PROGRAM: Final = re.compile(
-    r'^```python title="(?P<name>[\w.]+)"\n(?P<code>.*?)^```$', re.M | re.S
+    r'^```python title="(?P<name>[\w.]+)"\n(?P<code>.*?)^```$', re.MULTILINE | re.DOTALL
 )
 
 
