@@ -54,12 +54,8 @@ class Stamper:
         self._tracer = tracer
 
     def stamp(self, stage: str, event: Event) -> Event:
-        """The event below a new span; unchanged when nobody traces it."""
-        return self.begin(stage, event) if event.traceparent else event
-
-    def begin(self, stage: str, event: Event) -> Event:
-        """Like `stamp`; an event without a trace begins one."""
-        if self._tracer is None:
+        """The event below a new span; unchanged when it has no trace or traces go nowhere."""
+        if self._tracer is None or not event.traceparent:
             return event
         parent = _CONTEXT.extract({"traceparent": event.traceparent})
         with self._tracer.start_as_current_span(

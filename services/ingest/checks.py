@@ -1,0 +1,126 @@
+"""Checks of one field: called with (field, value, limits), they raise RejectedError."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from shared.domain.checks import require_text
+from shared.domain.errors import RejectedError
+
+DAY_US: Final = 86_400_000_000
+YEAR_2000_US: Final = 946_684_800_000_000
+
+# Wide enough for any machine, and narrow enough that nothing downstream overflows.
+_SMALLEST: Final = 1e-9
+_LARGEST: Final = 1e15
+_LARGEST_S: Final = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a message may hold; facts of an emulated run may lie ahead of the wall clock."""
+
+    latest_us: int
+    max_message_bytes: int
+
+
+Check = Callable[[str, Any, Limits], None]
+
+
+def anything(_field: str, _value: object, _limits: Limits) -> None:
+    """Whatever its protobuf type lets through."""
+
+
+def text(field: str, value: str, _limits: Limits) -> None:
+    """1 to 256 printable characters."""
+    require_text(field, value)
+
+
+def text_or_empty(field: str, value: str, _limits: Limits) -> None:
+    """At most 256 printable characters."""
+    if value:
+        require_text(field, value)
+
+
+def positive(field: str, value: float, _limits: Limits) -> None:
+    """A number above 0 of a plausible magnitude."""
+    if not (math.isfinite(value) and _SMALLEST <= value <= _LARGEST):
+        raise RejectedError(field, f"must be from {_SMALLEST} to {_LARGEST}, got {value!r}")
+
+
+def positive_or_zero(field: str, value: float, limits: Limits) -> None:
+    """0, or a number above it of a plausible magnitude."""
+    if value != 0:
+        positive(field, value, limits)
+
+
+def duration_s(field: str, value: float, limits: Limits) -> None:
+    """Seconds above 0, few enough to be added to a time in microseconds."""
+    positive(field, value, limits)
+    if value > _LARGEST_S:
+        raise RejectedError(field, f"must be at most {_LARGEST_S} s, got {value!r}")
+
+
+def time_us(field: str, value: int, limits: Limits) -> None:
+    """A time between the year 2000 and the horizon."""
+    if value < YEAR_2000_US:
+        raise RejectedError(field, f"must not lie before the year 2000, got {value} us")
+    if value > limits.latest_us:
+        raise RejectedError(
+            field, f"must not lie after the horizon of {limits.latest_us} us, got {value} us"
+        )
+
+
+def time_us_or_never(field: str, value: int, limits: Limits) -> None:
+    """A time, or 0 for what never happened."""
+    if value != 0:
+        time_us(field, value, limits)
+
+
+def one_of(values: Iterable[tuple[str, int]]) -> Check:
+    """An enum value that this version knows, other than UNSPECIFIED (0)."""
+    names = {value: name for name, value in values if value}
+
+    def check(field: str, value: int, _limits: Limits) -> None:
+        if value not in names:
+            raise RejectedError(field, f"must be one of {', '.join(names.values())}, got {value}")
+
+    return check
+
+
+def each(check: Check) -> Check:
+    """A list of at least one value, all of which pass `check`."""
+
+    def check_all(field: str, values: Any, limits: Limits) -> None:
+        if not len(values):
+            raise RejectedError(field, "must hold at least one value")
+        for index, value in enumerate(values):
+            check(f"{field}[{index}]", value, limits)
+
+    return check_all
+
+
+def fields(checks: Mapping[str, Check], *further: Check) -> Check:
+    """A message whose every field passes its check, and which then passes the further ones."""
+
+    def check_fields(field: str, message: Any, limits: Limits) -> None:
+        for name, check in checks.items():
+            check(f"{field}.{name}", getattr(message, name), limits)
+        for check in further:
+            check(field, message, limits)
+
+    return check_fields
+
+
+def ascending(*names: str) -> Check:
+    """Times that follow one another; those that never happened (0) are left out."""
+
+    def check(field: str, message: Any, _limits: Limits) -> None:
+        known = [(name, getattr(message, name)) for name in names if getattr(message, name)]
+        for (earlier, early_us), (later, late_us) in pairwise(known):
+            if late_us < early_us:
+                raise RejectedError(f"{field}.{later}", f"must not lie before {earlier}")
+
+    return check

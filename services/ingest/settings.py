@@ -1,0 +1,21 @@
+"""Settings of ingest, read from COPLACE_INGEST_* environment variables."""
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class IngestSettings(BaseSettings):
+    """What only ingest needs to be told."""
+
+    model_config = SettingsConfigDict(env_prefix="COPLACE_INGEST_", frozen=True)
+
+    host: str = Field("127.0.0.1", description="Address that gRPC listens on")
+    port: int = Field(0, ge=0, le=65535, description="Its port; 0 takes a free one and logs it")
+    horizon_days: float = Field(
+        366.0, gt=0, description="How far ahead of the wall clock a fact may lie (emulated runs do)"
+    )
+    jobcomp_site: str = Field("site", min_length=1, description="Site of the jobs of slurm.jobcomp")
+    jobcomp_account: str = Field(
+        "none", min_length=1, description="Account of jobs that Slurm knows no account of"
+    )
+    jobcomp_node_model: str = Field("", description="Node model of the clusters behind the topic")

@@ -1,0 +1,78 @@
+"""Charges as they stand in the ledger, and how anybody computes them again."""
+
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+
+from coplace.v1.jobs_pb2 import JobFinished
+from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
+
+from services.pricing.model import Evidence, Price, Usage, price
+from shared.domain.errors import RejectedError
+
+
+def usage_of(finished: JobFinished) -> Usage:
+    """What a finished job occupied. Raises RejectedError."""
+    return Usage(
+        finished.nodes, finished.cores_per_node, finished.started_at_us, finished.ended_at_us
+    )
+
+
+def charge_message(
+    finished: JobFinished,
+    revision: int,
+    rate_su_per_core_s: Decimal,
+    rows: Sequence[Evidence],
+    charged_at_us: int,
+) -> ChargeMade:
+    """The charge for a finished attempt with all that reproduces it."""
+    usage = usage_of(finished)
+    priced = price(rate_su_per_core_s, usage.cores, usage.runtime_us, rows)
+    return ChargeMade(
+        job_id=finished.job_id,
+        attempt=finished.attempt,
+        revision=revision,
+        user=finished.user,
+        account=finished.account,
+        cluster=finished.cluster,
+        price_su=f"{priced.price_su:f}",
+        state_of_practice_su=f"{priced.state_of_practice_su:f}",
+        rate_su_per_core_s=f"{rate_su_per_core_s:f}",
+        cores=usage.cores,
+        runtime_s=usage.runtime_us / 1e6,
+        solo_time_s=priced.solo_time_s,
+        slowdown_ratio=priced.slowdown_ratio,
+        evidence=[_evidence_message(row) for row in rows],
+        charged_at_us=charged_at_us,
+    )
+
+
+def _evidence_message(row: Evidence) -> InterferenceEvidence:
+    return InterferenceEvidence(
+        co_runner_job_id=row.co_runner_job_id,
+        duration_s=row.duration_us / 1e6,
+        slowdown_ratio=row.slowdown_ratio,
+        shutters_used=row.shutters_used,
+        shutters_dropped=row.shutters_dropped,
+    )
+
+
+def recompute(charge: ChargeMade) -> Price:
+    """The price that a charge's own evidence gives. Raises RejectedError where it gives none."""
+    rows = [
+        Evidence(row.co_runner_job_id, round(row.duration_s * 1e6), row.slowdown_ratio)
+        for row in charge.evidence
+        if _is_sound(row)
+    ]
+    if len(rows) != len(charge.evidence):
+        raise RejectedError("evidence", "durations must be finite, slowdown ratios at least 1")
+    rate = _decimal("rate_su_per_core_s", charge.rate_su_per_core_s)
+    return price(rate, charge.cores, round(charge.runtime_s * 1e6), rows)
+
+
+def audit(charge: ChargeMade) -> None:
+    """Raise RejectedError unless the charge's evidence reproduces its price to the last digit."""
+    again = recompute(charge)
+    for field in ("price_su", "state_of_practice_su"):
+        charged, computed = _decimal(field, getattr(charge, field)), getattr(again, field)
+        if charged != computed:
+            raise RejectedError(field, f"is {charged}, the evidence gives {computed}")

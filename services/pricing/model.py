@@ -1,0 +1,211 @@
+"""Prices as in "Enabling Fair Pricing on HPC Systems with Node Sharing" (Breslow et al., 2013).
+
+Times are whole microseconds and money is decimal, so that a price can be computed again.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
+from itertools import pairwise
+from typing import Final
+
+from shared.domain.checks import require_positive, require_text
+from shared.domain.errors import RejectedError
+from shared.domain.money import service_units
+
+# Section 6.3: shutters whose neighbours differ by more cross a phase boundary (in IPC).
+DELTA_IPC: Final = 0.05
+_LEAST_IPC: Final = 1e-6
+_MOST_IPC: Final = 1e3
+# No machine gives one job more: what claims to have used it is broken.
+_MOST_CORE_US: Final = 10**19
+_EXACT: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Shutter:
+    """IPC before, during and after the co-runner was paused. Raises RejectedError."""
+
+    ipc_before: float
+    ipc_during: float
+    ipc_after: float
+
+    def __post_init__(self) -> None:
+        for field in ("ipc_before", "ipc_during", "ipc_after"):
+            value = getattr(self, field)
+            if not _LEAST_IPC <= value <= _MOST_IPC:
+                raise RejectedError(
+                    field, f"must be from {_LEAST_IPC} to {_MOST_IPC}, got {value!r}"
+                )
+
+    @property
+    def ipc_co(self) -> float:
+        """Mean IPC beside the co-runner."""
+        return 0.5 * (self.ipc_before + self.ipc_after)
+
+    @property
+    def is_usable(self) -> bool:
+        """Algorithm 4, line 3: one computational phase, in which the pause relieved contention."""
+        return (
+            abs(self.ipc_before - self.ipc_after) < DELTA_IPC
+            and max(self.ipc_before, self.ipc_after) < self.ipc_during
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Interference:
+    """How much a co-runner slowed a job down: slowdown_ratio = T_co / T_solo, 1 is not at all."""
+
+    slowdown_ratio: float
+    shutters_used: int
+    shutters_dropped: int
+
+
+def interference(shutters: Sequence[Shutter]) -> Interference:
+    """Algorithm 4 with equations 7 and 8: T_co / T_solo = mean IPC_solo / mean IPC_co.
+
+    Without a usable shutter nothing shows that there was any.
+    """
+    usable = [shutter for shutter in shutters if shutter.is_usable]
+    ratio = 1.0
+    if usable:
+        solo = sum(shutter.ipc_during for shutter in usable)
+        ratio = max(1.0, solo / sum(shutter.ipc_co for shutter in usable))
+    return Interference(ratio, len(usable), len(shutters) - len(usable))
+
+
+@dataclass(frozen=True, slots=True)
+class CoRun:
+    """One interval beside one co-runner. Raises RejectedError on construction."""
+
+    co_runner_job_id: str
+    began_at_us: int
+    ended_at_us: int
+    interference: Interference
+
+    def __post_init__(self) -> None:
+        require_text("co_runner_job_id", self.co_runner_job_id)
+        if not 0 <= self.began_at_us <= self.ended_at_us:
+            raise RejectedError("ended_at_us", "must not lie before began_at_us, nor before 1970")
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a job occupied. A job that never started has `started_at_us` 0. Raises RejectedError."""
+
+    nodes: int
+    cores_per_node: int
+    started_at_us: int
+    ended_at_us: int
+
+    def __post_init__(self) -> None:
+        require_positive("nodes", self.nodes)
+        require_positive("cores_per_node", self.cores_per_node)
+        if not 0 <= self.started_at_us <= self.ended_at_us:
+            raise RejectedError("ended_at_us", "must not lie before started_at_us, nor before 1970")
+        if self.cores >= 2**32 or self.cores * self.runtime_us > _MOST_CORE_US:
+            raise RejectedError("nodes", f"{self.cores} cores for {self.runtime_us} us is too much")
+
+    @property
+    def cores(self) -> int:
+        """C of equation 1."""
+        return self.nodes * self.cores_per_node
+
+    @property
+    def runtime_us(self) -> int:
+        """T_co: from start to end; 0 for a job that never started."""
+        return self.ended_at_us - self.started_at_us if self.started_at_us else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The time of a run that went by beside one co-runner, and what that did to it."""
+
+    co_runner_job_id: str
+    duration_us: int
+    slowdown_ratio: float
+    shutters_used: int = 0
+    shutters_dropped: int = 0
+
+    @property
+    def solo_us(self) -> Decimal:
+        """What the same work takes alone."""
+        return Decimal(self.duration_us) / Decimal(self.slowdown_ratio)
+
+
+def evidence(co_runs: Iterable[CoRun], usage: Usage) -> tuple[Evidence, ...]:
+    """The intervals within the run, one row a co-runner, in the order in which they began.
+
+    Where intervals overlap the strongest slowdown counts: a job on several nodes advances at the
+    pace of its slowest. Together the rows are never longer than the run.
+    """
+    if not usage.runtime_us:
+        return ()
+    with localcontext(_EXACT):
+        rows: dict[str, list[tuple[CoRun, int]]] = {}
+        for co_run, duration_us in _segments(co_runs, usage.started_at_us, usage.ended_at_us):
+            rows.setdefault(co_run.co_runner_job_id, []).append((co_run, duration_us))
+        return tuple(_row(name, segments) for name, segments in rows.items())
+
+
+def _row(co_runner_job_id: str, segments: Sequence[tuple[CoRun, int]]) -> Evidence:
+    """Segments beside one co-runner as one: its ratio leaves the sum of their solo times as is."""
+    duration_us = sum(duration for _, duration in segments)
+    solo_us = sum(
+        (Decimal(us) / Decimal(run.interference.slowdown_ratio) for run, us in segments), Decimal(0)
+    )
+    measured = {run for run, _ in segments}
+    return Evidence(
+        co_runner_job_id,
+        duration_us,
+        max(1.0, float(duration_us / solo_us)),
+        sum(run.interference.shutters_used for run in measured),
+        sum(run.interference.shutters_dropped for run in measured),
+    )
+
+
+def _segments(co_runs: Iterable[CoRun], start_us: int, end_us: int) -> Iterator[tuple[CoRun, int]]:
+    """Disjoint segments of [start, end], each with the strongest of the co-runs that cover it."""
+    runs = sorted(co_runs, key=lambda run: (run.began_at_us, run.ended_at_us, run.co_runner_job_id))
+    times_us = (time for run in runs for time in (run.began_at_us, run.ended_at_us))
+    edges = sorted({min(max(time, start_us), end_us) for time in times_us})
+    active: list[tuple[float, int, CoRun]] = []
+    following = 0
+    for left_us, right_us in pairwise(edges):
+        while following < len(runs) and runs[following].began_at_us <= left_us:
+            run = runs[following]
+            heapq.heappush(active, (-run.interference.slowdown_ratio, following, run))
+            following += 1
+        while active and active[0][2].ended_at_us <= left_us:
+            heapq.heappop(active)
+        if active:
+            yield active[0][2], right_us - left_us
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a job costs, service units quantised to 0.000001, and the times behind it."""
+
+    price_su: Decimal
+    state_of_practice_su: Decimal
+    solo_time_s: float
+    slowdown_ratio: float
+
+
+def price(
+    rate_su_per_core_s: Decimal, cores: int, runtime_us: int, rows: Iterable[Evidence]
+) -> Price:
+    """Equation 4, L x (T_solo / T_co) x C x T_solo, beside equation 1, L x C x T_co."""
+    if not runtime_us:
+        return Price(service_units(Decimal(0)), service_units(Decimal(0)), 0.0, 1.0)
+    with localcontext(_EXACT):
+        saved_us = sum((row.duration_us - row.solo_us for row in rows), Decimal(0))
+        solo_us = runtime_us - saved_us
+        rate_su_per_us = rate_su_per_core_s * cores / 1_000_000
+        return Price(
+            service_units(rate_su_per_us * solo_us * solo_us / runtime_us),
+            service_units(rate_su_per_us * runtime_us),
+            float(solo_us / 1_000_000),
+            max(1.0, float(runtime_us / solo_us)),
+        )

@@ -1,0 +1,82 @@
+"""The life of a service process: start, work, stop when asked, and end at once when broken."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from shared.messaging.crash import end_process
+from shared.messaging.kafka import run_stages
+from shared.messaging.stage import Stage
+from shared.messaging.topics import DLQ_PREFIX
+from shared.runtime.http import Readiness, http_server
+from shared.runtime.logging import configure_logging
+from shared.runtime.settings import Settings, settings
+from shared.runtime.telemetry import Telemetry
+from shared.runtime.topics import wait_for_topics
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What the main coroutine of a process works with; it returns soon after `stop` is set."""
+
+    settings: Settings
+    telemetry: Telemetry
+    readiness: Readiness = field(default_factory=Readiness)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+Main = Callable[[Process], Awaitable[None]]
+
+
+def run_process(name: str, main: Main) -> None:
+    """Run `main` with health, metrics, traces and logs until it returns.
+
+    SIGTERM and SIGINT ask it to stop. An exception ends the process with exit code 1.
+    """
+    config = settings()
+    configure_logging(name, config.log_level)
+    telemetry = Telemetry(name, config)
+    try:
+        asyncio.run(_run(main, Process(config, telemetry)))
+    except Exception as error:  # noqa: BLE001 the process ends here, whatever it was
+        telemetry.close()
+        end_process(name, error)
+    telemetry.close()
+    log.info("stopped")
+
+
+def run_service(name: str, stages: Sequence[Stage]) -> None:
+    """Run stages on Kafka as this process's work."""
+
+    async def main(process: Process) -> None:
+        await wait_for_topics(process.settings, _topics(stages), process.readiness, process.stop)
+        process.readiness.ready()
+        await run_stages(stages, process.settings, process.stop, process.telemetry.hooks())
+
+    run_process(name, main)
+
+
+async def _run(main: Main, process: Process) -> None:
+    loop = asyncio.get_running_loop()
+    for asked in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(asked, process.stop.set)
+    async with http_server(process.settings, process.readiness, process.telemetry.registry):
+        await main(process)
+
+
+def _topics(stages: Sequence[Stage]) -> set[str]:
+    return {
+        name
+        for stage in stages
+        for name in (
+            *stage.inputs,
+            *stage.outputs,
+            stage.changelog,
+            *(DLQ_PREFIX + topic for topic in stage.inputs),
+        )
+    }

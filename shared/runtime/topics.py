@@ -1,0 +1,44 @@
+"""Waiting for the topics that a process works with; creating them is an operator's decision."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaConnectionError
+
+from shared.messaging.deployment import Deployment
+from shared.runtime.http import Readiness
+from shared.runtime.settings import Settings
+
+_PAUSE_S: Final = 0.3
+
+log = structlog.get_logger(__name__)
+
+
+async def wait_for_topics(
+    settings: Settings, topics: Iterable[str], readiness: Readiness, stop: asyncio.Event
+) -> None:
+    """Return when Kafka answers and has all topics, or when `stop` is set."""
+    deployment = Deployment.of(settings)
+    wanted = {deployment.name(topic) for topic in topics}
+    while not stop.is_set():
+        missing = await _missing(deployment, wanted)
+        if not missing:
+            return
+        readiness.wait_for(missing)
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _missing(deployment: Deployment, wanted: set[str]) -> str:
+    """What to wait for, in words; empty when everything is there."""
+    admin = AIOKafkaAdminClient(**deployment.connection)
+    try:
+        await admin.start()
+        absent = sorted(wanted - set(await admin.list_topics()))
+    except KafkaConnectionError:
+        return f"Kafka at {deployment.settings.kafka_bootstrap}"
+    finally:
+        await admin.close()
+    return f"topics {', '.join(absent)}: run `coplace topics create`" if absent else ""
