@@ -12,7 +12,7 @@ mkdir -p "$new/coplace/v1"
 touch "$new/coplace/__init__.py" "$new/coplace/v1/__init__.py"
 find proto -name '*.proto' -print0 | sort -z | xargs -0 -r \
     python -m grpc_tools.protoc -I proto \
-    --python_out="$new" --mypy_out="$new" --grpc_python_out="$new" --mypy_grpc_out="$new"
+    --python_out="$new" --mypy_out="quiet:$new" --grpc_python_out="$new" --mypy_grpc_out="quiet:$new"
 # Swapped only when complete, so that a process that runs meanwhile never sees half of it.
 rm -rf "$target"
 mv "$new" "$target"

@@ -64,7 +64,9 @@ class Supervisor:
         Raises LocalServersError if the run folder's path is too long for a Unix socket.
         """
         self._write_config()
-        command = [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", str(self._config)]
+        # In the foreground, since it is this process's child; silent, since it keeps a log.
+        options = ["--nodaemon", "--silent", "--configuration", str(self._config)]
+        command = [sys.executable, "-m", "supervisor.supervisord", *options]
         if tied_to_caller:
             # Ends at once if the caller died before the tie was made.
             check = 'test "$PPID" = "$0" && exec "$@"'
@@ -135,7 +137,8 @@ class Supervisor:
         folder = _escape(str(self._run_dir))
         return (
             f"[supervisord]\n{user}nocleanup=true\nloglevel=info\n"
-            f"logfile=/dev/null\nlogfile_maxbytes=0\npidfile={folder}/supervisord.pid\n"
+            f"logfile={_escape(str(self.log_file('supervisord')))}\nlogfile_maxbytes=0\n"
+            f"pidfile={folder}/supervisord.pid\n"
             f"[unix_http_server]\nfile={folder}/supervisor.sock\nchmod=0700\n"
             "[rpcinterface:supervisor]\n"
             "supervisor.rpcinterface_factory=supervisor.rpcinterface:make_main_rpcinterface\n"

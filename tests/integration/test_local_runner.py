@@ -118,8 +118,8 @@ def test_a_killed_program_is_started_again(bare: LocalServers) -> None:
 
 
 def test_nothing_is_left_after_kill_9_of_the_supervisor(bare: LocalServers) -> None:
-    shell = ["sh", "-c", "trap '' TERM; sleep 600"]
-    bare.start([Program("sleeper", _SLEEP), Program("deaf", shell)])
+    deaf = Program("deaf", ["sh", "-c", "trap '' TERM; exec sleep 600"])
+    bare.start([Program("sleeper", _SLEEP), deaf])
     processes = [psutil.Process(state.pid) for state in bare.states()]
     os.kill(bare.supervisor_pid(), signal.SIGKILL)
     assert _gone(processes, within_s=2.0)
