@@ -1,0 +1,185 @@
+"""The programs that the how-tos print, against a real broker and a real ingest."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDecided
+from coplace.v1.pricing_pb2 import ChargeMade
+from google.protobuf.message import Message
+from kafka import KafkaConsumer
+
+from deploy.local.ports import free_ports
+from deploy.local.program import Program
+from deploy.local.servers import LocalServers
+from shared.messaging.admin import admin_client, ensure_topics
+from shared.messaging.deployment import Deployment
+from shared.messaging.event import Event, Publish
+from shared.runtime.settings import Settings
+from tests.snippets import HOW_TO, write_programs
+
+_TIME_US = 1_767_225_600_000_000
+_JOB = "north/alpha/4711/1767225600"
+_OTHER_JOB = "north/alpha/4712/1767225600"
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServers]:
+    with LocalServers(tmp_path_factory.mktemp("run"), redis=False) as servers:
+        yield servers
+
+
+@pytest.fixture
+def deployment(servers: LocalServers, request: pytest.FixtureRequest) -> Deployment:
+    settings = Settings(
+        kafka_bootstrap=servers.kafka_bootstrap,
+        namespace=f"{request.node.name}.{uuid4().hex}",
+        kafka_partitions=4,
+    )
+    deployment = Deployment.of(settings)
+    client = admin_client(deployment)
+    ensure_topics(client, deployment)
+    client.close()
+    return deployment
+
+
+def _environment(deployment: Deployment, **more: str) -> dict[str, str]:
+    return {
+        **os.environ,
+        "COPLACE_KAFKA_BOOTSTRAP": deployment.settings.kafka_bootstrap,
+        "COPLACE_NAMESPACE": deployment.settings.namespace,
+        "COPLACE_KAFKA_PARTITIONS": "4",
+        **more,
+    }
+
+
+def _run(program: str, folder: Path, environment: dict[str, str]) -> str:
+    result = subprocess.run(
+        [sys.executable, program],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+async def _publish(
+    deployment: Deployment, topic: str, messages: Sequence[Message], *, abort: bool = False
+) -> None:
+    producer = AIOKafkaProducer(**deployment.connection, transactional_id=deployment.name("test"))
+    await producer.start()
+    await producer.begin_transaction()
+    for message in messages:
+        event = Event("test", "test", _TIME_US, message.job_id, message)  # type: ignore[attr-defined]
+        new = deployment.codec.encode(Publish(topic, event))
+        await producer.send_and_wait(
+            deployment.name(topic),
+            new.value,
+            new.key,
+            new.place.kafka_partition,
+            headers=list(new.headers),
+        )
+    await (producer.abort_transaction() if abort else producer.commit_transaction())
+    await producer.stop()
+
+
+def _charge(job_id: str, revision: int, price_su: str) -> ChargeMade:
+    return ChargeMade(
+        job_id=job_id, attempt=1, revision=revision, account="physics", price_su=price_su
+    )
+
+
+async def test_a_bill_counts_the_last_revision_of_each_charge_once(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    write_programs(HOW_TO / "bill-from-prices.md", tmp_path)
+    environment = _environment(deployment)
+    first, second = _charge(_JOB, 1, "1.500000"), _charge(_OTHER_JOB, 1, "2.000000")
+    await _publish(deployment, "prices.charges", [first, second, first])
+    assert _run("bill.py", tmp_path, environment).split() == ["physics", "3.500000", "SU"]
+
+    await _publish(deployment, "prices.charges", [_charge(_JOB, 2, "1.000000"), first])
+    await _publish(deployment, "prices.charges", [_charge("aborted", 1, "9.000000")], abort=True)
+    for _ in range(2):
+        assert _run("bill.py", tmp_path, environment).split() == ["physics", "3.000000", "SU"]
+
+
+async def test_a_resource_manager_reports_jobs_and_starts_what_was_decided_for_it(
+    servers: LocalServers, deployment: Deployment, tmp_path: Path
+) -> None:
+    write_programs(HOW_TO / "connect-a-resource-manager.md", tmp_path)
+    grpc_port, http_port = free_ports(2)
+    environment = _environment(deployment, COPLACE_INGEST_ADDRESS=f"127.0.0.1:{grpc_port}")
+    ingest_environment = {
+        **_environment(deployment),
+        "COPLACE_INGEST_PORT": str(grpc_port),
+        "COPLACE_HTTP_PORT": str(http_port),
+    }
+    ready_url = f"http://127.0.0.1:{http_port}/readyz"
+    command = [sys.executable, "-m", "services.ingest"]
+    servers.start([Program("ingest", command, ingest_environment, ready_url)])
+
+    assert _run("report.py", tmp_path, environment).startswith("submitted north/alpha/4711/")
+    declared = _event_of(deployment, "commands", "coplace.v1.ClusterDeclared").payload
+    assert declared.cluster == "alpha"  # type: ignore[attr-defined]
+
+    elsewhere = PlacementDecided(job_id="elsewhere", verdict=VERDICT_START, cluster="beta")
+    queued = PlacementDecided(job_id=_OTHER_JOB, verdict=VERDICT_QUEUED)
+    start = PlacementDecided(
+        job_id=_JOB,
+        attempt=1,
+        verdict=VERDICT_START,
+        cluster="alpha",
+        node_indices=[7, 8],
+        freq_ghz=2.0,
+        walltime_s=3600,
+    )
+    await _publish(deployment, "placement.decisions", [elsewhere, queued, start])
+    with _obeying(tmp_path, environment) as first_line:
+        assert first_line == (
+            f"start {_JOB} on alpha-0007,alpha-0008 at 2.0 GHz for at most 3600 s\n"
+        )
+        started = _event_of(deployment, "jobs.events", "coplace.v1.JobStarted").payload
+    assert list(started.nodes) == ["alpha-0007", "alpha-0008"]  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _obeying(folder: Path, environment: dict[str, str]) -> Iterator[str]:
+    command = [sys.executable, "obey.py"]
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline()
+        finally:
+            process.terminate()
+
+
+def _event_of(deployment: Deployment, topic: str, event_type: str) -> Event:
+    return next(event for event in _events(deployment, topic) if event.type == event_type)
+
+
+def _events(deployment: Deployment, topic: str) -> Iterator[Event]:
+    """The events of a topic from its start, and those that still come for a while."""
+    consumer = KafkaConsumer(
+        deployment.name(topic),
+        bootstrap_servers=deployment.settings.kafka_bootstrap,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        consumer_timeout_ms=30_000,
+    )
+    try:
+        for found in consumer:
+            yield deployment.codec.decode(deployment.record(found))
+    finally:
+        consumer.close()
