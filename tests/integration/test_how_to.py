@@ -22,7 +22,7 @@ from shared.messaging.admin import admin_client, ensure_topics
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event, Publish
 from shared.runtime.settings import Settings
-from tests.snippets import HOW_TO, write_programs
+from tests.support.snippets import HOW_TO, write_programs
 
 _TIME_US = 1_767_225_600_000_000
 _JOB = "north/alpha/4711/1767225600"

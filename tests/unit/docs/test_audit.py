@@ -12,7 +12,7 @@ from coplace.v1.pricing_pb2 import ChargeMade
 
 from services.pricing.charge import charge_message
 from services.pricing.model import Evidence
-from tests.snippets import HOW_TO, write_programs
+from tests.support.snippets import HOW_TO, write_programs
 
 _STARTED_US = 1_767_225_600_000_000
 

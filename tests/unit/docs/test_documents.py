@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.snippets import HOW_TO, REPOSITORY, programs
+from tests.support.snippets import HOW_TO, REPOSITORY, programs
 
 DOCUMENTS = sorted(
     [

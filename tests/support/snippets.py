@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-REPOSITORY: Final = Path(__file__).parents[1]
+REPOSITORY: Final = Path(__file__).parents[2]
 HOW_TO: Final = REPOSITORY / "docs" / "how-to"
 _PROGRAM: Final = re.compile(
     r'^```python title="(?P<name>[\w.]+)"\n(?P<code>.*?)^```$', re.MULTILINE | re.DOTALL
