@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Installs into a virtual environment what is asked for, at the versions of requirements.lock and
+# with its hashes checked. Runs in the image's build.
+#
+# Usage: install-locked.sh FOLDER UV_PIP_INSTALL_ARGUMENT...
+set -euo pipefail
+
+venv=$1
+shift
+# How a builder behind a mirror or a proxy reaches packages; as secrets, so that no layer has it.
+if [ -e /run/secrets/package-env ]; then
+    source /run/secrets/package-env
+fi
+if [ -e /run/secrets/package-ca ]; then
+    export PIP_CERT=/run/secrets/package-ca SSL_CERT_FILE=/run/secrets/package-ca
+fi
+# uv because, unlike pip, it checks hashes when only a part of the lock is installed.
+if [ ! -x /opt/uv/bin/uv ]; then
+    python3 -m venv /opt/uv
+    sed -n '/^uv==/,/[^\\]$/p' requirements.lock >/tmp/uv.lock
+    /opt/uv/bin/pip install --quiet --require-hashes -r /tmp/uv.lock
+fi
+[ -x "$venv/bin/python" ] || python3 -m venv --without-pip "$venv"
+/opt/uv/bin/uv pip install --quiet --no-cache --compile-bytecode --python "$venv/bin/python" \
+    --constraints requirements.lock --build-constraints requirements.lock "$@"

@@ -1,0 +1,86 @@
+"""The images of the compose file: ours, and those that come from a registry or are stood in for."""
+
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from deploy.compose.package_access import build_secrets
+from deploy.compose.podman import Podman, PodmanError
+from deploy.local.kafka.artifacts import kafka_jars, kafka_version
+
+DEBIAN = "docker.io/library/debian:bookworm-slim"
+KAFKA = f"docker.io/apache/kafka:{kafka_version()}"
+REDIS = "docker.io/library/redis:7"
+COPLACE = "localhost/coplace:latest"
+
+_ROOT = Path(__file__).parents[2]
+_STAND_INS = Path(__file__).with_name("stand_ins")
+_LABEL = "coplace.stand-in"
+# What the slim variant of Debian's image leaves out.
+_NOT_SLIM = ("usr/share/doc", "usr/share/locale", "usr/share/man", "var/cache/apt", "var/lib/apt/lists")
+
+
+def provide_images(podman: Podman, tell: Callable[[str], None]) -> None:
+    """Have every image that the demo needs, built anew where its source changed.
+
+    Raises PodmanError if one can neither be pulled nor built.
+    """
+    _provide(podman, tell, DEBIAN, lambda: _import_debian(podman))
+    podman.make_usable(DEBIAN)
+    _provide(podman, tell, KAFKA, lambda: _build_stand_in(podman, KAFKA, "kafka", kafka_jars()))
+    _provide(podman, tell, REDIS, lambda: _build_stand_in(podman, REDIS, "redis"))
+    tell(f"building {COPLACE}")
+    with tempfile.TemporaryDirectory() as scratch:
+        secrets = build_secrets(Path(scratch))
+        _build(podman, COPLACE, *secrets, str(_ROOT))
+
+
+def _provide(
+    podman: Podman, tell: Callable[[str], None], image: str, stand_in: Callable[[], None]
+) -> None:
+    """Pull an image once; where that is impossible, keep its stand-in up to date."""
+    present = podman.succeeds("image", "exists", image)
+    if present and not _is_stand_in(podman, image):
+        return
+    if not present:
+        tell(f"pulling {image}")
+        if podman.succeeds("pull", "--quiet", image):
+            return
+    tell(f"building a stand-in for {image}")
+    stand_in()
+
+
+def _is_stand_in(podman: Podman, image: str) -> bool:
+    labels = podman.call("image", "inspect", "--format", "{{.Labels}}", image)
+    return f"{_LABEL}:{image}" in labels
+
+
+def _build(podman: Podman, image: str, *arguments: str) -> None:
+    # The host's network, since a builder may reach its package index in no other way.
+    podman.call("build", "--format=docker", "--network=host", f"--tag={image}", *arguments)
+
+
+def _build_stand_in(podman: Podman, image: str, name: str, jars: Path | None = None) -> None:
+    contexts = [f"--build-context=jars={jars}"] if jars else []
+    label = f"--label={_LABEL}={image}"
+    _build(podman, image, "--pull=never", label, *contexts, str(_STAND_INS / name))
+
+
+def _import_debian(podman: Podman) -> None:
+    """A base image out of Debian's packages; nothing to do when it was made before."""
+    if podman.succeeds("image", "exists", DEBIAN):
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        root, archive = Path(scratch) / "root", Path(scratch) / "root.tar"
+        # Its mounts go away with its namespace, even when it is killed.
+        _must("unshare", "--mount", "debootstrap", "--variant=minbase", "bookworm", str(root))
+        left_out = [f"--exclude=./{path}/*" for path in _NOT_SLIM]
+        _must("tar", "--directory", str(root), "--create", f"--file={archive}", *left_out, ".")
+        podman.call("import", f"--change=LABEL {_LABEL}={DEBIAN}", str(archive), DEBIAN)
+
+
+def _must(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise PodmanError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-4000:]}")

@@ -1,0 +1,78 @@
+"""Podman with images and containers of the project's own.
+
+What stands in for an image here carries that image's name; in a storage of its own nobody else
+ever takes it for the real one.
+"""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+# Containers need these where raising limits is forbidden and cgroups are of the first version.
+_CAUTIOUS_ENGINE = """\
+[containers]
+default_ulimits = ["nofile=10000:10000", "nproc=10000:10000"]
+[engine]
+runtime = "runc"
+"""
+
+
+class PodmanError(Exception):
+    """Podman could not do what was asked."""
+
+
+class Podman:
+    """Runs podman on the storage in `home`; `run_dir` holds what does not outlive a reboot."""
+
+    def __init__(self, home: Path, run_dir: Path) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        storage = home / "storage.conf"
+        storage.write_text(
+            f'[storage]\ndriver = "overlay"\ngraphroot = "{home}/graph"\nrunroot = "{run_dir}"\n'
+        )
+        self._engine = home / "containers.conf"
+        self._own = {
+            "CONTAINERS_STORAGE_CONF": str(storage),
+            # Timers of health checks need systemd; whoever waits here runs the checks himself.
+            "DISABLE_HC_SYSTEMD": "true",
+        }
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """For programs that call podman themselves."""
+        return {**os.environ, **self._own}
+
+    def call(self, *arguments: str) -> str:
+        """What `podman ARGUMENTS` prints. Raises PodmanError with what it complained about."""
+        done = self._run(arguments)
+        if done.returncode != 0:
+            raise PodmanError(f"podman {' '.join(arguments)} failed:\n{done.stderr[-4000:]}")
+        return done.stdout.strip()
+
+    def succeeds(self, *arguments: str) -> bool:
+        """Whether `podman ARGUMENTS` ends with exit status 0."""
+        return self._run(arguments).returncode == 0
+
+    def make_usable(self, image: str) -> None:
+        """Find settings under which a container of `image` starts; the machine's own come first.
+
+        Raises PodmanError when none does.
+        """
+        example = ("run", "--rm", "--network", "none", image, "true")
+        if self.succeeds(*example):
+            return
+        self._engine.write_text(_CAUTIOUS_ENGINE)
+        self._own["CONTAINERS_CONF"] = str(self._engine)
+        self.call(*example)
+
+    def _run(self, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["podman", *arguments],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
