@@ -39,19 +39,19 @@ class Publisher(Protocol):
 
 
 class IngestService:
-    """Both RPCs. `crashed` gets the first exception that is no fault of a caller."""
+    """Both RPCs. `crash` ends the process for an exception that is no fault of a caller."""
 
     def __init__(
         self,
         intake: Intake,
         publisher: Publisher,
         meter: IngestMeter,
-        crashed: asyncio.Future[None],
+        crash: Callable[[Exception], object],
     ) -> None:
         self._intake = intake
         self._publisher = publisher
         self._meter = meter
-        self._crashed = crashed
+        self._crash = crash
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """The RPCs on raw bytes, so that a message that is no protobuf is told which field."""
@@ -115,8 +115,7 @@ class IngestService:
             except AbortError:
                 raise
             except Exception as error:
-                if not self._crashed.done():
-                    self._crashed.set_exception(error)
+                self._crash(error)
                 raise
 
         return guarded

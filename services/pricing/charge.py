@@ -1,13 +1,18 @@
 """Charges as they stand in the ledger, and how anybody computes them again."""
 
+import math
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
+from typing import Final
 
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
 
 from services.pricing.model import Evidence, Price, Usage, price
 from shared.domain.errors import RejectedError
+
+# More than any job costs, and few enough that integer accounts of 0.000001 SU cannot overflow.
+_MOST_SU: Final = Decimal(10**12)
 
 
 def usage_of(finished: JobFinished) -> Usage:
@@ -76,3 +81,17 @@ def audit(charge: ChargeMade) -> None:
         charged, computed = _decimal(field, getattr(charge, field)), getattr(again, field)
         if charged != computed:
             raise RejectedError(field, f"is {charged}, the evidence gives {computed}")
+
+
+def _is_sound(row: InterferenceEvidence) -> bool:
+    return 0 <= row.duration_s < math.inf and 1 <= row.slowdown_ratio < math.inf
+
+
+def _decimal(field: str, text: str) -> Decimal:
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        raise RejectedError(field, f"must be a decimal, got {text[:40]!r}") from None
+    if not (value.is_finite() and 0 <= value <= _MOST_SU):
+        raise RejectedError(field, f"must be from 0 to {_MOST_SU}, got {text[:40]!r}")
+    return value

@@ -1,0 +1,5 @@
+"""`python -m services.pricing`: job facts and shutters in, charges out."""
+
+from services.pricing.app import main
+
+main()

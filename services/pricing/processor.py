@@ -1,0 +1,194 @@
+"""Charges each finished attempt of a job when its shutters are in. No clock, no I/O."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobStarted, JobSubmitted
+from coplace.v1.pricing_state_pb2 import CoRunInterval
+from coplace.v1.telemetry_pb2 import ShuttersMeasured
+
+from services.pricing.charge import charge_message, usage_of
+from services.pricing.model import CoRun, Shutter, evidence, interference
+from services.pricing.state import Agenda, Attempt, AttemptKey, Attempts
+from shared.domain.checks import require_positive, require_text
+from shared.domain.errors import RejectedError
+from shared.domain.job import JobFact, JobState, next_state
+from shared.messaging.event import Event, Publish
+from shared.messaging.stage import AlreadyAppliedError, Round
+
+CHARGES: Final = "prices.charges"
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff:
+    """What is charged and when. `grace_us` 0 charges in the round that brings the finish."""
+
+    rate_su_per_core_s: Decimal
+    grace_us: int
+    remember_us: int
+
+
+class PricingProcessor:
+    """Folds the facts and shutters of the jobs of one unit into charges."""
+
+    def __init__(self, tariff: Tariff, restored: Mapping[str, bytes]) -> None:
+        self._tariff = tariff
+        self._attempts = Attempts(restored)
+        self._open: set[AttemptKey] = set()
+        self._to_charge = Agenda()
+        self._to_forget = Agenda()
+        for attempt in self._attempts:
+            self._schedule(attempt)
+
+    def handle(self, event: Event) -> Iterable[Publish]:
+        """Apply one fact. Raises RejectedError for bad input, AlreadyAppliedError for a copy."""
+        match event.payload:
+            case JobSubmitted() as fact:
+                self._advance(fact, JobFact.SUBMITTED)
+            case JobStarted() as fact:
+                self._advance(fact, JobFact.STARTED)
+            case JobFinished() as fact:
+                self._finish(fact, event.traceparent)
+            case JobRequeued() as fact:
+                self._requeue(fact)
+            case ShuttersMeasured() as measured:
+                self._measure(measured, event.id)
+            case other:
+                raise RejectedError("ce_type", f"{other.DESCRIPTOR.full_name} tells no price")
+        return ()
+
+    def end_round(self, ended: Round) -> Iterable[Publish]:
+        """Charge what is due, in the order of job ids, and forget what nobody asks for."""
+        for key in sorted(self._open):
+            self._settle(self._attempts.get(key), ended)
+        self._open.clear()
+        due = {
+            key
+            for due_us, key in self._to_charge.take(ended.ended_at_us)
+            if self._attempts.get(key).facts.charge_due_us == due_us
+        }
+        charges = [self._charge(self._attempts.get(key), ended) for key in sorted(due)]
+        for due_us, key in self._to_forget.take(ended.ended_at_us):
+            attempt = self._attempts.get(key)
+            if attempt.facts.forget_due_us == due_us:
+                self._attempts.forget(attempt)
+        return charges
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """State that changed since the last call."""
+        return self._attempts.changes()
+
+    def _advance(
+        self, fact: JobSubmitted | JobStarted | JobFinished | JobRequeued, kind: JobFact
+    ) -> Attempt:
+        attempt = self._attempts.get(_key(fact.job_id, fact.attempt))
+        state = next_state(attempt.state, kind)
+        if state is attempt.state:
+            if kind is JobFact.FINISHED and state is JobState.UNKNOWN:
+                raise RejectedError("job_id", f"{fact.job_id} finished, but was never submitted")
+            raise AlreadyAppliedError
+        attempt.facts.state = state
+        attempt.facts.forget_due_us = 0
+        self._save(attempt)
+        return attempt
+
+    def _finish(self, finished: JobFinished, traceparent: str) -> None:
+        for field in ("user", "account", "cluster"):
+            require_text(field, getattr(finished, field))
+        usage_of(finished)
+        attempt = self._advance(finished, JobFact.FINISHED)
+        attempt.facts.finished.CopyFrom(finished)
+        attempt.facts.traceparent = traceparent
+        self._reopen(attempt)
+
+    def _requeue(self, requeued: JobRequeued) -> None:
+        """The next attempt is in the queue; the one before may never say how it ended."""
+        self._advance(requeued, JobFact.SUBMITTED)
+        before = self._attempts.get((requeued.job_id, requeued.attempt - 1))
+        if before.state in (JobState.SUBMITTED, JobState.RUNNING):
+            self._reopen(before)
+
+    def _measure(self, measured: ShuttersMeasured, event_id: str) -> None:
+        attempt = self._attempts.get(_key(measured.job_id, measured.attempt))
+        if event_id in attempt.intervals:
+            raise AlreadyAppliedError
+        self._attempts.add_interval(attempt, _interval(measured, event_id))
+        if attempt.state in (JobState.UNKNOWN, JobState.FINISHED):
+            self._reopen(attempt)
+
+    def _reopen(self, attempt: Attempt) -> None:
+        attempt.facts.is_open = True
+        self._save(attempt)
+
+    def _save(self, attempt: Attempt) -> None:
+        self._attempts.save(attempt)
+        self._schedule(attempt)
+
+    def _schedule(self, attempt: Attempt) -> None:
+        if attempt.facts.is_open:
+            self._open.add(attempt.key)
+        self._to_charge.add(attempt.facts.charge_due_us, attempt.key)
+        self._to_forget.add(attempt.facts.forget_due_us, attempt.key)
+
+    def _settle(self, attempt: Attempt, ended: Round) -> None:
+        """A finished attempt is charged after the grace; one that may never finish is forgotten."""
+        attempt.facts.is_open = False
+        if attempt.state is JobState.FINISHED:
+            attempt.facts.charge_due_us = ended.ended_at_us + self._tariff.grace_us
+        else:
+            attempt.facts.forget_due_us = ended.ended_at_us + self._tariff.remember_us
+        self._save(attempt)
+
+    def _charge(self, attempt: Attempt, ended: Round) -> Publish:
+        facts = attempt.facts
+        facts.revision += 1
+        facts.charge_due_us = 0
+        facts.forget_due_us = ended.ended_at_us + self._tariff.remember_us
+        self._save(attempt)
+        rows = evidence(attempt.co_runs(), usage_of(facts.finished))
+        charge = charge_message(
+            facts.finished,
+            facts.revision,
+            self._tariff.rate_su_per_core_s,
+            rows,
+            ended.ended_at_us,
+        )
+        subject = f"{facts.job_id}/{facts.attempt}/{facts.revision}"
+        event_id = f"pricing/{charge.DESCRIPTOR.full_name}/{subject}"
+        return Publish(
+            CHARGES,
+            Event(event_id, "pricing", ended.ended_at_us, facts.job_id, charge, facts.traceparent),
+        )
+
+
+def _key(job_id: str, attempt: int) -> AttemptKey:
+    require_text("job_id", job_id)
+    require_positive("attempt", attempt)
+    return job_id, attempt
+
+
+def _interval(measured: ShuttersMeasured, event_id: str) -> CoRunInterval:
+    """The measurement reduced to what a price needs. Raises RejectedError."""
+    shutters = [
+        Shutter(shutter.ipc_before, shutter.ipc_during, shutter.ipc_after)
+        for shutter in measured.shutters
+    ]
+    found = CoRun(
+        measured.co_runner_job_id,
+        measured.began_at_us,
+        measured.ended_at_us,
+        interference(shutters),
+    )
+    return CoRunInterval(
+        job_id=measured.job_id,
+        attempt=measured.attempt,
+        event_id=event_id,
+        co_runner_job_id=found.co_runner_job_id,
+        began_at_us=found.began_at_us,
+        ended_at_us=found.ended_at_us,
+        slowdown_ratio=found.interference.slowdown_ratio,
+        shutters_used=found.interference.shutters_used,
+        shutters_dropped=found.interference.shutters_dropped,
+    )

@@ -1,0 +1,118 @@
+"""What pricing remembers of each attempt of a job, and its form in the changelog."""
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from coplace.v1.pricing_state_pb2 import CoRunInterval, PricedAttempt, PricingState
+
+from services.pricing.model import CoRun, Interference
+from shared.domain.job import JobState
+
+AttemptKey = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt: its facts, and its intervals beside co-runners by the event that told them."""
+
+    facts: PricedAttempt
+    intervals: dict[str, CoRunInterval] = field(default_factory=dict)
+
+    @property
+    def key(self) -> AttemptKey:
+        """What identifies it."""
+        return self.facts.job_id, self.facts.attempt
+
+    @property
+    def state(self) -> JobState:
+        """Where it stands in the transition table."""
+        return JobState(self.facts.state)
+
+    def co_runs(self) -> Iterator[CoRun]:
+        """Its intervals in the model's terms."""
+        for found in self.intervals.values():
+            measured = Interference(
+                found.slowdown_ratio, found.shutters_used, found.shutters_dropped
+            )
+            yield CoRun(found.co_runner_job_id, found.began_at_us, found.ended_at_us, measured)
+
+
+class Attempts:
+    """The attempts of one unit, and what changed since `changes` was last asked."""
+
+    def __init__(self, restored: Mapping[str, bytes]) -> None:
+        self._attempts: dict[AttemptKey, Attempt] = {}
+        self._changes: dict[str, bytes | None] = {}
+        for value in restored.values():
+            self._restore(PricingState.FromString(value))
+
+    def __iter__(self) -> Iterator[Attempt]:
+        return iter(self._attempts.values())
+
+    def get(self, key: AttemptKey) -> Attempt:
+        """The attempt; a new one, that is not yet remembered, when nothing is known of it."""
+        return self._attempts.get(key) or _unknown(key)
+
+    def save(self, attempt: Attempt) -> None:
+        """Remember the attempt's facts as they are now."""
+        self._attempts[attempt.key] = attempt
+        state = PricingState(attempt=attempt.facts)
+        self._changes[_facts_key(attempt.key)] = state.SerializeToString()
+
+    def add_interval(self, attempt: Attempt, interval: CoRunInterval) -> None:
+        """Remember one more interval of the attempt."""
+        attempt.intervals[interval.event_id] = interval
+        state = PricingState(interval=interval)
+        self._changes[_interval_key(attempt.key, interval.event_id)] = state.SerializeToString()
+
+    def forget(self, attempt: Attempt) -> None:
+        """Drop all that is known of the attempt."""
+        del self._attempts[attempt.key]
+        self._changes[_facts_key(attempt.key)] = None
+        for event_id in attempt.intervals:
+            self._changes[_interval_key(attempt.key, event_id)] = None
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """What changed since the last call, by changelog key."""
+        changes, self._changes = self._changes, {}
+        return changes
+
+    def _restore(self, state: PricingState) -> None:
+        found = state.attempt if state.HasField("attempt") else state.interval
+        key = (found.job_id, found.attempt)
+        attempt = self._attempts.setdefault(key, _unknown(key))
+        if isinstance(found, PricedAttempt):
+            attempt.facts.CopyFrom(found)
+        else:
+            attempt.intervals[found.event_id] = found
+
+
+def _unknown(key: AttemptKey) -> Attempt:
+    job_id, number = key
+    return Attempt(PricedAttempt(job_id=job_id, attempt=number, state=JobState.UNKNOWN))
+
+
+def _facts_key(key: AttemptKey) -> str:
+    return "\n".join(("attempt", key[0], str(key[1])))
+
+
+def _interval_key(key: AttemptKey, event_id: str) -> str:
+    return "\n".join(("interval", key[0], str(key[1]), event_id))
+
+
+class Agenda:
+    """Attempts by the time at which something is due; what was put off stays in and is skipped."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, AttemptKey]] = []
+
+    def add(self, due_us: int, key: AttemptKey) -> None:
+        """Something is due for `key` at `due_us`; 0 means that nothing is."""
+        if due_us:
+            heapq.heappush(self._heap, (due_us, key))
+
+    def take(self, now_us: int) -> Iterator[tuple[int, AttemptKey]]:
+        """Remove and return what is due at `now_us`."""
+        while self._heap and self._heap[0][0] <= now_us:
+            yield heapq.heappop(self._heap)
