@@ -1,6 +1,6 @@
 """What a driver tells the outside about its work; by default nobody listens."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Protocol
 
 from shared.messaging.event import Event
@@ -16,6 +16,12 @@ class Tally:
     copies_dropped: int = 0
     unknown_fields: int = 0
     rounds_closed: int = 0
+
+    def add(self, later: "Tally") -> None:
+        """Count another batch into this one."""
+        for counter in fields(self):
+            total = getattr(self, counter.name) + getattr(later, counter.name)
+            setattr(self, counter.name, total)
 
 
 class SpanStamper(Protocol):

@@ -65,6 +65,13 @@ class Commit:
         """Nothing to write."""
         return not (self.outputs or self.changelog or self.positions)
 
+    def add(self, later: "Commit") -> None:
+        """Let a later commit share this one's transaction."""
+        self.outputs += later.outputs
+        self.changelog |= later.changelog
+        self.positions |= later.positions
+        self.tally.add(later.tally)
+
 
 def unit_count(stage: Stage, topics: Topics) -> int:
     """How many units a stage has.
@@ -116,8 +123,12 @@ class Unit:
 
     @property
     def held(self) -> frozenset[Place]:
-        """Places that wait for the others: a driver fetches nothing more from them."""
+        """Places that wait for the others of their round."""
         return frozenset(self._marks)
+
+    def crowded(self, limit: int) -> frozenset[Place]:
+        """Held places with at least `limit` records waiting: a driver fetches no more from them."""
+        return frozenset(place for place in self._marks if len(self._waiting[place]) >= limit)
 
     def process(self, records: Iterable[Record], now_us: int = 0) -> Commit:
         """Handle records; `now_us` is the wall clock of a stage whose rounds a clock closes.

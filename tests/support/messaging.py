@@ -25,20 +25,14 @@ class Counter:
     """Charges a job by how many submissions of its user this unit has seen; remembers ids."""
 
     seen: dict[str, list[str]] = field(default_factory=dict)
-    waiting: list[Event] = field(default_factory=list)
+    bug_at: str | None = None
     dirty: set[str] = field(default_factory=set)
-
-    @classmethod
-    def create(cls, number: int, restored: Mapping[str, bytes]) -> "Counter":
-        """The processor of a unit."""
-        state = {key: json.loads(value) for key, value in restored.items()}
-        return cls(seen=state)
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Count a submission once."""
         assert isinstance(event.payload, JobSubmitted)
         user = event.payload.user
-        if user == "bug":
+        if event.payload.job_id == self.bug_at:
             raise KeyError("a bug in the processor")
         if event.payload.nodes == 0:
             raise RejectedError("nodes", "must be at least 1")
@@ -63,9 +57,20 @@ class Counter:
         return {user: json.dumps(self.seen[user]).encode() for user in sorted(dirty)}
 
 
-def counting(name: str = "counting", rounds: RoundSource = RoundSource.MARKS) -> Stage:
-    """A keyed stage from jobs.events to prices.charges."""
-    return Stage(name, ("jobs.events",), ("prices.charges",), Counter.create, rounds=rounds)
+def counting(
+    name: str = "counting",
+    *,
+    inputs: tuple[str, ...] = ("jobs.events",),
+    rounds: RoundSource = RoundSource.MARKS,
+    single: bool = False,
+    bug_at: str | None = None,
+) -> Stage:
+    """A stage from jobs.events to prices.charges; job `bug_at` meets a bug in it."""
+
+    def create(_number: int, restored: Mapping[str, bytes]) -> Counter:
+        return Counter({key: json.loads(value) for key, value in restored.items()}, bug_at)
+
+    return Stage(name, inputs, ("prices.charges",), create, single, rounds)
 
 
 def submission(

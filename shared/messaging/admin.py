@@ -1,0 +1,101 @@
+"""Topics and groups of a deployment on Kafka, for operators, the command line and start-up."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.errors import TopicAlreadyExistsError, for_code
+from kafka.protocol.consumer import IsolationLevel
+
+from shared.messaging.deployment import Deployment
+from shared.messaging.record import Place
+from shared.messaging.stage import Stage
+from shared.messaging.topics import Cleanup, TopicSpec, dead_letter_spec
+from shared.messaging.unit import unit_count, unit_places
+
+# Old state is of no use: compact it soon, or a restart reads all of it.
+_CHANGELOG_SEGMENT_MS = 600_000
+
+
+def admin_client(deployment: Deployment) -> KafkaAdminClient:
+    """A connection for the functions of this module; the caller closes it."""
+    return KafkaAdminClient(**deployment.connection)
+
+
+def ensure_topics(
+    client: KafkaAdminClient, deployment: Deployment, stages: Sequence[Stage] = ()
+) -> list[str]:
+    """Create every topic, dead-letter queue and changelog that does not exist yet.
+
+    Returns what was created. Raises a KafkaError for what the broker refuses.
+    """
+    wanted = {deployment.name(name): options for name, options in _wanted(deployment, stages)}
+    existing = set(client.list_topics())
+    missing = {name: options for name, options in wanted.items() if name not in existing}
+    if missing:
+        # Several processes may start at once: whoever comes second finds the topic there.
+        _check(client.create_topics(missing, raise_errors=False))
+        client.wait_for_topics(list(missing))
+    return sorted(missing)
+
+
+def group_lag(client: KafkaAdminClient, deployment: Deployment, stage: Stage) -> dict[Place, int]:
+    """How many records each input of a stage is ahead of what its group has committed."""
+    topics = deployment.topics
+    places = [
+        place
+        for number in range(unit_count(stage, topics))
+        for place in unit_places(stage.inputs, stage, number, topics)
+    ]
+    partitions = {p: TopicPartition(deployment.name(p.topic), p.kafka_partition) for p in places}
+    group = deployment.name(stage.name)
+    ends = client.list_partition_offsets(
+        dict.fromkeys(partitions.values(), OffsetSpec.LATEST),
+        isolation_level=IsolationLevel.READ_COMMITTED,
+    )
+    committed = client.list_group_offsets({group: list(partitions.values())})[group]
+    return {
+        place: ends[partition].offset - _offset(committed.get(partition))
+        for place, partition in partitions.items()
+    }
+
+
+def _offset(found: object) -> int:
+    return max(getattr(found, "offset", 0), 0)
+
+
+def _wanted(
+    deployment: Deployment, stages: Sequence[Stage]
+) -> Iterable[tuple[str, Mapping[str, object]]]:
+    topics = deployment.topics
+    for spec in topics.specs.values():
+        for each in (spec, dead_letter_spec(spec)):
+            count = topics.kafka_partitions(each.name)
+            yield each.name, _options(count, _configs(deployment, each))
+    for stage in stages:
+        configs = {
+            "cleanup.policy": Cleanup.COMPACT.value,
+            "segment.ms": str(_CHANGELOG_SEGMENT_MS),
+            "max.message.bytes": str(deployment.max_record_bytes),
+        }
+        yield stage.changelog, _options(unit_count(stage, topics), configs)
+
+
+def _options(kafka_partitions: int, configs: Mapping[str, str]) -> Mapping[str, object]:
+    return {"num_partitions": kafka_partitions, "configs": configs}
+
+
+def _configs(deployment: Deployment, spec: TopicSpec) -> dict[str, str]:
+    retention_ms = -1 if spec.retention_s is None else spec.retention_s * 1_000
+    return {
+        "cleanup.policy": spec.cleanup.value,
+        "retention.ms": str(retention_ms),
+        "max.message.bytes": str(deployment.max_record_bytes),
+    }
+
+
+def _check(response: Mapping[str, object]) -> None:
+    for topic in response["topics"]:  # type: ignore[attr-defined]
+        error = for_code(topic["error_code"])
+        if topic["error_code"] and error is not TopicAlreadyExistsError:
+            raise error(f"{topic['name']}: {topic['error_message']}")

@@ -1,0 +1,70 @@
+"""What the Kafka side of a process works with: settings, topics, names, listeners."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from shared.messaging.codec import Codec
+from shared.messaging.hooks import Hooks
+from shared.messaging.record import Place, Record
+from shared.messaging.stage import RoundSource
+from shared.messaging.topics import Topics
+from shared.messaging.unit import EventTimeLimit
+from shared.runtime.security import kafka_options
+from shared.runtime.settings import Settings
+
+# A record's key and headers and the frame of its batch come on top of its value.
+ENVELOPE_BYTES = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """One namespace on one Kafka."""
+
+    settings: Settings
+    codec: Codec
+    limit: EventTimeLimit
+    hooks: Hooks = field(default_factory=Hooks)
+
+    @classmethod
+    def of(cls, settings: Settings, hooks: Hooks | None = None) -> "Deployment":
+        """The deployment that the settings describe."""
+        topics = Topics(kafka_partitions=settings.kafka_partitions or None)
+        is_emulated = settings.rounds is RoundSource.MARKS
+        limit = EventTimeLimit() if is_emulated else EventTimeLimit.of_wall_clock(now_us())
+        codec = Codec(topics, settings.max_message_bytes)
+        return cls(settings, codec, limit, hooks or Hooks())
+
+    @property
+    def topics(self) -> Topics:
+        """The topics as this deployment has them."""
+        return self.codec.topics
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """Keyword arguments that every Kafka client takes."""
+        return kafka_options(self.settings)
+
+    @property
+    def max_record_bytes(self) -> int:
+        """The largest record with all that belongs to it."""
+        return self.settings.max_message_bytes + ENVELOPE_BYTES
+
+    def name(self, text: str) -> str:
+        """A topic, group or transactional id as Kafka knows it."""
+        return f"{self.settings.namespace}.{text}" if self.settings.namespace else text
+
+    def topic_of(self, name: str) -> str:
+        """The topic that Kafka knows by this name."""
+        return name.removeprefix(self.name(""))
+
+    def record(self, found: Any) -> Record:
+        """A record as a client of Kafka returns it."""
+        place = Place(self.topic_of(found.topic), found.partition)
+        headers = tuple((name, value or b"") for name, value in found.headers)
+        return Record(place, found.offset, found.key or b"", found.value, headers)
+
+
+def now_us() -> int:
+    """The wall clock."""
+    return time.time_ns() // 1_000

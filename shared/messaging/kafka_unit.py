@@ -1,0 +1,127 @@
+"""One unit on Kafka: a task that processes what its inbox holds and commits it."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+
+from aiokafka import AIOKafkaConsumer
+
+from shared.messaging.deployment import Deployment, now_us
+from shared.messaging.record import Place, Record
+from shared.messaging.stage import RoundSource, Stage
+from shared.messaging.transactions import Transactions, read_changelog, topic_partition
+from shared.messaging.unit import Commit, Unit
+
+BATCH_RECORDS = 500
+INBOX_RECORDS = 2_000
+# Work without outputs is nobody's to wait for: it may share its transaction with what follows.
+_LINGER_S = 0.25
+
+
+class KafkaUnit:
+    """A unit's inbox, its processor and its transactions."""
+
+    def __init__(self, deployment: Deployment, unit: Unit, transactions: Transactions) -> None:
+        self.unit = unit
+        self._deployment = deployment
+        self._transactions = transactions
+        self._inbox: list[Record] = []
+        self._filled = asyncio.Event()
+        self._closing = False
+        self._pending = Commit()
+        self._began_s = 0.0
+
+    @classmethod
+    async def open(cls, deployment: Deployment, stage: Stage, number: int) -> "KafkaUnit":
+        """Take the unit over: first end its former owner's transactions, then read its state."""
+        transactions = Transactions(deployment, stage, number)
+        await transactions.open()
+        restored = await read_changelog(deployment, Place(stage.changelog, number))
+        unit = Unit(stage, number, restored, deployment.codec, deployment.limit, deployment.hooks)
+        return cls(deployment, unit, transactions)
+
+    async def positions(self, consumer: AIOKafkaConsumer) -> dict[Place, int]:
+        """Where the unit's committed work ends. Only sound after `open`, which settles the
+        transactions of the former owner."""
+        positions = {}
+        for place in self.unit.places:
+            partition = topic_partition(self._deployment, place)
+            positions[place] = await consumer.committed(partition) or 0
+        return positions
+
+    def receive(self, records: Iterable[Record]) -> None:
+        """Put records into the inbox."""
+        self._inbox += records
+        self._filled.set()
+
+    @property
+    def full(self) -> frozenset[Place]:
+        """Places to fetch nothing more from: all while the inbox is full, else those that are
+        held for the others of their round and have records waiting."""
+        if len(self._inbox) >= INBOX_RECORDS:
+            return frozenset(self.unit.places)
+        return self.unit.crowded(BATCH_RECORDS)
+
+    async def run(self) -> None:
+        """Process and commit until `close`."""
+        period_s = self._deployment.settings.round_period_s
+        is_clocked = self.unit.stage.rounds is RoundSource.CLOCK
+        next_round_s = time.monotonic() + period_s
+        while not self._closing:
+            wait_s = next_round_s - time.monotonic() if is_clocked else _LINGER_S
+            is_idle = not await self._wait(wait_s)
+            while self._inbox and not self._closing:
+                await self._process(self._take())
+            if is_clocked and time.monotonic() >= next_round_s:
+                next_round_s = time.monotonic() + period_s
+                self._merge(self.unit.close_round(now_us()))
+                await self._flush()
+            elif is_idle:
+                await self._flush()
+
+    async def close(self, running: asyncio.Task[None]) -> None:
+        """End after the batch that runs; what was not committed is read again by the next owner."""
+        self._closing = True
+        self._filled.set()
+        await running
+        await self._transactions.close()
+
+    async def discard(self) -> None:
+        """Disconnect without having run."""
+        await self._transactions.close()
+
+    async def _wait(self, wait_s: float) -> bool:
+        try:
+            async with asyncio.timeout(max(wait_s, 0)):
+                await self._filled.wait()
+        except TimeoutError:
+            return False
+        self._filled.clear()
+        return True
+
+    def _take(self) -> Sequence[Record]:
+        batch, self._inbox = self._inbox[:BATCH_RECORDS], self._inbox[BATCH_RECORDS:]
+        return batch
+
+    async def _process(self, batch: Sequence[Record]) -> None:
+        self._deployment.hooks.step.reached("received")
+        is_clocked = self.unit.stage.rounds is RoundSource.CLOCK
+        self._merge(self.unit.process(batch, now_us() if is_clocked else 0))
+        if self._pending.outputs or self._pending.tally.records_in >= BATCH_RECORDS:
+            await self._flush()
+
+    def _merge(self, commit: Commit) -> None:
+        if self._pending.is_empty:
+            self._began_s = time.monotonic()
+        self._pending.add(commit)
+
+    async def _flush(self) -> None:
+        if self._pending.is_empty:
+            return
+        self._deployment.hooks.step.reached("handled")
+        commit, self._pending = self._pending, Commit()
+        await self._transactions.commit(commit)
+        duration_s = time.monotonic() - self._began_s
+        self._deployment.hooks.meter.batch(
+            self.unit.stage.name, self.unit.number, commit.tally, duration_s
+        )

@@ -1,0 +1,120 @@
+"""The Kafka side of a unit: its transactions and the state that they leave."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from shared.messaging.deployment import Deployment
+from shared.messaging.record import NewRecord, Place
+from shared.messaging.stage import Stage
+from shared.messaging.unit import Commit
+
+# A transaction's coordinator answers "concurrent transactions" until the last one's markers are
+# written; the client's default pause of 100 ms before it asks again would dominate a round.
+RETRY_BACKOFF_MS = 5
+_BATCH_BYTES = 524_288
+_POLL_MS = 200
+
+
+def topic_partition(deployment: Deployment, place: Place) -> TopicPartition:
+    """A place as Kafka knows it."""
+    return TopicPartition(deployment.name(place.topic), place.kafka_partition)
+
+
+class Transactions:
+    """Commits what a unit did; opening it ends whoever wrote for the unit before."""
+
+    def __init__(self, deployment: Deployment, stage: Stage, number: int) -> None:
+        self._deployment = deployment
+        self._step = deployment.hooks.step
+        self._group = deployment.name(stage.name)
+        self._changelog = Place(stage.changelog, number)
+        self._producer = AIOKafkaProducer(
+            **deployment.connection,
+            transactional_id=deployment.name(f"{stage.name}.{number}"),
+            retry_backoff_ms=RETRY_BACKOFF_MS,
+            max_request_size=deployment.max_record_bytes,
+            max_batch_size=_BATCH_BYTES,
+        )
+
+    async def open(self) -> None:
+        """Take the transactional id over: an older owner's open transaction is aborted, and it
+        can commit no other."""
+        await self._producer.start()
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._producer.stop()
+
+    async def commit(self, commit: Commit) -> None:
+        """Write outputs, state changes and positions, all or nothing.
+
+        Raises KafkaError when that failed, ProducerFenced among them; the unit is of no use then.
+        """
+        await self._producer.begin_transaction()
+        acknowledgements = await self._send(commit.outputs)
+        self._step.reached("outputs sent")
+        acknowledgements += await self._send(self._changes(commit))
+        self._step.reached("changelog sent")
+        if commit.positions:
+            await self._producer.send_offsets_to_transaction(
+                {topic_partition(self._deployment, p): o for p, o in commit.positions.items()},
+                self._group,
+            )
+        self._step.reached("offsets sent")
+        await asyncio.gather(*acknowledgements)
+        self._step.reached("committing")
+        await self._producer.commit_transaction()
+        self._step.reached("committed")
+
+    def _changes(self, commit: Commit) -> Iterable[NewRecord]:
+        for key, value in commit.changelog.items():
+            yield NewRecord(self._changelog, key.encode(), value)
+
+    async def _send(self, records: Iterable[NewRecord]) -> list[asyncio.Future[object]]:
+        return [
+            await self._producer.send(
+                self._deployment.name(record.place.topic),
+                partition=record.place.kafka_partition,
+                key=record.key,
+                value=record.value,
+                headers=list(record.headers),
+            )
+            for record in records
+        ]
+
+
+async def read_changelog(deployment: Deployment, place: Place) -> Mapping[str, bytes]:
+    """The state that committed transactions left at a place of a changelog."""
+    partition = topic_partition(deployment, place)
+    consumer = AIOKafkaConsumer(
+        **deployment.connection,
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        max_partition_fetch_bytes=deployment.max_record_bytes,
+    )
+    await consumer.start()
+    try:
+        consumer.assign([partition])
+        await consumer.seek_to_beginning(partition)
+        return await _read_to_end(consumer, partition)
+    finally:
+        await consumer.stop()
+
+
+async def _read_to_end(consumer: AIOKafkaConsumer, partition: TopicPartition) -> dict[str, bytes]:
+    state: dict[str, bytes] = {}
+    end = (await consumer.end_offsets([partition]))[partition]
+    while await consumer.position(partition) < end:
+        for records in (await consumer.getmany(partition, timeout_ms=_POLL_MS)).values():
+            for record in records:
+                _apply(state, record.key.decode(), record.value)
+    return state
+
+
+def _apply(state: dict[str, bytes], key: str, value: bytes | None) -> None:
+    if value is None:
+        state.pop(key, None)
+    else:
+        state[key] = value

@@ -1,0 +1,53 @@
+"""What the contract asks of a log and its workers."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from shared.messaging.record import NewRecord, Place, Record
+
+STAGES = ("counting", "replay")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a worker runs, and what happens to it the first time that it reaches a point."""
+
+    stage: str = "counting"
+    point: str = ""
+    action: str = "kill"
+    bug_at: str = ""
+
+
+class Worker(Protocol):
+    """One member of the group."""
+
+    def stop(self) -> None:
+        """End it in good order."""
+
+    def resume(self) -> None:
+        """Let it go on after it stalled."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended, by whatever means."""
+
+    @property
+    def last_words(self) -> str:
+        """What it said when it ended by itself."""
+
+
+class Backend(Protocol):
+    """A log and its workers."""
+
+    def append(self, records: Iterable[NewRecord]) -> None:
+        """Append as a client outside would."""
+
+    def read(self, place: Place) -> list[Record]:
+        """All committed records of a place."""
+
+    def start(self, plan: Plan) -> Worker:
+        """Start a worker."""
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Let the workers work until something holds. Raises TimeoutError."""

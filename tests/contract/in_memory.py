@@ -1,0 +1,106 @@
+"""The contract's view of the log in memory."""
+
+import uuid
+from collections.abc import Callable, Iterable
+
+from shared.messaging.embedded import EmbeddedRuntime
+from shared.messaging.hooks import Hooks
+from shared.messaging.memory import FencedError, InMemoryLog
+from shared.messaging.record import NewRecord, Place, Record
+from tests.contract.backends import Plan
+from tests.support.messaging import CODEC, counting
+
+_IDLE_STEPS = 100
+
+
+class _KilledError(Exception):
+    """Ends a worker where a process would be killed."""
+
+
+class MemoryWorker:
+    """A runtime over the log in memory."""
+
+    def __init__(self, backend: "MemoryBackend", plan: Plan) -> None:
+        self._backend = backend
+        self._plan = plan
+        self._is_due = bool(plan.point)
+        self._member = uuid.uuid4().hex
+        self.ended = False
+        self.last_words = ""
+        self._runtime = EmbeddedRuntime(
+            backend.log,
+            [counting(plan.stage, bug_at=plan.bug_at)],
+            codec=CODEC,
+            member=self._member,
+            hooks=Hooks(step=self),
+        )
+
+    def step(self) -> bool:
+        """One step; what it raises ends the worker."""
+        try:
+            return self._runtime.step()
+        except (FencedError, KeyError, _KilledError) as error:
+            self.last_words = repr(error)
+            self.ended = True
+            self._expel()
+            return True
+
+    def reached(self, point: str) -> None:
+        """Called by the driver. A stall is over when the others have done all there is to do."""
+        if not (self._is_due and point == self._plan.point):
+            return
+        self._is_due = False
+        if self._plan.action == "kill":
+            raise _KilledError
+        self._expel()
+        self._backend.run_all_but(self)
+
+    def stop(self) -> None:
+        """Leave the group."""
+        self.ended = True
+        self._runtime.leave()
+
+    def resume(self) -> None:
+        """Nothing to do: see `reached`."""
+
+    def _expel(self) -> None:
+        self._backend.log.leave(self._plan.stage, self._member)
+
+
+class MemoryBackend:
+    """The log in memory."""
+
+    def __init__(self) -> None:
+        self.log = InMemoryLog()
+        self._workers: list[MemoryWorker] = []
+
+    def append(self, records: Iterable[NewRecord]) -> None:
+        """Append."""
+        self.log.append(records)
+
+    def read(self, place: Place) -> list[Record]:
+        """All records."""
+        return list(self.log.read(place, 0, 1 << 62))
+
+    def start(self, plan: Plan) -> MemoryWorker:
+        """Start a worker."""
+        worker = MemoryWorker(self, plan)
+        self._workers.append(worker)
+        return worker
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Step every worker until the condition holds."""
+        for _ in range(_IDLE_STEPS):
+            if condition():
+                return
+            self._step(self._workers)
+        raise TimeoutError("the workers in memory do not get there")
+
+    def run_all_but(self, stalled: MemoryWorker) -> None:
+        """Let the others work until they find nothing more."""
+        others = [worker for worker in self._workers if worker is not stalled]
+        while self._step(others):
+            pass
+
+    def _step(self, workers: list[MemoryWorker]) -> bool:
+        return any([worker.step() for worker in workers if not worker.ended])
