@@ -1,0 +1,1 @@
+"""Learns how applications behave over the P-states of each node model."""

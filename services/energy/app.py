@@ -1,0 +1,42 @@
+"""The energy service's stages."""
+
+from collections.abc import Mapping
+
+from services.energy.adapters import read_coefficients
+from services.energy.processor import appdb, learner
+from services.energy.settings import EnergySettings
+from shared.messaging.stage import Stage
+from shared.runtime.settings import Settings
+
+MEASURED = "telemetry.signatures"
+DECLARED = "commands"
+
+
+def stages(settings: Settings, own: EnergySettings | None = None) -> list[Stage]:
+    """AppDB and the learner. Raises OSError or ValueError for coefficients that cannot be read."""
+    own = own or EnergySettings()
+    imported = read_coefficients(own.coefficients) if own.coefficients else {}
+
+    def create_appdb(_number: int, restored: Mapping[str, bytes]) -> appdb.AppDB:
+        return appdb.AppDB(restored)
+
+    def create_learner(_number: int, restored: Mapping[str, bytes]) -> learner.Learner:
+        return learner.Learner(restored, imported)
+
+    return [
+        Stage(
+            name=appdb.SOURCE,
+            inputs=(MEASURED,),
+            outputs=(appdb.OUTPUT,),
+            create=create_appdb,
+            rounds=settings.rounds,
+        ),
+        Stage(
+            name=learner.SOURCE,
+            inputs=(MEASURED, DECLARED),
+            outputs=(learner.OUTPUT,),
+            create=create_learner,
+            single=True,
+            rounds=settings.rounds,
+        ),
+    ]
