@@ -18,7 +18,13 @@ _ROOT = Path(__file__).parents[2]
 _STAND_INS = Path(__file__).with_name("stand_ins")
 _LABEL = "coplace.stand-in"
 # What the slim variant of Debian's image leaves out.
-_NOT_SLIM = ("usr/share/doc", "usr/share/locale", "usr/share/man", "var/cache/apt", "var/lib/apt/lists")
+_NOT_SLIM = (
+    "usr/share/doc",
+    "usr/share/locale",
+    "usr/share/man",
+    "var/cache/apt",
+    "var/lib/apt/lists",
+)
 
 
 def provide_images(podman: Podman, tell: Callable[[str], None]) -> None:

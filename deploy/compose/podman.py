@@ -50,6 +50,11 @@ class Podman:
             raise PodmanError(f"podman {' '.join(arguments)} failed:\n{done.stderr[-4000:]}")
         return done.stdout.strip()
 
+    def logs(self, container: str, lines: int) -> str:
+        """The end of what a container wrote; what podman says when there is no such container."""
+        done = self._run(("logs", f"--tail={lines}", container))
+        return done.stdout + done.stderr
+
     def succeeds(self, *arguments: str) -> bool:
         """Whether `podman ARGUMENTS` ends with exit status 0."""
         return self._run(arguments).returncode == 0

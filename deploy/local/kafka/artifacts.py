@@ -1,11 +1,11 @@
 """The broker's jars: copied from Maven into a cache folder once, then used from there."""
 
-import os
 import re
 import subprocess
 import tempfile
 from pathlib import Path
 
+from deploy.cache import cache_dir
 from deploy.local.errors import LocalServersError
 from deploy.local.prerequisites import require_command
 
@@ -17,7 +17,7 @@ def kafka_jars() -> Path:
 
     Raises PrerequisiteError without Maven, LocalServersError if Maven fails.
     """
-    jars = _cache_dir() / f"kafka-{kafka_version()}"
+    jars = cache_dir() / f"kafka-{kafka_version()}"
     if not jars.is_dir():
         require_command("mvn", "The first start of Apache Kafka", "maven")
         _fill(jars)
@@ -30,10 +30,6 @@ def kafka_version() -> str:
     if match is None:
         raise LocalServersError(f"{_POM} pins no kafka.version: restore that property")
     return match.group(1)
-
-
-def _cache_dir() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "coplace"
 
 
 def _fill(jars: Path) -> None:

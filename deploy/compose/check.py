@@ -1,0 +1,132 @@
+"""Plays a demo through the containers of docker-compose.yml and compares it with the embedded run.
+
+Run it with `make compose-check`. Images that cannot be pulled are stood in for by local builds;
+what only observes (collector, Prometheus, Grafana) is left out.
+"""
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from deploy.cache import cache_dir
+from deploy.compose.images import provide_images
+from deploy.compose.podman import Podman, PodmanError
+from deploy.compose.project import Project
+from deploy.local.ports import free_ports
+
+SERVERS = ("kafka", "redis")
+SERVICES = (
+    "ingest",
+    "ingest-jobcomp",
+    "energy",
+    "prediction",
+    "placement",
+    "pricing",
+    "accounts",
+)
+EMULATOR = "simulation"
+
+_NAME = "coplace-check"
+_OUT = Path("run/compose-check")
+_JOBS = 100
+_SEED = 1
+_HEALTHY_WITHIN_S = 120.0
+_RUN_WITHIN_S = 300.0
+
+
+def main() -> None:
+    """Exit with a message that names the problem unless both runs came to the same."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+    try:
+        with _alone():
+            _check(_tell_since(time.monotonic()))
+    except (PodmanError, subprocess.SubprocessError) as error:
+        sys.exit(f"compose-check: {error}")
+
+
+def _check(tell: Callable[[str], None]) -> None:
+    shutil.rmtree(_OUT, ignore_errors=True)
+    podman = Podman(cache_dir() / "containers", _run_dir())
+    provide_images(podman, tell)
+    tell(f"playing {_JOBS} jobs embedded")
+    _coplace("demo", f"--seed={_SEED}", f"--jobs={_JOBS}", f"--out={_OUT / 'embedded'}")
+    tell(f"playing {_JOBS} jobs through the containers")
+    _play_in_containers(podman, tell)
+    _coplace("compare", str(_OUT / "embedded"), str(_OUT / "containers"))
+    tell("the containers decided and charged what the embedded run did")
+
+
+def _play_in_containers(podman: Podman, tell: Callable[[str], None]) -> None:
+    port = free_ports(1)[0]
+    project = Project(podman, _NAME, _variables(port))
+    # One that was killed may have left its containers.
+    project.down()
+    try:
+        _start(project, tell)
+        kafka = {"COPLACE_KAFKA_BOOTSTRAP": f"127.0.0.1:{port}", "COPLACE_NAMESPACE": _NAME}
+        _coplace("wait", **kafka)
+        _coplace("report", f"--out={_OUT / 'containers'}", **kafka)
+    except BaseException:
+        print(project.logs((*SERVERS, *SERVICES, EMULATOR)), file=sys.stderr)
+        raise
+    finally:
+        project.down()
+
+
+def _start(project: Project, tell: Callable[[str], None]) -> None:
+    """In steps, since not every podman waits for the health that the compose file asks for."""
+    for services in (SERVERS, SERVICES):
+        project.up(services)
+        project.wait_until_healthy(services, _HEALTHY_WITHIN_S)
+        tell(f"healthy: {', '.join(services)}")
+    project.up([EMULATOR])
+
+
+def _variables(kafka_port: int) -> dict[str, str]:
+    return {
+        "COPLACE_NAMESPACE": _NAME,
+        "COPLACE_SIMULATION_SEED": str(_SEED),
+        "COPLACE_SIMULATION_JOBS": str(_JOBS),
+        "COPLACE_OTLP_ENDPOINT": "",
+        "COPLACE_PUBLISH_KAFKA": str(kafka_port),
+        "COPLACE_PUBLISH_INGEST": str(free_ports(1)[0]),
+    }
+
+
+def _coplace(*arguments: str, **variables: str) -> None:
+    """Run the command line on this machine."""
+    command = [str(Path(sys.executable).with_name("coplace")), *arguments]
+    environment = {**os.environ, **variables}
+    subprocess.run(command, env=environment, timeout=_RUN_WITHIN_S, check=True)
+
+
+def _run_dir() -> Path:
+    """Podman's folder for what does not outlive a reboot."""
+    return Path(os.environ.get("XDG_RUNTIME_DIR") or "/run") / "coplace"
+
+
+def _tell_since(began_s: float) -> Callable[[str], None]:
+    def tell(what: str) -> None:
+        print(f"[{time.monotonic() - began_s:5.1f} s] {what}", flush=True)
+
+    return tell
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Two checks would take each other's containers, so the second waits for the first."""
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with (cache_dir() / "compose-check.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+if __name__ == "__main__":
+    main()
