@@ -1,6 +1,5 @@
 """Charges as they stand in the ledger, and how anybody computes them again."""
 
-import math
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Final
@@ -13,6 +12,9 @@ from shared.domain.errors import RejectedError
 
 # More than any job costs, and few enough that integer accounts of 0.000001 SU cannot overflow.
 _MOST_SU: Final = Decimal(10**12)
+# Beyond these no charge of ours can lie, and no microsecond is lost in a double.
+_MOST_S: Final = 4e9
+_MOST_RATIO: Final = 1e10
 
 
 def usage_of(finished: JobFinished) -> Usage:
@@ -63,15 +65,12 @@ def _evidence_message(row: Evidence) -> InterferenceEvidence:
 
 def recompute(charge: ChargeMade) -> Price:
     """The price that a charge's own evidence gives. Raises RejectedError where it gives none."""
-    rows = [
-        Evidence(row.co_runner_job_id, round(row.duration_s * 1e6), row.slowdown_ratio)
-        for row in charge.evidence
-        if _is_sound(row)
-    ]
-    if len(rows) != len(charge.evidence):
-        raise RejectedError("evidence", "durations must be finite, slowdown ratios at least 1")
+    runtime_us = _microseconds("runtime_s", charge.runtime_s)
+    rows = [_evidence(row) for row in charge.evidence]
+    if sum(row.duration_us for row in rows) > runtime_us:
+        raise RejectedError("evidence", f"must not last longer than the {charge.runtime_s} s run")
     rate = _decimal("rate_su_per_core_s", charge.rate_su_per_core_s)
-    return price(rate, charge.cores, round(charge.runtime_s * 1e6), rows)
+    return price(rate, charge.cores, runtime_us, rows)
 
 
 def audit(charge: ChargeMade) -> None:
@@ -83,8 +82,17 @@ def audit(charge: ChargeMade) -> None:
             raise RejectedError(field, f"is {charged}, the evidence gives {computed}")
 
 
-def _is_sound(row: InterferenceEvidence) -> bool:
-    return 0 <= row.duration_s < math.inf and 1 <= row.slowdown_ratio < math.inf
+def _evidence(row: InterferenceEvidence) -> Evidence:
+    if not 1 <= row.slowdown_ratio <= _MOST_RATIO:
+        raise RejectedError("evidence", f"slowdown ratios lie from 1 to {_MOST_RATIO}")
+    duration_us = _microseconds("evidence", row.duration_s)
+    return Evidence(row.co_runner_job_id, duration_us, row.slowdown_ratio)
+
+
+def _microseconds(field: str, duration_s: float) -> int:
+    if not 0 <= duration_s <= _MOST_S:
+        raise RejectedError(field, f"must be from 0 to {_MOST_S} s, got {duration_s!r}")
+    return round(duration_s * 1e6)
 
 
 def _decimal(field: str, text: str) -> Decimal:

@@ -1,0 +1,56 @@
+"""Charges as entries of accounts: the pure part, the same with and without Redis."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from coplace.v1.pricing_pb2 import ChargeMade
+
+from services.pricing.charge import audit
+from shared.domain.checks import require_positive, require_text
+from shared.domain.money import micro_units
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One charge: whom it belongs to, and how many 0.000001 service units it is."""
+
+    account: str
+    job_id: str
+    attempt: int
+    revision: int
+    amount_micro_su: int
+
+    @property
+    def subject(self) -> str:
+        """What was charged for; a later revision replaces an earlier one of the same subject."""
+        return f"{self.job_id}/{self.attempt}"
+
+
+def entry_of(charge: ChargeMade) -> Entry:
+    """The entry of a charge. Raises RejectedError for one that its own evidence contradicts."""
+    for field in ("account", "job_id"):
+        require_text(field, getattr(charge, field))
+    for field in ("attempt", "revision"):
+        require_positive(field, getattr(charge, field))
+    audit(charge)
+    return Entry(
+        charge.account,
+        charge.job_id,
+        charge.attempt,
+        charge.revision,
+        micro_units(Decimal(charge.price_su)),
+    )
+
+
+def spent_micro_su(entries: Iterable[Entry]) -> Mapping[str, int]:
+    """What each account spent, in 0.000001 service units: the highest revision of each subject."""
+    latest: dict[str, Entry] = {}
+    for entry in entries:
+        known = latest.get(entry.subject)
+        if known is None or entry.revision > known.revision:
+            latest[entry.subject] = entry
+    spent: dict[str, int] = {}
+    for entry in latest.values():
+        spent[entry.account] = spent.get(entry.account, 0) + entry.amount_micro_su
+    return spent

@@ -1,0 +1,153 @@
+"""Prices by the equations of the POPPA paper."""
+
+from contextlib import nullcontext
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.pricing.model import (
+    CoRun,
+    Evidence,
+    Interference,
+    Shutter,
+    Usage,
+    evidence,
+    interference,
+    price,
+)
+from shared.domain.errors import RejectedError
+
+RATE = Decimal("0.001")
+RUN = Usage(nodes=4, cores_per_node=24, started_at_us=1_000_000, ended_at_us=101_000_000)
+times_us = st.integers(0, 200_000_000)
+
+
+def co_run(name: str, began_s: float, ended_s: float, ratio: float) -> CoRun:
+    """An interval in seconds of the run."""
+    return CoRun(name, round(began_s * 1e6), round(ended_s * 1e6), Interference(ratio, 1, 0))
+
+
+@st.composite
+def co_runs(draw: st.DrawFn) -> CoRun:
+    began, ended = sorted((draw(times_us), draw(times_us)))
+    ratio = draw(st.floats(1, 50))
+    return CoRun(draw(st.sampled_from("abc")), began, ended, Interference(ratio, 2, 1))
+
+
+def test_a_job_alone_pays_the_state_of_practice() -> None:
+    found = price(RATE, 96, 100_000_000, ())
+    assert found.price_su == found.state_of_practice_su == Decimal("9.600000")
+    assert found.slowdown_ratio == 1.0
+
+
+def test_a_job_slowed_down_all_the_time_pays_by_equation_4() -> None:
+    rows = [Evidence("b", 100_000_000, 1.25)]
+    found = price(RATE, 96, 100_000_000, rows)
+    assert found.solo_time_s == 80.0
+    assert found.slowdown_ratio == 1.25
+    # L x (T_solo / T_co) x C x T_solo = 0.001 x 0.8 x 96 x 80
+    assert found.price_su == Decimal("6.144000")
+    assert found.state_of_practice_su == Decimal("9.600000")
+
+
+def test_only_the_time_beside_the_co_runner_is_discounted() -> None:
+    found = price(RATE, 96, 100_000_000, [Evidence("b", 50_000_000, 2.0)])
+    assert found.solo_time_s == 75.0
+    assert found.price_su == Decimal("5.400000")
+
+
+def test_a_job_that_never_started_costs_nothing() -> None:
+    cancelled = Usage(nodes=4, cores_per_node=24, started_at_us=0, ended_at_us=50)
+    assert cancelled.runtime_us == 0
+    assert price(RATE, cancelled.cores, 0, ()).price_su == 0
+
+
+def test_interference_is_the_ratio_of_the_mean_ipcs_of_usable_shutters() -> None:
+    shutters = [Shutter(1.00, 1.25, 1.00), Shutter(0.80, 1.00, 0.80), Shutter(1.0, 3.0, 1.2)]
+    found = interference(shutters)
+    assert found.slowdown_ratio == pytest.approx((1.25 + 1.0) / (1.0 + 0.8))
+    assert (found.shutters_used, found.shutters_dropped) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "shutter",
+    [
+        Shutter(1.0, 0.9, 1.0),  # the pause did not help
+        Shutter(1.0, 1.0, 0.99),  # nor here: it must exceed both neighbours
+        Shutter(1.0, 2.0, 1.05),  # a phase boundary: the neighbours differ by delta
+    ],
+)
+def test_a_shutter_that_shows_no_contention_is_dropped(shutter: Shutter) -> None:
+    assert interference([shutter]) == Interference(1.0, 0, 1)
+
+
+def test_an_interval_outside_of_the_run_counts_for_nothing() -> None:
+    assert evidence([co_run("b", 200, 300, 2.0)], RUN) == ()
+
+
+def test_an_interval_is_cut_to_the_run() -> None:
+    (row,) = evidence([co_run("b", 0, 51, 2.0)], RUN)
+    assert (row.duration_us, row.slowdown_ratio) == (50_000_000, 2.0)
+
+
+def test_where_intervals_overlap_the_strongest_counts() -> None:
+    rows = evidence([co_run("b", 1, 61, 1.5), co_run("c", 41, 101, 2.0)], RUN)
+    assert [(row.co_runner_job_id, row.duration_us) for row in rows] == [
+        ("b", 40_000_000),
+        ("c", 60_000_000),
+    ]
+
+
+def test_intervals_beside_one_co_runner_become_one_row_with_the_same_solo_time() -> None:
+    (row,) = evidence([co_run("b", 1, 31, 1.5), co_run("b", 31, 91, 3.0)], RUN)
+    assert row.duration_us == 90_000_000
+    assert float(row.solo_us) == pytest.approx(30e6 / 1.5 + 60e6 / 3.0)
+    assert row.shutters_used == 2
+
+
+@given(st.lists(co_runs(), max_size=12))
+def test_evidence_never_exceeds_the_run_and_never_speeds_a_job_up(runs: list[CoRun]) -> None:
+    rows = evidence(runs, RUN)
+    assert sum(row.duration_us for row in rows) <= RUN.runtime_us
+    found = price(RATE, RUN.cores, RUN.runtime_us, rows)
+    assert found.slowdown_ratio >= 1
+    assert 0 < found.price_su <= found.state_of_practice_su
+
+
+@given(st.lists(co_runs(), max_size=8), st.randoms())
+def test_evidence_does_not_depend_on_the_order_of_arrival(
+    runs: list[CoRun], random: object
+) -> None:
+    shuffled = list(runs)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert _discount(runs) == pytest.approx(_discount(shuffled))
+
+
+def _discount(runs: list[CoRun]) -> float:
+    return price(RATE, RUN.cores, RUN.runtime_us, evidence(runs, RUN)).slowdown_ratio
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("nodes", (0, 24, 1, 2)),
+        ("cores_per_node", (4, 0, 1, 2)),
+        ("ended_at_us", (4, 24, 3, 2)),
+        ("ended_at_us", (4, 24, -5, -2)),
+        ("nodes", (2**31, 24, 1, 2)),
+        ("nodes", (2**20, 2**10, 1, 10**15)),
+    ],
+)
+def test_usage_that_cannot_be_is_refused(field: str, values: tuple[int, int, int, int]) -> None:
+    with pytest.raises(RejectedError) as error:
+        Usage(*values)
+    assert error.value.field == field
+
+
+@given(st.floats(), st.floats(), st.floats())
+def test_any_shutter_is_refused_or_gives_a_finite_ratio(a: float, b: float, c: float) -> None:
+    possible = all(1e-6 <= ipc <= 1e3 for ipc in (a, b, c))
+    with nullcontext() if possible else pytest.raises(RejectedError, match="ipc_"):
+        assert 1 <= interference([Shutter(a, b, c)]).slowdown_ratio < 1e10
