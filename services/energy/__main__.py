@@ -1,8 +1,5 @@
-"""The energy service's process on Kafka: `python -m services.energy`."""
+"""`python -m services.energy`: signatures in, coefficients and AppDB rows out."""
 
-from services.energy.app import stages
-from shared.runtime.service import run_service
-from shared.runtime.settings import settings
+from services.energy.app import main
 
-if __name__ == "__main__":
-    run_service("energy", stages(settings()))
+main()

@@ -6,13 +6,14 @@ from services.energy.adapters import read_coefficients
 from services.energy.processor import appdb, learner
 from services.energy.settings import EnergySettings
 from shared.messaging.stage import Stage
-from shared.runtime.settings import Settings
+from shared.runtime.service import run_service
+from shared.runtime.settings import Settings, settings
 
 MEASURED = "telemetry.signatures"
 DECLARED = "commands"
 
 
-def stages(settings: Settings, own: EnergySettings | None = None) -> list[Stage]:
+def stages(shared: Settings, own: EnergySettings | None = None) -> list[Stage]:
     """AppDB and the learner. Raises OSError or ValueError for coefficients that cannot be read."""
     own = own or EnergySettings()
     imported = read_coefficients(own.coefficients) if own.coefficients else {}
@@ -29,7 +30,7 @@ def stages(settings: Settings, own: EnergySettings | None = None) -> list[Stage]
             inputs=(MEASURED,),
             outputs=(appdb.OUTPUT,),
             create=create_appdb,
-            rounds=settings.rounds,
+            rounds=shared.rounds,
         ),
         Stage(
             name=learner.SOURCE,
@@ -37,6 +38,11 @@ def stages(settings: Settings, own: EnergySettings | None = None) -> list[Stage]
             outputs=(learner.OUTPUT,),
             create=create_learner,
             single=True,
-            rounds=settings.rounds,
+            rounds=shared.rounds,
         ),
     ]
+
+
+def main() -> None:
+    """Run the process."""
+    run_service("energy", stages(settings()))

@@ -2,7 +2,6 @@
 
 from bisect import bisect_right
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Final
 
 from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitted
@@ -23,6 +22,7 @@ from services.simulation.workload.request import JobRequest
 from shared.domain.cluster import Cluster
 from shared.domain.job import job_id
 from shared.messaging.event import Event, Publish
+from shared.messaging.trace import job_traceparent
 
 JOBS: Final = "jobs.events"
 COMMANDS: Final = "commands"
@@ -47,12 +47,6 @@ def id_of(request: JobRequest, site: str) -> str:
     """The job's natural key."""
     submit_s = submit_us(request) // 1_000_000
     return job_id(site, request.reference_cluster, str(request.index), submit_s)
-
-
-def traceparent(job: str) -> str:
-    """The W3C trace context that all events of a job carry: the same in every run."""
-    digest = sha256(job.encode()).hexdigest()
-    return f"00-{digest[:32]}-{digest[32:48]}-01"
 
 
 def source(cluster: Cluster) -> str:
@@ -214,6 +208,6 @@ def _of_job(
         time_us=time_us,
         key=key or job,
         payload=payload,
-        traceparent=traceparent(job),
+        traceparent=job_traceparent(job),
     )
     return Publish(topic, event)

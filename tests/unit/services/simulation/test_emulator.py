@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from services.simulation.clusters import clusters
 from services.simulation.emulator import Emulator, RoundOutput, StalledError
-from services.simulation.facts import EPOCH_US, traceparent
+from services.simulation.facts import EPOCH_US
 from services.simulation.feasibility import ImpossibleDecisionError
 from services.simulation.truth.interference import slowdown_ratio
 from services.simulation.truth.kernels import KERNELS
 from services.simulation.workload.generate import built_in
 from services.simulation.workload.request import JobRequest
 from services.simulation.workload.table1 import profile
+from shared.messaging.trace import job_traceparent
 from tests.unit.services.simulation.placer import Placer, play
 
 CLUSTERS = clusters(nodes=16)
@@ -149,7 +150,7 @@ def test_every_job_is_submitted_started_measured_and_finished_once_under_its_own
     assert len(ids) == len(set(ids))
     for event in (published.event for output in outputs for published in output.events):
         job = getattr(event.payload, "job_id", "")
-        assert not job or event.traceparent == traceparent(job)
+        assert not job or event.traceparent == job_traceparent(job)
     assert len([s for s in payloads(outputs, SignatureMeasured) if s.job_id]) == 60
 
 

@@ -1,0 +1,22 @@
+"""Settings of the emulator, read from COPLACE_SIMULATION_* environment variables."""
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class SimulationSettings(BaseSettings):
+    """Raises pydantic.ValidationError naming the field."""
+
+    model_config = SettingsConfigDict(env_prefix="COPLACE_SIMULATION_", frozen=True)
+
+    seed: int = Field(1, ge=0, description="Of the workload, the nodes and the noise")
+    jobs: int = Field(1000, gt=0, description="How many jobs are submitted")
+    swf: Path | None = Field(None, description="Log in the Standard Workload Format to replay")
+    coefficients: Path | None = Field(
+        None, description="Folder whose apps.csv names the TPI unit of imported coefficients"
+    )
+    round_s: float = Field(30.0, gt=0, description="Virtual time of a round")
+    kill_at_limit: bool = Field(False, description="End jobs at their limit")
+    ingest_address: str = Field("127.0.0.1:50051", description="host:port of ingest's gRPC")
