@@ -1,5 +1,7 @@
 """What a driver tells the outside about its work; by default nobody listens."""
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Protocol
 
@@ -16,6 +18,8 @@ class Tally:
     copies_dropped: int = 0
     unknown_fields: int = 0
     rounds_closed: int = 0
+    published: Counter[str] = field(default_factory=Counter)
+    """Events of the processor by type: `records_out` less the round marks and dead letters."""
 
     def add(self, later: "Tally") -> None:
         """Count another batch into this one."""
@@ -37,6 +41,10 @@ class Meter(Protocol):
 
     def batch(self, stage: str, unit: int, tally: Tally, duration_s: float) -> None:
         """One batch was committed; `duration_s` runs from receiving to committing it."""
+        ...
+
+    def watch_lag(self, stage: str, lag_records: Callable[[], int]) -> None:
+        """Have `lag_records` asked, from now on, how many records wait for this stage here."""
         ...
 
 
@@ -67,6 +75,9 @@ class _Silent:
         return event
 
     def batch(self, stage: str, unit: int, tally: Tally, duration_s: float) -> None:
+        return None
+
+    def watch_lag(self, stage: str, lag_records: Callable[[], int]) -> None:
         return None
 
     def reached(self, point: str) -> None:

@@ -16,7 +16,7 @@ from shared.messaging.crash import end_process
 from shared.messaging.deployment import Deployment
 from shared.messaging.hooks import Hooks
 from shared.messaging.kafka_unit import KafkaUnit
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record
 from shared.messaging.stage import Stage
 from shared.messaging.transactions import RETRY_BACKOFF_MS, topic_partition
 from shared.messaging.unit import unit_count
@@ -74,6 +74,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
         await self._consumer.start()
         topics = [self._deployment.name(topic) for topic in self.stage.inputs]
         self._consumer.subscribe(topics, listener=self)
+        self._deployment.hooks.meter.watch_lag(self.stage.name, self._lag_records)
         while not stop.is_set():
             if self._opened != self._generation:
                 await self._open_units(self._generation)
@@ -103,19 +104,18 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
                 for number in sorted(self._assigned)
             )
         )
-        positions: dict[Place, int] = {}
         for unit in opened:
-            positions |= await unit.positions(self._consumer)
+            await unit.read_committed(self._consumer)
         if generation == self._generation:
-            self._begin(opened, positions)
+            self._begin(opened)
             self._opened = generation
         else:
             await asyncio.gather(*(unit.discard() for unit in opened))
 
-    def _begin(self, opened: Sequence[KafkaUnit], positions: Mapping[Place, int]) -> None:
-        for place, offset in positions.items():
-            self._consumer.seek(topic_partition(self._deployment, place), offset)
+    def _begin(self, opened: Sequence[KafkaUnit]) -> None:
         for unit in opened:
+            for place, offset in unit.committed.items():
+                self._consumer.seek(topic_partition(self._deployment, place), offset)
             number = unit.unit.number
             self._units[number] = unit
             self._tasks[number] = asyncio.create_task(self._run_unit(unit))
@@ -131,6 +131,16 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
         units, self._units = self._units, {}
         tasks, self._tasks = self._tasks, {}
         await asyncio.gather(*(unit.close(tasks[number]) for number, unit in units.items()))
+
+    def _lag_records(self) -> int:
+        """What Kafka had at the last fetch beyond what was committed. The marker that ends a
+        transaction counts, so that one a place may remain at rest."""
+        ends = (
+            (self._consumer.last_stable_offset(topic_partition(self._deployment, place)), offset)
+            for unit in self._units.values()
+            for place, offset in unit.committed.items()
+        )
+        return sum(max(end - offset, 0) for end, offset in ends if end is not None)
 
     def _hand_out(self, fetched: Mapping[TopicPartition, Sequence[object]]) -> None:
         by_unit: dict[int, list[Record]] = defaultdict(list)

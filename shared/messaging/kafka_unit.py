@@ -30,6 +30,7 @@ class KafkaUnit:
         self._closing = False
         self._pending = Commit()
         self._began_s = 0.0
+        self.committed: dict[Place, int] = {}
 
     @classmethod
     async def open(cls, deployment: Deployment, stage: Stage, number: int) -> "KafkaUnit":
@@ -40,14 +41,12 @@ class KafkaUnit:
         unit = Unit(stage, number, restored, deployment.codec, deployment.limit, deployment.hooks)
         return cls(deployment, unit, transactions)
 
-    async def positions(self, consumer: AIOKafkaConsumer) -> dict[Place, int]:
-        """Where the unit's committed work ends. Only sound after `open`, which settles the
+    async def read_committed(self, consumer: AIOKafkaConsumer) -> None:
+        """Learn where the unit's work ends. Only sound after `open`, which settles the
         transactions of the former owner."""
-        positions = {}
         for place in self.unit.places:
             partition = topic_partition(self._deployment, place)
-            positions[place] = await consumer.committed(partition) or 0
-        return positions
+            self.committed[place] = await consumer.committed(partition) or 0
 
     def receive(self, records: Iterable[Record]) -> None:
         """Put records into the inbox."""
@@ -121,6 +120,7 @@ class KafkaUnit:
         self._deployment.hooks.step.reached("handled")
         commit, self._pending = self._pending, Commit()
         await self._transactions.commit(commit)
+        self.committed |= commit.positions
         duration_s = time.monotonic() - self._began_s
         self._deployment.hooks.meter.batch(
             self.unit.stage.name, self.unit.number, commit.tally, duration_s

@@ -216,6 +216,7 @@ class Unit:
             if publish.topic not in self.stage.outputs:
                 raise ValueError(f"stage {self.stage.name} must list {publish.topic} as an output")
             self._append(self._stamped(publish))
+            self._commit.tally.published[publish.event.type] += 1
 
     def _stamped(self, publish: Publish) -> Publish:
         if not publish.event.traceparent:

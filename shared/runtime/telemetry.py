@@ -1,9 +1,10 @@
 """Metrics for Prometheus and traces for a collector or a file, through OpenTelemetry."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.metrics import Meter as InstrumentFactory
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
@@ -84,6 +85,13 @@ class BatchMeter:
             description="From receiving a batch to having committed it",
             explicit_bucket_boundaries_advisory=_DURATION_BUCKETS_S,
         )
+        self._published = meter.create_counter(
+            "events_published", description="Events of processors, by type"
+        )
+        self._lags: dict[str, Callable[[], int]] = {}
+        meter.create_observable_gauge(
+            "lag_records", [self._observe_lags], description="Records that wait for a stage"
+        )
 
     def batch(self, stage: str, unit: int, tally: Tally, duration_s: float) -> None:
         """Add one committed batch."""
@@ -91,7 +99,16 @@ class BatchMeter:
         for name, counter in self._counters.items():
             if count := getattr(tally, name):
                 counter.add(count, labels)
+        for event_type, count in tally.published.items():
+            self._published.add(count, {"stage": stage, "type": event_type})
         self._duration_s.record(duration_s, labels)
+
+    def watch_lag(self, stage: str, lag_records: Callable[[], int]) -> None:
+        """Ask `lag_records` whenever the metrics are read."""
+        self._lags[stage] = lag_records
+
+    def _observe_lags(self, _options: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(lag(), {"stage": stage}) for stage, lag in self._lags.items()]
 
 
 _DURATION_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
