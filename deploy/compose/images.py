@@ -16,7 +16,7 @@ COPLACE = "localhost/coplace:latest"
 
 _ROOT = Path(__file__).parents[2]
 _STAND_INS = Path(__file__).with_name("stand_ins")
-_LABEL = "coplace.stand-in"
+STAND_IN_LABEL = "coplace.stand-in"
 # What the slim variant of Debian's image leaves out.
 _NOT_SLIM = (
     "usr/share/doc",
@@ -32,17 +32,17 @@ def provide_images(podman: Podman, tell: Callable[[str], None]) -> None:
 
     Raises PodmanError if one can neither be pulled nor built.
     """
-    _provide(podman, tell, DEBIAN, lambda: _import_debian(podman))
+    provide(podman, tell, DEBIAN, lambda: _import_debian(podman))
     podman.make_usable(DEBIAN)
-    _provide(podman, tell, KAFKA, lambda: _build_stand_in(podman, KAFKA, "kafka", kafka_jars()))
-    _provide(podman, tell, REDIS, lambda: _build_stand_in(podman, REDIS, "redis"))
+    provide(podman, tell, KAFKA, lambda: _build_stand_in(podman, KAFKA, "kafka", kafka_jars()))
+    provide(podman, tell, REDIS, lambda: _build_stand_in(podman, REDIS, "redis"))
     tell(f"building {COPLACE}")
     with tempfile.TemporaryDirectory() as scratch:
         secrets = build_secrets(Path(scratch))
         _build(podman, COPLACE, *secrets, str(_ROOT))
 
 
-def _provide(
+def provide(
     podman: Podman, tell: Callable[[str], None], image: str, stand_in: Callable[[], None]
 ) -> None:
     """Pull an image once; where that is impossible, keep its stand-in up to date."""
@@ -59,7 +59,7 @@ def _provide(
 
 def _is_stand_in(podman: Podman, image: str) -> bool:
     labels = podman.call("image", "inspect", "--format", "{{.Labels}}", image)
-    return f"{_LABEL}:{image}" in labels
+    return f"{STAND_IN_LABEL}:{image}" in labels
 
 
 def _build(podman: Podman, image: str, *arguments: str) -> None:
@@ -69,7 +69,7 @@ def _build(podman: Podman, image: str, *arguments: str) -> None:
 
 def _build_stand_in(podman: Podman, image: str, name: str, jars: Path | None = None) -> None:
     contexts = [f"--build-context=jars={jars}"] if jars else []
-    label = f"--label={_LABEL}={image}"
+    label = f"--label={STAND_IN_LABEL}={image}"
     _build(podman, image, "--pull=never", label, *contexts, str(_STAND_INS / name))
 
 
@@ -83,7 +83,7 @@ def _import_debian(podman: Podman) -> None:
         _must("unshare", "--mount", "debootstrap", "--variant=minbase", "bookworm", str(root))
         left_out = [f"--exclude=./{path}/*" for path in _NOT_SLIM]
         _must("tar", "--directory", str(root), "--create", f"--file={archive}", *left_out, ".")
-        podman.call("import", f"--change=LABEL {_LABEL}={DEBIAN}", str(archive), DEBIAN)
+        podman.call("import", f"--change=LABEL {STAND_IN_LABEL}={DEBIAN}", str(archive), DEBIAN)
 
 
 def _must(*command: str) -> None:

@@ -1,0 +1,108 @@
+"""The compose file and what observes it, held to the code that they run."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from coplace.v1.jobs_pb2 import JobSubmitted
+from prometheus_client import generate_latest
+from pydantic_settings import BaseSettings
+
+from deploy.compose import check, images
+from services.ingest.meter import IngestMeter
+from services.ingest.settings import IngestSettings
+from services.simulation.settings import SimulationSettings
+from shared.messaging.event import Event, Publish
+from shared.messaging.hooks import Tally
+from shared.runtime.settings import Settings
+from shared.runtime.telemetry import Telemetry
+
+ROOT = Path(__file__).parents[4]
+SERVICES: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
+    (ROOT / "docker-compose.yml").read_text()
+)["services"]
+OURS = {name for name, service in SERVICES.items() if service["image"] == images.COPLACE}
+OBSERVERS = {"otel-collector", "prometheus", "grafana"}
+
+
+def settings_variables(*settings: type[BaseSettings]) -> set[str]:
+    return {
+        f"{kind.model_config['env_prefix']}{name}".upper()
+        for kind in settings
+        for name in kind.model_fields
+    }
+
+
+def test_the_check_leaves_nothing_out_but_what_observes() -> None:
+    played = {*check.SERVERS, *check.SERVICES, check.EMULATOR}
+    assert set(SERVICES) == played | OBSERVERS | {"topics"}
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_our_containers_have_no_rights_and_no_writable_files(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "user" not in service, "the image's own user is not root"
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_our_containers_run_what_exists(name: str) -> None:
+    match SERVICES[name]["command"]:
+        case ["python", "-m", module]:
+            path = ROOT / module.replace(".", "/")
+            assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
+        case command:
+            assert command == ["coplace", "topics", "create"]
+
+
+def test_every_setting_that_the_file_names_is_read() -> None:
+    named = {variable for name in OURS for variable in SERVICES[name]["environment"]}
+    assert named <= settings_variables(Settings, IngestSettings, SimulationSettings)
+
+
+def test_images_that_are_stood_in_for_have_the_names_that_the_file_uses() -> None:
+    assert SERVICES["kafka"]["image"] == images.KAFKA
+    assert SERVICES["redis"]["image"] == images.REDIS
+
+
+def test_every_mounted_file_is_there() -> None:
+    volumes = [volume for service in SERVICES.values() for volume in service.get("volumes", ())]
+    sources = [volume.partition(":")[0] for volume in volumes]
+    mounted = [source for source in sources if source.startswith("./")]
+    assert mounted
+    assert [source for source in mounted if not (ROOT / source).exists()] == []
+
+
+def test_prometheus_asks_every_service() -> None:
+    document = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+    (discovery,) = document["scrape_configs"][0]["dns_sd_configs"]
+    assert set(discovery["names"]) == OURS - {"topics"}
+    assert {str(discovery["port"])} == {
+        str(SERVICES[name]["environment"]["COPLACE_HTTP_PORT"]) for name in discovery["names"]
+    }
+
+
+def test_the_dashboard_shows_only_metrics_that_are_exported() -> None:
+    dashboard = (ROOT / "deploy/grafana/dashboards/coplace.json").read_text()
+    shown = set(re.findall(r"coplace_\w+", dashboard))
+    assert shown
+    exported = exported_metrics()
+    assert [name for name in sorted(shown) if name not in exported] == []
+
+
+def exported_metrics() -> str:
+    """What a process exports once each of its instruments has counted something."""
+    telemetry = Telemetry("any", Settings())
+    batches = telemetry.hooks().meter
+    batches.batch("any", 0, Tally(1, 1, 1, 1, 1, 1, Counter(any=1)), duration_s=1.0)
+    batches.watch_lag("any", lambda: 1)
+    ingest = IngestMeter(telemetry.meter)
+    ingest.rejected()
+    ingest.published(Publish("jobs.events", Event("id", "source", 0, "key", JobSubmitted())))
+    return generate_latest(telemetry.registry).decode()
