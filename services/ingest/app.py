@@ -6,7 +6,6 @@ from typing import Final
 import grpc
 import structlog
 
-from services.ingest.adapters import KafkaPublisher
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake
 from services.ingest.payloads import KINDS
@@ -14,6 +13,7 @@ from services.ingest.service import IngestService
 from services.ingest.settings import IngestSettings
 from shared.messaging.crash import end_process
 from shared.messaging.deployment import Deployment
+from shared.messaging.publisher import KafkaPublisher
 from shared.runtime.grpc_security import grpc_server_credentials
 from shared.runtime.service import Process, run_process
 from shared.runtime.topics import wait_for_topics
@@ -39,7 +39,7 @@ async def serve(process: Process) -> None:
     topics = {kind.topic for kind in KINDS.values()}
     await wait_for_topics(process.settings, topics, process.readiness, process.stop)
     ingest_settings = IngestSettings()
-    async with KafkaPublisher(deployment) as publisher:
+    async with KafkaPublisher(deployment, "ingest") as publisher:
         meter = IngestMeter(process.telemetry.meter)
         crash = partial(end_process, "ingest")
         service = IngestService(intake(deployment, ingest_settings), publisher, meter, crash)

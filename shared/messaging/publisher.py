@@ -1,6 +1,7 @@
-"""Kafka, as ingest writes to it."""
+"""Writing events to Kafka outside of a stage: at the edges, where copies may arise."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 from aiokafka import AIOKafkaProducer
@@ -17,8 +18,9 @@ class KafkaPublisher:
     """An idempotent producer: every replica has an event before it is acknowledged, and the
     client's own retries neither double nor reorder."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, name: str) -> None:
         self._deployment = deployment
+        self._name = name
         self._producer = AIOKafkaProducer(
             **deployment.connection,
             acks="all",
@@ -41,7 +43,7 @@ class KafkaPublisher:
 
         What is returned raises KafkaError when the broker did not take it.
         """
-        stamped = self._deployment.hooks.stamper.stamp("ingest", publish.event)
+        stamped = self._deployment.hooks.stamper.stamp(self._name, publish.event)
         record = self._deployment.codec.encode(Publish(publish.topic, stamped))
         sent: asyncio.Future[RecordMetadata] = await self._producer.send(
             self._deployment.name(record.place.topic),
@@ -51,3 +53,10 @@ class KafkaPublisher:
             headers=list(record.headers),
         )
         return sent
+
+    async def send_all(self, publishes: Iterable[Publish]) -> None:
+        """Send events in their order, and return when the broker has them.
+
+        Raises KafkaError when it did not take one.
+        """
+        await asyncio.gather(*[await self.send(publish) for publish in publishes])

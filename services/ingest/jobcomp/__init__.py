@@ -1,0 +1,1 @@
+"""The way in for Slurm's jobcomp/kafka plugin."""

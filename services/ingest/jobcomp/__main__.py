@@ -1,0 +1,5 @@
+"""`python -m services.ingest.jobcomp`: Slurm's messages in, facts about jobs out."""
+
+from services.ingest.jobcomp.app import main
+
+main()

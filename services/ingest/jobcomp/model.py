@@ -1,0 +1,140 @@
+"""Messages of jobcomp/kafka as facts about jobs: pure.
+
+The plugin sends one message at a job's start (its `state` is null) and one at its end. Neither is
+a submission, but both carry what one holds: each gives a JobSubmitted, of which folds ignore the
+copy, and a JobStarted or JobFinished.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitted
+
+from services.ingest.jobcomp.hostlist import expand
+from services.ingest.jobcomp.message import Message
+from shared.domain.errors import RejectedError
+from shared.domain.job import job_id
+
+# Slurm gives a requeued job a new submit time, so that each attempt is a job of its own here.
+_ATTEMPT: Final = 1
+_UNLIMITED_S: Final = 366 * 86_400
+_APP_ID: Final = re.compile(r"\bapp_id=([^\s,;]+)")
+
+OUTCOMES: Final = {
+    "COMPLETED": JobOutcome.JOB_OUTCOME_COMPLETED,
+    "FAILED": JobOutcome.JOB_OUTCOME_FAILED,
+    "NODE_FAIL": JobOutcome.JOB_OUTCOME_FAILED,
+    "BOOT_FAIL": JobOutcome.JOB_OUTCOME_FAILED,
+    "LAUNCH_FAILED": JobOutcome.JOB_OUTCOME_FAILED,
+    "OUT_OF_MEMORY": JobOutcome.JOB_OUTCOME_FAILED,
+    "TIMEOUT": JobOutcome.JOB_OUTCOME_TIMED_OUT,
+    "DEADLINE": JobOutcome.JOB_OUTCOME_TIMED_OUT,
+    "CANCELLED": JobOutcome.JOB_OUTCOME_CANCELLED,
+    "PREEMPTED": JobOutcome.JOB_OUTCOME_CANCELLED,
+    "REQUEUED": JobOutcome.JOB_OUTCOME_CANCELLED,
+    "REVOKED": JobOutcome.JOB_OUTCOME_CANCELLED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What the plugin does not say."""
+
+    name: str
+    default_account: str
+    node_model: str
+
+
+def envelopes(message: Message, site: Site) -> list[Envelope]:
+    """The facts that a message tells, in order. Raises RejectedError, which names the field."""
+    submitted = _submitted(message, site)
+    state = message.text("state")
+    if state:
+        finished = _finished(message, submitted, _outcome(state), site)
+        later = _envelope(site, finished, finished.ended_at_us)
+        later.job_finished.CopyFrom(finished)
+    else:
+        started = _started(message, submitted)
+        later = _envelope(site, started, started.started_at_us)
+        later.job_started.CopyFrom(started)
+    first = _envelope(site, submitted, submitted.submitted_at_us)
+    first.job_submitted.CopyFrom(submitted)
+    return [first, later]
+
+
+def _envelope(site: Site, fact: JobSubmitted | JobStarted | JobFinished, time_us: int) -> Envelope:
+    event_id = f"{site.name}/{fact.DESCRIPTOR.full_name}/{fact.job_id}/{_ATTEMPT}"
+    return Envelope(id=event_id, source=site.name, time_us=time_us)
+
+
+def _submitted(message: Message, site: Site) -> JobSubmitted:
+    cluster, submitted_at_us = message.text("cluster"), message.time_us("@submit")
+    return JobSubmitted(
+        job_id=job_id(site.name, cluster, _local_id(message), submitted_at_us / 1e6),
+        attempt=_ATTEMPT,
+        app_id=_app_id(message),
+        user=message.text("username"),
+        account=message.text("account") or site.default_account,
+        nodes=message.needed_number("total_nodes"),
+        walltime_s=message.number("time_limit") or _UNLIMITED_S,
+        reference_cluster=cluster,
+        submitted_at_us=submitted_at_us,
+    )
+
+
+def _started(message: Message, submitted: JobSubmitted) -> JobStarted:
+    return JobStarted(
+        job_id=submitted.job_id,
+        attempt=_ATTEMPT,
+        cluster=submitted.reference_cluster,
+        nodes=expand(message.text("nodes")),
+        started_at_us=message.time_us("@start"),
+    )
+
+
+def _finished(
+    message: Message, submitted: JobSubmitted, outcome: JobOutcome.ValueType, site: Site
+) -> JobFinished:
+    return JobFinished(
+        job_id=submitted.job_id,
+        attempt=_ATTEMPT,
+        outcome=outcome,
+        cluster=submitted.reference_cluster,
+        app_id=submitted.app_id,
+        user=submitted.user,
+        account=submitted.account,
+        nodes=submitted.nodes,
+        # Whole cores on every node, as the price counts them.
+        cores_per_node=-(-message.needed_number("total_cpus") // submitted.nodes),
+        submitted_at_us=submitted.submitted_at_us,
+        started_at_us=message.time_us("@start"),
+        ended_at_us=message.time_us("@end"),
+        node_model=site.node_model,
+    )
+
+
+def _local_id(message: Message) -> str:
+    """As Slurm prints it: array tasks as ARRAY_TASK, parts of a heterogeneous job as JOB+PART."""
+    array, task = message.number("array_job_id"), message.number("array_task_id")
+    if array and task is not None:
+        return f"{array}_{task}"
+    leader, part = message.number("het_job_id"), message.number("het_job_offset")
+    if leader and part is not None:
+        return f"{leader}+{part}"
+    return str(message.needed_number("jobid"))
+
+
+def _app_id(message: Message) -> str:
+    """`app_id=NAME` in the job's comment, else the name of the job."""
+    found = _APP_ID.search(message.text("comment"))
+    return found[1] if found else message.text("job_name")
+
+
+def _outcome(state: str) -> JobOutcome.ValueType:
+    """Slurm says who cancelled: `CANCELLED by 1001`."""
+    outcome = OUTCOMES.get(state.split()[0] if state.split() else "")
+    if outcome is None:
+        raise RejectedError("state", f"must be one of {', '.join(OUTCOMES)}, got {state[:40]!r}")
+    return outcome

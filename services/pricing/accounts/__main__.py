@@ -1,0 +1,5 @@
+"""`python -m services.pricing.accounts`: the ledger in, balances in Redis out."""
+
+from services.pricing.accounts.app import main
+
+main()

@@ -1,0 +1,195 @@
+"""What ingest takes and what it refuses, naming the field."""
+
+from contextlib import suppress
+
+import pytest
+from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.ingest.model import Intake, check_source, parse_envelope
+from shared.domain.errors import RejectedError
+from shared.messaging.codec import Codec
+from shared.messaging.topics import Topics
+from tests.unit.services.ingest.envelopes import JOB, NOW_S, NOW_US, PAYLOADS, broken, envelope
+
+TOPICS = Topics(kafka_partitions=4)
+INTAKE = Intake(TOPICS)
+DAY_US = 86_400_000_000
+YEAR_2099_US = 4_070_908_800_000_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "topic"),
+    [
+        ("jobSubmitted", "jobs.events"),
+        ("jobStarted", "jobs.events"),
+        ("jobFinished", "jobs.events"),
+        ("jobRequeued", "jobs.events"),
+        ("signatureMeasured", "telemetry.signatures"),
+        ("nodeSamples", "telemetry.nodes"),
+        ("shuttersMeasured", "telemetry.shutters"),
+        ("clusterDeclared", "commands"),
+    ],
+)
+def test_each_kind_goes_to_its_topic_in_a_record_that_its_readers_accept(
+    kind: str, topic: str
+) -> None:
+    accepted = INTAKE.accept(envelope(kind), NOW_S)
+    assert accepted.topic == topic
+    assert Codec(TOPICS).encode(accepted).place.topic == topic
+
+
+@pytest.mark.parametrize(
+    ("field", "kind", "changes"),
+    [
+        ("job_submitted.nodes", "jobSubmitted", {"nodes": 0}),
+        ("job_submitted.walltime_s", "jobSubmitted", {"walltimeS": -1}),
+        ("job_submitted.walltime_s", "jobSubmitted", {"walltimeS": "NaN"}),
+        ("job_submitted.walltime_s", "jobSubmitted", {"walltimeS": "Infinity"}),
+        ("job_submitted.walltime_s", "jobSubmitted", {"walltimeS": 1e12}),
+        ("job_submitted.job_id", "jobSubmitted", {"jobId": ""}),
+        ("job_submitted.user", "jobSubmitted", {"user": "a\x00b"}),
+        ("job_submitted.account", "jobSubmitted", {"account": "x" * 257}),
+        ("job_submitted.submitted_at_us", "jobSubmitted", {"submittedAtUs": -5}),
+        ("job_submitted.submitted_at_us", "jobSubmitted", {"submittedAtUs": YEAR_2099_US}),
+        ("job_started.nodes", "jobStarted", {"nodes": []}),
+        ("job_started.nodes[1]", "jobStarted", {"nodes": ["n1", ""]}),
+        ("job_finished.outcome", "jobFinished", {"outcome": "JOB_OUTCOME_UNSPECIFIED"}),
+        ("job_finished.outcome", "jobFinished", {"outcome": 99}),
+        ("job_finished.ended_at_us", "jobFinished", {"endedAtUs": NOW_US - 1}),
+        ("job_finished.energy_j", "jobFinished", {"energyJ": -0.5}),
+        ("signature_measured.cpi", "signatureMeasured", {"cpi": 0}),
+        ("signature_measured.power_w", "signatureMeasured", {"powerW": 1e300}),
+        ("node_samples.samples", "nodeSamples", {"samples": []}),
+        (
+            "node_samples.samples[0].power_w",
+            "nodeSamples",
+            {"samples": [{"timeUs": NOW_US, "powerW": -1}]},
+        ),
+        (
+            "shutters_measured.shutters[0].ipc_during",
+            "shuttersMeasured",
+            {"shutters": [{"ipcBefore": 1}]},
+        ),
+        ("cluster_declared.pstates_ghz", "clusterDeclared", {"pstatesGhz": [2.4, 1.2]}),
+    ],
+)
+def test_what_is_refused_names_the_field(field: str, kind: str, changes: dict[str, object]) -> None:
+    with pytest.raises(RejectedError) as error:
+        INTAKE.accept(envelope(kind, **changes), NOW_S)
+    assert error.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("field", "attribute", "value"),
+    [
+        ("id", "id", ""),
+        ("id", "id", "x" * 1025),
+        ("source", "source", "nor\nth"),
+        ("time_us", "time_us", 0),
+        ("time_us", "time_us", YEAR_2099_US),
+    ],
+)
+def test_bad_attributes_are_refused(field: str, attribute: str, value: object) -> None:
+    bad = envelope("jobSubmitted")
+    setattr(bad, attribute, value)
+    with pytest.raises(RejectedError) as error:
+        INTAKE.accept(bad, NOW_S)
+    assert error.value.field == field
+
+
+def test_an_envelope_without_a_payload_says_what_it_may_hold() -> None:
+    empty = Envelope(id="x", source="north", time_us=NOW_US)
+    with pytest.raises(RejectedError, match="payload: must be one of job_submitted"):
+        INTAKE.accept(empty, NOW_S)
+
+
+def test_facts_may_lie_ahead_of_the_clock_up_to_the_horizon() -> None:
+    ahead = envelope("jobSubmitted", submittedAtUs=NOW_US + 2 * DAY_US)
+    INTAKE.accept(ahead, NOW_S)
+    with pytest.raises(RejectedError, match="horizon"):
+        Intake(TOPICS, horizon_days=1).accept(ahead, NOW_S)
+
+
+def test_a_message_beyond_the_limit_is_refused_and_one_at_the_limit_fits_a_record() -> None:
+    samples = [{"timeUs": NOW_US, "powerW": 250}] * 500
+    large = envelope("nodeSamples", samples=samples)
+    needed = large.ByteSize() + 8_192
+    accepted = Intake(TOPICS, max_message_bytes=needed).accept(large, NOW_S)
+    record = Codec(TOPICS, needed).encode(accepted)
+    size = len(record.value or b"") + sum(len(n) + len(v) for n, v in record.headers)
+    assert size < needed
+    with pytest.raises(RejectedError, match="event: has"):
+        Intake(TOPICS, max_message_bytes=needed - 1).accept(large, NOW_S)
+
+
+@given(broken())
+def test_whatever_one_field_holds_it_is_refused_by_name_or_fits_its_topic(found: Envelope) -> None:
+    kind = str(found.WhichOneof("payload"))
+    try:
+        accepted = INTAKE.accept(found, NOW_S)
+    except RejectedError as error:
+        refused = error
+    else:
+        Codec(TOPICS).encode(accepted)
+        return
+    assert refused.field.startswith(f"{kind}.")
+
+
+@given(st.binary(max_size=400))
+def test_bytes_that_are_no_request_are_refused(data: bytes) -> None:
+    with suppress(RejectedError):
+        assert isinstance(parse_envelope(PublishRequest, data), Envelope)
+
+
+def test_a_string_that_is_not_utf_8_is_refused() -> None:
+    request = PublishRequest(event=envelope("jobSubmitted")).SerializeToString()
+    with pytest.raises(RejectedError, match="UTF-8"):
+        parse_envelope(PublishRequest, request.replace(b"physics", b"phys\xff\xfes"))
+
+
+def test_fields_of_a_later_version_are_carried_and_not_read() -> None:
+    request = PublishRequest(event=envelope("jobRequeued"))
+    later = request.event.job_requeued.SerializeToString() + b"\xfa\x07\x03new"
+    request.event.job_requeued.ParseFromString(later)
+    accepted = INTAKE.accept(parse_envelope(PublishRequest, request.SerializeToString()), NOW_S)
+    assert accepted.event.payload.SerializeToString() == later
+
+
+def test_a_copy_passes_unchanged() -> None:
+    assert INTAKE.accept(envelope("jobStarted"), NOW_S) == INTAKE.accept(
+        envelope("jobStarted"), NOW_S
+    )
+
+
+def test_a_callers_trace_is_continued_and_else_a_job_has_one_trace_of_its_own() -> None:
+    given_trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    traced = envelope("jobSubmitted")
+    traced.traceparent = given_trace
+    assert INTAKE.accept(traced, NOW_S).event.traceparent == given_trace
+    first = INTAKE.accept(envelope("jobSubmitted"), NOW_S).event.traceparent
+    broken_trace = envelope("jobFinished")
+    broken_trace.traceparent = "nonsense"
+    assert first == INTAKE.accept(broken_trace, NOW_S).event.traceparent != ""
+    assert INTAKE.accept(envelope("nodeSamples"), NOW_S).event.traceparent == ""
+
+
+@pytest.mark.parametrize("kind", sorted(PAYLOADS))
+def test_the_key_is_what_the_topic_says(kind: str) -> None:
+    keys = {
+        "signatureMeasured": "hpcg|m0",
+        "nodeSamples": "n1",
+        "clusterDeclared": "alpha",
+    }
+    assert INTAKE.accept(envelope(kind), NOW_S).event.key == keys.get(kind, JOB["jobId"])
+
+
+def test_who_speaks_must_be_the_source_or_above_it() -> None:
+    found = envelope("jobSubmitted")
+    check_source(found, "north")
+    found.source = "north/alpha"
+    check_source(found, "north")
+    for speaker in ("south", "nort"):
+        with pytest.raises(RejectedError, match="source"):
+            check_source(found, speaker)

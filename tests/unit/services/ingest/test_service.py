@@ -1,0 +1,152 @@
+"""Both RPCs over a real channel, with a broker that the test plays."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from coplace.v1.ingest_service_pb2 import (
+    Envelope,
+    PublishRequest,
+    PublishStreamRequest,
+    PublishStreamResponse,
+)
+from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
+from opentelemetry.metrics import NoOpMeter
+
+from services.ingest.meter import IngestMeter
+from services.ingest.model import Intake
+from services.ingest.service import IngestService
+from shared.messaging.event import Publish
+from shared.messaging.topics import Topics
+from tests.unit.services.ingest.envelopes import envelope
+
+if TYPE_CHECKING:
+    from coplace.v1.ingest_service_pb2_grpc import IngestServiceAsyncStub
+
+
+@dataclass
+class Broker:
+    """Takes events; acknowledges them when the test lets it."""
+
+    taken: list[Publish] = field(default_factory=list)
+    acknowledges: asyncio.Event = field(default_factory=asyncio.Event)
+    fails_with: Exception | None = None
+    crashes: list[Exception] = field(default_factory=list)
+
+    async def send(self, publish: Publish) -> Awaitable[object]:
+        """Take an event."""
+        self.taken.append(publish)
+        return self._acknowledge()
+
+    async def _acknowledge(self) -> None:
+        await self.acknowledges.wait()
+        if self.fails_with:
+            raise self.fails_with
+
+
+@asynccontextmanager
+async def serving(broker: Broker) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel to a running service."""
+    intake = Intake(Topics(kafka_partitions=4))
+    meter = IngestMeter(NoOpMeter("test"))
+    service = IngestService(intake, broker, meter, broker.crashes.append)
+    server = grpc.aio.server(options=[("grpc.max_receive_message_length", 1_048_576)])
+    server.add_generic_rpc_handlers((service.handlers(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield channel
+    await server.stop(None)
+
+
+def _client(channel: grpc.aio.Channel) -> "IngestServiceAsyncStub":
+    return IngestServiceStub(channel)
+
+
+def requests(envelopes: Iterable[Envelope]) -> Iterable[PublishStreamRequest]:
+    """A stream of envelopes."""
+    return [PublishStreamRequest(event=found) for found in envelopes]
+
+
+async def test_an_event_is_acknowledged_only_after_the_broker_has_it() -> None:
+    broker = Broker()
+    async with serving(broker) as channel:
+        call = asyncio.ensure_future(
+            _client(channel).Publish(PublishRequest(event=envelope("jobSubmitted")))
+        )
+        await asyncio.sleep(0.1)
+        assert broker.taken
+        assert not call.done()
+        broker.acknowledges.set()
+        await call
+
+
+async def test_an_invalid_event_is_refused_with_the_field_named() -> None:
+    broker = Broker()
+    async with serving(broker) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await _client(channel).Publish(PublishRequest(event=envelope("jobSubmitted", nodes=0)))
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "job_submitted.nodes" in str(error.value.details())
+    assert not broker.taken
+    assert not broker.crashes
+
+
+async def test_in_a_stream_the_invalid_ones_are_listed_and_the_others_published() -> None:
+    broker = Broker()
+    broker.acknowledges.set()
+    stream = [envelope("jobSubmitted"), envelope("jobStarted", nodes=[]), envelope("jobFinished")]
+    async with serving(broker) as channel:
+        response: PublishStreamResponse = await _client(channel).PublishStream(
+            iter(requests(stream))
+        )
+    assert response.published == 2
+    (rejection,) = response.rejections
+    assert (rejection.index, rejection.id) == (1, stream[1].id)
+    assert rejection.reason.startswith("job_started.nodes")
+    assert [publish.event.id for publish in broker.taken] == [stream[0].id, stream[2].id]
+
+
+async def test_a_stream_of_nothing_but_refusals_is_broken_off() -> None:
+    broker = Broker()
+    broker.acknowledges.set()
+    async with serving(broker) as channel:
+        with pytest.raises(grpc.aio.AioRpcError, match="more than 1000 events"):
+            await _client(channel).PublishStream(
+                iter(requests([envelope("jobStarted", nodes=[])] * 1_001))
+            )
+
+
+async def test_bytes_that_are_no_protobuf_are_refused_and_the_stream_goes_on() -> None:
+    broker = Broker()
+    broker.acknowledges.set()
+    good = PublishStreamRequest(event=envelope("jobSubmitted")).SerializeToString()
+    async with serving(broker) as channel:
+        call: Any = channel.stream_unary("/coplace.v1.IngestService/PublishStream")
+        answer = await call(iter([b"\xff\xff", good, good.replace(b"physics", b"\xff" * 7)]))
+    response = PublishStreamResponse.FromString(answer)
+    assert response.published == 1
+    assert [rejection.index for rejection in response.rejections] == [0, 2]
+
+
+async def test_a_message_beyond_the_limit_is_refused() -> None:
+    broker = Broker()
+    large = envelope("jobRequeued", reason="x" * 2_000_000)
+    async with serving(broker) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await _client(channel).Publish(PublishRequest(event=large))
+    assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert not broker.taken
+
+
+async def test_a_send_that_failed_ends_the_process() -> None:
+    broker = Broker(fails_with=ConnectionError("no broker"))
+    broker.acknowledges.set()
+    async with serving(broker) as channel:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await _client(channel).Publish(PublishRequest(event=envelope("jobSubmitted")))
+    assert broker.crashes == [broker.fails_with]
