@@ -87,7 +87,7 @@ release-proto: setup ## make the current schemas the ones that later changes may
 	$(BIN)/buf build --exclude-source-info --output $(RELEASED)
 
 .PHONY: test
-test: lint system-servers ## everything that CI runs
+test: lint system-servers system-containers ## everything that CI runs
 	$(BIN)/python -m pytest
 
 ## Runs --------------------------------------------------------------------------------------
@@ -113,8 +113,8 @@ bench-chaos: setup system-servers ## kill every process in turn and compare the 
 	$(BIN)/coplace bench-chaos $(WORKLOAD)
 
 .PHONY: compose-check
-compose-check: setup system-containers ## build the image and play a demo through the containers
-	deploy/compose/check.sh
+compose-check: setup system-servers system-containers ## play a demo through the containers
+	$(BIN)/python -m deploy.compose.check
 
 .PHONY: asyncapi
 asyncapi: setup ## write the AsyncAPI document of the topics

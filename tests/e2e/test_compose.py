@@ -1,0 +1,10 @@
+"""The containers of the compose file, for real."""
+
+import subprocess
+import sys
+
+
+def test_a_demo_through_the_containers_decides_what_the_embedded_one_does() -> None:
+    check = [sys.executable, "-m", "deploy.compose.check"]
+    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
