@@ -1,14 +1,38 @@
 """The `coplace` command line."""
 
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from deploy.local.cli import app as local_app
+from services.console.dlq_cli import app as dlq_app
+from services.console.topics_cli import app as topics_app
+from services.console.topics_cli import tail
+from shared.policies.ranking import Policy
 
 app = typer.Typer(no_args_is_help=True, help="Place, power and price batch jobs across clusters.")
 app.add_typer(local_app, name="local")
+app.add_typer(topics_app, name="topics")
+app.add_typer(dlq_app, name="dlq")
+app.command()(tail)
+
+Seed = Annotated[int, typer.Option(help="Of the workload, the nodes and the noise.")]
+Jobs = Annotated[int, typer.Option(min=1, help="How many jobs are submitted.")]
+PolicyName = Annotated[Policy, typer.Option(help="How clusters and frequencies are chosen.")]
+Out = Annotated[Path, typer.Option(help="Folder of the files that are written.")]
+Swf = Annotated[
+    Path | None,
+    typer.Option(exists=True, dir_okay=False, help="Log in the Standard Workload Format."),
+]
+Coefficients = Annotated[
+    Path | None,
+    typer.Option(exists=True, file_okay=False, help="Folder of EAR coefficients, not learned."),
+]
+Workers = Annotated[int, typer.Option(min=1, help="Processes of each keyed service.")]
+RunDir = Annotated[Path, typer.Option(help="Folder of the servers' data and logs.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -24,3 +48,92 @@ def main(
     ] = False,
 ) -> None:
     """Common options of every command."""
+
+
+@app.command()
+def demo(
+    seed: Seed = 1,
+    jobs: Jobs = 1000,
+    policy: PolicyName = Policy.PRIORITY_INC_V,
+    out: Out = Path("out"),
+    swf: Swf = None,
+    coefficients: Coefficients = None,
+    kafka: Annotated[bool, typer.Option(help="On real Kafka and Redis.")] = False,
+    workers: Workers = 1,
+    run_dir: RunDir = Path("run/demo"),
+) -> None:
+    """Replay a workload through the whole system and report what it came to."""
+    from services.console.demo import run_embedded, run_on_servers
+    from services.console.options import DemoOptions
+
+    options = DemoOptions(seed, jobs, policy, out, swf, coefficients, workers)
+    if kafka:
+        run_on_servers(options, Console(), run_dir)
+    else:
+        run_embedded(options, Console())
+
+
+@app.command()
+def demo_parity(
+    seed: Seed = 1,
+    jobs: Jobs = 500,
+    policy: PolicyName = Policy.PRIORITY_INC_V,
+    out: Out = Path("out"),
+    swf: Swf = None,
+    coefficients: Coefficients = None,
+    workers: Workers = 2,
+    run_dir: RunDir = Path("run/parity"),
+) -> None:
+    """Run the demo embedded and on real servers and compare what was decided and charged."""
+    from services.console.demo import run_parity
+    from services.console.options import DemoOptions
+
+    options = DemoOptions(seed, jobs, policy, out, swf, coefficients, workers)
+    difference = run_parity(options, Console(), run_dir)
+    if difference is not None:
+        typer.echo(f"the runs differ at {difference}")
+        raise typer.Exit(1)
+    typer.echo("both runs decided and charged the same")
+
+
+@app.command()
+def report(out: Out = Path("out")) -> None:
+    """Write the files and the table of a run on Kafka from its topics."""
+    from services.console.history import History
+    from services.console.kafka_topics import KafkaTopics
+    from services.console.report import table, write
+    from shared.messaging.deployment import Deployment
+    from shared.runtime.settings import settings
+
+    topics = KafkaTopics(Deployment.of(settings()))
+    summary = write(History.read(topics.topic), out)
+    Console().print(table(summary, settings().namespace or "report"))
+
+
+@app.command()
+def wait(
+    jobs: Jobs = 1000,
+    patience_s: Annotated[float, typer.Option(help="Longest time without news.")] = 180.0,
+) -> None:
+    """Wait until an emulated run on Kafka is complete."""
+    from services.console.demo import progress_of
+    from services.console.kafka_topics import KafkaTopics
+    from shared.messaging.deployment import Deployment
+    from shared.runtime.settings import settings
+
+    topics = KafkaTopics(Deployment.of(settings()))
+    with progress_of(jobs, Console()) as told:
+        topics.follow(told, patience_s)
+
+
+@app.command()
+def asyncapi(out: Out = Path("out")) -> None:
+    """Write the AsyncAPI document of the topics."""
+    import yaml
+
+    from shared.messaging.asyncapi import document
+
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "asyncapi.yaml"
+    path.write_text(yaml.safe_dump(document(), sort_keys=False), encoding="utf-8")
+    typer.echo(path)

@@ -1,0 +1,53 @@
+"""Dead letters, as an operator deals with them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from coplace.v1.control_pb2 import DeadLetter
+
+from services.console.kafka_topics import KafkaTopics
+from shared.messaging.clients import Publisher
+from shared.messaging.deployment import Deployment
+from shared.messaging.record import NewRecord, Place
+from shared.messaging.topics import DLQ_PREFIX
+
+
+class CannotReplayError(ValueError):
+    """A dead letter that does not hold its whole record."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """The dead-letter queues of a deployment."""
+
+    deployment: Deployment
+
+    def of(self, topic: str) -> Iterator[DeadLetter]:
+        """The dead letters of one topic; a letter that was written twice comes once."""
+        found: dict[str, DeadLetter] = {}
+        for event in KafkaTopics(self.deployment).topic(DLQ_PREFIX + topic):
+            if isinstance(event.payload, DeadLetter):
+                found.setdefault(event.id, event.payload)
+        yield from found.values()
+
+    def one(self, topic: str, kafka_partition: int, offset: int) -> DeadLetter:
+        """The dead letter of a place and offset. Raises LookupError."""
+        for letter in self.of(topic):
+            if (letter.kafka_partition, letter.offset) == (kafka_partition, offset):
+                return letter
+        raise LookupError(f"no dead letter of {topic}/{kafka_partition}/{offset}")
+
+    def replay(self, letter: DeadLetter) -> None:
+        """Append the original record to its topic again.
+
+        Raises CannotReplayError when it was longer than what a dead letter keeps.
+        """
+        if letter.value_size_bytes != len(letter.value):
+            raise CannotReplayError(
+                f"{letter.topic}/{letter.kafka_partition}/{letter.offset} had "
+                f"{letter.value_size_bytes} bytes, {len(letter.value)} are kept: send it anew"
+            )
+        place = Place(letter.topic, letter.kafka_partition)
+        headers = tuple(letter.headers.items())
+        with Publisher(self.deployment) as publisher:
+            publisher.append([NewRecord(place, letter.key, letter.value, headers)])

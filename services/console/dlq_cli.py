@@ -1,0 +1,56 @@
+"""`coplace dlq`: what could not be used, why, and the way back."""
+
+from typing import Annotated
+
+import typer
+from google.protobuf.json_format import MessageToJson
+
+from services.console.dead_letters import CannotReplayError, DeadLetters
+from shared.messaging.deployment import Deployment
+from shared.runtime.settings import settings
+
+app = typer.Typer(no_args_is_help=True, help="List, show and replay dead letters.")
+
+PlaceText = Annotated[str, typer.Argument(help="topic/kafka_partition/offset, as list prints it")]
+
+
+def _letters() -> DeadLetters:
+    return DeadLetters(Deployment.of(settings()))
+
+
+@app.command("list")
+def list_letters(
+    topic: Annotated[str, typer.Argument(help="One topic only.")] = "",
+) -> None:
+    """One line a letter: place, stage, reason."""
+    letters = _letters()
+    for name in [topic] if topic else sorted(letters.deployment.topics.specs):
+        for letter in letters.of(name):
+            place = f"{letter.topic}/{letter.kafka_partition}/{letter.offset}"
+            typer.echo(f"{place}\t{letter.stage}\t{letter.reason}")
+
+
+@app.command()
+def show(place: PlaceText) -> None:
+    """One letter in full, as JSON; bytes are base64."""
+    typer.echo(MessageToJson(_letters().one(*_parsed(place)), preserving_proto_field_name=True))
+
+
+@app.command()
+def replay(place: PlaceText) -> None:
+    """Append the original record to its topic again."""
+    letters = _letters()
+    try:
+        letters.replay(letters.one(*_parsed(place)))
+    except (CannotReplayError, LookupError) as error:
+        raise typer.BadParameter(str(error)) from error
+    typer.echo(f"appended the record of {place} again")
+
+
+def _parsed(place: str) -> tuple[str, int, int]:
+    try:
+        topic, kafka_partition, offset = place.split("/")
+        return topic, int(kafka_partition), int(offset)
+    except ValueError as error:
+        wanted = "a place is topic/kafka_partition/offset, as in jobs.events/2/17"
+        raise typer.BadParameter(wanted) from error

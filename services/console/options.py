@@ -1,0 +1,71 @@
+"""What a demo is told, as the settings that its services read."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic_settings import BaseSettings
+
+from services.energy.settings import EnergySettings
+from services.placement.settings import PlacementSettings
+from services.simulation.settings import SimulationSettings
+from shared.messaging.stage import RoundSource
+from shared.policies.ranking import Policy
+from shared.runtime.settings import Settings
+
+# Every round marks every Kafka partition: on one machine few are enough.
+DEMO_KAFKA_PARTITIONS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """The knobs of `make demo`. `workers` is how many processes each keyed service has on Kafka."""
+
+    seed: int = 1
+    jobs: int = 1000
+    policy: Policy = Policy.PRIORITY_INC_V
+    out: Path = Path("out")
+    swf: Path | None = None
+    coefficients: Path | None = None
+    workers: int = 1
+
+    @property
+    def simulation(self) -> SimulationSettings:
+        """The emulator's settings."""
+        return SimulationSettings(
+            **_given(seed=self.seed, jobs=self.jobs, swf=self.swf, coefficients=self.coefficients)
+        )
+
+    @property
+    def energy(self) -> EnergySettings:
+        """The energy service's settings."""
+        return EnergySettings(**_given(coefficients=self.coefficients))
+
+    @property
+    def placement(self) -> PlacementSettings:
+        """Placement's settings."""
+        return PlacementSettings(policy=self.policy)
+
+    def shared(self, namespace: str = "") -> Settings:
+        """What all processes share: emulated rounds, few Kafka partitions."""
+        return Settings(
+            namespace=namespace,
+            rounds=RoundSource.MARKS,
+            kafka_partitions=DEMO_KAFKA_PARTITIONS,
+        )
+
+    def environment(self, namespace: str) -> dict[str, str]:
+        """The same settings as the environment of the services' processes."""
+        every = (self.simulation, self.energy, self.placement, self.shared(namespace))
+        return {name: value for each in every for name, value in _variables(each).items()}
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Without what was not said, which then comes from the environment."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _variables(settings: BaseSettings) -> dict[str, str]:
+    prefix = settings.model_config["env_prefix"]
+    given = settings.model_dump(mode="json", include=settings.model_fields_set)
+    return {f"{prefix}{name.upper()}": str(value) for name, value in given.items()}

@@ -1,0 +1,29 @@
+"""The topics of a deployment, with the changelogs of every stage."""
+
+from services.energy.app import stages as energy_stages
+from services.placement.app import stages as placement_stages
+from services.prediction.app import stages as prediction_stages
+from services.pricing.app import stages as pricing_stages
+from shared.messaging.admin import admin_client, ensure_topics
+from shared.messaging.deployment import Deployment
+from shared.messaging.stage import Stage
+from shared.runtime.settings import Settings
+
+
+def every_stage(settings: Settings) -> list[Stage]:
+    """The stages of all services, as their own settings say."""
+    return [
+        *energy_stages(settings),
+        *prediction_stages(settings),
+        *placement_stages(settings),
+        *pricing_stages(settings),
+    ]
+
+
+def create_topics(deployment: Deployment) -> list[str]:
+    """Create what does not exist yet; returns its names on Kafka."""
+    client = admin_client(deployment)
+    try:
+        return ensure_topics(client, deployment, every_stage(deployment.settings))
+    finally:
+        client.close()
