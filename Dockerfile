@@ -23,8 +23,11 @@ FROM python
 RUN useradd --uid 10001 --home-dir /tmp coplace
 COPY --from=build /opt/coplace /opt/coplace
 WORKDIR /opt/coplace
-# Only /tmp is written to, since the root file system is mounted read-only.
+# Only /tmp is written to, since the root file system is mounted read-only. One thread for numeric
+# libraries: their sums depend on how many there are, and decisions must not.
 ENV PATH=/opt/coplace/.venv/bin:$PATH \
+    OMP_NUM_THREADS=1 \
+    OPENBLAS_NUM_THREADS=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     MPLCONFIGDIR=/tmp/matplotlib

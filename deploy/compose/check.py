@@ -34,6 +34,7 @@ SERVICES = (
 EMULATOR = "simulation"
 
 _NAME = "coplace-check"
+_DEMO = Path(__file__).with_name("demo.env")
 _OUT = Path("run/compose-check")
 _JOBS = 100
 _SEED = 1
@@ -64,15 +65,15 @@ def _check(tell: Callable[[str], None]) -> None:
 
 
 def _play_in_containers(podman: Podman, tell: Callable[[str], None]) -> None:
-    port = free_ports(1)[0]
-    project = Project(podman, _NAME, _variables(port))
+    kafka_port, ingest_port = free_ports(2)
+    variables = _variables(kafka_port, ingest_port)
+    project = Project(podman, _NAME, variables)
     # One that was killed may have left its containers.
     project.down()
     try:
         _start(project, tell)
-        kafka = {"COPLACE_KAFKA_BOOTSTRAP": f"127.0.0.1:{port}", "COPLACE_NAMESPACE": _NAME}
-        _coplace("wait", **kafka)
-        _coplace("report", f"--out={_OUT / 'containers'}", **kafka)
+        _coplace("wait", f"--jobs={_JOBS}", **variables)
+        _coplace("report", f"--out={_OUT / 'containers'}", **variables)
     except BaseException:
         print(project.logs((*SERVERS, *SERVICES, EMULATOR)), file=sys.stderr)
         raise
@@ -89,14 +90,18 @@ def _start(project: Project, tell: Callable[[str], None]) -> None:
     project.up([EMULATOR])
 
 
-def _variables(kafka_port: int) -> dict[str, str]:
+def _variables(kafka_port: int, ingest_port: int) -> dict[str, str]:
+    """Settings of the containers, and of the command line on this machine."""
+    lines = _DEMO.read_text().splitlines()
     return {
+        **dict(line.split("=", 1) for line in lines if not line.startswith("#")),
+        "COPLACE_KAFKA_BOOTSTRAP": f"127.0.0.1:{kafka_port}",
         "COPLACE_NAMESPACE": _NAME,
         "COPLACE_SIMULATION_SEED": str(_SEED),
         "COPLACE_SIMULATION_JOBS": str(_JOBS),
         "COPLACE_OTLP_ENDPOINT": "",
         "COPLACE_PUBLISH_KAFKA": str(kafka_port),
-        "COPLACE_PUBLISH_INGEST": str(free_ports(1)[0]),
+        "COPLACE_PUBLISH_INGEST": str(ingest_port),
     }
 
 

@@ -9,13 +9,12 @@ from pathlib import Path
 from deploy.compose.podman import Podman, PodmanError
 
 _FILE = Path(__file__).parents[2] / "docker-compose.yml"
-_DEMO = Path(__file__).with_name("demo.env")
 _POLL_S = 0.5
 _LOG_LINES = 20
 
 
 class Project:
-    """One project of the demo profile; `variables` go before those of demo.env."""
+    """One project, with its demo profile; `variables` are what the file leaves open."""
 
     def __init__(self, podman: Podman, name: str, variables: Mapping[str, str]) -> None:
         self._podman = podman
@@ -52,15 +51,9 @@ class Project:
         return f"{self._name}_{service}_1"
 
     def _compose(self, *arguments: str) -> None:
-        compose = [sys.executable, "-m", "podman_compose", "--in-pod=false"]
-        compose += [
-            f"--file={_FILE}",
-            f"--project-name={self._name}",
-            f"--env-file={_DEMO}",
-            "--profile=demo",
-        ]
+        options = (f"--file={_FILE}", f"--project-name={self._name}", "--profile=demo")
         done = subprocess.run(
-            [*compose, *arguments],
+            [sys.executable, "-m", "podman_compose", *options, *arguments],
             env=self._environment,
             capture_output=True,
             text=True,

@@ -97,6 +97,21 @@ def demo_parity(
 
 
 @app.command()
+def compare(
+    left: Annotated[Path, typer.Argument(help="Folder that one run wrote its files to.")],
+    right: Annotated[Path, typer.Argument(help="The same of another run.")],
+) -> None:
+    """Say whether two runs came to the same, or where they first differ."""
+    from services.console.parity import first_difference
+
+    difference = first_difference(left, right)
+    if difference is not None:
+        typer.echo(f"the runs differ at {difference}")
+        raise typer.Exit(1)
+    typer.echo("both runs decided and charged the same")
+
+
+@app.command()
 def report(out: Out = Path("out")) -> None:
     """Write the files and the table of a run on Kafka from its topics."""
     from services.console.history import History
