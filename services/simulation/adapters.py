@@ -99,11 +99,16 @@ class IngestClient:
     def _envelope(self, event: Event) -> Envelope:
         if event.traceparent:
             event = self._stamper.stamp(SOURCE, event)
-        envelope = Envelope(
-            id=event.id, source=event.source, time_us=event.time_us, traceparent=event.traceparent
-        )
-        getattr(envelope, _PAYLOADS[event.type]).CopyFrom(event.payload)
-        return envelope
+        return envelope_of(event)
+
+
+def envelope_of(event: Event) -> Envelope:
+    """The event as ingest takes it."""
+    envelope = Envelope(
+        id=event.id, source=event.source, time_us=event.time_us, traceparent=event.traceparent
+    )
+    getattr(envelope, _PAYLOADS[event.type]).CopyFrom(event.payload)
+    return envelope
 
 
 class RoundMarks:
@@ -125,8 +130,9 @@ class RoundMarks:
     async def write(self, ended: Round) -> None:
         """Return when every mark is acknowledged. Raises KafkaError when one was not."""
         topics = self._deployment.topics
+        mark = mark_of(ended)
         records = [
-            self._deployment.codec.encode_mark(place, _mark(ended))
+            self._deployment.codec.encode_mark(place, mark)
             for topic in MARKED
             for place in topics.places(topic)
         ]
@@ -143,7 +149,8 @@ class RoundMarks:
         await asyncio.gather(*sent)
 
 
-def _mark(ended: Round) -> Event:
+def mark_of(ended: Round) -> Event:
+    """The mark that ends a round in each Kafka partition."""
     payload = RoundEnded(round=ended.number, ended_at_us=ended.ended_at_us, last=ended.last)
     event_id = f"{SOURCE}/{ROUND_ENDED}/round/{ended.number}"
     return Event(event_id, SOURCE, ended.ended_at_us, "", payload)

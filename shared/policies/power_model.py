@@ -23,7 +23,7 @@ FEATURES: Final = (
     "shareable",
     "app_code",
     "user_code",
-    "nominal_ghz",
+    "freq_ghz",
     "cores_per_node",
     "idle_power_w",
 )
@@ -36,15 +36,15 @@ def stable_code(text: str) -> int:
     return sha256(text.encode()).digest()[0] % CODES
 
 
-def feature_row(job: Job, cluster: Cluster) -> tuple[float, ...]:
-    """FEATURES of a job on a cluster."""
+def feature_row(job: Job, cluster: Cluster, freq_ghz: float) -> tuple[float, ...]:
+    """FEATURES of a job on a cluster at a P-state: jobs that teach ran at many."""
     return (
         math.log2(job.nodes),
         math.log(job.walltime_s),
         float(job.shareable),
         float(stable_code(job.app_id)),
         float(stable_code(job.user)),
-        cluster.nominal_ghz,
+        freq_ghz,
         float(cluster.cores_per_node),
         cluster.idle_power_w,
     )
@@ -67,7 +67,8 @@ class PowerModel:
         if self.forest is None:
             fallback = self.fallback_power_w.get(cluster.node_model, cluster.idle_power_w)
             return np.full(len(jobs), fallback)
-        return self.forest.predict(np.array([feature_row(job, cluster) for job in jobs]))
+        rows = [feature_row(job, cluster, cluster.nominal_ghz) for job in jobs]
+        return self.forest.predict(np.array(rows))
 
 
 NO_POWER_MODEL: Final = PowerModel("", None, {})

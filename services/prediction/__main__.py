@@ -1,0 +1,5 @@
+"""`python -m services.prediction`: finished jobs, meters and shutters in, models out."""
+
+from services.prediction.app import main
+
+main()

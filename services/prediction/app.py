@@ -1,0 +1,41 @@
+"""Composition root of prediction."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from services.prediction.processor import Prediction
+from services.prediction.publish import OUTPUT, SOURCE
+from shared.messaging.stage import Stage
+from shared.runtime.service import run_service
+from shared.runtime.settings import Settings, settings
+
+_INPUTS: Final = (
+    "jobs.events",
+    "telemetry.nodes",
+    "telemetry.signatures",
+    "telemetry.shutters",
+    "commands",
+)
+
+
+def stages(shared: Settings) -> list[Stage]:
+    """The one stage of prediction."""
+
+    def create(_number: int, restored: Mapping[str, bytes]) -> Prediction:
+        return Prediction(restored)
+
+    return [
+        Stage(
+            name=SOURCE,
+            inputs=_INPUTS,
+            outputs=(OUTPUT,),
+            create=create,
+            single=True,
+            rounds=shared.rounds,
+        )
+    ]
+
+
+def main() -> None:
+    """Run the process."""
+    run_service("prediction", stages(settings()))

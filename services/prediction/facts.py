@@ -1,0 +1,94 @@
+"""Facts as the tables keep them. All raise RejectedError for what cannot be used."""
+
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
+from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
+
+from services.prediction.model import shutter_slowdown
+from services.prediction.state import Pair, Reading, Run, Traffic
+from shared.domain.checks import require_not_negative, require_positive
+from shared.domain.cluster import Cluster
+from shared.domain.errors import RejectedError
+from shared.domain.job import Job
+from shared.messaging.event import Event
+
+
+def cluster_of(message: ClusterDeclared) -> Cluster:
+    """The declared cluster."""
+    return Cluster(
+        name=message.cluster,
+        site=message.site,
+        node_model=message.node_model,
+        nodes=message.nodes,
+        cores_per_node=message.cores_per_node,
+        pstates_ghz=tuple(message.pstates_ghz),
+        idle_power_w=message.idle_power_w,
+        peak_bandwidth_gbps=message.peak_bandwidth_gbps,
+    )
+
+
+def job_of(message: JobSubmitted) -> Job:
+    """The submitted job."""
+    return Job(
+        job_id=message.job_id,
+        attempt=message.attempt,
+        app_id=message.app_id,
+        user=message.user,
+        account=message.account,
+        nodes=message.nodes,
+        walltime_s=message.walltime_s,
+        reference_cluster=message.reference_cluster,
+        shareable=message.shareable,
+        submit_s=message.submitted_at_us / 1e6,
+    )
+
+
+def run_of(job: Job, message: JobFinished) -> Run | None:
+    """A run that power can be learned from; None where no meter ran, or no job."""
+    require_not_negative("energy_j", message.energy_j)
+    runtime_s = (message.ended_at_us - message.started_at_us) / 1e6
+    used = message.nodes and message.cores_per_node and message.freq_ghz > 0
+    if not (message.started_at_us and runtime_s > 0 and message.energy_j and used):
+        return None
+    return Run(
+        time_us=message.ended_at_us,
+        job=job,
+        cluster=message.cluster,
+        freq_ghz=message.freq_ghz,
+        cores_per_node=message.cores_per_node,
+        node_power_w=message.energy_j / message.nodes / runtime_s,
+    )
+
+
+def reading_of(event: Event, message: NodeSamples) -> Reading:
+    """The mean of the readings in one event."""
+    for sample in message.samples:
+        require_not_negative("samples.power_w", sample.power_w)
+    if not message.samples:
+        raise RejectedError("samples", "must hold at least one reading")
+    mean_w = sum(sample.power_w for sample in message.samples) / len(message.samples)
+    return Reading(event.time_us, event.id, message.node_model, mean_w)
+
+
+def pair_of(event: Event, message: ShuttersMeasured) -> Pair:
+    """What an interval's shutters said."""
+    if not message.shutters:
+        raise RejectedError("shutters", "must hold at least one shutter")
+    for shutter in message.shutters:
+        for field in ("ipc_before", "ipc_during", "ipc_after"):
+            require_positive(f"shutters.{field}", getattr(shutter, field))
+    ipc = [(s.ipc_before, s.ipc_during, s.ipc_after) for s in message.shutters]
+    return Pair(
+        time_us=event.time_us,
+        app_id=message.app_id,
+        co_runner_app_id=message.co_runner_app_id,
+        node_model=message.node_model,
+        slowdown_ratio=shutter_slowdown(ipc),
+    )
+
+
+def traffic_of(event: Event, message: SignatureMeasured) -> Traffic:
+    """The bandwidth of one run."""
+    require_positive("freq_ghz", message.freq_ghz)
+    require_not_negative("mem_gbps", message.mem_gbps)
+    return Traffic(message.freq_ghz, event.time_us, event.id, message.mem_gbps)

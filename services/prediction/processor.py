@@ -1,0 +1,186 @@
+"""Folds what was measured into versions of the power and degradation models. A single stage."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobSubmitted
+from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
+
+from services.prediction.facts import (
+    cluster_of,
+    job_of,
+    pair_of,
+    reading_of,
+    run_of,
+    traffic_of,
+)
+from services.prediction.model import train_forest, train_weights
+from services.prediction.publish import degradation_event, power_event
+from services.prediction.state import Progress, Reading, State, Table, Traffic
+from services.prediction.training import fallback_power_w, in_order, pair_rows, power_rows
+from shared.messaging.event import Event, Publish
+from shared.messaging.stage import AlreadyAppliedError, Round
+
+# The least that a model is trained on; from there on it is trained again whenever there is twice as
+# much, so that the cost of training stays in proportion to that of measuring.
+MIN_RUNS: Final = 50
+MIN_PAIRS: Final = 20
+# Older runs and pairs make room for newer ones, some at a time. A copy of a fact that was forgotten
+# counts once more.
+REMEMBERED: Final = 20_000
+FORGOTTEN_AT_ONCE: Final = 2_000
+
+_PROGRESS: Final = "published"
+
+
+class Prediction:
+    """Trains at a round's end, on rows in the order of (event time, id): the same whatever the
+    order and the copies in which the facts of a round arrive."""
+
+    def __init__(self, restored: Mapping[str, bytes]) -> None:
+        self._state = State(restored)
+        self._node_models = set(fallback_power_w(self._state))
+
+    def handle(self, event: Event) -> Iterable[Publish]:
+        """Remember one fact. Raises RejectedError for bad input, AlreadyAppliedError for a copy."""
+        match event.payload:
+            case JobSubmitted() as message:
+                self._submit(message)
+            case JobRequeued() as message:
+                self._requeue(message)
+            case JobFinished() as message:
+                self._finish(message)
+            case NodeSamples() as message:
+                self._read(event, message)
+            case SignatureMeasured() as message:
+                self._measure(event, message)
+            case ShuttersMeasured() as message:
+                self._pair(event, message)
+            case ClusterDeclared() as message:
+                self._declare(message)
+        return []
+
+    def end_round(self, ended: Round) -> Iterable[Publish]:
+        """Publish the models that are due: both in the first round, then by what was measured."""
+        before = self._state.progress.get(_PROGRESS)
+        progress = before or Progress()
+        published = []
+        if before is None or self._power_is_due(progress):
+            event, progress = self._power(progress, ended)
+            published.append(event)
+        if before is None or self._degradation_is_due(progress):
+            event, progress = self._degradation(progress, ended)
+            published.append(event)
+        progress = progress._replace(
+            forgotten_runs=progress.forgotten_runs + _forget_oldest(self._state.runs),
+            forgotten_pairs=progress.forgotten_pairs + _forget_oldest(self._state.pairs),
+        )
+        if progress != before:
+            self._state.progress.put(_PROGRESS, progress)
+        return published
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """Records of what changed."""
+        return self._state.changes()
+
+    def _power_is_due(self, progress: Progress) -> bool:
+        """A node model that nothing was said of, or enough new runs."""
+        if progress.node_models != tuple(sorted(self._node_models)):
+            return True
+        return _is_due(self._runs(progress), progress.runs, MIN_RUNS)
+
+    def _degradation_is_due(self, progress: Progress) -> bool:
+        return _is_due(self._pairs(progress), progress.pairs, MIN_PAIRS)
+
+    def _runs(self, progress: Progress) -> int:
+        return progress.forgotten_runs + len(self._state.runs)
+
+    def _pairs(self, progress: Progress) -> int:
+        return progress.forgotten_pairs + len(self._state.pairs)
+
+    def _power(self, progress: Progress, ended: Round) -> tuple[Publish, Progress]:
+        features, power_w = power_rows(self._state)
+        forest = train_forest(features, power_w) if len(power_w) >= MIN_RUNS else None
+        fallback_w = fallback_power_w(self._state)
+        event = power_event(forest, fallback_w, len(power_w) if forest else 0, ended)
+        runs = self._runs(progress) if self._runs(progress) >= MIN_RUNS else 0
+        return event, progress._replace(runs=runs, node_models=tuple(sorted(fallback_w)))
+
+    def _degradation(self, progress: Progress, ended: Round) -> tuple[Publish, Progress]:
+        features, slowdown = pair_rows(self._state)
+        trained = train_weights(features, slowdown) if len(slowdown) >= MIN_PAIRS else None
+        event = degradation_event(trained, len(slowdown) if trained else 0, ended)
+        pairs = self._pairs(progress) if self._pairs(progress) >= MIN_PAIRS else 0
+        return event, progress._replace(pairs=pairs)
+
+    def _submit(self, message: JobSubmitted) -> None:
+        key = _attempt(message.job_id, message.attempt)
+        if key in self._state.jobs or key in self._state.runs:
+            raise AlreadyAppliedError(key)
+        self._state.jobs.put(key, job_of(message))
+
+    def _requeue(self, message: JobRequeued) -> None:
+        """The next attempt asks for what the one before asked for."""
+        job = self._state.jobs.drop(_attempt(message.job_id, message.attempt - 1))
+        if job is not None:
+            requeued = replace(job, attempt=message.attempt)
+            self._state.jobs.put(_attempt(message.job_id, message.attempt), requeued)
+
+    def _finish(self, message: JobFinished) -> None:
+        """A finish without a submission teaches nothing; placement and pricing refuse it."""
+        key = _attempt(message.job_id, message.attempt)
+        if key in self._state.runs:
+            raise AlreadyAppliedError(key)
+        job = self._state.jobs.get(key)
+        if job is None:
+            return
+        run = run_of(job, message)
+        self._state.jobs.drop(key)
+        if run is not None:
+            self._state.runs.put(key, run)
+
+    def _read(self, event: Event, message: NodeSamples) -> None:
+        reading = reading_of(event, message)
+        if _is_newer(reading, self._state.nodes.get(message.node)):
+            self._state.nodes.put(message.node, reading)
+            self._node_models.add(message.node_model)
+
+    def _measure(self, event: Event, message: SignatureMeasured) -> None:
+        if message.kernel:
+            return
+        traffic = traffic_of(event, message)
+        if _is_newer(traffic, self._state.traffic.get(event.key)):
+            self._state.traffic.put(event.key, traffic)
+
+    def _pair(self, event: Event, message: ShuttersMeasured) -> None:
+        if event.id in self._state.pairs:
+            raise AlreadyAppliedError(event.id)
+        self._state.pairs.put(event.id, pair_of(event, message))
+
+    def _declare(self, message: ClusterDeclared) -> None:
+        self._state.clusters.put(message.cluster, cluster_of(message))
+        self._node_models.add(message.node_model)
+
+
+def _attempt(job_id: str, attempt: int) -> str:
+    return f"{job_id}|{attempt}"
+
+
+def _is_due(count: int, trained_on: int, least: int) -> bool:
+    return count >= max(least, 2 * trained_on)
+
+
+def _is_newer(new: Reading | Traffic, newest: Reading | Traffic | None) -> bool:
+    """Both are ordered by their fields, the deciding ones first."""
+    return newest is None or new > newest
+
+
+def _forget_oldest(table: Table[Any]) -> int:
+    """How many rows were dropped to get back to what shall be remembered."""
+    if len(table) < REMEMBERED + FORGOTTEN_AT_ONCE:
+        return 0
+    for key, _ in in_order(table)[:FORGOTTEN_AT_ONCE]:
+        table.drop(key)
+    return FORGOTTEN_AT_ONCE

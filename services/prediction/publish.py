@@ -1,0 +1,63 @@
+"""Models as events. A version is `{model}@{round}`, and its content never changes."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from coplace.v1 import prediction_pb2
+from coplace.v1.prediction_pb2 import DegradationModelPublished, PowerModelPublished
+
+from services.prediction.model import TrainedForest, TrainedWeights
+from shared.messaging.digest import model_sha256
+from shared.messaging.event import Event, Publish
+from shared.messaging.stage import Round
+from shared.policies import degradation, power_model
+
+SOURCE: Final = "prediction"
+OUTPUT: Final = "prediction.models"
+POWER: Final = "power"
+DEGRADATION: Final = "degradation"
+
+
+def power_event(
+    forest: TrainedForest | None,
+    fallback_power_w: Mapping[str, float],
+    training_jobs: int,
+    ended: Round,
+) -> Publish:
+    """A version of the power model; without a forest the fallback is all there is."""
+    trees = forest.trees if forest else ()
+    payload = PowerModelPublished(
+        version=f"{POWER}@{ended.number}",
+        features=power_model.FEATURES,
+        trees=[prediction_pb2.Tree(**tree._asdict()) for tree in trees],
+        fallback_power_w=fallback_power_w,
+        training_jobs=training_jobs,
+        holdout_mape=forest.holdout_mape if forest else 0.0,
+    )
+    return _published(POWER, payload, ended)
+
+
+def degradation_event(trained: TrainedWeights | None, training_pairs: int, ended: Round) -> Publish:
+    """A version of the degradation model; the declared prior where nothing was trained."""
+    payload = DegradationModelPublished(
+        version=f"{DEGRADATION}@{ended.number}",
+        features=degradation.FEATURES,
+        weights=trained.weights if trained else degradation.PRIOR_WEIGHTS,
+        training_pairs=training_pairs,
+        residual=trained.residual if trained else 0.0,
+    )
+    return _published(DEGRADATION, payload, ended)
+
+
+def _published(
+    name: str, payload: PowerModelPublished | DegradationModelPublished, ended: Round
+) -> Publish:
+    payload.sha256 = model_sha256(payload)
+    event = Event(
+        id=f"{SOURCE}/{payload.DESCRIPTOR.full_name}/{name}/{ended.number}",
+        source=SOURCE,
+        time_us=ended.ended_at_us,
+        key=name,
+        payload=payload,
+    )
+    return Publish(OUTPUT, event)

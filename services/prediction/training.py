@@ -1,0 +1,81 @@
+"""Rows for training, out of what is remembered; in the order of (event time, key)."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from math import fsum
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.prediction.state import Pair, Run, State, Table
+from shared.policies import degradation, power_model
+
+Floats = NDArray[np.float64]
+
+
+class Timed(Protocol):
+    """Anything with an event time."""
+
+    @property
+    def time_us(self) -> int:
+        """Event time."""
+        ...
+
+
+T = TypeVar("T", bound=Timed)
+
+
+def in_order(table: Table[T]) -> list[tuple[str, T]]:
+    """Keys and values in the order of (event time, key)."""
+    return sorted(table.items(), key=lambda item: (item[1].time_us, item[0]))
+
+
+def power_rows(state: State) -> tuple[Floats, Floats]:
+    """Features (rows, columns) and the power of one node used whole (rows,), of the runs whose
+    cluster is declared."""
+    rows = [_power_row(run, state) for _, run in in_order(state.runs)]
+    known = [row for row in rows if row is not None]
+    features = np.array([features for features, _ in known], dtype=np.float64)
+    return features, np.array([power_w for _, power_w in known], dtype=np.float64)
+
+
+def _power_row(run: Run, state: State) -> tuple[Sequence[float], float] | None:
+    """A job on half a node's cores is charged half of its power, hence the core share."""
+    cluster = state.clusters.get(run.cluster)
+    if cluster is None or run.freq_ghz not in cluster.pstates_ghz:
+        return None
+    core_share = run.cores_per_node / cluster.cores_per_node
+    return power_model.feature_row(run.job, cluster, run.freq_ghz), run.node_power_w / core_share
+
+
+def pair_rows(state: State) -> tuple[Floats, Floats]:
+    """Features (rows, columns) and slowdown ratios (rows,), of the pairs whose signatures and
+    whose peak bandwidth are known."""
+    peaks_gbps = {c.node_model: c.peak_bandwidth_gbps for c in state.clusters.values()}
+    rows = [_pair_row(pair, state, peaks_gbps) for _, pair in in_order(state.pairs)]
+    known = [row for row in rows if row is not None]
+    features = np.array([features for features, _ in known], dtype=np.float64)
+    return features, np.array([slowdown for _, slowdown in known], dtype=np.float64)
+
+
+def _pair_row(
+    pair: Pair, state: State, peaks_gbps: Mapping[str, float]
+) -> tuple[Floats, float] | None:
+    own = state.traffic.get(f"{pair.app_id}|{pair.node_model}")
+    other = state.traffic.get(f"{pair.co_runner_app_id}|{pair.node_model}")
+    peak_gbps = peaks_gbps.get(pair.node_model)
+    if own is None or other is None or peak_gbps is None:
+        return None
+    features = degradation.pair_features(own.mem_gbps, other.mem_gbps, peak_gbps)
+    return features, pair.slowdown_ratio
+
+
+def fallback_power_w(state: State) -> dict[str, float]:
+    """Mean power of the nodes of each model, W: of their newest readings, else the declared idle
+    power, which is a lower bound and all that is known."""
+    declared = {c.node_model: c.idle_power_w for c in state.clusters.values()}
+    readings: dict[str, list[float]] = defaultdict(list)
+    for reading in state.nodes.values():
+        readings[reading.node_model].append(reading.power_w)
+    return declared | {model: fsum(all_w) / len(all_w) for model, all_w in readings.items()}

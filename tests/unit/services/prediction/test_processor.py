@@ -1,0 +1,237 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from coplace.v1.jobs_pb2 import JobRequeued
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.prediction import processor
+from services.prediction.processor import MIN_PAIRS, MIN_RUNS, Prediction
+from shared.domain.cluster import Cluster
+from shared.domain.errors import RejectedError
+from shared.domain.job import Job
+from shared.messaging.digest import require_sha256
+from shared.messaging.event import Event
+from shared.messaging.stage import AlreadyAppliedError
+from shared.policies.degradation import PRIOR_WEIGHTS, pair_features, slowdown_ratio
+from shared.policies.forest import Forest, Tree
+from shared.policies.power_model import FEATURES, PowerModel
+from tests.unit.services.prediction.support import (
+    beside,
+    declared,
+    event,
+    in_round,
+    measured,
+    read,
+    run,
+)
+
+P1 = Cluster("p1", "site", "platinum-8168", 16, 48, (1.2, 2.7), 110.0, 256.0)
+
+
+def job(app_id: str) -> Job:
+    return Job("x", 1, app_id, "user", "account", 2, 7200.0, "p1", shareable=False, submit_s=0)
+
+
+def power_model(message: Any) -> PowerModel:
+    trees = [Tree(t.feature, t.threshold, t.left, t.right, t.value) for t in message.trees]
+    forest = Forest.of(trees, features=len(message.features)) if trees else None
+    return PowerModel(message.version, forest, dict(message.fallback_power_w))
+
+
+def many_runs(count: int, start: int = 0) -> list[Event]:
+    numbers = range(start, start + count)
+    return [e for n in numbers for e in run(n, ("calm", "hungry")[n % 2], 300.0 + 100 * (n % 2))]
+
+
+def many_pairs(count: int) -> list[Event]:
+    return [
+        beside(n, "hungry", ("calm", "hungry")[n % 2], 1.0 + 0.3 * (n % 2)) for n in range(count)
+    ]
+
+
+def test_the_first_round_says_honestly_that_only_idle_power_and_a_prior_are_known() -> None:
+    models = in_round(Prediction({}), 0, declared())
+
+    power, degradation = models["power"], models["degradation"]
+    assert (power.version, degradation.version) == ("power@0", "degradation@0")
+    assert (power.training_jobs, len(power.trees)) == (0, 0)
+    assert dict(power.fallback_power_w) == {"platinum-8168": 110.0}
+    assert tuple(degradation.weights) == PRIOR_WEIGHTS
+    assert list(power.features) == list(FEATURES)
+    for model in models.values():
+        require_sha256(model)
+
+
+def test_the_fallback_is_the_mean_over_the_newest_readings_of_each_node() -> None:
+    readings = [read("a", 900.0, 1), read("a", 300.0, 2), read("b", 400.0, 1), read("a", 800.0, 1)]
+
+    power = in_round(Prediction({}), 0, declared(), *readings)["power"]
+
+    assert dict(power.fallback_power_w) == {"platinum-8168": 350.0}
+
+
+def test_a_node_model_that_appears_later_gets_its_fallback() -> None:
+    prediction = Prediction({})
+    in_round(prediction, 0, declared())
+
+    assert in_round(prediction, 1) == {}
+    power = in_round(prediction, 2, declared("gold-6254", "p2"))["power"]
+
+    assert dict(power.fallback_power_w) == {"platinum-8168": 110.0, "gold-6254": 110.0}
+
+
+def test_a_forest_tells_applications_apart() -> None:
+    prediction = Prediction({})
+    in_round(prediction, 0, declared())
+
+    power = in_round(prediction, 1, *many_runs(MIN_RUNS))["power"]
+
+    assert power.training_jobs == MIN_RUNS
+    predicted = power_model(power).power_w([job("calm"), job("hungry")], P1)
+    assert predicted == pytest.approx([300, 400], rel=0.02)
+    assert power.holdout_mape < 0.02
+
+
+def test_the_power_of_half_a_node_is_learned_as_that_of_a_whole_one() -> None:
+    prediction = Prediction({})
+    halves = [e for n in range(MIN_RUNS) for e in run(n, "calm", 150.0, cores_per_node=24)]
+
+    power = in_round(prediction, 0, declared(), *halves)["power"]
+
+    assert power_model(power).power_w([job("calm")], P1) == pytest.approx([300])
+
+
+def test_slow_runs_do_not_lower_what_is_expected_at_the_nominal_frequency() -> None:
+    slow = [e for n in range(100, 130) for e in run(n, "calm", 180.0, freq_ghz=1.2)]
+    fast = [e for n in range(30) for e in run(n, "calm", 300.0)]
+
+    power = in_round(Prediction({}), 0, declared(), *slow, *fast)["power"]
+
+    assert power_model(power).power_w([job("calm")], P1) == pytest.approx([300], rel=0.02)
+
+
+def test_models_are_trained_again_when_there_is_twice_as_much() -> None:
+    prediction = Prediction({})
+    in_round(prediction, 0, declared(), *many_runs(MIN_RUNS))
+
+    assert "power" not in in_round(prediction, 1, *many_runs(MIN_RUNS - 1, MIN_RUNS))
+    power = in_round(prediction, 2, *many_runs(1, 2 * MIN_RUNS - 1))["power"]
+
+    assert (power.version, power.training_jobs) == ("power@2", 2 * MIN_RUNS)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"energy_j": 0.0}, {"started_at_us": 0}, {"freq_ghz": 0.0}, {"ended_at_us": 1_000_000}],
+)
+def test_a_job_without_a_meter_or_a_run_teaches_nothing(changes: dict[str, Any]) -> None:
+    blind = [e for n in range(MIN_RUNS) for e in run(n, "calm", 300.0, **changes)]
+
+    power = in_round(Prediction({}), 0, declared(), *blind)["power"]
+
+    assert power.training_jobs == 0
+
+
+def test_pairs_teach_what_a_neighbour_costs() -> None:
+    signatures = [measured("calm", 1.0), measured("hungry", 130.0), measured("hungry", 9.0, 1.2)]
+
+    degradation = in_round(Prediction({}), 0, declared(), *signatures, *many_pairs(MIN_PAIRS))[
+        "degradation"
+    ]
+
+    assert degradation.training_pairs == MIN_PAIRS
+    assert min(degradation.weights) >= 0
+    both = pair_features(np.array([130.0, 130.0]), np.array([1.0, 130.0]), 256.0)
+    assert slowdown_ratio(list(degradation.weights), both) == pytest.approx([1.0, 1.3], abs=0.01)
+    assert degradation.residual == pytest.approx(0, abs=0.01)
+
+
+def test_pairs_without_signatures_leave_the_prior() -> None:
+    degradation = in_round(Prediction({}), 0, declared(), *many_pairs(MIN_PAIRS))["degradation"]
+
+    assert degradation.training_pairs == 0
+    assert tuple(degradation.weights) == PRIOR_WEIGHTS
+
+
+def test_copies_are_recognised() -> None:
+    submitted, finished = run(1, "calm", 300.0)
+    prediction = Prediction({})
+
+    for fact in (submitted, beside(1, "calm", "hungry", 1.1)):
+        prediction.handle(fact)
+        with pytest.raises(AlreadyAppliedError):
+            prediction.handle(fact)
+    prediction.handle(finished)
+    for fact in (submitted, finished):
+        with pytest.raises(AlreadyAppliedError):
+            prediction.handle(fact)
+
+
+def test_a_requeued_job_is_learned_from_its_next_attempt() -> None:
+    runs = many_runs(MIN_RUNS - 1)
+    submitted, finished = run(999, "calm", 300.0, attempt=2)
+    requeued = JobRequeued(job_id=submitted.key, attempt=2)
+
+    power = in_round(
+        Prediction({}),
+        0,
+        declared(),
+        *runs,
+        submitted,
+        event("requeued", 5, submitted.key, requeued),
+        finished,
+    )["power"]
+
+    assert power.training_jobs == MIN_RUNS
+
+
+def test_older_runs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "REMEMBERED", 60)
+    monkeypatch.setattr(processor, "FORGOTTEN_AT_ONCE", 30)
+    prediction = Prediction({})
+    in_round(prediction, 0, declared(), *many_runs(95))
+    prediction.changes()
+    in_round(prediction, 1, *many_runs(4, 95))
+
+    power = in_round(prediction, 2, *many_runs(91, 99))["power"]
+
+    assert power.training_jobs == 190 - 30
+    dropped = [key for key, value in prediction.changes().items() if value is None]
+    assert len([key for key in dropped if key.startswith("run|")]) == 30
+
+
+def test_impossible_shutters_are_refused() -> None:
+    broken = beside(1, "calm", "hungry", 1.1)
+    payload: Any = broken.payload
+    payload.shutters[0].ipc_during = 0.0
+
+    with pytest.raises(RejectedError, match="ipc_during"):
+        Prediction({}).handle(broken)
+
+
+FACTS = [
+    declared(),
+    *(read(f"n{n}", 300.0 + n / 7, n) for n in range(5)),
+    measured("calm", 20.0),
+    measured("hungry", 130.0),
+    *many_pairs(MIN_PAIRS),
+]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.permutations(FACTS), st.integers(0, len(FACTS)), st.integers(0, 1))
+def test_neither_order_nor_a_restart_within_the_round_changes_a_model(
+    order: list[Event], restart: int, copies: int
+) -> None:
+    runs = many_runs(MIN_RUNS)
+    before = Prediction({})
+    for fact in order[:restart]:
+        before.handle(fact)
+    after = Prediction({k: v for k, v in before.changes().items() if v is not None})
+    for fact in order[:restart] * copies:
+        if not fact.id.startswith("shutters"):
+            after.handle(fact)
+
+    assert in_round(after, 0, *runs, *order[restart:]) == in_round(Prediction({}), 0, *FACTS, *runs)
