@@ -35,6 +35,20 @@ class Projection:
         """E = P T of one node over one iteration, J."""
         return self.power_w * self.time_s
 
+    def only(self, rows: NDArray[np.bool_]) -> "Projection":
+        """The projections of some signatures, shape (signatures,)."""
+        return Projection(self.pstates_ghz, self.time_s[rows], self.power_w[rows])
+
+    def onto(self, pstates_ghz: tuple[float, ...]) -> "Projection":
+        """The same over another table of P-states: NaN where this one has no such frequency."""
+        column = _columns_of(self.pstates_ghz, pstates_ghz)
+        known = column >= 0
+        return Projection(
+            pstates_ghz=pstates_ghz,
+            time_s=np.where(known, self.time_s[:, column], np.nan),
+            power_w=np.where(known, self.power_w[:, column], np.nan),
+        )
+
 
 def project(coefficients: Coefficients, signatures: Sequence[Signature]) -> Projection:
     """Project signatures of one node model, each from its own P-state, to all P-states.
@@ -57,6 +71,12 @@ def project(coefficients: Coefficients, signatures: Sequence[Signature]) -> Proj
         time_s=np.where(exists, projected_s, np.nan),
         power_w=np.where(exists, projected_w, np.nan),
     )
+
+
+def _columns_of(table: tuple[float, ...], wanted: tuple[float, ...]) -> NDArray[np.int64]:
+    """Index in `table` of each wanted frequency, -1 where it has none."""
+    same = np.isclose(np.asarray(wanted)[:, np.newaxis], np.asarray(table), rtol=0, atol=1e-6)
+    return np.where(same.any(axis=1), same.argmax(axis=1), -1)
 
 
 def _columns(signatures: Sequence[Signature]) -> tuple[Floats, ...]:

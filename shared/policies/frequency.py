@@ -30,8 +30,9 @@ def distance(energy_j: Floats, time_s: Floats, t_weight: float) -> Floats:
 
     Equation 4 over P-states, equation 5 over clusters. NaN where an input is NaN.
     """
-    energy = energy_j / np.nanmin(energy_j, axis=-1, keepdims=True)
-    time = time_s / np.nanmin(time_s, axis=-1, keepdims=True)
+    # fmin passes over NaN, and unlike nanmin has nothing to say where all are.
+    energy = energy_j / np.fmin.reduce(energy_j, axis=-1, keepdims=True)
+    time = time_s / np.fmin.reduce(time_s, axis=-1, keepdims=True)
     return np.asarray(np.sqrt(energy**2 + t_weight * time**2), dtype=np.float64)
 
 

@@ -56,11 +56,6 @@ class Lane:
         """The entry that `next_order` speaks of."""
         return self._entry_at(self._next)
 
-    def find(self, arrival: int) -> Entry | None:
-        """The job's entry, if it has one here."""
-        found = np.flatnonzero(self._arrival == arrival)
-        return self._entry_at(int(found[0])) if found.size else None
-
     def end_s(self, entry: Entry) -> float:
         """When the entry ends at the latest if it starts now."""
         return self._now_s + entry.limit_s
@@ -78,7 +73,7 @@ class Lane:
         in_time = self.standing.in_time(self.end_s(entry))
         options = [
             (self.pairing.summed_slowdowns(host.app)[entry.app], host.host, host)
-            for host in self._hosts[entry.nodes]
+            for host in self.hosts_at(self.standing.tick, entry.nodes)
             if in_time or not self.standing.counts_on(host)
         ]
         best = min(options, key=lambda option: option[:2], default=None)
@@ -101,7 +96,6 @@ class Lane:
         used = entry.nodes if promised and not now.in_time(end_s) else 0
         self._note(entry, free=now.free, extra=now.extra - used)
         host.release_s, host.until = max(host.release_s, end_s), self.standing.tick
-        self._hosts[host.nodes].remove(host)
         self._open[self._next] = False
         self._next = self._advance(self._next + 1)
 
@@ -132,11 +126,7 @@ class Lane:
 
     def hosts_at(self, tick: int, nodes: int) -> Iterator[NodeSet]:
         """The jobs that ran alone on so many nodes at a tick and accept a co-runner."""
-        return (
-            node_set
-            for node_set in self._node_sets
-            if node_set.host and node_set.nodes == nodes and node_set.since <= tick < node_set.until
-        )
+        return (host for host in self._hosts.get(nodes, ()) if host.since <= tick < host.until)
 
     def _entry_at(self, index: int) -> Entry:
         return Entry(*self._block[index].item())
@@ -196,6 +186,7 @@ class Lane:
             (host.app, host.nodes, self.standing.counts_on(host))
             for hosts in self._hosts.values()
             for host in hosts
+            if host.until == np.inf
         }
         for app, nodes, counted_on in kinds:
             accepted = np.isfinite(self.pairing.summed_slowdowns(app))

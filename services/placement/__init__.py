@@ -1,0 +1,1 @@
+"""Decides where, when, how fast and beside whom each job runs."""

@@ -1,0 +1,55 @@
+"""Composition root of placement."""
+
+from collections.abc import Mapping
+
+from services.placement import outcomes, sequencer
+from services.placement.model import Rules
+from services.placement.processor import Placement
+from services.placement.sequencer import Sequencer
+from services.placement.settings import PlacementSettings
+from shared.messaging.stage import Stage
+from shared.runtime.service import run_service
+from shared.runtime.settings import Settings, settings
+
+SEQUENCED = (
+    "jobs.events",
+    "commands",
+    "energy.signatures",
+    "energy.coefficients",
+    "prediction.models",
+)
+
+
+def stages(shared: Settings, own: PlacementSettings | None = None) -> list[Stage]:
+    """The sequencer and placement, whose rounds are always the sequencer's marks."""
+    own = own or PlacementSettings()
+    rules = Rules(own.policy, own.t_weight, own.threshold, own.max_slowdown)
+
+    def create_sequencer(_number: int, restored: Mapping[str, bytes]) -> Sequencer:
+        return Sequencer(restored)
+
+    def create_placement(_number: int, restored: Mapping[str, bytes]) -> Placement:
+        return Placement(restored, rules, own.remember_days)
+
+    return [
+        Stage(
+            name="placement.sequencer",
+            inputs=SEQUENCED,
+            outputs=(sequencer.OUTPUT,),
+            create=create_sequencer,
+            single=True,
+            rounds=shared.rounds,
+        ),
+        Stage(
+            name="placement",
+            inputs=(sequencer.OUTPUT,),
+            outputs=(outcomes.OUTPUT,),
+            create=create_placement,
+            single=True,
+        ),
+    ]
+
+
+def main() -> None:
+    """Run the process."""
+    run_service("placement", stages(settings()))

@@ -1,0 +1,80 @@
+"""Why an entry did not start: texts that name what would have to be different."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import inf
+
+import numpy as np
+
+from services.placement.model import Candidate
+from shared.domain.job import Job
+from shared.policies.easy import Plan
+from shared.policies.lane import Lane
+from shared.policies.load import NodeSet, Reservation, Standing
+from shared.policies.queue import Entry
+from shared.policies.ranking import Policy
+
+
+def when(time_s: float) -> str:
+    """A time in UTC to the second."""
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def excluded(job: Job, candidate: Candidate, best: str, nodes: int, policy: Policy) -> str:
+    """Why a job has no entry for a cluster of so many nodes."""
+    if candidate.part_eff == inf:
+        return f"needs {job.nodes} nodes, the cluster has {nodes}"
+    return f"policy {policy}: only the best cluster, {best}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """The reasons of one pass; `job_ids` by arrival number."""
+
+    plan: Plan
+    job_ids: Mapping[int, str]
+
+    def why(self, cluster: str, entry: Entry) -> str:
+        """Why an entry did not start when its turn came."""
+        lane = self.plan.lanes[cluster]
+        before = lane.standing_before(entry.order)
+        alone = self._why_not_alone(lane, entry, before)
+        if not entry.shareable or entry.nodes > lane.total:
+            return alone
+        return f"{alone}; {self._why_not_joined(lane, entry, before)}"
+
+    def _why_not_alone(self, lane: Lane, entry: Entry, before: Standing) -> str:
+        if entry.nodes > lane.total:
+            return f"needs {entry.nodes} nodes, the cluster has {lane.total}"
+        if entry.nodes > before.free:
+            return f"needs {entry.nodes} nodes, {before.free} free"
+        if before.reservation is None:
+            raise ValueError(f"{entry} was free to start")
+        return (
+            f"would end at {when(lane.end_s(entry))}, after {self._promise(before.reservation)}, "
+            f"and use more than its {before.extra} extra nodes"
+        )
+
+    def _why_not_joined(self, lane: Lane, entry: Entry, before: Standing) -> str:
+        hosts = list(lane.hosts_at(before.tick, entry.nodes))
+        if not hosts:
+            return f"no shareable job runs alone on {entry.nodes} nodes"
+        if any(np.isfinite(lane.pairing.summed_slowdowns(h.app)[entry.app]) for h in hosts):
+            assert before.reservation is not None
+            return f"with a co-runner it would keep nodes after {self._promise(before.reservation)}"
+        return _why_no_pair(lane, entry, hosts)
+
+    def _promise(self, reservation: Reservation) -> str:
+        job = self.job_ids[reservation.arrival]
+        return f"the reservation of {job} at {when(reservation.start_s)}"
+
+
+def _why_no_pair(lane: Lane, entry: Entry, hosts: list[NodeSet]) -> str:
+    pairing = lane.pairing
+    pairs = {host.app: (entry.app, host.app) for host in hosts}.values()
+    worst = [max(pairing.slowdown(a, b), pairing.slowdown(b, a)) for a, b in pairs]
+    mildest = min((slowdown for slowdown in worst if not np.isnan(slowdown)), default=None)
+    if mildest is None:
+        return "no slowdown is predicted for a pair with the jobs that run alone"
+    return f"every pair would slow down {mildest:.2f} times or more, {pairing.max_slowdown} is most"

@@ -1,0 +1,139 @@
+"""What placement knows beside jobs: clusters, signatures and models, each as last published."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
+from coplace.v1.prediction_pb2 import DegradationModelPublished, PowerModelPublished
+from google.protobuf.message import Message
+
+from services.placement import payloads
+from services.placement.envelope import from_bytes, to_bytes
+from services.placement.predictions import ClusterKnowledge
+from shared.domain.cluster import Cluster
+from shared.domain.coefficients import Coefficients
+from shared.domain.signature import Signature
+from shared.messaging.digest import require_sha256
+from shared.messaging.event import Event
+from shared.messaging.stage import AlreadyAppliedError
+from shared.policies.pairing import Pairing
+from shared.policies.power_model import NO_POWER_MODEL, PowerModel
+
+_PREFIX: Final = "known/"
+
+
+class Knowledge:
+    """Folds publications; the newest of each subject replaces the one before."""
+
+    def __init__(self, max_slowdown: float) -> None:
+        self.power_model: PowerModel = NO_POWER_MODEL
+        self.degradation: payloads.Degradation | None = None
+        self._max_slowdown = max_slowdown
+        self._clusters: dict[str, Cluster] = {}
+        self._coefficients: dict[str, Coefficients] = {}
+        self._signatures: dict[str, dict[str, tuple[Signature, ...]]] = {}
+        self._apps: dict[str, int] = {}
+        self._pairings: dict[str, Pairing] = {}
+        self._newest: dict[str, Event] = {}
+        self._changed: set[str] = set()
+
+    def restore(self, state: Mapping[str, bytes]) -> None:
+        """Fold what `changes` returned in earlier lives."""
+        for key, value in sorted(state.items()):
+            if key.startswith(_PREFIX):
+                self.fold(from_bytes(value))
+        self._changed.clear()
+
+    def changes(self) -> dict[str, bytes]:
+        """What was published anew since the last call."""
+        changed, self._changed = self._changed, set()
+        return {key: to_bytes(self._newest[key]) for key in sorted(changed)}
+
+    def fold(self, event: Event) -> None:
+        """Take a publication in.
+
+        Raises RejectedError for one that cannot be used, AlreadyAppliedError for one that is not
+        newer than what is known of its subject.
+        """
+        key = f"{_PREFIX}{event.type}/{_subject(event.payload)}"
+        newest = self._newest.get(key)
+        if newest is not None and (event.time_us, event.id) <= (newest.time_us, newest.id):
+            raise AlreadyAppliedError(event.id)
+        self._take(event.payload)
+        self._newest[key] = event
+        self._changed.add(key)
+        self._pairings.clear()
+
+    @property
+    def clusters(self) -> Mapping[str, Cluster]:
+        """The declared clusters by name, in the order of their names."""
+        return self._clusters
+
+    def per_cluster(self) -> list[ClusterKnowledge]:
+        """What the evaluation of jobs starts from."""
+        return [
+            ClusterKnowledge(
+                cluster,
+                self._coefficients.get(cluster.node_model),
+                self._signatures.get(cluster.node_model, {}),
+            )
+            for cluster in self._clusters.values()
+        ]
+
+    def app_number(self, app_id: str) -> int:
+        """The number by which queue and pairings know an application."""
+        if app_id not in self._apps:
+            self._apps[app_id] = len(self._apps)
+            self._pairings.clear()
+        return self._apps[app_id]
+
+    def pairings(self) -> Mapping[str, Pairing]:
+        """The rule of sharing on each cluster."""
+        if not self._pairings:
+            self._pairings = {name: self._pairing(c) for name, c in self._clusters.items()}
+        return self._pairings
+
+    @property
+    def degradation_version(self) -> str:
+        """The version of the model behind `pairings`."""
+        return self.degradation.version if self.degradation else ""
+
+    def _pairing(self, cluster: Cluster) -> Pairing:
+        signatures = self._signatures.get(cluster.node_model, {})
+        gbps = np.array(
+            [signatures[app][-1].mem_gbps if app in signatures else np.nan for app in self._apps]
+        )
+        weights = self.degradation.weights if self.degradation else None
+        return Pairing(gbps, cluster.peak_bandwidth_gbps, weights, self._max_slowdown)
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case ClusterDeclared():
+                self._clusters[message.cluster] = payloads.cluster(message)
+                self._clusters = dict(sorted(self._clusters.items()))
+            case SignatureUpdated():
+                on_model = self._signatures.setdefault(message.node_model, {})
+                on_model[message.app_id] = payloads.signatures(message)
+            case CoefficientsPublished():
+                require_sha256(message)
+                self._coefficients[message.node_model] = payloads.coefficients(message)
+            case PowerModelPublished():
+                require_sha256(message)
+                self.power_model = payloads.power_model(message)
+            case DegradationModelPublished():
+                require_sha256(message)
+                self.degradation = payloads.degradation(message)
+
+
+def _subject(message: Message) -> str:
+    match message:
+        case ClusterDeclared():
+            return message.cluster
+        case SignatureUpdated():
+            return f"{message.app_id}|{message.node_model}"
+        case CoefficientsPublished():
+            return message.node_model
+        case _:
+            return ""

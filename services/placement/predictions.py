@@ -1,0 +1,169 @@
+"""What each job would take and draw on each cluster, from signatures or as a first run."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import nan, sqrt
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.domain.cluster import Cluster
+from shared.domain.coefficients import Coefficients
+from shared.domain.job import Job
+from shared.domain.signature import Signature
+from shared.policies.ear import Projection, project, unlearned
+from shared.policies.frequency import FrequencyRule, choose_pstates, distance
+from shared.policies.power_model import PowerModel
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Row = tuple[float, float, float, float, float]
+
+_UNKNOWN: Final[Row] = (nan, nan, nan, nan, nan)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterKnowledge:
+    """A cluster with what is known of its node model; `signatures` by application."""
+
+    cluster: Cluster
+    coefficients: Coefficients | None
+    signatures: Mapping[str, Sequence[Signature]]
+
+    @property
+    def rate(self) -> float:
+        """Cores x GHz of a node: what times are scaled by where no signature tells better."""
+        return self.cluster.cores_per_node * self.cluster.nominal_ghz
+
+    def tpi_scale(self, app_id: str) -> str:
+        """The scale of a known application's signatures."""
+        return self.signatures[app_id][0].tpi_scale
+
+    def table(self, app_id: str) -> Coefficients:
+        """What a known application projects with: signatures whose TPI is of another scale than
+        the published coefficients have no projection."""
+        scale = self.tpi_scale(app_id)
+        if self.coefficients is not None and self.coefficients.tpi_scale == scale:
+            return self.coefficients
+        return unlearned(self.cluster.node_model, scale, self.cluster.pstates_ghz)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predictions:
+    """Jobs at the P-state of their choice, each array of the shape (jobs, clusters).
+
+    Times are of one iteration, or of the whole job where no cluster knows the application; power
+    is that of one node used whole; `nominal_s` is the time at the nominal P-state. `known` says
+    where a signature is behind it.
+    """
+
+    known: Mask
+    freq_ghz: Floats
+    time_s: Floats
+    power_w: Floats
+    distance: Floats
+    nominal_s: Floats
+
+
+def predict(
+    jobs: Sequence[Job],
+    clusters: Sequence[ClusterKnowledge],
+    power_model: PowerModel,
+    rule: FrequencyRule,
+    t_weight: float,
+) -> Predictions:
+    """Predictions of all jobs on all clusters.
+
+    An application without signature on a cluster is a first run there (D'Amico and Corbalan
+    2021, section 3.2): the nominal P-state and the power model's figure. Its time is that on a
+    cluster that knows it, or else the walltime on the job's reference cluster, times the ratio of
+    cores x GHz: an estimate, made only because equation 5 must compare something.
+    """
+    tables = [_from_signatures(jobs, c, rule, t_weight) for c in clusters]
+    freq, time, power, far, nominal = np.moveaxis(np.stack(tables, axis=1), 2, 0)
+    known = ~np.isnan(nominal)
+    nominal = _scaled_times(jobs, clusters, nominal)
+    first_power = np.stack([power_model.power_w(jobs, c.cluster) for c in clusters], axis=1)
+    return Predictions(
+        known=known,
+        freq_ghz=np.where(known, freq, [c.cluster.nominal_ghz for c in clusters]),
+        time_s=np.where(known, time, nominal),
+        power_w=np.where(known, power, first_power),
+        distance=np.where(known, far, sqrt(1 + t_weight)),
+        nominal_s=nominal,
+    )
+
+
+def reference_columns(
+    jobs: Sequence[Job], clusters: Sequence[ClusterKnowledge]
+) -> NDArray[np.int64]:
+    """Column of each job's reference cluster, shape (jobs,)."""
+    column = {c.cluster.name: index for index, c in enumerate(clusters)}
+    return np.array([column[job.reference_cluster] for job in jobs], dtype=np.int64)
+
+
+def _from_signatures(
+    jobs: Sequence[Job], known: ClusterKnowledge, rule: FrequencyRule, t_weight: float
+) -> Floats:
+    """Frequency, time, power, distance and nominal time of each job, NaN where unknown."""
+    apps = sorted({job.app_id for job in jobs} & known.signatures.keys())
+    rows: dict[str, Row] = {}
+    for names, projection in _projections(known, apps):
+        rows |= zip(names, _chosen(projection, rule, t_weight), strict=True)
+    return np.array([rows.get(job.app_id, _UNKNOWN) for job in jobs])
+
+
+def _projections(
+    known: ClusterKnowledge, apps: Sequence[str]
+) -> Iterator[tuple[list[str], Projection]]:
+    """Applications with their projections over the cluster's P-states, a batch a TPI scale.
+
+    Left out is what has no value at the nominal P-state: nothing could be compared with it.
+    """
+    for _, group in groupby(sorted(apps, key=known.tpi_scale), key=known.tpi_scale):
+        batch = list(group)
+        table = known.table(batch[0])
+        references = [_reference(known.signatures[app], table) for app in batch]
+        found = [signature for signature in references if signature is not None]
+        if found:
+            projection = project(table, found).onto(known.cluster.pstates_ghz)
+            usable = projection.available[:, -1]
+            names = [s.app_id for s, use in zip(found, usable, strict=True) if use]
+            yield names, projection.only(usable)
+
+
+def _reference(signatures: Sequence[Signature], table: Coefficients) -> Signature | None:
+    """The signature to project from: the one at the highest P-state of the table."""
+    usable = [s for s in signatures if np.isclose(s.freq_ghz, table.pstates_ghz, rtol=0).any()]
+    return max(usable, key=lambda s: s.freq_ghz, default=None)
+
+
+def _chosen(projection: Projection, rule: FrequencyRule, t_weight: float) -> Iterator[Row]:
+    """The row of each signature at its chosen P-state."""
+    pstate = choose_pstates(projection, rule, t_weight)
+    row = np.arange(len(pstate))
+    far = distance(projection.energy_j, projection.time_s, t_weight)
+    columns = (
+        np.asarray(projection.pstates_ghz)[pstate],
+        projection.time_s[row, pstate],
+        projection.power_w[row, pstate],
+        far[row, pstate],
+        projection.time_s[:, -1],
+    )
+    return zip(*(column.tolist() for column in columns), strict=True)
+
+
+def _scaled_times(
+    jobs: Sequence[Job], clusters: Sequence[ClusterKnowledge], nominal_s: Floats
+) -> Floats:
+    """`nominal_s` without gaps: a gap is scaled from the first cluster that has a value."""
+    known, row = ~np.isnan(nominal_s), np.arange(len(jobs))
+    anywhere = known.any(axis=1)
+    anchor = np.where(anywhere, known.argmax(axis=1), reference_columns(jobs, clusters))
+    walltime_s = np.array([job.walltime_s for job in jobs])
+    anchor_s = np.where(anywhere, nominal_s[row, anchor], walltime_s)
+    rate = np.array([c.rate for c in clusters])
+    scaled = anchor_s[:, np.newaxis] * rate[anchor][:, np.newaxis] / rate
+    return np.where(known, nominal_s, scaled)

@@ -1,0 +1,26 @@
+"""Settings of placement, read from COPLACE_PLACEMENT_* environment variables."""
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from shared.policies.ranking import Policy
+
+
+class PlacementSettings(BaseSettings):
+    """Raises pydantic.ValidationError naming the field."""
+
+    model_config = SettingsConfigDict(env_prefix="COPLACE_PLACEMENT_", frozen=True)
+
+    policy: Policy = Field(
+        Policy.PRIORITY_INC_V, description="How clusters and frequencies are chosen (EAMC paper)"
+    )
+    t_weight: float = Field(1.0, ge=0, description="Weight of time against energy, equations 4, 5")
+    threshold: float = Field(
+        0.35, ge=0, description="priority-inc-v: how far above the best part_eff is the last tier"
+    )
+    max_slowdown: float = Field(
+        1.25, ge=1, description="Most predicted T_co / T_solo that either job of a pair may suffer"
+    )
+    remember_days: float = Field(
+        7.0, gt=0, description="How long after its end copies of a job's events are recognised"
+    )
