@@ -14,6 +14,7 @@ class Plan:
     """What a worker runs, and what happens to it the first time that it reaches a point."""
 
     stage: str = "counting"
+    single: bool = False
     point: str = ""
     action: str = "kill"
     bug_at: str = ""

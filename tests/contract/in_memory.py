@@ -29,7 +29,7 @@ class MemoryWorker:
         self.last_words = ""
         self._runtime = EmbeddedRuntime(
             backend.log,
-            [counting(plan.stage, bug_at=plan.bug_at)],
+            [counting(plan.stage, single=plan.single, bug_at=plan.bug_at)],
             codec=CODEC,
             member=self._member,
             hooks=Hooks(step=self),
@@ -103,4 +103,4 @@ class MemoryBackend:
             pass
 
     def _step(self, workers: list[MemoryWorker]) -> bool:
-        return any([worker.step() for worker in workers if not worker.ended])
+        return sum(worker.step() for worker in workers if not worker.ended) > 0

@@ -8,11 +8,10 @@ import tempfile
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from collections.abc import Callable, Iterable, Mapping
 
 from shared.messaging.admin import admin_client, ensure_topics
+from shared.messaging.clients import Publisher, Reader
 from shared.messaging.deployment import Deployment
 from shared.messaging.record import NewRecord, Place, Record
 from shared.messaging.stage import RoundSource
@@ -26,13 +25,13 @@ _READ_TOPICS = ("prices.charges", "dlq.jobs.events", *(f"changelog.{name}" for n
 
 
 class KafkaWorker:
-    """A process that runs the counting stage."""
+    """A process that runs one of the contract's programs."""
 
-    def __init__(self, settings: Settings, plan: Plan) -> None:
-        self._output = tempfile.TemporaryFile()
+    def __init__(self, module: str, environment: Mapping[str, str]) -> None:
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 it lives as long as the worker
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.contract.worker"],
-            env=_environment(settings, plan),
+            [sys.executable, "-m", module],
+            env={**os.environ, **environment},
             stdout=self._output,
             stderr=subprocess.STDOUT,
         )
@@ -69,18 +68,14 @@ class KafkaWorker:
         self._output.close()
 
 
-def _environment(settings: Settings, plan: Plan) -> dict[str, str]:
-    return os.environ | {
-        "PYTHONPATH": os.pathsep.join(path for path in ["", *sys.path] if path is not None),
+def _environment(settings: Settings) -> dict[str, str]:
+    return {
+        "PYTHONPATH": os.pathsep.join(sys.path),
         "COPLACE_KAFKA_BOOTSTRAP": settings.kafka_bootstrap,
         "COPLACE_NAMESPACE": settings.namespace,
         "COPLACE_KAFKA_PARTITIONS": str(settings.kafka_partitions),
         "COPLACE_SESSION_TIMEOUT_S": str(settings.session_timeout_s),
         "COPLACE_ROUNDS": settings.rounds.value,
-        "TEST_STAGE": plan.stage,
-        "TEST_POINT": plan.point,
-        "TEST_ACTION": plan.action,
-        "TEST_BUG_AT": plan.bug_at,
     }
 
 
@@ -100,33 +95,34 @@ class KafkaBackend:
         self._found: dict[Place, list[Record]] = defaultdict(list)
         with admin_client(self.deployment) as client:
             ensure_topics(client, self.deployment, [counting(name) for name in STAGES])
-        self._producer = KafkaProducer(
-            **self.deployment.connection, max_request_size=self.deployment.max_record_bytes
-        )
-        self._consumer = self._reader()
+        self._publisher = Publisher(self.deployment)
+        places = [Place(topic, number) for topic in _READ_TOPICS for number in range(4)]
+        self._reader = Reader(self.deployment, places)
 
     def append(self, records: Iterable[NewRecord]) -> None:
         """Append as a client outside would."""
-        for record in records:
-            self._producer.send(
-                self.deployment.name(record.place.topic),
-                partition=record.place.kafka_partition,
-                key=record.key,
-                value=record.value,
-                headers=list(record.headers),
-            )
-        self._producer.flush()
+        self._publisher.append(records)
 
     def read(self, place: Place) -> list[Record]:
         """All committed records that have been seen."""
-        for records in self._consumer.poll(timeout_ms=50).values():
-            for found in map(self.deployment.record, records):
-                self._found[found.place].append(found)
+        for found in self._reader.poll(timeout_s=0.02):
+            self._found[found.place].append(found)
         return list(self._found[place])
 
     def start(self, plan: Plan) -> KafkaWorker:
         """Start a worker."""
-        worker = KafkaWorker(self._settings, plan)
+        plan_environment = {
+            "TEST_STAGE": plan.stage,
+            "TEST_SINGLE": "yes" if plan.single else "",
+            "TEST_POINT": plan.point,
+            "TEST_ACTION": plan.action,
+            "TEST_BUG_AT": plan.bug_at,
+        }
+        return self.start_process("tests.contract.worker", plan_environment)
+
+    def start_process(self, module: str, environment: Mapping[str, str]) -> KafkaWorker:
+        """Start a program in this namespace."""
+        worker = KafkaWorker(module, {**_environment(self._settings), **environment})
         self._workers.append(worker)
         return worker
 
@@ -143,16 +139,5 @@ class KafkaBackend:
         """End every process and connection."""
         for worker in self._workers:
             worker.end()
-        self._producer.close()
-        self._consumer.close()
-
-    def _reader(self) -> KafkaConsumer:
-        consumer = KafkaConsumer(
-            **self.deployment.connection,
-            isolation_level="read_committed",
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-        )
-        places = [Place(topic, number) for topic in _READ_TOPICS for number in range(4)]
-        consumer.assign([TopicPartition(self.deployment.name(p.topic), p[1]) for p in places])
-        return consumer
+        self._publisher.close()
+        self._reader.close()

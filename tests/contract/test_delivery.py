@@ -1,17 +1,24 @@
 """What both logs promise to every stage."""
 
+import hashlib
 from collections.abc import Callable
 
 import pytest
+from coplace.v1.control_pb2 import DeadLetter
 
+from shared.messaging.dead_letters import KEPT_BYTES
 from shared.messaging.hooks import POINTS
-from shared.messaging.record import NewRecord
+from shared.messaging.record import NewRecord, Place, Record
 from shared.messaging.topics import ROUND_ENDED
 from tests.contract.backends import Backend, Plan
-from tests.support.messaging import TOPICS, encoded, marks, submission
+from tests.contract.in_memory import MemoryBackend
+from tests.support.messaging import TOPICS, encoded, marks, payloads, submission
 
 JOBS = 120
 ROUNDS = 3
+
+Found = list[list[tuple[str, bytes]]]
+State = dict[tuple[int, str], bytes | None]
 
 
 def work(rounds: int = ROUNDS) -> list[NewRecord]:
@@ -24,56 +31,74 @@ def work(rounds: int = ROUNDS) -> list[NewRecord]:
     return records
 
 
-def charges(backend: Backend) -> list[list[tuple[str, bytes]]]:
+def header(record: Record, name: str) -> str:
+    """One header as text."""
+    return dict(record.headers)[name].decode()
+
+
+def outputs(backend: Backend) -> Found:
     """Id and content of every record of every place of the output topic."""
     return [
-        [(dict(record.headers)["ce_id"].decode(), record.value or b"") for record in found]
-        for found in map(backend.read, TOPICS.places("prices.charges"))
+        [(header(record, "ce_id"), record.value or b"") for record in backend.read(place)]
+        for place in TOPICS.places("prices.charges")
     ]
 
 
-def state(backend: Backend, stage: str = "counting") -> dict[tuple[int, str], bytes | None]:
-    """What the changelog says, latest value a key."""
+def state(backend: Backend, stage: str = "counting") -> State:
+    """What the changelog says: the latest value of each key."""
     return {
         (number, record.key.decode()): record.value
         for number in range(4)
-        for record in backend.read(
-            TOPICS.places("jobs.events")[number]._replace(topic=f"changelog.{stage}")
-        )
+        for record in backend.read(Place(f"changelog.{stage}", number))
     }
 
 
-def expected(
-    records: list[NewRecord],
-) -> tuple[list[list[tuple[str, bytes]]], dict[tuple[int, str], bytes | None]]:
-    """Outputs and state of an undisturbed run in memory."""
-    from tests.contract.in_memory import MemoryBackend
-
+def undisturbed(records: list[NewRecord]) -> tuple[Found, State]:
+    """Outputs and state of a run in memory in which nothing happens."""
     clean = MemoryBackend()
     clean.append(records)
     clean.start(Plan())
     clean.until(rounds_closed(clean, ROUNDS))
-    return charges(clean), state(clean)
+    return outputs(clean), state(clean)
 
 
 def rounds_closed(backend: Backend, rounds: int) -> Callable[[], bool]:
     """Whether every place of the output topic has the marks of so many rounds."""
 
-    def closed() -> bool:
-        found = [backend.read(place) for place in TOPICS.places("prices.charges")]
-        return all(
-            sum(dict(r.headers)["ce_type"] == ROUND_ENDED.encode() for r in records) >= rounds
-            for records in found
-        )
+    def marks_at(place: Place) -> int:
+        return sum(header(found, "ce_type") == ROUND_ENDED for found in backend.read(place))
 
-    return closed
+    return lambda: all(marks_at(place) >= rounds for place in TOPICS.places("prices.charges"))
 
 
-def test_outputs_keep_the_order_of_their_key(backend: Backend) -> None:
+def test_every_place_gets_its_outputs_in_the_order_of_its_inputs(backend: Backend) -> None:
     backend.append(work())
     backend.start(Plan())
     backend.until(rounds_closed(backend, ROUNDS))
-    assert (charges(backend), state(backend)) == expected(work())
+    found = outputs(backend)
+    for number, place in enumerate(TOPICS.places("jobs.events")):
+        inputs = dict.fromkeys(
+            f"c/{header(Record(new.place, 0, new.key, new.value, new.headers), 'ce_id')}"
+            for new in work()
+            if new.place == place and dict(new.headers)["ce_type"] != ROUND_ENDED.encode()
+        )
+        assert [event for event, _ in found[number] if event.startswith("c/")] == list(inputs)
+    assert (found, state(backend)) == undisturbed(work())
+
+
+def test_two_members_share_the_units_and_one_takes_over_what_the_other_leaves(
+    backend: Backend,
+) -> None:
+    records = work()
+    half = len(records) // 2
+    backend.append(records[:half])
+    first, second = backend.start(Plan()), backend.start(Plan())
+    backend.until(rounds_closed(backend, 1))
+    first.stop()
+    backend.append(records[half:])
+    backend.until(rounds_closed(backend, ROUNDS))
+    assert not second.ended
+    assert (outputs(backend), state(backend)) == undisturbed(work())
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -83,4 +108,98 @@ def test_a_crash_at_any_point_loses_and_doubles_nothing(backend: Backend, point:
     backend.until(lambda: dying.ended)
     backend.start(Plan())
     backend.until(rounds_closed(backend, ROUNDS))
-    assert (charges(backend), state(backend)) == expected(work())
+    assert (outputs(backend), state(backend)) == undisturbed(work())
+
+
+@pytest.mark.parametrize("point", ["handled", "outputs sent", "committing"])
+def test_a_stalled_worker_that_comes_back_is_fenced(backend: Backend, point: str) -> None:
+    stalling = backend.start(Plan(point=point, action="stall"))
+    backend.start(Plan())
+    backend.append(work())
+    backend.until(rounds_closed(backend, ROUNDS))
+    stalling.resume()
+    backend.until(lambda: stalling.ended)
+    assert "Fenced" in stalling.last_words
+    assert (outputs(backend), state(backend)) == undisturbed(work())
+
+
+def test_a_bug_in_the_handler_ends_the_worker_and_loses_nothing(backend: Backend) -> None:
+    backend.append(work())
+    failing = backend.start(Plan(bug_at=f"j1-{JOBS // 2}"))
+    backend.until(lambda: failing.ended)
+    assert "a bug in the processor" in failing.last_words
+    backend.start(Plan())
+    backend.until(rounds_closed(backend, ROUNDS))
+    assert (outputs(backend), state(backend)) == undisturbed(work())
+
+
+def test_copies_under_new_offsets_change_nothing(backend: Backend) -> None:
+    records = work()
+    cut = len(work(1)) - 4
+    backend.append([*records[:cut], *records[:cut], *records[cut:], *records])
+    backend.start(Plan())
+    backend.until(rounds_closed(backend, ROUNDS))
+    assert outputs(backend) == undisturbed(work())[0]
+
+
+def test_bad_records_become_dead_letters_with_reason_and_original_bytes(backend: Backend) -> None:
+    [good] = encoded(submission("good"))
+    big = b"\xff" * (KEPT_BYTES + 1)
+    bad = {
+        "must be a protobuf": NewRecord(good.place, good.key, big, good.headers),
+        "ce_type: is missing": NewRecord(good.place, good.key, good.value),
+        "ce_time: is": encoded(submission("y2099", time_us=4_070_908_800_000_000))[0],
+        "nodes: must be": encoded(submission("nothing", nodes=0))[0],
+        "key: must be UTF-8": NewRecord(good.place, b"\xff\xfe", good.value, good.headers),
+    }
+    backend.append([*bad.values(), *work()])
+    backend.start(Plan())
+    backend.until(rounds_closed(backend, ROUNDS))
+    assert outputs(backend) == undisturbed(work())[0]
+    letters = dead_letters(backend)
+    assert len(letters) == len(bad)
+    for reason, original in bad.items():
+        [letter] = [found for found in letters if reason in found.reason]
+        value = original.value or b""
+        assert (letter.topic, letter.kafka_partition) == original.place
+        assert (letter.key, letter.value) == (original.key, value[:KEPT_BYTES])
+        assert letter.value_sha256 == hashlib.sha256(value).digest()
+        assert letter.value_size_bytes == len(value)
+        assert dict(letter.headers) == dict(original.headers)
+
+
+def dead_letters(backend: Backend) -> list[DeadLetter]:
+    """Everything in the dead-letter queue."""
+    places = TOPICS.places("dlq.jobs.events")
+    events = payloads(record for place in places for record in backend.read(place))
+    return [event.payload for event in events if isinstance(event.payload, DeadLetter)]
+
+
+def test_a_place_ahead_of_its_round_is_held_back(backend: Backend) -> None:
+    """One place of a single unit is three rounds ahead, far beyond what a unit keeps waiting."""
+    [ahead, *others] = TOPICS.places("jobs.events")
+    backlog = [new for new in work() if new.place == ahead]
+    many = encoded(*[submission(f"m{i}") for i in range(20_000)])
+    backlog[-1:-1] = [new for new in many if new.place == ahead]
+    backend.append(backlog)
+    worker = backend.start(Plan(single=True))
+    behind = [new for new in work() if new.place in others]
+    backend.append(behind)
+    backend.until(rounds_closed(backend, ROUNDS))
+    assert not worker.ended
+    charged = {event for found in outputs(backend) for event, _ in found if event.startswith("c/")}
+    assert len(charged) == ROUNDS * JOBS + sum(new.place == ahead for new in many)
+
+
+def test_a_replay_from_the_start_gives_the_same_outputs(backend: Backend) -> None:
+    backend.append(work())
+    first = backend.start(Plan())
+    backend.until(rounds_closed(backend, ROUNDS))
+    first.stop()
+    once = outputs(backend)
+    backend.start(Plan(stage="replay"))
+    backend.until(rounds_closed(backend, 2 * ROUNDS))
+    for before, both in zip(once, outputs(backend), strict=True):
+        again = [(name.replace("replay.", "counting."), value) for name, value in both]
+        assert again[len(before) :] == before
+    assert state(backend, "replay") == state(backend)

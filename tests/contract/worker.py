@@ -1,6 +1,7 @@
 """One process that runs the counting stage on Kafka, and may end or stall itself at a point.
 
-Settings come from COPLACE_*; TEST_STAGE, TEST_POINT, TEST_ACTION and TEST_BUG_AT from the test.
+Settings come from COPLACE_*; TEST_STAGE, TEST_SINGLE, TEST_POINT, TEST_ACTION and TEST_BUG_AT from
+the test.
 """
 
 import asyncio
@@ -34,7 +35,11 @@ async def main() -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     step = At(os.environ["TEST_POINT"], ACTIONS[os.environ["TEST_ACTION"]])
-    stage = counting(os.environ["TEST_STAGE"], bug_at=os.environ["TEST_BUG_AT"])
+    stage = counting(
+        os.environ["TEST_STAGE"],
+        single=bool(os.environ["TEST_SINGLE"]),
+        bug_at=os.environ["TEST_BUG_AT"],
+    )
     await run_stages([stage], Settings(), stop, Hooks(step=step))
 
 

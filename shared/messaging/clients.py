@@ -1,0 +1,97 @@
+"""Plain producers and consumers with kafka-python, for the command line and for clients outside.
+
+kafka-python checks records with the crc32c package when that is installed, as it is here: without
+it every record costs several times as much.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError
+
+from shared.messaging.deployment import Deployment
+from shared.messaging.record import NewRecord, Place, Record
+
+
+class Publisher:
+    """Appends records and returns when the broker has them. Use it as a context manager."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._producer = KafkaProducer(
+            **deployment.connection,
+            acks="all",
+            enable_idempotence=True,
+            max_request_size=deployment.max_record_bytes,
+        )
+
+    def __enter__(self) -> "Publisher":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._producer.close()
+
+    def append(self, records: Iterable[NewRecord]) -> None:
+        """Append all. Raises KafkaError when one of them was not taken."""
+        futures = [
+            self._producer.send(
+                self._deployment.name(record.place.topic),
+                partition=record.place.kafka_partition,
+                key=record.key,
+                value=record.value,
+                headers=list(record.headers),
+            )
+            for record in records
+        ]
+        self._producer.flush()
+        failures = [future.exception for future in futures if future.failed()]
+        if failures:
+            raise KafkaError(f"{len(failures)} records were not taken: {failures[0]}")
+
+
+class Reader:
+    """Reads committed records of some places, from their beginning. A context manager."""
+
+    def __init__(self, deployment: Deployment, places: Sequence[Place]) -> None:
+        self._deployment = deployment
+        self._partitions = [
+            TopicPartition(deployment.name(place.topic), place.kafka_partition) for place in places
+        ]
+        self._consumer = KafkaConsumer(
+            **deployment.connection,
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            max_partition_fetch_bytes=deployment.max_record_bytes,
+        )
+        self._consumer.assign(self._partitions)
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._consumer.close()
+
+    def seek(self, place: Place, offset: int) -> None:
+        """Go on from an offset."""
+        partition = TopicPartition(self._deployment.name(place.topic), place.kafka_partition)
+        self._consumer.seek(partition, offset)
+
+    def poll(self, timeout_s: float = 0.2) -> list[Record]:
+        """What has come since the last call; waits for the first record at most `timeout_s`."""
+        found = self._consumer.poll(timeout_ms=int(timeout_s * 1_000))
+        return [self._deployment.record(record) for records in found.values() for record in records]
+
+    def to_end(self) -> Iterator[Record]:
+        """Every record up to what is committed now."""
+        ends = self._consumer.end_offsets(self._partitions)
+        while any(self._consumer.position(found) < ends[found] for found in self._partitions):
+            yield from self.poll()

@@ -1,0 +1,68 @@
+"""The log in memory: transactions, fencing, and workers that share units."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from shared.messaging.embedded import EmbeddedRuntime
+from shared.messaging.hooks import Hooks, Tally
+from shared.messaging.memory import FencedError, InMemoryLog
+from shared.messaging.record import NewRecord, Place
+from shared.messaging.stage import RoundSource
+from tests.support.messaging import CODEC, START_US, TOPICS, counting, encoded, marks, submission
+
+PLACE = Place("jobs.events", 0)
+RECORD = NewRecord(PLACE, b"key", b"value")
+
+
+def test_a_commit_writes_records_and_positions_together() -> None:
+    log = InMemoryLog()
+    log.commit(log.open_producer("a"), [RECORD], "group", {PLACE: 5})
+    assert [record.offset for record in log.read(PLACE)] == [0]
+    assert log.position("group", PLACE) == 5
+
+
+def test_an_older_producer_is_fenced_and_writes_nothing() -> None:
+    log = InMemoryLog()
+    older = log.open_producer("a")
+    log.open_producer("a")
+    with pytest.raises(FencedError, match="a has a newer owner"):
+        log.commit(older, [RECORD], "group", {PLACE: 5})
+    assert (log.end_offset(PLACE), log.position("group", PLACE)) == (0, 0)
+
+
+class Counts:
+    """Adds up what is metered."""
+
+    def __init__(self) -> None:
+        self.total = Tally()
+
+    def batch(self, stage: str, unit: int, tally: Tally, duration_s: float) -> None:
+        """One batch."""
+        self.total.add(tally)
+
+    def watch_lag(self, stage: str, lag_records: Callable[[], int]) -> None:
+        """Nobody asks."""
+
+
+def test_every_record_is_metered_once() -> None:
+    log, counts = InMemoryLog(), Counts()
+    log.append(encoded(submission("a"), submission("a"), submission("b", nodes=0)))
+    log.append(marks(0, "jobs.events"))
+    EmbeddedRuntime(log, [counting()], codec=CODEC, hooks=Hooks(meter=counts)).run_until_quiet()
+    assert counts.total == Tally(
+        records_in=7,
+        records_out=6,
+        dead_letters=1,
+        copies_dropped=1,
+        rounds_closed=4,
+        published=Counter({"coplace.v1.ChargeMade": 1}),
+    )
+
+
+def test_a_clock_closes_the_rounds_of_its_stages() -> None:
+    log = InMemoryLog()
+    runtime = EmbeddedRuntime(log, [counting(rounds=RoundSource.CLOCK)], codec=CODEC)
+    runtime.close_rounds("counting", START_US)
+    assert [log.end_offset(place) for place in TOPICS.places("prices.charges")] == [1, 1, 1, 1]

@@ -1,0 +1,290 @@
+"""The core of every driver: rounds, dead letters, copies, positions."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+from coplace.v1.control_pb2 import RoundEnded
+from coplace.v1.jobs_pb2 import JobSubmitted
+from coplace.v1.pricing_pb2 import ChargeMade
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.messaging.event import Event, Publish
+from shared.messaging.hooks import Hooks
+from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.stage import Round, RoundSource, Stage
+from shared.messaging.topics import ROUND_ENDED
+from shared.messaging.unit import Commit, EventTimeLimit, Unit, unit_count
+from tests.support.messaging import (
+    CODEC,
+    START_US,
+    TOPICS,
+    at_offset,
+    counting,
+    encoded,
+    mark,
+    payloads,
+    submission,
+)
+
+PLACES = TOPICS.places("jobs.events")
+ROUND_US = 30_000_000
+
+
+@dataclass
+class Batching:
+    """Charges what a round brought, in the order of ids, with the round's number as revision."""
+
+    jobs: list[str] = field(default_factory=list)
+
+    def handle(self, event: Event) -> Iterable[Publish]:
+        """Wait for the round."""
+        self.jobs.append(event.key)
+        return ()
+
+    def end_round(self, ended: Round) -> Iterable[Publish]:
+        """Charge."""
+        jobs, self.jobs = sorted(self.jobs), []
+        for job in jobs:
+            payload = ChargeMade(job_id=job, revision=ended.number)
+            yield Publish("prices.charges", Event(f"c/{job}", "c", ended.ended_at_us, job, payload))
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """What waits."""
+        return {"jobs": ",".join(self.jobs).encode()}
+
+
+BATCHING = Stage("b", ("jobs.events",), ("prices.charges",), lambda _n, _r: Batching(), single=True)
+
+
+def unit(stage: Stage, restored: Mapping[str, bytes] | None = None) -> Unit:
+    """Unit 0 of a stage."""
+    return Unit(stage, 0, restored or {}, CODEC)
+
+
+def at_place_0(count: int) -> list[Publish]:
+    """Submissions that all lie at the place of unit 0."""
+    candidates = (submission(f"j{i}", user=f"u{i % 3}") for i in range(count * 20))
+    found = [publish for publish in candidates if encoded(publish)[0].place == PLACES[0]]
+    return found[:count]
+
+
+def numbered(records: Iterable[NewRecord]) -> list[Record]:
+    """Records with offsets by place."""
+    ends: dict[Place, int] = {}
+    found = []
+    for new in records:
+        ends[new.place] = ends.get(new.place, -1) + 1
+        found.append(at_offset(new, ends[new.place]))
+    return found
+
+
+def a_log(rounds: int, jobs: int) -> dict[Place, list[Record]]:
+    """Every place's records: the jobs of each round, then its mark."""
+    records: list[NewRecord] = []
+    for number in range(rounds):
+        records += encoded(*[submission(f"j{number}-{i}") for i in range(jobs)])
+        records += [mark(place, number) for place in PLACES]
+    found = numbered(records)
+    return {place: [record for record in found if record.place == place] for place in PLACES}
+
+
+@given(data=st.data(), rounds=st.integers(1, 4), jobs=st.integers(0, 12))
+def test_any_interleaving_and_any_cut_into_batches_gives_the_same_rounds(
+    data: st.DataObject, rounds: int, jobs: int
+) -> None:
+    log = a_log(rounds, jobs)
+    expected = unit(BATCHING).process([record for place in PLACES for record in log[place]])
+    order = data.draw(
+        st.permutations([place for place in PLACES for _ in log[place]]), label="order of places"
+    )
+    cuts = data.draw(st.lists(st.booleans(), min_size=len(order), max_size=len(order)))
+    queues = {place: iter(records) for place, records in log.items()}
+    interleaved, total, batch = unit(BATCHING), Commit(), []
+    for place, is_cut in zip(order, cuts, strict=True):
+        batch.append(next(queues[place]))
+        if is_cut:
+            total.add(interleaved.process(batch))
+            batch = []
+    total.add(interleaved.process(batch))
+    assert (total.outputs, total.positions) == (expected.outputs, expected.positions)
+    assert total.tally.rounds_closed == rounds
+
+
+@given(data=st.data(), jobs=st.integers(1, 8))
+def test_a_restart_after_any_commit_changes_no_output(data: st.DataObject, jobs: int) -> None:
+    """A unit that reads on from its positions, with its changelog, continues where it was."""
+    log = a_log(3, jobs)
+    counting_all = counting(single=True)
+    whole = unit(counting_all).process([record for place in PLACES for record in log[place]])
+    order = data.draw(st.permutations([place for place in PLACES for _ in log[place]]))
+    cut = data.draw(st.integers(0, len(order)))
+    taken = dict.fromkeys(PLACES, 0)
+    for place in order[:cut]:
+        taken[place] += 1
+    before = unit(counting_all).process(
+        [record for place in PLACES for record in log[place][: taken[place]]]
+    )
+    kept = {key: value for key, value in before.changelog.items() if value is not None}
+    after = unit(counting_all, kept).process(
+        [record for p in PLACES for record in log[p][before.positions.get(p, 0) :]]
+    )
+    assert ids(before.outputs + after.outputs) == ids(whole.outputs)
+
+
+def ids(records: Iterable[NewRecord]) -> list[tuple[Place, bytes]]:
+    """Where which event went."""
+    return sorted((record.place, dict(record.headers)["ce_id"]) for record in records)
+
+
+def events(records: Iterable[NewRecord]) -> list[Event]:
+    """The events of records."""
+    return payloads(records)
+
+
+def test_a_held_place_stays_at_its_mark_until_the_round_is_complete() -> None:
+    ahead, *others = PLACES
+    single = unit(BATCHING)
+    backlog = [mark(ahead, 0), *encoded(*at_place_0(3)), mark(ahead, 1)]
+    first = single.process(numbered(backlog))
+    assert (first.outputs, first.positions) == ([], {ahead: 0})
+    assert single.held == {ahead}
+    assert single.crowded(3) == {ahead}
+    assert single.crowded(5) == frozenset()
+    second = single.process(numbered(mark(place, 0) for place in others))
+    assert second.tally.rounds_closed == 1
+    assert second.positions == {**dict.fromkeys(others, 1), ahead: 4}
+    assert single.held == {ahead}
+
+
+def test_every_place_of_the_outputs_gets_one_mark_a_round() -> None:
+    commit = unit(BATCHING).process(numbered(mark(place, 0) for place in PLACES))
+    assert sorted(record.place for record in commit.outputs) == sorted(
+        TOPICS.places("prices.charges")
+    )
+    assert {event.id for event in events(commit.outputs)} == {f"b.0/{ROUND_ENDED}/round/0"}
+
+
+def test_a_unit_of_a_keyed_stage_marks_its_own_place_alone() -> None:
+    commit = unit(counting()).process([at_offset(mark(PLACES[0], 0), 0)])
+    assert [record.place for record in commit.outputs] == [Place("prices.charges", 0)]
+
+
+def test_a_mark_that_comes_again_is_dropped_and_counted() -> None:
+    keyed = unit(counting())
+    keyed.process([at_offset(mark(PLACES[0], 0), 0)])
+    again = keyed.process([at_offset(mark(PLACES[0], 0), 1)])
+    assert (again.outputs, again.positions) == ([], {PLACES[0]: 2})
+    assert again.tally.copies_dropped == 1
+
+
+def test_places_whose_first_marks_were_deleted_do_not_block_the_others() -> None:
+    single = unit(BATCHING)
+    late, *others = PLACES
+    single.process([at_offset(mark(late, 5), 40)])
+    for number in range(6):
+        single.process([at_offset(mark(place, number), number) for place in others])
+    assert single.held == frozenset()
+
+
+def test_a_copy_is_dropped_and_counted() -> None:
+    [publish] = at_place_0(1)
+    commit = unit(counting()).process(numbered(encoded(publish, publish)))
+    assert len(commit.outputs) == 1
+    assert commit.tally.copies_dropped == 1
+
+
+def test_state_travels_in_the_changelog() -> None:
+    first, second = at_place_0(2)
+    keyed = counting()
+    commit = unit(keyed).process(numbered(encoded(first)))
+    kept = {key: value for key, value in commit.changelog.items() if value is not None}
+    again = unit(keyed, kept).process(numbered(encoded(first, second)))
+    assert [event.id for event in events(again.outputs)] == [f"c/{second.event.id}"]
+
+
+def test_a_round_closed_by_the_clock_never_goes_back_in_time() -> None:
+    clocked = unit(counting(rounds=RoundSource.CLOCK))
+    assert clocked.process([at_offset(mark(PLACES[0], 9), 0)]).positions == {PLACES[0]: 1}
+    clocked.close_round(START_US)
+    [later] = events(clocked.close_round(START_US - 5).outputs)
+    assert isinstance(later.payload, RoundEnded)
+    assert (later.payload.round, later.payload.ended_at_us) == (1, START_US + 1)
+
+
+def test_an_event_far_ahead_of_the_last_round_is_refused() -> None:
+    keyed = unit(counting())
+    [publish] = at_place_0(1)
+    for ahead_us, letters in ((365 * 86_400_000_000, 0), (400 * 86_400_000_000, 1)):
+        late = replace(publish.event, time_us=START_US + ahead_us)
+        records = numbered(encoded(Publish("jobs.events", late)))
+        assert keyed.process(records).tally.dead_letters == letters
+
+
+def test_rounds_that_skip_idle_months_carry_the_limit_along() -> None:
+    keyed = unit(counting())
+    year_us = 360 * 86_400_000_000
+    [publish] = at_place_0(1)
+    keyed.process([at_offset(mark(PLACES[0], 0, START_US + year_us), 0)])
+    late = replace(publish.event, time_us=START_US + 2 * year_us)
+    records = numbered([mark(PLACES[0], 0), *encoded(Publish("jobs.events", late))])
+    assert keyed.process(records).tally.dead_letters == 0
+
+
+def test_by_the_wall_clock_the_future_begins_tomorrow() -> None:
+    limit = EventTimeLimit.of_wall_clock(START_US)
+    clocked = Unit(counting(rounds=RoundSource.CLOCK), 0, {}, CODEC, limit)
+    [publish] = at_place_0(1)
+    day_us = 86_400_000_000
+    tomorrow = replace(publish.event, time_us=START_US + 2 * day_us)
+    records = numbered(encoded(Publish("jobs.events", tomorrow)))
+    assert clocked.process(records, START_US).tally.dead_letters == 1
+    assert clocked.process(records, START_US + day_us).tally.dead_letters == 0
+
+
+class Renaming:
+    """Stamps every event."""
+
+    def stamp(self, stage: str, event: Event) -> Event:
+        """Name the stage."""
+        return event.traced(f"{event.traceparent}+{stage}")
+
+
+def test_events_of_a_trace_are_stamped_and_others_are_not() -> None:
+    class Passing(Batching):
+        def handle(self, event: Event) -> Iterable[Publish]:
+            payload = ChargeMade(job_id=event.key)
+            yield Publish("prices.charges", replace(event, payload=payload))
+
+    stage = replace(counting(), create=lambda _n, _r: Passing())
+    traced, plain = at_place_0(2)
+    traced = Publish("jobs.events", traced.event.traced("trace"))
+    stamped = Unit(stage, 0, {}, CODEC, hooks=Hooks(stamper=Renaming()))
+    commit = stamped.process(numbered(encoded(traced, plain)))
+    assert [event.traceparent for event in events(commit.outputs)] == ["trace+counting", ""]
+
+
+def test_an_output_under_a_foreign_key_ends_the_worker() -> None:
+    class Straying(Batching):
+        def handle(self, event: Event) -> Iterable[Publish]:
+            assert isinstance(event.payload, JobSubmitted)
+            jobs = (f"x{i}" for i in range(100))
+            job = next(j for j in jobs if TOPICS.place_of("prices.charges", j)[1] != 0)
+            yield Publish("prices.charges", replace(event, key=job, payload=ChargeMade(job_id=job)))
+
+    stage = replace(counting(), create=lambda _n, _r: Straying())
+    with pytest.raises(ValueError, match="unit 0 of counting may not write to"):
+        unit(stage).process(numbered(encoded(*at_place_0(1))))
+
+
+def test_an_output_that_the_stage_does_not_list_ends_the_worker() -> None:
+    stage = replace(counting(), outputs=("placement.decisions",))
+    with pytest.raises(ValueError, match=r"must list prices\.charges as an output"):
+        unit(stage).process(numbered(encoded(*at_place_0(1))))
+
+
+def test_a_keyed_stage_needs_topics_of_equal_partition_counts() -> None:
+    stage = counting(inputs=("jobs.events", "commands"))
+    with pytest.raises(ValueError, match="must have equal counts"):
+        unit_count(stage, TOPICS)
