@@ -6,6 +6,7 @@ import matplotlib as mpl
 import numpy as np
 from coplace.v1.control_pb2 import ClusterDeclared
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -46,16 +47,27 @@ def _draw_jobs(
     begin_us: int,
     colours: dict[str, np.ndarray],
 ) -> None:
-    """Draw the jobs of one cluster; a job on half the cores takes half of a node's height."""
+    """Draw the jobs of one cluster; a job on half the cores takes half of a node's height.
+
+    All boxes are one collection: thousands of artists of their own take seconds.
+    """
     starts = history.starts()
+    boxes, faces = [], []
     for job in (job for job in history.finished if job.cluster == cluster.cluster):
         decision = starts[job.job_id, job.attempt]
         share = decision.cores_per_node / cluster.cores_per_node
-        span = (job.started_at_us - begin_us, job.ended_at_us - job.started_at_us)
-        hours = (span[0] / HOUR_US, span[1] / HOUR_US)
+        left, right = ((at - begin_us) / HOUR_US for at in (job.started_at_us, job.ended_at_us))
         for first, count in _runs(sorted(decision.node_indices)):
-            base = first + (count * (1 - share) if decision.co_runner_job_id else 0)
-            axis.broken_barh([hours], (base, count * share), facecolors=colours[job.app_id], lw=0)
+            low = first + (count * (1 - share) if decision.co_runner_job_id else 0)
+            high = low + count * share
+            boxes.append([(left, low), (right, low), (right, high), (left, high)])
+            faces.append(colours[job.app_id])
+    axis.add_collection(PolyCollection(boxes, facecolors=faces, linewidths=0))
+    axis.set_xlim(0, _span_h(history, begin_us))
+
+
+def _span_h(history: History, begin_us: int) -> float:
+    return (max(job.ended_at_us for job in history.finished) - begin_us) / HOUR_US
 
 
 def power(history: History, path: Path) -> None:
