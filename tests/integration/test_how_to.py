@@ -1,10 +1,13 @@
 """The programs that the how-tos print, against a real broker and a real ingest."""
 
+import json
 import os
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,14 +17,19 @@ from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDec
 from coplace.v1.pricing_pb2 import ChargeMade
 from google.protobuf.message import Message
 from kafka import KafkaConsumer
+from typer.testing import CliRunner
 
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
+from services.console.cli import app
 from shared.messaging.admin import admin_client, ensure_topics
+from shared.messaging.clients import Publisher, Reader
+from shared.messaging.dead_letters import dead_letter
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event, Publish
-from shared.runtime.settings import Settings
+from shared.messaging.record import Place, Record
+from shared.runtime.settings import Settings, settings
 from tests.support.snippets import HOW_TO, write_programs
 
 _TIME_US = 1_767_225_600_000_000
@@ -37,16 +45,24 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServers]:
 
 @pytest.fixture
 def deployment(servers: LocalServers, request: pytest.FixtureRequest) -> Deployment:
-    settings = Settings(
-        kafka_bootstrap=servers.kafka_bootstrap,
-        namespace=f"{request.node.name}.{uuid4().hex}",
-        kafka_partitions=4,
+    namespace = f"{request.node.name}.{uuid4().hex}"
+    deployment = Deployment.of(
+        Settings(kafka_bootstrap=servers.kafka_bootstrap, namespace=namespace, kafka_partitions=4)
     )
-    deployment = Deployment.of(settings)
     client = admin_client(deployment)
     ensure_topics(client, deployment)
     client.close()
     return deployment
+
+
+@pytest.fixture
+def _command_line(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The settings of commands that run in this process."""
+    for name, value in _environment(deployment).items():
+        monkeypatch.setenv(name, value)
+    settings.cache_clear()
+    yield
+    settings.cache_clear()
 
 
 def _environment(deployment: Deployment, **more: str) -> dict[str, str]:
@@ -150,6 +166,30 @@ async def test_a_resource_manager_reports_jobs_and_starts_what_was_decided_for_i
         )
         started = _event_of(deployment, "jobs.events", "coplace.v1.JobStarted").payload
     assert list(started.nodes) == ["alpha-0007", "alpha-0008"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("_command_line")
+def test_a_dead_letter_is_listed_shown_and_replayed(deployment: Deployment) -> None:
+    place = Place("jobs.events", 2)
+    refused = Record(place, 17, b"key", b"not protobuf", (("ce_type", b"unheard of"),))
+    letter = dead_letter(refused, "ce_type: 'unheard of' is not in jobs.events", "pricing", 0)
+    with Publisher(deployment) as publisher:
+        publisher.append([deployment.codec.encode(letter)])
+
+    listed = _coplace("dlq", "list")
+    assert listed == "jobs.events/2/17\tpricing\tce_type: 'unheard of' is not in jobs.events\n"
+    shown = json.loads(_coplace("dlq", "show", "jobs.events/2/17"))
+    assert b64decode(shown["value"]) == refused.value
+    _coplace("dlq", "replay", "jobs.events/2/17")
+    with Reader(deployment, [place]) as reader:
+        (replayed,) = reader.to_end()
+    assert replace(replayed, offset=refused.offset) == refused
+
+
+def _coplace(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 @contextmanager
