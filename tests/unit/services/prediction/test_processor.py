@@ -220,7 +220,7 @@ FACTS = [
 ]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.permutations(FACTS), st.integers(0, len(FACTS)), st.integers(0, 1))
 def test_neither_order_nor_a_restart_within_the_round_changes_a_model(
     order: list[Event], restart: int, copies: int

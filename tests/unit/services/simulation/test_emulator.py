@@ -227,7 +227,7 @@ def test_a_job_beyond_its_limit_runs_on_unless_limits_kill() -> None:
     assert killed.outcome == JOB_OUTCOME_TIMED_OUT
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 1000), jobs=st.integers(1, 40))
 def test_replayed_decisions_give_identical_outputs_in_any_order(seed: int, jobs: int) -> None:
     requests = built_in(seed, jobs, CLUSTERS)
