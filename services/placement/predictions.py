@@ -85,12 +85,11 @@ def predict(
     freq, time, power, far, nominal = np.moveaxis(np.stack(tables, axis=1), 2, 0)
     known = ~np.isnan(nominal)
     nominal = _scaled_times(jobs, clusters, nominal)
-    first_power = np.stack([power_model.power_w(jobs, c.cluster) for c in clusters], axis=1)
     return Predictions(
         known=known,
         freq_ghz=np.where(known, freq, [c.cluster.nominal_ghz for c in clusters]),
         time_s=np.where(known, time, nominal),
-        power_w=np.where(known, power, first_power),
+        power_w=np.where(known, power, _first_run_power(jobs, clusters, power_model, known)),
         distance=np.where(known, far, sqrt(1 + t_weight)),
         nominal_s=nominal,
     )
@@ -102,6 +101,18 @@ def reference_columns(
     """Column of each job's reference cluster, shape (jobs,)."""
     column = {c.cluster.name: index for index, c in enumerate(clusters)}
     return np.array([column[job.reference_cluster] for job in jobs], dtype=np.int64)
+
+
+def _first_run_power(
+    jobs: Sequence[Job], clusters: Sequence[ClusterKnowledge], model: PowerModel, known: Mask
+) -> Floats:
+    """The power model's figures, NaN where a signature makes them needless."""
+    power_w = np.full(known.shape, nan)
+    for column, cluster in enumerate(clusters):
+        rows = np.flatnonzero(~known[:, column])
+        if rows.size:
+            power_w[rows, column] = model.power_w([jobs[row] for row in rows], cluster.cluster)
+    return power_w
 
 
 def _from_signatures(

@@ -1,0 +1,67 @@
+"""Both stages over the log in memory: from the topics of the region to decisions."""
+
+from collections.abc import Iterable
+
+from coplace.v1.placement_pb2 import PlacementDecided
+
+from services.placement.app import SEQUENCED, stages
+from shared.messaging.codec import Codec
+from shared.messaging.embedded import EmbeddedRuntime
+from shared.messaging.event import Event, Publish
+from shared.messaging.memory import InMemoryLog
+from shared.messaging.stage import RoundSource
+from shared.messaging.topics import Topics
+from shared.runtime.settings import Settings
+from tests.support.messaging import marks
+from tests.unit.services.placement.region import T0_US, knowledge, submitted
+
+TOPICS = Topics(kafka_partitions=4)
+CODEC = Codec(TOPICS)
+
+
+def append(log: InMemoryLog, events: Iterable[Event]) -> None:
+    for event in events:
+        topic = next(t for t in SEQUENCED if event.type in TOPICS.spec(t).messages)
+        key = TOPICS.spec(topic).key_of(event.payload)
+        keyed = Event(event.id, event.source, event.time_us, key, event.payload)
+        log.append(CODEC.encode(Publish(topic, keyed)))
+
+
+def decisions(log: InMemoryLog) -> dict[str, PlacementDecided]:
+    events = [CODEC.decode(r) for p in TOPICS.places("placement.decisions") for r in log.read(p)]
+    return {e.key: e.payload for e in events if isinstance(e.payload, PlacementDecided)}
+
+
+def test_rounds_closed_by_marks_decide_each_job_in_its_round() -> None:
+    log = InMemoryLog()
+    runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.MARKS)), TOPICS)
+    append(log, [*knowledge(), submitted("a", T0_US + 1)])
+    runtime.run_until_quiet()
+    assert decisions(log) == {}
+    log.append(marks(0, *SEQUENCED))
+    append(log, [submitted("b", T0_US + 30_000_001)])
+    log.append(marks(1, *SEQUENCED))
+    runtime.run_until_quiet()
+    assert {job: d.round for job, d in decisions(log).items()} == {"a": 0, "b": 1}
+
+
+def test_rounds_closed_by_the_clock_decide_too() -> None:
+    log = InMemoryLog()
+    runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.CLOCK)), TOPICS)
+    append(log, [*knowledge(), submitted("a", T0_US + 1)])
+    runtime.run_until_quiet(T0_US + 50_000)
+    runtime.close_rounds("placement.sequencer", T0_US + 100_000)
+    runtime.run_until_quiet(T0_US + 100_000)
+    [decided] = decisions(log).values()
+    assert (decided.job_id, decided.decided_at_us) == ("a", T0_US + 100_000)
+
+
+def test_bad_input_becomes_a_dead_letter_and_the_round_goes_on() -> None:
+    log = InMemoryLog()
+    runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.MARKS)), TOPICS)
+    append(log, [*knowledge(nodes=4), submitted("a", nodes=5), submitted("b")])
+    log.append(marks(0, *SEQUENCED))
+    runtime.run_until_quiet()
+    assert [*decisions(log)] == ["b"]
+    [letter] = [r for p in TOPICS.places("dlq.placement.inputs") for r in log.read(p)]
+    assert b"nodes: 5 are more than the largest cluster has, 4" in (letter.value or b"")

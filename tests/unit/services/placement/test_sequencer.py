@@ -1,0 +1,97 @@
+"""The sequencer gives a round one order, whatever order it arrived in."""
+
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.placement.sequencer import Sequencer
+from shared.domain.errors import RejectedError
+from shared.messaging.event import Event
+from shared.messaging.stage import AlreadyAppliedError, Round
+from tests.unit.services.placement.region import (
+    T0_US,
+    coefficients,
+    declared,
+    feed,
+    finished,
+    knowledge,
+    power,
+    submitted,
+)
+
+ROUND = Round(0, T0_US + 30_000_000)
+EVENTS = [
+    *knowledge(),
+    *(submitted(f"job-{n}", T0_US + n % 3) for n in range(6)),
+    *(finished(f"job-{n}", T0_US + n % 3) for n in range(6)),
+]
+
+
+def sequenced(sequencer: Sequencer) -> list[Event]:
+    return [publish.event for publish in sequencer.end_round(ROUND)]
+
+
+def test_completions_stand_before_submissions_of_the_same_time_and_clusters_before_both() -> None:
+    sequencer = Sequencer({})
+    feed(
+        sequencer, [submitted("a"), finished("b", T0_US), declared("p1"), submitted("c", T0_US - 1)]
+    )
+    ids = [event.id.split("/")[:2] for event in sequenced(sequencer)]
+    assert ids == [["submitted", "c"], ["declared", "p1"], ["finished", "b"], ["submitted", "a"]]
+
+
+@given(st.permutations(EVENTS))
+def test_the_order_does_not_depend_on_the_arrival(events: list[Event]) -> None:
+    expected, shuffled = Sequencer({}), Sequencer({})
+    feed(expected, EVENTS)
+    feed(shuffled, events)
+    assert sequenced(shuffled) == sequenced(expected)
+
+
+def test_an_event_goes_out_as_it_came_in_under_the_key_of_the_region() -> None:
+    event = submitted("a", traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    sequencer = Sequencer({})
+    feed(sequencer, [event])
+    [out] = sequenced(sequencer)
+    assert (out.id, out.source, out.time_us) == (event.id, event.source, event.time_us)
+    assert (out.payload, out.traceparent, out.key) == (event.payload, event.traceparent, "region")
+
+
+def test_a_copy_within_a_round_is_dropped() -> None:
+    sequencer = Sequencer({})
+    feed(sequencer, [submitted("a")])
+    with pytest.raises(AlreadyAppliedError):
+        sequencer.handle(submitted("a"))
+    assert len(sequenced(sequencer)) == 1
+    assert sequenced(sequencer) == []
+
+
+@pytest.mark.parametrize("model", [power(), coefficients("p1")])
+def test_a_model_whose_hash_is_not_that_of_its_content_is_rejected(model: Event) -> None:
+    payload = type(model.payload)()
+    payload.CopyFrom(model.payload)
+    payload.version = "another@1"  # type: ignore[attr-defined]
+    sequencer = Sequencer({})
+    with pytest.raises(RejectedError, match=r"sha256.*another@1"):
+        sequencer.handle(Event("x", "test", T0_US, "power", payload))
+    assert sequenced(sequencer) == []
+
+
+def test_the_open_round_survives_a_restart() -> None:
+    first, whole = Sequencer({}), Sequencer({})
+    feed(first, EVENTS[:20])
+    state = {key: value for key, value in first.changes().items() if value is not None}
+    second = Sequencer(state)
+    feed(second, EVENTS[20:])
+    feed(whole, EVENTS)
+    assert sequenced(second) == sequenced(whole)
+    assert second.changes() == dict.fromkeys(state)
+
+
+def test_what_comes_and_goes_within_a_batch_is_never_written() -> None:
+    sequencer = Sequencer({})
+    feed(sequencer, chain(EVENTS))
+    sequenced(sequencer)
+    assert sequencer.changes() == {}
