@@ -36,12 +36,13 @@ class Intake:
     def accept(self, envelope: Envelope, now_s: float) -> Publish:
         """The event to publish. Raises RejectedError, which names the field, for bad input."""
         limits = Limits(round(now_s * 1e6) + self._horizon_us, self._max_message_bytes)
-        _check_attributes(envelope, limits)
+        _check_size(envelope, limits)
         name = envelope.WhichOneof("payload")
         if name is None:
             raise RejectedError("payload", f"must be one of {', '.join(KINDS)}")
         kind, payload = KINDS[name], getattr(envelope, name)
         kind.check(name, payload, limits)
+        _check_attributes(envelope, limits)
         return Publish(
             kind.topic,
             Event(
@@ -71,10 +72,13 @@ def check_source(envelope: Envelope, speaker: str) -> None:
         )
 
 
-def _check_attributes(envelope: Envelope, limits: Limits) -> None:
+def _check_size(envelope: Envelope, limits: Limits) -> None:
     largest = limits.max_message_bytes - RECORD_OVERHEAD_BYTES
     if envelope.ByteSize() > largest:
         raise RejectedError("event", f"has {envelope.ByteSize()} bytes, the limit is {largest}")
+
+
+def _check_attributes(envelope: Envelope, limits: Limits) -> None:
     require_text("id", envelope.id, limit=1024)
     require_text("source", envelope.source)
     time_us("time_us", envelope.time_us, limits)

@@ -9,6 +9,9 @@ from opentelemetry import trace
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+# Libraries that tell about their inner life at level info.
+_TALKATIVE = ("aiokafka", "faust", "kafka", "mode")
+
 # Without locals, which may hold passwords.
 _EXCEPTIONS = structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
 
@@ -58,6 +61,9 @@ def _write_to_stdout(level: str, formatter: logging.Formatter) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
+    if level == "info":
+        for library in _TALKATIVE:
+            logging.getLogger(library).setLevel(logging.WARNING)
 
 
 def _add_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -1,0 +1,258 @@
+"""From both ways in to the accounts, on real Kafka and Redis, with bad input and kills."""
+
+import hashlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import grpc
+import orjson
+import pytest
+import redis
+from coplace.v1.control_pb2 import DeadLetter
+from coplace.v1.ingest_service_pb2 import (
+    Envelope,
+    PublishRequest,
+    PublishStreamRequest,
+    PublishStreamResponse,
+)
+from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
+from coplace.v1.pricing_pb2 import ChargeMade
+
+from deploy.local.ports import free_ports
+from deploy.local.program import Program
+from deploy.local.servers import LocalServers
+from services.pricing.app import stages
+from services.pricing.charge import audit
+from shared.domain.money import micro_units
+from shared.messaging.admin import admin_client, ensure_topics
+from shared.messaging.clients import Publisher, Reader
+from shared.messaging.deployment import Deployment
+from shared.messaging.record import NewRecord, Place
+from shared.runtime.settings import Settings
+from tests.unit.services.ingest.envelopes import JOB, NOW_US, envelope
+
+_DEADLINE_S = 60.0
+_MODULES = {
+    "ingest": "services.ingest",
+    "ingest-jobcomp": "services.ingest.jobcomp",
+    "pricing": "services.pricing",
+    "accounts": "services.pricing.accounts",
+}
+SLURM_END = {
+    "jobid": 4242,
+    "username": "alice",
+    "account": "proj1",
+    "@submit": "2026-05-04T09:58:00Z",
+    "@start": "2026-05-04T10:00:05Z",
+    "@end": "2026-05-04T11:00:05Z",
+    "total_cpus": 192,
+    "total_nodes": 4,
+    "nodes": "n[001-004]",
+    "state": "COMPLETED",
+    "cluster": "c1",
+    "time_limit": 7200,
+    "job_name": "cfd",
+}
+
+
+class Edges:
+    """The services under test, and what a test sees of them."""
+
+    def __init__(self, servers: LocalServers) -> None:
+        self.servers = servers
+        settings = Settings(
+            kafka_bootstrap=servers.kafka_bootstrap, namespace="edges", kafka_partitions=4
+        )
+        self.deployment = Deployment.of(settings)
+        client = admin_client(self.deployment)
+        ensure_topics(client, self.deployment, stages(settings))
+        client.close()
+        self.redis = redis.Redis.from_url(servers.redis_url)
+        self.ingest_port, *ports = free_ports(1 + len(_MODULES))
+        servers.start(self._program(name, port) for name, port in zip(_MODULES, ports, strict=True))
+        self._channel = grpc.insecure_channel(f"127.0.0.1:{self.ingest_port}")
+        self.client = IngestServiceStub(self._channel)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._channel.close()
+        self.redis.close()
+
+    def publish(self, *envelopes: Envelope) -> PublishStreamResponse:
+        """Send a stream of events."""
+        requests = [PublishStreamRequest(event=found) for found in envelopes]
+        response: PublishStreamResponse = self.client.PublishStream(iter(requests), timeout=30)
+        return response
+
+    def publish_raw(self, *values: bytes) -> None:
+        """Send what Slurm might send."""
+        with Publisher(self.deployment) as publisher:
+            publisher.append(NewRecord(Place("slurm.jobcomp", 1), b"", value) for value in values)
+
+    def charges(self) -> dict[str, ChargeMade]:
+        """The newest charge of each job so far."""
+        places = self.deployment.topics.places("prices.charges")
+        events = self._events(places)
+        return {found.job_id: found for found in events if isinstance(found, ChargeMade)}
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """What of Slurm's messages could not be used."""
+        places = self.deployment.topics.places("dlq.slurm.jobcomp")
+        events = self._events(places)
+        return [found for found in events if isinstance(found, DeadLetter)]
+
+    def spent(self) -> dict[str, int]:
+        """Balances in Redis, 0.000001 SU."""
+        found: Any = self.redis.hgetall("edges.accounts:spent")
+        return {account.decode(): int(amount) for account, amount in found.items()}
+
+    def _events(self, places: tuple[Place, ...]) -> list[object]:
+        codec = self.deployment.codec
+        found: list[object] = []
+        with Reader(self.deployment, places) as reader:
+            # Marks never end, so read for a while.
+            until = time.monotonic() + 1.0
+            while time.monotonic() < until:
+                found += [codec.decode(record).payload for record in reader.poll()]
+        return found
+
+    def _program(self, name: str, port: int) -> Program:
+        return Program(
+            name,
+            [sys.executable, "-m", _MODULES[name]],
+            env={
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "COPLACE_NAMESPACE": "edges",
+                "COPLACE_KAFKA_PARTITIONS": "4",
+                "COPLACE_SESSION_TIMEOUT_S": "2",
+                "COPLACE_HTTP_PORT": str(port),
+                "COPLACE_INGEST_PORT": str(self.ingest_port),
+                "COPLACE_PRICING_GRACE_S": "0",
+            },
+            ready_url=f"http://127.0.0.1:{port}/readyz",
+        )
+
+
+@pytest.fixture(scope="module")
+def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
+    """Servers and services for all cases."""
+    with LocalServers(tmp_path_factory.mktemp("edges")) as servers:
+        found = Edges(servers)
+        yield found
+        found.close()
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + _DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.1)
+
+
+def of_job(job: str, kind: str, **changes: object) -> Envelope:
+    """An event of a job of its own."""
+    found = envelope(kind, jobId=job, **changes)
+    found.id = f"north/{kind}/{job}/1"
+    return found
+
+
+def test_a_job_that_shared_its_nodes_is_discounted_and_its_account_charged(edges: Edges) -> None:
+    job = str(JOB["jobId"])
+    refused = of_job("other", "jobFinished", nodes=0)
+    ended_us = NOW_US + 3_600_000_000
+    response = edges.publish(
+        of_job(job, "jobSubmitted"),
+        of_job(job, "jobStarted"),
+        refused,
+        of_job(job, "shuttersMeasured", endedAtUs=ended_us),
+        of_job(job, "jobFinished", endedAtUs=ended_us),
+    )
+    assert (response.published, response.rejections[0].index) == (4, 2)
+    eventually(lambda: edges.spent().get("physics", 0) > 0 and job in edges.charges())
+    eventually(lambda: edges.charges()[job].slowdown_ratio > 1)
+    charge = edges.charges()[job]
+    audit(charge)
+    assert charge.slowdown_ratio == pytest.approx(1.2)
+    eventually(lambda: edges.spent()["physics"] == micro_units(Decimal(charge.price_su)))
+
+
+def test_a_copy_is_charged_once(edges: Edges) -> None:
+    job = "north/alpha/copied/1"
+    facts = [of_job(job, kind, account="copies") for kind in ("jobSubmitted", "jobFinished")]
+    facts[1].job_finished.ended_at_us += 1_000_000_000
+    edges.publish(*facts)
+    eventually(lambda: "copies" in edges.spent())
+    spent = edges.spent()
+    edges.publish(*facts)
+    edges.publish(of_job("north/alpha/after/1", "jobSubmitted"))
+    time.sleep(1.0)
+    assert edges.spent() == spent
+    assert edges.charges()[job].revision == 1
+
+
+def test_slurms_messages_become_charges_and_what_is_broken_a_dead_letter(edges: Edges) -> None:
+    broken = [b"{", b'{"jobid": "\xff\xfe"}', b"[1]", orjson.dumps(SLURM_END | {"total_cpus": "x"})]
+    start = {name: value for name, value in SLURM_END.items() if name != "@end"} | {"state": None}
+    edges.publish_raw(orjson.dumps(start), *broken, orjson.dumps(SLURM_END))
+    eventually(lambda: "proj1" in edges.spent())
+    # 192 cores for an hour at 1 SU a core hour.
+    assert edges.spent()["proj1"] == 192_000_000
+    eventually(lambda: len(edges.dead_letters()) >= len(broken))
+    letters = sorted(edges.dead_letters(), key=lambda letter: letter.offset)
+    assert [letter.value for letter in letters] == broken
+    assert [letter.value_sha256 for letter in letters] == [
+        hashlib.sha256(value).digest() for value in broken
+    ]
+    assert letters[3].reason.startswith("total_cpus")
+
+
+@pytest.mark.parametrize("killed", ["ingest", "ingest-jobcomp", "pricing", "accounts"])
+def test_a_kill_of_any_of_them_loses_nothing_and_charges_nobody_twice(
+    edges: Edges, killed: str
+) -> None:
+    account, count = f"killed-{killed}", 20
+    for number in range(count):
+        job = f"north/alpha/{killed}/{number}"
+        facts = [of_job(job, kind, account=account) for kind in ("jobSubmitted", "jobFinished")]
+        facts[1].job_finished.ended_at_us += 1_000_000_000
+        if number == count // 2:
+            edges.servers.kill(killed)
+            edges.servers.wait_ready(killed)
+        edges.publish(*facts)
+        slurm = SLURM_END | {"jobid": number + 1, "account": account, "cluster": killed}
+        edges.publish_raw(orjson.dumps(slurm))
+    one_su = 1_000 * 4 * 48 * 1_000_000 // 3600
+    expected = count * (one_su + (1 if (1_000 * 4 * 48 * 1_000_000) % 3600 * 2 > 3600 else 0))
+    eventually(lambda: edges.spent().get(account, 0) >= expected + count * 192_000_000)
+    assert edges.spent()[account] == expected + count * 192_000_000
+
+
+def test_a_redis_that_lost_everything_rebuilds_itself_from_the_ledger(edges: Edges) -> None:
+    spent = edges.spent()
+    assert spent
+    edges.redis.flushall()
+    edges.publish(of_job("north/alpha/lost/1", "jobSubmitted", account="lost"))
+    finish = of_job("north/alpha/lost/1", "jobFinished", account="lost")
+    finish.job_finished.ended_at_us += 3_600_000_000
+    edges.publish(finish)
+    eventually(lambda: edges.spent() == spent | {"lost": 192_000_000})
+
+
+@pytest.mark.parametrize("name", list(_MODULES))
+def test_sigterm_ends_a_service_gracefully(edges: Edges, name: str) -> None:
+    edges.servers.kill(name, signal.SIGTERM)
+    eventually(lambda: '"event":"stopped"' in edges.servers.log(name).read_text())
+    edges.servers.wait_ready(name)
+
+
+def test_an_invalid_unary_call_names_the_field(edges: Edges) -> None:
+    with pytest.raises(grpc.RpcError) as error:
+        edges.client.Publish(PublishRequest(event=envelope("jobSubmitted", walltimeS=-1)))
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "job_submitted.walltime_s" in str(error.value.details())
