@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
 
 from shared.messaging.schemas import MESSAGES
 from shared.messaging.topics import TopicSpec, load_topics
@@ -56,7 +57,7 @@ def document(version: str = "0.1.0") -> dict[str, Any]:
         "operations": {name: operation for spec in specs for name, operation in _operations(spec)},
         "components": {
             "messages": {name: _message(name) for spec in specs for name in spec.messages},
-            "schemas": {name: _schema(cast(Descriptor, cls.DESCRIPTOR)) for name, cls in MESSAGES.items()},
+            "schemas": {name: _schema(message) for name, message in MESSAGES.items()},
         },
     }
 
@@ -104,10 +105,11 @@ def _operations(spec: TopicSpec) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{service}.{action}.{spec.name}", {"action": action, "channel": channel}
 
 
-def _schema(message: Descriptor) -> dict[str, Any]:
+def _schema(message: type[Message]) -> dict[str, Any]:
+    descriptor = cast(Descriptor, message.DESCRIPTOR)
     return {
         "type": "object",
-        "properties": {field.json_name: _field(field) for field in message.fields},
+        "properties": {field.json_name: _field(field) for field in descriptor.fields},
     }
 
 

@@ -7,6 +7,7 @@ it anyway. Copies of records are possible: handlers must not mind them.
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import faust
@@ -29,6 +30,8 @@ BATCH_RECORDS = 500
 _GATHER_S = 0.02
 _FETCH_WAIT_MS = 200
 _BEATS_A_SESSION = 5
+# Faust wants a folder although it keeps nothing; none of ours may be writable.
+_EMPTY_FOLDER = str(Path(tempfile.gettempdir()) / "coplace-faust")
 
 
 class _ConsumerThread(driver.AIOKafkaConsumerThread):
@@ -111,7 +114,7 @@ def stateless_app(
         broker_session_timeout=settings.session_timeout_s,
         broker_commit_interval=0.5,
         processing_guarantee="at_least_once",
-        datadir=tempfile.mkdtemp(prefix="coplace-faust-"),
+        datadir=_EMPTY_FOLDER,
         store="memory://",
         web_enabled=False,
         topic_allow_declare=False,
