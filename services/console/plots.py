@@ -85,7 +85,7 @@ def power(history: History, path: Path) -> None:
     hours = (edges - begin_us) / HOUR_US
     axis.stackplot(hours, *series.values(), labels=list(series), step="post")
     axis.set(xlabel="hours since the first submission", ylabel="power, kW", title="Power over time")
-    axis.legend(loc="upper right")
+    figure.legend(loc="outside lower center", ncols=len(series))
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
