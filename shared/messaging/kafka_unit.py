@@ -1,8 +1,10 @@
 """One unit on Kafka: a task that processes what its inbox holds and commits it."""
 
 import asyncio
+import math
 import time
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from aiokafka import AIOKafkaConsumer
 
@@ -18,10 +20,22 @@ INBOX_RECORDS = 2_000
 _LINGER_S = 0.25
 
 
+class Committer(Protocol):
+    """Writes what a unit did: see `Transactions`."""
+
+    async def commit(self, commit: Commit) -> None:
+        """All or nothing."""
+        ...
+
+    async def close(self) -> None:
+        """Disconnect."""
+        ...
+
+
 class KafkaUnit:
     """A unit's inbox, its processor and its transactions."""
 
-    def __init__(self, deployment: Deployment, unit: Unit, transactions: Transactions) -> None:
+    def __init__(self, deployment: Deployment, unit: Unit, transactions: Committer) -> None:
         self.unit = unit
         self._deployment = deployment
         self._transactions = transactions
@@ -30,6 +44,8 @@ class KafkaUnit:
         self._closing = False
         self._pending = Commit()
         self._began_s = 0.0
+        self._is_clocked = unit.stage.rounds is RoundSource.CLOCK
+        self._next_round_s = time.monotonic() if self._is_clocked else math.inf
         self.committed: dict[Place, int] = {}
 
     @classmethod
@@ -62,20 +78,14 @@ class KafkaUnit:
         return self.unit.crowded(BATCH_RECORDS)
 
     async def run(self) -> None:
-        """Process and commit until `close`."""
-        period_s = self._deployment.settings.round_period_s
-        is_clocked = self.unit.stage.rounds is RoundSource.CLOCK
-        next_round_s = time.monotonic() + period_s
+        """Process and commit until `close`. A round that is due goes before what waits, or a
+        saturated unit would never close one."""
         while not self._closing:
-            wait_s = next_round_s - time.monotonic() if is_clocked else _LINGER_S
-            is_idle = not await self._wait(wait_s)
-            while self._inbox and not self._closing:
+            if time.monotonic() >= self._next_round_s:
+                await self._close_round()
+            elif self._inbox:
                 await self._process(self._take())
-            if is_clocked and time.monotonic() >= next_round_s:
-                next_round_s = time.monotonic() + period_s
-                self._merge(self.unit.close_round(now_us()))
-                await self._flush()
-            elif is_idle:
+            elif not await self._is_filled():
                 await self._flush()
 
     async def close(self, running: asyncio.Task[None]) -> None:
@@ -89,14 +99,20 @@ class KafkaUnit:
         """Disconnect without having run."""
         await self._transactions.close()
 
-    async def _wait(self, wait_s: float) -> bool:
+    async def _is_filled(self) -> bool:
+        """Wait for records; False when something else is due."""
+        self._filled.clear()
         try:
-            async with asyncio.timeout(max(wait_s, 0)):
+            async with asyncio.timeout(min(_LINGER_S, self._next_round_s - time.monotonic())):
                 await self._filled.wait()
         except TimeoutError:
             return False
-        self._filled.clear()
         return True
+
+    async def _close_round(self) -> None:
+        self._next_round_s = time.monotonic() + self._deployment.settings.round_period_s
+        self._merge(self.unit.close_round(now_us()))
+        await self._flush()
 
     def _take(self) -> Sequence[Record]:
         batch, self._inbox = self._inbox[:BATCH_RECORDS], self._inbox[BATCH_RECORDS:]
@@ -104,8 +120,7 @@ class KafkaUnit:
 
     async def _process(self, batch: Sequence[Record]) -> None:
         self._deployment.hooks.step.reached("received")
-        is_clocked = self.unit.stage.rounds is RoundSource.CLOCK
-        self._merge(self.unit.process(batch, now_us() if is_clocked else 0))
+        self._merge(self.unit.process(batch, now_us() if self._is_clocked else 0))
         if self._pending.outputs or self._pending.tally.records_in >= BATCH_RECORDS:
             await self._flush()
 
