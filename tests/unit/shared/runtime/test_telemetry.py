@@ -1,0 +1,121 @@
+"""What a process shows of itself: metrics, traces, health and logs."""
+
+import json
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+import structlog
+from coplace.v1.jobs_pb2 import JobRequeued
+
+from shared.messaging.event import Event
+from shared.messaging.hooks import Tally
+from shared.messaging.trace import job_traceparent
+from shared.runtime.http import Readiness, http_server
+from shared.runtime.logging import configure_logging
+from shared.runtime.settings import Settings
+from shared.runtime.telemetry import Telemetry
+
+EVENT = Event("id", "north", 0, "s/c/1/0", JobRequeued(), job_traceparent("s/c/1/0"))
+
+
+@pytest.fixture
+def logs_as_before() -> Iterator[None]:
+    """Undo what a test does to the process's logs."""
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    yield
+    root.handlers, root.level = before[0], before[1]
+    structlog.reset_defaults()
+
+
+@asynccontextmanager
+async def served(readiness: Readiness) -> AsyncIterator[tuple[aiohttp.ClientSession, Telemetry]]:
+    """A client of a process's HTTP server."""
+    telemetry = Telemetry("pricing", Settings())
+    async with http_server(Settings(), readiness, telemetry.registry) as port:
+        base = f"http://127.0.0.1:{port}"
+        async with aiohttp.ClientSession(base) as client:
+            yield client, telemetry
+    telemetry.close()
+
+
+async def test_a_process_is_alive_before_it_is_ready_and_says_what_it_waits_for() -> None:
+    readiness = Readiness()
+    async with served(readiness) as (client, _):
+        assert (await client.get("/healthz")).status == 200
+        readiness.wait_for("topics jobs.events")
+        waiting = await client.get("/readyz")
+        assert (waiting.status, await waiting.text()) == (503, "waiting for topics jobs.events\n")
+        readiness.ready()
+        assert (await client.get("/readyz")).status == 200
+
+
+async def test_batches_are_counted_by_stage_and_unit() -> None:
+    async with served(Readiness()) as (client, telemetry):
+        meter = telemetry.hooks().meter
+        meter.batch("pricing", 3, Tally(records_in=5, dead_letters=2), 0.004)
+        meter.batch("pricing", 3, Tally(records_in=1), 0.004)
+        text = await (await client.get("/metrics")).text()
+    assert 'coplace_records_in_total{stage="pricing",unit="3"} 6.0' in text
+    assert 'coplace_dead_letters_total{stage="pricing",unit="3"} 2.0' in text
+    assert 'coplace_batch_duration_seconds_bucket{le="0.005",stage="pricing",unit="3"} 2.0' in text
+
+
+def test_a_span_file_holds_one_trace_from_event_to_event(tmp_path: Path) -> None:
+    file = tmp_path / "spans" / "trace.jsonl"
+    telemetry = Telemetry("pricing", Settings(trace_file=file))
+    stamper = telemetry.hooks().stamper
+    first = stamper.stamp("ingest", EVENT)
+    second = stamper.stamp("pricing", first)
+    telemetry.close()
+    spans = [json.loads(line) for line in file.read_text().splitlines()]
+    trace_id = "0x" + EVENT.traceparent.split("-")[1]
+    assert [span["context"]["trace_id"] for span in spans] == [trace_id, trace_id]
+    assert [span["name"] for span in spans] == ["ingest publish", "pricing publish"]
+    assert spans[1]["parent_id"] == spans[0]["context"]["span_id"]
+    assert spans[1]["context"]["span_id"][2:] == second.traceparent.split("-")[2]
+    assert spans[0]["resource"]["attributes"]["service.name"] == "pricing"
+
+
+def test_without_a_place_for_traces_events_keep_theirs() -> None:
+    telemetry = Telemetry("pricing", Settings())
+    assert telemetry.hooks().stamper.stamp("pricing", EVENT) == EVENT
+    telemetry.close()
+
+
+def test_an_event_without_a_trace_begins_none(tmp_path: Path) -> None:
+    telemetry = Telemetry("pricing", Settings(trace_file=tmp_path / "trace.jsonl"))
+    untraced = EVENT.traced("")
+    assert telemetry.hooks().stamper.stamp("pricing", untraced) == untraced
+    telemetry.close()
+
+
+@pytest.mark.usefixtures("logs_as_before")
+def test_logs_are_json_lines_with_the_service(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("pricing", "info")
+    structlog.get_logger("a").info("charged", jobs=3)
+    logging.getLogger("library").warning("odd %s", "thing")
+    logging.getLogger("aiokafka.consumer").info("chatter")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["event"], line["service"], line["level"]) for line in lines] == [
+        ("charged", "pricing", "info"),
+        ("odd thing", "pricing", "warning"),
+    ]
+    assert lines[0]["jobs"] == 3
+
+
+@pytest.mark.usefixtures("logs_as_before")
+def test_a_logged_error_shows_no_local_variables(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("pricing", "info")
+    password = "hunter" + "2"
+    try:
+        raise ConnectionError("no broker")
+    except ConnectionError:
+        structlog.get_logger("a").exception("failed")
+    said = capsys.readouterr().out
+    assert "no broker" in said
+    assert password not in said
