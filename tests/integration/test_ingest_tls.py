@@ -1,0 +1,103 @@
+"""With client certificates, nobody speaks for somebody else."""
+
+import subprocess
+from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
+
+import grpc
+import pytest
+from coplace.v1.ingest_service_pb2 import PublishRequest
+from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
+from opentelemetry.metrics import NoOpMeter
+
+from services.ingest.meter import IngestMeter
+from services.ingest.model import Intake
+from services.ingest.service import IngestService
+from shared.messaging.event import Publish
+from shared.messaging.topics import Topics
+from shared.runtime.grpc_security import grpc_channel_credentials, grpc_server_credentials
+from shared.runtime.settings import Settings
+from tests.unit.services.ingest.envelopes import envelope
+
+
+class Broker:
+    """Acknowledges everything."""
+
+    async def send(self, publish: Publish) -> Awaitable[object]:
+        """Take an event."""
+
+        async def done() -> None:
+            return None
+
+        return done()
+
+
+def openssl(*arguments: str | Path) -> None:
+    """Run openssl."""
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a certificate authority."""
+    folder = tmp_path_factory.mktemp("tls")
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    files = ("-keyout", folder / "ca.key", "-out", folder / "ca.pem")
+    openssl("req", "-x509", *key, *files, "-days", "2", "-subj", "/CN=authority")
+    return folder
+
+
+def identity(authority: Path, name: str) -> Settings:
+    """The settings of a process that has a certificate for `name`."""
+    key, request, cert = (authority / f"{name}.{end}" for end in ("key", "csr", "pem"))
+    alternative = authority / f"{name}.ext"
+    alternative.write_text("subjectAltName=DNS:localhost")
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    openssl("req", *curve, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
+    signer = ("-CA", authority / "ca.pem", "-CAkey", authority / "ca.key", "-CAcreateserial")
+    files = ("-in", request, "-out", cert, "-extfile", alternative)
+    openssl("x509", "-req", *files, *signer, "-days", "2")
+    return Settings(grpc_ca_file=authority / "ca.pem", grpc_cert_file=cert, grpc_key_file=key)
+
+
+@pytest.fixture
+async def address(authority: Path) -> AsyncIterator[str]:
+    """A running service that wants certificates."""
+    meter = IngestMeter(NoOpMeter("test"))
+    service = IngestService(Intake(Topics(kafka_partitions=4)), Broker(), meter, print)
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((service.handlers(),))
+    credentials = grpc_server_credentials(identity(authority, "ingest"))
+    assert credentials
+    port = server.add_secure_port("127.0.0.1:0", credentials)
+    await server.start()
+    yield f"localhost:{port}"
+    await server.stop(None)
+
+
+async def publish(address: str, settings: Settings, source: str) -> None:
+    """Send one event of a source."""
+    request = PublishRequest(event=envelope("jobSubmitted"))
+    request.event.source = source
+    credentials = grpc_channel_credentials(settings)
+    assert credentials
+    async with grpc.aio.secure_channel(address, credentials) as channel:
+        await IngestServiceStub(channel).Publish(request, timeout=10)
+
+
+async def test_a_resource_manager_speaks_for_itself(address: str, authority: Path) -> None:
+    north = identity(authority, "north")
+    await publish(address, north, "north")
+    await publish(address, north, "north/alpha")
+
+
+async def test_a_resource_manager_cannot_speak_for_another(address: str, authority: Path) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await publish(address, identity(authority, "south"), "north")
+    assert "source: must be 'south'" in str(error.value.details())
+
+
+async def test_who_has_no_certificate_is_not_heard(address: str, authority: Path) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await publish(address, Settings(grpc_ca_file=authority / "ca.pem"), "north")
+    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
