@@ -46,6 +46,7 @@ def stages(shared: Settings, own: PlacementSettings | None = None) -> list[Stage
             outputs=(outcomes.OUTPUT,),
             create=create_placement,
             single=True,
+            marks_outputs=shared.is_emulated,
         ),
     ]
 

@@ -109,8 +109,8 @@ def _first_run_power(
     """The power model's figures, NaN where a signature makes them needless."""
     power_w = np.full(known.shape, nan)
     for column, cluster in enumerate(clusters):
-        rows = np.flatnonzero(~known[:, column])
-        if rows.size:
+        rows = np.flatnonzero(~known[:, column]).tolist()
+        if rows:
             power_w[rows, column] = model.power_w([jobs[row] for row in rows], cluster.cluster)
     return power_w
 
