@@ -4,25 +4,26 @@ RUN apt-get update -qq \
     && apt-get install -y -qq --no-install-recommends ca-certificates python3 \
     && rm -rf /var/lib/apt/lists/*
 
-FROM python AS build
+# What the code needs is apart from the code, so that a change of the code installs nothing anew.
+FROM python AS packages
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-venv
 WORKDIR /opt/coplace
-# What the packages depend on comes first, so that a change of the code installs none of them anew.
 COPY requirements.lock pyproject.toml ./
-COPY deploy/compose/image/install-locked.sh /usr/local/bin/
+COPY deploy/compose/image/install-locked.sh /opt/tools/
 RUN --mount=type=secret,id=package-env --mount=type=secret,id=package-ca \
-    install-locked.sh /opt/tools grpcio-tools mypy-protobuf \
-    && install-locked.sh .venv -r pyproject.toml
-COPY . .
-RUN --mount=type=secret,id=package-env --mount=type=secret,id=package-ca \
-    PATH=/opt/tools/bin:$PATH deploy/generate-proto.sh generated \
-    && install-locked.sh .venv --no-deps --editable . \
-    && .venv/bin/python -m compileall -q shared services deploy generated
+    /opt/tools/install-locked.sh /opt/tools/proto grpcio-tools mypy-protobuf \
+    && /opt/tools/install-locked.sh .venv -r pyproject.toml
 
 FROM python
 RUN useradd --uid 10001 --home-dir /tmp coplace
-COPY --from=build /opt/coplace /opt/coplace
 WORKDIR /opt/coplace
+COPY --from=packages /opt/coplace/.venv .venv
+COPY . .
+RUN --mount=type=bind,from=packages,source=/opt/tools,target=/opt/tools \
+    --mount=type=secret,id=package-env --mount=type=secret,id=package-ca \
+    PATH=/opt/tools/proto/bin:$PATH deploy/generate-proto.sh generated \
+    && /opt/tools/install-locked.sh .venv --no-deps --editable . \
+    && .venv/bin/python -m compileall -q shared services deploy generated
 # Only /tmp is written to, since the root file system is mounted read-only. One thread for numeric
 # libraries: their sums depend on how many there are, and decisions must not.
 ENV PATH=/opt/coplace/.venv/bin:$PATH \

@@ -31,6 +31,7 @@ SERVICES = (
     "pricing",
     "accounts",
 )
+TOPICS = "topics"
 EMULATOR = "simulation"
 
 _NAME = "coplace-check"
@@ -75,7 +76,7 @@ def _play_in_containers(podman: Podman, tell: Callable[[str], None]) -> None:
         _coplace("wait", f"--jobs={_JOBS}", **variables)
         _coplace("report", f"--out={_OUT / 'containers'}", **variables)
     except BaseException:
-        print(project.logs((*SERVERS, *SERVICES, EMULATOR)), file=sys.stderr)
+        print(project.logs((*SERVERS, TOPICS, *SERVICES, EMULATOR)), file=sys.stderr)
         raise
     finally:
         project.down()
@@ -83,8 +84,8 @@ def _play_in_containers(podman: Podman, tell: Callable[[str], None]) -> None:
 
 def _start(project: Project, tell: Callable[[str], None]) -> None:
     """In steps, since not every podman waits for the health that the compose file asks for."""
-    for services in (SERVERS, SERVICES):
-        project.up(services)
+    for services, one_shot in ((SERVERS, []), (SERVICES, [TOPICS])):
+        project.up([*services, *one_shot])
         project.wait_until_healthy(services, _HEALTHY_WITHIN_S)
         tell(f"healthy: {', '.join(services)}")
     project.up([EMULATOR])

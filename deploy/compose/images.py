@@ -38,8 +38,11 @@ def provide_images(podman: Podman, tell: Callable[[str], None]) -> None:
     provide(podman, tell, REDIS, lambda: _build_stand_in(podman, REDIS, "redis"))
     tell(f"building {COPLACE}")
     with tempfile.TemporaryDirectory() as scratch:
-        secrets = build_secrets(Path(scratch))
-        _build(podman, COPLACE, *secrets, str(_ROOT))
+        source = (*build_secrets(Path(scratch)), str(_ROOT))
+        # The stage has a name so that it stays, as the cache of later builds, when the rest goes.
+        _build(podman, f"{COPLACE}-packages", "--target=packages", *source)
+        _build(podman, COPLACE, *source)
+    podman.call("image", "prune", "--force")
 
 
 def provide(

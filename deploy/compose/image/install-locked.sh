@@ -15,11 +15,11 @@ if [ -e /run/secrets/package-ca ]; then
     export PIP_CERT=/run/secrets/package-ca SSL_CERT_FILE=/run/secrets/package-ca
 fi
 # uv because, unlike pip, it checks hashes when only a part of the lock is installed.
-if [ ! -x /opt/uv/bin/uv ]; then
-    python3 -m venv /opt/uv
+if [ ! -x /opt/tools/uv/bin/uv ]; then
+    python3 -m venv /opt/tools/uv
     sed -n '/^uv==/,/[^\\]$/p' requirements.lock >/tmp/uv.lock
-    /opt/uv/bin/pip install --quiet --require-hashes -r /tmp/uv.lock
+    /opt/tools/uv/bin/pip install --quiet --require-hashes -r /tmp/uv.lock
 fi
 [ -x "$venv/bin/python" ] || python3 -m venv --without-pip "$venv"
-/opt/uv/bin/uv pip install --quiet --no-cache --compile-bytecode --python "$venv/bin/python" \
+/opt/tools/uv/bin/uv pip install --quiet --no-cache --compile-bytecode --python "$venv/bin/python" \
     --constraints requirements.lock --build-constraints requirements.lock "$@"

@@ -38,8 +38,8 @@ def settings_variables(*settings: type[BaseSettings]) -> set[str]:
 
 
 def test_the_check_leaves_nothing_out_but_what_observes() -> None:
-    played = {*check.SERVERS, *check.SERVICES, check.EMULATOR}
-    assert set(SERVICES) == played | OBSERVERS | {"topics"}
+    played = {*check.SERVERS, *check.SERVICES, check.TOPICS, check.EMULATOR}
+    assert set(SERVICES) == played | OBSERVERS
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
@@ -82,7 +82,7 @@ def test_every_mounted_file_is_there() -> None:
 def test_prometheus_asks_every_service() -> None:
     document = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
     (discovery,) = document["scrape_configs"][0]["dns_sd_configs"]
-    assert set(discovery["names"]) == OURS - {"topics"}
+    assert set(discovery["names"]) == OURS - {check.TOPICS}
     assert {str(discovery["port"])} == {
         str(SERVICES[name]["environment"]["COPLACE_HTTP_PORT"]) for name in discovery["names"]
     }
