@@ -100,9 +100,19 @@ class LocalServers:
         for program in started:
             self._supervisor.add(program)
             self._ready_urls[program.name] = program.ready_url
-        RunState(self.kafka_bootstrap, self.redis_url, self._ready_urls).save(self.run_dir)
+        self._save_state()
         for program in started:
             self._wait_first_ready(program)
+
+    def remove(self, programs: Iterable[Program]) -> None:
+        """Stop programs, whatever state they are in, and forget them: their names are free."""
+        given = {program.name for program in programs}
+        names = [state.name for state in self.states() if state.name in given]
+        self._stop(names)
+        for name in names:
+            self._supervisor.remove(name)
+            del self._ready_urls[name]
+        self._save_state()
 
     def down(self) -> None:
         """Stop the programs, then the servers, then supervisord. Does nothing if none runs."""
@@ -110,7 +120,7 @@ class LocalServers:
             supervisord = psutil.Process(self._supervisor.pid())
         except (NotRunningError, psutil.NoSuchProcess):
             return
-        self._stop_programs()
+        self._stop([state.name for state in self.states() if state.name not in _SERVERS])
         self._supervisor.shutdown()
         try:
             supervisord.wait(_SHUTDOWN_S)
@@ -216,8 +226,10 @@ class LocalServers:
     def _is_done(self, name: str) -> bool:
         return self._supervisor.state(name).is_done
 
-    def _stop_programs(self) -> None:
-        names = [state.name for state in self.states() if state.name not in _SERVERS]
+    def _save_state(self) -> None:
+        RunState(self.kafka_bootstrap, self.redis_url, self._ready_urls).save(self.run_dir)
+
+    def _stop(self, names: Sequence[str]) -> None:
         for name in reversed(names):
             self._supervisor.stop(name)
         for name in names:

@@ -115,6 +115,13 @@ class Supervisor:
             # The group is the program alone; unlike a process it may be stopped already.
             rpc.stopProcessGroup(name, False)
 
+    def remove(self, name: str) -> None:
+        """Forget a program that does not run, so that another may have its name."""
+        with self._rpc() as rpc:
+            rpc.removeProcessGroup(name)
+        for left_over in self._programs.glob(f"{name}.*"):
+            left_over.unlink()
+
     def shutdown(self) -> None:
         """Stop every program, the last first, then supervisord. Does not wait."""
         with self._rpc() as rpc:

@@ -117,6 +117,16 @@ def test_a_killed_program_is_started_again(bare: LocalServers) -> None:
     assert bare.pid("sleeper") not in (0, first)
 
 
+def test_the_name_of_a_removed_program_is_free(bare: LocalServers) -> None:
+    bare.start([Program("sleeper", _SLEEP)])
+    first = psutil.Process(bare.pid("sleeper"))
+    bare.remove([Program("sleeper", _SLEEP)])
+    assert not _lives(first)
+    assert bare.states() == []
+    bare.start([Program("sleeper", _SLEEP)])
+    assert bare.pid("sleeper") != first.pid
+
+
 def test_nothing_is_left_after_kill_9_of_the_supervisor(bare: LocalServers) -> None:
     deaf = Program("deaf", ["sh", "-c", "trap '' TERM; exec sleep 600"])
     bare.start([Program("sleeper", _SLEEP), deaf])
