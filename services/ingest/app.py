@@ -46,7 +46,7 @@ async def serve(process: Process) -> None:
         server = await _start_server(process, ingest_settings, service)
         process.readiness.ready()
         await process.stop.wait()
-        process.readiness.wait_for("nothing: it stops")
+        process.readiness.wait_for("its end")
         await server.stop(_GRACE_S)
 
 

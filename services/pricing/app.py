@@ -4,7 +4,7 @@ from typing import Final
 
 from services.pricing.processor import CHARGES, PricingProcessor, Tariff
 from services.pricing.settings import PricingSettings
-from shared.messaging.stage import RoundSource, Stage
+from shared.messaging.stage import Stage
 from shared.runtime.service import run_service
 from shared.runtime.settings import Settings, settings
 
@@ -14,7 +14,7 @@ _INPUTS: Final = ("jobs.events", "telemetry.shutters")
 def stages(settings: Settings) -> list[Stage]:
     """The pricing stage; emulated rounds bring a job's shutters with its finish, so none waits."""
     own = PricingSettings()
-    grace_s = 0.0 if settings.rounds is RoundSource.MARKS else own.grace_s
+    grace_s = 0.0 if settings.is_emulated else own.grace_s
     tariff = Tariff(own.rate_su_per_core_s, round(grace_s * 1e6), round(own.remember_s * 1e6))
     return [
         Stage(
@@ -23,6 +23,7 @@ def stages(settings: Settings) -> list[Stage]:
             outputs=(CHARGES,),
             create=lambda _unit, restored: PricingProcessor(tariff, restored),
             rounds=settings.rounds,
+            marks_outputs=settings.is_emulated,
         )
     ]
 

@@ -1,5 +1,6 @@
 """Composition root of the Slurm way in."""
 
+import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -13,6 +14,7 @@ from shared.messaging.dead_letters import dead_letter
 from shared.messaging.deployment import Deployment, now_us
 from shared.messaging.event import Publish
 from shared.messaging.faust_app import run_stateless, stateless_app
+from shared.messaging.hooks import Tally
 from shared.messaging.publisher import KafkaPublisher
 from shared.messaging.record import Record
 from shared.messaging.topics import DLQ_PREFIX
@@ -61,10 +63,19 @@ async def serve(process: Process) -> None:
     async with KafkaPublisher(deployment, NAME) as publisher:
 
         async def handle(records: Sequence[Record]) -> None:
-            await publisher.send_all(mapping.publishes(records, now_us() / 1e6))
+            began_s = time.monotonic()
+            publishes = list(mapping.publishes(records, now_us() / 1e6))
+            await publisher.send_all(publishes)
+            tally = _tally(records, publishes)
+            deployment.hooks.meter.batch(NAME, 0, tally, time.monotonic() - began_s)
 
         process.readiness.ready()
         await run_stateless(stateless_app(deployment, NAME, {_INPUT: handle}), process.stop)
+
+
+def _tally(records: Sequence[Record], publishes: Sequence[Publish]) -> Tally:
+    letters = sum(publish.topic.startswith(DLQ_PREFIX) for publish in publishes)
+    return Tally(records_in=len(records), records_out=len(publishes), dead_letters=letters)
 
 
 def main() -> None:

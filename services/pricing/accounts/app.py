@@ -1,5 +1,6 @@
 """Composition root of the accounts."""
 
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -10,10 +11,10 @@ from redis.asyncio import Redis
 from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.accounts.model import Entry, entry_of
 from shared.domain.errors import RejectedError
-from shared.messaging.codec import Codec
 from shared.messaging.dead_letters import dead_letter
 from shared.messaging.deployment import Deployment, now_us
 from shared.messaging.faust_app import run_stateless, stateless_app
+from shared.messaging.hooks import Tally
 from shared.messaging.publisher import KafkaPublisher
 from shared.messaging.record import Place, Record
 from shared.messaging.topics import DLQ_PREFIX
@@ -32,8 +33,11 @@ class LostPositionError(Exception):
 class Projection:
     """Applies the ledger to the accounts, and remembers how far Redis must be."""
 
-    def __init__(self, codec: Codec, accounts: RedisAccounts, dead_letters: KafkaPublisher) -> None:
-        self._codec = codec
+    def __init__(
+        self, deployment: Deployment, accounts: RedisAccounts, dead_letters: KafkaPublisher
+    ) -> None:
+        self._codec = deployment.codec
+        self._meter = deployment.hooks.meter
         self._accounts = accounts
         self._dead_letters = dead_letters
         self._applied: dict[Place, int] = {}
@@ -49,26 +53,31 @@ class Projection:
 
     async def apply(self, records: Sequence[Record]) -> None:
         """Apply a batch; what cannot be used becomes a dead letter first."""
+        began_s, tally = time.monotonic(), Tally(records_in=len(records))
         by_place: dict[Place, list[Record]] = defaultdict(list)
         for record in records:
             by_place[record.place].append(record)
         for place, batch in by_place.items():
-            await self._apply_at(place, batch)
+            await self._apply_at(place, batch, tally)
+        self._meter.batch(NAME, 0, tally, time.monotonic() - began_s)
 
-    async def _apply_at(self, place: Place, batch: Sequence[Record]) -> None:
+    async def _apply_at(self, place: Place, batch: Sequence[Record], tally: Tally) -> None:
         entries = [
-            (record.offset, entry) for record in batch if (entry := await self._entry(record))
+            (record.offset, entry)
+            for record in batch
+            if (entry := await self._entry(record, tally))
         ]
         following = max(self._applied.get(place, 0), batch[-1].offset + 1)
         await self._accounts.apply(place, self._applied.get(place, 0), following, entries)
         self._applied[place] = following
 
-    async def _entry(self, record: Record) -> Entry | None:
+    async def _entry(self, record: Record, tally: Tally) -> Entry | None:
         """The entry of a charge; None for a round's mark and for what cannot be used."""
         try:
             payload = self._codec.decode(record).payload
             return entry_of(payload) if isinstance(payload, ChargeMade) else None
         except RejectedError as error:
+            tally.dead_letters += 1
             letter = dead_letter(record, str(error), NAME, now_us())
             await self._dead_letters.send_all([letter])
             return None
@@ -82,7 +91,7 @@ async def serve(process: Process) -> None:
     redis = Redis.from_url(process.settings.redis_url, **redis_options(process.settings))
     async with redis, KafkaPublisher(deployment, NAME) as dead_letters:
         accounts = RedisAccounts(redis, deployment.name)
-        projection = Projection(deployment.codec, accounts, dead_letters)
+        projection = Projection(deployment, accounts, dead_letters)
         app = stateless_app(deployment, NAME, {LEDGER: projection.apply}, projection.positions)
         process.readiness.ready()
         await run_stateless(app, process.stop)
