@@ -114,6 +114,7 @@ def compare(
 @app.command()
 def report(out: Out = Path("out")) -> None:
     """Write the files and the table of a run on Kafka from its topics."""
+    from services.console.accounts import folded
     from services.console.history import History
     from services.console.kafka_topics import KafkaTopics
     from services.console.report import table, write
@@ -121,7 +122,8 @@ def report(out: Out = Path("out")) -> None:
     from shared.runtime.settings import settings
 
     topics = KafkaTopics(Deployment.of(settings()))
-    summary = write(History.read(topics.topic), out)
+    history = History.read(topics.topic)
+    summary = write(history, folded(history.charges), out)
     Console().print(table(summary, settings().namespace or "report"))
 
 

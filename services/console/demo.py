@@ -10,9 +10,10 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from services.console import embedded, report
+from services.console import accounts, embedded, report
 from services.console.embedded import Progress as Told
-from services.console.history import History, ReadTopic
+from services.console.history import History
+from services.console.kafka_topics import CHARGES, KafkaTopics
 from services.console.options import DemoOptions
 from services.console.parity import first_difference
 from services.console.servers import running
@@ -25,7 +26,8 @@ def run_embedded(options: DemoOptions, console: Console) -> None:
     """Play the workload in this process and report it."""
     with _finished_jobs(options, console) as told:
         system = embedded.run(options, told)
-    _report(system.topic, options, console, "no server")
+    history = History.read(system.topic)
+    _report(history, accounts.folded(history.charges), options, console, "no server")
 
 
 def run_on_servers(options: DemoOptions, console: Console, run_dir: Path) -> None:
@@ -34,7 +36,9 @@ def run_on_servers(options: DemoOptions, console: Console, run_dir: Path) -> Non
     with running(options, run_dir) as system:
         with _finished_jobs(options, console) as told:
             system.topics.follow(told, PATIENCE_S)
-        _report(system.topics.topic, options, console, "Kafka and Redis")
+        history = History.read(system.topics.topic)
+        spent = balances(system.topics, history)
+        _report(history, spent, options, console, "Kafka and Redis")
 
 
 def run_parity(options: DemoOptions, console: Console, run_dir: Path) -> str | None:
@@ -46,9 +50,19 @@ def run_parity(options: DemoOptions, console: Console, run_dir: Path) -> str | N
     return first_difference(alone.out, served.out)
 
 
-def _report(topic: ReadTopic, options: DemoOptions, console: Console, where: str) -> None:
+def balances(topics: KafkaTopics, history: History) -> accounts.Spent:
+    """What Redis says that was spent. Raises WrongAccountsError unless the ledger says the same."""
+    ends = topics.ends(CHARGES)
+    spent = accounts.in_redis(topics.deployment, ends, PATIENCE_S)
+    accounts.require_equal(spent, accounts.folded(history.charges))
+    return spent
+
+
+def _report(
+    history: History, spent: accounts.Spent, options: DemoOptions, console: Console, where: str
+) -> None:
     began = time.monotonic()
-    summary = report.write(History.read(topic), options.out)
+    summary = report.write(history, spent, options.out)
     console.print(report.table(summary, f"{options.policy}, seed {options.seed}, {where}"))
     took_s = time.monotonic() - began
     console.print(f"{', '.join(report.FILES)} are in {options.out} ({took_s:.1f} s)")

@@ -1,7 +1,7 @@
 """The topics of a run on Kafka: read whole, or followed until the run is complete."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.jobs_pb2 import JobFinished
@@ -24,27 +24,32 @@ class KafkaTopics:
     """The topics of one namespace."""
 
     def __init__(self, deployment: Deployment) -> None:
-        self._deployment = deployment
+        self.deployment = deployment
 
     def topic(self, name: str) -> Iterable[Event]:
         """Every committed event of a topic."""
-        with Reader(self._deployment, self._deployment.topics.places(name)) as reader:
-            yield from map(self._deployment.codec.decode, reader.to_end())
+        with Reader(self.deployment, self.deployment.topics.places(name)) as reader:
+            yield from map(self.deployment.codec.decode, reader.to_end())
+
+    def ends(self, name: str) -> Mapping[Place, int]:
+        """The offset after the last committed record of each place of a topic."""
+        with Reader(self.deployment, self.deployment.topics.places(name)) as reader:
+            return {record.place: record.offset + 1 for record in reader.to_end()}
 
     def follow(self, progress: Progress, patience_s: float) -> None:
         """Wait for the last round's mark in all of prices.charges; tell of finished jobs.
 
         Raises StalledRunError when neither a job event nor a charge came for `patience_s`.
         """
-        topics = self._deployment.topics
+        topics = self.deployment.topics
         places = [*topics.places(JOBS), *topics.places(CHARGES)]
         watch = _Watch(topics.places(CHARGES))
         last_seen = time.monotonic()
-        with Reader(self._deployment, places) as reader:
+        with Reader(self.deployment, places) as reader:
             while not watch.is_complete:
                 records = reader.poll()
                 for record in records:
-                    watch.see(record.place, self._deployment.codec.decode(record))
+                    watch.see(record.place, self.deployment.codec.decode(record))
                 progress(watch.take_finished())
                 last_seen = time.monotonic() if records else last_seen
                 if time.monotonic() - last_seen > patience_s:

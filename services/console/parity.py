@@ -3,7 +3,7 @@
 from itertools import zip_longest
 from pathlib import Path
 
-COMPARED = ("decisions.jsonl", "charges.jsonl", "jobs.csv", "summary.json")
+COMPARED = ("decisions.jsonl", "charges.jsonl", "jobs.csv", "accounts.json", "summary.json")
 
 
 def first_difference(left: Path, right: Path) -> str | None:

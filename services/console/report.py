@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import orjson
@@ -12,8 +12,17 @@ from rich.table import Table
 
 from services.console.history import History
 from services.console.summary import Summary, summarise
+from shared.domain.money import QUANTUM
 
-FILES = ("decisions.jsonl", "charges.jsonl", "jobs.csv", "summary.json", "gantt.png", "power.png")
+FILES = (
+    "decisions.jsonl",
+    "charges.jsonl",
+    "jobs.csv",
+    "accounts.json",
+    "summary.json",
+    "gantt.png",
+    "power.png",
+)
 COLUMNS = (
     "job_id",
     "app_id",
@@ -28,7 +37,7 @@ COLUMNS = (
 )
 
 
-def write(history: History, folder: Path) -> Summary:
+def write(history: History, spent_micro_su: Mapping[str, int], folder: Path) -> Summary:
     """Write all files of a run into `folder` and return its figures. Times are event times."""
     from services.console import plots  # a second to import, and no other command needs it
 
@@ -37,8 +46,8 @@ def write(history: History, folder: Path) -> Summary:
     _write_lines(folder / "decisions.jsonl", history.decisions)
     _write_lines(folder / "charges.jsonl", history.charges)
     _write_jobs(folder / "jobs.csv", history)
-    text = json.dumps(summary.as_json(), indent=2)
-    (folder / "summary.json").write_text(text + "\n", encoding="utf-8")
+    _write_json(folder / "accounts.json", _balances(spent_micro_su))
+    _write_json(folder / "summary.json", summary.as_json())
     plots.gantt(history, folder / "gantt.png")
     plots.power(history, folder / "power.png")
     return summary
@@ -51,6 +60,15 @@ def _write_lines(path: Path, messages: Iterable[Message]) -> None:
                 message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
             )
             file.write(orjson.dumps(plain, option=orjson.OPT_APPEND_NEWLINE))
+
+
+def _write_json(path: Path, content: Mapping[str, object]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _balances(spent_micro_su: Mapping[str, int]) -> Mapping[str, str]:
+    """What each account spent, in service units."""
+    return {account: str(spent * QUANTUM) for account, spent in sorted(spent_micro_su.items())}
 
 
 def _write_jobs(path: Path, history: History) -> None:

@@ -162,7 +162,7 @@ def test_a_report_writes_every_file_and_two_reports_of_one_run_are_equal(
     topics: dict[str, list[Event]], tmp_path: Path
 ) -> None:
     for folder in ("one", "two"):
-        report.write(History.read(topics.__getitem__), tmp_path / folder)
+        report.write(History.read(topics.__getitem__), {"b": 1_500_000, "a": 7}, tmp_path / folder)
     for name in report.FILES:
         one, two = (tmp_path / folder / name for folder in ("one", "two"))
         assert one.read_bytes() == two.read_bytes(), name
@@ -170,6 +170,8 @@ def test_a_report_writes_every_file_and_two_reports_of_one_run_are_equal(
     assert rows[0] == ",".join(report.COLUMNS)
     assert rows[1].startswith("a,lu.C,p1,2,2.0,0.0,0.0,7200.0,")
     assert json.loads((tmp_path / "one" / "summary.json").read_text())["jobs"] == 2
+    balances = json.loads((tmp_path / "one" / "accounts.json").read_text())
+    assert balances == {"a": "0.000007", "b": "1.500000"}
 
 
 def test_the_first_difference_of_two_runs_is_shown_with_its_line(tmp_path: Path) -> None:
