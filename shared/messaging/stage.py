@@ -62,6 +62,7 @@ class Stage:
     Unit n of a stage owns Kafka partition n of every input, and restores its state from partition
     n of the changelog. A `single` stage has one unit that owns every partition of every input: its
     other group members stand by. `create` gets the unit's number and the restored state.
+    `marks_outputs` False writes no round's marks: nobody downstream closes rounds by them.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Stage:
     create: Callable[[int, Mapping[str, bytes]], Processor]
     single: bool = False
     rounds: RoundSource = RoundSource.MARKS
+    marks_outputs: bool = True
 
     @property
     def changelog(self) -> str:

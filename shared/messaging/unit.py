@@ -108,7 +108,10 @@ class Unit:
         self.stage = stage
         self.number = number
         self.places = tuple(unit_places(stage.inputs, stage, number, codec.topics))
-        self._mark_places = unit_places(stage.outputs, stage, number, codec.topics)
+        self._own_places = unit_places(stage.outputs, stage, number, codec.topics)
+        self._mark_places = self._own_places if stage.marks_outputs else []
+        # What a predecessor handled may still wait for the end of its round.
+        self._has_news = True
         self._closed = _closed_round(restored)
         self._processor = stage.create(
             number, {key: value for key, value in restored.items() if key != _ROUND_KEY}
@@ -143,10 +146,17 @@ class Unit:
         return self._take_commit()
 
     def close_round(self, now_us: int) -> Commit:
-        """End the round of a stage whose rounds a clock closes."""
+        """End the round of a stage whose rounds a clock closes.
+
+        A round in which nothing came and nothing is due leaves no trace: an idle system writes
+        nothing.
+        """
         self._now_us = now_us
         number = self._closed.number + 1 if self._closed else 0
-        self._close(Round(number, max(now_us, self._closed_us + 1)))
+        ended = Round(number, max(now_us, self._closed_us + 1))
+        outputs = list(self._processor.end_round(ended))
+        if outputs or self._has_news:
+            self._end(ended, outputs)
         return self._take_commit()
 
     @property
@@ -176,6 +186,7 @@ class Unit:
         except AlreadyAppliedError:
             self._commit.tally.copies_dropped += 1
         else:
+            self._has_news = True
             self._publish(outputs)
 
     def _take_mark(self, record: Record, mark: RoundEnded) -> None:
@@ -194,12 +205,13 @@ class Unit:
         for place in passed:
             _, offset = self._marks.pop(place)
             self._commit.positions[place] = offset + 1
-        self._close(ended)
+        self._end(ended, self._processor.end_round(ended))
 
-    def _close(self, ended: Round) -> None:
+    def _end(self, ended: Round, outputs: Iterable[Publish]) -> None:
         self._closed = ended
+        self._has_news = False
         self._commit.tally.rounds_closed += 1
-        self._publish(self._processor.end_round(ended))
+        self._publish(outputs)
         mark = RoundEnded(round=ended.number, ended_at_us=ended.ended_at_us, last=ended.last)
         self._commit.changelog[_ROUND_KEY] = mark.SerializeToString()
         self._forward(mark)
@@ -225,7 +237,7 @@ class Unit:
 
     def _append(self, publish: Publish) -> None:
         record = self._codec.encode(publish)
-        is_own = record.place in self._mark_places or publish.topic not in self.stage.outputs
+        is_own = record.place in self._own_places or publish.topic not in self.stage.outputs
         if not is_own:
             raise ValueError(
                 f"unit {self.number} of {self.stage.name} may not write to {record.place}: "

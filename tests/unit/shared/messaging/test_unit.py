@@ -208,9 +208,19 @@ def test_a_round_closed_by_the_clock_never_goes_back_in_time() -> None:
     clocked = unit(counting(rounds=RoundSource.CLOCK))
     assert clocked.process([at_offset(mark(PLACES[0], 9), 0)]).positions == {PLACES[0]: 1}
     clocked.close_round(START_US)
+    clocked.process(numbered(encoded(*at_place_0(1))))
     [later] = events(clocked.close_round(START_US - 5).outputs)
     assert isinstance(later.payload, RoundEnded)
     assert (later.payload.round, later.payload.ended_at_us) == (1, START_US + 1)
+
+
+def test_idle_rounds_of_the_clock_leave_no_trace_but_the_first_after_a_start() -> None:
+    """What a predecessor handled may still wait for the end of its round."""
+    clocked = unit(counting(rounds=RoundSource.CLOCK))
+    assert not clocked.close_round(START_US).is_empty
+    assert clocked.close_round(START_US + ROUND_US).is_empty
+    clocked.process(numbered(encoded(*at_place_0(1))))
+    assert clocked.close_round(START_US + 2 * ROUND_US).tally.rounds_closed == 1
 
 
 def test_an_event_far_ahead_of_the_last_round_is_refused() -> None:
