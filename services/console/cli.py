@@ -144,6 +144,19 @@ def wait(
 
 
 @app.command()
+def bench(out: Out = Path("out"), run_dir: RunDir = Path("run/bench")) -> None:
+    """Measure throughput, latency and memory, embedded and on real servers."""
+    from services.console.bench import report
+    from services.console.bench.run import measure
+
+    console = Console()
+    measured = measure(console, run_dir)
+    report.write(measured, out)
+    console.print(report.table(measured))
+    console.print(f"{', '.join(report.FILES)} are in {out}")
+
+
+@app.command()
 def asyncapi(out: Out = Path("out")) -> None:
     """Write the AsyncAPI document of the topics."""
     import yaml

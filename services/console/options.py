@@ -57,7 +57,7 @@ class DemoOptions:
     def environment(self, namespace: str) -> dict[str, str]:
         """The same settings as the environment of the services' processes."""
         every = (self.simulation, self.energy, self.placement, self.shared(namespace))
-        return {name: value for each in every for name, value in _variables(each).items()}
+        return {name: value for each in every for name, value in variables(each).items()}
 
 
 def _given(**values: Any) -> dict[str, Any]:
@@ -65,7 +65,8 @@ def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _variables(settings: BaseSettings) -> dict[str, str]:
+def variables(settings: BaseSettings) -> dict[str, str]:
+    """What was set in these settings, as environment variables."""
     prefix = settings.model_config["env_prefix"]
     given = settings.model_dump(mode="json", include=settings.model_fields_set)
     return {f"{prefix}{name.upper()}": str(value) for name, value in given.items()}

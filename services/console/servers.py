@@ -2,9 +2,9 @@
 
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +34,7 @@ _ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 @dataclass(frozen=True, slots=True)
 class RunningSystem:
-    """A demo at work on real servers."""
+    """The whole system at work on real servers."""
 
     servers: LocalServers
     deployment: Deployment
@@ -46,55 +46,80 @@ class RunningSystem:
         return KafkaTopics(self.deployment)
 
 
-@contextmanager
-def running(options: DemoOptions, run_dir: Path) -> Iterator[RunningSystem]:
-    """Start servers, topics, services and the emulator; stop them all in the end."""
-    namespace = f"demo-{uuid.uuid4().hex[:8]}"
-    with LocalServers(run_dir) as servers:
-        addresses = {"kafka_bootstrap": servers.kafka_bootstrap, "redis_url": servers.redis_url}
-        settings = Settings(**{**options.shared(namespace).model_dump(), **addresses})
-        deployment = Deployment.of(settings)
-        create_topics(deployment)
-        programs = services(options, namespace, run_dir)
-        servers.start(programs)
-        names = tuple(program.name for program in programs)
-        yield RunningSystem(servers, deployment, names)
+class Processes:
+    """The processes of one namespace; each finds `environment` and its own port in its own.
 
+    Traces go to files below `run_dir` when they are wanted: every event then costs a span.
+    """
 
-def services(options: DemoOptions, namespace: str, run_dir: Path) -> list[Program]:
-    """Every process of a demo, the emulator last."""
-    workers = [
-        (name if number == 1 else f"{name}-{number}", MODULES[name])
-        for name in MODULES
-        for number in range(1, (options.workers if name in KEYED else 1) + 1)
-    ]
-    workers.append((EMULATOR, "services.simulation"))
-    ingest_port, *ports = free_ports(len(workers) + 1)
-    environment = {
-        **options.environment(namespace),
-        **_ONE_THREAD,
-        "COPLACE_INGEST_PORT": str(ingest_port),
-        "COPLACE_SIMULATION_INGEST_ADDRESS": f"127.0.0.1:{ingest_port}",
-    }
-    program = _program_in(run_dir, environment)
-    return [program(*worker, port) for worker, port in zip(workers, ports, strict=True)]
+    def __init__(
+        self, run_dir: Path, environment: Mapping[str, str], *, workers: int = 1, traced: bool
+    ) -> None:
+        self._run_dir = run_dir.absolute()
+        self._environment = {**environment, **_ONE_THREAD}
+        self._traced = traced
+        self._workers = [
+            (name if number == 1 else f"{name}-{number}", MODULES[name])
+            for name in MODULES
+            for number in range(1, (workers if name in KEYED else 1) + 1)
+        ]
+        self._ingest_port, self._emulator_port, *self._ports = free_ports(2 + len(self._workers))
 
+    @property
+    def ingest_address(self) -> str:
+        """Where gRPC clients find ingest."""
+        return f"127.0.0.1:{self._ingest_port}"
 
-def _program_in(
-    run_dir: Path, environment: Mapping[str, str]
-) -> Callable[[str, str, int], Program]:
-    def program(name: str, module: str, port: int) -> Program:
-        own = {
-            "COPLACE_HTTP_PORT": str(port),
-            "COPLACE_TRACE_FILE": str(run_dir.absolute() / "traces" / f"{name}.jsonl"),
-        }
+    def services(self) -> list[Program]:
+        """Every service, the keyed ones as often as they have workers."""
+        ingest = {"COPLACE_INGEST_PORT": str(self._ingest_port)}
+        return [
+            self._program(name, module, port, ingest)
+            for (name, module), port in zip(self._workers, self._ports, strict=True)
+        ]
+
+    def emulator(self) -> Program:
+        """The emulated resource managers and nodes."""
+        address = {"COPLACE_SIMULATION_INGEST_ADDRESS": self.ingest_address}
+        emulator = self._program(EMULATOR, "services.simulation", self._emulator_port, address)
+        return replace(emulator, one_shot=True)
+
+    def _program(self, name: str, module: str, port: int, further: Mapping[str, str]) -> Program:
+        own = {"COPLACE_HTTP_PORT": str(port), **further}
+        if self._traced:
+            own["COPLACE_TRACE_FILE"] = str(self._run_dir / "traces" / f"{name}.jsonl")
         return Program(
             name,
             [sys.executable, "-m", module],
-            env={**environment, **own},
+            env={**self._environment, **own},
             ready_url=f"http://127.0.0.1:{port}/readyz",
-            one_shot=name == EMULATOR,
         )
 
-    (run_dir / "traces").mkdir(parents=True, exist_ok=True)
-    return program
+
+@contextmanager
+def running(options: DemoOptions, run_dir: Path) -> Iterator[RunningSystem]:
+    """Start servers, topics, services and the emulator; stop them all in the end."""
+    shared = options.shared(new_namespace("demo"))
+    environment = options.environment(shared.namespace)
+    processes = Processes(run_dir, environment, workers=options.workers, traced=True)
+    programs = [*processes.services(), processes.emulator()]
+    with serving(shared, programs, run_dir) as system:
+        yield system
+
+
+@contextmanager
+def serving(
+    shared: Settings, programs: Sequence[Program], run_dir: Path
+) -> Iterator[RunningSystem]:
+    """Start servers, topics and programs, wait until they are ready, stop them in the end."""
+    with LocalServers(run_dir) as servers:
+        addresses = {"kafka_bootstrap": servers.kafka_bootstrap, "redis_url": servers.redis_url}
+        deployment = Deployment.of(Settings(**{**shared.model_dump(), **addresses}))
+        create_topics(deployment)
+        servers.start(programs)
+        yield RunningSystem(servers, deployment, tuple(program.name for program in programs))
+
+
+def new_namespace(purpose: str) -> str:
+    """A name that no earlier run has used."""
+    return f"{purpose}-{uuid.uuid4().hex[:8]}"
