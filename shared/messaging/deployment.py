@@ -7,7 +7,6 @@ from typing import Any
 from shared.messaging.codec import Codec
 from shared.messaging.hooks import Hooks
 from shared.messaging.record import Place, Record
-from shared.messaging.stage import RoundSource
 from shared.messaging.topics import Topics
 from shared.messaging.unit import EventTimeLimit
 from shared.runtime.security import kafka_options
@@ -30,8 +29,7 @@ class Deployment:
     def of(cls, settings: Settings, hooks: Hooks | None = None) -> "Deployment":
         """The deployment that the settings describe."""
         topics = Topics(kafka_partitions=settings.kafka_partitions or None)
-        is_emulated = settings.rounds is RoundSource.MARKS
-        limit = EventTimeLimit() if is_emulated else EventTimeLimit.of_wall_clock(now_us())
+        limit = EventTimeLimit() if settings.is_emulated else EventTimeLimit.of_wall_clock(now_us())
         codec = Codec(topics, settings.max_message_bytes)
         return cls(settings, codec, limit, hooks or Hooks())
 

@@ -66,6 +66,11 @@ class Settings(BaseSettings):
         None, description="PEM that signs the other side's certificate; a server then demands one"
     )
 
+    @property
+    def is_emulated(self) -> bool:
+        """Whether marks close the rounds and therefore have to travel through every topic."""
+        return self.rounds is RoundSource.MARKS
+
     @model_validator(mode="after")
     def _certificates_come_with_keys(self) -> Self:
         for user in ("kafka", "redis", "grpc"):
