@@ -1,29 +1,31 @@
 # One image for every service: `python -m services.placement`, and so on, or `coplace`.
-FROM debian:bookworm-slim AS python
+# Packages have a stage of their own, so that a change of the code installs nothing anew.
+FROM debian:bookworm-slim AS packages
 RUN apt-get update -qq \
-    && apt-get install -y -qq --no-install-recommends ca-certificates python3 \
-    && rm -rf /var/lib/apt/lists/*
-
-# What the code needs is apart from the code, so that a change of the code installs nothing anew.
-FROM python AS packages
-RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-venv
+    && apt-get install -y -qq --no-install-recommends ca-certificates python3 python3-venv \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --uid 10001 --home-dir /tmp coplace
 WORKDIR /opt/coplace
 COPY requirements.lock pyproject.toml ./
-COPY deploy/compose/image/install-locked.sh /opt/tools/
+COPY deploy/compose/image/ /opt/build/
 RUN --mount=type=secret,id=package-env --mount=type=secret,id=package-ca \
-    /opt/tools/install-locked.sh /opt/tools/proto grpcio-tools mypy-protobuf \
-    && /opt/tools/install-locked.sh .venv -r pyproject.toml
+    /opt/build/install-locked.sh .venv -r pyproject.toml \
+    && rm -r /opt/build/uv
 
-FROM python
-RUN useradd --uid 10001 --home-dir /tmp coplace
-WORKDIR /opt/coplace
-COPY --from=packages /opt/coplace/.venv .venv
+FROM packages AS code
+RUN --mount=type=secret,id=package-env --mount=type=secret,id=package-ca \
+    /opt/build/install-locked.sh /opt/build/proto grpcio-tools mypy-protobuf
 COPY . .
-RUN --mount=type=bind,from=packages,source=/opt/tools,target=/opt/tools \
-    --mount=type=secret,id=package-env --mount=type=secret,id=package-ca \
-    PATH=/opt/tools/proto/bin:$PATH deploy/generate-proto.sh generated \
-    && /opt/tools/install-locked.sh .venv --no-deps --editable . \
-    && .venv/bin/python -m compileall -q shared services deploy generated
+# Our own package goes to a folder of its own: to copy all others would mean to read them all.
+RUN --mount=type=secret,id=package-env --mount=type=secret,id=package-ca \
+    PATH=/opt/build/proto/bin:$PATH deploy/generate-proto.sh generated \
+    && /opt/build/install-locked.sh .venv --prefix /opt/build/own --no-deps --editable .
+
+FROM packages
+COPY . .
+COPY --from=code /opt/coplace/generated generated
+COPY --from=code /opt/build/own .venv
+RUN .venv/bin/python -m compileall -q shared services deploy generated
 # Only /tmp is written to, since the root file system is mounted read-only. One thread for numeric
 # libraries: their sums depend on how many there are, and decisions must not.
 ENV PATH=/opt/coplace/.venv/bin:$PATH \

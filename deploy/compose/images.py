@@ -1,5 +1,7 @@
 """The images of the compose file: ours, and those that come from a registry or are stood in for."""
 
+import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -37,11 +39,7 @@ def provide_images(podman: Podman, tell: Callable[[str], None]) -> None:
     provide(podman, tell, KAFKA, lambda: _build_stand_in(podman, KAFKA, "kafka", kafka_jars()))
     provide(podman, tell, REDIS, lambda: _build_stand_in(podman, REDIS, "redis"))
     tell(f"building {COPLACE}")
-    with tempfile.TemporaryDirectory() as scratch:
-        source = (*build_secrets(Path(scratch)), str(_ROOT))
-        # The stage has a name so that it stays, as the cache of later builds, when the rest goes.
-        _build(podman, f"{COPLACE}-packages", "--target=packages", *source)
-        _build(podman, COPLACE, *source)
+    _build_coplace(podman)
     podman.call("image", "prune", "--force")
 
 
@@ -68,6 +66,35 @@ def _is_stand_in(podman: Podman, image: str) -> bool:
 def _build(podman: Podman, image: str, *arguments: str) -> None:
     # The host's network, since a builder may reach its package index in no other way.
     podman.call("build", "--format=docker", "--network=host", f"--tag={image}", *arguments)
+
+
+def _build_coplace(podman: Podman) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        context = Path(scratch) / "context"
+        _copy_source(context)
+        source = (*build_secrets(Path(scratch)), str(context))
+        # The stage has a name so that it stays, as the cache of later builds, when the rest goes.
+        _build(podman, f"{COPLACE}-code", "--target=code", *source)
+        _build(podman, COPLACE, *source)
+
+
+def _copy_source(context: Path) -> None:
+    """Copy what the image is made of, all of one time: podman takes a file whose time is another,
+    as in a new clone, for a changed one."""
+    ignored = (_ROOT / ".dockerignore").read_text().splitlines()
+    names = [line.removeprefix("!") for line in ignored if line.startswith("!")]
+    for name in (*names, ".dockerignore", "Dockerfile"):
+        _copy(_ROOT / name, context / name)
+    for path in (context, *context.rglob("*")):
+        os.utime(path, (0, 0))
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, target)
 
 
 def _build_stand_in(podman: Podman, image: str, name: str, jars: Path | None = None) -> None:

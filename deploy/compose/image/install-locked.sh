@@ -7,6 +7,7 @@ set -euo pipefail
 
 venv=$1
 shift
+uv=/opt/build/uv
 # How a builder behind a mirror or a proxy reaches packages; as secrets, so that no layer has it.
 if [ -e /run/secrets/package-env ]; then
     source /run/secrets/package-env
@@ -15,11 +16,11 @@ if [ -e /run/secrets/package-ca ]; then
     export PIP_CERT=/run/secrets/package-ca SSL_CERT_FILE=/run/secrets/package-ca
 fi
 # uv because, unlike pip, it checks hashes when only a part of the lock is installed.
-if [ ! -x /opt/tools/uv/bin/uv ]; then
-    python3 -m venv /opt/tools/uv
+if [ ! -e "$uv" ]; then
+    python3 -m venv "$uv"
     sed -n '/^uv==/,/[^\\]$/p' requirements.lock >/tmp/uv.lock
-    /opt/tools/uv/bin/pip install --quiet --require-hashes -r /tmp/uv.lock
+    "$uv/bin/pip" install --quiet --no-cache-dir --require-hashes -r /tmp/uv.lock
 fi
-[ -x "$venv/bin/python" ] || python3 -m venv --without-pip "$venv"
-/opt/tools/uv/bin/uv pip install --quiet --no-cache --compile-bytecode --python "$venv/bin/python" \
+[ -e "$venv" ] || python3 -m venv --without-pip "$venv"
+"$uv/bin/uv" pip install --quiet --no-cache --compile-bytecode --python "$venv/bin/python" \
     --constraints requirements.lock --build-constraints requirements.lock "$@"
