@@ -31,6 +31,7 @@ def stages(shared: Settings, own: EnergySettings | None = None) -> list[Stage]:
             outputs=(appdb.OUTPUT,),
             create=create_appdb,
             rounds=shared.rounds,
+            marks_outputs=shared.is_emulated,
         ),
         Stage(
             name=learner.SOURCE,
@@ -39,6 +40,7 @@ def stages(shared: Settings, own: EnergySettings | None = None) -> list[Stage]:
             create=create_learner,
             single=True,
             rounds=shared.rounds,
+            marks_outputs=shared.is_emulated,
         ),
     ]
 

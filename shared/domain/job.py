@@ -36,7 +36,7 @@ class Job:
 
 
 def job_id(site: str, cluster: str, local_id: str, submit_s: float) -> str:
-    """The natural key of a job: resource managers use local ids again, so its time belongs to it."""
+    """The natural key of a job; it holds the time since resource managers use local ids again."""
     return f"{site}/{cluster}/{local_id}/{round(submit_s)}"
 
 
