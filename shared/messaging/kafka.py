@@ -6,7 +6,7 @@ for its transaction, the others process.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -36,13 +36,21 @@ async def run_stages(
     settings: Settings,
     stop: asyncio.Event,
     hooks: Hooks | None = None,
+    on_ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run stages until `stop` is set.
+    """Run stages until `stop` is set; `on_ready` is called when all have read their state.
 
     Anything that goes wrong ends the process: see `shared.messaging.crash`.
     """
     deployment = Deployment.of(settings, hooks)
-    members = [StageMember(deployment, stage) for stage in stages]
+    opening = {stage.name for stage in stages}
+
+    def opened(name: str) -> None:
+        opening.discard(name)
+        if not opening:
+            on_ready()
+
+    members = [StageMember(deployment, stage, opened) for stage in stages]
     await asyncio.gather(*(_run_member(member, stop) for member in members))
 
 
@@ -56,9 +64,15 @@ async def _run_member(member: "StageMember", stop: asyncio.Event) -> None:
 class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
     """This process's part in the consumer group of one stage."""
 
-    def __init__(self, deployment: Deployment, stage: Stage) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        stage: Stage,
+        opened: Callable[[str], None] = lambda _name: None,
+    ) -> None:
         unit_count(stage, deployment.topics)
         self.stage = stage
+        self._tell_opened = opened
         self._deployment = deployment
         self._assignor = SingleUnit if stage.single else KeyedUnits
         self._units: dict[int, KafkaUnit] = {}
@@ -119,6 +133,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
             number = unit.unit.number
             self._units[number] = unit
             self._tasks[number] = asyncio.create_task(self._run_unit(unit))
+        self._tell_opened(self.stage.name)
         _log.info("units ready", stage=self.stage.name, units=sorted(self._units))
 
     async def _run_unit(self, unit: KafkaUnit) -> None:

@@ -55,8 +55,14 @@ def run_service(name: str, stages: Sequence[Stage]) -> None:
 
     async def main(process: Process) -> None:
         await wait_for_topics(process.settings, _topics(stages), process.readiness, process.stop)
-        process.readiness.ready()
-        await run_stages(stages, process.settings, process.stop, process.telemetry.hooks())
+        process.readiness.wait_for("Kafka partitions and their state")
+        await run_stages(
+            stages,
+            process.settings,
+            process.stop,
+            process.telemetry.hooks(),
+            process.readiness.ready,
+        )
 
     run_process(name, main)
 
