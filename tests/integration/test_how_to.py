@@ -30,7 +30,7 @@ from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event, Publish
 from shared.messaging.record import Place, Record
 from shared.runtime.settings import Settings, settings
-from tests.support.snippets import HOW_TO, write_programs
+from tests.support.snippets import HOW_TO, REPOSITORY, programs, write_programs
 
 _TIME_US = 1_767_225_600_000_000
 _JOB = "north/alpha/4711/1767225600"
@@ -133,16 +133,9 @@ async def test_a_resource_manager_reports_jobs_and_starts_what_was_decided_for_i
     servers: LocalServers, deployment: Deployment, tmp_path: Path
 ) -> None:
     write_programs(HOW_TO / "connect-a-resource-manager.md", tmp_path)
-    grpc_port, http_port = free_ports(2)
-    environment = _environment(deployment, COPLACE_INGEST_ADDRESS=f"127.0.0.1:{grpc_port}")
-    ingest_environment = {
-        **_environment(deployment),
-        "COPLACE_INGEST_PORT": str(grpc_port),
-        "COPLACE_HTTP_PORT": str(http_port),
-    }
-    ready_url = f"http://127.0.0.1:{http_port}/readyz"
-    command = [sys.executable, "-m", "services.ingest"]
-    servers.start([Program("ingest", command, ingest_environment, ready_url)])
+    environment = _environment(
+        deployment, COPLACE_INGEST_ADDRESS=_start_ingest(servers, deployment)
+    )
 
     assert _run("report.py", tmp_path, environment).startswith("submitted north/alpha/4711/")
     declared = _event_of(deployment, "commands", "coplace.v1.ClusterDeclared").payload
@@ -166,6 +159,40 @@ async def test_a_resource_manager_reports_jobs_and_starts_what_was_decided_for_i
         )
         started = _event_of(deployment, "jobs.events", "coplace.v1.JobStarted").payload
     assert list(started.nodes) == ["alpha-0007", "alpha-0008"]  # type: ignore[attr-defined]
+
+
+async def test_the_readme_connects_a_resource_manager_and_a_billing_consumer(
+    servers: LocalServers, deployment: Deployment, tmp_path: Path
+) -> None:
+    address = _start_ingest(servers, deployment)
+    snippets = programs(REPOSITORY / "README.md")
+    (tmp_path / "submit.py").write_text(snippets["submit.py"].replace("127.0.0.1:50051", address))
+    (tmp_path / "prices.py").write_text(snippets["prices.py"])
+
+    _run("submit.py", tmp_path, _environment(deployment))
+    submitted = _event_of(deployment, "jobs.events", "coplace.v1.JobSubmitted")
+    assert submitted.key.startswith("north/alpha/1/")
+
+    await _publish(deployment, "prices.charges", [_charge(_JOB, 1, "1.500000")])
+    assert _run("prices.py", tmp_path, _environment(deployment)).split() == [
+        "physics",
+        _JOB,
+        "1.500000",
+    ]
+
+
+def _start_ingest(servers: LocalServers, deployment: Deployment) -> str:
+    """Start ingest for this deployment; its gRPC address."""
+    grpc_port, http_port = free_ports(2)
+    environment = {
+        **_environment(deployment),
+        "COPLACE_INGEST_PORT": str(grpc_port),
+        "COPLACE_HTTP_PORT": str(http_port),
+    }
+    ready_url = f"http://127.0.0.1:{http_port}/readyz"
+    command = [sys.executable, "-m", "services.ingest"]
+    servers.start([Program(f"ingest-{grpc_port}", command, environment, ready_url)])
+    return f"127.0.0.1:{grpc_port}"
 
 
 @pytest.mark.usefixtures("_command_line")
