@@ -66,15 +66,14 @@ def _check(tell: Callable[[str], None]) -> None:
 
 
 def _play_in_containers(podman: Podman, tell: Callable[[str], None]) -> None:
-    kafka_port, ingest_port = free_ports(2)
-    variables = _variables(kafka_port, ingest_port)
+    variables = _variables(*free_ports(3))
     project = Project(podman, _NAME, variables)
     # One that was killed may have left its containers.
     project.down()
     try:
         _start(project, tell)
         _coplace("wait", f"--jobs={_JOBS}", **variables)
-        _coplace("report", f"--out={_OUT / 'containers'}", **variables)
+        _coplace("report", "--redis", f"--out={_OUT / 'containers'}", **variables)
     except BaseException:
         print(project.logs((*SERVERS, TOPICS, *SERVICES, EMULATOR)), file=sys.stderr)
         raise
@@ -91,17 +90,19 @@ def _start(project: Project, tell: Callable[[str], None]) -> None:
     project.up([EMULATOR])
 
 
-def _variables(kafka_port: int, ingest_port: int) -> dict[str, str]:
+def _variables(kafka_port: int, redis_port: int, ingest_port: int) -> dict[str, str]:
     """Settings of the containers, and of the command line on this machine."""
     lines = _DEMO.read_text().splitlines()
     return {
         **dict(line.split("=", 1) for line in lines if not line.startswith("#")),
         "COPLACE_KAFKA_BOOTSTRAP": f"127.0.0.1:{kafka_port}",
+        "COPLACE_REDIS_URL": f"redis://127.0.0.1:{redis_port}/0",
         "COPLACE_NAMESPACE": _NAME,
         "COPLACE_SIMULATION_SEED": str(_SEED),
         "COPLACE_SIMULATION_JOBS": str(_JOBS),
         "COPLACE_OTLP_ENDPOINT": "",
         "COPLACE_PUBLISH_KAFKA": str(kafka_port),
+        "COPLACE_PUBLISH_REDIS": str(redis_port),
         "COPLACE_PUBLISH_INGEST": str(ingest_port),
     }
 

@@ -47,7 +47,9 @@ class Podman:
         """What `podman ARGUMENTS` prints. Raises PodmanError with what it complained about."""
         done = self._run(arguments)
         if done.returncode != 0:
-            raise PodmanError(f"podman {' '.join(arguments)} failed:\n{done.stderr[-4000:]}")
+            raise PodmanError(
+                f"podman {' '.join(arguments)} failed:\n{(done.stdout + done.stderr)[-4000:]}"
+            )
         return done.stdout.strip()
 
     def logs(self, container: str, lines: int) -> str:

@@ -62,5 +62,5 @@ class Project:
         )
         if done.returncode != 0:
             raise PodmanError(
-                f"podman-compose {' '.join(arguments)} failed:\n{done.stderr[-4000:]}"
+                f"podman-compose {' '.join(arguments)} failed:\n{(done.stdout + done.stderr)[-4000:]}"
             )

@@ -112,9 +112,13 @@ def compare(
 
 
 @app.command()
-def report(out: Out = Path("out")) -> None:
+def report(
+    out: Out = Path("out"),
+    redis: Annotated[bool, typer.Option(help="Hold the accounts in Redis to the ledger.")] = False,
+) -> None:
     """Write the files and the table of a run on Kafka from its topics."""
     from services.console.accounts import folded
+    from services.console.demo import balances
     from services.console.history import History
     from services.console.kafka_topics import KafkaTopics
     from services.console.report import table, write
@@ -123,7 +127,8 @@ def report(out: Out = Path("out")) -> None:
 
     topics = KafkaTopics(Deployment.of(settings()))
     history = History.read(topics.topic)
-    summary = write(history, folded(history.charges), out)
+    spent = balances(topics, history) if redis else folded(history.charges)
+    summary = write(history, spent, out)
     Console().print(table(summary, settings().namespace or "report"))
 
 
