@@ -1,9 +1,9 @@
 """What the prediction service remembers, in tables that a changelog rebuilds."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
 from typing import Any, Generic, NamedTuple, TypeVar
+
+import orjson
 
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
@@ -74,7 +74,7 @@ class Table(Generic[T]):
         self._prefix = f"{name}|"
         self._encode = encode
         self._rows = {
-            key.removeprefix(self._prefix): decode(json.loads(value))
+            key.removeprefix(self._prefix): decode(orjson.loads(value))
             for key, value in restored.items()
             if key.startswith(self._prefix)
         }
@@ -116,7 +116,7 @@ class Table(Generic[T]):
     def _record(self, key: str) -> bytes | None:
         if key not in self._rows:
             return None
-        return json.dumps(self._encode(self._rows[key]), separators=(",", ":")).encode()
+        return orjson.dumps(self._encode(self._rows[key]))
 
 
 class State:
@@ -126,14 +126,14 @@ class State:
         self.clusters = Table(
             "cluster",
             restored,
-            asdict,
+            _as_is,
             lambda v: Cluster(**(v | {"pstates_ghz": tuple(v["pstates_ghz"])})),
         )
-        self.jobs = Table("job", restored, asdict, lambda v: Job(**v))
+        self.jobs = Table("job", restored, _as_is, lambda v: Job(**v))
         self.runs = Table(
             "run",
             restored,
-            lambda run: [run.time_us, asdict(run.job), *run[2:]],
+            list,
             lambda v: Run(v[0], Job(**v[1]), *v[2:]),
         )
         self.pairs = Table("pair", restored, list, lambda v: Pair(*v))
@@ -153,6 +153,11 @@ class State:
             self.progress,
         )
         return {key: value for table in tables for key, value in table.changes().items()}
+
+
+def _as_is(value: T) -> T:
+    """JSON knows dataclasses."""
+    return value
 
 
 def _progress(value: list[Any]) -> Progress:

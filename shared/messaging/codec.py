@@ -5,6 +5,7 @@ underscore after `ce`; `traceparent` is W3C Trace Context.
 """
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -22,13 +23,21 @@ _MICROSECOND = timedelta(microseconds=1)
 
 def format_time(time_us: int) -> str:
     """RFC 3339 with microseconds. Raises RejectedError outside the years 1970 to 9999."""
-    try:
-        moment = _EPOCH + timedelta(microseconds=time_us)
-    except OverflowError:
-        raise RejectedError("time_us", f"must lie before the year 10000, got {time_us}") from None
     if time_us < 0:
         raise RejectedError("time_us", f"must not lie before 1970, got {time_us}")
-    return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    seconds, microseconds = divmod(time_us, 1_000_000)
+    return f"{_format_seconds(seconds)}.{microseconds:06d}Z"
+
+
+@lru_cache(maxsize=1 << 12)
+def _format_seconds(seconds: int) -> str:
+    """Events of one second are many."""
+    try:
+        moment = _EPOCH + timedelta(seconds=seconds)
+    except OverflowError:
+        problem = f"must lie before the year 10000, got {seconds} s"
+        raise RejectedError("time_us", problem) from None
+    return moment.replace(tzinfo=None).isoformat(timespec="seconds")
 
 
 def parse_time(text: str) -> int:

@@ -4,6 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from aiokafka import AIOKafkaConsumer
@@ -82,10 +83,12 @@ class KafkaUnit:
         saturated unit would never close one."""
         while not self._closing:
             if time.monotonic() >= self._next_round_s:
-                await self._close_round()
+                self._close_round()
             elif self._inbox:
-                await self._process(self._take())
-            elif not await self._is_filled():
+                self._process(self._take())
+            else:
+                await self._wait()
+            if self._is_due:
                 await self._flush()
 
     async def close(self, running: asyncio.Task[None]) -> None:
@@ -99,39 +102,39 @@ class KafkaUnit:
         """Disconnect without having run."""
         await self._transactions.close()
 
-    async def _is_filled(self) -> bool:
-        """Wait for records; False when something else is due."""
+    async def _wait(self) -> None:
+        """Until there are records or something else may be due."""
         self._filled.clear()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(min(_LINGER_S, self._next_round_s - time.monotonic())):
                 await self._filled.wait()
-        except TimeoutError:
-            return False
-        return True
 
-    async def _close_round(self) -> None:
+    def _close_round(self) -> None:
         self._next_round_s = time.monotonic() + self._deployment.settings.round_period_s
         self._merge(self.unit.close_round(now_us()))
-        await self._flush()
 
     def _take(self) -> Sequence[Record]:
         batch, self._inbox = self._inbox[:BATCH_RECORDS], self._inbox[BATCH_RECORDS:]
         return batch
 
-    async def _process(self, batch: Sequence[Record]) -> None:
+    def _process(self, batch: Sequence[Record]) -> None:
         self._deployment.hooks.step.reached("received")
         self._merge(self.unit.process(batch, now_us() if self._is_clocked else 0))
-        if self._pending.outputs or self._pending.tally.records_in >= BATCH_RECORDS:
-            await self._flush()
 
     def _merge(self, commit: Commit) -> None:
         if self._pending.is_empty:
             self._began_s = time.monotonic()
         self._pending.add(commit)
 
+    @property
+    def _is_due(self) -> bool:
+        """Whether the pending commit should wait for nothing more."""
+        if self._pending.outputs or self._pending.tally.records_in >= BATCH_RECORDS:
+            return True
+        lingered = time.monotonic() - self._began_s >= _LINGER_S
+        return lingered and not self._pending.is_empty
+
     async def _flush(self) -> None:
-        if self._pending.is_empty:
-            return
         self._deployment.hooks.step.reached("handled")
         commit, self._pending = self._pending, Commit()
         await self._transactions.commit(commit)

@@ -57,8 +57,9 @@ class Queue:
 
     def add(self, cluster: str, entries: Sequence[Entry]) -> None:
         """Put entries into the cluster's block."""
-        block = np.concatenate([self.block(cluster), np.array(entries, dtype=_COLUMNS)])
-        self._blocks[cluster] = block[block["order"].argsort(kind="stable")]
+        block, added = self.block(cluster), np.array(entries, dtype=_COLUMNS)
+        added.sort(order="order")
+        self._blocks[cluster] = np.insert(block, block["order"].searchsorted(added["order"]), added)
 
     def remove(self, arrivals: Iterable[int]) -> None:
         """Take all entries of these jobs out."""

@@ -1,9 +1,11 @@
 """The life of a service process: start, work, stop when asked, and end at once when broken."""
 
 import asyncio
+import gc
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import structlog
 
@@ -33,11 +35,17 @@ class Process:
 Main = Callable[[Process], Awaitable[None]]
 
 
+# A service's state is many objects that live long and no cycles: at its defaults Python's collector
+# of cycles goes through them so often that a fifth of all CPU time goes into it.
+_GC_THRESHOLDS: Final = (50_000, 20, 100)
+
+
 def run_process(name: str, main: Main) -> None:
     """Run `main` with health, metrics, traces and logs until it returns.
 
     SIGTERM and SIGINT ask it to stop. An exception ends the process with exit code 1.
     """
+    gc.set_threshold(*_GC_THRESHOLDS)
     config = settings()
     configure_logging(name, config.log_level)
     telemetry = Telemetry(name, config)
