@@ -19,7 +19,9 @@ from deploy.cache import cache_dir
 from deploy.compose.images import provide_images
 from deploy.compose.podman import Podman, PodmanError
 from deploy.compose.project import Project
+from deploy.local.errors import LocalServersError
 from deploy.local.ports import free_ports
+from deploy.local.prerequisites import require_command
 
 SERVERS = ("kafka", "redis")
 SERVICES = (
@@ -49,11 +51,12 @@ def main() -> None:
     try:
         with _alone():
             _check(_tell_since(time.monotonic()))
-    except (PodmanError, subprocess.SubprocessError) as error:
+    except (LocalServersError, PodmanError, subprocess.SubprocessError) as error:
         sys.exit(f"compose-check: {error}")
 
 
 def _check(tell: Callable[[str], None]) -> None:
+    require_command("podman", "The check of the compose file", "podman")
     shutil.rmtree(_OUT, ignore_errors=True)
     podman = Podman(cache_dir() / "containers", _run_dir())
     provide_images(podman, tell)

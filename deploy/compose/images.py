@@ -8,17 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deploy.compose.package_access import build_secrets
-from deploy.compose.podman import Podman, PodmanError
+from deploy.compose.podman import Podman, require_success
 from deploy.local.kafka.artifacts import kafka_jars, kafka_version
 
 DEBIAN = "docker.io/library/debian:bookworm-slim"
 KAFKA = f"docker.io/apache/kafka:{kafka_version()}"
 REDIS = "docker.io/library/redis:7"
 COPLACE = "localhost/coplace:latest"
+STAND_IN_LABEL = "coplace.stand-in"
 
 _ROOT = Path(__file__).parents[2]
 _STAND_INS = Path(__file__).with_name("stand_ins")
-STAND_IN_LABEL = "coplace.stand-in"
 # What the slim variant of Debian's image leaves out.
 _NOT_SLIM = (
     "usr/share/doc",
@@ -118,5 +118,4 @@ def _import_debian(podman: Podman) -> None:
 
 def _must(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise PodmanError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-4000:]}")
+    require_success(done)

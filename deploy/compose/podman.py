@@ -5,6 +5,7 @@ ever takes it for the real one.
 """
 
 import os
+import shlex
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,10 +17,18 @@ default_ulimits = ["nofile=10000:10000", "nproc=10000:10000"]
 [engine]
 runtime = "runc"
 """
+_SHOWN_CHARACTERS = 4_000
 
 
 class PodmanError(Exception):
     """Podman could not do what was asked."""
+
+
+def require_success(done: subprocess.CompletedProcess[str]) -> None:
+    """Raise PodmanError with the end of what a command said, unless it ended well."""
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr)[-_SHOWN_CHARACTERS:]
+        raise PodmanError(f"{shlex.join(done.args)} failed:\n{said}")
 
 
 class Podman:
@@ -46,10 +55,7 @@ class Podman:
     def call(self, *arguments: str) -> str:
         """What `podman ARGUMENTS` prints. Raises PodmanError with what it complained about."""
         done = self._run(arguments)
-        if done.returncode != 0:
-            raise PodmanError(
-                f"podman {' '.join(arguments)} failed:\n{(done.stdout + done.stderr)[-4000:]}"
-            )
+        require_success(done)
         return done.stdout.strip()
 
     def logs(self, container: str, lines: int) -> str:

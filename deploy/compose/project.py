@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from deploy.compose.podman import Podman, PodmanError
+from deploy.compose.podman import Podman, PodmanError, require_success
 
 _FILE = Path(__file__).parents[2] / "docker-compose.yml"
 _POLL_S = 0.5
@@ -32,7 +32,8 @@ class Project:
     def wait_until_healthy(self, services: Sequence[str], within_s: float) -> None:
         """Return when the health check of each service succeeds. Raises PodmanError."""
         deadline_s = time.monotonic() + within_s
-        while waiting := [name for name in services if not self._is_healthy(name)]:
+        waiting = services
+        while waiting := [name for name in waiting if not self._is_healthy(name)]:
             if time.monotonic() > deadline_s:
                 raise PodmanError(f"not healthy within {within_s:g} s: {', '.join(waiting)}")
             time.sleep(_POLL_S)
@@ -60,7 +61,4 @@ class Project:
             errors="replace",
             check=False,
         )
-        if done.returncode != 0:
-            raise PodmanError(
-                f"podman-compose {' '.join(arguments)} failed:\n{(done.stdout + done.stderr)[-4000:]}"
-            )
+        require_success(done)
