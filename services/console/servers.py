@@ -85,7 +85,7 @@ class Processes:
         return replace(emulator, one_shot=True)
 
     def _program(self, name: str, module: str, port: int, further: Mapping[str, str]) -> Program:
-        own = {"COPLACE_HTTP_PORT": str(port), **further}
+        own = {"COPLACE_HTTP_PORT": str(port), "COPLACE_WORKER": name, **further}
         if self._traced:
             own["COPLACE_TRACE_FILE"] = str(self._run_dir / "traces" / f"{name}.jsonl")
         return Program(
@@ -98,26 +98,34 @@ class Processes:
 
 @contextmanager
 def running(options: DemoOptions, run_dir: Path) -> Iterator[RunningSystem]:
-    """Start servers, topics, services and the emulator; stop them all in the end."""
+    """Start servers and a run on them; stop them all in the end."""
+    with LocalServers(run_dir) as servers, playing(options, servers) as system:
+        yield system
+
+
+@contextmanager
+def playing(options: DemoOptions, servers: LocalServers) -> Iterator[RunningSystem]:
+    """Start a run's topics, services and emulator; stop its processes in the end."""
     shared = options.shared(new_namespace("demo"))
     environment = options.environment(shared.namespace)
-    processes = Processes(run_dir, environment, workers=options.workers, traced=True)
-    programs = [*processes.services(), processes.emulator()]
-    with serving(shared, programs, run_dir) as system:
+    processes = Processes(servers.run_dir, environment, workers=options.workers, traced=True)
+    with serving(shared, [*processes.services(), processes.emulator()], servers) as system:
         yield system
 
 
 @contextmanager
 def serving(
-    shared: Settings, programs: Sequence[Program], run_dir: Path
+    shared: Settings, programs: Sequence[Program], servers: LocalServers
 ) -> Iterator[RunningSystem]:
-    """Start servers, topics and programs, wait until they are ready, stop them in the end."""
-    with LocalServers(run_dir) as servers:
-        addresses = {"kafka_bootstrap": servers.kafka_bootstrap, "redis_url": servers.redis_url}
-        deployment = Deployment.of(Settings(**{**shared.model_dump(), **addresses}))
-        create_topics(deployment)
+    """Create topics, start programs, wait until they are ready, stop them in the end."""
+    addresses = {"kafka_bootstrap": servers.kafka_bootstrap, "redis_url": servers.redis_url}
+    deployment = Deployment.of(Settings(**{**shared.model_dump(), **addresses}))
+    create_topics(deployment)
+    try:
         servers.start(programs)
         yield RunningSystem(servers, deployment, tuple(program.name for program in programs))
+    finally:
+        servers.remove(programs)
 
 
 def new_namespace(purpose: str) -> str:

@@ -45,6 +45,7 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
         return AIOKafkaConsumer(
             **deployment.connection,
             group_id=app.conf.id,
+            group_instance_id=deployment.settings.worker or None,
             partition_assignment_strategy=[self._assignor],
             isolation_level="read_committed",
             enable_auto_commit=False,

@@ -182,6 +182,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
         return AIOKafkaConsumer(
             **self._deployment.connection,
             group_id=self._deployment.name(self.stage.name),
+            group_instance_id=self._deployment.settings.worker or None,
             partition_assignment_strategy=[self._assignor],
             isolation_level="read_committed",
             enable_auto_commit=False,

@@ -31,6 +31,12 @@ class Settings(BaseSettings):
     session_timeout_s: float = Field(
         10.0, gt=0, description="A silent group member loses its Kafka partitions after this"
     )
+    worker: str = Field(
+        "",
+        pattern=r"^[a-zA-Z0-9._-]*$",
+        description="Name of this process among the workers of its service: restarted under it, "
+        "the process has its Kafka partitions back at once; empty waits for the old session's end",
+    )
     rounds: RoundSource = Field(
         RoundSource.CLOCK, description="What closes rounds: clock, or marks in emulated runs"
     )

@@ -12,6 +12,7 @@ import orjson
 import psutil
 
 from deploy.local.program import Program
+from deploy.local.servers import LocalServers
 from services.console.bench.step import Kind, Seen, Step
 from services.console.options import DEMO_KAFKA_PARTITIONS, variables
 from services.console.servers import Processes, RunningSystem, new_namespace, serving
@@ -84,5 +85,8 @@ def benched(run_dir: Path) -> Iterator[Bench]:
     processes = Processes(run_dir, environment, traced=False)
     folder = run_dir.absolute() / "steps"
     folder.mkdir(parents=True, exist_ok=True)
-    with serving(shared, processes.services(), run_dir) as system:
+    with (
+        LocalServers(run_dir) as servers,
+        serving(shared, processes.services(), servers) as system,
+    ):
         yield Bench(system, processes.ingest_address, environment, folder)

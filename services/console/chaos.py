@@ -1,0 +1,79 @@
+"""Processes that are killed or stopped in the middle of a run, which must not change what it
+comes to."""
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from deploy.local.servers import LocalServers
+from services.console.servers import EMULATOR, MODULES
+
+TARGETS: Final = (*MODULES, EMULATOR, "kafka", "redis")
+# A round takes about so long: the moment within it is drawn too.
+_ROUND_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """A process is killed once `after_jobs` jobs have finished and `pause_s` have passed; with
+    `stopped_s` it is only stopped, for so long.
+
+    Jobs, not seconds, place it in the middle of a run at any speed of the machine.
+    """
+
+    target: str
+    after_jobs: int
+    pause_s: float
+    stopped_s: float = 0.0
+
+    def __str__(self) -> str:
+        what = f"stop for {self.stopped_s:g} s" if self.stopped_s else "kill -9"
+        return f"{what} {self.target} {self.pause_s:.3f} s after job {self.after_jobs}"
+
+
+def draw(
+    targets: Sequence[str], jobs: int, count: int, seed: int, stopped_s: float = 0.0
+) -> list[Blow]:
+    """`count` blows at drawn targets and moments, in the order of their time."""
+    rng = Random(f"{targets} {seed}")
+    moments = sorted(rng.sample(range(1, jobs - 1), count))
+    return [
+        Blow(rng.choice(targets), moment, rng.uniform(0, _ROUND_S), stopped_s) for moment in moments
+    ]
+
+
+class Chaos:
+    """Told of finished jobs, it strikes when a blow is due."""
+
+    def __init__(
+        self, servers: LocalServers, blows: Sequence[Blow], tell: Callable[[str], None]
+    ) -> None:
+        self._servers = servers
+        self._due = list(blows)
+        self._tell = tell
+        self._finished = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every blow was dealt."""
+        return not self._due
+
+    def __call__(self, finished: int) -> None:
+        """So many more jobs have finished."""
+        self._finished += finished
+        while self._due and self._due[0].after_jobs <= self._finished:
+            self._strike(self._due.pop(0))
+
+    def _strike(self, blow: Blow) -> None:
+        self._servers.wait_ready(blow.target)
+        time.sleep(blow.pause_s)
+        self._tell(f"{blow} ({self._finished} have finished)")
+        if not blow.stopped_s:
+            self._servers.kill(blow.target)
+            return
+        self._servers.kill(blow.target, signal.SIGSTOP)
+        time.sleep(blow.stopped_s)
+        self._servers.kill(blow.target, signal.SIGCONT)
