@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import nan, sqrt
+from math import hypot, nan
 from typing import Final
 
 import numpy as np
@@ -13,9 +13,10 @@ from shared.domain.cluster import Cluster
 from shared.domain.coefficients import Coefficients
 from shared.domain.job import Job
 from shared.domain.signature import Signature
-from shared.policies.ear import Projection, project, unlearned
+from shared.policies.ear import project, unlearned
 from shared.policies.frequency import FrequencyRule, choose_pstates, distance
 from shared.policies.power_model import PowerModel
+from shared.policies.projection import Projection
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -90,7 +91,7 @@ def predict(
         freq_ghz=np.where(known, freq, [c.cluster.nominal_ghz for c in clusters]),
         time_s=np.where(known, time, nominal),
         power_w=np.where(known, power, _first_run_power(jobs, clusters, power_model, known)),
-        distance=np.where(known, far, sqrt(1 + t_weight)),
+        distance=np.where(known, far, hypot(1, t_weight)),
         nominal_s=nominal,
     )
 

@@ -5,6 +5,12 @@ import math
 from shared.domain.errors import RejectedError
 
 
+def require_finite(field: str, value: float) -> None:
+    """Raise RejectedError unless `value` is a finite number."""
+    if not math.isfinite(value):
+        raise RejectedError(field, f"must be a finite number, got {value!r}")
+
+
 def require_positive(field: str, value: float) -> None:
     """Raise RejectedError unless `value` is a finite number above 0."""
     if not (math.isfinite(value) and value > 0):

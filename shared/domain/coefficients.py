@@ -1,5 +1,6 @@
 """EAR coefficients: how signatures project from one P-state of a node model to another."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +38,13 @@ class Coefficients:
         for name in ("a", "b", "c", "d", "e", "f", "available"):
             if getattr(self, name).shape != shape:
                 raise RejectedError(name, f"must have the shape {shape} of the P-state pairs")
+        for name in ("a", "b", "c", "d", "e", "f"):
+            if not np.isfinite(getattr(self, name)[self.available]).all():
+                raise RejectedError(name, "must be finite wherever a pair is available")
+        for below, ghz in zip((0.0, *self.pstates_ghz), self.pstates_ghz, strict=False):
+            if not (math.isfinite(ghz) and ghz > below):
+                problem = f"must be above 0 and ascend, got {self.pstates_ghz}"
+                raise RejectedError("pstates_ghz", problem)
 
     def index_of(self, freq_ghz: float) -> int:
         """Row of a P-state. Raises RejectedError for a frequency that is not in the table."""

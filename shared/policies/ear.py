@@ -6,6 +6,7 @@ HPC environments" (2021), equations 1 to 3.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,80 +14,153 @@ from numpy.typing import NDArray
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
 from shared.domain.signature import Signature
+from shared.policies.bridge import bridged
+from shared.policies.projection import Projection, Status, side_by_side
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Values = TypeVar("Values", bound=np.generic)
+
+# Signatures that are projected at a time: what is worked on then stays in a core's cache.
+BLOCK: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Projection:
-    """Signatures over P-states: arrays of shape (signatures, P-states), NaN where none exists."""
+class Metrics:
+    """Signatures of one node model as columns, each of the shape (signatures,).
 
-    pstates_ghz: tuple[float, ...]
+    `reference` is the index of the P-state that each was measured at; NaN is no signature.
+    """
+
     time_s: Floats
     power_w: Floats
+    cpi: Floats
+    tpi: Floats
+    reference: Ints
 
-    @property
-    def available(self) -> NDArray[np.bool_]:
-        """Where a projection exists."""
-        return ~np.isnan(self.time_s)
+    @classmethod
+    def of(cls, coefficients: Coefficients, signatures: Sequence[Signature | None]) -> "Metrics":
+        """Columns of signatures that fit the coefficients, None where a job has no signature.
 
-    @property
-    def energy_j(self) -> Floats:
-        """E = P T of one node over one iteration, J."""
-        return self.power_w * self.time_s
+        Raises RejectedError for a signature of another node model, TPI scale or P-state table.
+        """
+        for signature in signatures:
+            _check(coefficients, signature)
+        rows = [_NO_ROW if s is None else (s.time_s, s.power_w, s.cpi, s.tpi) for s in signatures]
+        time_s, power_w, cpi, tpi = np.array(rows, dtype=np.float64).reshape(-1, 4).T.copy()
+        reference = [0 if s is None else coefficients.index_of(s.freq_ghz) for s in signatures]
+        return cls(time_s, power_w, cpi, tpi, np.array(reference, dtype=np.int64))
 
-    def only(self, rows: NDArray[np.bool_]) -> "Projection":
-        """The projections of some signatures, shape (signatures,)."""
-        return Projection(self.pstates_ghz, self.time_s[rows], self.power_w[rows])
-
-    def onto(self, pstates_ghz: tuple[float, ...]) -> "Projection":
-        """The same over another table of P-states: NaN where this one has no such frequency."""
-        column = _columns_of(self.pstates_ghz, pstates_ghz)
-        known = column >= 0
-        return Projection(
-            pstates_ghz=pstates_ghz,
-            time_s=np.where(known, self.time_s[:, column], np.nan),
-            power_w=np.where(known, self.power_w[:, column], np.nan),
+    def block(self, part: slice) -> "Metrics":
+        """Some of the signatures, as views."""
+        return Metrics(
+            time_s=self.time_s[part],
+            power_w=self.power_w[part],
+            cpi=self.cpi[part],
+            tpi=self.tpi[part],
+            reference=self.reference[part],
         )
 
 
-def project(coefficients: Coefficients, signatures: Sequence[Signature]) -> Projection:
+_NO_ROW: Final = (np.nan, np.nan, np.nan, np.nan)
+
+
+def project(
+    coefficients: Coefficients, signatures: Sequence[Signature], *, via_intermediate: bool = False
+) -> Projection:
     """Project signatures of one node model, each from its own P-state, to all P-states.
 
     P' = a P + b TPI + c (equation 1), CPI' = d CPI + e TPI + f (2), T' = T CPI'/CPI f_ref/f (3).
-    A pair that was never measured, or that gives a time or power not above 0, has no projection.
+    A pair that was never measured has no projection, unless `via_intermediate` asks for one by way
+    of other P-states; nor has one that gives a time or power not above 0.
     Raises RejectedError for a signature of another node model, TPI scale or P-state table.
     """
-    for signature in signatures:
-        _check(coefficients, signature)
-    reference = [coefficients.index_of(s.freq_ghz) for s in signatures]
-    time_s, power_w, cpi, tpi, ref_ghz = _columns(signatures)
-    c = coefficients
-    projected_w = c.a[reference] * power_w + c.b[reference] * tpi + c.c[reference]
-    projected_cpi = c.d[reference] * cpi + c.e[reference] * tpi + c.f[reference]
-    projected_s = time_s * (projected_cpi / cpi) * (ref_ghz / np.asarray(c.pstates_ghz))
-    exists = c.available[reference] & (projected_w > 0) & (projected_s > 0)
-    return Projection(
-        pstates_ghz=c.pstates_ghz,
-        time_s=np.where(exists, projected_s, np.nan),
-        power_w=np.where(exists, projected_w, np.nan),
+    metrics = Metrics.of(coefficients, signatures)
+    return project_metrics(coefficients, metrics, via_intermediate=via_intermediate)
+
+
+def project_onto_models(
+    tables: Sequence[Coefficients], metrics: Sequence[Metrics], *, via_intermediate: bool = False
+) -> Projection:
+    """Project the same jobs on several node models: shape (jobs, node models, P-states).
+
+    `metrics` are the jobs' signatures on each node model, NaN where a job has none there.
+    """
+    pairs = zip(tables, metrics, strict=True)
+    return side_by_side(
+        project_metrics(table, each, via_intermediate=via_intermediate) for table, each in pairs
     )
 
 
-def _columns_of(table: tuple[float, ...], wanted: tuple[float, ...]) -> NDArray[np.int64]:
-    """Index in `table` of each wanted frequency, -1 where it has none."""
-    same = np.isclose(np.asarray(wanted)[:, np.newaxis], np.asarray(table), rtol=0, atol=1e-6)
-    return np.where(same.any(axis=1), same.argmax(axis=1), -1)
+def project_metrics(
+    coefficients: Coefficients, metrics: Metrics, *, via_intermediate: bool = False
+) -> Projection:
+    """Project columns of signatures; as `project`, shape (signatures, P-states)."""
+    table, is_indirect = coefficients, np.zeros_like(coefficients.available)
+    if via_intermediate:
+        bridge = bridged(coefficients)
+        table, is_indirect = bridge.coefficients, bridge.is_indirect
+    shape = (len(table.pstates_ghz), len(metrics.reference))
+    # P-states first: numpy's inner loops then run over the many signatures, not the few P-states.
+    time_s, power_w = np.empty(shape), np.empty(shape)
+    status = np.empty(shape, dtype=np.uint8)
+    for begin in range(0, shape[1], BLOCK):
+        part = slice(begin, begin + BLOCK)
+        block = metrics.block(part)
+        pairs = _pairs(block.reference)
+        _project_power(table, block, pairs, power_w[:, part])
+        _project_time(table, block, pairs, time_s[:, part])
+        found = _status(table, is_indirect, pairs, time_s[:, part], power_w[:, part])
+        status[:, part] = np.where(np.isnan(block.time_s), np.uint8(Status.NO_SIGNATURE), found)
+        missing = status[:, part] > Status.VIA_INTERMEDIATE
+        np.copyto(time_s[:, part], np.nan, where=missing)
+        np.copyto(power_w[:, part], np.nan, where=missing)
+    return Projection(table.pstates_ghz, time_s.T, power_w.T, status.T)
 
 
-def _columns(signatures: Sequence[Signature]) -> tuple[Floats, ...]:
-    """Time, power, CPI, TPI and frequency as columns, each of shape (signatures, 1)."""
-    rows = [(s.time_s, s.power_w, s.cpi, s.tpi, s.freq_ghz) for s in signatures]
-    table = np.array(rows, dtype=np.float64).reshape(-1, 5)
-    return tuple(table[:, column, np.newaxis] for column in range(5))
+def _pairs(reference: Ints) -> Ints:
+    """The rows of the coefficients to take: one for all where all were measured at one P-state."""
+    return reference[:1] if (reference == reference[0]).all() else reference
 
 
-def _check(coefficients: Coefficients, signature: Signature) -> None:
+def _project_power(c: Coefficients, block: Metrics, pairs: Ints, out: Floats) -> None:
+    """Equation 1 in place: shape (P-states, signatures)."""
+    np.multiply(_taken(c.a, pairs), block.power_w, out=out)
+    out += _taken(c.b, pairs) * block.tpi
+    out += _taken(c.c, pairs)
+
+
+def _project_time(c: Coefficients, block: Metrics, pairs: Ints, out: Floats) -> None:
+    """Equations 2 and 3 in place: shape (P-states, signatures)."""
+    clocks_ghz = np.asarray(c.pstates_ghz)
+    np.multiply(_taken(c.d, pairs), block.cpi, out=out)
+    out += _taken(c.e, pairs) * block.tpi
+    out += _taken(c.f, pairs)
+    out /= block.cpi
+    out *= block.time_s
+    out *= clocks_ghz[pairs] / clocks_ghz[:, np.newaxis]
+
+
+def _status(
+    c: Coefficients, is_indirect: Mask, pairs: Ints, time_s: Floats, power_w: Floats
+) -> NDArray[np.uint8]:
+    origin = np.where(is_indirect, np.uint8(Status.VIA_INTERMEDIATE), np.uint8(Status.PROJECTED))
+    origin[~c.available] = Status.NEVER_MEASURED
+    origin = _taken(origin, pairs)
+    is_positive = (time_s > 0) & (power_w > 0)
+    usable = is_positive | (origin == Status.NEVER_MEASURED)
+    return np.where(usable, origin, np.uint8(Status.NOT_ABOVE_ZERO))
+
+
+def _taken(matrix: NDArray[Values], pairs: Ints) -> NDArray[Values]:
+    """Rows of a (from, to) matrix as columns: shape (to, pairs)."""
+    return np.take(matrix.T, pairs, axis=1)
+
+
+def _check(coefficients: Coefficients, signature: Signature | None) -> None:
+    if signature is None:
+        return
     if signature.node_model != coefficients.node_model:
         raise RejectedError(
             "node_model",

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.policies.frequency import FrequencyRule, distance
+from shared.policies.frequency import DistanceForm, FrequencyRule, distance
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -51,13 +51,19 @@ class Ranking:
     tier: Ints
 
 
-def part_eff(energy_j: Floats, time_s: Floats, eligible: Mask, t_weight: float) -> Floats:
-    """Equation 5 in the dimensionless form of equation 4; infinite where not eligible.
+def part_eff(
+    energy_j: Floats,
+    time_s: Floats,
+    eligible: Mask,
+    t_weight: float,
+    form: DistanceForm = DistanceForm.NORMALISED,
+) -> Floats:
+    """Equation 5 in the form that equation 4 has; infinite where not eligible.
 
     The minima are those of the eligible clusters, of which each job needs one.
     """
     value = distance(
-        np.where(eligible, energy_j, np.nan), np.where(eligible, time_s, np.nan), t_weight
+        np.where(eligible, energy_j, np.nan), np.where(eligible, time_s, np.nan), t_weight, form
     )
     return np.where(eligible, value, np.inf)
 

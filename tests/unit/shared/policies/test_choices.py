@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.policies.ear import Projection
 from shared.policies.frequency import FrequencyRule, choose_pstates, distance
+from shared.policies.projection import Projection, Status
 from shared.policies.ranking import EXCLUDED, Policy, part_eff, rank_clusters
 
 NAN = float("nan")
@@ -16,7 +16,8 @@ rows = st.lists(st.tuples(values, values), min_size=1, max_size=5)
 
 def projection(time_s: list[float], power_w: list[float]) -> Projection:
     pstates = tuple(1.0 + index for index in range(len(time_s)))
-    return Projection(pstates, np.array([time_s]), np.array([power_w]))
+    status = np.isnan([time_s]).astype(np.uint8) * np.uint8(Status.NEVER_MEASURED)
+    return Projection(pstates, np.array([time_s]), np.array([power_w]), status)
 
 
 def chosen(found: Projection, rule: FrequencyRule, t_weight: float = 1.0) -> int:
@@ -25,7 +26,7 @@ def chosen(found: Projection, rule: FrequencyRule, t_weight: float = 1.0) -> int
 
 def test_the_distance_is_that_of_the_normalised_energy_and_time() -> None:
     far = distance(np.array([200.0, 100.0]), np.array([10.0, 30.0]), 2.0)
-    assert far.tolist() == pytest.approx([np.sqrt(4 + 2), np.sqrt(1 + 2 * 9)])
+    assert far.tolist() == pytest.approx([np.hypot(2, 2 * 1), np.hypot(1, 2 * 3)])
 
 
 @given(rows, st.floats(0.01, 100), st.floats(0.01, 100))
