@@ -9,6 +9,7 @@ from rich.console import Console
 
 from deploy.local.cli import app as local_app
 from services.console.dlq_cli import app as dlq_app
+from services.console.energy_cli import app as energy_app
 from services.console.topics_cli import app as topics_app
 from services.console.topics_cli import tail
 from shared.policies.ranking import Policy
@@ -17,6 +18,7 @@ app = typer.Typer(no_args_is_help=True, help="Place, power and price batch jobs 
 app.add_typer(local_app, name="local")
 app.add_typer(topics_app, name="topics")
 app.add_typer(dlq_app, name="dlq")
+app.add_typer(energy_app, name="energy")
 app.command()(tail)
 
 Seed = Annotated[int, typer.Option(help="Of the workload, the nodes and the noise.")]

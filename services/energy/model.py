@@ -12,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 # Three coefficients go through any three kernels: the fourth is the first that can contradict.
 MIN_KERNELS: Final = 4
+# Singular values below this share of the largest are rounding: the columns have length 1.
+TOLERANCE: Final = 1e-9
 
 
 class KernelRun(NamedTuple):
@@ -28,12 +31,29 @@ class KernelRun(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PairErrors:
+    """How well each (from, to) pair fits its own kernels; NaN where the pair has no coefficients.
+
+    Root mean squares of relative errors: `power` and `time` of the fit itself, `power_left_out`
+    and `time_left_out` of the prediction of each kernel by a fit without it (infinite where the
+    others alone cannot tell the coefficients apart). `kernels` counts those that ran at both.
+    """
+
+    kernels: Ints
+    power: Floats
+    time: Floats
+    power_left_out: Floats
+    time_left_out: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Fit:
     """Coefficients of every (from, to) pair, and how well they fit their own kernels.
 
     `power` and `cpi` have the shape (from, to, 3): the factor of the metric itself, that of TPI,
     the constant, hence (a, b, c) and (d, e, f). The residuals are root mean squares of relative
-    errors over all pairs of different P-states; 0 when there is none.
+    errors over all pairs of different P-states; 0 when there is none. `errors` has those of each
+    pair, None where the coefficients were not learned here.
     """
 
     pstates_ghz: tuple[float, ...]
@@ -43,6 +63,7 @@ class Fit:
     power_residual: float
     time_residual: float
     kernels: int
+    errors: PairErrors | None = None
 
 
 def fit(pstates_ghz: Sequence[float], kernels: Mapping[str, Mapping[float, KernelRun]]) -> Fit:
@@ -55,23 +76,56 @@ def fit(pstates_ghz: Sequence[float], kernels: Mapping[str, Mapping[float, Kerne
     time_s, power_w, cpi, tpi = _tables(pstates_ghz, kernels)
     ran = ~np.isnan(power_w)
     both = ran[:, :, np.newaxis] & ran[:, np.newaxis, :]
-    power, power_determined = _least_squares(power_w, tpi, both)
-    cycles, cpi_determined = _least_squares(cpi, tpi, both)
+    watts, cycles = _least_squares(power_w, tpi, both), _least_squares(cpi, tpi, both)
     enough = both.sum(axis=0) >= MIN_KERNELS
-    available = enough & power_determined & cpi_determined
-    _project_to_themselves(power, cycles, available)
+    available = enough & watts.is_determined & cycles.is_determined
+    _project_to_themselves(watts.coefficients, cycles.coefficients, available)
     counted = both & available & ~np.eye(len(pstates_ghz), dtype=np.bool_)
-    time_from_to = time_s[:, :, np.newaxis] / time_s[:, np.newaxis, :]
-    clocks = np.divide.outer(pstates_ghz, pstates_ghz)
-    cpi_ratio = _applied(cycles, cpi, tpi) / cpi[:, :, np.newaxis]
+    measured_w = power_w[:, np.newaxis, :]
+    # T' / T of equation 3 for a given CPI', over what was measured.
+    slowdown = time_s[:, :, np.newaxis] / time_s[:, np.newaxis, :] / cpi[:, :, np.newaxis]
+    slowdown *= np.divide.outer(pstates_ghz, pstates_ghz)
+    power_error = _applied(watts.coefficients, power_w, tpi) / measured_w - 1
+    time_error = _applied(cycles.coefficients, cpi, tpi) * slowdown - 1
+    errors = PairErrors(
+        kernels=both.sum(axis=0),
+        power=_rms_of_pairs(power_error, counted),
+        time=_rms_of_pairs(time_error, counted),
+        power_left_out=_rms_of_pairs(watts.left_out / measured_w - 1, counted),
+        time_left_out=_rms_of_pairs(cycles.left_out * slowdown - 1, counted),
+    )
     return Fit(
         pstates_ghz=tuple(pstates_ghz),
-        power=power,
-        cpi=cycles,
+        power=watts.coefficients,
+        cpi=cycles.coefficients,
         available=available,
-        power_residual=_rms(_applied(power, power_w, tpi) / power_w[:, np.newaxis, :] - 1, counted),
-        time_residual=_rms(time_from_to * cpi_ratio * clocks - 1, counted),
+        power_residual=_rms(power_error, counted),
+        time_residual=_rms(time_error, counted),
         kernels=len(kernels),
+        errors=errors,
+    )
+
+
+def refusals(found: Fit) -> dict[tuple[float, float], str]:
+    """Why each pair (from, to), GHz, that is not available could not be learned."""
+    if found.errors is None:
+        return {}
+    clocks_ghz, counts = found.pstates_ghz, found.errors.kernels
+    return {
+        (clocks_ghz[i], clocks_ghz[j]): _refusal(int(counts[i, j]))
+        for i, j in np.argwhere(~found.available).tolist()
+    }
+
+
+def _refusal(kernels: int) -> str:
+    if kernels < MIN_KERNELS:
+        return (
+            f"{kernels} kernels ran at both P-states, at least {MIN_KERNELS} are needed: "
+            "measure more kernels"
+        )
+    return (
+        f"the design of {kernels} kernels is singular: they are too much alike to tell the "
+        "coefficients apart, add kernels that use memory more or less than these"
     )
 
 
@@ -85,8 +139,17 @@ def _tables(
     return table[..., 0], table[..., 1], table[..., 2], table[..., 3]
 
 
-def _least_squares(metric: Floats, tpi: Floats, both: Mask) -> tuple[Floats, Mask]:
-    """Coefficients (from, to, 3) of metric' over [metric, TPI, 1], and where they are determined.
+class _Solved(NamedTuple):
+    """Coefficients (from, to, 3), where they are determined (from, to), and the prediction of
+    each kernel by the others (kernels, from, to)."""
+
+    coefficients: Floats
+    is_determined: Mask
+    left_out: Floats
+
+
+def _least_squares(metric: Floats, tpi: Floats, both: Mask) -> _Solved:
+    """Least squares of metric' over [metric, TPI, 1], for all pairs of P-states at once.
 
     Rows of kernels that did not run at both P-states are 0, which leaves them without a say.
     Columns are brought to length 1 first: TPI is a thousand times smaller than power.
@@ -97,9 +160,26 @@ def _least_squares(metric: Floats, tpi: Floats, both: Mask) -> tuple[Floats, Mas
     target = np.moveaxis(np.where(both, metric[:, np.newaxis, :], 0.0), 0, 2)
     length = np.linalg.norm(design, axis=2, keepdims=True)
     scaled = design / np.where(length > 0, length, 1.0)
-    solved = np.linalg.pinv(scaled, rcond=1e-9) @ target[..., np.newaxis]
+    inverse = np.linalg.pinv(scaled, rcond=TOLERANCE)
+    solved = inverse @ target[..., np.newaxis]
     coefficients = solved[..., 0] / np.where(length > 0, length, 1.0)[..., 0, :]
-    return coefficients, np.linalg.matrix_rank(scaled, tol=1e-9) == columns.shape[-1]
+    is_determined = np.linalg.matrix_rank(scaled, tol=TOLERANCE) == columns.shape[-1]
+    leverage = np.einsum("ijkc,ijck->ijk", scaled, inverse)
+    left_out = _left_out(target, (scaled @ solved)[..., 0], leverage)
+    return _Solved(coefficients, is_determined, np.moveaxis(left_out, 2, 0))
+
+
+def _left_out(target: Floats, fitted: Floats, leverage: Floats) -> Floats:
+    """What a fit without a kernel predicts for it: y - (y - y_fit) / (1 - h).
+
+    h is the kernel's element on the diagonal of the hat matrix X (X'X)^-1 X' (Allen, "The
+    relationship between variable selection and data augmentation", Technometrics 1974); where it
+    is 1 only that kernel tells a coefficient.
+    """
+    share = 1 - leverage
+    is_needed = share < TOLERANCE
+    predicted = target - (target - fitted) / np.where(is_needed, 1.0, share)
+    return np.where(is_needed, np.inf, predicted)
 
 
 def _project_to_themselves(power: Floats, cpi: Floats, available: Mask) -> None:
@@ -113,6 +193,14 @@ def _applied(coefficients: Floats, metric: Floats, tpi: Floats) -> Floats:
     """The projection of every kernel over every pair, shape (kernels, from, to)."""
     own, traffic, constant = np.moveaxis(coefficients, -1, 0)
     return np.asarray(own * metric[:, :, np.newaxis] + traffic * tpi[:, :, np.newaxis] + constant)
+
+
+def _rms_of_pairs(error: Floats, counted: Mask) -> Floats:
+    """Over the kernels of each pair, shape (from, to)."""
+    count = counted.sum(axis=0)
+    square = np.where(counted, error, 0.0) ** 2
+    mean = square.sum(axis=0) / np.where(count > 0, count, 1)
+    return np.where(count > 0, np.sqrt(mean), np.nan)
 
 
 def _rms(error: Floats, counted: Mask) -> float:

@@ -1,0 +1,193 @@
+"""`coplace energy choose`: the P-state of each rule, and the node model that each rule prefers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.box import MARKDOWN
+from rich.table import Table
+
+from services.energy.adapters.matching import Matched
+from shared.policies.frequency import DistanceForm, FrequencyRule, choose_pstates
+from shared.policies.projection import Projection
+from shared.policies.ranking import part_eff
+from shared.policies.to_solution import min_energy_to_solution, min_time_to_solution
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+COLUMNS = (
+    *("app_id", "module", "choice", "t_weight", "freq_ghz", "time_s", "power_w", "energy_j"),
+    "is_preferred",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """What the rules can be told; `default_ghz` is the signature's own P-state unless set."""
+
+    t_weights: tuple[float, ...]
+    form: DistanceForm = DistanceForm.NORMALISED
+    default_ghz: float | None = None
+    min_energy_threshold: float = 0.05
+    min_time_threshold: float = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A way to choose: a P-state from (projection, default P-states), and what makes one node
+    model better than another from energies and times of shape (applications, node models)."""
+
+    name: str
+    t_weight: float | None
+    pstates: Callable[[Projection, Ints], Ints]
+    cost: Callable[[Floats, Floats], Floats]
+
+    @property
+    def title(self) -> str:
+        """As a table's column is called."""
+        return self.name if self.t_weight is None else f"{self.name} w={self.t_weight:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """An application on a node model as one rule has it."""
+
+    app_id: str
+    module: str
+    rule: Rule
+    freq_ghz: float
+    time_s: float
+    power_w: float
+    energy_j: float
+    is_preferred: bool
+
+    @property
+    def row(self) -> Sequence[object]:
+        """In the order of COLUMNS."""
+        return (
+            *(self.app_id, self.module, self.rule.name, self.rule.t_weight, self.freq_ghz),
+            *(self.time_s, self.power_w, self.energy_j, int(self.is_preferred)),
+        )
+
+
+def rules(knobs: Knobs) -> list[Rule]:
+    """Least energy, least time, EAMC for each weight, and EAR's two policies."""
+    return [
+        Rule("min-energy", None, _ignoring_default(FrequencyRule.MIN_ENERGY, knobs), _energy),
+        Rule("min-time", None, _ignoring_default(FrequencyRule.MIN_RUNTIME, knobs), _time),
+        *(_eamc(knobs, t_weight) for t_weight in knobs.t_weights),
+        Rule(
+            "min-energy-to-solution",
+            None,
+            partial(min_energy_to_solution, threshold=knobs.min_energy_threshold),
+            _energy,
+        ),
+        Rule(
+            "min-time-to-solution",
+            None,
+            partial(min_time_to_solution, threshold=knobs.min_time_threshold),
+            _time,
+        ),
+    ]
+
+
+def _eamc(knobs: Knobs, t_weight: float) -> Rule:
+    def distance_of(energy_j: Floats, time_s: Floats) -> Floats:
+        eligible = ~np.isnan(time_s)
+        return part_eff(energy_j, time_s, eligible, t_weight, knobs.form)
+
+    choose = _ignoring_default(FrequencyRule.MIN_DISTANCE, knobs, t_weight)
+    return Rule("eamc", t_weight, choose, distance_of)
+
+
+def _ignoring_default(
+    rule: FrequencyRule, knobs: Knobs, t_weight: float = 1.0
+) -> Callable[[Projection, Ints], Ints]:
+    def chosen(projection: Projection, _default: Ints) -> Ints:
+        return choose_pstates(projection, rule, t_weight, knobs.form)
+
+    return chosen
+
+
+def _energy(energy_j: Floats, _time_s: Floats) -> Floats:
+    return energy_j
+
+
+def _time(_energy_j: Floats, time_s: Floats) -> Floats:
+    return time_s
+
+
+def choose(several: Sequence[tuple[Matched, Projection]], knobs: Knobs) -> list[Chosen]:
+    """What each rule chooses for each application on each node model.
+
+    Left out is an application without projection at the P-state chosen. Raises RejectedError when
+    `default_ghz` is no P-state of a node model.
+    """
+    return [chosen for rule in rules(knobs) for chosen in _by_rule(several, rule, knobs)]
+
+
+def _by_rule(
+    several: Sequence[tuple[Matched, Projection]], rule: Rule, knobs: Knobs
+) -> Iterator[Chosen]:
+    apps = list(dict.fromkeys(s.app_id for matched, _ in several for s in matched.signatures))
+    shape = (len(apps), len(several))
+    freq_ghz, time_s, power_w = (np.full(shape, np.nan) for _ in range(3))
+    for column, (matched, projection) in enumerate(several):
+        pstate = rule.pstates(projection, _defaults(matched, knobs))
+        row, at = [apps.index(s.app_id) for s in matched.signatures], np.arange(len(pstate))
+        freq_ghz[row, column] = np.asarray(projection.pstates_ghz)[pstate]
+        time_s[row, column] = projection.time_s[at, pstate]
+        power_w[row, column] = projection.power_w[at, pstate]
+    energy_j = power_w * time_s
+    is_known = ~np.isnan(energy_j)
+    preferred = np.where(is_known, rule.cost(energy_j, time_s), np.inf).argmin(axis=1)
+    for i, j in np.argwhere(is_known).tolist():
+        yield Chosen(
+            app_id=apps[i],
+            module=several[j][0].module,
+            rule=rule,
+            freq_ghz=float(freq_ghz[i, j]),
+            time_s=float(time_s[i, j]),
+            power_w=float(power_w[i, j]),
+            energy_j=float(energy_j[i, j]),
+            is_preferred=bool(preferred[i] == j),
+        )
+
+
+def _defaults(matched: Matched, knobs: Knobs) -> Ints:
+    table = matched.coefficients
+    clocks_ghz = (knobs.default_ghz or s.freq_ghz for s in matched.signatures)
+    return np.array([table.index_of(ghz) for ghz in clocks_ghz], dtype=np.int64)
+
+
+def table(several: Sequence[tuple[Matched, Projection]], chosen: Sequence[Chosen]) -> Table:
+    """One row an application and node model, one column a rule; `*` marks the node model that the
+    rule prefers. Printed as Markdown, so that documents can show it as it is."""
+    cells = {(each.app_id, each.module, each.rule.title): _cell(each) for each in chosen}
+    titles = list(dict.fromkeys(each.rule.title for each in chosen))
+    found = Table("app", "module", "slowest", *titles, box=MARKDOWN)
+    for matched, projection in several:
+        for i, signature in enumerate(matched.signatures):
+            key = signature.app_id, matched.module
+            at_each = (cells.get((*key, title), "") for title in titles)
+            found.add_row(*key, _slowest(matched, projection, i), *at_each)
+    return found
+
+
+def _cell(chosen: Chosen) -> str:
+    mark = "*" if chosen.is_preferred else ""
+    figures = f"{chosen.time_s:.1f} s {chosen.power_w:.0f} W {chosen.energy_j / 1e3:.2f} kJ"
+    return f"{mark}{chosen.freq_ghz:.1f} GHz {figures}"
+
+
+def _slowest(matched: Matched, projection: Projection, row: int) -> str:
+    """The lowest P-state that has a projection, and how much longer the application takes."""
+    has = np.flatnonzero(projection.available[row])
+    if not has.size:
+        return ""
+    signature, lowest = matched.signatures[row], int(has[0])
+    slowdown = projection.time_s[row, lowest] / signature.time_s
+    return f"{projection.pstates_ghz[lowest]:.1f} GHz {slowdown:.2f}x"

@@ -1,0 +1,166 @@
+"""`coplace energy`: coefficients learned, signatures projected, P-states chosen, from files."""
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from shared.policies.frequency import DistanceForm
+
+# A row of the table stays on one line, in a pipe or a narrow terminal too.
+TABLE_WIDTH = 400
+
+app = typer.Typer(no_args_is_help=True, help="EAR's energy model on files.")
+
+CoefficientFiles = Annotated[
+    list[Path],
+    typer.Option(help="Table of coefficients of one module; again for another module."),
+]
+Signatures = Annotated[Path, typer.Option(help="Signatures, as apps.csv of the published data.")]
+Modules = Annotated[
+    list[str] | None,
+    typer.Option(help="Module, by name or index, of each table; else the table's name says it."),
+]
+Via = Annotated[
+    bool, typer.Option(help="Reach pairs that were never measured through other P-states.")
+]
+Weights = Annotated[
+    list[float] | None, typer.Option(help="Weight of time in EAMC's distance; 1 and 1.5 if none.")
+]
+DefaultGhz = Annotated[
+    float | None, typer.Option(help="Where EAR's policies start; each signature's own P-state.")
+]
+EnergyThreshold = Annotated[
+    float, typer.Option(min=0, help="Share of time that min-energy-to-solution may add.")
+]
+TimeThreshold = Annotated[
+    float, typer.Option(min=0, help="Time gain per clock gain that min-time-to-solution asks.")
+]
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Files that cannot be used end the command with one line that says why."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+def _note(lines: Iterable[str]) -> None:
+    for line in lines:
+        typer.echo(f"note: {line}", err=True)
+
+
+def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+@app.command()
+def project(
+    coefficients: CoefficientFiles,
+    signatures: Signatures,
+    out_csv: Annotated[Path, typer.Option("--csv", help="File to write.")],
+    module: Modules = None,
+    via_intermediate: Via = False,
+) -> None:
+    """Time, power and energy of each application at each P-state."""
+    from services.console import energy_projections as projections
+    from services.energy.adapters.matching import read_matched
+
+    header = projections.COLUMNS
+    with _told():
+        rows: list[Sequence[object]] = []
+        for matched in read_matched(coefficients, signatures, module or ()):
+            found = projections.projected(matched, via_intermediate=via_intermediate)
+            rows += projections.rows(matched, found, via_intermediate=via_intermediate)
+            _note(projections.left_out(matched, found))
+            _note(matched.doubts)
+        _write(out_csv, (*header, projections.VIA_COLUMN) if via_intermediate else header, rows)
+    typer.echo(f"{len(rows)} projections are in {out_csv}")
+
+
+@app.command()
+def choose(
+    coefficients: CoefficientFiles,
+    signatures: Signatures,
+    out_csv: Annotated[
+        Path | None, typer.Option("--csv", help="File to write beside the table.")
+    ] = None,
+    module: Modules = None,
+    t_weight: Weights = None,
+    distance: Annotated[
+        DistanceForm, typer.Option(help="Form of EAMC's distance, docs/energy.md.")
+    ] = DistanceForm.NORMALISED,
+    default_ghz: DefaultGhz = None,
+    min_energy_threshold: EnergyThreshold = 0.05,
+    min_time_threshold: TimeThreshold = 0.7,
+    via_intermediate: Via = False,
+) -> None:
+    """The P-state of least energy, of least time, of EAMC's distance and of EAR's policies."""
+    from services.console import energy_choices as choices
+    from services.console import energy_projections as projections
+    from services.energy.adapters.matching import read_matched
+
+    weights = tuple(t_weight or (1.0, 1.5))
+    knobs = choices.Knobs(weights, distance, default_ghz, min_energy_threshold, min_time_threshold)
+    with _told():
+        several = [
+            (matched, projections.projected(matched, via_intermediate=via_intermediate))
+            for matched in read_matched(coefficients, signatures, module or ())
+        ]
+        chosen = choices.choose(several, knobs)
+        if out_csv is not None:
+            _write(out_csv, choices.COLUMNS, (each.row for each in chosen))
+    for matched, found in several:
+        _note(projections.left_out(matched, found))
+        _note(matched.doubts)
+    Console(width=TABLE_WIDTH).print(choices.table(several, chosen))
+
+
+@app.command()
+def learn(
+    signatures: Annotated[Path, typer.Option(help="Kernels at every P-state, with freq_ghz.")],
+    out: Annotated[Path, typer.Option(help="Folder of the files that are written.")],
+    plot: Annotated[bool, typer.Option(help="Draw measured against predicted as PNG.")] = False,
+) -> None:
+    """Learn the coefficients of every module of a file of kernels."""
+    from services.console.energy_learning import learned, write
+
+    with _told():
+        for module in learned(signatures):
+            _note(module.notes)
+            typer.echo(module.summary)
+            for path in write(module, out, plot=plot):
+                typer.echo(f"  {path}")
+
+
+@app.command("import")
+def import_report(
+    report: Annotated[list[Path], typer.Argument(help="Reports of EAR, separated by ;")],
+    module: Annotated[str, typer.Option(help="Node model that the reports are of.")],
+    out: Annotated[Path, typer.Option(help="Folder of the files that are written.")],
+) -> None:
+    """Read EAR's own reports: signatures to project, and the energy of every run."""
+    from services.energy.adapters.ear_report import read_report, signatures_of, write_accounting
+    from services.energy.adapters.signatures_csv import write_signatures
+
+    with _told():
+        runs = [run for path in report for run in read_report(path)]
+        signatures = signatures_of(runs, module)
+        out.mkdir(parents=True, exist_ok=True)
+        write_signatures(out / "signatures.csv", signatures)
+        write_accounting(out / "accounting.csv", runs)
+    without = sum(not run.is_projectable for run in runs)
+    typer.echo(f"{len(signatures)} signatures are in {out / 'signatures.csv'}")
+    typer.echo(
+        f"{len(runs)} runs, of which {without} without counters, are in {out / 'accounting.csv'}"
+    )
