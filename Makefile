@@ -14,7 +14,7 @@ POLICY ?= priority-inc-v
 OUT ?= out
 SWF ?=
 COEFFICIENTS ?=
-WORKLOAD := --seed $(SEED) --jobs $(JOBS) --policy $(POLICY) --out '$(OUT)' \
+WORKLOAD = --seed $(SEED) --jobs $(JOBS) --policy $(POLICY) --out '$(OUT)' \
     $(if $(SWF),--swf '$(SWF)') $(if $(COEFFICIENTS),--coefficients '$(COEFFICIENTS)')
 
 PROTOS := $(shell find proto -name '*.proto' | sort)
@@ -109,6 +109,7 @@ bench: setup system-servers ## measure throughput, latency and memory
 	$(BIN)/coplace bench --out '$(OUT)'
 
 .PHONY: bench-chaos
+bench-chaos: JOBS = 200
 bench-chaos: setup system-servers ## kill every process in turn and compare the results
 	$(BIN)/coplace bench-chaos $(WORKLOAD)
 

@@ -9,7 +9,9 @@ from random import Random
 from typing import Final
 
 from deploy.local.servers import LocalServers
-from services.console.servers import EMULATOR, MODULES
+from services.console.demo import PATIENCE_S, write_files
+from services.console.options import DemoOptions
+from services.console.servers import EMULATOR, MODULES, playing
 
 TARGETS: Final = (*MODULES, EMULATOR, "kafka", "redis")
 # A round takes about so long: the moment within it is drawn too.
@@ -34,6 +36,23 @@ class Blow:
         return f"{what} {self.target} {self.pause_s:.3f} s after job {self.after_jobs}"
 
 
+def run(
+    options: DemoOptions,
+    servers: LocalServers,
+    blows: Sequence[Blow],
+    tell: Callable[[str], None],
+) -> None:
+    """Play a run while blows fall, and write its files.
+
+    Raises StalledRunError when it does not get on, WrongAccountsError, or UndealtBlowsError.
+    """
+    with playing(options, servers) as system:
+        chaos = _Chaos(servers, blows, tell)
+        system.topics.follow(chaos, PATIENCE_S)
+        chaos.require_over()
+        write_files(system.topics, options.out)
+
+
 def draw(
     targets: Sequence[str], jobs: int, count: int, seed: int, stopped_s: float = 0.0
 ) -> list[Blow]:
@@ -45,7 +64,11 @@ def draw(
     ]
 
 
-class Chaos:
+class UndealtBlowsError(RuntimeError):
+    """A run was over before all of its blows had fallen."""
+
+
+class _Chaos:
     """Told of finished jobs, it strikes when a blow is due."""
 
     def __init__(
@@ -56,10 +79,10 @@ class Chaos:
         self._tell = tell
         self._finished = 0
 
-    @property
-    def is_over(self) -> bool:
-        """Whether every blow was dealt."""
-        return not self._due
+    def require_over(self) -> None:
+        """Raise UndealtBlowsError unless every blow has fallen."""
+        if self._due:
+            raise UndealtBlowsError(f"the run was over before: {', '.join(map(str, self._due))}")
 
     def __call__(self, finished: int) -> None:
         """So many more jobs have finished."""

@@ -33,7 +33,7 @@ Coefficients = Annotated[
     Path | None,
     typer.Option(exists=True, file_okay=False, help="Folder of EAR coefficients, not learned."),
 ]
-Workers = Annotated[int, typer.Option(min=1, help="Processes of each keyed service.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes of each stateful service.")]
 RunDir = Annotated[Path, typer.Option(help="Folder of the servers' data and logs.")]
 
 
@@ -99,6 +99,30 @@ def demo_parity(
 
 
 @app.command()
+def bench_chaos(
+    seed: Seed = 1,
+    jobs: Annotated[int, typer.Option(min=30, help="How many jobs are submitted.")] = 200,
+    policy: PolicyName = Policy.PRIORITY_INC_V,
+    out: Out = Path("out"),
+    swf: Swf = None,
+    coefficients: Coefficients = None,
+    kills: Annotated[int, typer.Option(min=1, max=20, help="Kills in a run.")] = 5,
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each process.")] = 2,
+    run_dir: RunDir = Path("run/chaos"),
+) -> None:
+    """Kill or stop every process in the middle of runs and compare what these come to."""
+    from services.console import chaos_matrix
+    from services.console.options import DemoOptions
+
+    options = DemoOptions(seed, jobs, policy, out, swf, coefficients)
+    trials = chaos_matrix.trials(jobs, kills, repeats, chaos_matrix.session_timeout_s())
+    outcomes = chaos_matrix.play(options, trials, run_dir, Console())
+    Console().print(chaos_matrix.table(outcomes))
+    if any(outcome.difference for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+@app.command()
 def compare(
     left: Annotated[Path, typer.Argument(help="Folder that one run wrote its files to.")],
     right: Annotated[Path, typer.Argument(help="The same of another run.")],
@@ -119,18 +143,14 @@ def report(
     redis: Annotated[bool, typer.Option(help="Hold the accounts in Redis to the ledger.")] = False,
 ) -> None:
     """Write the files and the table of a run on Kafka from its topics."""
-    from services.console.accounts import folded
-    from services.console.demo import balances
-    from services.console.history import History
+    from services.console.demo import write_files
     from services.console.kafka_topics import KafkaTopics
-    from services.console.report import table, write
+    from services.console.report import table
     from shared.messaging.deployment import Deployment
     from shared.runtime.settings import settings
 
     topics = KafkaTopics(Deployment.of(settings()))
-    history = History.read(topics.topic)
-    spent = balances(topics, history) if redis else folded(history.charges)
-    summary = write(history, spent, out)
+    summary = write_files(topics, out, hold_redis=redis)
     Console().print(table(summary, settings().namespace or "report"))
 
 

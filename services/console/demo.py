@@ -1,6 +1,5 @@
 """The demo, embedded and on real servers, and whether both come to the same."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from services.console.kafka_topics import CHARGES, KafkaTopics
 from services.console.options import DemoOptions
 from services.console.parity import first_difference
 from services.console.servers import running
+from services.console.summary import Summary
 from services.simulation.app import workload
 
 PATIENCE_S: Final = 180.0
@@ -27,7 +27,8 @@ def run_embedded(options: DemoOptions, console: Console) -> None:
     with _finished_jobs(options, console) as told:
         system = embedded.run(options, told)
     history = History.read(system.topic)
-    _report(history, accounts.folded(history.charges), options, console, "no server")
+    summary = report.write(history, accounts.folded(history.charges), options.out)
+    _show(summary, options, console, "no server")
 
 
 def run_on_servers(options: DemoOptions, console: Console, run_dir: Path) -> None:
@@ -36,9 +37,8 @@ def run_on_servers(options: DemoOptions, console: Console, run_dir: Path) -> Non
     with running(options, run_dir) as system:
         with _finished_jobs(options, console) as told:
             system.topics.follow(told, PATIENCE_S)
-        history = History.read(system.topics.topic)
-        spent = balances(system.topics, history)
-        _report(history, spent, options, console, "Kafka and Redis")
+        summary = write_files(system.topics, options.out)
+    _show(summary, options, console, "Kafka and Redis")
 
 
 def run_parity(options: DemoOptions, console: Console, run_dir: Path) -> str | None:
@@ -50,22 +50,23 @@ def run_parity(options: DemoOptions, console: Console, run_dir: Path) -> str | N
     return first_difference(alone.out, served.out)
 
 
-def balances(topics: KafkaTopics, history: History) -> accounts.Spent:
-    """What Redis says that was spent. Raises WrongAccountsError unless the ledger says the same."""
-    ends = topics.ends(CHARGES)
-    spent = accounts.in_redis(topics.deployment, ends, PATIENCE_S)
-    accounts.require_equal(spent, accounts.folded(history.charges))
-    return spent
+def write_files(topics: KafkaTopics, out: Path, *, hold_redis: bool = True) -> Summary:
+    """Write the files of a complete run on Kafka, with the balances that Redis has.
+
+    Raises WrongAccountsError when these are not what the ledger adds up to; without `hold_redis`
+    the ledger alone is asked.
+    """
+    history = History.read(topics.topic)
+    spent = accounts.folded(history.charges)
+    if hold_redis:
+        found = accounts.in_redis(topics.deployment, topics.ends(CHARGES), PATIENCE_S)
+        accounts.require_equal(found, spent)
+    return report.write(history, spent, out)
 
 
-def _report(
-    history: History, spent: accounts.Spent, options: DemoOptions, console: Console, where: str
-) -> None:
-    began = time.monotonic()
-    summary = report.write(history, spent, options.out)
+def _show(summary: Summary, options: DemoOptions, console: Console, where: str) -> None:
     console.print(report.table(summary, f"{options.policy}, seed {options.seed}, {where}"))
-    took_s = time.monotonic() - began
-    console.print(f"{', '.join(report.FILES)} are in {options.out} ({took_s:.1f} s)")
+    console.print(f"{', '.join(report.FILES)} are in {options.out}")
 
 
 @contextmanager

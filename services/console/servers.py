@@ -17,7 +17,7 @@ from services.console.topics import create_topics
 from shared.messaging.deployment import Deployment
 from shared.runtime.settings import Settings
 
-# Modules by process; a keyed service may have several workers.
+# Modules by process.
 MODULES: Final[Mapping[str, str]] = {
     "ingest": "services.ingest",
     "energy": "services.energy",
@@ -26,7 +26,9 @@ MODULES: Final[Mapping[str, str]] = {
     "pricing": "services.pricing",
     "accounts": "services.pricing.accounts",
 }
-KEYED: Final = ("energy", "pricing", "accounts")
+# These may have several workers: keyed stages share their Kafka partitions among them, of a single
+# stage one works and the others stand by.
+STATEFUL: Final = ("energy", "prediction", "placement", "pricing", "accounts")
 EMULATOR: Final = "simulation"
 # NumPy's libraries would start a thread a core in every process.
 _ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -61,7 +63,7 @@ class Processes:
         self._workers = [
             (name if number == 1 else f"{name}-{number}", MODULES[name])
             for name in MODULES
-            for number in range(1, (workers if name in KEYED else 1) + 1)
+            for number in range(1, (workers if name in STATEFUL else 1) + 1)
         ]
         self._ingest_port, self._emulator_port, *self._ports = free_ports(2 + len(self._workers))
 
@@ -71,7 +73,7 @@ class Processes:
         return f"127.0.0.1:{self._ingest_port}"
 
     def services(self) -> list[Program]:
-        """Every service, the keyed ones as often as they have workers."""
+        """Every service, the stateful ones as often as they have workers."""
         ingest = {"COPLACE_INGEST_PORT": str(self._ingest_port)}
         return [
             self._program(name, module, port, ingest)
