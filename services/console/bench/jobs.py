@@ -29,9 +29,12 @@ SEED: Final = 1
 RUNTIME_S: Final = 0.3
 _HOUR_S: Final = 3600.0
 _CLUSTERS: Final = {cluster.name: cluster for cluster in clusters()}
-# Fillers outlast the benchmark; what is queued outlasts every promise that they allow.
-_FILL_NODES, _FILL_S, _QUEUE_S = 16, 10 * _HOUR_S, 96 * _HOUR_S
+# Fillers outlast the benchmark; what is queued outlasts every promise that they allow. A limit is
+# scaled to the cluster and its frequency, so that these lie well apart.
+_FILL_NODES, _FILL_S, _TOP_UP_S, _QUEUE_S = 16, 24 * _HOUR_S, 4 * _HOUR_S, 168 * _HOUR_S
 _FLOW_NODES, _FLOW_S = 2, 300.0
+# So many of the jobs name no application: first runs, which the power model is asked about.
+_FIRST_RUN_SHARE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,10 @@ class Submitted:
 
     def submission(self) -> Publish:
         """The event that says so."""
-        return facts.submitted(self.request, self.job_id, self.cluster)
+        publish = facts.submitted(self.request, self.job_id, self.cluster)
+        if self.request.index % round(1 / _FIRST_RUN_SHARE) == 0:
+            publish.event.payload.ClearField("app_id")
+        return publish
 
 
 def requests(kind: Kind, count: int, first_index: int) -> list[JobRequest]:
@@ -65,6 +71,8 @@ def _shaped(kind: Kind, request: JobRequest) -> JobRequest:
     match kind:
         case Kind.FILL:
             return replace(request, nodes=_FILL_NODES, walltime_s=_FILL_S, shareable=False)
+        case Kind.TOP_UP:
+            return replace(request, nodes=_FILL_NODES, walltime_s=_TOP_UP_S, shareable=False)
         case Kind.WIDE:
             nodes = max(cluster.nodes for cluster in _CLUSTERS.values())
             return replace(request, nodes=nodes, walltime_s=_QUEUE_S, shareable=False)

@@ -61,7 +61,7 @@ def measure(console: Console, run_dir: Path) -> Measured:
     with benched(run_dir) as bench:
         _prepare(bench, in_process.history, console)
         flowing = [*_ladder(bench, Kind.FLOW, FLOW_RATES_PER_S, console)]
-        bench.play("fill-all", Kind.FILL, _FILL_PER_S, FILLERS_AFTER_FLOW)
+        bench.play("top-up", Kind.TOP_UP, _FILL_PER_S, FILLERS_AFTER_FLOW)
         waiting = [*_ladder(bench, Kind.WAIT, RATES_PER_S, console)]
         rss_bytes = bench.rss_bytes()
         samples_per_s = bench.samples_per_s(TELEMETRY_S)

@@ -7,7 +7,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -32,7 +32,7 @@ from shared.messaging.deployment import Deployment, now_us
 from shared.messaging.event import Publish
 from shared.runtime.settings import settings
 
-# Jobs of one tick share a call, as those of a resource manager's own cycle do.
+# What happens in one tick shares a call, as in a resource manager's own cycle.
 _TICK_S: Final = 0.02
 _POLL_MS: Final = 100
 _PATIENCE_S: Final = 60.0
@@ -49,23 +49,32 @@ class Site:
         self._due_s: dict[str, float] = {}
         self._latencies_s: dict[str, float] = {}
         self._started = 0
+        self._finished: set[str] = set()
+        self._outbox: list[Publish] = []
         self._calls: set[asyncio.Task[None]] = set()
         self._complete = asyncio.Event()
 
     async def play(self, decisions: AIOKafkaConsumer) -> Seen:
-        """Submit everything, wait for the outcomes, clear away what waits."""
-        following = asyncio.create_task(self._follow(decisions))
-        cpu = CpuTimes(self._step.processes)
-        sent_per_s = await self._submit()
-        cpu_share = cpu.shares()
-        await self._outcomes(DRAIN_S)
-        late = self._missing
-        await self._outcomes(_PATIENCE_S)
-        seen = self._seen(sent_per_s, late, cpu_share)
-        await asyncio.sleep(RUNTIME_S)
-        following.cancel()
-        await asyncio.gather(*self._calls)
-        await self._cancel()
+        """Submit everything, wait for the outcomes, clear away what waits.
+
+        Whatever goes wrong in one of the tasks ends the step.
+        """
+        async with asyncio.TaskGroup() as group:
+            loops = [
+                group.create_task(self._follow(decisions)),
+                group.create_task(self._tell(group)),
+            ]
+            cpu = CpuTimes(self._step.processes)
+            sent_per_s = await self._submit()
+            cpu_share = cpu.shares()
+            await self._outcomes(DRAIN_S)
+            late = self._missing
+            await self._outcomes(_PATIENCE_S)
+            seen = self._seen(sent_per_s, late, cpu_share)
+            await asyncio.sleep(RUNTIME_S + 2 * _TICK_S)
+            for task in loops:
+                task.cancel()
+        await self._clear_away()
         return seen
 
     @property
@@ -83,16 +92,21 @@ class Site:
             for number, job in enumerate(jobs, sent):
                 self._jobs[job.job_id] = job
                 self._due_s[job.job_id] = began_s + number / self._step.rate_per_s
-            self._call([job.submission() for job in jobs])
+            self._outbox += [job.submission() for job in jobs]
             sent = due
+        await asyncio.sleep(2 * _TICK_S)
         await asyncio.gather(*self._calls)
         return sent / (time.monotonic() - began_s)
 
-    def _call(self, events: Sequence[Publish]) -> None:
-        if events:
-            call = asyncio.create_task(self._ingest.publish(events))
-            self._calls.add(call)
-            call.add_done_callback(self._calls.discard)
+    async def _tell(self, group: asyncio.TaskGroup) -> None:
+        """Send what there is, every tick, whether or not earlier calls have been answered."""
+        while True:
+            await asyncio.sleep(_TICK_S)
+            if self._outbox:
+                events, self._outbox = self._outbox, []
+                call = group.create_task(self._ingest.publish(events))
+                self._calls.add(call)
+                call.add_done_callback(self._calls.discard)
 
     async def _outcomes(self, patience_s: float) -> None:
         """Wait until every job has one, for a while."""
@@ -121,18 +135,20 @@ class Site:
     def _start(self, job: Submitted, decided: PlacementDecided) -> None:
         started_us = now_us()
         self._started += 1
-        self._call([started(job, decided, started_us)])
+        self._outbox.append(started(job, decided, started_us))
         if self._step.kind is Kind.FLOW:
             loop = asyncio.get_running_loop()
             loop.call_later(RUNTIME_S, self._finish, job, decided, started_us)
 
     def _finish(self, job: Submitted, decided: PlacementDecided, started_us: int) -> None:
-        self._call(finished(job, decided, started_us, now_us()))
+        self._finished.add(job.job_id)
+        self._outbox += finished(job, decided, started_us, now_us())
 
-    async def _cancel(self) -> None:
-        """The next step finds the queue as this one did."""
-        if self._step.kind is Kind.WAIT:
-            await self._ingest.publish([cancelled(job, now_us()) for job in self._jobs.values()])
+    async def _clear_away(self) -> None:
+        """The next step finds queue and nodes as this one did."""
+        if self._step.kind in (Kind.WAIT, Kind.FLOW):
+            left = [job for job in self._jobs.values() if job.job_id not in self._finished]
+            await self._ingest.publish([cancelled(job, now_us()) for job in left])
 
     def _seen(self, sent_per_s: float, late: int, cpu_share: Mapping[str, float]) -> Seen:
         """A job without outcome has waited until now."""

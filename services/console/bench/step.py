@@ -18,7 +18,9 @@ class Kind(StrEnum):
     """What the jobs of a step are like."""
 
     FILL = "fill"
-    """Whole nodes for hours: they start, and leave fewer free nodes."""
+    """For many hours: they start, and leave fewer free nodes."""
+    TOP_UP = "top-up"
+    """For fewer hours: they are backfilled."""
     WIDE = "wide"
     """A whole cluster for days: they wait, and hold the reservations."""
     QUEUE = "queue"
