@@ -32,10 +32,13 @@ def coefficients(name: str, pstates_ghz: tuple[float, ...]) -> Coefficients:
 def metrics(table: Coefficients, jobs: int, *, is_mixed: bool) -> Metrics:
     """Signatures drawn at random."""
     rng, last = np.random.default_rng(1), len(table.pstates_ghz) - 1
-    ranges = [(40.0, 60.0), (300.0, 500.0), (0.4, 4.0), (0.0, 20.0)]
-    columns = [rng.uniform(*limits, jobs) for limits in ranges]
-    reference = rng.integers(0, last, jobs) if is_mixed else np.full(jobs, last)
-    return Metrics(*columns, reference)
+    return Metrics(
+        time_s=rng.uniform(40, 60, jobs),
+        power_w=rng.uniform(300, 500, jobs),
+        cpi=rng.uniform(0.4, 4, jobs),
+        tpi=rng.uniform(0, 20, jobs),
+        reference=rng.integers(0, last, jobs) if is_mixed else np.full(jobs, last),
+    )
 
 
 def report(title: str, points: int, work: Callable[[], object]) -> None:

@@ -86,18 +86,17 @@ def _once(
 
 
 def _coefficient(row: Row, letter: str) -> float:
-    """Finite where the pair was measured; anything but a number is wrong everywhere."""
-    value = row.number_of(letter)
+    """Finite where the pair was measured; what stands where it was not says nothing."""
     if _is_available(row):
-        return row.check(letter, value, require_finite)
+        return row.check(letter, row.number_of(letter), require_finite)
     return 0.0
 
 
 def _is_available(row: Row) -> bool:
-    value = row.text("available")
-    if value not in ("0", "1"):
-        raise RejectedError("available", f"must be 0 or 1, got {value!r} in {row.where}")
-    return value == "1"
+    value = row.number_of("available")
+    if value not in (0, 1):
+        raise RejectedError("available", f"must be 0 or 1, got {value:g} in {row.where}")
+    return value == 1
 
 
 def _scale(rows: Sequence[Row]) -> str:

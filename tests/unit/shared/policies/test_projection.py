@@ -88,8 +88,8 @@ def test_a_pstate_projects_to_itself_to_the_last_bit(drawn: list[Signature]) -> 
 
 def test_a_signature_projects_the_same_in_any_company() -> None:
     rng, count = np.random.default_rng(1), 2 * BLOCK + 3
-    columns = [rng.uniform(1, 100, count) for _ in range(4)]
-    everyone = Metrics(*columns, rng.integers(0, 4, count))
+    time_s, power_w, cpi, tpi = rng.uniform(1, 100, (4, count))
+    everyone = Metrics(time_s, power_w, cpi, tpi, rng.integers(0, 4, count))
     table = coefficients(b=np.full((4, 4), 0.1), f=np.full((4, 4), 0.1))
     together = project_metrics(table, everyone)
     for row in (0, BLOCK - 1, BLOCK, count - 1):

@@ -1,0 +1,261 @@
+"""Files in and out: coefficients, signatures, EAR's reports, and what is wrong with them."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.energy.adapters.coefficients_csv import (
+    read_coefficients_file,
+    write_coefficients_file,
+)
+from services.energy.adapters.ear_report import (
+    TPI_SCALE,
+    read_report,
+    signatures_of,
+    write_accounting,
+)
+from services.energy.adapters.matching import read_matched
+from services.energy.adapters.signatures_csv import read_signatures, write_signatures
+from shared.domain.errors import RejectedError
+from tests.unit.services.energy.files import DATA, apps, needs_data, pairs, read, write
+
+finite = st.floats(-1e6, 1e6)
+
+
+@given(st.lists(finite, min_size=6, max_size=6), st.booleans())
+def test_coefficients_come_back_to_the_last_digit(values: list[float], available: bool) -> None:
+    changes = dict(zip("ABCDEF", values, strict=True)) if available else {"available": 0}
+    with TemporaryDirectory() as folder:
+        first = read_coefficients_file(write(Path(folder) / "m_coefficients.csv", pairs(changes)))
+        copy = Path(folder) / "copy_coefficients.csv"
+        write_coefficients_file(copy, first)
+        second = read_coefficients_file(copy, "m")
+    assert (first.node_model, first.tpi_scale) == (second.node_model, second.tpi_scale)
+    for name in "abcdef":
+        assert getattr(first, name).tolist() == getattr(second, name).tolist()
+    assert bool(second.available[1, 0]) is available
+
+
+@given(
+    st.sampled_from(["time_s", "dc_node_power_w", "cpi", "tpi"]),
+    st.sampled_from(["nan", "inf", "-inf", "-1", "0", "many", ""]) | st.floats(max_value=-1e-9),
+    st.integers(1, 4),
+)
+def test_a_bad_signature_is_named_by_row_and_field(field: str, value: object, number: int) -> None:
+    if (field, value) == ("tpi", "0"):
+        return
+    rows = apps(*({"app_id": str(n)} for n in range(1, 5)))
+    rows[number - 1][field] = value
+    with TemporaryDirectory() as folder, pytest.raises(RejectedError) as caught:
+        read_signatures(write(Path(folder) / "apps.csv", rows))
+    assert caught.value.field == field
+    assert f"row {number} (line {number + 1}) of" in str(caught.value)
+    assert str(caught.value).count("row ") == 1
+
+
+@given(st.sampled_from("ABCDEF"), st.sampled_from(["nan", "inf", "much", ""]))
+def test_a_bad_coefficient_is_named_by_row_and_field(field: str, value: str) -> None:
+    with TemporaryDirectory() as folder, pytest.raises(RejectedError) as caught:
+        read_coefficients_file(write(Path(folder) / "m.csv", pairs({field: value})))
+    assert caught.value.field == field
+    assert "row 3 (line 4)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"available": "yes"}, "available"),
+        ({"available": 2}, "available"),
+        ({"from_ghz": -1.0}, "from_ghz"),
+        ({"to_ghz": "nan"}, "to_ghz"),
+        ({"to_ghz": 2.0}, "to_ghz"),
+        ({"tpi_scale": "another"}, "tpi_scale"),
+    ],
+)
+def test_a_table_of_coefficients_that_contradicts_itself_is_rejected(
+    changes: Mapping[str, object], field: str, tmp_path: Path
+) -> None:
+    rows = [{"tpi_scale": "mine", **row} for row in pairs(changes)]
+    if field == "tpi_scale":
+        rows[2]["tpi_scale"] = "another"
+    with pytest.raises(RejectedError) as caught:
+        read_coefficients_file(write(tmp_path / "m.csv", rows))
+    assert caught.value.field == field
+
+
+def test_a_pstate_that_does_not_project_to_itself_is_rejected(tmp_path: Path) -> None:
+    rows = pairs()
+    rows[0]["C"] = 1.0
+    with pytest.raises(RejectedError, match=r"1\.0 GHz must project to itself"):
+        read_coefficients_file(write(tmp_path / "m.csv", rows))
+
+
+def test_nothing_is_read_from_a_pair_that_was_never_measured(tmp_path: Path) -> None:
+    rows = pairs({"available": 0} | dict.fromkeys("ABCDEF", ""))
+    table = read_coefficients_file(write(tmp_path / "m.csv", rows))
+    assert table.available.tolist() == [[True, True], [False, True]]
+
+
+def test_a_pair_without_a_row_was_never_measured(tmp_path: Path) -> None:
+    table = read_coefficients_file(write(tmp_path / "m.csv", pairs()[1:]))
+    assert table.available.tolist() == [[False, True], [True, True]]
+
+
+@pytest.mark.parametrize("text", ["", "app_id,module\n1,m\n", "\xff", "a;b;c\n1;2;3\n"])
+def test_what_is_no_table_of_signatures_is_rejected(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "apps.csv"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(RejectedError, match=r"apps\.csv"):
+        read_signatures(path)
+
+
+def test_a_row_with_too_few_values_is_rejected(tmp_path: Path) -> None:
+    path = write(tmp_path / "apps.csv", apps({}, {"app_id": "b"}))
+    path.write_text(path.read_text() + "c,0,m\n")
+    with pytest.raises(RejectedError, match=r"columns: must be 7, .* row 3"):
+        read_signatures(path)
+
+
+def test_a_signature_of_another_scale_is_never_mixed_in(tmp_path: Path) -> None:
+    table = write(tmp_path / "m.csv", pairs())
+    signatures = write(tmp_path / "apps.csv", apps({"tpi_scale": "ear"}))
+    with pytest.raises(RejectedError) as caught:
+        read_matched([table], signatures)
+    assert caught.value.field == "tpi_scale"
+    assert "ear is not eamc-2020" in str(caught.value)
+
+
+def test_a_pstate_that_is_not_in_the_table_is_named(tmp_path: Path) -> None:
+    table = write(tmp_path / "m.csv", pairs())
+    signatures = write(tmp_path / "apps.csv", apps({"freq_ghz": 1.7}))
+    with pytest.raises(RejectedError, match=r"freq_ghz: 1.7 is no P-state of m.* row 1 "):
+        read_matched([table], signatures)
+
+
+def test_a_signature_without_pstate_is_at_the_nominal_one(tmp_path: Path) -> None:
+    [matched] = read_matched(
+        [write(tmp_path / "m.csv", pairs())], write(tmp_path / "apps.csv", apps())
+    )
+    assert matched.signatures[0].freq_ghz == 2.0
+
+
+def test_of_several_pstates_the_highest_is_projected_from(tmp_path: Path) -> None:
+    rows = apps({"freq_ghz": 1.0}, {"freq_ghz": 2.0, "time_s": 5.0})
+    table = write(tmp_path / "m.csv", pairs())
+    [matched] = read_matched([table], write(tmp_path / "apps.csv", rows))
+    assert [s.time_s for s in matched.signatures] == [5.0]
+
+
+def two_modules(folder: Path) -> Path:
+    rows = apps({}, {"module": "m2", "module_idx": "1", "time_s": 20.0})
+    return write(folder / "apps.csv", rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "module"),
+    [
+        ("m_coefficients.csv", "", "m"),
+        ("m2_coefficients.csv", "", "m2"),
+        ("learned-m2.csv", "", "m2"),
+        ("m_coefficients.csv", "m2", "m2"),
+        ("table.csv", "1", "m2"),
+    ],
+)
+def test_the_module_is_the_one_asked_for_or_named_by_the_file(
+    name: str, asked: str, module: str, tmp_path: Path
+) -> None:
+    table = write(tmp_path / name, pairs())
+    modules = [asked] if asked else []
+    [matched] = read_matched([table], two_modules(tmp_path), modules)
+    assert (matched.module, len(matched.signatures), matched.doubts) == (module, 1, [])
+
+
+def test_a_table_that_could_be_of_two_modules_is_not_guessed(tmp_path: Path) -> None:
+    table = write(tmp_path / "table.csv", pairs())
+    with pytest.raises(RejectedError, match=r"may belong to m, m2: say which one with --module"):
+        read_matched([table], two_modules(tmp_path))
+    with pytest.raises(RejectedError, match="m3 names no module"):
+        read_matched([table], two_modules(tmp_path), ["m3"])
+
+
+def test_the_only_module_is_taken_with_a_note(tmp_path: Path) -> None:
+    table = write(tmp_path / "table.csv", pairs())
+    [matched] = read_matched([table], write(tmp_path / "apps.csv", apps()))
+    assert matched.doubts == [
+        "table.csv names no module: taken for m, the only one with signatures"
+    ]
+
+
+REPORT = (
+    "JOBID;STEPID;JOBNAME;NODENAME;AVG_CPUFREQ_KHZ;DEF_FREQ_KHZ;TIME_SEC;CPI;TPI;MEM_GBS;"
+    "DC_NODE_POWER_W\n"
+    "7;4294967291;stencil;n1;2758546;2451000;327.0;0.0;0.0;0.0;300.0\n"
+    "7;0;stencil;n1;3234000;2451000;100.0;0.4;0.2;20.0;340.0\n"
+    "7;0;stencil;n2;3234000;2451000;110.0;0.6;0.4;30.0;360.0\n"
+)
+
+
+def test_a_report_is_read_in_its_own_units(tmp_path: Path) -> None:
+    path = tmp_path / "report.csv"
+    path.write_text(REPORT)
+    _, run, _ = read_report(path)
+    assert (run.freq_ghz, run.avg_freq_ghz, run.time_s, run.mem_gbps) == (2.451, 3.234, 100, 20)
+    assert run.energy_j == 34_000
+
+
+def test_a_run_without_counters_counts_for_energy_and_is_never_projected(tmp_path: Path) -> None:
+    path = tmp_path / "report.csv"
+    path.write_text(REPORT)
+    runs = read_report(path)
+    [mean] = signatures_of(runs, "amd")
+    assert (mean.time_s, mean.power_w, mean.cpi, mean.count) == (105, 350, 0.5, 2)
+    assert mean.tpi_scale == TPI_SCALE
+    with pytest.raises(RejectedError, match="cpi"):
+        runs[0].signature("amd")
+    write_accounting(tmp_path / "accounting.csv", runs)
+    rows = read(tmp_path / "accounting.csv")
+    assert next((float(r["energy_j"]), r["is_projectable"]) for r in rows) == (98_100, "0")
+    write_signatures(tmp_path / "signatures.csv", [mean])
+    [row] = read_signatures(tmp_path / "signatures.csv")
+    assert (row.signature.cpi, row.signature.tpi_scale, row.module) == (0.5, TPI_SCALE, "amd")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ("300.0", "-300.0", "DC_NODE_POWER_W"),
+        ("327.0", "nan", "TIME_SEC"),
+        (";0.4;", ";-0.4;", "CPI"),
+        ("3234000", "0", "AVG_CPUFREQ_KHZ"),
+    ],
+)
+def test_a_bad_report_is_named_by_row_and_field(
+    old: str, new: str, field: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "report.csv"
+    path.write_text(REPORT.replace(old, new, 1))
+    with pytest.raises(RejectedError, match=r"row \d \(line \d\) of") as caught:
+        read_report(path)
+    assert caught.value.field == field
+
+
+@needs_data
+def test_the_reports_that_ear_ships_have_one_with_counters_and_one_without() -> None:
+    runs = read_report(DATA / "ear" / "dgemm_1n_app_signature_j25335297_s1.csv")
+    assert [run.is_projectable for run in runs] == [False, True, False]
+    [dgemm] = signatures_of(runs, "amd")
+    assert (dgemm.app_id, dgemm.freq_ghz, dgemm.power_w) == ("dgemm_4096", 2.451, 340.891113)
+    loops = read_report(DATA / "ear" / "69478_loops.csv")
+    assert (len(loops), loops[0].time_s, loops[0].mem_gbps) == (18, 1.021218, 0.348849)
+
+
+@needs_data
+def test_tpi_in_reports_is_bytes_per_instruction() -> None:
+    [run] = read_report(DATA / "ear" / "69478_apps.csv")
+    instructions = 1_583_489_915_198
+    assert math.isclose(run.mem_gbps * 1e9 * run.time_s / instructions, run.tpi, rel_tol=1e-4)
