@@ -71,17 +71,16 @@ def _check(tell: Callable[[str], None]) -> None:
 def _play_in_containers(podman: Podman, tell: Callable[[str], None]) -> None:
     variables = _variables(*free_ports(3))
     project = Project(podman, _NAME, variables)
-    # One that was killed may have left its containers.
+    # An earlier check may have been killed together with what would have cleaned up after it.
     project.down()
-    try:
-        _start(project, tell)
-        _coplace("wait", f"--jobs={_JOBS}", **variables)
-        _coplace("report", "--redis", f"--out={_OUT / 'containers'}", **variables)
-    except BaseException:
-        print(project.logs((*SERVERS, TOPICS, *SERVICES, EMULATOR)), file=sys.stderr)
-        raise
-    finally:
-        project.down()
+    with project.taken_down():
+        try:
+            _start(project, tell)
+            _coplace("wait", f"--jobs={_JOBS}", **variables)
+            _coplace("report", "--redis", f"--out={_OUT / 'containers'}", **variables)
+        except BaseException:
+            print(project.logs((*SERVERS, TOPICS, *SERVICES, EMULATOR)), file=sys.stderr)
+            raise
 
 
 def _start(project: Project, tell: Callable[[str], None]) -> None:

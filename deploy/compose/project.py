@@ -3,7 +3,8 @@
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from deploy.compose.podman import Podman, PodmanError, require_success
@@ -11,6 +12,7 @@ from deploy.compose.podman import Podman, PodmanError, require_success
 _FILE = Path(__file__).parents[2] / "docker-compose.yml"
 _POLL_S = 0.5
 _LOG_LINES = 20
+_DOWN = ("down", "--volumes")
 
 
 class Project:
@@ -27,7 +29,24 @@ class Project:
 
     def down(self) -> None:
         """Remove the containers, their network and their volumes, whatever is there of them."""
-        self._compose("down", "--volumes")
+        self._compose(*_DOWN)
+
+    @contextmanager
+    def taken_down(self) -> Iterator[None]:
+        """Take everything down after the block, even when this process is killed in it."""
+        # The shell waits for its standard input to end, which our death would also end.
+        guard = subprocess.Popen(
+            ["sh", "-c", 'read -r _; exec "$@"', "sh", *self._command(*_DOWN)],
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            yield
+        finally:
+            guard.communicate()
 
     def wait_until_healthy(self, services: Sequence[str], within_s: float) -> None:
         """Return when the health check of each service succeeds. Raises PodmanError."""
@@ -52,9 +71,8 @@ class Project:
         return f"{self._name}_{service}_1"
 
     def _compose(self, *arguments: str) -> None:
-        options = (f"--file={_FILE}", f"--project-name={self._name}", "--profile=demo")
         done = subprocess.run(
-            [sys.executable, "-m", "podman_compose", *options, *arguments],
+            self._command(*arguments),
             env=self._environment,
             capture_output=True,
             text=True,
@@ -62,3 +80,7 @@ class Project:
             check=False,
         )
         require_success(done)
+
+    def _command(self, *arguments: str) -> list[str]:
+        options = (f"--file={_FILE}", f"--project-name={self._name}", "--profile=demo")
+        return [sys.executable, "-m", "podman_compose", *options, *arguments]
