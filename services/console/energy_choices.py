@@ -10,10 +10,16 @@ from rich.box import MARKDOWN
 from rich.table import Table
 
 from services.energy.adapters.matching import Matched
+from shared.domain.checks import require_not_negative
 from shared.policies.frequency import DistanceForm, FrequencyRule, choose_pstates
 from shared.policies.projection import Projection
 from shared.policies.ranking import part_eff
-from shared.policies.to_solution import min_energy_to_solution, min_time_to_solution
+from shared.policies.to_solution import (
+    MIN_ENERGY_THRESHOLD,
+    MIN_TIME_THRESHOLD,
+    min_energy_to_solution,
+    min_time_to_solution,
+)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -26,13 +32,22 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Knobs:
-    """What the rules can be told; `default_ghz` is the signature's own P-state unless set."""
+    """What the rules can be told; `default_ghz` is the signature's own P-state unless set.
+
+    Raises RejectedError on construction.
+    """
 
     t_weights: tuple[float, ...]
     form: DistanceForm = DistanceForm.NORMALISED
     default_ghz: float | None = None
-    min_energy_threshold: float = 0.05
-    min_time_threshold: float = 0.7
+    min_energy_threshold: float = MIN_ENERGY_THRESHOLD
+    min_time_threshold: float = MIN_TIME_THRESHOLD
+
+    def __post_init__(self) -> None:
+        for t_weight in self.t_weights:
+            require_not_negative("t_weight", t_weight)
+        for field in ("min_energy_threshold", "min_time_threshold"):
+            require_not_negative(field, getattr(self, field))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +181,10 @@ def _defaults(matched: Matched, knobs: Knobs) -> Ints:
 def table(several: Sequence[tuple[Matched, Projection]], chosen: Sequence[Chosen]) -> Table:
     """One row an application and node model, one column a rule; `*` marks the node model that the
     rule prefers. Printed as Markdown, so that documents can show it as it is."""
-    cells = {(each.app_id, each.module, each.rule.title): _cell(each) for each in chosen}
+    cells = {
+        (each.app_id, each.module, each.rule.title): _cell(each, is_one_of_many=len(several) > 1)
+        for each in chosen
+    }
     titles = list(dict.fromkeys(each.rule.title for each in chosen))
     found = Table("app", "module", "slowest", *titles, box=MARKDOWN)
     for matched, projection in several:
@@ -177,8 +195,8 @@ def table(several: Sequence[tuple[Matched, Projection]], chosen: Sequence[Chosen
     return found
 
 
-def _cell(chosen: Chosen) -> str:
-    mark = "*" if chosen.is_preferred else ""
+def _cell(chosen: Chosen, *, is_one_of_many: bool) -> str:
+    mark = "*" if chosen.is_preferred and is_one_of_many else ""
     figures = f"{chosen.time_s:.1f} s {chosen.power_w:.0f} W {chosen.energy_j / 1e3:.2f} kJ"
     return f"{mark}{chosen.freq_ghz:.1f} GHz {figures}"
 

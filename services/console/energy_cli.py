@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from shared.policies.frequency import DistanceForm
+from shared.policies.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
 
 # A row of the table stays on one line, in a pipe or a narrow terminal too.
 TABLE_WIDTH = 400
@@ -35,10 +36,10 @@ DefaultGhz = Annotated[
     float | None, typer.Option(help="Where EAR's policies start; each signature's own P-state.")
 ]
 EnergyThreshold = Annotated[
-    float, typer.Option(min=0, help="Share of time that min-energy-to-solution may add.")
+    float, typer.Option(help="Share of time that min-energy-to-solution may add.")
 ]
 TimeThreshold = Annotated[
-    float, typer.Option(min=0, help="Time gain per clock gain that min-time-to-solution asks.")
+    float, typer.Option(help="Time gain per clock gain that min-time-to-solution asks.")
 ]
 
 
@@ -58,6 +59,7 @@ def _note(lines: Iterable[str]) -> None:
 
 
 def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
@@ -101,8 +103,8 @@ def choose(
         DistanceForm, typer.Option(help="Form of EAMC's distance, docs/energy.md.")
     ] = DistanceForm.NORMALISED,
     default_ghz: DefaultGhz = None,
-    min_energy_threshold: EnergyThreshold = 0.05,
-    min_time_threshold: TimeThreshold = 0.7,
+    min_energy_threshold: EnergyThreshold = MIN_ENERGY_THRESHOLD,
+    min_time_threshold: TimeThreshold = MIN_TIME_THRESHOLD,
     via_intermediate: Via = False,
 ) -> None:
     """The P-state of least energy, of least time, of EAMC's distance and of EAR's policies."""
@@ -111,8 +113,10 @@ def choose(
     from services.energy.adapters.matching import read_matched
 
     weights = tuple(t_weight or (1.0, 1.5))
-    knobs = choices.Knobs(weights, distance, default_ghz, min_energy_threshold, min_time_threshold)
     with _told():
+        knobs = choices.Knobs(
+            weights, distance, default_ghz, min_energy_threshold, min_time_threshold
+        )
         several = [
             (matched, projections.projected(matched, via_intermediate=via_intermediate))
             for matched in read_matched(coefficients, signatures, module or ())

@@ -47,7 +47,7 @@ def left_out(matched: Matched, projection: Projection) -> list[str]:
         status = Status(int(projection.status[i, j]))
         missing[matched.signatures[i].freq_ghz, table.pstates_ghz[j], status] += 1
     return [
-        f"{matched.module}: {to_ghz} GHz is left out for {count} applications at {from_ghz} GHz: "
-        f"{status.text}"
+        f"{matched.module}: {to_ghz} GHz is left out for {count} of {len(matched.signatures)} "
+        f"applications, measured at {from_ghz} GHz: {status.text}"
         for (from_ghz, to_ghz, status), count in sorted(missing.items())
     ]

@@ -70,7 +70,7 @@ def test_a_pair_that_was_never_measured_has_no_row_but_a_reason(tmp_path: Path) 
     out = tmp_path / "out.csv"
     done = coplace_energy("project", *arguments, "--csv", out)
     assert [row["to_ghz"] for row in read(out)] == ["2.0", "3.0"]
-    assert "1.0 GHz is left out for 1 applications at 3.0 GHz" in done.output
+    assert "1.0 GHz is left out for 1 of 1 applications, measured at 3.0 GHz" in done.output
     assert "never measured" in done.output
     coplace_energy("project", *arguments, "--csv", out, "--via-intermediate")
     assert [(row["to_ghz"], row["via_ghz"]) for row in read(out)] == [
@@ -108,6 +108,35 @@ def test_bad_input_ends_with_one_line_and_no_file(
     assert told in done.output
     assert len(done.output.splitlines()) == 1
     assert not out.exists()
+
+
+@pytest.mark.parametrize("option", ["--t-weight", "--min-energy-threshold"])
+@pytest.mark.parametrize("value", ["-1", "nan"])
+def test_weights_and_thresholds_are_numbers_of_at_least_0(
+    option: str, value: str, tmp_path: Path
+) -> None:
+    table = write(tmp_path / "m_coefficients.csv", pairs())
+    signatures = write(tmp_path / "apps.csv", apps())
+    arguments = ("--coefficients", table, "--signatures", signatures)
+    done = coplace_energy("choose", *arguments, option, value)
+    assert done.exit_code == 1
+    assert f"error: {option.strip('-').replace('-', '_')}: must be" in done.output
+
+
+def test_policies_start_from_the_default_that_is_set(tmp_path: Path) -> None:
+    table = write(tmp_path / "m_coefficients.csv", pairs())
+    signatures = write(tmp_path / "apps.csv", apps())
+    arguments = ("--coefficients", table, "--signatures", signatures)
+    out = tmp_path / "new" / "c.csv"
+    coplace_energy("choose", *arguments, "--csv", out, "--min-energy-threshold", "1.1")
+    from_nominal = {row["choice"]: row["freq_ghz"] for row in read(out)}
+    coplace_energy("choose", *arguments, "--csv", out, "--default-ghz", "1.0")
+    from_lowest = {row["choice"]: row["freq_ghz"] for row in read(out)}
+    assert from_nominal["min-time-to-solution"] == "2.0"
+    # Half the time for twice the clock: a gain of 50 % for 100 % is below 0.7.
+    assert from_lowest["min-time-to-solution"] == "1.0"
+    assert from_nominal["min-energy-to-solution"] == "2.0"
+    assert from_lowest["min-energy-to-solution"] == "2.0"
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
