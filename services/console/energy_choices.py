@@ -151,7 +151,7 @@ def _by_rule(
     shape = (len(apps), len(several))
     freq_ghz, time_s, power_w = (np.full(shape, np.nan) for _ in range(3))
     for column, (matched, projection) in enumerate(several):
-        pstate = rule.pstates(projection, _defaults(matched, knobs))
+        pstate = rule.pstates(projection, _defaults(matched, projection, knobs))
         row, at = [apps.index(s.app_id) for s in matched.signatures], np.arange(len(pstate))
         freq_ghz[row, column] = np.asarray(projection.pstates_ghz)[pstate]
         time_s[row, column] = projection.time_s[at, pstate]
@@ -172,10 +172,15 @@ def _by_rule(
         )
 
 
-def _defaults(matched: Matched, knobs: Knobs) -> Ints:
+def _defaults(matched: Matched, projection: Projection, knobs: Knobs) -> Ints:
+    """Where EAR's policies start: as in EAR the signature's own P-state where no projection leads
+    to the default one."""
     table = matched.coefficients
-    clocks_ghz = (knobs.default_ghz or s.freq_ghz for s in matched.signatures)
-    return np.array([table.index_of(ghz) for ghz in clocks_ghz], dtype=np.int64)
+    own = np.array([table.index_of(s.freq_ghz) for s in matched.signatures], dtype=np.int64)
+    if knobs.default_ghz is None:
+        return own
+    asked = table.index_of(knobs.default_ghz)
+    return np.where(projection.available[:, asked], asked, own)
 
 
 def table(several: Sequence[tuple[Matched, Projection]], chosen: Sequence[Chosen]) -> Table:

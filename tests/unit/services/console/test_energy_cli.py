@@ -139,6 +139,19 @@ def test_policies_start_from_the_default_that_is_set(tmp_path: Path) -> None:
     assert from_lowest["min-energy-to-solution"] == "2.0"
 
 
+def test_a_default_that_nothing_projects_to_gives_way_to_the_signatures_own(tmp_path: Path) -> None:
+    table = write(tmp_path / "m_coefficients.csv", pairs({"available": 0}))
+    signatures = write(tmp_path / "apps.csv", apps())
+    out = tmp_path / "c.csv"
+    done = coplace_energy(
+        *("choose", "--coefficients", table, "--signatures", signatures, "--csv", out),
+        *("--default-ghz", "1.0"),
+    )
+    assert done.exit_code == 0, done.output
+    assert {row["freq_ghz"] for row in read(out)} == {"2.0"}
+    assert len(read(out)) == 6
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     missing = tmp_path / "none.csv"
     done = coplace_energy(
