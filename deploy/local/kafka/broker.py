@@ -14,6 +14,9 @@ from deploy.local.program import Program
 # A message's key, headers and batch frame come on top of its payload.
 _HEADROOM_BYTES = 64 * 1024
 _LOG_CONFIG = Path(__file__).with_name("log4j2.xml")
+# A local broker lives for minutes, in which the optimising compiler and a concurrent collector
+# would take half of what it uses from the services beside it.
+_SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def kafka_program(data_dir: Path, port: int, controller_port: int, payload_bytes: int) -> Program:
@@ -23,7 +26,13 @@ def kafka_program(data_dir: Path, port: int, controller_port: int, payload_bytes
     Raises PrerequisiteError without Java or Maven, LocalServersError if the storage is refused.
     """
     require_java()
-    java = ["java", f"-Dlog4j2.configurationFile={_LOG_CONFIG}", "-cp", f"{kafka_jars()}/*"]
+    java = [
+        "java",
+        *_SHORT_LIVED,
+        f"-Dlog4j2.configurationFile={_LOG_CONFIG}",
+        "-cp",
+        f"{kafka_jars()}/*",
+    ]
     config = data_dir / "server.properties"
     data_dir.mkdir(parents=True, exist_ok=True)
     properties = server_properties(data_dir / "log", port, controller_port, payload_bytes)
@@ -76,11 +85,8 @@ def server_properties(
 
 def _format(java: list[str], config: Path) -> None:
     cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
-    # Short-lived, so it is started for a quick start rather than a fast run.
-    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)]
-    command = [java[0], *quick, *java[1:], *tool]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run([*java, *tool], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise LocalServersError(
             f"Apache Kafka refused the storage that {config} describes: remove {config.parent}, "
