@@ -30,6 +30,15 @@ class KernelRun(NamedTuple):
     tpi: float
 
 
+class _Tables(NamedTuple):
+    """Runs as arrays of shape (kernels, P-states), NaN where a kernel did not run."""
+
+    time_s: Floats
+    power_w: Floats
+    cpi: Floats
+    tpi: Floats
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class PairErrors:
     """How well each (from, to) pair fits its own kernels; NaN where the pair has no coefficients.
@@ -73,37 +82,46 @@ def fit(pstates_ghz: Sequence[float], kernels: Mapping[str, Mapping[float, Kerne
     with fewer than MIN_KERNELS, or whose kernels are too much alike to tell the coefficients
     apart, is not available.
     """
-    time_s, power_w, cpi, tpi = _tables(pstates_ghz, kernels)
-    ran = ~np.isnan(power_w)
+    measured = _tables(pstates_ghz, kernels)
+    ran = ~np.isnan(measured.power_w)
     both = ran[:, :, np.newaxis] & ran[:, np.newaxis, :]
-    watts, cycles = _least_squares(power_w, tpi, both), _least_squares(cpi, tpi, both)
+    power = _least_squares(measured.power_w, measured.tpi, both)
+    cpi = _least_squares(measured.cpi, measured.tpi, both)
     enough = both.sum(axis=0) >= MIN_KERNELS
-    available = enough & watts.is_determined & cycles.is_determined
-    _project_to_themselves(watts.coefficients, cycles.coefficients, available)
+    available = enough & power.is_determined & cpi.is_determined
+    _project_to_themselves(power.coefficients, cpi.coefficients, available)
     counted = both & available & ~np.eye(len(pstates_ghz), dtype=np.bool_)
-    measured_w = power_w[:, np.newaxis, :]
-    # T' / T of equation 3 for a given CPI', over what was measured.
-    slowdown = time_s[:, :, np.newaxis] / time_s[:, np.newaxis, :] / cpi[:, :, np.newaxis]
-    slowdown *= np.divide.outer(pstates_ghz, pstates_ghz)
-    power_error = _applied(watts.coefficients, power_w, tpi) / measured_w - 1
-    time_error = _applied(cycles.coefficients, cpi, tpi) * slowdown - 1
-    errors = PairErrors(
-        kernels=both.sum(axis=0),
-        power=_rms_of_pairs(power_error, counted),
-        time=_rms_of_pairs(time_error, counted),
-        power_left_out=_rms_of_pairs(watts.left_out / measured_w - 1, counted),
-        time_left_out=_rms_of_pairs(cycles.left_out * slowdown - 1, counted),
+    fitted = (
+        _applied(power.coefficients, measured.power_w, measured.tpi),
+        _applied(cpi.coefficients, measured.cpi, measured.tpi),
     )
+    power_error, time_error = _relative_errors(pstates_ghz, measured, *fitted)
+    left_out = _relative_errors(pstates_ghz, measured, power.left_out, cpi.left_out)
     return Fit(
         pstates_ghz=tuple(pstates_ghz),
-        power=watts.coefficients,
-        cpi=cycles.coefficients,
+        power=power.coefficients,
+        cpi=cpi.coefficients,
         available=available,
         power_residual=_rms(power_error, counted),
         time_residual=_rms(time_error, counted),
         kernels=len(kernels),
-        errors=errors,
+        errors=PairErrors(
+            both.sum(axis=0),
+            *(_rms_of_pairs(error, counted) for error in (power_error, time_error, *left_out)),
+        ),
     )
+
+
+def _relative_errors(
+    pstates_ghz: Sequence[float], measured: _Tables, power_w: Floats, cpi: Floats
+) -> tuple[Floats, Floats]:
+    """Of power and, by equation 3, of time, where `power_w` and `cpi` are what is projected of each
+    kernel from one P-state to another: shape (kernels, from, to)."""
+    power_error = power_w / measured.power_w[:, np.newaxis, :] - 1
+    clocks = np.divide.outer(pstates_ghz, pstates_ghz)
+    slowdown = cpi / measured.cpi[:, :, np.newaxis] * clocks
+    before_s, after_s = measured.time_s[:, :, np.newaxis], measured.time_s[:, np.newaxis, :]
+    return power_error, slowdown * before_s / after_s - 1
 
 
 def refusals(found: Fit) -> dict[tuple[float, float], str]:
@@ -131,12 +149,11 @@ def _refusal(kernels: int) -> str:
 
 def _tables(
     pstates_ghz: Sequence[float], kernels: Mapping[str, Mapping[float, KernelRun]]
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Time, power, CPI and TPI, each (kernels, P-states), NaN where a kernel did not run."""
+) -> _Tables:
     missing = KernelRun(*[np.nan] * len(KernelRun._fields))
     rows = [[runs.get(f, missing) for f in pstates_ghz] for _, runs in sorted(kernels.items())]
     table = np.array(rows, dtype=np.float64).reshape(-1, len(pstates_ghz), len(missing))
-    return table[..., 0], table[..., 1], table[..., 2], table[..., 3]
+    return _Tables(*np.moveaxis(table, -1, 0))
 
 
 class _Solved(NamedTuple):
