@@ -1,0 +1,47 @@
+"""Runs of sixty jobs: long enough that something happens, short enough for many of them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from rich.console import Console
+
+from deploy.local.servers import LocalServers
+from services.console.demo import run_embedded
+from services.console.options import DemoOptions
+
+JOBS: Final = 60
+# A worker that does not come back is given up soon.
+_SESSION_S: Final = 3
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> DemoOptions:
+    """The run that others are compared with, and where its files are."""
+    options = DemoOptions(jobs=JOBS, out=tmp_path_factory.mktemp("undisturbed"))
+    run_embedded(options, Console(quiet=True))
+    return options
+
+
+@pytest.fixture(scope="session")
+def own_servers() -> Iterator[None]:
+    """No server but those that a test starts, and short sessions on them."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.delenv("COPLACE_KAFKA_BOOTSTRAP", raising=False)
+        environment.delenv("COPLACE_REDIS_URL", raising=False)
+        environment.setenv("COPLACE_SESSION_TIMEOUT_S", str(_SESSION_S))
+        yield
+
+
+@pytest.fixture(scope="session")
+def servers(own_servers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServers]:
+    """Kafka and Redis for many runs, each in its own namespace."""
+    with LocalServers(tmp_path_factory.mktemp("servers")) as servers:
+        yield servers
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Where a run writes its files."""
+    return tmp_path / "out"

@@ -1,0 +1,39 @@
+"""`kill -9` of any process in the middle of a run changes nothing of what the run comes to."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from random import SystemRandom
+
+import pytest
+
+from deploy.local.servers import LocalServers
+from services.console.chaos import TARGETS, draw, run
+from services.console.options import DemoOptions
+from services.console.parity import first_difference
+
+KILLS = 3
+# The broker first, while it has the topics of no other run to recover.
+ORDER = sorted(TARGETS, key=lambda target: target != "kafka")
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    """COPLACE_CHAOS_SEED draws the moments of an earlier run again."""
+    return int(os.environ.get("COPLACE_CHAOS_SEED") or SystemRandom().randrange(10_000))
+
+
+@pytest.mark.parametrize("target", ORDER)
+def test_kills_in_the_middle_of_a_run_change_none_of_its_files(
+    target: str,
+    seed: int,
+    undisturbed: DemoOptions,
+    servers: LocalServers,
+    out: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with capsys.disabled():
+        print(f"\nCOPLACE_CHAOS_SEED={seed} draws when {target} is killed")
+    blows = draw([target], undisturbed.jobs, KILLS, seed)
+    run(replace(undisturbed, out=out), servers, blows, print)
+    assert first_difference(undisturbed.out, out) is None
