@@ -1,5 +1,6 @@
 """The picture of a learning phase: what kernels did against what the model says of them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,10 @@ Floats = NDArray[np.float64]
 
 def measured_against_predicted(found: Learned, path: Path) -> None:
     """Draw time, power and energy of each kernel at each P-state as PNG, predicted from the highest
-    P-state that it ran at."""
+    P-state that it ran at and that leads to others."""
     measured, predicted, clocks_ghz = _points(found)
     figure = Figure(figsize=(14, 5), layout="constrained")
-    titles = ("time, s", "power, W", "energy, J")
+    titles = ("time, s", "power, W", "energy, kJ")
     for axis, title, x, y in zip(figure.subplots(1, 3), titles, measured, predicted, strict=True):
         _draw(axis, title, x, y, clocks_ghz)
     figure.suptitle(f"{found.module}: {found.fit.kernels} kernels")
@@ -36,19 +37,24 @@ def _draw(axis: Axes, title: str, x: Floats, y: Floats, clocks_ghz: Floats) -> N
 
 def _points(found: Learned) -> tuple[Floats, Floats, Floats]:
     """Measured and predicted (time, power, energy) as (3, points), and each point's P-state."""
-    table = found.coefficients
-    kernels = [(runs, max(runs)) for _, runs in sorted(found.kernels.items())]
-    references = [
-        Signature(str(n), table.node_model, ghz, *runs[ghz], 0.0, table.tpi_scale)
-        for n, (runs, ghz) in enumerate(kernels)
-    ]
-    projection = project(table, references)
-    points = [
-        (run.time_s, run.power_w, projection.time_s[n, at], projection.power_w[n, at], ghz)
-        for n, (runs, reference_ghz) in enumerate(kernels)
-        for ghz, run in runs.items()
-        if ghz != reference_ghz and projection.available[n, at := table.index_of(ghz)]
-    ]
+    points = [point for name in sorted(found.kernels) for point in _points_of(found, name)]
     time_s, power_w, found_s, found_w, clocks_ghz = np.array(points).T
-    measured = np.stack([time_s, power_w, time_s * power_w])
-    return measured, np.stack([found_s, found_w, found_s * found_w]), clocks_ghz
+    measured = np.stack([time_s, power_w, time_s * power_w / 1e3])
+    return measured, np.stack([found_s, found_w, found_s * found_w / 1e3]), clocks_ghz
+
+
+def _points_of(found: Learned, kernel: str) -> Iterator[tuple[float, ...]]:
+    """One kernel at the P-states that the highest usable one leads to."""
+    table, runs = found.coefficients, found.kernels[kernel]
+    for ghz in sorted(runs, reverse=True):
+        reference = Signature(
+            kernel, table.node_model, ghz, *runs[ghz], mem_gbps=0.0, tpi_scale=table.tpi_scale
+        )
+        projection = project(table, [reference])
+        reached = {to: table.index_of(to) for to in runs if to != ghz}
+        usable = {to: at for to, at in reached.items() if projection.available[0, at]}
+        for to, at in usable.items():
+            measured = runs[to].time_s, runs[to].power_w
+            yield (*measured, projection.time_s[0, at], projection.power_w[0, at], to)
+        if usable:
+            return

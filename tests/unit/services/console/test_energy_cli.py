@@ -188,6 +188,24 @@ def test_learning_tells_its_errors_with_each_kernel_left_out(tmp_path: Path) -> 
         assert row["kernels"] == "12"
 
 
+def test_what_can_be_learned_is_and_the_rest_has_a_note(tmp_path: Path) -> None:
+    rows = [r for r in read(kernels(tmp_path)) if (r["app_id"], r["freq_ghz"]) != ("k0", "3.0")]
+    source, out = write(tmp_path / "k.csv", rows), tmp_path / "out"
+    done = coplace_energy("learn", "--signatures", source, "--out", out, "--plot")
+    assert done.exit_code == 0, done.output
+    assert "no coefficients for 1.0>3.0 GHz, 2.0>3.0 GHz, 3.0>1.0 GHz, 3.0>2.0 GHz" in done.output
+    available = {
+        (row["from_ghz"], row["to_ghz"])
+        for row in read(out / "lab_coefficients.csv")
+        if row["available"] == "1"
+    }
+    assert available == {
+        *(("1.0", "2.0"), ("2.0", "1.0")),
+        *((ghz, ghz) for ghz in ("1.0", "2.0", "3.0")),
+    }
+    assert (out / "lab_fit.png").exists()
+
+
 def test_too_few_kernels_are_refused(tmp_path: Path) -> None:
     source = kernels(tmp_path, count=3)
     done = coplace_energy("learn", "--signatures", source, "--out", tmp_path / "out")
