@@ -20,6 +20,9 @@ def redis_program(data_dir: Path, port: int) -> Program:
         # The log of writes reaches the system before the client gets its answer; snapshots,
         # which would fork the process now and then, add nothing to it.
         "appendonly": "yes",
+        # A kill of the process loses nothing that the system has, and a flush to the disk every
+        # second would hold up whatever Kafka appends meanwhile.
+        "appendfsync": "no",
         "save": "",
     }
     argv = [
