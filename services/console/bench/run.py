@@ -17,6 +17,7 @@ from shared.messaging.event import Publish
 QUEUED: Final = 10_000
 FLOW_RATES_PER_S: Final = (100, 250, 500)
 RATES_PER_S: Final = (250, 500, 750, 1000, 1250, 1500)
+AT_LEAST_PER_S: Final = 500
 STEP_S: Final = 12
 TELEMETRY_S: Final = 8.0
 EMBEDDED_ROUNDS: Final = 60
@@ -91,7 +92,8 @@ def _prepare(bench: Bench, history: Sequence[Publish], console: Console) -> None
 def _ladder(
     bench: Bench, kind: Kind, rates_per_s: Sequence[int], console: Console
 ) -> Iterator[Seen]:
-    """Higher and higher rates, up to the first that is not sustained."""
+    """Higher and higher rates, up to the first that is not sustained, and at least the one that
+    Slurm documents."""
     for rate_per_s in rates_per_s:
         seen = bench.play(f"{kind}-{rate_per_s}", kind, rate_per_s, rate_per_s * STEP_S)
         console.print(
@@ -99,7 +101,7 @@ def _ladder(
             f"{seen.started} of {seen.jobs} started, {seen.late} late"
         )
         yield seen
-        if not seen.is_sustained:
+        if not seen.is_sustained and rate_per_s >= AT_LEAST_PER_S:
             return
 
 
