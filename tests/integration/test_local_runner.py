@@ -19,6 +19,7 @@ from deploy.local.errors import LocalServersError, NotReadyError
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
+from tests.support.processes import gone, lives
 
 _SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
 _CALLER = """
@@ -55,22 +56,6 @@ def _unused_url() -> str:
     return f"tcp://127.0.0.1:{free_ports(1)[0]}"
 
 
-def _gone(processes: list[psutil.Process], within_s: float) -> bool:
-    deadline_s = time.monotonic() + within_s
-    while time.monotonic() < deadline_s:
-        if not any(_lives(process) for process in processes):
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 @pytest.mark.usefixtures("no_external_servers")
 def test_kafka_and_redis_come_back_with_their_data_after_kill_9(tmp_path: Path) -> None:
     with LocalServers(tmp_path / "run") as servers:
@@ -84,7 +69,7 @@ def test_kafka_and_redis_come_back_with_their_data_after_kill_9(tmp_path: Path) 
         assert _consume(servers.kafka_bootstrap) == [b"charge"]
         processes = [psutil.Process(state.pid) for state in servers.states()]
         processes.append(psutil.Process(servers.supervisor_pid()))
-    assert _gone(processes, within_s=2.0)
+    assert gone(processes, within_s=2.0)
 
 
 def _produce(bootstrap: str, value: bytes) -> None:
@@ -121,7 +106,7 @@ def test_the_name_of_a_removed_program_is_free(bare: LocalServers) -> None:
     bare.start([Program("sleeper", _SLEEP)])
     first = psutil.Process(bare.pid("sleeper"))
     bare.remove([Program("sleeper", _SLEEP)])
-    assert not _lives(first)
+    assert not lives(first)
     assert bare.states() == []
     bare.start([Program("sleeper", _SLEEP)])
     assert bare.pid("sleeper") != first.pid
@@ -132,7 +117,7 @@ def test_nothing_is_left_after_kill_9_of_the_supervisor(bare: LocalServers) -> N
     bare.start([Program("sleeper", _SLEEP), deaf])
     processes = [psutil.Process(state.pid) for state in bare.states()]
     os.kill(bare.supervisor_pid(), signal.SIGKILL)
-    assert _gone(processes, within_s=2.0)
+    assert gone(processes, within_s=2.0)
 
 
 def test_nothing_is_left_after_kill_9_of_the_process_that_started_it(tmp_path: Path) -> None:
@@ -145,7 +130,7 @@ def test_nothing_is_left_after_kill_9_of_the_process_that_started_it(tmp_path: P
         started = psutil.Process(caller.pid).children(recursive=True)
         caller.kill()
     assert len(started) == 2
-    assert _gone(started, within_s=2.0)
+    assert gone(started, within_s=2.0)
 
 
 def test_a_program_that_ends_as_it_starts_is_named_with_its_last_words(bare: LocalServers) -> None:

@@ -1,0 +1,91 @@
+"""The demo as people run it, with no server."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from services.console.demo import run_embedded
+from services.console.options import DemoOptions
+from services.console.report import FILES
+from services.console.summary import PredictionErrors
+from shared.policies.ranking import Policy
+
+ROOT = Path(__file__).resolve().parents[2]
+Figures = dict[str, float]
+
+
+@pytest.fixture
+def data_dir() -> Path:
+    """The folder of published data; where CI runs it is always there."""
+    folder = ROOT / os.environ.get("COPLACE_DATA", "../shared/data")
+    if not folder.is_dir() and os.environ.get("CI") != "true":
+        pytest.skip(f"no published data at {folder}: set COPLACE_DATA to its folder")
+    return folder
+
+
+@pytest.fixture
+def figures(out: Path) -> Callable[[DemoOptions], Figures]:
+    """Runs a demo and reads its summary."""
+
+    def run(options: DemoOptions) -> Figures:
+        run_embedded(replace(options, out=out), Console(quiet=True))
+        found: Figures = json.loads((out / "summary.json").read_text())
+        return found
+
+    return run
+
+
+def test_two_demos_of_one_seed_write_identical_files(undisturbed: DemoOptions, out: Path) -> None:
+    run_embedded(replace(undisturbed, out=out), Console(quiet=True))
+    for name in FILES:
+        assert (out / name).read_bytes() == (undisturbed.out / name).read_bytes(), name
+
+
+def test_another_seed_is_another_run(
+    undisturbed: DemoOptions, figures: Callable[[DemoOptions], Figures]
+) -> None:
+    first = json.loads((undisturbed.out / "summary.json").read_text())
+    assert figures(replace(undisturbed, seed=2))["energy_j"] != first["energy_j"]
+
+
+def test_no_share_of_a_thousand_jobs_is_zero_and_no_prediction_is_perfect(
+    figures: Callable[[DemoOptions], Figures],
+) -> None:
+    found = figures(DemoOptions(jobs=1000))
+    assert found["jobs"] == 1000
+    shares = {name: share for name, share in found.items() if name.startswith("share_")}
+    assert len(shares) == 5
+    assert all(0 < share < 1 for share in shares.values()), shares
+    assert 0 < found["mean_price_against_state_of_practice"] < 1
+    errors: Figures = found["errors"]  # type: ignore[assignment]
+    assert set(errors) == {error.name for error in fields(PredictionErrors)}
+    assert all(error > 0 for error in errors.values()), errors
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_every_policy_finishes_all_jobs(
+    policy: Policy, undisturbed: DemoOptions, figures: Callable[[DemoOptions], Figures]
+) -> None:
+    found = figures(replace(undisturbed, policy=policy))
+    assert found["jobs"] == undisturbed.jobs
+    assert found["energy_j"] > 0
+
+
+def test_a_real_log_is_replayed(data_dir: Path, figures: Callable[[DemoOptions], Figures]) -> None:
+    found = figures(DemoOptions(jobs=300, swf=data_dir / "swf" / "KTH-SP2.swf.gz"))
+    assert found["jobs"] == 300
+    assert found["share_waited"] > 0
+
+
+def test_published_coefficients_are_used_instead_of_learned_ones(
+    data_dir: Path, undisturbed: DemoOptions, figures: Callable[[DemoOptions], Figures]
+) -> None:
+    learned = json.loads((undisturbed.out / "summary.json").read_text())
+    found = figures(replace(undisturbed, coefficients=data_dir / "eamc"))
+    assert found["jobs"] == undisturbed.jobs
+    assert found["errors"] != learned["errors"]
