@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from coplace.v1.control_pb2 import ClusterDeclared
-from coplace.v1.jobs_pb2 import JobFinished
+from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.prediction_pb2 import PowerModelPublished
 from coplace.v1.pricing_pb2 import ChargeMade
@@ -38,10 +38,15 @@ class History:
 
     @classmethod
     def read(cls, topic: ReadTopic) -> Self:
-        """Read the topics of a run from their start."""
+        """Read the topics of a run from their start.
+
+        Who says that a job finished which nobody submitted is no part of the run.
+        """
+        jobs = list(topic("jobs.events"))
+        submitted = {job.job_id for job in payloads(jobs, JobSubmitted)}
         return cls(
             clusters=payloads(topic("commands"), ClusterDeclared),
-            finished=payloads(topic("jobs.events"), JobFinished),
+            finished=[job for job in payloads(jobs, JobFinished) if job.job_id in submitted],
             signatures=payloads(topic("telemetry.signatures"), SignatureMeasured),
             power_models=payloads(topic("prediction.models"), PowerModelPublished),
             decisions=sorted(

@@ -2,15 +2,17 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.jobs_pb2 import JobFinished
 
 from services.console.embedded import Progress
+from shared.domain.errors import RejectedError
 from shared.messaging.clients import Reader
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event
-from shared.messaging.record import Place
+from shared.messaging.record import Place, Record
 
 JOBS = "jobs.events"
 CHARGES = "prices.charges"
@@ -27,9 +29,10 @@ class KafkaTopics:
         self.deployment = deployment
 
     def topic(self, name: str) -> Iterable[Event]:
-        """Every committed event of a topic."""
+        """Every committed event of a topic; what is none is in the dead-letter queue."""
         with Reader(self.deployment, self.deployment.topics.places(name)) as reader:
-            yield from map(self.deployment.codec.decode, reader.to_end())
+            for record in reader.to_end():
+                yield from self._event(record)
 
     def ends(self, name: str) -> Mapping[Place, int]:
         """The offset after the last committed record of each place of a topic."""
@@ -49,7 +52,8 @@ class KafkaTopics:
             while not watch.is_complete:
                 records = reader.poll()
                 for record in records:
-                    watch.see(record.place, self.deployment.codec.decode(record))
+                    for event in self._event(record):
+                        watch.see(record.place, event)
                 progress(watch.take_finished())
                 last_seen = time.monotonic() if records else last_seen
                 if time.monotonic() - last_seen > patience_s:
@@ -57,6 +61,10 @@ class KafkaTopics:
                         f"no job event and no charge for {patience_s:.0f} s: "
                         "see the processes' logs (`coplace local logs`)"
                     )
+
+    def _event(self, record: Record) -> Iterable[Event]:
+        with suppress(RejectedError):
+            yield self.deployment.codec.decode(record)
 
 
 class _Watch:

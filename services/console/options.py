@@ -19,7 +19,7 @@ DEMO_KAFKA_PARTITIONS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """The knobs of `make demo`. `workers` is how many processes each stateful service has on Kafka."""
+    """The knobs of `make demo`; on Kafka each stateful service has `workers` processes."""
 
     seed: int = 1
     jobs: int = 1000

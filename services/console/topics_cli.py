@@ -6,10 +6,12 @@ import orjson
 import typer
 from google.protobuf.json_format import MessageToDict
 
+from shared.domain.errors import RejectedError
 from shared.messaging.clients import Reader
-from shared.messaging.codec import format_time
+from shared.messaging.codec import Codec, format_time
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event
+from shared.messaging.record import Record
 from shared.messaging.topics import load_topics
 from shared.runtime.settings import settings
 
@@ -36,18 +38,27 @@ def tail(
     topic: Annotated[str, typer.Argument(help="As `coplace topics list` names it.")],
     follow: Annotated[bool, typer.Option(help="Go on with what comes.")] = False,
 ) -> None:
-    """Print a topic's events as JSON lines, from its start."""
+    """Print a topic's events as JSON lines, from its start, and what is wrong with the rest."""
     deployment = Deployment.of(settings())
     with Reader(deployment, deployment.topics.places(topic)) as reader:
         for record in reader.to_end():
-            typer.echo(_line(deployment.codec.decode(record)))
+            typer.echo(_line(deployment.codec, record))
         while follow:
             for record in reader.poll():
-                typer.echo(_line(deployment.codec.decode(record)))
+                typer.echo(_line(deployment.codec, record))
 
 
-def _line(event: Event) -> str:
-    plain = {
+def _line(codec: Codec, record: Record) -> str:
+    try:
+        return orjson.dumps(_plain(codec.decode(record))).decode()
+    except RejectedError as error:
+        topic, kafka_partition = record.place
+        where = f"{topic}/{kafka_partition}/{record.offset}"
+        return orjson.dumps({"rejected": where, "problem": str(error)}).decode()
+
+
+def _plain(event: Event) -> dict[str, object]:
+    return {
         "id": event.id,
         "type": event.type,
         "source": event.source,
@@ -56,4 +67,3 @@ def _line(event: Event) -> str:
         "traceparent": event.traceparent,
         "data": MessageToDict(event.payload, preserving_proto_field_name=True),
     }
-    return orjson.dumps(plain).decode()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from coplace.v1.control_pb2 import ClusterDeclared
-from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished
+from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobSubmitted
 from coplace.v1.placement_pb2 import (
     PREDICTION_BASIS_SIGNATURE,
     VERDICT_QUEUED,
@@ -86,6 +86,8 @@ def topics() -> dict[str, list[Event]]:
             for name in ("p1", "p2")
         ],
         "jobs.events": [
+            *(event(f"j{job}", JobSubmitted(job_id=job, attempt=1)) for job in "ab"),
+            event("fx", finished("nobody-submitted-it", "p2", 0, 2, 4)),
             event("fb", finished("b", "p2", 0, 2, 4)),
             event("fa", finished("a", "p1", 0, 0, 2)),
             event("fa", finished("a", "p1", 0, 0, 2)),
