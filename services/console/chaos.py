@@ -56,9 +56,9 @@ def run(
 def draw(
     targets: Sequence[str], jobs: int, count: int, seed: int, stopped_s: float = 0.0
 ) -> list[Blow]:
-    """`count` blows at drawn targets and moments, in the order of their time."""
+    """`count` blows at drawn targets and moments in the middle of a run, in the order of time."""
     rng = Random(f"{targets} {seed}")
-    moments = sorted(rng.sample(range(1, jobs - 1), count))
+    moments = sorted(rng.sample(range(jobs // 10, 8 * jobs // 10), count))
     return [
         Blow(rng.choice(targets), moment, rng.uniform(0, _ROUND_S), stopped_s) for moment in moments
     ]

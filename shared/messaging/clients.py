@@ -5,12 +5,17 @@ it every record costs several times as much.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from shared.messaging.deployment import Deployment
 from shared.messaging.record import NewRecord, Place, Record
+
+
+# A broker that was killed is back within seconds: by default the pauses between attempts grow to 30.
+_RECONNECT_WITHIN_MS: Final = 500
 
 
 class Publisher:
@@ -22,6 +27,7 @@ class Publisher:
             **deployment.connection,
             acks="all",
             enable_idempotence=True,
+            reconnect_backoff_max_ms=_RECONNECT_WITHIN_MS,
             max_request_size=deployment.max_record_bytes,
         )
 
@@ -66,6 +72,7 @@ class Reader:
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset="earliest",
+            reconnect_backoff_max_ms=_RECONNECT_WITHIN_MS,
             max_partition_fetch_bytes=deployment.max_record_bytes,
         )
         self._consumer.assign(self._partitions)
