@@ -13,8 +13,7 @@ from kafka.errors import KafkaError
 from shared.messaging.deployment import Deployment
 from shared.messaging.record import NewRecord, Place, Record
 
-
-# A broker that was killed is back within seconds: by default the pauses between attempts grow to 30.
+# A killed broker is back within seconds; the pauses between attempts would grow to 30.
 _RECONNECT_WITHIN_MS: Final = 500
 
 
