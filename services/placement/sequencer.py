@@ -1,6 +1,6 @@
 """Puts the events of a round into the one order in which placement takes them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -36,6 +36,9 @@ _RANKS: Final = {kind.DESCRIPTOR.full_name: rank for rank, kind in enumerate(_KI
 class Sequencer:
     """Holds the open round's events; at its end they go out by (event time, kind, id).
 
+    What happened to a job never stands before its submission: resource managers that count whole
+    seconds end a short job in the second in which it came.
+
     Ids, times, sources, traces and payloads stay as they are. Copies within the round are dropped;
     those of earlier rounds go through, since placement's fold knows what it has applied.
     """
@@ -58,7 +61,7 @@ class Sequencer:
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
         """The round's events in order."""
-        events = sorted(self._events.values(), key=lambda e: (e.time_us, _RANKS[e.type], e.id))
+        events = _in_order(self._events.values())
         self._events = {}
         return [Publish(OUTPUT, replace(event, key=KEY)) for event in events]
 
@@ -69,3 +72,20 @@ class Sequencer:
         changes |= {key: to_bytes(self._events[key]) for key in sorted(held - self._saved)}
         self._saved = set(held)
         return changes
+
+
+def _in_order(events: Collection[Event]) -> list[Event]:
+    """By (event time, kind, id), but what happened to a job behind its submission."""
+    came_us: dict[str, int] = {}
+    for event in events:
+        if isinstance(event.payload, JobSubmitted):
+            job_id = event.payload.job_id
+            came_us[job_id] = min(event.time_us, came_us.get(job_id, event.time_us))
+
+    def order(event: Event) -> tuple[int, bool, int, str]:
+        earliest_us = came_us.get(getattr(event.payload, "job_id", ""), 0)
+        is_submission = isinstance(event.payload, JobSubmitted)
+        waits = event.time_us <= earliest_us and not is_submission
+        return max(event.time_us, earliest_us), waits, _RANKS[event.type], event.id
+
+    return sorted(events, key=order)

@@ -3,9 +3,12 @@
 from itertools import chain
 
 import pytest
+from coplace.v1.placement_pb2 import PlacementDecided
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.placement.model import Rules
+from services.placement.processor import Placement
 from services.placement.sequencer import Sequencer
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event
@@ -13,11 +16,13 @@ from shared.messaging.stage import AlreadyAppliedError, Round
 from tests.unit.services.placement.region import (
     T0_US,
     coefficients,
+    decisions,
     declared,
     feed,
     finished,
     knowledge,
     power,
+    started,
     submitted,
 )
 
@@ -40,6 +45,27 @@ def test_completions_stand_before_submissions_of_the_same_time_and_clusters_befo
     )
     ids = [event.id.split("/")[:2] for event in sequenced(sequencer)]
     assert ids == [["submitted", "c"], ["declared", "p1"], ["finished", "b"], ["submitted", "a"]]
+
+
+def test_a_job_that_came_and_ended_in_one_second_is_submitted_first_and_holds_no_nodes() -> None:
+    placement = Placement({}, Rules(), 7.0)
+    feed(placement, knowledge())
+    sequencer = Sequencer({})
+    start = PlacementDecided(job_id="a", attempt=1, cluster="p1", node_indices=[0])
+    start.decided_at_us = T0_US
+    feed(sequencer, [submitted("a"), started(start), finished("a", T0_US), submitted("b")])
+    events = sequenced(sequencer)
+    assert [event.id for event in events] == [
+        "submitted/a/1",
+        "submitted/b/1",
+        "finished/a/1",
+        "started/a/1",
+    ]
+    feed(placement, events[:3])
+    with pytest.raises(AlreadyAppliedError):
+        placement.handle(events[3])
+    [decided] = decisions(placement.end_round(ROUND))
+    assert (decided.job_id, list(decided.node_indices)) == ("b", [0])
 
 
 @given(st.permutations(EVENTS))
