@@ -45,8 +45,8 @@ class KafkaUnit:
         self._closing = False
         self._pending = Commit()
         self._began_s = 0.0
-        self._is_clocked = unit.stage.rounds is RoundSource.CLOCK
-        self._next_round_s = time.monotonic() if self._is_clocked else math.inf
+        is_clocked = unit.stage.rounds is RoundSource.CLOCK
+        self._next_round_s = time.monotonic() if is_clocked else math.inf
         self.committed: dict[Place, int] = {}
 
     @classmethod
@@ -119,7 +119,12 @@ class KafkaUnit:
 
     def _process(self, batch: Sequence[Record]) -> None:
         self._deployment.hooks.step.reached("received")
-        self._merge(self.unit.process(batch, now_us() if self._is_clocked else 0))
+        self._merge(self.unit.process(batch, self._wall_clock_us()))
+
+    def _wall_clock_us(self) -> int:
+        """Virtual time has none. In production it counts for stages that go by marks too: after
+        idle days the last mark is old, and the first event of a new day does not lie ahead."""
+        return 0 if self._deployment.settings.is_emulated else now_us()
 
     def _merge(self, commit: Commit) -> None:
         if self._pending.is_empty:

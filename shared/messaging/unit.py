@@ -134,7 +134,7 @@ class Unit:
         return frozenset(place for place in self._marks if len(self._waiting[place]) >= limit)
 
     def process(self, records: Iterable[Record], now_us: int = 0) -> Commit:
-        """Handle records; `now_us` is the wall clock of a stage whose rounds a clock closes.
+        """Handle records; `now_us` is the wall clock, 0 in an emulated run.
 
         Any exception means that the unit must not be used any more.
         """

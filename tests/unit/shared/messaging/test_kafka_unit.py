@@ -5,13 +5,22 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import count, islice
 
-from shared.messaging.deployment import Deployment
+from shared.messaging.deployment import Deployment, now_us
 from shared.messaging.kafka_unit import BATCH_RECORDS, INBOX_RECORDS, KafkaUnit
 from shared.messaging.record import Place, Record
 from shared.messaging.stage import RoundSource, Stage
-from shared.messaging.unit import Commit, Unit
+from shared.messaging.unit import Commit, EventTimeLimit, Unit
 from shared.runtime.settings import Settings
-from tests.support.messaging import CODEC, TOPICS, at_offset, counting, encoded, mark, submission
+from tests.support.messaging import (
+    CODEC,
+    START_US,
+    TOPICS,
+    at_offset,
+    counting,
+    encoded,
+    mark,
+    submission,
+)
 
 PLACES = TOPICS.places("jobs.events")
 
@@ -50,9 +59,10 @@ async def running(unit: KafkaUnit) -> AsyncIterator[None]:
     await unit.close(task)
 
 
-def submissions(place: Place, number: int) -> list[Record]:
+def submissions(place: Place, number: int, time_us: int = START_US) -> list[Record]:
     """Records of one place."""
-    found = encoded(*[submission(f"j{i}", user=f"u{i}") for i in range(number * 8)])
+    jobs = range(number * 8)
+    found = encoded(*[submission(f"j{i}", user=f"u{i}", time_us=time_us) for i in jobs])
     own = [new for new in found if new.place == place][:number]
     return [at_offset(new, offset) for offset, new in enumerate(own)]
 
@@ -113,6 +123,19 @@ async def test_a_saturated_unit_still_closes_its_rounds() -> None:
             if not unit.full:
                 unit.receive(islice(fresh, INBOX_RECORDS))
             await asyncio.sleep(0)
+
+
+async def test_after_idle_days_a_stage_that_goes_by_marks_still_takes_events_of_today() -> None:
+    committed = Committed()
+    stage = counting()
+    deployment = Deployment.of(Settings(kafka_partitions=4))
+    started_days_ago = EventTimeLimit.of_wall_clock(START_US)
+    unit = KafkaUnit(deployment, Unit(stage, 0, {}, CODEC, started_days_ago), committed)
+    [today] = submissions(PLACES[0], 1, now_us())
+    async with running(unit):
+        unit.receive([today])
+        await committed.some.wait()
+    assert committed.commits[0].tally.dead_letters == 0
 
 
 def endless_submissions(place: Place) -> Iterator[Record]:
