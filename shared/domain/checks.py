@@ -1,8 +1,14 @@
 """The checks that domain types run on themselves."""
 
 import math
+from typing import Final
 
 from shared.domain.errors import RejectedError
+
+# Wide enough for any machine, and narrow enough that nothing downstream overflows.
+_LEAST: Final = 1e-9
+_MOST: Final = 1e15
+_MOST_S: Final = 1e9
 
 
 def require_finite(field: str, value: float) -> None:
@@ -12,15 +18,22 @@ def require_finite(field: str, value: float) -> None:
 
 
 def require_positive(field: str, value: float) -> None:
-    """Raise RejectedError unless `value` is a finite number above 0."""
-    if not (math.isfinite(value) and value > 0):
-        raise RejectedError(field, f"must be a finite number above 0, got {value!r}")
+    """Raise RejectedError unless `value` is above 0 and of a plausible magnitude."""
+    if not _LEAST <= value <= _MOST:
+        raise RejectedError(field, f"must be from {_LEAST:g} to {_MOST:g}, got {value!r}")
 
 
 def require_not_negative(field: str, value: float) -> None:
-    """Raise RejectedError unless `value` is a finite number of at least 0."""
-    if not (math.isfinite(value) and value >= 0):
-        raise RejectedError(field, f"must be a finite number of at least 0, got {value!r}")
+    """Raise RejectedError unless `value` is at least 0 and of a plausible magnitude."""
+    if not 0 <= value <= _MOST:
+        raise RejectedError(field, f"must be from 0 to {_MOST:g}, got {value!r}")
+
+
+def require_duration_s(field: str, value: float) -> None:
+    """Raise RejectedError unless `value` s are above 0 and few enough to be added to a time."""
+    require_positive(field, value)
+    if value > _MOST_S:
+        raise RejectedError(field, f"must be at most {_MOST_S:g} s, got {value!r}")
 
 
 def require_text(field: str, value: str, *, limit: int = 256) -> None:

@@ -1,9 +1,14 @@
 """Clusters: nodes of one model under one resource manager."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from shared.domain.checks import require_positive, require_text
 from shared.domain.errors import RejectedError
+from shared.domain.node import MOST_NODES
+
+# Coefficients are tables of all pairs of P-states, and have to fit into a message.
+MOST_PSTATES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +29,12 @@ class Cluster:
             require_text(field, getattr(self, field))
         for field in ("nodes", "cores_per_node", "idle_power_w", "peak_bandwidth_gbps"):
             require_positive(field, getattr(self, field))
-        if not self.pstates_ghz or any(f <= 0 for f in self.pstates_ghz):
-            raise RejectedError("pstates_ghz", "must name at least one frequency above 0 GHz")
+        if self.nodes > MOST_NODES:
+            raise RejectedError("nodes", f"must be at most {MOST_NODES}, got {self.nodes}")
+        if not 1 <= len(self.pstates_ghz) <= MOST_PSTATES:
+            raise RejectedError("pstates_ghz", f"must name 1 to {MOST_PSTATES} frequencies")
+        for freq_ghz in self.pstates_ghz:
+            require_positive("pstates_ghz", freq_ghz)
         if list(self.pstates_ghz) != sorted(set(self.pstates_ghz)):
             raise RejectedError("pstates_ghz", "must be ascending without repetition")
 

@@ -4,7 +4,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from shared.domain.checks import require_not_negative, require_positive, require_text
+from shared.domain.checks import (
+    require_duration_s,
+    require_not_negative,
+    require_positive,
+    require_text,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +35,9 @@ class Job:
             require_text(field, getattr(self, field))
         if self.app_id:
             require_text("app_id", self.app_id)
-        for field in ("attempt", "nodes", "walltime_s"):
+        for field in ("attempt", "nodes"):
             require_positive(field, getattr(self, field))
+        require_duration_s("walltime_s", self.walltime_s)
         require_not_negative("submit_s", self.submit_s)
 
 

@@ -2,7 +2,12 @@
 
 from dataclasses import dataclass
 
-from shared.domain.checks import require_not_negative, require_positive, require_text
+from shared.domain.checks import (
+    require_duration_s,
+    require_not_negative,
+    require_positive,
+    require_text,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,8 @@ class Signature:
     def __post_init__(self) -> None:
         for field in ("app_id", "node_model", "tpi_scale"):
             require_text(field, getattr(self, field))
-        for field in ("freq_ghz", "time_s", "power_w", "cpi", "count"):
+        for field in ("freq_ghz", "power_w", "cpi", "count"):
             require_positive(field, getattr(self, field))
+        require_duration_s("time_s", self.time_s)
         for field in ("tpi", "mem_gbps"):
             require_not_negative(field, getattr(self, field))

@@ -32,17 +32,18 @@ def event(event_id: str, payload: Message, time_us: int = T0_US, traceparent: st
     return Event(event_id, "test", time_us, "region", payload, traceparent)
 
 
-def declared(cluster: str, nodes: int = 512, time_us: int = T0_US) -> Event:
-    payload = ClusterDeclared(
-        cluster=cluster,
-        site="site",
-        node_model=MODELS[cluster],
-        nodes=nodes,
-        cores_per_node=CORES[cluster],
-        pstates_ghz=PSTATES[cluster],
-        idle_power_w=100.0,
-        peak_bandwidth_gbps=200.0,
-    )
+def declared(cluster: str, nodes: int = 512, time_us: int = T0_US, **changes: Any) -> Event:
+    values: dict[str, Any] = {
+        "cluster": cluster,
+        "site": "site",
+        "node_model": MODELS[cluster],
+        "nodes": nodes,
+        "cores_per_node": CORES[cluster],
+        "pstates_ghz": PSTATES[cluster],
+        "idle_power_w": 100.0,
+        "peak_bandwidth_gbps": 200.0,
+    }
+    payload = ClusterDeclared(**(values | changes))
     return event(f"declared/{cluster}/{time_us}", payload, time_us)
 
 

@@ -179,6 +179,11 @@ def test_a_cluster_that_is_too_small_is_weighed_and_refused() -> None:
         (region.power(features=["other"]), "features"),
         (region.pair_model(weights=(1.0,)), "weights"),
         (region.signature(0, "p1", T0_US + 1, cpi=-1.0), "cpi"),
+        (submitted("a", walltime_s=1e300), "walltime_s"),
+        (region.signature(0, "p1", T0_US + 1, time_s=5e-324), "time_s"),
+        (region.declared("p2", nodes=2**32 - 1), "nodes"),
+        (region.declared("p2", pstates_ghz=[float("nan")]), "pstates_ghz"),
+        (region.declared("p2", pstates_ghz=range(1, 102)), "pstates_ghz"),
     ],
 )
 def test_bad_input_is_rejected_by_field_and_changes_nothing(event: Event, field: str) -> None:
@@ -190,6 +195,14 @@ def test_bad_input_is_rejected_by_field_and_changes_nothing(event: Event, field:
     assert caught.value.field == field
     assert processor.changes() == {}
     assert round_of(processor, 0) == []
+
+
+@pytest.mark.parametrize("index", ["99999999999", "9" * 5000])
+def test_a_start_on_a_node_beyond_any_cluster_is_rejected(index: str) -> None:
+    processor = placement()
+    [decided] = round_of(processor, 0, submitted("a"))
+    with pytest.raises(RejectedError, match="nodes"):
+        processor.handle(region.started(decided, nodes=[f"{decided.cluster}-{index}"]))
 
 
 def test_a_fact_about_an_attempt_that_is_not_known_is_rejected() -> None:
