@@ -104,6 +104,8 @@ class Prediction:
         features, power_w = power_rows(self._state)
         forest = train_forest(features, power_w) if len(power_w) >= MIN_RUNS else None
         fallback_w = fallback_power_w(self._state)
+        # A node model that was corrected is not waited for again in every round.
+        self._node_models = set(fallback_w)
         event = power_event(forest, fallback_w, len(power_w) if forest else 0, ended)
         runs = self._runs(progress) if self._runs(progress) >= MIN_RUNS else 0
         return event, progress._replace(runs=runs, node_models=tuple(sorted(fallback_w)))

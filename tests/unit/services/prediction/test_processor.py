@@ -82,6 +82,14 @@ def test_a_node_model_that_appears_later_gets_its_fallback() -> None:
     assert dict(power.fallback_power_w) == {"platinum-8168": 110.0, "gold-6254": 110.0}
 
 
+def test_a_node_model_that_was_corrected_is_published_once() -> None:
+    prediction = Prediction({})
+    in_round(prediction, 0, declared("typo"), read("n1", 200.0, 1, "typo"))
+    models = in_round(prediction, 1, declared("right"), read("n1", 200.0, 2, "right"))
+    assert dict(models["power"].fallback_power_w) == {"right": 200.0}
+    assert in_round(prediction, 2) == {}
+
+
 def test_a_forest_tells_applications_apart() -> None:
     prediction = Prediction({})
     in_round(prediction, 0, declared())
