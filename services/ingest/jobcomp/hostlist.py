@@ -1,7 +1,7 @@
 """Slurm's short form of node names: `n[001-004,7],login1`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Final
 
@@ -28,22 +28,24 @@ def _expand_entry(entry: str) -> list[str]:
     parts = list(_PART.finditer(entry))
     if not entry or "".join(part[0] for part in parts) != entry:
         raise RejectedError("nodes", f"must be a host list like n[001-004], got {entry[:40]!r}")
-    choices = [list(_numbers(part[1])) if part[1] is not None else [part[2]] for part in parts]
-    count = 1
-    for choice in choices:
-        count *= len(choice)
-    if count > _MOST_NODES:
-        raise RejectedError("nodes", f"must name at most {_MOST_NODES} nodes")
+    count, choices = 1, list[Iterable[str]]()
+    for bracket, text in (part.groups() for part in parts):
+        ranges = [] if bracket is None else [_parsed(found) for found in bracket.split(",")]
+        # Counted before anything is expanded: a short list can name more than memory holds.
+        count *= sum(len(numbers) for numbers, _ in ranges) or 1
+        if count > _MOST_NODES:
+            raise RejectedError("nodes", f"must name at most {_MOST_NODES} nodes")
+        choices.append(_names(ranges) if ranges else (text,))
     return ["".join(combination) for combination in product(*choices)]
 
 
-def _numbers(ranges: str) -> Iterator[str]:
-    for text in ranges.split(","):
-        found = _RANGE.fullmatch(text)
-        if not found:
-            raise RejectedError("nodes", f"must hold ranges like 001-004, got {text[:40]!r}")
-        first, last = found[1], found[2] or found[1]
-        if int(last) - int(first) >= _MOST_NODES:
-            raise RejectedError("nodes", f"must name at most {_MOST_NODES} nodes")
-        for number in range(int(first), int(last) + 1):
-            yield f"{number:0{len(first)}d}"
+def _parsed(text: str) -> tuple[range, int]:
+    """The numbers of a range and how many digits they have."""
+    found = _RANGE.fullmatch(text)
+    if not found or int(found[2] or found[1]) < int(found[1]):
+        raise RejectedError("nodes", f"must hold ranges like 001-004, got {text[:40]!r}")
+    return range(int(found[1]), int(found[2] or found[1]) + 1), len(found[1])
+
+
+def _names(ranges: Iterable[tuple[range, int]]) -> Iterator[str]:
+    return (f"{number:0{digits}d}" for numbers, digits in ranges for number in numbers)

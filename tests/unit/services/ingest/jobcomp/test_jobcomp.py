@@ -227,7 +227,12 @@ def test_host_lists_expand_as_slurm_writes_them(hostlist: str, nodes: list[str])
 
 @pytest.mark.parametrize(
     "hostlist",
-    ["", "n[", "n]", "n[1-999999999]", "n[1-9999]m[1-9999]", "n[a-b]", "a,,b", "n[]", ",n[1-2"],
+    [
+        *("", "n[", "n]", "n[a-b]", "a,,b", "n[]", ",n[1-2", "n[5-3]"),
+        *("n[1-999999999]", "n[1-9999]m[1-9999]"),
+        pytest.param(f"n[{'0-99999,' * 100_000}7]", id="many ranges"),
+        pytest.param("[0-99999]" * 100_000, id="many brackets"),
+    ],
 )
 def test_a_host_list_that_is_broken_or_endless_is_refused(hostlist: str) -> None:
     with pytest.raises(RejectedError, match="nodes"):
