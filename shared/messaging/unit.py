@@ -8,10 +8,12 @@ nothing but the last closed round has to be kept.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from coplace.v1.control_pb2 import RoundEnded
+from google.protobuf.descriptor import Descriptor
 
 from shared.domain.errors import RejectedError
 from shared.messaging.codec import Codec, count_unknown_fields
@@ -47,8 +49,23 @@ class EventTimeLimit:
     def check(self, event: Event, *reached_us: int) -> None:
         """Raise RejectedError when the event lies too far ahead of what time has reached."""
         latest_us = max(self.origin_us, *reached_us) + self.ahead_us
-        if event.time_us > latest_us:
-            raise RejectedError("ce_time", f"is {event.time_us} us, the latest now is {latest_us}")
+        for name, time_us in _times(event):
+            if time_us > latest_us:
+                raise RejectedError(name, f"is {time_us} us, the latest now is {latest_us}")
+            if time_us < 0:
+                raise RejectedError(name, f"must not lie before 1970, got {time_us} us")
+
+
+def _times(event: Event) -> Iterator[tuple[str, int]]:
+    """When the event says that something happened, by field."""
+    yield "ce_time", event.time_us
+    for name in _time_fields(event.payload.DESCRIPTOR):
+        yield name, getattr(event.payload, name)
+
+
+@cache
+def _time_fields(message: Descriptor) -> tuple[str, ...]:
+    return tuple(field.name for field in message.fields if field.name.endswith("_at_us"))
 
 
 @dataclass(slots=True)

@@ -26,7 +26,9 @@ class Settings(BaseSettings):
         0, ge=0, description="Kafka partitions of keyed topics; 0 takes what the topic files say"
     )
     max_message_bytes: int = Field(
-        1_048_576, ge=1024, description="Largest message that gRPC and topics accept"
+        1_048_576,
+        ge=262_144,
+        description="Largest message that gRPC and topics accept; a dead letter has to fit",
     )
     session_timeout_s: float = Field(
         10.0, gt=0, description="A silent group member loses its Kafka partitions after this"

@@ -103,7 +103,7 @@ def bad_records(system: RunningSystem) -> dict[str, Bad]:
         "no type": Bad(NewRecord(good.place, good.key, b"{}", ()), "ce_type"),
         "no value": Bad(NewRecord(good.place, good.key, None, good.headers), "a tombstone"),
         "negative time": Bad(
-            record_of(system, submitted("negative", time_us=-5)), "submit_s", INPUTS
+            record_of(system, submitted("negative", time_us=-5)), "submitted_at_us: must not lie"
         ),
         "too big a job": Bad(record_of(system, submitted("big", nodes=5_000)), "nodes", INPUTS),
         "never submitted": Bad(record_of(system, never_submitted()), "never submitted"),

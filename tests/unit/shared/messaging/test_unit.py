@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
-from coplace.v1.control_pb2 import RoundEnded
+from coplace.v1.control_pb2 import DeadLetter, RoundEnded
 from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade
 from hypothesis import given
@@ -230,6 +230,20 @@ def test_an_event_far_ahead_of_the_last_round_is_refused() -> None:
         late = replace(publish.event, time_us=START_US + ahead_us)
         records = numbered(encoded(Publish("jobs.events", late)))
         assert keyed.process(records).tally.dead_letters == letters
+
+
+@pytest.mark.parametrize("submitted_at_us", [4_070_908_800_000_000, 2**63 - 1, -1])
+def test_a_time_in_the_payload_is_held_to_the_same_limits(submitted_at_us: int) -> None:
+    """Somebody may write to the topic without asking ingest."""
+    [publish] = at_place_0(1)
+    assert isinstance(publish.event.payload, JobSubmitted)
+    publish.event.payload.submitted_at_us = submitted_at_us
+    records = numbered(encoded(publish))
+    commit = unit(counting()).process(records)
+    assert commit.tally.dead_letters == 1
+    [letter] = events(commit.outputs)
+    assert isinstance(letter.payload, DeadLetter)
+    assert letter.payload.reason.startswith("submitted_at_us: ")
 
 
 def test_rounds_that_skip_idle_months_carry_the_limit_along() -> None:
