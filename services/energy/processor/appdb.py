@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Self
 from coplace.v1.energy_pb2 import SignatureAt, SignatureUpdated
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 
-from services.energy.processor.measured import signature_of
+from services.energy.processor.measured import require_few_pstates, signature_of
 from shared.domain.signature import Signature
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, Round
@@ -122,6 +122,8 @@ class AppDB:
         row = self._rows.setdefault(event.key, Row())
         if row.knows(event.id):
             raise AlreadyAppliedError(event.id)
+        waiting = (one.signature.freq_ghz for one in row.waiting)
+        require_few_pstates({*row.means, *waiting, run.signature.freq_ghz})
         row.waiting.append(run)
         self._waiting.add(event.key)
         self._changed.add(event.key)

@@ -10,7 +10,8 @@ from coplace.v1.energy_pb2 import CoefficientsPublished
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 
 from services.energy.model import Fit, KernelRun, fit
-from services.energy.processor.measured import signature_of
+from services.energy.processor.measured import require_few_pstates, signature_of
+from shared.domain.checks import require_positive
 from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, Round
@@ -40,6 +41,11 @@ class NodeModel:
         """Whether this run, or a newer one, is in already."""
         newest = self.kernels.get(kernel, {}).get(freq_ghz)
         return newest is not None and newest[:2] >= measured[:2]
+
+    def require_room(self, pstates_ghz: Iterable[float]) -> None:
+        """Raise RejectedError when these would be more P-states than coefficients can be for."""
+        measured = {freq for runs in self.kernels.values() for freq in runs}
+        require_few_pstates({*measured, *self.pstates_ghz, *pstates_ghz})
 
     def measure(self, kernel: str, freq_ghz: float, tpi_scale: str, measured: Measured) -> None:
         """Keep a run; those with TPI in another unit cannot be compared with it and go."""
@@ -108,7 +114,7 @@ class Learner:
         self._changed: set[str] = set()
 
     def handle(self, event: Event) -> Iterable[Publish]:
-        """Remember a kernel's run or the P-states of a cluster's node model."""
+        """Remember a kernel's run or the P-states of a node model. Raises RejectedError."""
         message = event.payload
         if isinstance(message, ClusterDeclared):
             self._declare(message.node_model, sorted(message.pstates_ghz))
@@ -127,7 +133,11 @@ class Learner:
         return {name: self._models[name].to_bytes() for name in sorted(changed)}
 
     def _declare(self, name: str, pstates_ghz: list[float]) -> None:
-        model = self._models.setdefault(name, NodeModel())
+        for freq_ghz in pstates_ghz:
+            require_positive("pstates_ghz", freq_ghz)
+        model = self._models.get(name, NodeModel())
+        model.require_room(pstates_ghz)
+        self._models[name] = model
         merged = sorted({*model.pstates_ghz, *pstates_ghz})
         if merged != model.pstates_ghz:
             model.pstates_ghz = merged
@@ -143,6 +153,7 @@ class Learner:
         model = self._models.get(seen.node_model, NodeModel())
         if model.knows(seen.app_id, seen.freq_ghz, measured):
             raise AlreadyAppliedError(event.id)
+        model.require_room([seen.freq_ghz])
         self._models[seen.node_model] = model
         model.measure(seen.app_id, seen.freq_ghz, seen.tpi_scale, measured)
         self._changed.add(seen.node_model)

@@ -1,7 +1,11 @@
 """Signatures as they are measured."""
 
+from collections.abc import Set as AbstractSet
+
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 
+from shared.domain.cluster import MOST_PSTATES
+from shared.domain.errors import RejectedError
 from shared.domain.signature import Signature
 
 
@@ -18,3 +22,10 @@ def signature_of(message: SignatureMeasured) -> Signature:
         mem_gbps=message.mem_gbps,
         tpi_scale=message.tpi_scale,
     )
+
+
+def require_few_pstates(pstates_ghz: AbstractSet[float]) -> None:
+    """Raise RejectedError where clocks as they were measured stand in the place of P-states: a
+    table of all of them would outgrow a message."""
+    if len(pstates_ghz) > MOST_PSTATES:
+        raise RejectedError("freq_ghz", f"must be a P-state: more than {MOST_PSTATES} are known")

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.energy.adapters import read_coefficients
+from services.energy.processor.appdb import AppDB
 from services.energy.processor.learner import Learner
 from shared.domain import eamc_source
+from shared.domain.errors import RejectedError
 from shared.messaging.digest import require_sha256
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, Round
@@ -47,6 +49,16 @@ def test_coefficients_follow_the_round_that_brought_kernels() -> None:
     assert all(message.available)
     require_sha256(message)
     assert in_round(learner, 1) == []
+
+
+@pytest.mark.parametrize(("processor", "kernel"), [(Learner({}), True), (AppDB({}), False)])
+def test_measured_clocks_are_no_pstates(processor: Learner | AppDB, kernel: bool) -> None:
+    for number in range(100):
+        event = measured(f"{number}", number, kernel=kernel, freq_ghz=2.0 + number / 1000)
+        assert list(processor.handle(event)) == []
+    with pytest.raises(RejectedError, match="freq_ghz: must be a P-state"):
+        processor.handle(measured("more", 101, kernel=kernel, freq_ghz=1.9))
+    assert list(processor.handle(measured("known", 102, kernel=kernel, freq_ghz=2.0))) == []
 
 
 def test_a_new_run_of_a_kernel_makes_a_new_version() -> None:
