@@ -1,6 +1,5 @@
 """Whole events as bytes of the changelog."""
 
-from base64 import b64decode, b64encode
 from typing import Any
 
 import orjson
@@ -10,7 +9,8 @@ from shared.messaging.schemas import MESSAGES
 
 
 def to_bytes(event: Event) -> bytes:
-    """JSON of the attributes, with the payload's protobuf in base64."""
+    """JSON of the attributes, a line break, and the payload's protobuf as it is: an event that
+    fits into a topic must fit into the changelog too."""
     envelope = {
         "id": event.id,
         "source": event.source,
@@ -18,14 +18,14 @@ def to_bytes(event: Event) -> bytes:
         "key": event.key,
         "traceparent": event.traceparent,
         "type": event.type,
-        "payload": b64encode(event.payload.SerializeToString(deterministic=True)).decode(),
     }
-    return orjson.dumps(envelope)
+    payload = event.payload.SerializeToString(deterministic=True)
+    return orjson.dumps(envelope, option=orjson.OPT_APPEND_NEWLINE) + payload
 
 
 def from_bytes(value: bytes) -> Event:
     """The event that `to_bytes` wrote."""
-    envelope: dict[str, Any] = orjson.loads(value)
+    attributes, _, payload = value.partition(b"\n")
+    envelope: dict[str, Any] = orjson.loads(attributes)
     message = MESSAGES[envelope.pop("type")]
-    payload = message.FromString(b64decode(envelope.pop("payload")))
-    return Event(payload=payload, **envelope)
+    return Event(payload=message.FromString(payload), **envelope)

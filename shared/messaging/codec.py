@@ -17,6 +17,8 @@ from shared.messaging.schemas import MESSAGES
 from shared.messaging.topics import ROUND_ENDED, Topics, partition_of
 
 MAX_MESSAGE_BYTES = 1_048_576
+# Keys and attributes become parts of other keys: ids of 1,024 characters are the longest.
+_MOST_TEXT_BYTES = 4_096
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -155,6 +157,8 @@ def _key(record: Record) -> str:
 
 
 def _decoded(field: str, text: bytes) -> str:
+    if len(text) > _MOST_TEXT_BYTES:
+        raise RejectedError(field, f"has {len(text)} bytes, the limit is {_MOST_TEXT_BYTES}")
     try:
         return text.decode()
     except UnicodeDecodeError:

@@ -116,6 +116,17 @@ def test_the_open_round_survives_a_restart() -> None:
     assert second.changes() == dict.fromkeys(state)
 
 
+def test_the_largest_event_of_a_topic_fits_into_the_changelog() -> None:
+    nodes = [f"p1-{index:05d}" for index in range(100_000)]
+    start = started(PlacementDecided(job_id="a", attempt=1, cluster="p1"), nodes=nodes)
+    sequencer = Sequencer({})
+    feed(sequencer, [start])
+    [value] = sequencer.changes().values()
+    assert value is not None
+    assert len(value) < start.payload.ByteSize() + 1_000
+    assert sequenced(Sequencer({start.id: value})) == sequenced(sequencer)
+
+
 def test_what_comes_and_goes_within_a_batch_is_never_written() -> None:
     sequencer = Sequencer({})
     feed(sequencer, chain(EVENTS))

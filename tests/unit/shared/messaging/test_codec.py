@@ -85,6 +85,13 @@ def test_any_bytes_are_decoded_or_refused(
     assert event.type in TOPICS.spec("jobs.events").messages
 
 
+@pytest.mark.parametrize("name", ["ce_id", "ce_source", "traceparent"])
+def test_an_attribute_too_long_to_be_part_of_a_key_is_refused(name: str) -> None:
+    headers = {**dict(GOOD.headers), name: b"x" * 4_097}
+    with pytest.raises(RejectedError, match=f"{name}: has 4097 bytes, the limit is 4096"):
+        CODEC.decode(replace(GOOD, headers=tuple(headers.items())))
+
+
 def test_unknown_fields_are_ignored_and_counted() -> None:
     later = JobSubmitted(job_id="job", attempt=1).SerializeToString() + b"\xf8\x3f\x01"
     event = CODEC.decode(replace(GOOD, value=later))
