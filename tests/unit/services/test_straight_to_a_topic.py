@@ -1,0 +1,61 @@
+"""Whatever somebody writes to the topics that ingest fills, every stage goes on and so does its
+successor."""
+
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_pb2 import PlacementDecided
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.energy.app import stages as energy_stages
+from services.ingest.payloads import KINDS
+from services.placement.app import stages as placement_stages
+from services.prediction.app import stages as prediction_stages
+from services.pricing.app import stages as pricing_stages
+from shared.messaging.embedded import EmbeddedRuntime
+from shared.messaging.event import Event, Publish
+from shared.messaging.memory import InMemoryLog
+from shared.messaging.record import NewRecord
+from shared.messaging.stage import RoundSource
+from shared.runtime.settings import Settings
+from tests.support.messaging import CODEC, TOPICS, marks
+from tests.unit.services.ingest.envelopes import PAYLOADS, broken, envelope
+
+SHARED = Settings(rounds=RoundSource.MARKS, kafka_partitions=4)
+STAGES = [
+    *energy_stages(SHARED),
+    *prediction_stages(SHARED),
+    *placement_stages(SHARED),
+    *pricing_stages(SHARED),
+]
+INPUTS = sorted({kind.topic for kind in KINDS.values()})
+
+
+def record(found: Envelope, event_id: str) -> NewRecord:
+    """The record of an envelope that ingest was not asked about."""
+    name = str(found.WhichOneof("payload"))
+    payload, topic = getattr(found, name), KINDS[name].topic
+    key = TOPICS.spec(topic).key_of(payload)
+    return CODEC.encode(Publish(topic, Event(event_id, "test", found.time_us, key, payload)))
+
+
+def play(log: InMemoryLog, number: int) -> None:
+    """One round, by workers that have just started."""
+    log.append(marks(number, *INPUTS))
+    runtime = EmbeddedRuntime(log, STAGES, codec=CODEC)
+    runtime.run_until_quiet()
+    runtime.leave()
+
+
+@settings(max_examples=50)
+@given(st.lists(broken(), min_size=1, max_size=8))
+def test_every_stage_goes_on_and_restarts(found: list[Envelope]) -> None:
+    log = InMemoryLog()
+    log.append([record(envelope(kind), f"good/{kind}") for kind in PAYLOADS])
+    play(log, 0)
+    log.append([record(one, f"broken/{number}") for number, one in enumerate(found)])
+    play(log, 1)
+    log.append([record(envelope("jobSubmitted", jobId="late"), "good/late")])
+    play(log, 2)
+    events = [CODEC.decode(r) for p in TOPICS.places("placement.decisions") for r in log.read(p)]
+    decided = [e.payload for e in events if isinstance(e.payload, PlacementDecided)]
+    assert "late" in {each.job_id for each in decided}
