@@ -24,7 +24,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> DemoOptions:
     return options
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def own_servers() -> Iterator[None]:
     """No server but those that a test starts, and short sessions on them."""
     with pytest.MonkeyPatch.context() as environment:
@@ -34,7 +34,7 @@ def own_servers() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def servers(own_servers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServers]:
     """Kafka and Redis for many runs, each in its own namespace."""
     with LocalServers(tmp_path_factory.mktemp("servers")) as servers:
