@@ -3,7 +3,7 @@ successor."""
 
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import PlacementDecided
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from services.energy.app import stages as energy_stages
@@ -18,7 +18,7 @@ from shared.messaging.record import NewRecord
 from shared.messaging.stage import RoundSource
 from shared.runtime.settings import Settings
 from tests.support.messaging import CODEC, TOPICS, marks
-from tests.unit.services.ingest.envelopes import PAYLOADS, broken, envelope
+from tests.unit.services.ingest.envelopes import broken, envelope
 
 SHARED = Settings(rounds=RoundSource.MARKS, kafka_partitions=4)
 STAGES = [
@@ -27,6 +27,8 @@ STAGES = [
     *placement_stages(SHARED),
     *pricing_stages(SHARED),
 ]
+# One job fills it, so that the others wait for the end of its limit.
+SMALL = envelope("clusterDeclared", nodes=4)
 INPUTS = sorted({kind.topic for kind in KINDS.values()})
 
 
@@ -47,15 +49,22 @@ def play(log: InMemoryLog, number: int) -> None:
 
 
 @settings(max_examples=50)
+@example([envelope("jobSubmitted", walltimeS=1e300)])
+@example([envelope("jobSubmitted"), envelope("jobStarted", nodes=["alpha-99999999999"])])
+@example([envelope("jobSubmitted"), envelope("jobStarted", nodes=[], startedAtUs=2**63 - 1)])
+@example([envelope("clusterDeclared", nodes=2**32 - 1)])
+@example([envelope("clusterDeclared", pstatesGhz=["NaN"])])
 @given(st.lists(broken(), min_size=1, max_size=8))
 def test_every_stage_goes_on_and_restarts(found: list[Envelope]) -> None:
     log = InMemoryLog()
-    log.append([record(envelope(kind), f"good/{kind}") for kind in PAYLOADS])
+    log.append([record(SMALL, "small")])
     play(log, 0)
     log.append([record(one, f"broken/{number}") for number, one in enumerate(found)])
     play(log, 1)
-    log.append([record(envelope("jobSubmitted", jobId="late"), "good/late")])
+    late = [envelope("jobSubmitted", jobId=job_id) for job_id in ("early", "late")]
+    log.append([record(one, f"late/{number}") for number, one in enumerate(late)])
     play(log, 2)
+    play(log, 3)
     events = [CODEC.decode(r) for p in TOPICS.places("placement.decisions") for r in log.read(p)]
     decided = [e.payload for e in events if isinstance(e.payload, PlacementDecided)]
     assert "late" in {each.job_id for each in decided}
