@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from coplace.v1.control_pb2 import DeadLetter
 
@@ -11,9 +12,11 @@ from shared.messaging.deployment import Deployment
 from shared.messaging.record import NewRecord, Place
 from shared.messaging.topics import DLQ_PREFIX
 
+SEQUENCED: Final = "placement.inputs"
+
 
 class CannotReplayError(ValueError):
-    """A dead letter that does not hold its whole record."""
+    """A dead letter whose record cannot or must not be appended again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,14 @@ class DeadLetters:
     def replay(self, letter: DeadLetter) -> None:
         """Append the original record to its topic again.
 
-        Raises CannotReplayError when it was longer than what a dead letter keeps.
+        Raises CannotReplayError when it was longer than what a dead letter keeps, or when only
+        the sequencer may write its topic.
         """
+        if letter.topic == SEQUENCED:
+            raise CannotReplayError(
+                f"only the sequencer writes {SEQUENCED}: find the record in the topic that it came "
+                "from by its ce_id, and send it to ingest anew"
+            )
         if letter.value_size_bytes != len(letter.value):
             raise CannotReplayError(
                 f"{letter.topic}/{letter.kafka_partition}/{letter.offset} had "

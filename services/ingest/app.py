@@ -24,12 +24,12 @@ _GRACE_S: Final = 5.0
 log = structlog.get_logger(__name__)
 
 
-def intake(deployment: Deployment, settings: IngestSettings) -> Intake:
-    """The validation of one deployment."""
+def intake(deployment: Deployment) -> Intake:
+    """The validation of one deployment: what it takes, the stages take too."""
     return Intake(
         deployment.topics,
         max_message_bytes=deployment.settings.max_message_bytes,
-        horizon_days=settings.horizon_days,
+        ahead_us=deployment.limit.ahead_us,
     )
 
 
@@ -42,7 +42,7 @@ async def serve(process: Process) -> None:
     async with KafkaPublisher(deployment, "ingest") as publisher:
         meter = IngestMeter(process.telemetry.meter)
         crash = partial(end_process, "ingest")
-        service = IngestService(intake(deployment, ingest_settings), publisher, meter, crash)
+        service = IngestService(intake(deployment), publisher, meter, crash)
         server = await _start_server(process, ingest_settings, service)
         process.readiness.ready()
         await process.stop.wait()

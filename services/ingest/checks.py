@@ -8,7 +8,6 @@ from typing import Any, Final
 from shared.domain.checks import require_duration_s, require_positive, require_text
 from shared.domain.errors import RejectedError
 
-DAY_US: Final = 86_400_000_000
 YEAR_2000_US: Final = 946_684_800_000_000
 
 

@@ -6,13 +6,14 @@ from typing import Final
 from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest, PublishStreamRequest
 from google.protobuf.message import DecodeError
 
-from services.ingest.checks import DAY_US, Limits, time_us
+from services.ingest.checks import Limits, time_us
 from services.ingest.payloads import KINDS
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event, Publish
 from shared.messaging.topics import Topics
 from shared.messaging.trace import job_traceparent
+from shared.messaging.unit import EventTimeLimit
 
 # What a record holds beside its value: key, headers and framing.
 RECORD_OVERHEAD_BYTES: Final = 8_192
@@ -27,15 +28,15 @@ class Intake:
         topics: Topics,
         *,
         max_message_bytes: int = 1_048_576,
-        horizon_days: float = 366.0,
+        ahead_us: int = EventTimeLimit().ahead_us,
     ) -> None:
         self._topics = topics
         self._max_message_bytes = max_message_bytes
-        self._horizon_us = round(horizon_days * DAY_US)
+        self._ahead_us = ahead_us
 
     def accept(self, envelope: Envelope, now_s: float) -> Publish:
         """The event to publish. Raises RejectedError, which names the field, for bad input."""
-        limits = Limits(round(now_s * 1e6) + self._horizon_us, self._max_message_bytes)
+        limits = Limits(round(now_s * 1e6) + self._ahead_us, self._max_message_bytes)
         _check_size(envelope, limits)
         name = envelope.WhichOneof("payload")
         if name is None:

@@ -11,9 +11,6 @@ class IngestSettings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="Address that gRPC listens on")
     port: int = Field(0, ge=0, le=65535, description="Its port; 0 takes a free one and logs it")
-    horizon_days: float = Field(
-        366.0, gt=0, description="How far ahead of the wall clock a fact may lie (emulated runs do)"
-    )
     jobcomp_site: str = Field("site", min_length=1, description="Site of the jobs of slurm.jobcomp")
     jobcomp_account: str = Field(
         "none", min_length=1, description="Account of jobs that Slurm knows no account of"

@@ -51,7 +51,7 @@ def jobcomp(deployment: Deployment) -> Jobcomp:
     """The mapping of one deployment."""
     own = IngestSettings()
     site = Site(own.jobcomp_site, own.jobcomp_account, own.jobcomp_node_model)
-    return Jobcomp(intake(deployment, own), site, deployment.settings.max_message_bytes)
+    return Jobcomp(intake(deployment), site, deployment.settings.max_message_bytes)
 
 
 async def serve(process: Process) -> None:

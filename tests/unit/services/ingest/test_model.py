@@ -109,7 +109,7 @@ def test_facts_may_lie_ahead_of_the_clock_up_to_the_horizon() -> None:
     ahead = envelope("jobSubmitted", submittedAtUs=NOW_US + 2 * DAY_US)
     INTAKE.accept(ahead, NOW_S)
     with pytest.raises(RejectedError, match="horizon"):
-        Intake(TOPICS, horizon_days=1).accept(ahead, NOW_S)
+        Intake(TOPICS, ahead_us=DAY_US).accept(ahead, NOW_S)
 
 
 def test_a_message_beyond_the_limit_is_refused_and_one_at_the_limit_fits_a_record() -> None:
