@@ -40,4 +40,4 @@ def _draw_cpu(axis: Axes, steps: Sequence[Seen], cores: int) -> None:
         bottom += shares
     axis.axhline(cores, color="grey", linestyle=":", label="all there are")
     axis.set(xlabel="jobs submitted a second, all wait", ylabel="cores in use")
-    axis.legend(loc="upper left", ncols=2)
+    axis.legend(loc="center left", bbox_to_anchor=(1, 0.5))
