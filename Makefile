@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# What the demo and the benchmarks can be told: make demo SEED=7 JOBS=200 OUT=/tmp/try
+# What the demo and the benchmarks can be told: make demo SEED=7 JOBS=200 OUT=out/try
 SEED ?= 1
 JOBS ?= 1000
 POLICY ?= priority-inc-v

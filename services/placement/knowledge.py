@@ -16,6 +16,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.coefficients import Coefficients
 from shared.domain.signature import Signature
 from shared.messaging.digest import require_sha256
+from shared.messaging.domain_types import cluster_of
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
 from shared.policies.pairing import Pairing
@@ -111,7 +112,7 @@ class Knowledge:
     def _take(self, message: Message) -> None:
         match message:
             case ClusterDeclared():
-                self._clusters[message.cluster] = payloads.cluster(message)
+                self._clusters[message.cluster] = cluster_of(message)
                 self._clusters = dict(sorted(self._clusters.items()))
             case SignatureUpdated():
                 on_model = self._signatures.setdefault(message.node_model, {})

@@ -8,7 +8,6 @@ from typing import Final
 
 from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobStarted, JobSubmitted
 
-from services.placement import payloads
 from services.placement.jobs import Placed, Tracked
 from services.placement.model import Candidate
 from services.placement.occupancy import Occupancy
@@ -16,6 +15,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
 from shared.domain.job import Job, JobFact, JobState, next_state
 from shared.domain.node import node_index
+from shared.messaging.domain_types import job_of
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
 from shared.policies.easy import Start
@@ -83,7 +83,7 @@ class Ledger:
 
     def submit(self, event: Event, message: JobSubmitted) -> Tracked:
         """A job, or a new attempt of one, arrived."""
-        job = payloads.job(message)
+        job = job_of(message)
         known = self._jobs.get(job.job_id)
         if known is not None and job.attempt <= known.job.attempt:
             raise AlreadyAppliedError(event.id)

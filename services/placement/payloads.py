@@ -1,17 +1,13 @@
-"""Events as domain types. All raise RejectedError, which names the field."""
+"""Events that placement alone reads as domain types. All raise RejectedError, naming the field."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
-from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.prediction_pb2 import DegradationModelPublished, PowerModelPublished
 
-from shared.domain.cluster import Cluster
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
-from shared.domain.job import Job
 from shared.domain.signature import Signature
 from shared.policies import degradation as pair_model
 from shared.policies import power_model as power
@@ -24,36 +20,6 @@ class Degradation:
 
     version: str
     weights: tuple[float, ...]
-
-
-def job(message: JobSubmitted) -> Job:
-    """The attempt that was submitted."""
-    return Job(
-        job_id=message.job_id,
-        attempt=message.attempt,
-        app_id=message.app_id,
-        user=message.user,
-        account=message.account,
-        nodes=message.nodes,
-        walltime_s=message.walltime_s,
-        reference_cluster=message.reference_cluster,
-        shareable=message.shareable,
-        submit_s=message.submitted_at_us / 1e6,
-    )
-
-
-def cluster(message: ClusterDeclared) -> Cluster:
-    """The cluster as declared."""
-    return Cluster(
-        name=message.cluster,
-        site=message.site,
-        node_model=message.node_model,
-        nodes=message.nodes,
-        cores_per_node=message.cores_per_node,
-        pstates_ghz=tuple(message.pstates_ghz),
-        idle_power_w=message.idle_power_w,
-        peak_bandwidth_gbps=message.peak_bandwidth_gbps,
-    )
 
 
 def signatures(message: SignatureUpdated) -> tuple[Signature, ...]:

@@ -1,46 +1,14 @@
 """Facts as the tables keep them. All raise RejectedError for what cannot be used."""
 
-from coplace.v1.control_pb2 import ClusterDeclared
-from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
+from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
 
 from services.prediction.model import shutter_slowdown
 from services.prediction.state import Pair, Reading, Run, Traffic
 from shared.domain.checks import require_not_negative, require_positive
-from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
 from shared.domain.job import Job
 from shared.messaging.event import Event
-
-
-def cluster_of(message: ClusterDeclared) -> Cluster:
-    """The declared cluster."""
-    return Cluster(
-        name=message.cluster,
-        site=message.site,
-        node_model=message.node_model,
-        nodes=message.nodes,
-        cores_per_node=message.cores_per_node,
-        pstates_ghz=tuple(message.pstates_ghz),
-        idle_power_w=message.idle_power_w,
-        peak_bandwidth_gbps=message.peak_bandwidth_gbps,
-    )
-
-
-def job_of(message: JobSubmitted) -> Job:
-    """The submitted job."""
-    return Job(
-        job_id=message.job_id,
-        attempt=message.attempt,
-        app_id=message.app_id,
-        user=message.user,
-        account=message.account,
-        nodes=message.nodes,
-        walltime_s=message.walltime_s,
-        reference_cluster=message.reference_cluster,
-        shareable=message.shareable,
-        submit_s=message.submitted_at_us / 1e6,
-    )
 
 
 def run_of(job: Job, message: JobFinished) -> Run | None:

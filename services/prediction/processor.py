@@ -9,8 +9,6 @@ from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobSubmitted
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
 
 from services.prediction.facts import (
-    cluster_of,
-    job_of,
     pair_of,
     reading_of,
     run_of,
@@ -20,6 +18,7 @@ from services.prediction.model import train_forest, train_weights
 from services.prediction.publish import degradation_event, power_event
 from services.prediction.state import Progress, Reading, State, Table, Traffic
 from services.prediction.training import fallback_power_w, in_order, pair_rows, power_rows
+from shared.messaging.domain_types import cluster_of, job_of
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, Round
 
