@@ -2,16 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kafka import KafkaAdminClient, TopicPartition
-from kafka.admin import OffsetSpec
+from kafka import KafkaAdminClient
 from kafka.errors import TopicAlreadyExistsError, for_code
-from kafka.protocol.consumer import IsolationLevel
 
 from shared.messaging.deployment import Deployment
-from shared.messaging.record import Place
 from shared.messaging.stage import Stage
 from shared.messaging.topics import Cleanup, TopicSpec, dead_letter_spec
-from shared.messaging.unit import unit_count, unit_places
+from shared.messaging.unit import unit_count
 
 # Old state is of no use: compact it soon, or a restart reads all of it.
 _CHANGELOG_SEGMENT_MS = 600_000
@@ -37,31 +34,6 @@ def ensure_topics(
         _check(client.create_topics(missing, raise_errors=False))
         client.wait_for_topics(list(missing))
     return sorted(missing)
-
-
-def group_lag(client: KafkaAdminClient, deployment: Deployment, stage: Stage) -> dict[Place, int]:
-    """How many records each input of a stage is ahead of what its group has committed."""
-    topics = deployment.topics
-    places = [
-        place
-        for number in range(unit_count(stage, topics))
-        for place in unit_places(stage.inputs, stage, number, topics)
-    ]
-    partitions = {p: TopicPartition(deployment.name(p.topic), p.kafka_partition) for p in places}
-    group = deployment.name(stage.name)
-    ends = client.list_partition_offsets(
-        dict.fromkeys(partitions.values(), OffsetSpec.LATEST),
-        isolation_level=IsolationLevel.READ_COMMITTED,
-    )
-    committed = client.list_group_offsets({group: list(partitions.values())})[group]
-    return {
-        place: ends[partition].offset - _offset(committed.get(partition))
-        for place, partition in partitions.items()
-    }
-
-
-def _offset(found: object) -> int:
-    return max(getattr(found, "offset", 0), 0)
 
 
 def _wanted(

@@ -17,7 +17,6 @@ from shared.messaging.record import Place
 TOPIC_FILES = Path(__file__).parents[2] / "proto" / "topics"
 DAY_S = 86_400
 DLQ_PREFIX = "dlq."
-CHANGELOG_PREFIX = "changelog."
 ROUND_ENDED = "coplace.v1.RoundEnded"
 
 
