@@ -1,0 +1,61 @@
+"""Jobs as columns: what a timeline plays, and the schedule that comes of it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+# The order of a job on a cluster that it has no queue entry for.
+NO_ENTRY: Final = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """Jobs by submission, and their entries: arrays of the shape (jobs,) or (jobs, clusters).
+
+    A job has an entry on each cluster where `order` is not NO_ENTRY: it takes `units` there (whole
+    nodes, or cores where the cluster gives out cores) for `run_s`, is scheduled to end after
+    `limit_s` at the latest, and draws `power_w` on all its units together. Entries of one cluster
+    are served by ascending `order`, which no two entries share. Raises ValueError for columns
+    that contradict each other.
+    """
+
+    submit_s: Floats
+    order: Ints
+    units: Ints
+    limit_s: Floats
+    run_s: Floats
+    power_w: Floats
+
+    def __post_init__(self) -> None:
+        if (np.diff(self.submit_s) < 0).any():
+            raise ValueError("submit_s must ascend: sort the jobs by submission")
+        has_entry = self.order != NO_ENTRY
+        if not has_entry.any(axis=1).all():
+            raise ValueError("order: each job needs an entry on one cluster at least")
+        for name in ("units", "limit_s", "run_s"):
+            if not (getattr(self, name)[has_entry] > 0).all():
+                raise ValueError(f"{name} must be above 0 for every entry")
+        if not (self.power_w[has_entry] >= 0).all():
+            raise ValueError("power_w must not be negative")
+
+    def __len__(self) -> int:
+        return len(self.submit_s)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """When and where each job of a workload ran: arrays of the shape (jobs,).
+
+    `cluster` is a column of the workload; `backfilled` marks starts before a blocked entry.
+    """
+
+    cluster: Ints
+    start_s: Floats
+    end_s: Floats
+    backfilled: Mask
