@@ -16,7 +16,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.coefficients import Coefficients
 from shared.domain.signature import Signature
 from shared.messaging.digest import require_sha256
-from shared.messaging.domain_types import cluster_of
+from shared.messaging.domain_types import cluster_of, coefficients_of, signatures_of
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
 from shared.policies.pairing import Pairing
@@ -116,10 +116,10 @@ class Knowledge:
                 self._clusters = dict(sorted(self._clusters.items()))
             case SignatureUpdated():
                 on_model = self._signatures.setdefault(message.node_model, {})
-                on_model[message.app_id] = payloads.signatures(message)
+                on_model[message.app_id] = signatures_of(message)
             case CoefficientsPublished():
                 require_sha256(message)
-                self._coefficients[message.node_model] = payloads.coefficients(message)
+                self._coefficients[message.node_model] = coefficients_of(message)
             case PowerModelPublished():
                 require_sha256(message)
                 self.power_model = payloads.power_model(message)

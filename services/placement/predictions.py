@@ -17,6 +17,7 @@ from shared.policies.ear import project, unlearned
 from shared.policies.frequency import FrequencyRule, choose_pstates, distance
 from shared.policies.power_model import PowerModel
 from shared.policies.projection import Projection
+from shared.policies.reference import reference_signature
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -137,19 +138,13 @@ def _projections(
     for _, group in groupby(sorted(apps, key=known.tpi_scale), key=known.tpi_scale):
         batch = list(group)
         table = known.table(batch[0])
-        references = [_reference(known.signatures[app], table) for app in batch]
+        references = [reference_signature(known.signatures[app], table) for app in batch]
         found = [signature for signature in references if signature is not None]
         if found:
             projection = project(table, found).onto(known.cluster.pstates_ghz)
             usable = projection.available[:, -1]
             names = [s.app_id for s, use in zip(found, usable, strict=True) if use]
             yield names, projection.only(usable)
-
-
-def _reference(signatures: Sequence[Signature], table: Coefficients) -> Signature | None:
-    """The signature to project from: the one at the highest P-state of the table."""
-    usable = [s for s in signatures if np.isclose(s.freq_ghz, table.pstates_ghz, rtol=0).any()]
-    return max(usable, key=lambda s: s.freq_ghz, default=None)
 
 
 def _chosen(projection: Projection, rule: FrequencyRule, t_weight: float) -> Iterator[Row]:
