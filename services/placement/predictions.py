@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from math import hypot, nan
 from typing import Final
@@ -18,6 +19,7 @@ from shared.policies.frequency import FrequencyRule, choose_pstates, distance
 from shared.policies.power_model import PowerModel
 from shared.policies.projection import Projection
 from shared.policies.reference import reference_signature
+from shared.policies.time_coefficient import AppTime, Hardware, TimeCoefficients, clock_shares
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -35,9 +37,10 @@ class ClusterKnowledge:
     signatures: Mapping[str, Sequence[Signature]]
 
     @property
-    def rate(self) -> float:
-        """Cores x GHz of a node: what times are scaled by where no signature tells better."""
-        return self.cluster.cores_per_node * self.cluster.nominal_ghz
+    def hardware(self) -> Hardware:
+        """A node: what times are scaled by where no signature tells better."""
+        node = self.cluster
+        return Hardware(node.cores_per_node, node.nominal_ghz, node.peak_bandwidth_gbps)
 
     def tpi_scale(self, app_id: str) -> str:
         """The scale of a known application's signatures."""
@@ -80,8 +83,8 @@ def predict(
 
     An application without signature on a cluster is a first run there (D'Amico and Corbalan
     2021, section 3.2): the nominal P-state and the power model's figure. Its time is that on a
-    cluster that knows it, or else the walltime on the job's reference cluster, times the ratio of
-    cores x GHz: an estimate, made only because equation 5 must compare something.
+    cluster that knows it, or else the walltime on the job's reference cluster, times the time
+    coefficient of the two node models (section 3.3).
     """
     tables = [_from_signatures(jobs, c, rule, t_weight) for c in clusters]
     freq, time, power, far, nominal = np.moveaxis(np.stack(tables, axis=1), 2, 0)
@@ -167,10 +170,39 @@ def _scaled_times(
 ) -> Floats:
     """`nominal_s` without gaps: a gap is scaled from the first cluster that has a value."""
     known, row = ~np.isnan(nominal_s), np.arange(len(jobs))
+    if known.all():
+        return nominal_s
     anywhere = known.any(axis=1)
     anchor = np.where(anywhere, known.argmax(axis=1), reference_columns(jobs, clusters))
     walltime_s = np.array([job.walltime_s for job in jobs])
     anchor_s = np.where(anywhere, nominal_s[row, anchor], walltime_s)
-    rate = np.array([c.rate for c in clusters])
-    scaled = anchor_s[:, np.newaxis] * rate[anchor][:, np.newaxis] / rate
-    return np.where(known, nominal_s, scaled)
+    scale = _time_coefficients(jobs, clusters, anchor.tolist(), ~known)
+    return np.where(known, nominal_s, anchor_s[:, np.newaxis] * scale)
+
+
+def _time_coefficients(
+    jobs: Sequence[Job], clusters: Sequence[ClusterKnowledge], anchor: Sequence[int], gaps: Mask
+) -> Floats:
+    """T(cluster) / T(anchor) of each gap, shape (jobs, clusters), 1 elsewhere."""
+    times = cache(lambda column: _app_times(clusters[column]))
+
+    @cache
+    def between(here: int, there: int) -> TimeCoefficients:
+        hardware = clusters[here].hardware, clusters[there].hardware
+        return TimeCoefficients(*hardware, times(here), times(there))
+
+    found = np.ones(gaps.shape)
+    for row, column in np.argwhere(gaps).tolist():
+        found[row, column] = between(anchor[row], column).of(jobs[row].app_id).value
+    return found
+
+
+def _app_times(known: ClusterKnowledge) -> dict[str, AppTime]:
+    """Every application that a cluster knows, at the nominal P-state."""
+    found: dict[str, AppTime] = {}
+    for names, projection in _projections(known, sorted(known.signatures)):
+        rows = zip(names, projection.time_s[:, -1], clock_shares(projection), strict=True)
+        for app_id, time_s, share in rows:
+            runs = known.signatures[app_id][-1].count
+            found[app_id] = AppTime(float(time_s), float(share), runs)
+    return found

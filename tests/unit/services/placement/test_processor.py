@@ -144,7 +144,8 @@ def test_an_unknown_application_runs_first_on_its_reference_cluster_at_nominal()
     chosen = candidate(decided, "p2")
     assert (chosen.basis, chosen.power_w) == (PREDICTION_BASIS_FIRST_RUN, 333.0)
     assert chosen.power_model_version == "power@0"
-    assert candidate(decided, "p1").time_s == pytest.approx(3600 * (36 * 3.1) / (48 * 2.7))
+    # Seven of the eight known ones take 1.2 times as long on p2.
+    assert candidate(decided, "p1").time_s == pytest.approx(3600 / 1.2, rel=0.02)
 
 
 def test_an_application_known_on_one_cluster_is_a_first_run_on_the_other() -> None:
