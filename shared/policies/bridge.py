@@ -2,7 +2,7 @@
 
 Equations 1 and 2 of D'Amico and Corbalan (2021) are linear in the metric and in TPI, and so are
 two of them one after the other. The model has no equation for TPI: it counts as the same at every
-P-state.
+P-state. The relative errors of the steps count as independent.
 """
 
 import heapq
@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.coefficients import Coefficients
+from shared.domain.coefficients import Coefficients, Uncertainty
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -32,16 +32,16 @@ class Bridge:
     paths: dict[tuple[int, int], Path]
 
 
-def bridged(coefficients: Coefficients, residual: Floats | None = None) -> Bridge:
+def bridged(coefficients: Coefficients) -> Bridge:
     """Fill each gap by the path with the fewest hops.
 
-    Among those the one with the least sum of `residual` (from, to), where it is known, then the
-    one with the shortest steps in frequency (least sum of squares).
+    Among those the one with the least variance of energy, where it is known, then the one with the
+    shortest steps in frequency (least sum of squares).
     """
-    known = np.zeros_like(coefficients.a) if residual is None else residual
+    variance = _energy_variance(coefficients)
     paths = {}
     for start in np.flatnonzero(~coefficients.available.all(axis=1)).tolist():
-        for end, path in _shortest_paths(coefficients, known, start).items():
+        for end, path in _shortest_paths(coefficients, variance, start).items():
             if not coefficients.available[start, end]:
                 paths[start, end] = path
     is_indirect = np.zeros_like(coefficients.available)
@@ -50,7 +50,15 @@ def bridged(coefficients: Coefficients, residual: Floats | None = None) -> Bridg
     return Bridge(_filled(coefficients, paths, is_indirect), is_indirect, paths)
 
 
-def _shortest_paths(c: Coefficients, residual: Floats, start: int) -> dict[int, Path]:
+def _energy_variance(c: Coefficients) -> Floats:
+    """Relative variance of what each pair says of energy; infinite where nothing is known."""
+    if c.uncertainty is None:
+        return np.full_like(c.a, np.inf)
+    variance = c.uncertainty.time_sd**2 + c.uncertainty.power_sd**2
+    return np.where(np.isnan(variance), np.inf, variance)
+
+
+def _shortest_paths(c: Coefficients, variance: Floats, start: int) -> dict[int, Path]:
     """Dijkstra's algorithm; costs of paths are compared part by part."""
     found: dict[int, Path] = {}
     waiting: list[tuple[Cost, Path]] = [((0, 0.0, 0.0), (start,))]
@@ -63,7 +71,7 @@ def _shortest_paths(c: Coefficients, residual: Floats, start: int) -> dict[int, 
         for there in np.flatnonzero(c.available[here]).tolist():
             if there not in found:
                 step = (c.pstates_ghz[there] - c.pstates_ghz[here]) ** 2
-                cost = (hops + 1, error + float(residual[here, there]), steps + step)
+                cost = (hops + 1, error + float(variance[here, there]), steps + step)
                 heapq.heappush(waiting, (cost, (*path, there)))
     del found[start]
     return found
@@ -76,7 +84,21 @@ def _filled(c: Coefficients, paths: dict[tuple[int, int], Path], is_indirect: Ma
             composed = _composed([getattr(c, name) for name in names], path)
             for name, value in zip(names, composed, strict=True):
                 matrices[name][pair] = value
-    return replace(c, **matrices, available=c.available | is_indirect)
+    return replace(
+        c,
+        **matrices,
+        available=c.available | is_indirect,
+        uncertainty=c.uncertainty and _combined(c.uncertainty, paths),
+    )
+
+
+def _combined(known: Uncertainty, paths: dict[tuple[int, int], Path]) -> Uncertainty:
+    """Relative variances add up along a path; unknown where they are for one of its steps."""
+    time_sd, power_sd = known.time_sd.copy(), known.power_sd.copy()
+    for pair, path in paths.items():
+        for sd in (time_sd, power_sd):
+            sd[pair] = np.sqrt(sum(sd[step] ** 2 for step in pairwise(path)))
+    return Uncertainty(time_sd, power_sd)
 
 
 def _composed(matrices: list[Floats], path: Path) -> tuple[float, float, float]:

@@ -16,6 +16,7 @@ from shared.domain.errors import RejectedError
 from shared.domain.signature import Signature
 from shared.policies.bridge import bridged
 from shared.policies.projection import Projection, Status, side_by_side
+from shared.policies.spread import Spread
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -73,7 +74,8 @@ def project(
 
     P' = a P + b TPI + c (equation 1), CPI' = d CPI + e TPI + f (2), T' = T CPI'/CPI f_ref/f (3).
     A pair that was never measured has no projection, unless `via_intermediate` asks for one by way
-    of other P-states; nor has one that gives a time or power not above 0.
+    of other P-states; nor has one that gives a time or power not above 0. How far the truth may be
+    off is that of the coefficients.
     Raises RejectedError for a signature of another node model, TPI scale or P-state table.
     """
     metrics = Metrics.of(coefficients, signatures)
@@ -116,7 +118,8 @@ def project_metrics(
         missing = status[:, part] > Status.VIA_INTERMEDIATE
         np.copyto(time_s[:, part], np.nan, where=missing)
         np.copyto(power_w[:, part], np.nan, where=missing)
-    return Projection(table.pstates_ghz, time_s.T, power_w.T, status.T)
+    spread = Spread.of(table, metrics.reference)
+    return Projection(table.pstates_ghz, time_s.T, power_w.T, status.T, spread)
 
 
 def _pairs(reference: Ints) -> Ints:

@@ -8,13 +8,17 @@ once; where one of them held a reservation, the entries behind it get their turn
 A shareable entry first tries to join a running shareable job without co-runner, then free nodes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final
 
-from shared.policies.lane import Lane
+from shared.policies.lane import DONE, Lane, Served
 from shared.policies.load import Load, Reservation
 from shared.policies.pairing import Pairing
 from shared.policies.queue import Entry, Queue
+
+_NEXT_ORDER: Final = attrgetter("next_order")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,36 +59,35 @@ def schedule(
     pairings: Mapping[str, Pairing],
     job_ids: Mapping[int, str],
 ) -> Plan:
-    """One pass over the queue, which it leaves as it is; `job_ids` are by arrival number."""
+    """One pass over the queue, which what starts leaves; `job_ids` are by arrival number."""
     lanes = {
-        name: Lane(now_s, load, queue.block(name), pairings[name]) for name, load in loads.items()
+        name: Lane(load, queue.line(name), pairings[name], job_ids) for name, load in loads.items()
     }
-    starts: list[Start] = []
-    while (turn := _next_turn(lanes)) is not None:
-        start = _serve(turn, lanes[turn], job_ids)
-        if start is not None:
-            starts.append(start)
-            for name in lanes.keys() - {turn}:
-                lanes[name].drop(start.entry.arrival)
-    return Plan(now_s, tuple(starts), lanes)
+    by_column = list(lanes.items())
+    turns = serve(list(lanes.values()), now_s)
+    starts = tuple(_start(*by_column[column], served) for column, served in turns)
+    return Plan(now_s, starts, lanes)
 
 
-def _next_turn(lanes: Mapping[str, Lane]) -> str | None:
-    """The cluster whose next entry stands first in the queue."""
-    turns = [(lane.next_order, name) for name, lane in lanes.items()]
-    return min(((order, name) for order, name in turns if order is not None), default=(0, None))[1]
+def serve(lanes: Sequence[Lane], now_s: float) -> Iterator[tuple[int, Served]]:
+    """One pass over several lanes as one queue: what starts, with the number of its lane.
+
+    What starts leaves all lines.
+    """
+    for lane in lanes:
+        lane.begin(now_s)
+    while (lane := min(lanes, key=_NEXT_ORDER)).next_order != DONE:
+        served = lane.serve()
+        if served is not None:
+            for other in lanes:
+                if other is not lane:
+                    other.drop(served.entry.arrival)
+            yield lanes.index(lane), served
 
 
-def _serve(cluster: str, lane: Lane, job_ids: Mapping[int, str]) -> Start | None:
-    """Let the next entry of a cluster join, start or reserve."""
-    entry, backfilled = lane.next_entry(), lane.standing.reservation is not None
-    host = lane.host_for(entry)
-    if host is not None:
-        lane.join(entry, host)
-        slowdown = lane.pairing.slowdown(entry.app, host.app)
-        return Start(cluster, entry, host.host, slowdown, backfilled)
-    if lane.fits(entry):
-        lane.start(entry, job_ids[entry.arrival])
-        return Start(cluster, entry, "", 1.0, backfilled)
-    lane.reserve(entry)
-    return None
+def _start(cluster: str, lane: Lane, served: Served) -> Start:
+    entry, host = served.entry, served.host
+    if host is None or lane.pairing is None:
+        return Start(cluster, entry, "", 1.0, served.backfilled)
+    slowdown = lane.pairing.slowdown(entry.app, host.app)
+    return Start(cluster, entry, host.host, slowdown, served.backfilled)

@@ -1,8 +1,8 @@
 """How a cluster stands during a scheduling pass: who holds nodes, what is free and promised."""
 
 from dataclasses import dataclass, field
-
-import numpy as np
+from math import inf
+from typing import NamedTuple
 
 
 @dataclass(slots=True)
@@ -10,7 +10,8 @@ class NodeSet:
     """Nodes that one job, or a pair, holds until `release_s`: the later of the expected ends.
 
     `host` is the id of a shareable job that runs there alone, `app` its application's number.
-    It can be joined from tick `since` of the pass to before tick `until`.
+    It can be joined from tick `since` of the pass to before tick `until`. `holder` is the arrival
+    number of the job that opened it.
     """
 
     nodes: int
@@ -18,7 +19,8 @@ class NodeSet:
     host: str = ""
     app: int = -1
     since: int = 0
-    until: float = np.inf
+    until: float = inf
+    holder: int = -1
 
 
 @dataclass(slots=True)
@@ -30,8 +32,7 @@ class Load:
     node_sets: list[NodeSet] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(NamedTuple):
     """Nodes promised to the first blocked entry of a cluster at its shadow time."""
 
     arrival: int
@@ -39,8 +40,7 @@ class Reservation:
     start_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """A cluster after the entry `order` was served.
 
     `extra` nodes stay free at the shadow time of the reservation; 0 while there is none.

@@ -1,11 +1,13 @@
 """What a model says of signatures at P-states that they were not measured at."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
+
+from shared.policies.spread import Spread, at_quantile, stacked
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -42,13 +44,15 @@ _TEXTS = {
 class Projection:
     """Signatures over P-states: arrays of shape (..., P-states), NaN where none exists.
 
-    `status` holds a Status: where each value comes from, or why it is NaN.
+    `status` holds a Status: where each value comes from, or why it is NaN. `spread` says how far
+    the truth may be from it, None where nobody knows.
     """
 
     pstates_ghz: tuple[float, ...]
     time_s: Floats
     power_w: Floats
     status: Codes
+    spread: Spread | None = None
 
     @property
     def available(self) -> Mask:
@@ -60,10 +64,43 @@ class Projection:
         """E = P T of one node over one iteration, J."""
         return self.power_w * self.time_s
 
+    @property
+    def time_sd(self) -> Floats:
+        """Relative standard deviation of `time_s`, NaN where no interval exists."""
+        return self._deviation("time_sd")
+
+    @property
+    def power_sd(self) -> Floats:
+        """Relative standard deviation of `power_w`, NaN where no interval exists."""
+        return self._deviation("power_sd")
+
+    @property
+    def energy_sd(self) -> Floats:
+        """That of `energy_j`: the errors of power and of time count as independent."""
+        return np.hypot(self.power_sd, self.time_sd)
+
+    def at(self, quantile: float) -> "Quantile":
+        """What time, power and energy each exceed with the probability 1 - `quantile`."""
+        return Quantile(
+            time_s=at_quantile(self.time_s, self.time_sd, quantile),
+            power_w=at_quantile(self.power_w, self.power_sd, quantile),
+            energy_j=at_quantile(self.energy_j, self.energy_sd, quantile),
+        )
+
+    def _deviation(self, of: str) -> Floats:
+        if self.spread is None:
+            return np.full_like(self.time_s, np.nan)
+        table: Floats = getattr(self.spread, of)
+        return np.where(self.available, table[self.spread.row], np.nan)
+
     def only(self, rows: Mask) -> "Projection":
         """The projections of some signatures, shape (signatures,)."""
-        return Projection(
-            self.pstates_ghz, self.time_s[rows], self.power_w[rows], self.status[rows]
+        return replace(
+            self,
+            time_s=self.time_s[rows],
+            power_w=self.power_w[rows],
+            status=self.status[rows],
+            spread=self.spread and self.spread.only(rows),
         )
 
     def onto(self, pstates_ghz: tuple[float, ...]) -> "Projection":
@@ -75,7 +112,18 @@ class Projection:
             time_s=np.where(known, self.time_s[..., column], np.nan),
             power_w=np.where(known, self.power_w[..., column], np.nan),
             status=np.where(known, self.status[..., column], np.uint8(Status.NO_SUCH_PSTATE)),
+            spread=self.spread and self.spread.onto(column),
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantile:
+    """One quantile of time, power and energy; shapes as the projection's, NaN where it has no
+    interval. That of energy is not the product of the other two."""
+
+    time_s: Floats
+    power_w: Floats
+    energy_j: Floats
 
 
 def side_by_side(projections: Iterable[Projection]) -> Projection:
@@ -91,7 +139,12 @@ def side_by_side(projections: Iterable[Projection]) -> Projection:
         time_s=np.stack([one.time_s for one in aligned], axis=1),
         power_w=np.stack([one.power_w for one in aligned], axis=1),
         status=np.stack([one.status for one in aligned], axis=1),
+        spread=stacked([one.spread or _unknown(one) for one in aligned]),
     )
+
+
+def _unknown(one: Projection) -> Spread:
+    return Spread.unknown(len(one.pstates_ghz), one.time_s.shape[:-1])
 
 
 def _columns_of(table: tuple[float, ...], wanted: tuple[float, ...]) -> NDArray[np.int64]:

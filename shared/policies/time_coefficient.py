@@ -74,7 +74,7 @@ def clock_shares(projection: Projection) -> Floats:
     stretch = projection.time_s[np.arange(len(lowest)), lowest] / projection.time_s[:, -1] - 1
     slower = clocks_ghz[-1] / clocks_ghz[lowest] - 1
     share = np.divide(stretch, slower, out=np.ones_like(stretch), where=slower > 0)
-    return np.clip(share, 0.0, 1.0)
+    return np.asarray(np.clip(share, 0.0, 1.0), dtype=np.float64)
 
 
 class TimeCoefficients:

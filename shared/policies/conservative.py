@@ -1,0 +1,122 @@
+"""One cluster under conservative backfill: every entry that waits has a promise.
+
+Mu'alem and Feitelson, "Utilization, predictability, workloads, and user runtime estimates in
+scheduling the IBM SP2 with backfilling" (2001), section 2: an entry starts when it delays none
+that came before it. When nodes come back early each entry in order moves forward as far as it
+can, never back, until none can. A job that runs past its limit is expected to take as long again:
+then all promises are made anew.
+"""
+
+from bisect import bisect_left, insort
+from math import inf
+
+from shared.policies.lane import DONE, Held, Served
+from shared.policies.profile import Profile
+from shared.policies.queue import Entry, Line
+
+
+class ConservativeLane:
+    """Does what `Lane` does, by other rules; jobs do not share nodes here."""
+
+    def __init__(self, nodes: int, cap_w: float = inf) -> None:
+        self.line = Line()
+        self.next_order = DONE
+        self._nodes, self._cap_w = nodes, cap_w
+        self._profile = Profile(0.0, nodes, cap_w)
+        self._now_s = 0.0
+        self._promised_s: dict[int, float] = {}
+        self._new: list[Entry] = []
+        self._next: Entry | None = None
+        self._held: list[Held] = []
+        self._held_by: dict[int, Held] = {}
+        self._limit_s: dict[int, float] = {}
+        self._has_room = False  # something came back since the promises were made
+
+    def begin(self, now_s: float) -> None:
+        """Start a pass."""
+        self._now_s = now_s
+        self._profile.forget_before(now_s)
+        if self._held and self._held[0].release_s <= now_s:
+            self._start_over()
+        elif self._has_room:
+            self._compress()
+        for entry in sorted(self._new):
+            self._promise(entry)
+        self._new = []
+        self._seek()
+
+    def serve(self) -> Served:
+        """Start the next entry, whose promise is due."""
+        entry = self._next
+        assert entry is not None
+        waits_before = next(iter(self.line)).order != entry.order
+        self.line.remove(entry.arrival)
+        del self._promised_s[entry.arrival]
+        self._limit_s[entry.arrival] = entry.limit_s
+        self._hold(Held(self._now_s + entry.limit_s, entry.arrival, entry.nodes, entry.power_w))
+        self._seek()
+        return Served(entry, None, backfilled=waits_before)
+
+    def add(self, entry: Entry) -> None:
+        """An entry arrived. One that belongs before others is promised what these leave."""
+        self.line.add(entry)
+        self._new.append(entry)
+
+    def drop(self, arrival: int) -> None:
+        """Take out the entry of a job that started elsewhere."""
+        entry = next((e for e in self.line if e.arrival == arrival), None)
+        if entry is not None:
+            self.line.remove(arrival)
+            self._give_back(entry, self._promised_s.pop(arrival))
+            self._compress()
+            self._seek()
+
+    def release(self, holder: int) -> None:
+        """What the job `holder` holds is free again."""
+        held = self._held_by.pop(holder)
+        del self._limit_s[holder]
+        del self._held[bisect_left(self._held, held)]
+        now_s = self._now_s
+        if held.release_s > now_s:
+            self._profile.take(now_s, held.release_s, -held.nodes, -held.power_w)
+            self._has_room = True
+
+    def _seek(self) -> None:
+        due = (e for e in self.line if self._promised_s[e.arrival] <= self._now_s)
+        self._next = next(due, None)
+        self.next_order = self._next.order if self._next else DONE
+
+    def _promise(self, entry: Entry) -> None:
+        start_s = self._profile.earliest(entry.nodes, entry.power_w, entry.limit_s)
+        self._promised_s[entry.arrival] = start_s
+        self._profile.take(start_s, start_s + entry.limit_s, entry.nodes, entry.power_w)
+
+    def _give_back(self, entry: Entry, start_s: float) -> None:
+        self._profile.take(start_s, start_s + entry.limit_s, -entry.nodes, -entry.power_w)
+
+    def _compress(self) -> None:
+        """Move promises forward until none can be."""
+        self._has_room = False
+        while any([self._moved(entry) for entry in self.line if entry.arrival in self._promised_s]):
+            pass
+
+    def _moved(self, entry: Entry) -> bool:
+        """Whether the promise to an entry could be moved forward."""
+        before_s = self._promised_s[entry.arrival]
+        self._give_back(entry, before_s)
+        self._promise(entry)
+        return self._promised_s[entry.arrival] < before_s
+
+    def _start_over(self) -> None:
+        """Make the promises anew: running jobs are overdue."""
+        for held in [held for held in self._held if held.release_s <= self._now_s]:
+            self._held.remove(held)
+            self._hold(held._replace(release_s=self._now_s + self._limit_s[held.holder]))
+        self._profile = Profile(self._now_s, self._nodes, self._cap_w)
+        for held in self._held:
+            self._profile.take(self._now_s, held.release_s, held.nodes, held.power_w)
+        self._promised_s, self._new = {}, list(self.line)
+
+    def _hold(self, held: Held) -> None:
+        insort(self._held, held)
+        self._held_by[held.holder] = held

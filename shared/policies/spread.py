@@ -1,0 +1,87 @@
+"""How far the truth may be from a projection.
+
+Assumed: what is measured over what is projected has a normal logarithm of mean 0. To first order
+that is a normal relative error, but no quantile of a time or of a power is ever below 0, and what
+is multiplied (E = P T, one projection after another) has exactly the root of the sum of squares
+(docs/adr/0014). Errors of power and of time count as independent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.domain.coefficients import Coefficients
+from shared.domain.errors import RejectedError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+def at_quantile(value: Floats, sd: Floats, quantile: float) -> Floats:
+    """The quantile of a quantity from its projection and its relative standard deviation:
+    x exp(z_q sd), z_q that of the standard normal distribution. NaN where `sd` is.
+
+    Raises RejectedError unless the quantile is above 0 and below 1.
+    """
+    if not 0 < quantile < 1:
+        raise RejectedError("quantile", f"must be above 0 and below 1, got {quantile}")
+    return np.asarray(value * np.exp(NormalDist().inv_cdf(quantile) * sd))
+
+
+def certain_where_unknown(sd: Floats) -> Floats:
+    """0 for what has no interval, so that its quantiles are the projection itself."""
+    return np.nan_to_num(sd)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """Relative standard deviations of projections, NaN where none is known.
+
+    All signatures of one P-state have the same: `time_sd` and `power_sd` have the shape (rows,
+    P-states), and `row` (...) says which row holds for each signature.
+    """
+
+    time_sd: Floats
+    power_sd: Floats
+    row: Ints
+
+    @classmethod
+    def of(cls, coefficients: Coefficients, reference: Ints) -> "Spread":
+        """That of signatures measured at the P-states `reference`."""
+        known = coefficients.uncertainty
+        if known is None:
+            return cls.unknown(len(coefficients.pstates_ghz), reference.shape)
+        return cls(known.time_sd, known.power_sd, reference)
+
+    @classmethod
+    def unknown(cls, pstates: int, shape: tuple[int, ...]) -> "Spread":
+        """That of signatures of which nothing says how well they are projected."""
+        none = np.full((1, pstates), np.nan)
+        return cls(none, none, np.zeros(shape, dtype=np.int64))
+
+    def only(self, rows: Mask) -> "Spread":
+        """That of some signatures, shape (signatures,)."""
+        return Spread(self.time_sd, self.power_sd, self.row[rows])
+
+    def onto(self, column: Ints) -> "Spread":
+        """Over other P-states, each taken from a column of this one; -1 is none."""
+        known = column >= 0
+        time_sd, power_sd = (
+            np.where(known, sd[:, column], np.nan) for sd in (self.time_sd, self.power_sd)
+        )
+        return Spread(time_sd, power_sd, self.row)
+
+
+def stacked(several: Sequence[Spread]) -> Spread:
+    """Those of the same jobs on several node models; rows get the shape (jobs, node models)."""
+    first_row = np.cumsum([0, *(len(each.time_sd) for each in several)])
+    rows = [each.row + begin for each, begin in zip(several, first_row.tolist(), strict=False)]
+    return Spread(
+        time_sd=np.concatenate([each.time_sd for each in several]),
+        power_sd=np.concatenate([each.power_sd for each in several]),
+        row=np.stack(rows, axis=1),
+    )
