@@ -1,15 +1,13 @@
 """Real logs as workloads of the emulator."""
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from services.simulation.workload.request import JobRequest
 from services.simulation.workload.streams import shareable
-from services.simulation.workload.swf import Skip, SwfReader, SwfRecord
+from services.simulation.workload.swf import Skip, SwfRecord, read_swf
 from services.simulation.workload.table1 import APPS, PLATINUM_8168, NodeModel, profile
 from shared.domain.checks import require_positive
 
@@ -19,7 +17,8 @@ class SwfWorkload:
     """A log's jobs in the order of their submission.
 
     `max_nodes` is the size of the log's machine: a processor of the log is a node of the emulated
-    clusters, and a cluster of this size holds every job. `skipped` counts what was left out.
+    clusters, and a cluster of this size holds every job. `skipped` counts what of the whole log
+    was left out.
     """
 
     requests: tuple[JobRequest, ...]
@@ -45,12 +44,12 @@ def replay(
     """
     if jobs is not None:
         require_positive("jobs", jobs)
-    reader = SwfReader(path)
-    dropped: Counter[Skip] = Counter()
-    records = sorted(islice(_usable(reader, dropped), jobs), key=lambda record: record.submit_s)
-    skipped = dict(reader.skipped + dropped)
+    log = read_swf(path)
+    kept = log.playable(log.machine_procs)
+    records = sorted(kept.records(jobs), key=lambda record: record.submit_s)
     if not records:
-        raise ValueError(f"{path} holds no job to replay (left out: {skipped}): is it an SWF log?")
+        problem = f"{path} holds no job to replay (left out: {dict(kept.skipped)})"
+        raise ValueError(f"{problem}: is it an SWF log?")
     requests = tuple(
         _request(i, record, records[0].submit_s, reference_cluster, node_model, bool(shares))
         for i, (record, shares) in enumerate(
@@ -58,27 +57,7 @@ def replay(
         )
     )
     largest = max(request.nodes for request in requests)
-    return SwfWorkload(requests, reader.machine_procs or largest, skipped)
-
-
-def _usable(reader: SwfReader, dropped: Counter[Skip]) -> Iterator[SwfRecord]:
-    for record in reader:
-        if reason := _unusable(record, reader.machine_procs):
-            dropped[reason] += 1
-        else:
-            yield record
-
-
-def _unusable(record: SwfRecord, machine_procs: int | None) -> Skip | None:
-    if record.submit_s < 0:
-        return Skip.NO_SUBMIT_TIME
-    if record.run_s <= 0:
-        return Skip.NO_RUN_TIME
-    if _procs(record) <= 0:
-        return Skip.NO_PROCESSORS
-    if machine_procs is not None and _procs(record) > machine_procs:
-        return Skip.LARGER_THAN_MACHINE
-    return None
+    return SwfWorkload(requests, log.machine_procs or largest, kept.skipped)
 
 
 def _procs(record: SwfRecord) -> int:

@@ -4,17 +4,27 @@ Format: Parallel Workloads Archive, https://www.cs.huji.ac.il/labs/parallel/work
 """
 
 import gzip
-import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
 _SIZE_COMMENT: Final = re.compile(r";\s*(MaxProcs|MaxNodes):\s*(\d+)")
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+# Lines that are parsed at a time: a broken one sends no more than these down the slow path.
+_BLOCK: Final = 4096
+# Whole numbers up to here are exact as float64.
+_MAX_JOB_NUMBER: Final = 2**53
 
 
 class Skip(StrEnum):
@@ -52,48 +62,123 @@ class SwfRecord(NamedTuple):
     think_s: float
 
 
-_WHOLE: Final = tuple(SwfRecord.__annotations__[name] is int for name in SwfRecord._fields)
+_FIELDS: Final = SwfRecord._fields
+_WHOLE: Final = tuple(SwfRecord.__annotations__[name] is int for name in _FIELDS)
 
 
-class SwfReader:
-    """Iterates over the records of a log once, and keeps what its comments and errors told.
+@dataclass(frozen=True, slots=True, eq=False)
+class SwfLog:
+    """A log as a table of the shape (jobs, 18), its lines in their order.
 
-    `machine_procs` is the size that the comments read so far declare (MaxProcs before MaxNodes),
-    None without one; `skipped` counts by reason what could not be read. Raises OSError when the
-    file cannot be opened.
+    `machine_procs` is the size that the comments declare (MaxProcs before MaxNodes), None without
+    one; `skipped` counts by reason what was left out.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.skipped: Counter[Skip] = Counter()
-        self._declared: dict[str, int] = {}
+    rows: Floats
+    machine_procs: int | None
+    skipped: Mapping[Skip, int]
+
+    def column(self, field: str) -> Floats:
+        """One of the columns by its name in SwfRecord."""
+        return self.rows[:, _FIELDS.index(field)]
 
     @property
-    def machine_procs(self) -> int | None:
-        return self._declared.get("MaxProcs", self._declared.get("MaxNodes"))
+    def procs(self) -> Floats:
+        """What was asked for, else what was given."""
+        asked = self.column("requested_procs")
+        return np.where(asked > 0, asked, self.column("allocated_procs"))
 
-    def __iter__(self) -> Iterator[SwfRecord]:
-        for line in self._lines():
-            text = line.strip()
-            if text.startswith(";"):
-                self._read_comment(text)
-            elif text:
-                record = parse_line(text)
-                if isinstance(record, Skip):
-                    self.skipped[record] += 1
-                else:
-                    yield record
+    @property
+    def estimate_s(self) -> Floats:
+        """The time that was asked for, else the run time."""
+        asked = self.column("requested_s")
+        return np.where(asked > 0, asked, self.column("run_s"))
 
-    def _read_comment(self, comment: str) -> None:
+    def playable(self, machine_procs: int | None) -> "SwfLog":
+        """Without the jobs that cannot run on a machine of this size (None: any), counted."""
+        procs = self.procs
+        reasons = {
+            Skip.NO_SUBMIT_TIME: self.column("submit_s") < 0,
+            Skip.NO_RUN_TIME: self.column("run_s") <= 0,
+            Skip.NO_PROCESSORS: procs <= 0,
+            Skip.LARGER_THAN_MACHINE: procs > (np.inf if machine_procs is None else machine_procs),
+        }
+        first = np.select(list(reasons.values()), range(len(reasons)), default=-1)
+        counts = {skip: int((first == code).sum()) for code, skip in enumerate(reasons)}
+        left_out = Counter(self.skipped) + Counter(counts)
+        return SwfLog(self.rows[first < 0], self.machine_procs, dict(left_out))
+
+    def records(self, count: int | None = None) -> list[SwfRecord]:
+        """The first lines as records."""
+        return [_record(row) for row in self.rows[:count].tolist()]
+
+
+def read_swf(path: Path) -> SwfLog:
+    """All that can be read of a log. Raises OSError when the file cannot be opened."""
+    skipped: Counter[Skip] = Counter()
+    declared: dict[str, int] = {}
+    lines = (line.strip() for line in _lines(path, skipped))
+    blocks = [np.empty((0, len(_FIELDS)))]
+    while block := list(islice(lines, _BLOCK)):
+        _read_comments((line for line in block if line.startswith(";")), declared)
+        blocks.append(_parsed([line for line in block if line and line[0] != ";"], skipped))
+    machine_procs = declared.get("MaxProcs", declared.get("MaxNodes"))
+    return SwfLog(np.concatenate(blocks), machine_procs, dict(skipped))
+
+
+def parse_line(line: str) -> list[float] | Skip:
+    """The 18 numbers of one line, or why it has none."""
+    fields = line.split()
+    if len(fields) != len(_FIELDS):
+        return Skip.FIELD_COUNT
+    try:
+        return [float(field) for field in fields]
+    except ValueError:
+        return Skip.NOT_A_NUMBER
+
+
+def _read_comments(comments: Iterable[str], declared: dict[str, int]) -> None:
+    for comment in comments:
         if (match := _SIZE_COMMENT.match(comment)) and int(match[2]) > 0:
-            self._declared[match[1]] = int(match[2])
+            declared[match[1]] = int(match[2])
 
-    def _lines(self) -> Iterator[str]:
-        with _open_text(self.path) as log:
-            try:
-                yield from log
-            except (EOFError, zlib.error, gzip.BadGzipFile):
-                self.skipped[Skip.TRUNCATED] += 1
+
+def _parsed(lines: Sequence[str], skipped: Counter[Skip]) -> Floats:
+    rows = _fast(lines)
+    if rows is None:
+        rows = _slow(lines, skipped)
+    usable = np.isfinite(rows).all(axis=1) & (np.abs(rows[:, 0]) <= _MAX_JOB_NUMBER)
+    if not usable.all():
+        skipped[Skip.NOT_A_NUMBER] += int((~usable).sum())
+    return rows[usable]
+
+
+def _fast(lines: Sequence[str]) -> Floats | None:
+    """All lines at once, None where one of them is broken."""
+    try:
+        rows = np.loadtxt(lines, comments=None, ndmin=2) if lines else None
+    except ValueError:
+        return None
+    return rows if rows is not None and rows.shape[1] == len(_FIELDS) else None
+
+
+def _slow(lines: Sequence[str], skipped: Counter[Skip]) -> Floats:
+    parsed = [parse_line(line) for line in lines]
+    skipped.update(each for each in parsed if isinstance(each, Skip))
+    rows = [each for each in parsed if not isinstance(each, Skip)]
+    return np.array(rows, dtype=np.float64).reshape(-1, len(_FIELDS))
+
+
+def _record(row: Sequence[float]) -> SwfRecord:
+    return SwfRecord._make(int(n) if whole else n for n, whole in zip(row, _WHOLE, strict=True))
+
+
+def _lines(path: Path, skipped: Counter[Skip]) -> Iterator[str]:
+    with _open_text(path) as log:
+        try:
+            yield from log
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            skipped[Skip.TRUNCATED] += 1
 
 
 def _open_text(path: Path) -> IO[str]:
@@ -103,17 +188,3 @@ def _open_text(path: Path) -> IO[str]:
     if compressed:
         return gzip.open(path, "rt", encoding="utf-8", errors="replace")
     return path.open(encoding="utf-8", errors="replace")
-
-
-def parse_line(line: str) -> SwfRecord | Skip:
-    """The record of one line, or why it is none."""
-    fields = line.split()
-    if len(fields) != len(_WHOLE):
-        return Skip.FIELD_COUNT
-    try:
-        numbers = [float(field) for field in fields]
-    except ValueError:
-        return Skip.NOT_A_NUMBER
-    if not all(map(math.isfinite, numbers)):
-        return Skip.NOT_A_NUMBER
-    return SwfRecord._make(int(n) if w else n for n, w in zip(numbers, _WHOLE, strict=True))
