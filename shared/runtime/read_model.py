@@ -1,0 +1,135 @@
+"""The life of a process that keeps a read model: topics in, rows in Redis out."""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Generic, TypeVar
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from shared.domain.errors import RejectedError
+from shared.messaging.crash import end_process
+from shared.messaging.dead_letters import dead_letter
+from shared.messaging.deployment import Deployment, now_us
+from shared.messaging.event import Event
+from shared.messaging.faust_app import run_stateless, stateless_app
+from shared.messaging.hooks import Tally
+from shared.messaging.publisher import KafkaPublisher
+from shared.messaging.read_model import Name, ReadModel
+from shared.messaging.record import Place, Record
+from shared.messaging.topics import DLQ_PREFIX
+from shared.runtime.security import redis_options
+from shared.runtime.service import Process, run_process
+from shared.runtime.topics import wait_for_topics
+
+Entry = TypeVar("Entry")
+# How soon a Redis that lost everything is noticed while nothing new arrives.
+_WATCH_S: Final = 2.0
+
+
+class LostPositionError(Exception):
+    """Redis has forgotten what this process applied: it must be applied again from the start."""
+
+
+class Applier(Generic[Entry]):
+    """Applies records to a read model, and remembers how far Redis must be.
+
+    `entry_of` is the entry in an event, None for one that changes nothing; it raises RejectedError
+    for one that cannot be used.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        name: str,
+        model: ReadModel[Entry],
+        entry_of: Callable[[Event], Entry | None],
+        dead_letters: KafkaPublisher,
+    ) -> None:
+        self._codec = deployment.codec
+        self._meter = deployment.hooks.meter
+        self._name = name
+        self._model = model
+        self._entry_of = entry_of
+        self._dead_letters = dead_letters
+        self._applied: dict[Place, int] = {}
+
+    async def positions(self, places: Sequence[Place]) -> Mapping[Place, int]:
+        """Where to read on. Raises LostPositionError when Redis was reset under this process."""
+        found = await self._found({place: self._applied.get(place, 0) for place in places})
+        self._applied |= found
+        return found
+
+    async def watch(self) -> None:
+        """End the process when Redis was reset: the next one reads the topics again, although
+        nothing new may ever arrive to bring it to light."""
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            try:
+                await self._found(dict(self._applied))
+            except (LostPositionError, RedisError) as error:
+                end_process(self._name, error)
+
+    async def _found(self, applied: Mapping[Place, int]) -> Mapping[Place, int]:
+        """Redis's positions, which may only be ahead of those that were `applied` before."""
+        found = {place: await self._model.position(place) for place in applied}
+        for place, position in found.items():
+            if position < applied[place]:
+                raise LostPositionError(f"{place} was applied to {applied[place]}")
+        return found
+
+    async def apply(self, records: Sequence[Record]) -> None:
+        """Apply a batch; what cannot be used becomes a dead letter first."""
+        began_s, tally = time.monotonic(), Tally(records_in=len(records))
+        by_place: dict[Place, list[Record]] = defaultdict(list)
+        for record in records:
+            by_place[record.place].append(record)
+        for place, batch in by_place.items():
+            await self._apply_at(place, batch, tally)
+        self._meter.batch(self._name, 0, tally, time.monotonic() - began_s)
+
+    async def _apply_at(self, place: Place, batch: Sequence[Record], tally: Tally) -> None:
+        entries = [
+            (record.offset, entry)
+            for record in batch
+            if (entry := await self._entry(record, tally)) is not None
+        ]
+        following = max(self._applied.get(place, 0), batch[-1].offset + 1)
+        await self._model.apply(place, self._applied.get(place, 0), following, entries)
+        self._applied[place] = following
+
+    async def _entry(self, record: Record, tally: Tally) -> Entry | None:
+        try:
+            return self._entry_of(self._codec.decode(record))
+        except RejectedError as error:
+            tally.dead_letters += 1
+            letter = dead_letter(record, str(error), self._name, now_us())
+            await self._dead_letters.send_all([letter])
+            return None
+
+
+def run_read_model(
+    name: str,
+    create: Callable[[Redis, Name], ReadModel[Entry]],
+    entry_of: Callable[[Event], Entry | None],
+) -> None:
+    """Keep a read model as this process's work."""
+
+    async def main(process: Process) -> None:
+        deployment = Deployment.of(process.settings, process.telemetry.hooks())
+        redis = Redis.from_url(process.settings.redis_url, **redis_options(process.settings))
+        model = create(redis, deployment.name)
+        topics = {*model.topics, *(DLQ_PREFIX + topic for topic in model.topics)}
+        await wait_for_topics(process.settings, topics, process.readiness, process.stop)
+        async with redis, KafkaPublisher(deployment, name) as dead_letters:
+            applier = Applier(deployment, name, model, entry_of, dead_letters)
+            handlers = dict.fromkeys(model.topics, applier.apply)
+            app = stateless_app(deployment, name, handlers, applier.positions)
+            watching = asyncio.create_task(applier.watch())
+            process.readiness.ready()
+            await run_stateless(app, process.stop)
+            watching.cancel()
+
+    run_process(name, main)
