@@ -29,6 +29,15 @@ Modules = Annotated[
 Via = Annotated[
     bool, typer.Option(help="Reach pairs that were never measured through other P-states.")
 ]
+Interval = Annotated[
+    float | None,
+    typer.Option(
+        min=0.01,
+        max=0.999,
+        help="Add what each value lies between with this probability, such as 0.8; "
+        "errors are read from {module}_errors.csv beside the table.",
+    ),
+]
 Weights = Annotated[
     list[float] | None, typer.Option(help="Weight of time in EAMC's distance; 1 and 1.5 if none.")
 ]
@@ -73,20 +82,27 @@ def project(
     out_csv: Annotated[Path, typer.Option("--csv", help="File to write.")],
     module: Modules = None,
     via_intermediate: Via = False,
+    interval: Interval = None,
 ) -> None:
     """Time, power and energy of each application at each P-state."""
     from services.console import energy_projections as projections
     from services.energy.adapters.matching import read_matched
 
-    header = projections.COLUMNS
+    header = projections.columns(via_intermediate=via_intermediate, interval=interval)
     with _told():
         rows: list[Sequence[object]] = []
-        for matched in read_matched(coefficients, signatures, module or ()):
+        several = read_matched(coefficients, signatures, module or ())
+        if interval is not None:
+            several, notes = projections.with_errors_beside(several, coefficients)
+            _note(notes)
+        for matched in several:
             found = projections.projected(matched, via_intermediate=via_intermediate)
-            rows += projections.rows(matched, found, via_intermediate=via_intermediate)
+            rows += projections.rows(
+                matched, found, via_intermediate=via_intermediate, interval=interval
+            )
             _note(projections.left_out(matched, found))
             _note(matched.doubts)
-        _write(out_csv, (*header, projections.VIA_COLUMN) if via_intermediate else header, rows)
+        _write(out_csv, header, rows)
     typer.echo(f"{len(rows)} projections are in {out_csv}")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from services.energy.adapters.coefficients_csv import SUFFIX, write_coefficients_file
+from services.energy.adapters.errors_csv import errors_file
 from services.energy.adapters.signatures_csv import SignatureRow, read_signatures
 from services.energy.model import Fit, KernelRun, fit, refusals
 from shared.domain.coefficients import Coefficients
@@ -119,7 +120,7 @@ def write(found: Learned, folder: Path, *, plot: bool) -> Iterator[Path]:
     table = folder / f"{found.module}{SUFFIX}.csv"
     write_coefficients_file(table, found.coefficients)
     yield table
-    errors = folder / f"{found.module}_errors.csv"
+    errors = errors_file(table)
     _write_errors(errors, found.fit)
     yield errors
     if plot:

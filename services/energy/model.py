@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.domain.coefficients import MOST_SD, Uncertainty
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -73,6 +75,16 @@ class Fit:
     time_residual: float
     kernels: int
     errors: PairErrors | None = None
+
+    @property
+    def uncertainty(self) -> Uncertainty | None:
+        """How far projections may be off: the errors of kernels left out, which the fit has not
+        seen, unknown where the other kernels cannot tell; None where nothing was learned here."""
+        if self.errors is None:
+            return None
+        return Uncertainty(
+            *map(_as_deviation, (self.errors.time_left_out, self.errors.power_left_out))
+        )
 
 
 def fit(pstates_ghz: Sequence[float], kernels: Mapping[str, Mapping[float, KernelRun]]) -> Fit:
@@ -218,6 +230,13 @@ def _rms_of_pairs(error: Floats, counted: Mask) -> Floats:
     square = np.where(counted, error, 0.0) ** 2
     mean = square.sum(axis=0) / np.where(count > 0, count, 1)
     return np.where(count > 0, np.sqrt(mean), np.nan)
+
+
+def _as_deviation(left_out: Floats) -> Floats:
+    """A P-state projects to itself as it is."""
+    deviation = np.where(np.isfinite(left_out), np.minimum(left_out, MOST_SD), np.nan)
+    np.fill_diagonal(deviation, 0.0)
+    return deviation
 
 
 def _rms(error: Floats, counted: Mask) -> float:

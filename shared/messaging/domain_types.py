@@ -3,16 +3,29 @@
 All raise RejectedError, which names the field.
 """
 
+from collections.abc import Mapping
+from typing import Final
+
 import numpy as np
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
-from coplace.v1.jobs_pb2 import JobSubmitted
+from coplace.v1.jobs_pb2 import (
+    DEPENDENCY_CONDITION_AFTER_ANY,
+    DEPENDENCY_CONDITION_AFTER_OK,
+    DependencyCondition,
+    JobSubmitted,
+)
 
 from shared.domain.cluster import Cluster
-from shared.domain.coefficients import Coefficients
+from shared.domain.coefficients import Coefficients, Uncertainty
 from shared.domain.errors import RejectedError
-from shared.domain.job import Job
+from shared.domain.job import MOST_DEPENDENCIES, Condition, Dependency, Job
 from shared.domain.signature import Signature
+
+_CONDITIONS: Final[Mapping[DependencyCondition.ValueType, Condition]] = {
+    DEPENDENCY_CONDITION_AFTER_OK: Condition.AFTER_OK,
+    DEPENDENCY_CONDITION_AFTER_ANY: Condition.AFTER_ANY,
+}
 
 
 def cluster_of(message: ClusterDeclared) -> Cluster:
@@ -26,6 +39,8 @@ def cluster_of(message: ClusterDeclared) -> Cluster:
         pstates_ghz=tuple(message.pstates_ghz),
         idle_power_w=message.idle_power_w,
         peak_bandwidth_gbps=message.peak_bandwidth_gbps,
+        memory_gib_per_node=message.memory_gib_per_node,
+        architecture=message.architecture,
     )
 
 
@@ -42,7 +57,22 @@ def job_of(message: JobSubmitted) -> Job:
         reference_cluster=message.reference_cluster,
         shareable=message.shareable,
         submit_s=message.submitted_at_us / 1e6,
+        priority=message.priority,
+        memory_gib=message.memory_gib,
+        architectures=tuple(message.architectures),
     )
+
+
+def dependencies_of(message: JobSubmitted) -> tuple[Dependency, ...]:
+    """What the attempt waits for."""
+    if len(message.depends_on) > MOST_DEPENDENCIES:
+        raise RejectedError("depends_on", f"must name at most {MOST_DEPENDENCIES} jobs")
+    for dependency in message.depends_on:
+        if dependency.condition not in _CONDITIONS:
+            raise RejectedError("depends_on", f"of {dependency.job_id[:80]!r} needs a condition")
+        if dependency.job_id == message.job_id:
+            raise RejectedError("depends_on", "must not name the job itself")
+    return tuple(Dependency(d.job_id, _CONDITIONS[d.condition]) for d in message.depends_on)
 
 
 def signatures_of(message: SignatureUpdated) -> tuple[Signature, ...]:
@@ -89,4 +119,5 @@ def coefficients_of(message: CoefficientsPublished) -> Coefficients:
         e=e,
         f=f,
         available=matrix("available").astype(np.bool_),
+        uncertainty=Uncertainty(matrix("time_sd"), matrix("power_sd")) if message.time_sd else None,
     )

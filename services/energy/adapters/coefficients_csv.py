@@ -48,6 +48,7 @@ def read_coefficients_file(path: Path, node_model: str = "") -> Coefficients:
         pstates_ghz=pstates_ghz,
         **matrices,
         available=available,
+        uncertainty=None,
     )
 
 

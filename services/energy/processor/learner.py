@@ -194,5 +194,8 @@ def _message(node_model: str, ended: Round, source: Imported) -> CoefficientsPub
         time_residual=fitted.time_residual,
         kernels=fitted.kernels,
     )
+    if fitted.uncertainty is not None:
+        message.power_sd.extend(fitted.uncertainty.power_sd.ravel().tolist())
+        message.time_sd.extend(fitted.uncertainty.time_sd.ravel().tolist())
     message.sha256 = model_sha256(message)
     return message

@@ -312,3 +312,37 @@ def test_the_table_in_the_documents_is_what_the_command_prints() -> None:
     document = (ROOT / "docs" / "energy.md").read_text()
     assert len(lines) == 18
     assert "\n".join(lines) in document
+
+
+def test_intervals_come_from_the_errors_that_learning_left_beside_the_table(tmp_path: Path) -> None:
+    learned = coplace_energy(
+        *("learn", "--signatures", kernels(tmp_path, count=12, noise=0.02), "--out", tmp_path)
+    )
+    assert learned.exit_code == 0, learned.output
+    signatures = write(tmp_path / "apps.csv", apps({"module": "lab", "tpi_scale": "lab"}))
+    out, table = tmp_path / "out.csv", tmp_path / "lab_coefficients.csv"
+    arguments = ("--coefficients", table, "--signatures", signatures, "--csv", out)
+    done = coplace_energy("project", *arguments, "--interval", 0.8)
+    assert done.exit_code == 0, done.output
+    low, _, top = read(out)
+    assert list(low)[6:] == [
+        *("time_s_low", "time_s_high", "power_w_low", "power_w_high"),
+        *("energy_j_low", "energy_j_high"),
+    ]
+    for name in ("power_w", "energy_j"):
+        assert float(low[f"{name}_low"]) < float(low[name]) < float(low[f"{name}_high"])
+    # The P-state that it was measured at needs no model.
+    assert top["power_w_low"] == top["power_w"] == top["power_w_high"]
+
+
+def test_without_errors_beside_the_table_there_are_no_intervals_and_a_note(tmp_path: Path) -> None:
+    table = write(tmp_path / "m_coefficients.csv", pairs())
+    signatures = write(tmp_path / "apps.csv", apps())
+    out = tmp_path / "out.csv"
+    done = coplace_energy(
+        *("project", "--coefficients", table, "--signatures", signatures, "--csv", out),
+        *("--interval", 0.8),
+    )
+    assert done.exit_code == 0, done.output
+    assert "m_errors.csv its projections have no interval" in done.output
+    assert [row["energy_j_high"] for row in read(out)] == ["", ""]

@@ -12,6 +12,7 @@ from services.energy.processor.learner import Learner
 from shared.domain import eamc_source
 from shared.domain.errors import RejectedError
 from shared.messaging.digest import require_sha256
+from shared.messaging.domain_types import coefficients_of
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, Round
 from tests.unit.services.energy.support import declared, in_round, measured
@@ -47,6 +48,8 @@ def test_coefficients_follow_the_round_that_brought_kernels() -> None:
     assert (event.key, message.kernels, message.tpi_scale) == ("gold-6254", 5, "per-instruction")
     assert list(message.pstates_ghz) == list(PSTATES_GHZ)
     assert all(message.available)
+    assert list(message.power_sd)[::3] == [0.0, 0.0]
+    assert 0 < coefficients_of(message).uncertainty.power_sd[1, 0] < 0.1  # type: ignore[union-attr]
     require_sha256(message)
     assert in_round(learner, 1) == []
 
@@ -134,6 +137,7 @@ def test_published_coefficients_take_the_place_of_learning(published: Path) -> N
 
     message: Any = event.payload
     assert (message.tpi_scale, message.kernels) == (eamc_source.TPI_SCALE, 0)
+    assert coefficients_of(message).uncertainty is None
     size = len(message.pstates_ghz)
     assert (size, message.pstates_ghz[0], message.pstates_ghz[-1]) == (20, 1.2, 3.1)
     assert message.a[1] == 1.066968

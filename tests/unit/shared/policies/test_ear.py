@@ -3,6 +3,7 @@
 import csv
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def coefficients(**changes: float) -> Coefficients:
     """Two P-states; from 2 GHz to 1 GHz P' = 0.5 P + 10 TPI + 5 and CPI' = 0.8 CPI + 0.1 TPI."""
     down = {"a": 0.5, "b": 10.0, "c": 5.0, "d": 0.8, "e": 0.1, "f": 0.0} | changes
     same = {"a": 1.0, "d": 1.0}
-    matrices = {
+    matrices: dict[str, Any] = {
         name: np.array([[same.get(name, 0.0), 0.0], [value, same.get(name, 0.0)]])
         for name, value in down.items()
     }
@@ -105,7 +106,7 @@ def _published(module: str) -> Coefficients:
         rows = list(csv.DictReader(file))
     pstates = tuple(sorted({float(row["from_ghz"]) for row in rows}))
     shape = (len(pstates), len(pstates))
-    columns = {
+    columns: dict[str, Any] = {
         name.lower(): np.array([float(row[name]) for row in rows]).reshape(shape)
         for name in "ABCDEF"
     }

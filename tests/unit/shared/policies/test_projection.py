@@ -1,13 +1,14 @@
 """Projections over arrays: jobs x node models x P-states, gaps and bridges across them."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.domain.coefficients import Coefficients
+from shared.domain.coefficients import Coefficients, Uncertainty
 from shared.domain.signature import Signature
 from shared.policies.bridge import bridged
 from shared.policies.ear import BLOCK, Metrics, project, project_metrics, project_onto_models
@@ -25,7 +26,9 @@ def coefficients(missing: tuple[tuple[int, int], ...] = (), **changes: object) -
         available[pair] = False
     names: dict[str, np.ndarray] = {"a": slope, "b": zero, "c": zero}
     names |= {"d": slope**0.1, "e": zero, "f": zero}
-    values = {name: np.where(available, matrix, 0.0) for name, matrix in names.items()}
+    values: dict[str, Any] = {
+        name: np.where(available, matrix, 0.0) for name, matrix in names.items()
+    }
     table = Coefficients("model", "v@1", "scale", PSTATES_GHZ, **values, available=available)
     return replace(table, **changes)  # type: ignore[arg-type]
 
@@ -129,12 +132,13 @@ def test_two_steps_give_what_the_equations_give_one_after_the_other() -> None:
     assert across.time_s[0, 0] == pytest.approx(10 * whole_cpi / 0.8 * 3)
 
 
-def test_the_path_has_the_fewest_hops_then_the_least_residual_then_the_shortest_steps() -> None:
+def test_the_path_has_the_fewest_hops_then_the_least_variance_then_the_shortest_steps() -> None:
     table = coefficients(missing=((3, 0),))
     assert bridged(table).paths == {(3, 0): (3, 2, 0)}
-    residual = np.zeros((4, 4))
-    residual[3, 2] = 0.1
-    assert bridged(table, residual).paths == {(3, 0): (3, 1, 0)}
+    sd = np.zeros((4, 4))
+    sd[3, 2] = 0.1
+    doubtful = replace(table, uncertainty=Uncertainty(sd, np.zeros_like(sd)))
+    assert bridged(doubtful).paths == {(3, 0): (3, 1, 0)}
     longer = coefficients(missing=((3, 0), (2, 0), (3, 1)))
     assert bridged(longer).paths[3, 0] == (3, 2, 1, 0)
 
