@@ -82,14 +82,36 @@ def one_of(values: Iterable[tuple[str, int]]) -> Check:
 
 def each(check: Check) -> Check:
     """A list of at least one value, all of which pass `check`."""
+    check_any = each_of_any(check)
 
     def check_all(field: str, values: Any, limits: Limits) -> None:
         if not len(values):
             raise RejectedError(field, "must hold at least one value")
+        check_any(field, values, limits)
+
+    return check_all
+
+
+def each_of_any(check: Check) -> Check:
+    """A list, which may be empty, whose values pass `check`."""
+
+    def check_all(field: str, values: Any, limits: Limits) -> None:
         for index, value in enumerate(values):
             check(f"{field}[{index}]", value, limits)
 
     return check_all
+
+
+def builds(of: Callable[[Any], object]) -> Check:
+    """A message that the domain takes: it knows what no single field tells."""
+
+    def check(field: str, message: Any, _limits: Limits) -> None:
+        try:
+            of(message)
+        except RejectedError as error:
+            raise RejectedError(f"{field}.{error.field}", error.problem) from None
+
+    return check
 
 
 def fields(checks: Mapping[str, Check], *further: Check) -> Check:

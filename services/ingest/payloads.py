@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from coplace.v1.control_pb2 import ClusterDeclared
-from coplace.v1.jobs_pb2 import JobOutcome
+from coplace.v1.control_pb2 import LimitSubject
+from coplace.v1.jobs_pb2 import DependencyCondition, JobOutcome
 
 from services.ingest.checks import (
     Check,
-    Limits,
     anything,
     ascending,
+    builds,
     duration_s,
     each,
+    each_of_any,
     fields,
     one_of,
     positive,
@@ -23,8 +24,7 @@ from services.ingest.checks import (
     time_us,
     time_us_or_never,
 )
-from shared.domain.cluster import Cluster
-from shared.domain.errors import RejectedError
+from shared.messaging.domain_types import cluster_of, dependencies_of, job_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +35,11 @@ class Kind:
     check: Check
 
 
-def _builds_a_cluster(field: str, message: ClusterDeclared, _limits: Limits) -> None:
-    """The domain knows what P-states must be."""
-    try:
-        Cluster(
-            message.cluster,
-            message.site,
-            message.node_model,
-            message.nodes,
-            message.cores_per_node,
-            tuple(message.pstates_ghz),
-            message.idle_power_w,
-            message.peak_bandwidth_gbps,
-        )
-    except RejectedError as error:
-        raise RejectedError(f"{field}.{error.field}", error.problem) from None
-
-
 _ATTEMPT: Mapping[str, Check] = {"job_id": text, "attempt": positive}
+_DEPENDENCY: Mapping[str, Check] = {
+    "job_id": text,
+    "condition": one_of(DependencyCondition.items()),
+}
 
 # A job that was cancelled in the queue has a finish without a start; a resource manager without
 # meters and frequency control knows no energy and no frequency.
@@ -70,7 +57,13 @@ KINDS: Final[Mapping[str, Kind]] = {
                 "reference_cluster": text,
                 "shareable": anything,
                 "submitted_at_us": time_us,
-            }
+                "priority": anything,
+                "depends_on": each_of_any(fields(_DEPENDENCY)),
+                "memory_gib": positive_or_zero,
+                "architectures": each_of_any(text),
+            },
+            builds(job_of),
+            builds(dependencies_of),
         ),
     ),
     "job_started": Kind(
@@ -111,6 +104,15 @@ KINDS: Final[Mapping[str, Kind]] = {
         "jobs.events",
         fields({**_ATTEMPT, "reason": text_or_empty, "requeued_at_us": time_us}),
     ),
+    "job_cancelled": Kind(
+        "jobs.events",
+        fields({"job_id": text, "reason": text_or_empty, "cancelled_at_us": time_us}),
+    ),
+    "job_held": Kind(
+        "jobs.events",
+        fields({"job_id": text, "reason": text_or_empty, "held_at_us": time_us}),
+    ),
+    "job_released": Kind("jobs.events", fields({"job_id": text, "released_at_us": time_us})),
     "signature_measured": Kind(
         "telemetry.signatures",
         fields(
@@ -170,8 +172,26 @@ KINDS: Final[Mapping[str, Kind]] = {
                 "pstates_ghz": each(positive),
                 "idle_power_w": positive,
                 "peak_bandwidth_gbps": positive,
+                "memory_gib_per_node": positive_or_zero,
+                "architecture": text_or_empty,
             },
-            _builds_a_cluster,
+            builds(cluster_of),
+        ),
+    ),
+    "cluster_lost": Kind(
+        "commands",
+        fields({"cluster": text, "reason": text_or_empty, "lost_at_us": time_us}),
+    ),
+    "cluster_returned": Kind("commands", fields({"cluster": text, "returned_at_us": time_us})),
+    "limits_declared": Kind(
+        "commands",
+        fields(
+            {
+                "subject": one_of(LimitSubject.items()),
+                "name": text,
+                "most_running_jobs": anything,
+                "most_nodes": anything,
+            }
         ),
     ),
 }

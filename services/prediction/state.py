@@ -129,12 +129,12 @@ class State:
             _as_is,
             lambda v: Cluster(**(v | {"pstates_ghz": tuple(v["pstates_ghz"])})),
         )
-        self.jobs = Table("job", restored, _as_is, lambda v: Job(**v))
+        self.jobs = Table("job", restored, _as_is, Job.restored)
         self.runs = Table(
             "run",
             restored,
             list,
-            lambda v: Run(v[0], Job(**v[1]), *v[2:]),
+            lambda v: Run(v[0], Job.restored(v[1]), *v[2:]),
         )
         self.pairs = Table("pair", restored, list, lambda v: Pair(*v))
         self.nodes = Table("node", restored, list, lambda v: Reading(*v))

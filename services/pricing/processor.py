@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobStarted, JobSubmitted
+from coplace.v1.jobs_pb2 import (
+    JobCancelled,
+    JobFinished,
+    JobHeld,
+    JobReleased,
+    JobRequeued,
+    JobStarted,
+    JobSubmitted,
+)
 from coplace.v1.pricing_state_pb2 import CoRunInterval
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
@@ -55,6 +63,8 @@ class PricingProcessor:
                 self._requeue(fact)
             case ShuttersMeasured() as measured:
                 self._measure(measured, event.id)
+            case JobCancelled() | JobHeld() | JobReleased():
+                pass  # what is asked of a job costs nothing; its finish tells what came of it
             case other:
                 raise RejectedError("ce_type", f"{other.DESCRIPTOR.full_name} tells no price")
         return ()

@@ -13,7 +13,10 @@ MOST_PSTATES: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster as its operator declared it. Raises RejectedError on construction."""
+    """A cluster as its operator declared it. Raises RejectedError on construction.
+
+    `memory_gib_per_node` is 0, and `architecture` empty, where the operator does not say.
+    """
 
     name: str
     site: str
@@ -23,12 +26,15 @@ class Cluster:
     pstates_ghz: tuple[float, ...]
     idle_power_w: float
     peak_bandwidth_gbps: float
+    memory_gib_per_node: float = 0.0
+    architecture: str = ""
 
     def __post_init__(self) -> None:
         for field in ("name", "site", "node_model"):
             require_text(field, getattr(self, field))
         for field in ("nodes", "cores_per_node", "idle_power_w", "peak_bandwidth_gbps"):
             require_positive(field, getattr(self, field))
+        self._check_optional()
         if self.nodes > MOST_NODES:
             raise RejectedError("nodes", f"must be at most {MOST_NODES}, got {self.nodes}")
         if not 1 <= len(self.pstates_ghz) <= MOST_PSTATES:
@@ -38,6 +44,12 @@ class Cluster:
         if list(self.pstates_ghz) != sorted(set(self.pstates_ghz)):
             raise RejectedError("pstates_ghz", "must be ascending without repetition")
 
+    def _check_optional(self) -> None:
+        if self.memory_gib_per_node:
+            require_positive("memory_gib_per_node", self.memory_gib_per_node)
+        if self.architecture:
+            require_text("architecture", self.architecture)
+
     @property
     def nominal_ghz(self) -> float:
         """The frequency that jobs run at when nobody chooses: the highest P-state."""
@@ -46,3 +58,7 @@ class Cluster:
     def cores_for(self, *, shareable: bool) -> int:
         """Cores that a job uses on each of its nodes: half when it shares, else all."""
         return self.cores_per_node // 2 if shareable else self.cores_per_node
+
+    def memory_gib_for(self, *, shareable: bool) -> float:
+        """Memory that a job may use on each of its nodes, likewise; 0 where it is not declared."""
+        return self.memory_gib_per_node / 2 if shareable else self.memory_gib_per_node

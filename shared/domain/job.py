@@ -1,8 +1,10 @@
 """Jobs: what a user asked for, and the life that their events tell."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from math import ceil
+from typing import Any, Final, Self
 
 from shared.domain.checks import (
     require_duration_s,
@@ -10,13 +12,21 @@ from shared.domain.checks import (
     require_positive,
     require_text,
 )
+from shared.domain.cluster import Cluster
+from shared.domain.errors import RejectedError
+
+# Wide enough for classes of service and fair shares, and narrow enough for a key of the queue.
+MOST_PRIORITY: Final = 100
+MOST_DEPENDENCIES: Final = 64
+MOST_ARCHITECTURES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """One attempt of a job as it was submitted. Raises RejectedError on construction.
 
-    `walltime_s` relates to `reference_cluster` at its nominal P-state.
+    `walltime_s` relates to `reference_cluster` at its nominal P-state. `memory_gib` is that of the
+    whole job, 0 where any nodes will do; `architectures` are empty where it runs everywhere.
     """
 
     job_id: str
@@ -29,6 +39,9 @@ class Job:
     reference_cluster: str
     shareable: bool
     submit_s: float
+    priority: int = 0
+    memory_gib: float = 0.0
+    architectures: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
@@ -38,7 +51,48 @@ class Job:
         for field in ("attempt", "nodes"):
             require_positive(field, getattr(self, field))
         require_duration_s("walltime_s", self.walltime_s)
-        require_not_negative("submit_s", self.submit_s)
+        for field in ("submit_s", "memory_gib"):
+            require_not_negative(field, getattr(self, field))
+        if abs(self.priority) > MOST_PRIORITY:
+            problem = f"must be from -{MOST_PRIORITY} to {MOST_PRIORITY}, got {self.priority}"
+            raise RejectedError("priority", problem)
+        if len(self.architectures) > MOST_ARCHITECTURES:
+            raise RejectedError("architectures", f"must be at most {MOST_ARCHITECTURES}")
+        for architecture in self.architectures:
+            require_text("architectures", architecture)
+
+    def nodes_on(self, cluster: Cluster) -> int:
+        """Nodes that the job gets there: as many as it asked for, or as hold its memory where those
+        do not (D'Amico and Corbalan 2021, section 3.4)."""
+        memory_gib = cluster.memory_gib_for(shareable=self.shareable)
+        return max(self.nodes, ceil(self.memory_gib / memory_gib)) if memory_gib else self.nodes
+
+    def runs_on(self, cluster: Cluster) -> bool:
+        """True where it has a binary."""
+        return not self.architectures or cluster.architecture in self.architectures
+
+    @classmethod
+    def restored(cls, fields: Mapping[str, Any]) -> Self:
+        """The job whose fields went through JSON, which knows no tuples."""
+        return cls(**{**fields, "architectures": tuple(fields.get("architectures", ()))})
+
+
+class Condition(StrEnum):
+    """Which end of another job a dependency waits for."""
+
+    AFTER_OK = "after_ok"
+    AFTER_ANY = "after_any"
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """What must happen to the job `job_id` first. Raises RejectedError on construction."""
+
+    job_id: str
+    condition: Condition
+
+    def __post_init__(self) -> None:
+        require_text("depends_on", self.job_id)
 
 
 def job_id(site: str, cluster: str, local_id: str, submit_s: float) -> str:
@@ -53,25 +107,31 @@ class JobState(StrEnum):
     SUBMITTED = "submitted"
     RUNNING = "running"
     FINISHED = "finished"
+    CANCELLED = "cancelled"
 
 
 class JobFact(StrEnum):
-    """What a resource manager says happened to an attempt."""
+    """What a resource manager says happened to an attempt; CANCELLED is what somebody asked."""
 
     SUBMITTED = "submitted"
     STARTED = "started"
     FINISHED = "finished"
+    CANCELLED = "cancelled"
 
 
 # What each fact makes of each state. A pair that is missing changes nothing: it is a copy, or a
 # fact that arrived after a later one (a start after its finish). A finish carries all that a price
 # needs, so it is accepted from every state but its own; without a submission it is bad input.
+# Who cancels asks: it ends what waits, but a resource manager that started it anyway is right.
 TRANSITIONS: Final[dict[tuple[JobState, JobFact], JobState]] = {
     (JobState.UNKNOWN, JobFact.SUBMITTED): JobState.SUBMITTED,
     (JobState.UNKNOWN, JobFact.STARTED): JobState.RUNNING,
     (JobState.SUBMITTED, JobFact.STARTED): JobState.RUNNING,
     (JobState.SUBMITTED, JobFact.FINISHED): JobState.FINISHED,
     (JobState.RUNNING, JobFact.FINISHED): JobState.FINISHED,
+    (JobState.SUBMITTED, JobFact.CANCELLED): JobState.CANCELLED,
+    (JobState.CANCELLED, JobFact.STARTED): JobState.RUNNING,
+    (JobState.CANCELLED, JobFact.FINISHED): JobState.FINISHED,
 }
 
 

@@ -19,6 +19,9 @@ PAYLOADS: dict[str, dict[str, object]] = {
         "referenceCluster": "alpha",
         "shareable": True,
         "submittedAtUs": NOW_US,
+        "priority": 5,
+        "memoryGib": 512,
+        "architectures": ["x86_64"],
     },
     "jobStarted": {
         **JOB,
@@ -41,6 +44,9 @@ PAYLOADS: dict[str, dict[str, object]] = {
         "energyJ": 1e6,
     },
     "jobRequeued": {**JOB, "reason": "node failure", "requeuedAtUs": NOW_US},
+    "jobCancelled": {"jobId": JOB["jobId"], "reason": "no longer needed", "cancelledAtUs": NOW_US},
+    "jobHeld": {"jobId": JOB["jobId"], "reason": "input is missing", "heldAtUs": NOW_US},
+    "jobReleased": {"jobId": JOB["jobId"], "releasedAtUs": NOW_US},
     "signatureMeasured": {
         "appId": "hpcg",
         "nodeModel": "m0",
@@ -75,6 +81,16 @@ PAYLOADS: dict[str, dict[str, object]] = {
         "pstatesGhz": [1.2, 2.4],
         "idlePowerW": 100,
         "peakBandwidthGbps": 200,
+        "memoryGibPerNode": 192,
+        "architecture": "x86_64",
+    },
+    "clusterLost": {"cluster": "alpha", "reason": "power cut", "lostAtUs": NOW_US},
+    "clusterReturned": {"cluster": "alpha", "returnedAtUs": NOW_US},
+    "limitsDeclared": {
+        "subject": "LIMIT_SUBJECT_USER",
+        "name": "ada",
+        "mostRunningJobs": 2,
+        "mostNodes": 8,
     },
 }
 
@@ -93,6 +109,7 @@ def envelope(kind: str, **changes: object) -> Envelope:
 _NUMBERS = {
     "double": st.floats(),
     "uint32": st.integers(0, 2**32 - 1),
+    "sint32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
 }
 
@@ -110,6 +127,8 @@ def broken(draw: st.DrawFn) -> Envelope:
         setattr(payload, field.name, draw(_NUMBERS["double"]))
     elif field.type == field.TYPE_UINT32:
         setattr(payload, field.name, draw(_NUMBERS["uint32"]))
+    elif field.type == field.TYPE_SINT32:
+        setattr(payload, field.name, draw(_NUMBERS["sint32"]))
     elif field.type == field.TYPE_INT64:
         setattr(payload, field.name, draw(_NUMBERS["int64"]))
     return found

@@ -16,6 +16,8 @@ from tests.unit.services.ingest.envelopes import JOB, NOW_S, NOW_US, PAYLOADS, b
 TOPICS = Topics(kafka_partitions=4)
 INTAKE = Intake(TOPICS)
 DAY_US = 86_400_000_000
+JOB_ID = str(JOB["jobId"])
+AFTER = {"jobId": "north/alpha/4710/1767225500", "condition": "DEPENDENCY_CONDITION_AFTER_ANY"}
 YEAR_2099_US = 4_070_908_800_000_000
 
 
@@ -26,10 +28,16 @@ YEAR_2099_US = 4_070_908_800_000_000
         ("jobStarted", "jobs.events"),
         ("jobFinished", "jobs.events"),
         ("jobRequeued", "jobs.events"),
+        ("jobCancelled", "jobs.events"),
+        ("jobHeld", "jobs.events"),
+        ("jobReleased", "jobs.events"),
         ("signatureMeasured", "telemetry.signatures"),
         ("nodeSamples", "telemetry.nodes"),
         ("shuttersMeasured", "telemetry.shutters"),
         ("clusterDeclared", "commands"),
+        ("clusterLost", "commands"),
+        ("clusterReturned", "commands"),
+        ("limitsDeclared", "commands"),
     ],
 )
 def test_each_kind_goes_to_its_topic_in_a_record_that_its_readers_accept(
@@ -53,6 +61,20 @@ def test_each_kind_goes_to_its_topic_in_a_record_that_its_readers_accept(
         ("job_submitted.account", "jobSubmitted", {"account": "x" * 257}),
         ("job_submitted.submitted_at_us", "jobSubmitted", {"submittedAtUs": -5}),
         ("job_submitted.submitted_at_us", "jobSubmitted", {"submittedAtUs": YEAR_2099_US}),
+        ("job_submitted.priority", "jobSubmitted", {"priority": 101}),
+        ("job_submitted.memory_gib", "jobSubmitted", {"memoryGib": -1}),
+        ("job_submitted.architectures[0]", "jobSubmitted", {"architectures": [""]}),
+        ("job_submitted.depends_on", "jobSubmitted", {"dependsOn": [AFTER | {"jobId": JOB_ID}]}),
+        ("job_submitted.depends_on", "jobSubmitted", {"dependsOn": [AFTER] * 65}),
+        (
+            "job_submitted.depends_on[0].condition",
+            "jobSubmitted",
+            {"dependsOn": [{"jobId": "north/alpha/4710/1767225500"}]},
+        ),
+        ("job_cancelled.cancelled_at_us", "jobCancelled", {"cancelledAtUs": 0}),
+        ("job_held.job_id", "jobHeld", {"jobId": ""}),
+        ("cluster_lost.cluster", "clusterLost", {"cluster": ""}),
+        ("limits_declared.subject", "limitsDeclared", {"subject": "LIMIT_SUBJECT_UNSPECIFIED"}),
         ("job_started.nodes", "jobStarted", {"nodes": []}),
         ("job_started.nodes[1]", "jobStarted", {"nodes": ["n1", ""]}),
         ("job_finished.outcome", "jobFinished", {"outcome": "JOB_OUTCOME_UNSPECIFIED"}),
@@ -73,6 +95,7 @@ def test_each_kind_goes_to_its_topic_in_a_record_that_its_readers_accept(
             {"shutters": [{"ipcBefore": 1}]},
         ),
         ("cluster_declared.pstates_ghz", "clusterDeclared", {"pstatesGhz": [2.4, 1.2]}),
+        ("cluster_declared.memory_gib_per_node", "clusterDeclared", {"memoryGibPerNode": -1}),
     ],
 )
 def test_what_is_refused_names_the_field(field: str, kind: str, changes: dict[str, object]) -> None:
@@ -181,6 +204,9 @@ def test_the_key_is_what_the_topic_says(kind: str) -> None:
         "signatureMeasured": "hpcg|m0",
         "nodeSamples": "n1",
         "clusterDeclared": "alpha",
+        "clusterLost": "alpha",
+        "clusterReturned": "alpha",
+        "limitsDeclared": "ada",
     }
     assert INTAKE.accept(envelope(kind), NOW_S).event.key == keys.get(kind, JOB["jobId"])
 

@@ -5,7 +5,15 @@ from decimal import Decimal
 
 import pytest
 from coplace.v1.control_pb2 import ClusterDeclared
-from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobStarted, JobSubmitted
+from coplace.v1.jobs_pb2 import (
+    JobCancelled,
+    JobFinished,
+    JobHeld,
+    JobReleased,
+    JobRequeued,
+    JobStarted,
+    JobSubmitted,
+)
 from coplace.v1.pricing_pb2 import ChargeMade
 from coplace.v1.telemetry_pb2 import Shutter, ShuttersMeasured
 from google.protobuf.message import Message
@@ -168,6 +176,17 @@ def test_a_copy_and_a_start_after_the_finish_change_nothing(fact: Message) -> No
     with pytest.raises(AlreadyAppliedError):
         driver.take(fact)
     assert driver.end_round(1, START_US + 2 * HOUR_US) == []
+
+
+@pytest.mark.parametrize("kind", [JobCancelled, JobHeld, JobReleased])
+def test_what_is_asked_of_a_job_costs_nothing(kind: type[Message]) -> None:
+    driver = Driver()
+    driver.take(submitted())
+    driver.end_round(0, START_US)
+    before = dict(driver.state)
+    driver.take(kind(job_id="s/c/1/0"))
+    assert driver.end_round(1, START_US + HOUR_US) == []
+    assert driver.state == before
 
 
 def test_each_attempt_of_a_requeued_job_is_charged_for_itself() -> None:
