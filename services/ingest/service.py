@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import grpc
 from coplace.v1.ingest_service_pb2 import (
@@ -14,20 +14,18 @@ from coplace.v1.ingest_service_pb2 import (
     PublishStreamResponse,
     Rejection,
 )
-from grpc.aio import AbortError, ServicerContext
+from grpc.aio import ServicerContext
 
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake, check_source, parse_envelope
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Publish
+from shared.runtime.grpc_server import ends_process
 
 NAME: Final = "coplace.v1.IngestService"
 # Bounds what one stream holds in memory.
 _MOST_IN_FLIGHT: Final = 2_000
 _MOST_REJECTIONS: Final = 1_000
-
-
-_T = TypeVar("_T")
 
 
 class Publisher(Protocol):
@@ -59,11 +57,11 @@ class IngestService:
             NAME,
             {
                 "Publish": grpc.unary_unary_rpc_method_handler(
-                    self._ends_process(self.publish),
+                    ends_process(self.publish, self._crash),
                     response_serializer=PublishResponse.SerializeToString,
                 ),
                 "PublishStream": grpc.stream_unary_rpc_method_handler(
-                    self._ends_process(self.publish_stream),
+                    ends_process(self.publish_stream, self._crash),
                     response_serializer=PublishStreamResponse.SerializeToString,
                 ),
             },
@@ -103,22 +101,6 @@ class IngestService:
         for speaker in context.auth_context().get("x509_common_name", ()):
             check_source(envelope, speaker.decode())
         return self._intake.accept(envelope, time.time())
-
-    def _ends_process(
-        self, handler: Callable[[Any, Any], Awaitable[_T]]
-    ) -> Callable[[Any, Any], Awaitable[_T]]:
-        """Crash only: a send that failed, or a bug, must not be answered and forgotten."""
-
-        async def guarded(request: Any, context: Any) -> _T:
-            try:
-                return await handler(request, context)
-            except AbortError:
-                raise
-            except Exception as error:
-                self._crash(error)
-                raise
-
-        return guarded
 
 
 class _Stream:
