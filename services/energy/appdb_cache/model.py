@@ -1,0 +1,49 @@
+"""Publications as rows of the cache: the pure part, the same with and without Redis."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
+
+from shared.messaging.digest import require_sha256
+from shared.messaging.domain_types import coefficients_of, signatures_of
+from shared.messaging.event import Event
+
+SIGNATURES: Final = "energy.signatures"
+COEFFICIENTS: Final = "energy.coefficients"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The whole state of a row at `time_us`: its message in protobuf."""
+
+    key: str
+    time_us: int
+    state: bytes
+
+
+def row_of(event: Event) -> Row | None:
+    """The row that an event replaces; None for a round's mark.
+
+    Raises RejectedError for one that could not be projected with: nobody finds it in the cache.
+    """
+    match event.payload:
+        case SignatureUpdated() as message:
+            signatures_of(message)
+        case CoefficientsPublished() as message:
+            require_sha256(message)
+            coefficients_of(message)
+        case _:
+            return None
+    return Row(event.key, event.time_us, message.SerializeToString(deterministic=True))
+
+
+def newest(rows: Iterable[Row]) -> Mapping[str, Row]:
+    """What the cache holds after rows came in this order: of equal times the last."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        known = found.get(row.key)
+        if known is None or row.time_us >= known.time_us:
+            found[row.key] = row
+    return found
