@@ -12,19 +12,12 @@ from services.simulation.workload.lublin import Floats, Ints
 from services.simulation.workload.request import JobRequest
 from services.simulation.workload.streams import Stream, shareable, stream
 from services.simulation.workload.table1 import APPS, profile
+from services.simulation.workload.walltimes import walltimes_s
 from shared.domain.checks import require_positive
 from shared.domain.cluster import Cluster
 
 USERS: Final = 40
 ACCOUNTS: Final = 8
-# Users ask for 1.2 to 3 times what they need, and for a round figure (that they choose from a few
-# such values: Tsafrir, Etsion, Feitelson, "Modeling user runtime estimates", JSSPP 2005). The
-# factors and the values are our own.
-OVERESTIMATE: Final = (1.2, 3.0)
-USUAL_WALLTIMES_S: Final = np.array(
-    [60.0 * minutes for minutes in (5, 10, 15, 20, 30, 45)]
-    + [3600.0 * hours for hours in (1, 1.5, 2, 3, 4, 6, 8, 12, 18, 24, 36, 48, 72, 96, 120, 168)]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +71,7 @@ def _draw(seed: int, jobs: int, clusters: Sequence[Cluster]) -> _Draws:
         shareable=shareable(seed, jobs),
         repetitions=repetitions,
         runtime_s=repetitions * once_s,
-        walltime_s=_walltimes_s(seed, repetitions * once_s),
+        walltime_s=walltimes_s(seed, repetitions * once_s),
         arrival_s=lublin.arrivals_s(stream(seed, Stream.ARRIVAL), jobs),
     )
 
@@ -87,12 +80,6 @@ def _weighted(seed: int, purpose: Stream, jobs: int, weights: Floats | Ints) -> 
     """An index into `weights` for each job, drawn in proportion to them, (jobs,)."""
     share = weights / weights.sum()
     return stream(seed, purpose).choice(len(share), size=jobs, p=share)
-
-
-def _walltimes_s(seed: int, runtime_s: Floats) -> Floats:
-    """What users ask for in s, (jobs,): an overestimate, rounded up to a usual value."""
-    factor = stream(seed, Stream.OVERESTIMATE).uniform(*OVERESTIMATE, size=len(runtime_s))
-    return USUAL_WALLTIMES_S[np.searchsorted(USUAL_WALLTIMES_S, runtime_s * factor)]
 
 
 def _arrival_scale(draws: _Draws, clusters: Sequence[Cluster], offered_load: float) -> float:

@@ -17,6 +17,7 @@ class Stream(IntEnum):
     USER = 5
     SHAREABLE = 6
     OVERESTIMATE = 7
+    ACCURACY = 8
 
 
 def stream(seed: int, purpose: Stream) -> np.random.Generator:

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 from services.simulation.workload import lublin
-from services.simulation.workload.generate import USUAL_WALLTIMES_S, built_in
+from services.simulation.workload.generate import built_in
 from services.simulation.workload.request import JobRequest
 from services.simulation.workload.streams import Stream, stream
 from services.simulation.workload.table1 import APPS, NODE_MODELS, profile
+from services.simulation.workload.walltimes import USUAL_WALLTIMES_S
 from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
 
