@@ -28,7 +28,7 @@ def stages(shared: Settings, own: EnergySettings | None = None) -> list[Stage]:
         Stage(
             name=appdb.SOURCE,
             inputs=(MEASURED,),
-            outputs=(appdb.OUTPUT,),
+            outputs=(appdb.OUTPUT, appdb.MISMATCHES),
             create=create_appdb,
             rounds=shared.rounds,
             marks_outputs=shared.is_emulated,

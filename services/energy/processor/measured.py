@@ -24,6 +24,22 @@ def signature_of(message: SignatureMeasured) -> Signature:
     )
 
 
+def measured_of(signature: Signature, job_id: str) -> SignatureMeasured:
+    """The event that holds a signature of a job."""
+    return SignatureMeasured(
+        app_id=signature.app_id,
+        node_model=signature.node_model,
+        job_id=job_id,
+        freq_ghz=signature.freq_ghz,
+        time_s=signature.time_s,
+        power_w=signature.power_w,
+        cpi=signature.cpi,
+        tpi=signature.tpi,
+        mem_gbps=signature.mem_gbps,
+        tpi_scale=signature.tpi_scale,
+    )
+
+
 def require_few_pstates(pstates_ghz: AbstractSet[float]) -> None:
     """Raise RejectedError where clocks as they were measured stand in the place of P-states: a
     table of all of them would outgrow a message."""

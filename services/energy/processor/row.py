@@ -1,0 +1,150 @@
+"""A row of the AppDB: what is known of an application on a node model, and runs that doubt it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, NamedTuple, Self
+
+from services.energy.processor.conformity import Verdict, compared
+from services.energy.processor.profile import Profile
+from shared.domain.signature import Signature
+
+# Copies of a row's last runs are recognised. A copy that is older counts as one more run.
+REMEMBERED_IDS: Final = 64
+# So many jobs in a row that contradict the row and agree with each other are a new version of the
+# application, and become the row: few enough for a new version, too many for a slip of the pen.
+AGREEING_JOBS: Final = 5
+
+
+class Run(NamedTuple):
+    """One measurement that waits for its round's end; `job_id` is empty for a profiling run."""
+
+    time_us: int
+    event_id: str
+    traceparent: str
+    job_id: str
+    signature: Signature
+
+
+class Mismatch(NamedTuple):
+    """A run that the row did not take in."""
+
+    run: Run
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """Jobs in a row that contradict the row and agree with each other."""
+
+    profile: Profile
+    jobs: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Row:
+    """A profile, None before the first run, and runs not yet in it.
+
+    `rivals` are kept by the P-state that their runs were compared with: where several P-states are
+    in use, runs at one of them say nothing about the means of another.
+    """
+
+    profile: Profile | None = None
+    rivals: dict[float, Rival] = field(default_factory=dict)
+    seen: list[str] = field(default_factory=list)
+    waiting: list[Run] = field(default_factory=list)
+
+    @property
+    def means(self) -> Mapping[float, Signature]:
+        """Mean signatures by P-state."""
+        return self.profile.means if self.profile else {}
+
+    def fold(self) -> tuple[Run | None, list[Mismatch]]:
+        """Take the waiting runs in, in the order of (event time, id): the newest that was taken,
+        and those that were not."""
+        runs = sorted(self.waiting, key=lambda run: (run.time_us, run.event_id))
+        newest, mismatches = None, []
+        for run in runs:
+            verdict = self._taken(run)
+            if verdict is None:
+                newest = run
+            else:
+                mismatches.append(Mismatch(run, verdict))
+        self.seen = [*self.seen, *(run.event_id for run in runs)][-REMEMBERED_IDS:]
+        self.waiting = []
+        return newest, mismatches
+
+    def knows(self, event_id: str) -> bool:
+        """Whether the run of this event is in already."""
+        return event_id in self.seen or any(run.event_id == event_id for run in self.waiting)
+
+    def _taken(self, run: Run) -> Verdict | None:
+        """None when the run was taken in, else what speaks against it.
+
+        Who profiles an application on purpose knows what runs. TPI in another unit cannot be
+        compared: measure anew.
+        """
+        new = run.signature
+        if self.profile is None or any(m.tpi_scale != new.tpi_scale for m in self.means.values()):
+            self.profile, self.rivals = Profile.of(new), {}
+            return None
+        verdict = compared(self.profile, new)
+        if run.job_id and not verdict.conforms:
+            return self._doubted(self.profile, run, verdict)
+        self.rivals.pop(verdict.compared_ghz, None)
+        self.profile = self.profile.taking(new)
+        return None
+
+    def _doubted(self, profile: Profile, run: Run, verdict: Verdict) -> Verdict | None:
+        """Count a run that contradicts the row; None when it was the last that this took."""
+        freq_ghz = verdict.compared_ghz
+        rival = _joined(self.rivals.get(freq_ghz), run)
+        self.rivals[freq_ghz] = rival
+        if len(rival.jobs) < AGREEING_JOBS:
+            return verdict
+        others = profile.without(freq_ghz)
+        if _bears_out(others, rival.profile):  # the mean of that one P-state was wrong
+            del self.rivals[freq_ghz]
+            self.profile = Profile({**others.means, **rival.profile.means}, others.variances)
+        else:
+            self.profile, self.rivals = rival.profile, {}
+        return None
+
+    def to_bytes(self) -> bytes:
+        """The row as its changelog keeps it."""
+        state = {
+            "profile": self.profile.to_json() if self.profile else None,
+            "rivals": [[f, r.profile.to_json(), r.jobs] for f, r in self.rivals.items()],
+            "seen": self.seen,
+            "waiting": [[*run[:-1], asdict(run.signature)] for run in self.waiting],
+        }
+        return json.dumps(state, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, value: bytes) -> Self:
+        """The row that a changelog kept."""
+        state: dict[str, Any] = json.loads(value)
+        rivals = {
+            freq_ghz: Rival(Profile.from_json(profile), tuple(jobs))
+            for freq_ghz, profile, jobs in state["rivals"]
+        }
+        waiting = [
+            Run(time_us, event_id, traceparent, job_id, Signature(**signature))
+            for time_us, event_id, traceparent, job_id, signature in state["waiting"]
+        ]
+        profile = Profile.from_json(state["profile"]) if state["profile"] else None
+        return cls(profile, rivals, state["seen"], waiting)
+
+
+def _joined(rival: Rival | None, run: Run) -> Rival:
+    """A rival with one more run; a new one when the run does not agree with it."""
+    if rival is None or not compared(rival.profile, run.signature).conforms:
+        return Rival(Profile.of(run.signature), (run.job_id,))
+    if run.job_id in rival.jobs:
+        return rival  # one job that is measured often is still one job
+    return Rival(rival.profile.taking(run.signature), (*rival.jobs, run.job_id))
+
+
+def _bears_out(others: Profile, rival: Profile) -> bool:
+    means = rival.means.values()
+    return bool(others.means) and all(compared(others, mean).conforms for mean in means)
