@@ -76,7 +76,8 @@ def serve(lanes: Sequence[Lane], now_s: float) -> Iterator[tuple[int, Served]]:
     """
     for lane in lanes:
         lane.begin(now_s)
-    while (lane := min(lanes, key=_NEXT_ORDER)).next_order != DONE:
+    only = lanes[0] if len(lanes) == 1 else None
+    while (lane := only or min(lanes, key=_NEXT_ORDER)).next_order != DONE:
         served = lane.serve()
         if served is not None:
             for other in lanes:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.policies.projection import Projection
+from shared.policies.spread import Quantile
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -59,22 +60,24 @@ def choose_pstates(
     rule: FrequencyRule,
     t_weight: float,
     form: DistanceForm = DistanceForm.NORMALISED,
+    quantile: float = 0.5,
 ) -> Ints:
     """The chosen P-state of each signature, shape (signatures,); ties go to the lowest frequency.
 
-    Each signature needs at least one projection, NOMINAL one at the highest P-state.
+    Compared are the quantiles of time and energy, at 0.5 the projections themselves. Each signature
+    needs at least one projection, NOMINAL one at the highest P-state.
     """
     if rule is FrequencyRule.NOMINAL:
         return np.full(len(projection.time_s), len(projection.pstates_ghz) - 1, dtype=np.int64)
-    cost = np.where(projection.available, _cost(projection, rule, t_weight, form), np.inf)
+    cost = np.where(
+        projection.available, _cost(projection.planned(quantile), rule, t_weight, form), np.inf
+    )
     return np.asarray(cost.argmin(axis=1), dtype=np.int64)
 
 
-def _cost(
-    projection: Projection, rule: FrequencyRule, t_weight: float, form: DistanceForm
-) -> Floats:
+def _cost(planned: Quantile, rule: FrequencyRule, t_weight: float, form: DistanceForm) -> Floats:
     if rule is FrequencyRule.MIN_RUNTIME:
-        return projection.time_s
+        return planned.time_s
     if rule is FrequencyRule.MIN_ENERGY:
-        return projection.energy_j
-    return distance(projection.energy_j, projection.time_s, t_weight, form)
+        return planned.energy_j
+    return distance(planned.energy_j, planned.time_s, t_weight, form)

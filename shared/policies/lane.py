@@ -14,10 +14,13 @@ from typing import Final, NamedTuple
 
 from shared.policies.load import Load, NodeSet, Reservation, Standing
 from shared.policies.pairing import Pairing
-from shared.policies.queue import Entry, Line
+from shared.policies.queue import Block, Entry, Line
 
 # The next order of a lane in which no entry will act before something changes.
 DONE: Final = maxsize
+
+
+_Standing = tuple[int, int, int, int, Reservation | None]
 
 
 class Held(NamedTuple):
@@ -74,7 +77,8 @@ class Lane:
         self._held: list[Held] = []
         self._held_by: dict[int, Held] = {}
         self._hosts: dict[int, list[NodeSet]] = defaultdict(list)
-        self._trail: list[Standing] = []
+        # What became of the cluster entry by entry; plain tuples, as few are ever looked at.
+        self._trail: list[_Standing] = []
         for number, node_set in enumerate(load.node_sets):
             node_set.holder = -1 - number  # no arrival number of a job that starts is below 0
             self._hold(Held(node_set.release_s, node_set.holder, node_set.nodes, 0.0))
@@ -87,9 +91,10 @@ class Lane:
         self._now_s = now_s
         if self.reservation is not None and self.reservation.start_s < now_s:
             self._unsettle()  # a running job is overdue: it is expected to end at any moment
-        self._trail = [Standing(-1, 0, self.free, self.extra, self.reservation)]
-        self._seek(self._from)
-        self._from = DONE
+        self._trail = [(-1, 0, self.free, self.extra, self.reservation)]
+        if self._from != DONE:
+            self._seek(self._from)
+            self._from = DONE
 
     def serve(self) -> Served | None:
         """Let the next entry join, start, or have nodes promised: what started, if any did."""
@@ -111,7 +116,8 @@ class Lane:
         self.line.add(entry)
         if self.reservation is not None and entry.order < self._reserved_order:
             self._unsettle()
-        self._from = min(self._from, entry.order)
+        if entry.order < self._from:
+            self._from = entry.order
 
     def drop(self, arrival: int) -> None:
         """Take out the entry of a job that started elsewhere, and what it was promised."""
@@ -137,11 +143,11 @@ class Lane:
     @property
     def standing(self) -> Standing:
         """The cluster as it is now."""
-        return self._trail[-1]
+        return Standing(*self._trail[-1])
 
     def standing_before(self, order: int) -> Standing:
         """The cluster when the turn of an entry came."""
-        return self._trail[bisect_left(self._trail, order, key=lambda s: s.order) - 1]
+        return Standing(*self._trail[bisect_left(self._trail, (order,)) - 1])
 
     def end_s(self, entry: Entry) -> float:
         """When the entry ends at the latest if it starts now."""
@@ -228,10 +234,9 @@ class Lane:
     def _cancel(self, order: int) -> None:
         """Forget the promise to an entry that is gone: those behind it get their turn again."""
         self.reservation, self.extra = None, 0
-        kept = bisect_left(self._trail, order, key=lambda s: s.order)
         tick = self.standing.tick + 1
-        del self._trail[kept:]
-        self._trail.append(Standing(order, tick, self.free))
+        del self._trail[bisect_left(self._trail, (order,)) :]
+        self._trail.append((order, tick, self.free, 0, None))
         self._seek(order)
 
     def _unsettle(self) -> None:
@@ -243,8 +248,8 @@ class Lane:
         self._note(entry.order)
 
     def _note(self, order: int) -> None:
-        tick = self._trail[-1].tick + 1
-        self._trail.append(Standing(order, tick, self.free, self.extra, self.reservation))
+        tick = self._trail[-1][1] + 1
+        self._trail.append((order, tick, self.free, self.extra, self.reservation))
 
     def _hold(self, held: Held) -> None:
         insort(self._held, held)
@@ -258,35 +263,49 @@ class Lane:
 
     def _seek(self, order: int) -> None:
         """Find the next entry, from an order on, that will start, join or reserve."""
-        found = self._first(order) if self.reservation is None else self._first_to_pass(order)
+        found = self._first() if self.reservation is None else self._first_to_pass(order)
         self._next, self.next_order = found, DONE if found is None else found.order
 
-    def _first(self, order: int) -> Entry | None:
-        """The next entry: without a reservation each acts that the cluster is large enough for."""
-        for _, entries in self.line.blocks_from(order):
-            for entry in entries:
-                if entry.nodes <= self.total:
+    def _first(self) -> Entry | None:
+        """The first entry that the cluster is large enough for: without a reservation it acts."""
+        for block in self.line.blocks:
+            for entry in block.entries:
+                if entry[2] <= self.total:
                     return entry
         return None
 
     def _first_to_pass(self, order: int) -> Entry | None:
-        """The next entry that may start before the reserved one."""
-        assert self.reservation is not None
+        """The next entry, from an order on, that may start before the reserved one."""
         if not self._backfills or not (self.free or self._hosts):
             return None
+        line = self.line
+        number = line.block_of(order)
+        entries = line.blocks[number].entries
+        if len(line.blocks) == 1 and (not entries or entries[-1][0] < order):
+            return None  # nothing waits behind the reserved entry
+        for later in range(number, len(line.blocks)):
+            block = line.blocks[later]
+            begin = bisect_left(block.entries, (order,)) if later == number else 0
+            found = self._first_of(block, begin)
+            if found is not None:
+                return found
+        return None
+
+    def _first_of(self, block: Block, begin: int) -> Entry | None:
+        """The next entry of a block to pass the reserved one: the loop that time goes into."""
+        assert self.reservation is not None
         free, extra, now_s = self.free, self.extra, self._now_s
         shadow_s = self.reservation.start_s
-        for block, entries in self.line.blocks_from(order):
-            joins = block.sharing and self._hosts
-            in_time = now_s + block.least_limit_s <= shadow_s
-            if not joins and (block.least_nodes > free or not (in_time or block.least_nodes <= extra)):
-                continue
-            for entry in entries:
-                nodes = entry[2]
-                if (
-                    nodes <= free
-                    and (nodes <= extra or now_s + entry[3] <= shadow_s)
-                    and (not self._is_capped or self.fits(entry))
-                ) or (joins and entry.shareable and self.host_for(entry) is not None):
-                    return entry
+        joins = block.sharing and self._hosts
+        in_time = now_s + block.least_limit_s <= shadow_s
+        if not joins and (block.least_nodes > free or not (in_time or block.least_nodes <= extra)):
+            return None
+        for entry in block.entries[begin:] if begin else block.entries:
+            nodes = entry[2]
+            if (
+                nodes <= free
+                and (nodes <= extra or now_s + entry[3] <= shadow_s)
+                and (not self._is_capped or self.fits(entry))
+            ) or (joins and entry.shareable and self.host_for(entry) is not None):
+                return entry
         return None

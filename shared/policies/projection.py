@@ -7,7 +7,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.policies.spread import Spread, at_quantile, stacked
+from shared.policies.spread import Quantile, Spread, stacked
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -74,18 +74,14 @@ class Projection:
         """Relative standard deviation of `power_w`, NaN where no interval exists."""
         return self._deviation("power_sd")
 
-    @property
-    def energy_sd(self) -> Floats:
-        """That of `energy_j`: the errors of power and of time count as independent."""
-        return np.hypot(self.power_sd, self.time_sd)
+    def at(self, quantile: float) -> Quantile:
+        """What time, power and energy each exceed with the probability 1 - `quantile`; NaN where
+        there is no interval."""
+        return Quantile.of(self.time_s, self.power_w, self.time_sd, self.power_sd, quantile)
 
-    def at(self, quantile: float) -> "Quantile":
-        """What time, power and energy each exceed with the probability 1 - `quantile`."""
-        return Quantile(
-            time_s=at_quantile(self.time_s, self.time_sd, quantile),
-            power_w=at_quantile(self.power_w, self.power_sd, quantile),
-            energy_j=at_quantile(self.energy_j, self.energy_sd, quantile),
-        )
+    def planned(self, quantile: float) -> Quantile:
+        """As `at`; the projection itself where there is no interval."""
+        return Quantile.planned(self.time_s, self.power_w, self.time_sd, self.power_sd, quantile)
 
     def _deviation(self, of: str) -> Floats:
         if self.spread is None:
@@ -114,16 +110,6 @@ class Projection:
             status=np.where(known, self.status[..., column], np.uint8(Status.NO_SUCH_PSTATE)),
             spread=self.spread and self.spread.onto(column),
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Quantile:
-    """One quantile of time, power and energy; shapes as the projection's, NaN where it has no
-    interval. That of energy is not the product of the other two."""
-
-    time_s: Floats
-    power_w: Floats
-    energy_j: Floats
 
 
 def side_by_side(projections: Iterable[Projection]) -> Projection:

@@ -57,14 +57,18 @@ class Block:
 
     def add(self, entry: Entry) -> None:
         """Put an entry into its place."""
+        order, _, nodes, limit_s, shareable, _, _ = entry
         entries = self.entries
-        if not entries or entry.order > entries[-1].order:
+        if not entries or order > entries[-1][0]:
             entries.append(entry)
         else:
-            entries.insert(bisect_left(entries, (entry.order,)), entry)
-        self.least_nodes = min(self.least_nodes, entry.nodes)
-        self.least_limit_s = min(self.least_limit_s, entry.limit_s)
-        self.sharing = self.sharing or entry.shareable
+            entries.insert(bisect_left(entries, (order,)), entry)
+        if nodes < self.least_nodes:
+            self.least_nodes = nodes
+        if limit_s < self.least_limit_s:
+            self.least_limit_s = limit_s
+        if shareable:
+            self.sharing = True
 
     def halved(self) -> "Block":
         """The later half, which this block gives up."""
@@ -76,63 +80,59 @@ class Block:
 
 
 class Line:
-    """What waits for one cluster, kept in order while entries come and go."""
+    """What waits for one cluster, kept in order while entries come and go.
 
-    __slots__ = ("_blocks", "_firsts", "_orders")
+    There is always a block; those behind the first are never empty.
+    """
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self._blocks: list[Block] = []
-        self._firsts: list[int] = []  # lowest order that belongs into each block
+    __slots__ = ("_firsts", "_orders", "blocks")
+
+    def __init__(self) -> None:
+        self.blocks = [Block([])]
+        self._firsts = [0]  # the lowest order that belongs into each block
         self._orders: dict[int, int] = {}  # by arrival
-        for entry in entries:
-            self.add(entry)
 
     def __len__(self) -> int:
         return len(self._orders)
 
     def __iter__(self) -> Iterator[Entry]:
-        return (entry for block in self._blocks for entry in block.entries)
+        return (entry for block in self.blocks for entry in block.entries)
 
     def order_of(self, arrival: int) -> int | None:
         """The order of a job's entry, None where it has none."""
         return self._orders.get(arrival)
 
+    def block_of(self, order: int) -> int:
+        """The number of the block that an entry of this order belongs into."""
+        return bisect_right(self._firsts, order) - 1 if len(self._firsts) > 1 else 0
+
     def add(self, entry: Entry) -> None:
         """Put an entry into its place."""
-        self._orders[entry.arrival] = entry.order
-        if not self._blocks:
-            self._blocks, self._firsts = [Block([entry])], [0]
-            return
-        index = bisect_right(self._firsts, entry.order) - 1
-        block = self._blocks[index]
+        self._orders[entry[1]] = entry[0]
+        number = self.block_of(entry[0])
+        block = self.blocks[number]
         block.add(entry)
         if len(block.entries) > _BLOCK:
             later = block.halved()
-            self._blocks.insert(index + 1, later)
-            self._firsts.insert(index + 1, later.entries[0].order)
+            self.blocks.insert(number + 1, later)
+            self._firsts.insert(number + 1, later.entries[0].order)
 
     def remove(self, arrival: int) -> None:
         """Take a job's entry out, if it has one."""
         order = self._orders.pop(arrival, None)
         if order is None:
             return
-        index = bisect_right(self._firsts, order) - 1
-        entries = self._blocks[index].entries
+        number = self.block_of(order)
+        entries = self.blocks[number].entries
         del entries[bisect_left(entries, (order,))]
-        if not entries and index:
-            del self._blocks[index], self._firsts[index]
-        elif not entries:
-            self._blocks[0].bound()
+        if not entries:
+            self._close(number)
 
-    def blocks_from(self, order: int) -> Iterator[tuple[Block, Sequence[Entry]]]:
-        """Each block with its entries that do not stand before `order`."""
-        if not self._blocks:
-            return
-        first = bisect_right(self._firsts, order) - 1
-        block = self._blocks[first]
-        yield block, block.entries[bisect_left(block.entries, (order,)) :]
-        for block in self._blocks[first + 1 :]:
-            yield block, block.entries
+    def _close(self, number: int) -> None:
+        if number:
+            del self.blocks[number], self._firsts[number]
+        else:
+            self.blocks[0] = Block([])
 
 
 class Queue:

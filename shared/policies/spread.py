@@ -32,9 +32,33 @@ def at_quantile(value: Floats, sd: Floats, quantile: float) -> Floats:
     return np.asarray(value * np.exp(NormalDist().inv_cdf(quantile) * sd))
 
 
-def certain_where_unknown(sd: Floats) -> Floats:
-    """0 for what has no interval, so that its quantiles are the projection itself."""
-    return np.nan_to_num(sd)
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantile:
+    """One quantile of time, power and energy. That of energy is not the product of the other two:
+    the errors of power and of time seldom have their worst together."""
+
+    time_s: Floats
+    power_w: Floats
+    energy_j: Floats
+
+    @classmethod
+    def of(
+        cls, time_s: Floats, power_w: Floats, time_sd: Floats, power_sd: Floats, quantile: float
+    ) -> "Quantile":
+        """Arrays of one shape; NaN where a deviation is."""
+        energy_sd = np.hypot(power_sd, time_sd)
+        return cls(
+            time_s=at_quantile(time_s, time_sd, quantile),
+            power_w=at_quantile(power_w, power_sd, quantile),
+            energy_j=at_quantile(power_w * time_s, energy_sd, quantile),
+        )
+
+    @classmethod
+    def planned(
+        cls, time_s: Floats, power_w: Floats, time_sd: Floats, power_sd: Floats, quantile: float
+    ) -> "Quantile":
+        """As `of`; what has no interval counts as it is projected."""
+        return cls.of(time_s, power_w, np.nan_to_num(time_sd), np.nan_to_num(power_sd), quantile)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

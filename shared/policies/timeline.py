@@ -65,11 +65,11 @@ def play(
     run_s = workload.run_s.tolist()
     count = len(workload)
     starts: list[tuple[int, float, int, bool]] = []
-    running: list[tuple[float, int, int]] = []
+    running: list[tuple[float, int, int]] = [(inf, -1, -1)]
     arrived = 0
     while len(starts) < count:
-        now_s = min(submit_s[arrived], running[0][0] if running else inf)
-        while running and running[0][0] <= now_s:
+        now_s = min(submit_s[arrived], running[0][0])
+        while running[0][0] <= now_s:
             _, job, column = heappop(running)
             lanes[column].release(job)
         while submit_s[arrived] <= now_s:
