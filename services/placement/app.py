@@ -23,7 +23,7 @@ SEQUENCED = (
 def stages(shared: Settings, own: PlacementSettings | None = None) -> list[Stage]:
     """The sequencer and placement, whose rounds are always the sequencer's marks."""
     own = own or PlacementSettings()
-    rules = Rules(own.policy, own.t_weight, own.threshold, own.max_slowdown)
+    rules = Rules(own.policy, own.t_weight, own.threshold, own.max_slowdown, own.quantile)
 
     def create_sequencer(_number: int, restored: Mapping[str, bytes]) -> Sequencer:
         return Sequencer(restored)

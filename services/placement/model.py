@@ -7,6 +7,7 @@ job uses, are the same on every cluster.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import isnan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,13 +42,16 @@ class Rules:
     t_weight: float = 1.0
     threshold: float = 0.35
     max_slowdown: float = 1.25
+    quantile: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """One cluster that a decision weighs. `rank` is EXCLUDED where the job has no queue entry.
 
-    `part_eff` is infinite on a cluster that the job does not fit on.
+    `part_eff` is infinite on a cluster that the job does not fit on. `time_sd` and `power_sd` are
+    relative standard deviations, None where nothing says how good a prediction is; `planned_s` and
+    `planned_j` are the quantile of time and energy that rank and limit follow.
     """
 
     cluster: str
@@ -55,6 +59,10 @@ class Candidate:
     known: bool
     time_s: float
     power_w: float
+    time_sd: float | None
+    power_sd: float | None
+    planned_s: float
+    planned_j: float
     distance: float
     part_eff: float
     walltime_s: float
@@ -92,10 +100,12 @@ def evaluate(
     """
     if not jobs:
         return []
-    found = predict(jobs, clusters, power_model, FREQUENCY_RULES[rules.policy], rules.t_weight)
+    rule = FREQUENCY_RULES[rules.policy]
+    found = predict(jobs, clusters, power_model, rule, rules.t_weight, rules.quantile)
+    planned = found.planned
     reference = reference_columns(jobs, clusters)
     fits = np.array([[job.nodes <= c.cluster.nodes for c in clusters] for job in jobs])
-    efficiency = part_eff(found.power_w * found.time_s, found.time_s, fits, rules.t_weight)
+    efficiency = part_eff(planned.energy_j, planned.time_s, fits, rules.t_weight)
     preferred = np.where(found.known.any(axis=1), NO_PREFERENCE, reference)
     ranking = rank_clusters(
         efficiency, rules.policy, threshold=rules.threshold, preferred=preferred
@@ -106,6 +116,10 @@ def evaluate(
         found.known,
         found.time_s,
         found.power_w,
+        found.time_sd,
+        found.power_sd,
+        planned.time_s,
+        planned.energy_j,
         found.distance,
         efficiency,
         limit_s,
@@ -127,6 +141,10 @@ def _candidate(
     known: bool,
     time_s: float,
     power_w: float,
+    time_sd: float,
+    power_sd: float,
+    planned_s: float,
+    planned_j: float,
     distance: float,
     efficiency: float,
     limit_s: float,
@@ -139,6 +157,10 @@ def _candidate(
         known=known,
         time_s=time_s,
         power_w=power_w,
+        time_sd=None if isnan(time_sd) else time_sd,
+        power_sd=None if isnan(power_sd) else power_sd,
+        planned_s=planned_s,
+        planned_j=planned_j,
         distance=distance,
         part_eff=efficiency,
         walltime_s=limit_s,
@@ -153,11 +175,13 @@ def limits(jobs: Sequence[Job], found: Predictions, reference: Ints, max_slowdow
     """The limit of each job on each cluster, s, shape (jobs, clusters).
 
     The walltime asked relates to the reference cluster at the nominal P-state, so it is scaled by
-    T / T(reference, nominal). A co-runner may come at any time: the limit of a shareable job
-    allows for the worst slowdown from the start, so that no guest makes its host overdue.
+    T / T(reference, nominal), T being the quantile that is planned with: a job that is slowed on
+    purpose is not killed because the slowdown was predicted too low. A co-runner may come at any
+    time: the limit of a shareable job allows for the worst slowdown from the start, so that no
+    guest makes its host overdue.
     """
     reference_s = found.nominal_s[np.arange(len(jobs)), reference]
     walltime_s = np.array([job.walltime_s for job in jobs])
     allowance = np.array([max_slowdown if job.shareable else 1.0 for job in jobs])
     factor = walltime_s * allowance / reference_s
-    return np.asarray(found.time_s * factor[:, np.newaxis])
+    return np.asarray(found.planned.time_s * factor[:, np.newaxis])

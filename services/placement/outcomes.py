@@ -110,6 +110,10 @@ class Outcomes:
             tier=candidate.tier,
             walltime_s=candidate.walltime_s,
             constraint=why_not,
+            time_sd=candidate.time_sd,
+            power_sd=candidate.power_sd,
+            planned_time_s=candidate.planned_s,
+            planned_energy_j=candidate.planned_j,
             coefficients_version=candidate.coefficients_version,
             power_model_version=candidate.power_model_version,
         )

@@ -19,13 +19,14 @@ from shared.policies.frequency import FrequencyRule, choose_pstates, distance
 from shared.policies.power_model import PowerModel
 from shared.policies.projection import Projection
 from shared.policies.reference import reference_signature
+from shared.policies.spread import Quantile
 from shared.policies.time_coefficient import AppTime, Hardware, TimeCoefficients, clock_shares
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Row = tuple[float, float, float, float, float]
+Row = tuple[float, ...]
 
-_UNKNOWN: Final[Row] = (nan, nan, nan, nan, nan)
+_UNKNOWN: Final[Row] = (nan,) * 7
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,13 +62,17 @@ class Predictions:
 
     Times are of one iteration, or of the whole job where no cluster knows the application; power
     is that of one node used whole; `nominal_s` is the time at the nominal P-state. `known` says
-    where a signature is behind it.
+    where a signature is behind it. Relative standard deviations are NaN where nothing says how good
+    a prediction is; `planned` is the quantile that choices were made by.
     """
 
     known: Mask
     freq_ghz: Floats
     time_s: Floats
     power_w: Floats
+    time_sd: Floats
+    power_sd: Floats
+    planned: Quantile
     distance: Floats
     nominal_s: Floats
 
@@ -78,23 +83,29 @@ def predict(
     power_model: PowerModel,
     rule: FrequencyRule,
     t_weight: float,
+    quantile: float,
 ) -> Predictions:
-    """Predictions of all jobs on all clusters.
+    """Predictions of all jobs on all clusters; P-states are chosen by a quantile of them.
 
     An application without signature on a cluster is a first run there (D'Amico and Corbalan
     2021, section 3.2): the nominal P-state and the power model's figure. Its time is that on a
     cluster that knows it, or else the walltime on the job's reference cluster, times the time
     coefficient of the two node models (section 3.3).
     """
-    tables = [_from_signatures(jobs, c, rule, t_weight) for c in clusters]
-    freq, time, power, far, nominal = np.moveaxis(np.stack(tables, axis=1), 2, 0)
+    tables = [_from_signatures(jobs, c, rule, t_weight, quantile) for c in clusters]
+    freq, time, power, time_sd, power_sd, far, nominal = np.moveaxis(np.stack(tables, axis=1), 2, 0)
     known = ~np.isnan(nominal)
     nominal = _scaled_times(jobs, clusters, nominal)
+    time_s = np.where(known, time, nominal)
+    power_w = np.where(known, power, _first_run_power(jobs, clusters, power_model, known))
     return Predictions(
         known=known,
         freq_ghz=np.where(known, freq, [c.cluster.nominal_ghz for c in clusters]),
-        time_s=np.where(known, time, nominal),
-        power_w=np.where(known, power, _first_run_power(jobs, clusters, power_model, known)),
+        time_s=time_s,
+        power_w=power_w,
+        time_sd=time_sd,
+        power_sd=power_sd,
+        planned=Quantile.planned(time_s, power_w, time_sd, power_sd, quantile),
         distance=np.where(known, far, hypot(1, t_weight)),
         nominal_s=nominal,
     )
@@ -121,13 +132,18 @@ def _first_run_power(
 
 
 def _from_signatures(
-    jobs: Sequence[Job], known: ClusterKnowledge, rule: FrequencyRule, t_weight: float
+    jobs: Sequence[Job],
+    known: ClusterKnowledge,
+    rule: FrequencyRule,
+    t_weight: float,
+    quantile: float,
 ) -> Floats:
-    """Frequency, time, power, distance and nominal time of each job, NaN where unknown."""
+    """Frequency, time, power, the deviations of both, distance and nominal time of each job, NaN
+    where unknown."""
     apps = sorted({job.app_id for job in jobs} & known.signatures.keys())
     rows: dict[str, Row] = {}
     for names, projection in _projections(known, apps):
-        rows |= zip(names, _chosen(projection, rule, t_weight), strict=True)
+        rows |= zip(names, _chosen(projection, rule, t_weight, quantile), strict=True)
     return np.array([rows.get(job.app_id, _UNKNOWN) for job in jobs])
 
 
@@ -150,15 +166,20 @@ def _projections(
             yield names, projection.only(usable)
 
 
-def _chosen(projection: Projection, rule: FrequencyRule, t_weight: float) -> Iterator[Row]:
+def _chosen(
+    projection: Projection, rule: FrequencyRule, t_weight: float, quantile: float
+) -> Iterator[Row]:
     """The row of each signature at its chosen P-state."""
-    pstate = choose_pstates(projection, rule, t_weight)
+    pstate = choose_pstates(projection, rule, t_weight, quantile=quantile)
     row = np.arange(len(pstate))
-    far = distance(projection.energy_j, projection.time_s, t_weight)
+    planned = projection.planned(quantile)
+    far = distance(planned.energy_j, planned.time_s, t_weight)
     columns = (
         np.asarray(projection.pstates_ghz)[pstate],
         projection.time_s[row, pstate],
         projection.power_w[row, pstate],
+        projection.time_sd[row, pstate],
+        projection.power_sd[row, pstate],
         far[row, pstate],
         projection.time_s[:, -1],
     )

@@ -21,6 +21,12 @@ class PlacementSettings(BaseSettings):
     max_slowdown: float = Field(
         1.25, ge=1, description="Most predicted T_co / T_solo that either job of a pair may suffer"
     )
+    quantile: float = Field(
+        0.5,
+        ge=0.5,
+        lt=1,
+        description="Plan with the time and energy that are exceeded with the probability 1 - this",
+    )
     remember_days: float = Field(
         7.0, gt=0, description="How long after its end copies of a job's events are recognised"
     )

@@ -68,8 +68,11 @@ def signature(app: int, cluster: str, time_us: int = T0_US, **changes: Any) -> E
     return event(f"signature/{app}/{cluster}/{time_us}", payload, time_us)
 
 
-def coefficients(cluster: str) -> Event:
-    """Power falls with the clock, cycles per instruction hold, of which a part is memory's."""
+def coefficients(cluster: str, sd: float | None = None) -> Event:
+    """Power falls with the clock, cycles per instruction hold, of which a part is memory's.
+
+    `sd` is the relative standard deviation of both at every other P-state.
+    """
     ghz = np.array(PSTATES[cluster])
     ratio = ghz[np.newaxis, :] / ghz[:, np.newaxis]
     flat = {
@@ -88,6 +91,10 @@ def coefficients(cluster: str) -> Event:
         pstates_ghz=PSTATES[cluster],
         **{name: matrix.ravel().tolist() for name, matrix in flat.items()},
     )
+    if sd is not None:
+        others = (sd * (1 - np.eye(len(ghz)))).ravel().tolist()
+        payload.time_sd.extend(others)
+        payload.power_sd.extend(others)
     return event(f"coefficients/{cluster}", sealed(payload))
 
 
