@@ -11,16 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from services.console.history import History
+from services.simulation.simulator.units import runs
 
 HOUR_US = 3.6e9
-
-
-def _runs(indices: list[int]) -> list[tuple[int, int]]:
-    """Contiguous runs of node indices as (first, count)."""
-    cuts = [i for i in range(1, len(indices)) if indices[i] != indices[i - 1] + 1]
-    starts = [0, *cuts]
-    ends = [*cuts, len(indices)]
-    return [(indices[a], b - a) for a, b in zip(starts, ends, strict=True)]
 
 
 def gantt(history: History, path: Path) -> None:
@@ -57,7 +50,7 @@ def _draw_jobs(
         decision = starts[job.job_id, job.attempt]
         share = decision.cores_per_node / cluster.cores_per_node
         left, right = ((at - begin_us) / HOUR_US for at in (job.started_at_us, job.ended_at_us))
-        for first, count in _runs(sorted(decision.node_indices)):
+        for first, count in runs(sorted(decision.node_indices)):
             low = first + (count * (1 - share) if decision.co_runner_job_id else 0)
             high = low + count * share
             boxes.append([(left, low), (right, low), (right, high), (left, high)])

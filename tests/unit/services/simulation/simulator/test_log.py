@@ -38,6 +38,13 @@ def test_a_job_takes_what_it_asked_for_or_else_what_it_got(path: Path) -> None:
     assert jobs.workload.power_w.tolist() == [[16], [32]]
 
 
+def test_a_job_that_outran_its_request_is_killed_then_or_runs_on(path: Path) -> None:
+    path.write_text(text_of(record(requested_s=500)))
+    assert read_log(path).workload.run_s.tolist() == [[500]]
+    assert read_log(path, kill_at_limit=False).workload.run_s.tolist() == [[600]]
+    assert read_log(path, kill_at_limit=False).workload.limit_s.tolist() == [[500]]
+
+
 def test_the_size_is_what_the_caller_says_before_what_the_log_says(path: Path) -> None:
     path.write_text(text_of(record(), header="; MaxNodes: 32\n; MaxProcs: 64\n"))
     assert read_log(path).procs == 64
