@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from coplace.v1.pricing_pb2 import ChargeMade
-from redis.asyncio import Redis
 
 from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.accounts.model import entry_of, spent_micro_su
 from shared.messaging.deployment import Deployment
 from shared.messaging.record import Place
-from shared.runtime.security import redis_options
+from shared.runtime.redis_client import redis_client
 
 _POLL_S: Final = 0.1
 
@@ -49,7 +48,7 @@ def require_equal(found: Spent, ledger: Spent) -> None:
 async def _in_redis(deployment: Deployment, ends: Mapping[Place, int], patience_s: float) -> Spent:
     settings = deployment.settings
     deadline_s = time.monotonic() + patience_s
-    async with Redis.from_url(settings.redis_url, **redis_options(settings)) as redis:
+    async with redis_client(settings) as redis:
         accounts = RedisAccounts(redis, deployment.name)
         while behind := [p for p, end in ends.items() if await accounts.position(p) < end]:
             if time.monotonic() > deadline_s:

@@ -20,7 +20,7 @@ from shared.messaging.publisher import KafkaPublisher
 from shared.messaging.read_model import Name, ReadModel
 from shared.messaging.record import Place, Record
 from shared.messaging.topics import DLQ_PREFIX
-from shared.runtime.security import redis_options
+from shared.runtime.redis_client import redis_client, wait_for_redis
 from shared.runtime.service import Process, run_process
 from shared.runtime.topics import wait_for_topics
 
@@ -119,10 +119,11 @@ def run_read_model(
 
     async def main(process: Process) -> None:
         deployment = Deployment.of(process.settings, process.telemetry.hooks())
-        redis = Redis.from_url(process.settings.redis_url, **redis_options(process.settings))
+        redis = redis_client(process.settings)
         model = create(redis, deployment.name)
         topics = {*model.topics, *(DLQ_PREFIX + topic for topic in model.topics)}
         await wait_for_topics(process.settings, topics, process.readiness, process.stop)
+        await wait_for_redis(redis, process.readiness, process.stop)
         async with redis, KafkaPublisher(deployment, name) as dead_letters:
             applier = Applier(deployment, name, model, entry_of, dead_letters)
             handlers = dict.fromkeys(model.topics, applier.apply)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from redis.asyncio import Redis
 
@@ -35,12 +35,14 @@ class CachedAppDB:
         """CoefficientsPublished by node model, those that there are; all when none is named."""
         if node_models:
             return await self._some(self._coefficients, node_models)
-        found = await self._redis.hgetall(self._coefficients)
+        found = cast(dict[bytes, bytes], await self._redis.hgetall(self._coefficients))
         return {key.decode(): _state(value) for key, value in found.items()}
 
     async def _some(self, name: str, keys: Sequence[str]) -> Mapping[str, bytes]:
         """One round trip, however many keys."""
-        values = await self._redis.hmget(name, keys) if keys else []
+        if not keys:
+            return {}
+        values = cast(list[bytes | None], await self._redis.hmget(name, keys))
         found = zip(keys, values, strict=True)
         return {key: _state(value) for key, value in found if value is not None}
 

@@ -1,0 +1,32 @@
+"""Composition root of the energy API."""
+
+from functools import partial
+from typing import Final
+
+from services.energy.api.meter import EnergyApiMeter
+from services.energy.api.service import EnergyService
+from services.energy.api.settings import EnergyApiSettings
+from services.energy.appdb_cache.adapters import CachedAppDB
+from shared.messaging.crash import end_process
+from shared.messaging.deployment import Deployment
+from shared.runtime.grpc_server import serve_grpc
+from shared.runtime.redis_client import redis_client, wait_for_redis
+from shared.runtime.service import Process, run_process
+
+NAME: Final = "energy.api"
+
+
+async def serve(process: Process) -> None:
+    """Serve gRPC until the process shall stop."""
+    own = EnergyApiSettings()
+    async with redis_client(process.settings) as redis:
+        await wait_for_redis(redis, process.readiness, process.stop)
+        appdb = CachedAppDB(redis, Deployment.of(process.settings).name)
+        meter = EnergyApiMeter(process.telemetry.meter)
+        service = EnergyService(appdb, meter, own.most_points, partial(end_process, NAME))
+        await serve_grpc(process, own.host, own.port, service.handlers())
+
+
+def main() -> None:
+    """Run the process."""
+    run_process(NAME, serve)

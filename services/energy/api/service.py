@@ -1,0 +1,109 @@
+"""The gRPC service: asks the cache, projects, answers."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import grpc
+from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
+from coplace.v1.energy_service_pb2 import ProjectResponse
+from grpc.aio import ServicerContext
+
+from services.energy.api.meter import EnergyApiMeter
+from services.energy.api.model import Rows, answer
+from services.energy.api.request import Asked, parse, require_few_points
+from shared.domain.coefficients import Coefficients
+from shared.domain.errors import RejectedError
+from shared.messaging.domain_types import coefficients_of, signatures_of
+from shared.runtime.grpc_server import ends_process
+
+NAME: Final = "coplace.v1.EnergyService"
+
+
+class AppDB(Protocol):
+    """Where signatures and coefficients come from: messages in protobuf, those that there are."""
+
+    async def signatures(self, keys: Sequence[str]) -> Mapping[str, bytes]:
+        """SignatureUpdated by `{app_id}|{node_model}`."""
+        ...
+
+    async def coefficients(self, node_models: Sequence[str] = ()) -> Mapping[str, bytes]:
+        """CoefficientsPublished by node model; all when none is named."""
+        ...
+
+
+class Tables:
+    """Coefficients by node model; what was read before is not read again while it is the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[bytes, Coefficients]] = {}
+
+    def of(self, states: Mapping[str, bytes]) -> dict[str, Coefficients]:
+        """The coefficients in messages."""
+        return {node_model: self._of(node_model, state) for node_model, state in states.items()}
+
+    def _of(self, node_model: str, state: bytes) -> Coefficients:
+        known, table = self._known.get(node_model, (b"", None))
+        if table is None or known != state:
+            table = coefficients_of(CoefficientsPublished.FromString(state))
+            self._known[node_model] = (state, table)
+        return table
+
+
+class EnergyService:
+    """The RPC. `crash` ends the process for an exception that is no fault of a caller."""
+
+    def __init__(
+        self,
+        appdb: AppDB,
+        meter: EnergyApiMeter,
+        most_points: int,
+        crash: Callable[[Exception], object],
+    ) -> None:
+        self._appdb = appdb
+        self._meter = meter
+        self._most_points = most_points
+        self._crash = crash
+        self._tables = Tables()
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """The RPC on raw bytes, so that a message that is no protobuf is told so."""
+        return grpc.method_handlers_generic_handler(
+            NAME,
+            {
+                "Project": grpc.unary_unary_rpc_method_handler(
+                    ends_process(self.project, self._crash),
+                    response_serializer=ProjectResponse.SerializeToString,
+                )
+            },
+        )
+
+    async def project(self, data: bytes, context: ServicerContext[Any, Any]) -> ProjectResponse:
+        """Project what is asked for."""
+        began_s = time.monotonic()
+        try:
+            response = await self._project(parse(data))
+        except RejectedError as error:
+            self._meter.rejected()
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        self._meter.answered(*_count(response), time.monotonic() - began_s)
+        return response
+
+    async def _project(self, asked: Asked) -> ProjectResponse:
+        tables = self._tables.of(await self._appdb.coefficients(asked.node_models))
+        node_models = asked.models_among(tables)
+        require_few_points(asked, node_models, tables, self._most_points)
+        found = await self._appdb.signatures(asked.rows_on(node_models))
+        return answer(asked, node_models, tables, _rows(found))
+
+
+def _rows(states: Mapping[str, bytes]) -> Rows:
+    rows = (signatures_of(SignatureUpdated.FromString(state)) for state in states.values())
+    return {(row[0].app_id, row[0].node_model): row for row in rows}
+
+
+def _count(response: ProjectResponse) -> tuple[int, int]:
+    """Points with and without a projection."""
+    projected = sum(len(one.freq_ghz) for one in response.projections)
+    gaps = (gap for one in response.projections for gap in one.gaps)
+    return projected, sum(len(gap.freq_ghz) for gap in gaps)

@@ -1,0 +1,49 @@
+import pytest
+from coplace.v1.control_pb2 import RoundEnded
+from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
+from google.protobuf.message import Message
+
+from services.energy.appdb_cache.model import Row, newest, row_of
+from shared.domain.errors import RejectedError
+from shared.messaging.event import Event
+from tests.unit.services.energy.api.appdb import coefficients, row
+
+
+def event(payload: Message, key: str = "key") -> Event:
+    """An event at 7 us."""
+    return Event("id", "source", 7, key, payload)
+
+
+def test_a_row_is_the_whole_message_under_the_events_key_and_time() -> None:
+    state = row("hpcg")
+    found = row_of(event(SignatureUpdated.FromString(state), "hpcg|gold"))
+    assert found == Row("hpcg|gold", 7, state)
+
+
+def test_coefficients_are_rows_too() -> None:
+    found = row_of(event(coefficients(), "gold"))
+    assert found is not None
+    assert CoefficientsPublished.FromString(found.state) == coefficients()
+
+
+def test_a_rounds_mark_changes_nothing() -> None:
+    assert row_of(event(RoundEnded(round=3))) is None
+
+
+def test_a_row_that_could_not_be_projected_from_is_refused() -> None:
+    broken = SignatureUpdated.FromString(row("hpcg"))
+    broken.at[0].cpi = 0.0
+    with pytest.raises(RejectedError, match="cpi"):
+        row_of(event(broken))
+
+
+def test_coefficients_that_are_not_what_was_published_are_refused() -> None:
+    changed = coefficients()
+    changed.a[0] = 2.0
+    with pytest.raises(RejectedError, match="sha256"):
+        row_of(event(changed))
+
+
+def test_of_states_of_one_time_the_last_holds_and_an_older_one_never() -> None:
+    rows = [Row("a", 2, b"first"), Row("a", 2, b"second"), Row("a", 1, b"old"), Row("b", 0, b"b")]
+    assert {key: found.state for key, found in newest(rows).items()} == {"a": b"second", "b": b"b"}
