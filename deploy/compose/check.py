@@ -28,6 +28,8 @@ SERVICES = (
     "ingest",
     "ingest-jobcomp",
     "energy",
+    "appdb-cache",
+    "energy-api",
     "prediction",
     "placement",
     "pricing",
@@ -69,7 +71,7 @@ def _check(tell: Callable[[str], None]) -> None:
 
 
 def _play_in_containers(podman: Podman, tell: Callable[[str], None]) -> None:
-    variables = _variables(*free_ports(3))
+    variables = _variables(*free_ports(4))
     project = Project(podman, _NAME, variables)
     # An earlier check may have been killed together with what would have cleaned up after it.
     project.down()
@@ -92,7 +94,9 @@ def _start(project: Project, tell: Callable[[str], None]) -> None:
     project.up([EMULATOR])
 
 
-def _variables(kafka_port: int, redis_port: int, ingest_port: int) -> dict[str, str]:
+def _variables(
+    kafka_port: int, redis_port: int, ingest_port: int, energy_port: int
+) -> dict[str, str]:
     """Settings of the containers, and of the command line on this machine."""
     lines = _DEMO.read_text().splitlines()
     return {
@@ -106,6 +110,7 @@ def _variables(kafka_port: int, redis_port: int, ingest_port: int) -> dict[str, 
         "COPLACE_PUBLISH_KAFKA": str(kafka_port),
         "COPLACE_PUBLISH_REDIS": str(redis_port),
         "COPLACE_PUBLISH_INGEST": str(ingest_port),
+        "COPLACE_PUBLISH_ENERGY": str(energy_port),
     }
 
 

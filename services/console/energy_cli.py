@@ -1,4 +1,5 @@
-"""`coplace energy`: coefficients learned, signatures projected, P-states chosen, from files."""
+"""`coplace energy`: coefficients learned, signatures projected, P-states chosen, from files, and
+what a running system says of its own."""
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +16,9 @@ from shared.policies.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
 # A row of the table stays on one line, in a pipe or a narrow terminal too.
 TABLE_WIDTH = 400
 
-app = typer.Typer(no_args_is_help=True, help="EAR's energy model on files.")
+app = typer.Typer(
+    no_args_is_help=True, help="EAR's energy model, on files and of a running system."
+)
 
 CoefficientFiles = Annotated[
     list[Path],
@@ -184,3 +187,29 @@ def import_report(
     typer.echo(
         f"{len(runs)} runs, of which {without} without counters, are in {out / 'accounting.csv'}"
     )
+
+
+@app.command()
+def ask(
+    app_ids: Annotated[
+        list[str], typer.Option("--app", help="Application; again for another application.")
+    ],
+    address: Annotated[str, typer.Option(help="host:port of the energy API.")],
+    node_model: Annotated[
+        list[str] | None, typer.Option(help="Node model; all that have coefficients if none.")
+    ] = None,
+    ghz: Annotated[
+        list[float] | None, typer.Option(help="P-state; all of the node model if none.")
+    ] = None,
+    via_intermediate: Via = False,
+) -> None:
+    """What a running system knows: time, power and energy of applications, over gRPC."""
+    from services.console import energy_ask
+
+    with _told():
+        asked = energy_ask.request(
+            app_ids, node_model or (), ghz or (), via_intermediate=via_intermediate
+        )
+        projections = energy_ask.project(address, asked)
+    _note(energy_ask.gaps(projections))
+    Console(width=TABLE_WIDTH).print(energy_ask.table(projections))

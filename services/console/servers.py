@@ -21,6 +21,8 @@ from shared.runtime.settings import Settings
 MODULES: Final[Mapping[str, str]] = {
     "ingest": "services.ingest",
     "energy": "services.energy",
+    "appdb-cache": "services.energy.appdb_cache",
+    "energy-api": "services.energy.api",
     "prediction": "services.prediction",
     "placement": "services.placement",
     "pricing": "services.pricing",
@@ -28,7 +30,7 @@ MODULES: Final[Mapping[str, str]] = {
 }
 # These may have several workers: keyed stages share their Kafka partitions among them, of a single
 # stage one works and the others stand by.
-STATEFUL: Final = ("energy", "prediction", "placement", "pricing", "accounts")
+STATEFUL: Final = ("energy", "appdb-cache", "prediction", "placement", "pricing", "accounts")
 EMULATOR: Final = "simulation"
 # NumPy's libraries would start a thread a core in every process.
 _ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -65,18 +67,27 @@ class Processes:
             for name in MODULES
             for number in range(1, (workers if name in STATEFUL else 1) + 1)
         ]
-        self._ingest_port, self._emulator_port, *self._ports = free_ports(2 + len(self._workers))
+        ports = free_ports(3 + len(self._workers))
+        self._ingest_port, self._energy_port, self._emulator_port, *self._ports = ports
 
     @property
     def ingest_address(self) -> str:
         """Where gRPC clients find ingest."""
         return f"127.0.0.1:{self._ingest_port}"
 
+    @property
+    def energy_address(self) -> str:
+        """Where gRPC clients find the energy API."""
+        return f"127.0.0.1:{self._energy_port}"
+
     def services(self) -> list[Program]:
         """Every service, the stateful ones as often as they have workers."""
-        ingest = {"COPLACE_INGEST_PORT": str(self._ingest_port)}
+        grpc = {
+            "COPLACE_INGEST_PORT": str(self._ingest_port),
+            "COPLACE_ENERGY_API_PORT": str(self._energy_port),
+        }
         return [
-            self._program(name, module, port, ingest)
+            self._program(name, module, port, grpc)
             for (name, module), port in zip(self._workers, self._ports, strict=True)
         ]
 

@@ -91,7 +91,7 @@ def _within(patience_s: float, condition: Callable[[], bool]) -> bool:
 def _redis_contents(system: RunningSystem) -> object:
     with Redis.from_url(system.servers.redis_url, decode_responses=True) as redis:
         name = system.deployment.name
-        positions = sorted(redis.scan_iter(name("position:*")))
+        positions = sorted(redis.scan_iter(name("position:prices.charges:*")))
         return redis.hgetall(name("accounts:spent")), redis.mget(positions) if positions else []
 
 

@@ -13,6 +13,8 @@ from prometheus_client import generate_latest
 from pydantic_settings import BaseSettings
 
 from deploy.compose import check, images
+from services.energy.api.meter import EnergyApiMeter
+from services.energy.api.settings import EnergyApiSettings
 from services.ingest.meter import IngestMeter
 from services.ingest.settings import IngestSettings
 from services.simulation.settings import SimulationSettings
@@ -63,7 +65,9 @@ def test_our_containers_run_what_exists(name: str) -> None:
 
 def test_every_setting_that_the_file_names_is_read() -> None:
     named = {variable for name in OURS for variable in SERVICES[name]["environment"]}
-    assert named <= settings_variables(Settings, IngestSettings, SimulationSettings)
+    assert named <= settings_variables(
+        Settings, IngestSettings, EnergyApiSettings, SimulationSettings
+    )
 
 
 def test_images_that_are_stood_in_for_have_the_names_that_the_file_uses() -> None:
@@ -105,4 +109,7 @@ def exported_metrics() -> str:
     ingest = IngestMeter(telemetry.meter)
     ingest.rejected()
     ingest.published(Publish("jobs.events", Event("id", "source", 0, "key", JobSubmitted())))
+    energy_api = EnergyApiMeter(telemetry.meter)
+    energy_api.rejected()
+    energy_api.answered(1, 1, 1.0)
     return generate_latest(telemetry.registry).decode()
