@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from services.energy.adapters import read_coefficients
-from services.energy.processor import appdb, learner
+from services.energy.processor import advisor, appdb, learner
 from services.energy.settings import EnergySettings
 from shared.messaging.stage import Stage
 from shared.runtime.service import run_service
@@ -11,10 +11,11 @@ from shared.runtime.settings import Settings, settings
 
 MEASURED = "telemetry.signatures"
 DECLARED = "commands"
+JOBS = "jobs.events"
 
 
 def stages(shared: Settings, own: EnergySettings | None = None) -> list[Stage]:
-    """AppDB and the learner. Raises OSError or ValueError for coefficients that cannot be read."""
+    """AppDB, learner and advisor. Raises OSError or ValueError for unreadable coefficients."""
     own = own or EnergySettings()
     imported = read_coefficients(own.coefficients) if own.coefficients else {}
 
@@ -23,6 +24,10 @@ def stages(shared: Settings, own: EnergySettings | None = None) -> list[Stage]:
 
     def create_learner(_number: int, restored: Mapping[str, bytes]) -> learner.Learner:
         return learner.Learner(restored, imported)
+
+    def create_advisor(_number: int, restored: Mapping[str, bytes]) -> advisor.Advisor:
+        half_life_days, remember_s = own.misuse_half_life_days, own.advice_remember_s
+        return advisor.Advisor(restored, own.advice, half_life_days, remember_s)
 
     return [
         Stage(
@@ -38,6 +43,15 @@ def stages(shared: Settings, own: EnergySettings | None = None) -> list[Stage]:
             inputs=(MEASURED, DECLARED),
             outputs=(learner.OUTPUT,),
             create=create_learner,
+            single=True,
+            rounds=shared.rounds,
+            marks_outputs=shared.is_emulated,
+        ),
+        Stage(
+            name=advisor.SOURCE,
+            inputs=(MEASURED, appdb.MISMATCHES, appdb.OUTPUT, learner.OUTPUT, JOBS),
+            outputs=(advisor.OUTPUT,),
+            create=create_advisor,
             single=True,
             rounds=shared.rounds,
             marks_outputs=shared.is_emulated,

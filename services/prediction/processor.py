@@ -16,11 +16,12 @@ from services.prediction.facts import (
 )
 from services.prediction.model import train_forest, train_weights
 from services.prediction.publish import degradation_event, power_event
-from services.prediction.state import Progress, Reading, State, Table, Traffic
+from services.prediction.state import Progress, Reading, State, Traffic
 from services.prediction.training import fallback_power_w, in_order, pair_rows, power_rows
 from shared.messaging.domain_types import cluster_of, job_of
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.table import Table
 
 # The least that a model is trained on; from there on it is trained again whenever there is twice as
 # much, so that the cost of training stays in proportion to that of measuring.

@@ -8,7 +8,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.prediction.state import Pair, Run, State, Table
+from services.prediction.state import Pair, Run, State
+from shared.messaging.table import Table
 from shared.policies import degradation, power_model
 
 Floats = NDArray[np.float64]

@@ -16,6 +16,7 @@ from services.simulation.emulator import Emulator
 from services.simulation.scales import PER_INSTRUCTION, read_eamc_scale
 from services.simulation.settings import SimulationSettings
 from services.simulation.workload.generate import built_in
+from services.simulation.workload.mislabel import mislabelled
 from services.simulation.workload.replay import replay
 from services.simulation.workload.request import JobRequest
 from shared.domain.cluster import Cluster
@@ -31,6 +32,13 @@ def workload(settings: SimulationSettings) -> tuple[Sequence[JobRequest], tuple[
 
     Raises OSError or ValueError for a log that cannot be replayed.
     """
+    requests, emulated = _labelled_workload(settings)
+    return mislabelled(requests, settings.seed, settings.mislabelled_share), emulated
+
+
+def _labelled_workload(
+    settings: SimulationSettings,
+) -> tuple[Sequence[JobRequest], tuple[Cluster, ...]]:
     if settings.swf is None:
         emulated = clusters()
         return built_in(settings.seed, settings.jobs, emulated), emulated
@@ -49,6 +57,7 @@ def emulator(settings: SimulationSettings) -> Emulator:
         round_s=settings.round_s,
         tpi_scale=read_eamc_scale(folder) if folder else PER_INSTRUCTION,
         kill_at_limit=settings.kill_at_limit,
+        measured_after_s=settings.measured_after_s,
     )
 
 

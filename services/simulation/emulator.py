@@ -45,7 +45,8 @@ class Emulator:
     A start takes place at the end of the round that it was decided in; its event is the first of
     the next round in which anything happens. Rounds end on a grid of `round_s` of virtual time
     and are numbered without gaps; those in which nothing happens do not exist.
-    `kill_at_limit` ends jobs at their limit, as most resource managers do.
+    `kill_at_limit` ends jobs at their limit, as most resource managers do. `measured_after_s` above
+    0 has running jobs measured so long after their start too.
 
     Raises ValueError for a request that no cluster can hold or a cluster that it does not know.
     """
@@ -59,6 +60,7 @@ class Emulator:
         round_s: float = ROUND_S,
         tpi_scale: TpiScale = PER_INSTRUCTION,
         kill_at_limit: bool = False,
+        measured_after_s: float = 0.0,
     ) -> None:
         self._noise = Noise(seed)
         self._machines = {cluster.name: Machine(cluster, self._noise) for cluster in clusters}
@@ -68,9 +70,11 @@ class Emulator:
         self._round_us = round(round_s * 1e6)
         self._tpi_scale = tpi_scale
         self._kill_at_limit = kill_at_limit
+        self._measured_after_us = round(measured_after_s * 1e6)
         self._queued: dict[str, JobRequest] = {}
         self._running: dict[str, Running] = {}
         self._ends: list[tuple[int, str]] = []
+        self._measurements: list[tuple[int, str]] = []
         self._outbox: list[Publish] = []
         self._round: Round | None = None
 
@@ -124,9 +128,11 @@ class Emulator:
         """When the next thing happens; None when nothing ever will."""
         while self._ends and not self._holds(*self._ends[0]):
             heappop(self._ends)
-        ends = [self._ends[0][0]] if self._ends else []
+        while self._measurements and self._measurements[0][1] not in self._running:
+            heappop(self._measurements)
+        expected = [heap[0][0] for heap in (self._ends, self._measurements) if heap]
         comes = [submit_us(self._arrivals[-1])] if self._arrivals else []
-        return min(ends + comes, default=None)
+        return min(expected + comes, default=None)
 
     def _holds(self, ends_at_us: int, job: str) -> bool:
         """Whether an expected end still is one: a neighbour's coming or going moves it."""
@@ -136,6 +142,8 @@ class Emulator:
         while (now_us := self._next_due_us()) is not None and now_us <= until_us:
             if self._ends and self._ends[0][0] == now_us:
                 self._finish(self._running[heappop(self._ends)[1]], now_us)
+            elif self._measurements and self._measurements[0][0] == now_us:
+                self._measure(self._running[heappop(self._measurements)[1]], now_us)
             else:
                 self._submit(self._arrivals.pop())
 
@@ -157,10 +165,17 @@ class Emulator:
             run.meets(co_runner, run.started_us)
             self._expect_end(co_runner)
         self._expect_end(run)
+        if self._measured_after_us:
+            due_us = run.started_us + self._measured_after_us
+            heappush(self._measurements, (due_us, run.job_id))
         self._outbox.append(facts.started(run))
 
+    def _measure(self, run: Running, now_us: int) -> None:
+        seen = facts.signature_of_job(run, self._tpi_scale, now_us, facts.WHILE_RUNNING)
+        self._outbox.append(seen)
+
     def _run(self, decision: PlacementDecided, request: JobRequest, machine: Machine) -> Running:
-        nominal = profile(request.app_id, machine.cluster.node_model)
+        nominal = profile(request.true_app_id, machine.cluster.node_model)
         solo = observed(nominal, machine, decision.freq_ghz, self._noise, decision.job_id)
         started_us = self._current.ended_at_us
         limit_us = started_us + max(1, round(decision.walltime_s * 1e6))

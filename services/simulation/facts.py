@@ -36,6 +36,8 @@ EPOCH_US: Final = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 NODE_SAMPLES: Final = 10
 SHUTTER_PERIOD_US: Final = 60_000_000
 MAX_SHUTTERS: Final = 32
+# The number of the signature that is measured while a job runs; that of its end has the attempt's.
+WHILE_RUNNING: Final = 0
 
 
 def submit_us(request: JobRequest) -> int:
@@ -110,18 +112,21 @@ def finished(run: Running, outcome: JobOutcome.ValueType, now_us: int) -> Publis
     return _of_job(JOBS, cluster, run.job_id, now_us, payload)
 
 
-def signature_of_job(run: Running, scale: TpiScale, now_us: int) -> Publish:
-    """How a finished job behaved while it was alone, so that no neighbour is in its signature.
+def signature_of_job(
+    run: Running, scale: TpiScale, now_us: int, sequence: int = ATTEMPT
+) -> Publish:
+    """How a job behaved while it was alone, so that no neighbour is in its signature.
 
     A job that never was alone is measured in its shutters, when its neighbour is paused.
     """
     factors = run.machine.power_factors(run.allocation.nodes)
     measured = run.solo._replace(power_w=run.solo.power_w * float(factors.mean()))
     cluster = run.machine.cluster
-    payload = signature(run.request.app_id, cluster, run.allocation.freq_ghz, measured, scale)
+    payload = signature(run.request.true_app_id, cluster, run.allocation.freq_ghz, measured, scale)
+    payload.app_id = run.request.app_id
     payload.job_id = run.job_id
     key = f"{run.request.app_id}|{cluster.node_model}"
-    return _of_job(SIGNATURES, cluster, run.job_id, now_us, payload, key)
+    return _of_job(SIGNATURES, cluster, run.job_id, now_us, payload, key, sequence)
 
 
 def signature(

@@ -19,4 +19,10 @@ class SimulationSettings(BaseSettings):
     )
     round_s: float = Field(30.0, gt=0, description="Virtual time of a round")
     kill_at_limit: bool = Field(False, description="End jobs at their limit")
+    mislabelled_share: float = Field(
+        0.0, ge=0, le=1, description="Share of the jobs whose app_id is that of something else"
+    )
+    measured_after_s: float = Field(
+        0.0, ge=0, description="Running jobs are measured so long after their start too; 0: never"
+    )
     ingest_address: str = Field("127.0.0.1:50051", description="host:port of ingest's gRPC")

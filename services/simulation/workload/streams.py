@@ -18,6 +18,7 @@ class Stream(IntEnum):
     SHAREABLE = 6
     OVERESTIMATE = 7
     ACCURACY = 8
+    MISLABELLED = 9
 
 
 def stream(seed: int, purpose: Stream) -> np.random.Generator:

@@ -1,0 +1,221 @@
+"""Advises jobs that run something else than expected, or something new, on their frequency."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from coplace.v1.energy_pb2 import (
+    ADVICE_REASON_FIRST_RUN,
+    ADVICE_REASON_MISMATCH,
+    AdviceReason,
+    AdvisedPoint,
+    AppIdMismatch,
+    AppIdMisused,
+    CoefficientsPublished,
+    FrequencyAdvised,
+    SignatureUpdated,
+)
+from coplace.v1.telemetry_pb2 import SignatureMeasured
+from google.protobuf.message import Message
+
+from services.energy.advice import Advice, AdvicePolicy, Point, advice
+from services.energy.processor.measured import signature_of
+from services.energy.processor.misuse import Count, Misuse
+from services.energy.processor.runs import JobRun, Runs
+from shared.domain.coefficients import Coefficients
+from shared.domain.job import JobState
+from shared.domain.signature import Signature
+from shared.messaging.digest import require_sha256
+from shared.messaging.domain_types import coefficients_of
+from shared.messaging.event import Event, Publish
+from shared.messaging.stage import Round
+from shared.messaging.table import Table
+
+SOURCE: Final = "energy.advisor"
+OUTPUT: Final = "energy.advice"
+_COEFFICIENTS: Final = "coefficients|"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A run to advise on; `metrics` differ from the application's, none on a first run."""
+
+    time_us: int
+    event_id: str
+    traceparent: str
+    job_id: str
+    measured: Signature
+    metrics: tuple[str, ...]
+
+    @property
+    def row(self) -> str:
+        """The AppDB's row of it."""
+        return f"{self.measured.app_id}|{self.measured.node_model}"
+
+
+class Advisor:
+    """Folds mismatches, signatures, coefficients and jobs into energy.advice; a single stage."""
+
+    def __init__(
+        self,
+        restored: Mapping[str, bytes],
+        policy: AdvicePolicy,
+        half_life_days: float,
+        remember_s: float,
+    ) -> None:
+        self._policy = policy
+        self._jobs = Table("job", restored, list, lambda v: JobRun(*v))
+        self._users = Table("user", restored, list, lambda v: Count(*v))
+        self._cases = Table("case", restored, asdict, _case)
+        # Whether a row of the AppDB was there before the open round began.
+        self._rows: Table[bool] = Table("row", restored, bool, bool)
+        self._new_rows = {row for row, is_old in self._rows.items() if not is_old}
+        self._runs = Runs(self._jobs, round(remember_s * 1e6))
+        self._misuse = Misuse(self._users, half_life_days)
+        self._coefficients: dict[str, Coefficients] = {}
+        self._new_models: dict[str, CoefficientsPublished] = {}
+        for key, value in restored.items():
+            if key.startswith(_COEFFICIENTS):
+                self._learn(CoefficientsPublished.FromString(value))
+        self._new_models.clear()
+
+    def handle(self, event: Event) -> Iterable[Publish]:
+        """Remember what the round's end decides on. Raises RejectedError."""
+        match event.payload:
+            case AppIdMismatch() as found:
+                metrics = tuple(each.metric for each in found.metrics if each.differs)
+                self._remember(event, found.measured, metrics)
+            case SignatureMeasured() as measured:
+                if measured.job_id and not measured.kernel:
+                    self._remember_first_run(event, measured)
+            case SignatureUpdated() as row:
+                self._see(f"{row.app_id}|{row.node_model}")
+            case CoefficientsPublished() as message:
+                require_sha256(message)
+                self._learn(message)
+            case message:
+                self._runs.fold(message)
+        return []
+
+    def end_round(self, ended: Round) -> Iterable[Publish]:
+        """Advise on each case of the round, in the order of (event time, id)."""
+        cases = sorted(self._cases.values(), key=lambda case: (case.time_us, case.event_id))
+        newest = {case.job_id: case for case in cases}
+        published = [p for case in cases for p in self._counted(case, ended)]
+        published += [p for case in newest.values() for p in self._advised(case, ended)]
+        for case in cases:
+            self._cases.drop(case.event_id)
+        for row in sorted(self._new_rows):
+            self._rows.put(row, value=True)
+        self._new_rows.clear()
+        self._runs.forget(ended.ended_at_us)
+        return published
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """What changed, by table."""
+        models, self._new_models = self._new_models, {}
+        tables: tuple[Table[Any], ...] = (self._jobs, self._users, self._cases, self._rows)
+        rows = {key: value for table in tables for key, value in table.changes().items()}
+        return rows | {_COEFFICIENTS + m: p.SerializeToString() for m, p in sorted(models.items())}
+
+    def _learn(self, message: CoefficientsPublished) -> None:
+        self._coefficients[message.node_model] = coefficients_of(message)
+        self._new_models[message.node_model] = message
+
+    def _see(self, row: str) -> None:
+        if row not in self._rows:
+            self._rows.put(row, value=False)
+            self._new_rows.add(row)
+
+    def _remember_first_run(self, event: Event, measured: SignatureMeasured) -> None:
+        if not self._rows.get(f"{measured.app_id}|{measured.node_model}"):
+            self._remember(event, measured, ())
+
+    def _remember(
+        self, event: Event, measured: SignatureMeasured, metrics: tuple[str, ...]
+    ) -> None:
+        signature = signature_of(measured)
+        self._cases.put(
+            event.id,
+            Case(event.time_us, event.id, event.traceparent, measured.job_id, signature, metrics),
+        )
+
+    def _counted(self, case: Case, ended: Round) -> Iterator[Publish]:
+        """A job counts once an attempt, however often it is measured."""
+        run = self._runs.get(case.job_id)
+        if run is None or run.is_counted or not case.metrics:
+            return
+        count = self._misuse.add(run.user, ended.ended_at_us)
+        self._runs.put(case.job_id, run._replace(is_counted=True))
+        misused = AppIdMisused(
+            job_id=case.job_id,
+            attempt=run.attempt,
+            user=run.user,
+            app_id=case.measured.app_id,
+            node_model=case.measured.node_model,
+            metrics=case.metrics,
+            user_mismatches=count,
+            found_by=case.event_id,
+        )
+        yield _published(case, ended, misused)
+
+    def _advised(self, case: Case, ended: Round) -> Iterator[Publish]:
+        """Nothing for a job that has ended, or that was told the same before."""
+        run = self._runs.get(case.job_id)
+        table = self._coefficients.get(case.measured.node_model)
+        if run is None or run.state != JobState.RUNNING or table is None:
+            return
+        found = advice(self._policy, table, case.measured)
+        if found is None or found.predicted.freq_ghz == run.advised_ghz:
+            return
+        self._runs.put(case.job_id, run._replace(advised_ghz=found.predicted.freq_ghz))
+        yield _published(case, ended, self._message(case, run, found, table.version, ended))
+
+    def _message(
+        self, case: Case, run: JobRun, found: Advice, version: str, ended: Round
+    ) -> FrequencyAdvised:
+        return FrequencyAdvised(
+            job_id=case.job_id,
+            attempt=run.attempt,
+            user=run.user,
+            app_id=case.measured.app_id,
+            cluster=run.cluster,
+            node_model=case.measured.node_model,
+            freq_ghz=found.predicted.freq_ghz,
+            reason=_reason(case),
+            rule=self._policy.rule,
+            present=_point(found.present),
+            predicted=_point(found.predicted),
+            coefficients_version=version,
+            user_mismatches=self._misuse.of(run.user, ended.ended_at_us),
+        )
+
+
+def _case(state: Mapping[str, Any]) -> Case:
+    measured, metrics = Signature(**state["measured"]), tuple(state["metrics"])
+    return Case(**{**state, "measured": measured, "metrics": metrics})
+
+
+def _reason(case: Case) -> AdviceReason.ValueType:
+    return ADVICE_REASON_MISMATCH if case.metrics else ADVICE_REASON_FIRST_RUN
+
+
+def _point(point: Point) -> AdvisedPoint:
+    return AdvisedPoint(
+        freq_ghz=point.freq_ghz,
+        time_s=point.time_s,
+        power_w=point.power_w,
+        energy_j=point.time_s * point.power_w,
+    )
+
+
+def _published(case: Case, ended: Round, payload: Message) -> Publish:
+    event = Event(
+        id=f"{SOURCE}/{payload.DESCRIPTOR.full_name}/{case.job_id}/{ended.number}",
+        source=SOURCE,
+        time_us=ended.ended_at_us,
+        key=case.job_id,
+        payload=payload,
+        traceparent=case.traceparent,
+    )
+    return Publish(OUTPUT, event)
