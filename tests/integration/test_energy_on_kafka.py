@@ -1,0 +1,168 @@
+"""From the energy topics through Redis to an answer over gRPC, on real servers, with kills."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+import redis
+from coplace.v1.control_pb2 import DeadLetter
+from coplace.v1.energy_pb2 import SignatureUpdated
+from google.protobuf.message import Message
+from typer.testing import CliRunner
+
+from deploy.local.ports import free_ports
+from deploy.local.program import Program
+from deploy.local.servers import LocalServers
+from services.console import energy_ask
+from services.console.cli import app
+from shared.messaging.admin import admin_client, ensure_topics
+from shared.messaging.clients import Publisher, Reader
+from shared.messaging.deployment import Deployment
+from shared.messaging.event import Event, Publish
+from shared.runtime.settings import Settings
+from tests.unit.services.energy.api.appdb import PSTATES_GHZ, coefficients, row
+
+_DEADLINE_S = 60.0
+_MODULES = {"appdb-cache": "services.energy.appdb_cache", "energy-api": "services.energy.api"}
+APPS = 50
+
+
+class Energy:
+    """The cache and the API, and what a test sees of them."""
+
+    def __init__(self, servers: LocalServers) -> None:
+        self.servers = servers
+        settings = Settings(
+            kafka_bootstrap=servers.kafka_bootstrap, namespace="energy", kafka_partitions=4
+        )
+        self.deployment = Deployment.of(settings)
+        with admin_client(self.deployment) as client:
+            ensure_topics(client, self.deployment)
+        self.redis = redis.Redis.from_url(servers.redis_url)
+        self._api_port, *ports = free_ports(1 + len(_MODULES))
+        servers.start(self._program(name, port) for name, port in zip(_MODULES, ports, strict=True))
+
+    @property
+    def address(self) -> str:
+        """Of the API."""
+        return f"127.0.0.1:{self._api_port}"
+
+    def publish(self, *payloads: Message, time_us: int = 1_767_225_600_000_000) -> None:
+        """Append events as the energy service's stages would."""
+        codec = self.deployment.codec
+        with Publisher(self.deployment) as publisher:
+            publisher.append(codec.encode(_published(each, time_us)) for each in payloads)
+
+    def rows(self) -> Mapping[bytes, bytes]:
+        """All that the cache holds."""
+        found: Any = self.redis.hgetall("energy.appdb:signatures")
+        tables: Any = self.redis.hgetall("energy.appdb:coefficients")
+        return {**found, **tables}
+
+    def dead_letters(self, topic: str) -> list[Message]:
+        """What could not be used."""
+        places = self.deployment.topics.places(f"dlq.{topic}")
+        with Reader(self.deployment, places) as reader:
+            return [self.deployment.codec.decode(record).payload for record in reader.to_end()]
+
+    def _program(self, name: str, port: int) -> Program:
+        return Program(
+            name,
+            [sys.executable, "-m", _MODULES[name]],
+            env={
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "COPLACE_NAMESPACE": "energy",
+                "COPLACE_KAFKA_PARTITIONS": "4",
+                "COPLACE_SESSION_TIMEOUT_S": "2",
+                "COPLACE_HTTP_PORT": str(port),
+                "COPLACE_ENERGY_API_PORT": str(self._api_port),
+            },
+            ready_url=f"http://127.0.0.1:{port}/readyz",
+        )
+
+
+def _published(payload: Message, time_us: int) -> Publish:
+    is_row = isinstance(payload, SignatureUpdated)
+    topic, source = (
+        ("energy.signatures", "energy.appdb")
+        if is_row
+        else ("energy.coefficients", "energy.learner")
+    )
+    values: Any = payload
+    key = f"{values.app_id}|{values.node_model}" if is_row else values.node_model
+    return Publish(topic, Event(f"{source}/{key}/{time_us}", source, time_us, key, payload))
+
+
+def measured(app_id: str) -> SignatureUpdated:
+    """A row of the application database."""
+    return SignatureUpdated.FromString(row(app_id))
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + _DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def energy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Energy]:
+    """Servers, services and fifty applications for all cases."""
+    with LocalServers(tmp_path_factory.mktemp("energy")) as servers:
+        found = Energy(servers)
+        found.publish(coefficients(), *(measured(f"app{number}") for number in range(APPS)))
+        eventually(lambda: len(found.rows()) == APPS + 1)
+        yield found
+        found.redis.close()
+
+
+def test_what_was_published_is_projected_by_the_command_line(energy: Energy) -> None:
+    asked = ["energy", "ask", "--app=app7", "--app=nobody", f"--address={energy.address}"]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    rows = [line.split("|") for line in result.stdout.splitlines() if "app7" in line]
+    assert [cells[3].strip() for cells in rows] == [f"{ghz:g}" for ghz in PSTATES_GHZ]
+    assert "nobody on gold at 1.2, 2, 3.1 GHz: the application has no signature" in result.stderr
+
+
+def test_a_refused_question_ends_the_command_with_the_field(energy: Energy) -> None:
+    result = CliRunner().invoke(app, ["energy", "ask", "--app=", f"--address={energy.address}"])
+    assert result.exit_code == 1
+    assert "subjects[0].app_id" in result.stderr
+
+
+def test_a_killed_cache_has_the_same_rows_and_goes_on(energy: Energy) -> None:
+    before = energy.rows()
+    energy.servers.kill("appdb-cache")
+    energy.publish(measured("after-the-kill"))
+    energy.servers.wait_ready("appdb-cache")
+    eventually(lambda: b"after-the-kill|gold" in energy.rows())
+    assert {**energy.rows(), **before} == energy.rows()
+
+
+def test_what_cannot_be_projected_from_is_a_dead_letter_and_what_follows_is_kept(
+    energy: Energy,
+) -> None:
+    broken = measured("broken")
+    broken.at[0].power_w = -1.0
+    energy.publish(broken, measured("follows"))
+    eventually(lambda: b"follows|gold" in energy.rows())
+    assert b"broken|gold" not in energy.rows()
+    eventually(lambda: len(energy.dead_letters("energy.signatures")) == 1)
+    [letter] = energy.dead_letters("energy.signatures")
+    assert isinstance(letter, DeadLetter)
+    assert letter.reason.startswith("power_w")
+
+
+def test_a_redis_that_lost_everything_is_filled_again_although_nothing_new_comes(
+    energy: Energy,
+) -> None:
+    before = energy.rows()
+    energy.redis.flushall()
+    eventually(lambda: energy.rows() == before)
+    answered = energy_ask.project(energy.address, energy_ask.request(["app7"]))
+    assert tuple(answered[0].freq_ghz) == PSTATES_GHZ
