@@ -72,7 +72,7 @@ def cirne_jobs(seed: int, jobs: int = 5000, max_nodes: int = MAX_NODES) -> Rigid
 
 def _sizes(uniform: Floats, max_nodes: int) -> Ints:
     """Powers of two up to `max_nodes`, (jobs,)."""
-    weights = SIZE_DECAY ** np.arange(np.log2(max_nodes) + 1)
+    weights = SIZE_DECAY ** np.arange(max_nodes.bit_length())
     ends = np.cumsum(weights / weights.sum())
     return 2 ** np.searchsorted(ends[:-1], uniform, side="right").astype(np.int64)
 

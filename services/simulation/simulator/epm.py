@@ -1,0 +1,124 @@
+"""EAMC's Energy Prediction Module: what each application takes and draws on each cluster.
+
+D'Amico and Corbalan (2021): equations 1 to 3 at every P-state, equation 4 for the P-state of each
+cluster, equation 5 to compare clusters. All by the code that placement runs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from shared.domain.coefficients import Coefficients
+from shared.domain.signature import Signature
+from shared.policies.ear import Metrics, project_metrics
+from shared.policies.frequency import DistanceForm, FrequencyRule, choose_pstates
+from shared.policies.projection import Projection
+from shared.policies.ranking import part_eff
+from shared.policies.workload import Floats, Ints, Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """How energy and time are weighed in equations 4 and 5."""
+
+    t_weight: float = 1.0
+    form: DistanceForm = DistanceForm.NORMALISED
+
+
+EVEN: Final = Weighing()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeKnowledge:
+    """What is known of the nodes of one cluster: coefficients, and signatures by application."""
+
+    coefficients: Coefficients
+    signatures: Mapping[str, Signature]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predictions:
+    """Applications, or jobs, on clusters at the P-state of their choice: (applications, clusters).
+
+    `time_s` is the time of one iteration, `time_ratio` that over the time on the reference (the
+    first cluster that knows the application) at its nominal P-state, `node_w` the power of one
+    node; NaN where a cluster does not know the application.
+    """
+
+    freq_ghz: Floats
+    time_s: Floats
+    time_ratio: Floats
+    node_w: Floats
+
+    @property
+    def known(self) -> Mask:
+        """Where a cluster knows an application."""
+        return ~np.isnan(self.time_s)
+
+    def of(self, app: Ints) -> "Predictions":
+        """Those of jobs by their applications, (jobs, clusters)."""
+        return Predictions(
+            self.freq_ghz[app], self.time_s[app], self.time_ratio[app], self.node_w[app]
+        )
+
+    def part_eff(self, eligible: Mask, weighing: Weighing) -> Floats:
+        """Equation 5 over the clusters that are eligible, infinite elsewhere."""
+        energy_j = self.node_w * self.time_s
+        return part_eff(energy_j, self.time_s, eligible, weighing.t_weight, weighing.form)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Epm:
+    """Applications projected to every P-state of each cluster: (applications, P-states) each."""
+
+    apps: tuple[str, ...]
+    projections: tuple[Projection, ...]
+
+    @classmethod
+    def of(cls, knowledge: Sequence[NodeKnowledge]) -> "Epm":
+        """Of the applications that some cluster knows. Raises ValueError when there is none."""
+        apps = tuple(dict.fromkeys(app for each in knowledge for app in each.signatures))
+        if not apps:
+            raise ValueError("no cluster knows an application: give signatures of its module")
+        return cls(apps, tuple(_projected(each, apps) for each in knowledge))
+
+    def predict(self, rule: FrequencyRule, weighing: Weighing = EVEN) -> Predictions:
+        """All applications on all clusters at the P-state that a rule chooses."""
+        pairs = [
+            (each, choose_pstates(each, rule, weighing.t_weight, weighing.form))
+            for each in self.projections
+        ]
+        time_s = _columns([_at(projection.time_s, pstate) for projection, pstate in pairs])
+        return Predictions(
+            freq_ghz=_columns([np.asarray(p.pstates_ghz)[pstate] for p, pstate in pairs]),
+            time_s=time_s,
+            time_ratio=time_s / self._reference_s(),
+            node_w=_columns([_at(projection.power_w, pstate) for projection, pstate in pairs]),
+        )
+
+    def best(self, weighing: Weighing = EVEN) -> Ints:
+        """The cluster of the least part_eff at EAMC's P-states, (applications,)."""
+        predictions = self.predict(FrequencyRule.MIN_DISTANCE, weighing)
+        efficiency = predictions.part_eff(predictions.known, weighing)
+        return np.asarray(efficiency.argmin(axis=1), dtype=np.int64)
+
+    def _reference_s(self) -> Floats:
+        """Time of each application on its reference at the nominal P-state, (applications, 1)."""
+        nominal_s = _columns([projection.time_s[:, -1] for projection in self.projections])
+        first = (~np.isnan(nominal_s)).argmax(axis=1)
+        return _at(nominal_s, first)[:, np.newaxis]
+
+
+def _projected(known: NodeKnowledge, apps: Sequence[str]) -> Projection:
+    signatures = [known.signatures.get(app) for app in apps]
+    return project_metrics(known.coefficients, Metrics.of(known.coefficients, signatures))
+
+
+def _at(values: Floats, column: Ints) -> Floats:
+    return np.asarray(values[np.arange(len(column)), column])
+
+
+def _columns(several: Sequence[Floats]) -> Floats:
+    return np.stack(several, axis=1)

@@ -1,0 +1,72 @@
+"""The policies that can be simulated, as an order of entries and a discipline."""
+
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+
+from shared.policies.ranking import Policy
+from shared.policies.timeline import Discipline
+from shared.policies.workload import NO_ENTRY, Floats, Ints, Mask
+
+
+class SimulatedPolicy(StrEnum):
+    """The first four know of no energy: jobs are offered to each cluster as it is declared, at the
+    nominal P-state. The others are those of `ranking.Policy`, with EASY backfill."""
+
+    FCFS = "fcfs"
+    SJF = "sjf"
+    EASY = "easy"
+    CONSERVATIVE = "conservative"
+    BASE = "base"
+    MIN_RUNTIME = "min-runtime"
+    MIN_ENERGY = "min-energy"
+    REORDER = "reorder"
+    PRIORITY_INC = "priority-inc"
+    PRIORITY_INC_V = "priority-inc-v"
+
+    @property
+    def discipline(self) -> Discipline:
+        """What may pass an entry that has to wait; shortest job first lets nothing pass either."""
+        return _DISCIPLINES.get(self, Discipline.EASY)
+
+    @property
+    def ranking(self) -> Policy | None:
+        """How clusters and P-states are chosen, None where no energy is known of."""
+        return None if self in ONE_POOL else Policy(self.value)
+
+
+ONE_POOL: Final = (
+    SimulatedPolicy.FCFS,
+    SimulatedPolicy.SJF,
+    SimulatedPolicy.EASY,
+    SimulatedPolicy.CONSERVATIVE,
+)
+_DISCIPLINES: Final = {
+    SimulatedPolicy.FCFS: Discipline.FCFS,
+    SimulatedPolicy.SJF: Discipline.FCFS,
+    SimulatedPolicy.CONSERVATIVE: Discipline.CONSERVATIVE,
+}
+
+
+def order_of(policy: SimulatedPolicy, rank: Ints, tier: Ints, limit_s: Floats) -> Ints:
+    """The order of entries of the shape (jobs, clusters), jobs by submission.
+
+    By tier, then by submission, then by rank; shortest job first puts the time until the limit
+    before the submission. There is no entry where `rank` is NO_ENTRY.
+    """
+    entries = rank != NO_ENTRY
+    job = np.broadcast_to(np.arange(len(rank))[:, np.newaxis], rank.shape)
+    if policy is SimulatedPolicy.SJF:
+        return _ordered(entries, tier, limit_s, job, rank)
+    return _ordered(entries, tier, job, rank)
+
+
+def _ordered(entries: Mask, *keys: Floats | Ints) -> Ints:
+    """0, 1, 2... to the entries by keys, of which the first decides."""
+    places = np.lexsort([key[entries] for key in reversed(keys)])
+    numbers = np.empty(len(places), dtype=np.int64)
+    numbers[places] = np.arange(len(places))
+    order = np.full(entries.shape, NO_ENTRY, dtype=np.int64)
+    order[entries] = numbers
+    return order

@@ -1,0 +1,116 @@
+"""Cases: a policy with its weights on a workload, one by one or all combinations on all cores."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from multiprocessing import get_context
+
+from services.simulation.simulator.entries import Choice, entries_of
+from services.simulation.simulator.epm import EVEN, Epm, NodeKnowledge, Weighing
+from services.simulation.simulator.jobs import CIRNE_UNIFORM, WorkloadSpec, draw_apps, submitted
+from services.simulation.simulator.metrics import Summary, summarise
+from services.simulation.simulator.played import Played
+from services.simulation.simulator.policy import SimulatedPolicy
+from services.simulation.simulator.system import System
+from shared.policies.frequency import DistanceForm
+from shared.policies.timeline import play
+from shared.policies.workload import Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setup:
+    """What all cases share: the clusters, and what is known of the nodes of each."""
+
+    system: System
+    knowledge: tuple[NodeKnowledge, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One simulation: what decides, on which workload. The same case gives the same result.
+
+    `threshold` is that of PriorityInc-V, `form` that of equations 4 and 5.
+    """
+
+    policy: SimulatedPolicy
+    workload: WorkloadSpec = CIRNE_UNIFORM
+    seed: int = 1
+    t_weight: float = EVEN.t_weight
+    threshold: float = 0.35
+    form: DistanceForm = DistanceForm.NORMALISED
+    kill_at_limit: bool = True
+
+    @property
+    def label(self) -> str:
+        """The case without its seed and workload, as tables and pictures name it."""
+        if self.policy.ranking is None:
+            return self.policy
+        return f"{self.policy} w={self.t_weight:g}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """A case in full: `job_id` (jobs,) are the jobs' numbers, `left_out` how many fit nowhere."""
+
+    played: Played
+    job_id: Ints
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a case came to."""
+
+    case: Case
+    summary: Summary
+    left_out: int
+
+
+def play_case(setup: Setup, case: Case, told: Callable[[int], None] | None = None) -> Outcome:
+    """Play one case; `told` hears now and then how many jobs have started.
+
+    The jobs of a seed run the same applications whatever the policy and its weights. Raises
+    OSError or ValueError for a workload that cannot be read or of which nothing fits.
+    """
+    epm = Epm.of(setup.knowledge)
+    jobs = submitted(case.workload, case.seed, setup.system)
+    app = draw_apps(epm.best(), case.workload, case.seed, len(jobs.jobs))
+    weighing = Weighing(case.t_weight, case.form)
+    choice = Choice(case.policy, weighing, case.threshold, case.kill_at_limit)
+    entries = entries_of(setup.system, epm, jobs, app, choice)
+    schedule = play(setup.system.pools, entries.workload, case.policy.discipline, told)
+    played = Played(entries.workload, schedule, setup.system.fleet, entries.traits)
+    return Outcome(played, entries.job_id, entries.left_out)
+
+
+def result_of(setup: Setup, case: Case) -> Result:
+    """What one case comes to. Raises as `play_case`."""
+    outcome = play_case(setup, case)
+    return Result(case, summarise(outcome.played), outcome.left_out)
+
+
+def sweep(setup: Setup, cases: Sequence[Case], workers: int) -> Iterator[Result]:
+    """The results of cases in their order, each as soon as it and those before it are there.
+
+    Processes are spawned: a fork would copy the locks of a progress bar's thread.
+    """
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(partial(result_of, setup), cases)
+
+
+def combinations(
+    policies: Sequence[SimulatedPolicy],
+    t_weights: Sequence[float],
+    workloads: Sequence[WorkloadSpec],
+    seeds: Sequence[int],
+    *,
+    kill_at_limit: bool = True,
+) -> list[Case]:
+    """All cases; a policy that knows of no energy has no weight and is there once a seed."""
+    return [
+        Case(policy, workload, seed, t_weight, kill_at_limit=kill_at_limit)
+        for workload, policy, t_weight, seed in product(workloads, policies, t_weights, seeds)
+        if policy.ranking is not None or t_weight == t_weights[0]
+    ]
