@@ -23,6 +23,7 @@ _SCALARS: Mapping[int, Mapping[str, Any]] = {
     FieldDescriptor.TYPE_FLOAT: {"type": "number", "format": "float"},
     FieldDescriptor.TYPE_INT32: _INTEGER,
     FieldDescriptor.TYPE_UINT32: _INTEGER,
+    FieldDescriptor.TYPE_SINT32: _INTEGER,
     FieldDescriptor.TYPE_INT64: _TEXT_INTEGER,
     FieldDescriptor.TYPE_UINT64: _TEXT_INTEGER,
     FieldDescriptor.TYPE_BOOL: {"type": "boolean"},
