@@ -149,6 +149,45 @@ def choose(
     Console(width=TABLE_WIDTH).print(choices.table(several, chosen))
 
 
+@app.command("time-coefficients")
+def time_coefficients(
+    coefficients: CoefficientFiles,
+    signatures: Signatures,
+    node: Annotated[
+        list[str],
+        typer.Option(help="MODULE=CORES or MODULE=CORES:PEAK_GBPS, for each module."),
+    ],
+    out_csv: Annotated[
+        Path | None, typer.Option("--csv", help="File to write beside the table.")
+    ] = None,
+    module: Modules = None,
+) -> None:
+    """Runtimes on each module against the first, and what hardware would have said of them."""
+    from services.console import energy_time_coefficients as ratios
+    from services.energy.adapters.matching import read_matched
+
+    with _told():
+        several = read_matched(coefficients, signatures, module or ())
+        rows = list(ratios.compared(several, ratios.nodes(node)))
+        if out_csv is not None:
+            _write(out_csv, ratios.COLUMNS, (row.cells for row in rows))
+    Console(width=TABLE_WIDTH).print(ratios.table(rows))
+    typer.echo(ratios.summary(rows) or "too few applications ran on both to tell how sure this is")
+
+
+@app.command()
+def misuse() -> None:
+    """Users whose jobs do not behave like the application that they name, from energy.advice."""
+    from services.console import energy_misuse
+    from services.console.kafka_topics import KafkaTopics
+    from shared.messaging.deployment import Deployment
+    from shared.runtime.settings import settings
+
+    topics = KafkaTopics(Deployment.of(settings()))
+    users = energy_misuse.by_user(topics.topic(energy_misuse.TOPIC))
+    Console(width=TABLE_WIDTH).print(energy_misuse.table(users))
+
+
 @app.command()
 def learn(
     signatures: Annotated[Path, typer.Option(help="Kernels at every P-state, with freq_ghz.")],

@@ -154,6 +154,34 @@ def test_every_job_is_submitted_started_measured_and_finished_once_under_its_own
     assert len([s for s in payloads(outputs, SignatureMeasured) if s.job_id]) == 60
 
 
+def test_a_mislabelled_job_runs_as_what_it_is_under_the_name_that_its_user_gave() -> None:
+    emulator, [job] = in_round_one(request(app_id="ep.D", runs="STREAM"))
+    emulator.apply([start(job)])
+
+    outputs = to_the_end(emulator)
+
+    [seen] = payloads(outputs, SignatureMeasured)
+    [ended] = payloads(outputs, JobFinished)
+    assert (job.app_id, seen.app_id, ended.app_id) == ("ep.D", "ep.D", "ep.D")
+    assert seen.cpi == pytest.approx(profile("STREAM", P1.node_model).cpi, rel=0.05)
+
+
+def test_a_running_job_is_measured_when_it_was_asked_for() -> None:
+    """The second job ends before it would be measured."""
+    jobs = request(), request(1, repetitions=1.0)
+    emulator, [long, short] = in_round_one(*jobs, measured_after_s=200.0)
+    emulator.apply([start(long), start(short, node_indices=[5, 6])])
+
+    events = [p.event for output in to_the_end(emulator) for p in output.events]
+
+    seen = [e for e in events if isinstance(e.payload, SignatureMeasured)]
+    assert len({e.id for e in seen}) == 3
+    early, late = sorted(e.time_us for e in seen if long.job_id in e.id)
+    [began_us] = {e.payload.started_at_us for e in events if isinstance(e.payload, JobStarted)}
+    assert early == began_us + 200_000_000
+    assert late > early
+
+
 def pair(**b_changes: Any) -> tuple[JobRequest, JobRequest]:
     return (
         request(0, shareable=True),
