@@ -23,7 +23,15 @@ SEQUENCED = (
 def stages(shared: Settings, own: PlacementSettings | None = None) -> list[Stage]:
     """The sequencer and placement, whose rounds are always the sequencer's marks."""
     own = own or PlacementSettings()
-    rules = Rules(own.policy, own.t_weight, own.threshold, own.max_slowdown, own.quantile)
+    rules = Rules(
+        policy=own.policy,
+        t_weight=own.t_weight,
+        threshold=own.threshold,
+        max_slowdown=own.max_slowdown,
+        quantile=own.quantile,
+        start_timeout_s=own.start_timeout_s,
+        most_missed_starts=own.most_missed_starts,
+    )
 
     def create_sequencer(_number: int, restored: Mapping[str, bytes]) -> Sequencer:
         return Sequencer(restored)

@@ -3,15 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import inf
 
 import numpy as np
 
-from services.placement.model import Candidate
+from services.placement.model import misfit
+from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.policies.easy import Plan
 from shared.policies.lane import Lane
 from shared.policies.load import NodeSet, Reservation, Standing
+from shared.policies.pairing import Pairing
 from shared.policies.queue import Entry
 from shared.policies.ranking import Policy
 
@@ -21,11 +22,9 @@ def when(time_s: float) -> str:
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def excluded(job: Job, candidate: Candidate, best: str, nodes: int, policy: Policy) -> str:
-    """Why a job has no entry for a cluster of so many nodes."""
-    if candidate.part_eff == inf:
-        return f"needs {job.nodes} nodes, the cluster has {nodes}"
-    return f"policy {policy}: only the best cluster, {best}"
+def excluded(job: Job, cluster: Cluster, best: str, policy: Policy) -> str:
+    """Why the policy has no entry of a job for a cluster."""
+    return misfit(job, cluster) or f"policy {policy}: only the best cluster, {best}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +39,10 @@ class Refusals:
         lane = self.plan.lanes[cluster]
         before = lane.standing_before(entry.order)
         alone = self._why_not_alone(lane, entry, before)
-        if not entry.shareable or entry.nodes > lane.total:
+        pairing = lane.pairing
+        if pairing is None or not entry.shareable or entry.nodes > lane.total:
             return alone
-        return f"{alone}; {self._why_not_joined(lane, entry, before)}"
+        return f"{alone}; {self._why_not_joined(lane, pairing, entry, before)}"
 
     def _why_not_alone(self, lane: Lane, entry: Entry, before: Standing) -> str:
         if entry.nodes > lane.total:
@@ -56,22 +56,21 @@ class Refusals:
             f"and use more than its {before.extra} extra nodes"
         )
 
-    def _why_not_joined(self, lane: Lane, entry: Entry, before: Standing) -> str:
+    def _why_not_joined(self, lane: Lane, pairing: Pairing, entry: Entry, before: Standing) -> str:
         hosts = list(lane.hosts_at(before.tick, entry.nodes))
         if not hosts:
             return f"no shareable job runs alone on {entry.nodes} nodes"
-        if any(np.isfinite(lane.pairing.summed_slowdowns(h.app)[entry.app]) for h in hosts):
+        if any(np.isfinite(pairing.summed_slowdowns(h.app)[entry.app]) for h in hosts):
             assert before.reservation is not None
             return f"with a co-runner it would keep nodes after {self._promise(before.reservation)}"
-        return _why_no_pair(lane, entry, hosts)
+        return _why_no_pair(pairing, entry, hosts)
 
     def _promise(self, reservation: Reservation) -> str:
         job = self.job_ids[reservation.arrival]
         return f"the reservation of {job} at {when(reservation.start_s)}"
 
 
-def _why_no_pair(lane: Lane, entry: Entry, hosts: list[NodeSet]) -> str:
-    pairing = lane.pairing
+def _why_no_pair(pairing: Pairing, entry: Entry, hosts: list[NodeSet]) -> str:
     pairs = {host.app: (entry.app, host.app) for host in hosts}.values()
     worst = [max(pairing.slowdown(a, b), pairing.slowdown(b, a)) for a, b in pairs]
     mildest = min((slowdown for slowdown in worst if not np.isnan(slowdown)), default=None)

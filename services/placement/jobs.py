@@ -7,7 +7,7 @@ from typing import Any, Self
 import orjson
 
 from services.placement.model import Candidate
-from shared.domain.job import Job, JobState
+from shared.domain.job import Dependency, Job, JobState
 
 
 @dataclass(slots=True)
@@ -21,10 +21,21 @@ class Placed:
     limit_s: float
     ends_s: float
 
+    @property
+    def since_s(self) -> float:
+        """When its resource manager started it; until it has said so, when that was decided."""
+        return self.ends_s - self.limit_s
+
 
 @dataclass(slots=True)
 class Tracked:
-    """The newest attempt of a job. Without candidates it waits for its first outcome."""
+    """The newest attempt of a job. Without candidates it was not weighed yet.
+
+    `held` and `cancelled` are the reasons that somebody gave; `asked` is the time and id of the
+    newest such event. `awaits` are the dependencies that were not met yet. `missed_starts` counts
+    starts that were withdrawn since nobody confirmed them. `void` is the cluster of a start that
+    must not take place since the job runs elsewhere. `announced` is the last verdict on it.
+    """
 
     job: Job
     arrival: int
@@ -33,11 +44,24 @@ class Tracked:
     candidates: tuple[Candidate, ...] = ()
     placed: Placed | None = None
     ended_s: float | None = None
+    completed: bool = False
+    awaits: tuple[Dependency, ...] = ()
+    held: str | None = None
+    cancelled: str | None = None
+    asked: tuple[int, str] = (0, "")
+    missed_starts: int = 0
+    void: str = ""
+    announced: int = 0
 
     @property
     def waits(self) -> bool:
         """True while it may be started."""
         return self.state is JobState.SUBMITTED and self.placed is None
+
+    @property
+    def ended(self) -> bool:
+        """True when no start of it is expected any more."""
+        return self.state in (JobState.FINISHED, JobState.CANCELLED)
 
     def candidate(self, cluster: str) -> Candidate:
         """The one for a cluster."""
@@ -51,9 +75,11 @@ class Tracked:
     def from_bytes(cls, value: bytes) -> Self:
         """The job that `to_bytes` wrote."""
         state: dict[str, Any] = orjson.loads(value)
-        state["job"] = Job(**state["job"])
+        state["job"] = Job.restored(state["job"])
         state["state"] = JobState(state["state"])
         state["candidates"] = tuple(map(_candidate, state["candidates"]))
+        state["awaits"] = tuple(Dependency(**d) for d in state["awaits"])
+        state["asked"] = tuple(state["asked"])
         if state["placed"]:
             placed = state["placed"]
             state["placed"] = Placed(**{**placed, "nodes": tuple(placed["nodes"])})

@@ -1,19 +1,28 @@
-"""What placement knows beside jobs: clusters, signatures and models, each as last published."""
+"""What placement knows beside jobs: clusters, limits, signatures and models, each as last told."""
 
 from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
-from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    LimitsDeclared,
+)
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
 from coplace.v1.prediction_pb2 import DegradationModelPublished, PowerModelPublished
 from google.protobuf.message import Message
 
 from services.placement import payloads
 from services.placement.envelope import from_bytes, to_bytes
+from services.placement.explanation import when
+from services.placement.limits import Limit, Subject, limit_of
 from services.placement.predictions import ClusterKnowledge
+from shared.domain.checks import require_not_negative
 from shared.domain.cluster import Cluster
 from shared.domain.coefficients import Coefficients
+from shared.domain.errors import RejectedError
 from shared.domain.signature import Signature
 from shared.messaging.digest import require_sha256
 from shared.messaging.domain_types import cluster_of, coefficients_of, signatures_of
@@ -37,6 +46,8 @@ class Knowledge:
         self._signatures: dict[str, dict[str, tuple[Signature, ...]]] = {}
         self._apps: dict[str, int] = {}
         self._pairings: dict[str, Pairing] = {}
+        self._lost: dict[str, str] = {}
+        self._limits: dict[Subject, Limit] = {}
         self._newest: dict[str, Event] = {}
         self._changed: set[str] = set()
 
@@ -58,7 +69,7 @@ class Knowledge:
         Raises RejectedError for one that cannot be used, AlreadyAppliedError for one that is not
         newer than what is known of its subject.
         """
-        key = f"{_PREFIX}{event.type}/{_subject(event.payload)}"
+        key = f"{_PREFIX}{_subject(event.payload)}"
         newest = self._newest.get(key)
         if newest is not None and (event.time_us, event.id) <= (newest.time_us, newest.id):
             raise AlreadyAppliedError(event.id)
@@ -71,6 +82,16 @@ class Knowledge:
     def clusters(self) -> Mapping[str, Cluster]:
         """The declared clusters by name, in the order of their names."""
         return self._clusters
+
+    @property
+    def lost(self) -> Mapping[str, str]:
+        """Clusters that are out of reach: since when and why, in words."""
+        return self._lost
+
+    @property
+    def limits(self) -> Mapping[Subject, Limit]:
+        """What was declared for users and accounts."""
+        return self._limits
 
     def per_cluster(self) -> list[ClusterKnowledge]:
         """What the evaluation of jobs starts from."""
@@ -114,6 +135,11 @@ class Knowledge:
             case ClusterDeclared():
                 self._clusters[message.cluster] = cluster_of(message)
                 self._clusters = dict(sorted(self._clusters.items()))
+            case ClusterLost() | ClusterReturned():
+                self._reach(message)
+            case LimitsDeclared():
+                subject, limit = limit_of(message)
+                self._limits[subject] = limit
             case SignatureUpdated():
                 on_model = self._signatures.setdefault(message.node_model, {})
                 on_model[message.app_id] = signatures_of(message)
@@ -127,14 +153,30 @@ class Knowledge:
                 require_sha256(message)
                 self.degradation = payloads.degradation(message)
 
+    def _reach(self, message: ClusterLost | ClusterReturned) -> None:
+        if message.cluster not in self._clusters:
+            raise RejectedError("cluster", f"{message.cluster[:80]!r} is not declared")
+        if isinstance(message, ClusterReturned):
+            self._lost.pop(message.cluster, None)
+            return
+        require_not_negative("lost_at_us", message.lost_at_us)
+        reason = f": {message.reason[:256]}" if message.reason else ""
+        self._lost[message.cluster] = f"lost since {when(message.lost_at_us / 1e6)}{reason}"
+
 
 def _subject(message: Message) -> str:
+    """What a message tells of: the newest that does replaces the one before."""
+    kind = message.DESCRIPTOR.full_name
     match message:
         case ClusterDeclared():
-            return message.cluster
+            return f"{kind}/{message.cluster}"
+        case ClusterLost() | ClusterReturned():
+            return f"{ClusterLost.DESCRIPTOR.full_name}/{message.cluster}"
+        case LimitsDeclared():
+            return f"{kind}/{message.subject}|{message.name}"
         case SignatureUpdated():
-            return f"{message.app_id}|{message.node_model}"
+            return f"{kind}/{message.app_id}|{message.node_model}"
         case CoefficientsPublished():
-            return message.node_model
+            return f"{kind}/{message.node_model}"
         case _:
-            return ""
+            return f"{kind}/"

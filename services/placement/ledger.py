@@ -1,53 +1,60 @@
-"""The jobs that placement tracks and the nodes that they hold."""
+"""The jobs that placement tracks: a fold over what happened to them and what was asked of them."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Final
 
-from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobStarted, JobSubmitted
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_COMPLETED,
+    JobCancelled,
+    JobFinished,
+    JobHeld,
+    JobReleased,
+    JobRequeued,
+    JobStarted,
+    JobSubmitted,
+)
 
+from services.placement.holdings import Holdings
 from services.placement.jobs import Placed, Tracked
-from services.placement.model import Candidate
-from services.placement.occupancy import Occupancy
+from services.placement.model import Candidate, misfit
 from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
-from shared.domain.job import Job, JobFact, JobState, next_state
+from shared.domain.job import Dependency, Job, JobFact, JobState, next_state
 from shared.domain.node import node_index
-from shared.messaging.domain_types import job_of
+from shared.messaging.domain_types import dependencies_of, job_of
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
 from shared.policies.easy import Start
-from shared.policies.load import Load, NodeSet
 
 _PREFIX: Final = "job/"
 _DAY_S: Final = 86_400.0
+# Characters of somebody's reason that are kept: each decision on the job repeats it.
+_MOST_TEXT: Final = 256
 
 
 class Ledger:
     """Folds job events by the transition table.
 
-    A job holds its nodes from the decision on, and until its finish or requeue. Ended jobs are
-    remembered for a while, so that copies of their events are recognised. Folds raise
-    RejectedError for what cannot be used and AlreadyAppliedError for copies and late facts.
+    Ended jobs are remembered for a while, so that copies of their events are recognised. Folds
+    raise RejectedError for what cannot be used and AlreadyAppliedError for copies and late facts.
     """
 
     def __init__(self, remember_days: float) -> None:
         self.by_arrival: dict[int, str] = {}
+        self.holdings = Holdings()
         self._remember_s = remember_days * _DAY_S
         self._jobs: dict[str, Tracked] = {}
-        self._holding: dict[str, Tracked] = {}
         self._ended: list[tuple[float, str]] = []
-        self._occupancy: dict[str, Occupancy] = {}
         self._next_arrival = 0
-        self._unqueued: list[int] = []
+        self._touched: set[str] = set()
         self._changed: set[str] = set()
 
     def restore(self, state: Mapping[str, bytes], clusters: Iterable[Cluster]) -> None:
         """Track what `changes` returned in earlier lives."""
         for cluster in clusters:
-            self.declare(cluster)
+            self.holdings.declare(cluster)
         for key, value in state.items():
             if key.startswith(_PREFIX):
                 self._adopt(Tracked.from_bytes(value))
@@ -58,175 +65,210 @@ class Ledger:
         found = ((job_id, self._jobs.get(job_id)) for job_id in sorted(changed))
         return {f"{_PREFIX}{job_id}": job.to_bytes() if job else None for job_id, job in found}
 
-    def declare(self, cluster: Cluster) -> None:
-        """A cluster was declared, or declared anew."""
-        occupancy = self._occupancy.setdefault(cluster.name, Occupancy())
-        occupancy.resize(cluster.nodes)
+    def take_touched(self) -> set[str]:
+        """Ids of the jobs that something happened to since the last call; after a restart all."""
+        touched, self._touched = self._touched, set()
+        return touched
 
-    def waiting(self) -> list[Tracked]:
-        """Jobs that may be started, by arrival."""
-        return sorted((j for j in self._jobs.values() if j.waits), key=lambda j: j.arrival)
+    def get(self, job_id: str) -> Tracked | None:
+        """A job that is tracked, in its newest attempt."""
+        return self._jobs.get(job_id)
 
-    def is_waiting(self, job: Tracked) -> bool:
-        """True while this attempt is the job's newest and may be started."""
-        return job.waits and self.by_arrival.get(job.arrival) == job.job.job_id
+    def void_starts(self) -> list[Tracked]:
+        """Jobs of which a start must not take place, since they run elsewhere, by arrival."""
+        return [job for job in self.found(self._touched) if job.void]
 
-    def take_unqueued(self) -> list[int]:
-        """Arrival numbers that ceased to wait since the last call, by other means than `place`."""
-        unqueued, self._unqueued = self._unqueued, []
-        return unqueued
+    def found(self, job_ids: Iterable[str]) -> list[Tracked]:
+        """Those of these jobs that are tracked, by arrival."""
+        jobs = (self._jobs[job_id] for job_id in job_ids if job_id in self._jobs)
+        return sorted(jobs, key=lambda job: job.arrival)
+
+    def of_arrival(self, arrival: int) -> Tracked:
+        """The job that has this arrival number."""
+        return self._jobs[self.by_arrival[arrival]]
+
+    def apps(self) -> set[str]:
+        """Applications of the jobs that have not ended."""
+        return {job.job.app_id for job in self._jobs.values() if not job.ended}
+
+    def save(self, job: Tracked) -> None:
+        """The job was changed from outside."""
+        self._changed.add(job.job.job_id)
 
     def weigh(self, job: Tracked, candidates: tuple[Candidate, ...]) -> None:
         """Keep what a job's decisions weigh."""
         job.candidates = candidates
-        self._changed.add(job.job.job_id)
+        self.save(job)
 
-    def submit(self, event: Event, message: JobSubmitted) -> Tracked:
+    def submit(self, event: Event, message: JobSubmitted, clusters: Mapping[str, Cluster]) -> None:
         """A job, or a new attempt of one, arrived."""
-        job = job_of(message)
+        job, awaits = job_of(message), dependencies_of(message)
         known = self._jobs.get(job.job_id)
         if known is not None and job.attempt <= known.job.attempt:
             raise AlreadyAppliedError(event.id)
-        self._require_room(job)
-        return self._track(job, event.traceparent)
+        _require_room(job, clusters)
+        self._track(job, event.traceparent, awaits)
 
-    def requeue(self, event: Event, message: JobRequeued) -> Tracked:
+    def requeue(self, event: Event, message: JobRequeued) -> None:
         """The resource manager put a job back: its new attempt queues up at the end."""
         known = self._known(message.job_id)
         if message.attempt <= known.job.attempt:
             raise AlreadyAppliedError(event.id)
-        return self._track(replace(known.job, attempt=message.attempt), known.traceparent)
+        self._track(replace(known.job, attempt=message.attempt), known.traceparent, known.awaits)
 
-    def start(self, event: Event, message: JobStarted) -> None:
-        """The resource manager says where an attempt runs, and since when."""
-        job, state = self._next(event, message.job_id, message.attempt, JobFact.STARTED)
-        placed, nodes = job.placed, self._named_nodes(message)
-        if placed is None or (placed.cluster, placed.nodes) != (message.cluster, nodes):
-            limit_s = placed.limit_s if placed else job.job.walltime_s
-            placed = Placed(message.cluster, nodes, job.arrival, limit_s, ends_s=0.0)
-        job.state = state
-        self._hold(job, replace(placed, ends_s=message.started_at_us / 1e6 + placed.limit_s))
-        self._unqueued.append(job.arrival)
+    def start(self, event: Event, message: JobStarted, clusters: Mapping[str, Cluster]) -> None:
+        """The resource manager says where an attempt runs, and since when: it is right, whatever
+        was decided. Of two that run the same attempt the first is."""
+        job = self._newest(event, message.job_id, message.attempt)
+        if message.cluster not in clusters:
+            raise RejectedError("cluster", f"{message.cluster[:80]!r} is not declared")
+        state, placed = next_state(job.state, JobFact.STARTED), job.placed
+        elsewhere = placed is not None and placed.cluster != message.cluster
+        if state is job.state and not (elsewhere and job.state is JobState.RUNNING):
+            raise AlreadyAppliedError(event.id)
+        if state is job.state:
+            job.void = message.cluster
+        else:
+            started = _started(job, message)
+            job.void = placed.cluster if placed is not None and elsewhere else ""
+            job.state, job.announced = state, 0
+            self.holdings.release(job)
+            self.holdings.hold(job, started)
+        self._touch(job)
 
     def finish(self, event: Event, message: JobFinished) -> None:
         """An attempt ended, whatever we knew of its start: its nodes are free."""
-        job, state = self._next(event, message.job_id, message.attempt, JobFact.FINISHED)
-        self._release(job)
-        job.state, job.ended_s = state, event.time_s
-        heappush(self._ended, (event.time_s, job.job.job_id))
-        self._unqueued.append(job.arrival)
+        job = self._newest(event, message.job_id, message.attempt)
+        state = next_state(job.state, JobFact.FINISHED)
+        if state is job.state:
+            raise AlreadyAppliedError(event.id)
+        self.holdings.release(job)
+        job.completed = message.outcome == JOB_OUTCOME_COMPLETED
+        self._end(job, state, event.time_s)
 
-    def place(self, start: Start, now_s: float) -> tuple[Tracked, Placed]:
-        """Give a job its nodes: those of its host, or the free ones of the lowest indices."""
-        job = self._jobs[self.by_arrival[start.entry.arrival]]
-        host = self._holding[start.host].placed if start.host else None
-        nodes = host.nodes if host else self._occupancy[start.cluster].lowest_free(job.job.nodes)
-        node_set = host.node_set if host else job.arrival
+    def cancel(self, event: Event, message: JobCancelled) -> None:
+        """Somebody asked for the job's end: what waits ends at once, what runs by its finish.
+
+        A start that was decided and not confirmed stays reserved until its end is announced.
+        """
+        job = self._asked(event, message.job_id)
+        job.cancelled = message.reason[:_MOST_TEXT]
+        state = next_state(job.state, JobFact.CANCELLED)
+        if state is not job.state:
+            self._end(job, state, event.time_s)
+
+    def hold(self, event: Event, message: JobHeld) -> None:
+        """Somebody asked that the job not start; what runs is held when it is put back."""
+        self._asked(event, message.job_id).held = message.reason[:_MOST_TEXT]
+
+    def release(self, event: Event, message: JobReleased) -> None:
+        """The job may start, also when it was held since nobody confirmed its starts."""
+        job = self._asked(event, message.job_id)
+        job.held, job.missed_starts = None, 0
+
+    def place(self, job: Tracked, start: Start, now_s: float) -> Placed:
+        """Give a job its nodes."""
         limit_s = start.entry.limit_s
+        nodes, node_set = self.holdings.room(start.cluster, start.entry.nodes, start.host)
+        node_set = job.arrival if node_set is None else node_set
         placed = Placed(start.cluster, nodes, node_set, limit_s, now_s + limit_s)
-        self._hold(job, placed)
-        return job, placed
+        self.holdings.hold(job, placed)
+        self.save(job)
+        return placed
 
-    def loads(self, app_number: Callable[[str], int]) -> dict[str, Load]:
-        """What each cluster has, and who holds it."""
-        loads = {name: Load(o.nodes, o.free) for name, o in self._occupancy.items()}
-        holders: dict[tuple[str, int], list[Tracked]] = defaultdict(list)
-        for job in self._holding.values():
-            if job.placed:
-                holders[job.placed.cluster, job.placed.node_set].append(job)
-        for (cluster, _), jobs in holders.items():
-            loads[cluster].node_sets.append(node_set_of(jobs, app_number))
-        return loads
+    def withdraw(self, job: Tracked) -> None:
+        """Take back what was decided: a job that did not end waits again at its old place."""
+        self.holdings.release(job)
+        self._touch(job)
 
     def forget(self, now_s: float) -> None:
         """Drop jobs that ended too long ago."""
         while self._ended and self._ended[0][0] < now_s - self._remember_s:
             ended_s, job_id = heappop(self._ended)
             job = self._jobs.get(job_id)
-            if job is not None and job.ended_s == ended_s:
+            if job is not None and job.ended_s == ended_s and job.placed is None:
                 del self._jobs[job_id], self.by_arrival[job.arrival]
+                self._touched.discard(job_id)
                 self._changed.add(job_id)
 
     def _adopt(self, job: Tracked) -> None:
-        self._jobs[job.job.job_id] = job
-        self.by_arrival[job.arrival] = job.job.job_id
-        used = max(job.arrival, job.placed.node_set if job.placed else 0)
-        self._next_arrival = max(self._next_arrival, used + 1)
-        if job.placed is not None:
-            self._holding[job.job.job_id] = job
-            self._occupancy[job.placed.cluster].hold(job.placed.nodes)
+        job_id, placed = job.job.job_id, job.placed
+        self._jobs[job_id] = job
+        self.by_arrival[job.arrival] = job_id
+        self._next_arrival = max(self._next_arrival, job.arrival + 1)
+        if placed is not None:
+            self._next_arrival = max(self._next_arrival, placed.node_set + 1)
+            self.holdings.hold(job, placed)
         if job.ended_s is not None:
-            heappush(self._ended, (job.ended_s, job.job.job_id))
+            heappush(self._ended, (job.ended_s, job_id))
+        self._touched.add(job_id)
 
-    def _track(self, job: Job, traceparent: str) -> Tracked:
-        """Put a new attempt in the place of the one before."""
+    def _track(self, job: Job, traceparent: str, awaits: tuple[Dependency, ...]) -> None:
+        """Put a new attempt in the place of the one before; who held the job holds it still."""
+        tracked = Tracked(job, self._next_arrival, traceparent, awaits=awaits)
         before = self._jobs.get(job.job_id)
         if before is not None:
-            self._release(before)
-            self._unqueued.append(before.arrival)
+            self.holdings.release(before)
             del self.by_arrival[before.arrival]
-        tracked = Tracked(job, self._next_arrival, traceparent)
+            tracked.held, tracked.asked = before.held, before.asked
         self._jobs[job.job_id] = tracked
         self.by_arrival[tracked.arrival] = job.job_id
         self._next_arrival += 1
-        self._changed.add(job.job_id)
-        return tracked
+        self._touch(tracked)
 
-    def _hold(self, job: Tracked, placed: Placed) -> None:
-        self._release(job)
-        job.placed = placed
-        self._holding[job.job.job_id] = job
-        self._occupancy[placed.cluster].hold(placed.nodes)
+    def _end(self, job: Tracked, state: JobState, ended_s: float) -> None:
+        job.state, job.ended_s = state, ended_s
+        heappush(self._ended, (ended_s, job.job.job_id))
+        self._touch(job)
 
-    def _release(self, job: Tracked) -> None:
+    def _touch(self, job: Tracked) -> None:
+        self._touched.add(job.job.job_id)
         self._changed.add(job.job.job_id)
-        if job.placed is not None:
-            self._occupancy[job.placed.cluster].release(job.placed.nodes)
-            del self._holding[job.job.job_id]
-            job.placed = None
 
     def _known(self, job_id: str) -> Tracked:
         if job_id not in self._jobs:
             raise RejectedError("job_id", f"{job_id[:80]!r} was never submitted: submit it first")
         return self._jobs[job_id]
 
-    def _next(
-        self, event: Event, job_id: str, attempt: int, fact: JobFact
-    ) -> tuple[Tracked, JobState]:
+    def _newest(self, event: Event, job_id: str, attempt: int) -> Tracked:
+        """The job if this is its newest attempt: what happened to others is of no consequence."""
         job = self._known(job_id)
         if attempt > job.job.attempt:
             problem = f"{attempt} is not known, the newest is {job.job.attempt}: requeue first"
             raise RejectedError("attempt", problem)
-        state = next_state(job.state, fact)
-        if attempt < job.job.attempt or state is job.state:
+        if attempt < job.job.attempt:
             raise AlreadyAppliedError(event.id)
-        return job, state
+        return job
 
-    def _require_room(self, job: Job) -> None:
-        if job.reference_cluster not in self._occupancy:
-            problem = f"{job.reference_cluster!r} is not declared: known are {[*self._occupancy]}"
-            raise RejectedError("reference_cluster", problem)
-        largest = max(occupancy.nodes for occupancy in self._occupancy.values())
-        if job.nodes > largest:
-            problem = f"{job.nodes} are more than the largest cluster has, {largest}"
-            raise RejectedError("nodes", problem)
-
-    def _named_nodes(self, message: JobStarted) -> tuple[int, ...]:
-        """Indices of the nodes that a start names; those decided when it names none."""
-        if message.cluster not in self._occupancy:
-            raise RejectedError("cluster", f"{message.cluster[:80]!r} is not declared")
-        placed = self._jobs[message.job_id].placed
-        if not message.nodes and placed is not None and placed.cluster == message.cluster:
-            return placed.nodes
-        if not message.nodes:
-            raise RejectedError("nodes", "must be named: placement did not choose them")
-        return tuple(sorted(node_index(message.cluster, name) for name in message.nodes))
+    def _asked(self, event: Event, job_id: str) -> Tracked:
+        """The job of which something is asked, unless something newer was or it has ended."""
+        job, asked = self._known(job_id), (event.time_us, event.id)
+        if job.ended or asked <= job.asked:
+            raise AlreadyAppliedError(event.id)
+        job.asked = asked
+        self._touch(job)
+        return job
 
 
-def node_set_of(jobs: Sequence[Tracked], app_number: Callable[[str], int]) -> NodeSet:
-    """The nodes that these jobs share, or that one has; a shareable one alone can be joined."""
-    job = jobs[0].job
-    release_s = max(job.placed.ends_s for job in jobs if job.placed)
-    if len(jobs) == 1 and job.shareable:
-        return NodeSet(job.nodes, release_s, job.job_id, app_number(job.app_id))
-    return NodeSet(job.nodes, release_s)
+def _require_room(job: Job, clusters: Mapping[str, Cluster]) -> None:
+    if job.reference_cluster not in clusters:
+        problem = f"{job.reference_cluster!r} is not declared: known are {[*clusters]}"
+        raise RejectedError("reference_cluster", problem)
+    problems = {misfit(job, cluster) for cluster in clusters.values()}
+    if "" not in problems:
+        raise RejectedError(
+            "nodes", f"the job fits on no cluster: {'; '.join(sorted(problems)[-3:])}"
+        )
+
+
+def _started(job: Tracked, message: JobStarted) -> Placed:
+    """Where a start says that the job runs; as decided when it names no nodes."""
+    placed, since_s = job.placed, message.started_at_us / 1e6
+    limit_s = placed.limit_s if placed else job.job.walltime_s
+    here = placed if placed and placed.cluster == message.cluster else None
+    if not message.nodes and here is None:
+        raise RejectedError("nodes", "must be named: placement did not choose them")
+    nodes = tuple(sorted(node_index(message.cluster, name) for name in message.nodes))
+    if here is not None and nodes in ((), here.nodes):
+        return replace(here, ends_s=since_s + limit_s)
+    return Placed(message.cluster, nodes, job.arrival, limit_s, since_s + limit_s)

@@ -1,13 +1,14 @@
 """The candidates of a job: predictions, rank and limit on every cluster.
 
-Only one node used whole counts: the number of nodes, and the half of the cores that a shareable
-job uses, are the same on every cluster.
+Predictions are of one node used whole: the half of the cores that a shareable job uses is the same
+on every cluster. Energy counts once more for each time the nodes asked for that a cluster needs.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import isnan
+from math import inf, isnan
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,8 @@ from services.placement.predictions import (
     predict,
     reference_columns,
 )
-from shared.domain.job import Job
+from shared.domain.cluster import Cluster
+from shared.domain.job import MOST_PRIORITY, Job
 from shared.policies.power_model import PowerModel
 from shared.policies.queue import Entry, order_of
 from shared.policies.ranking import (
@@ -33,6 +35,9 @@ from shared.policies.ranking import (
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+# A tier is as many bands of the queue as there are priorities.
+_PRIORITIES: Final = 2 * MOST_PRIORITY + 1
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -43,6 +48,8 @@ class Rules:
     threshold: float = 0.35
     max_slowdown: float = 1.25
     quantile: float = 0.5
+    start_timeout_s: float = 300.0
+    most_missed_starts: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,7 @@ class Candidate:
     walltime_s: float
     rank: int
     tier: int
+    nodes: int
     coefficients_version: str
     power_model_version: str
 
@@ -78,13 +86,31 @@ class Candidate:
 
     @property
     def waits(self) -> bool:
-        """True when the job has an entry for this cluster."""
+        """True when the policy has an entry for this cluster."""
         return self.rank != EXCLUDED
 
+    @property
+    def fits(self) -> bool:
+        """True when the cluster could run the job."""
+        return self.part_eff != inf
+
     def entry(self, job: Job, arrival: int, app: int) -> Entry:
-        """The job's place in the queue of this cluster."""
-        order = order_of(self.tier, arrival, self.rank)
-        return Entry(order, arrival, job.nodes, self.walltime_s, job.shareable, app)
+        """The job's place in the queue of this cluster: by (tier, priority, arrival, rank)."""
+        band = self.tier * _PRIORITIES + MOST_PRIORITY - job.priority
+        order = order_of(band, arrival, self.rank)
+        return Entry(order, arrival, self.nodes, self.walltime_s, job.shareable, app)
+
+
+def misfit(job: Job, cluster: Cluster) -> str:
+    """Why a cluster can never run the job; empty when it can."""
+    if not job.runs_on(cluster):
+        wanted, given = " or ".join(job.architectures), cluster.architecture or "not declared"
+        return f"has binaries for {wanted}, the cluster's architecture is {given}"
+    nodes = job.nodes_on(cluster)
+    if nodes <= cluster.nodes:
+        return ""
+    memory = f" for its {job.memory_gib:g} GiB" if nodes > job.nodes else ""
+    return f"needs {nodes} nodes{memory}, the cluster has {cluster.nodes}"
 
 
 def evaluate(
@@ -104,8 +130,10 @@ def evaluate(
     found = predict(jobs, clusters, power_model, rule, rules.t_weight, rules.quantile)
     planned = found.planned
     reference = reference_columns(jobs, clusters)
-    fits = np.array([[job.nodes <= c.cluster.nodes for c in clusters] for job in jobs])
-    efficiency = part_eff(planned.energy_j, planned.time_s, fits, rules.t_weight)
+    fits = np.array([[not misfit(job, c.cluster) for c in clusters] for job in jobs])
+    nodes = [[job.nodes_on(c.cluster) for c in clusters] for job in jobs]
+    energy_j = planned.energy_j * _more_nodes(jobs, nodes)
+    efficiency = part_eff(energy_j, planned.time_s, fits, rules.t_weight)
     preferred = np.where(found.known.any(axis=1), NO_PREFERENCE, reference)
     ranking = rank_clusters(
         efficiency, rules.policy, threshold=rules.threshold, preferred=preferred
@@ -128,15 +156,23 @@ def evaluate(
     )
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return [
-        tuple(map(partial(_candidate, job.app_id, power_model.version), clusters, *row))
-        for job, row in zip(jobs, rows, strict=True)
+        tuple(map(partial(_candidate, job.app_id, power_model.version), clusters, needed, *row))
+        for job, needed, row in zip(jobs, nodes, rows, strict=True)
     ]
+
+
+def _more_nodes(jobs: Sequence[Job], nodes: Sequence[Sequence[int]]) -> Floats:
+    """How many times the nodes that it asked for each job takes on each cluster: its energy grows
+    with them, its time counts as the same."""
+    asked = np.array([job.nodes for job in jobs], dtype=np.float64)
+    return np.asarray(np.array(nodes, dtype=np.float64) / asked[:, np.newaxis])
 
 
 def _candidate(
     app_id: str,
     power_version: str,
     on: ClusterKnowledge,
+    nodes: int,
     freq_ghz: float,
     known: bool,
     time_s: float,
@@ -166,6 +202,7 @@ def _candidate(
         walltime_s=limit_s,
         rank=rank,
         tier=tier,
+        nodes=nodes,
         coefficients_version=on.table(app_id).version if known else "",
         power_model_version="" if known else power_version,
     )

@@ -34,6 +34,10 @@ class Occupancy:
         free = np.flatnonzero(self._holders[: self._declared] == 0)
         return tuple(free[:count].tolist())
 
+    def most_holders(self, nodes: Sequence[int]) -> int:
+        """The largest number of jobs that hold one of these nodes."""
+        return int(self._holders[list(nodes)].max(initial=0))
+
     def hold(self, nodes: Sequence[int]) -> None:
         """One more job holds these nodes."""
         self._reach(max(nodes, default=-1) + 1)

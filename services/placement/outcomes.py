@@ -1,48 +1,116 @@
 """Decisions as events, with what was weighed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from coplace.v1.placement_pb2 import (
     PREDICTION_BASIS_FIRST_RUN,
     PREDICTION_BASIS_SIGNATURE,
+    VERDICT_CANCELLED,
+    VERDICT_HELD,
     VERDICT_QUEUED,
     VERDICT_START,
+    VERDICT_WITHDRAWN,
     PlacementDecided,
     Reservation,
+    Verdict,
 )
 from coplace.v1.placement_pb2 import Candidate as CandidateMessage
 
 from services.placement.explanation import Refusals, excluded
 from services.placement.jobs import Placed, Tracked
-from services.placement.model import Candidate
+from services.placement.model import Candidate, Rules
+from services.placement.obstacles import Obstacles
+from services.placement.room import Room
 from shared.domain.cluster import Cluster
+from shared.domain.job import JobState
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
 from shared.policies.easy import Start
-from shared.policies.load import Reservation as Promise
-from shared.policies.ranking import Policy
 
 OUTPUT: Final = "placement.decisions"
 SOURCE: Final = "placement"
+_MOST_NODES: Final = 2**32 - 1
+
+
+def verdict_on(job: Tracked, obstacles: Obstacles) -> Verdict.ValueType | None:
+    """What is to be announced of a job that no pass started; None of one that runs or has ended."""
+    if job.cancelled is not None and job.state is not JobState.FINISHED:
+        return VERDICT_CANCELLED
+    if not job.waits:
+        return None
+    obstacle = obstacles.of_job(job)
+    return VERDICT_HELD if obstacle and obstacle.lasting else VERDICT_QUEUED
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Writes the decisions of one round."""
+
+    ended: Round
+    rules: Rules
+    degradation_version: str
+
+    def withdrawn(self, job: Tracked, cluster: str, reason: str) -> Publish:
+        """A start on a cluster must not take place any more."""
+        decided = self.new(job, VERDICT_WITHDRAWN)
+        decided.cluster, decided.reason = cluster, reason
+        return self.publish(job, decided, "/withdrawn")
+
+    def cancelled(self, job: Tracked) -> Publish:
+        """A job must not start any more, and must end where it was put."""
+        decided = self.new(job, VERDICT_CANCELLED)
+        decided.cluster = job.placed.cluster if job.placed else ""
+        decided.reason = f"cancelled: {job.cancelled}" if job.cancelled else "cancelled"
+        return self.publish(job, decided)
+
+    def new(self, job: Tracked, verdict: Verdict.ValueType) -> PlacementDecided:
+        """A decision on a job that says nothing else yet."""
+        job.announced = verdict
+        return PlacementDecided(
+            job_id=job.job.job_id,
+            attempt=job.job.attempt,
+            round=self.ended.number,
+            verdict=verdict,
+            policy=self.rules.policy,
+            decided_at_us=self.ended.ended_at_us,
+            degradation_model_version=self.degradation_version,
+        )
+
+    def publish(self, job: Tracked, decided: PlacementDecided, kind: str = "") -> Publish:
+        """The decision as an event; `kind` tells apart two of one round on one job."""
+        name = f"{decided.DESCRIPTOR.full_name}/{decided.job_id}/{decided.attempt}"
+        event = Event(
+            id=f"{SOURCE}/{name}/{decided.round}{kind}",
+            source=SOURCE,
+            time_us=decided.decided_at_us,
+            key=decided.job_id,
+            payload=decided,
+            traceparent=job.traceparent,
+        )
+        return Publish(OUTPUT, event)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Writes the decisions of one round."""
+    """Writes what came of one pass over the queue."""
 
-    ended: Round
-    policy: Policy
-    degradation_version: str
+    decisions: Decisions
     clusters: Mapping[str, Cluster]
-    app_number: Callable[[str], int]
+    obstacles: Obstacles
+    room: Room
     refusals: Refusals
 
-    def started(self, job: Tracked, placed: Placed, start: Start) -> Publish:
+    def reasons(self, job: Tracked, start: Start | None) -> dict[str, str]:
+        """Why each of a waiting job's candidates does not start; empty for the one that does."""
+        return {c.cluster: self._why_not(job, c, start) for c in job.candidates}
+
+    def started(
+        self, job: Tracked, placed: Placed, start: Start, reasons: Mapping[str, str]
+    ) -> Publish:
         """A job starts, alone or beside the job `start.host`."""
-        decided = self._decided(job)
-        decided.verdict = VERDICT_START
+        decided = self.decisions.new(job, VERDICT_START)
         decided.cluster = start.cluster
         decided.freq_ghz = job.candidate(start.cluster).freq_ghz
         decided.node_indices.extend(placed.nodes)
@@ -52,81 +120,73 @@ class Outcomes:
         decided.co_runner_job_id = start.host
         decided.predicted_slowdown_ratio = start.slowdown_ratio
         decided.backfilled = start.backfilled
-        for candidate in job.candidates:
-            self._weighed(decided, candidate, self._why_not(job, candidate, start))
-        return self._publish(job, decided)
+        timeout_us = round(self.decisions.rules.start_timeout_s * 1e6)
+        decided.start_by_us = decided.decided_at_us + timeout_us if timeout_us else 0
+        self._weigh(decided, job, reasons)
+        return self.decisions.publish(job, decided)
 
-    def queued(self, job: Tracked, promises: Mapping[str, Promise]) -> Publish:
-        """A job waits; `promises` are this pass's reservations by cluster."""
-        decided = self._decided(job)
-        decided.verdict = VERDICT_QUEUED
-        reasons = {c.cluster: self._why_not(job, c, None) for c in job.candidates}
-        first = min(job.candidates, key=lambda c: (not c.waits, c.tier, c.rank))
-        decided.reason = f"{first.cluster}: {reasons[first.cluster]}"
-        for candidate in job.candidates:
-            self._weighed(decided, candidate, reasons[candidate.cluster])
-        own = [(p.start_s, name, p) for name, p in promises.items() if p.arrival == job.arrival]
+    def of_waiting(self, job: Tracked, verdict: Verdict.ValueType) -> Publish:
+        """A job waits, for nodes or for what keeps it out of the queue, or was cancelled."""
+        if verdict == VERDICT_CANCELLED:
+            return self.decisions.cancelled(job)
+        decided = self.decisions.new(job, verdict)
+        obstacle, reasons = self.obstacles.of_job(job), self.reasons(job, None)
+        first = min(job.candidates, key=lambda c: (not c.waits, c.tier, c.rank)).cluster
+        decided.reason = obstacle.reason if obstacle else f"{first}: {reasons[first]}"
+        self._weigh(decided, job, reasons)
+        self._promise(decided, job)
+        return self.decisions.publish(job, decided)
+
+    def _promise(self, decided: PlacementDecided, job: Tracked) -> None:
+        promises = self.refusals.plan.reservations().items()
+        own = [(p.start_s, name, p) for name, p in promises if p.arrival == job.arrival]
         if own:
             start_s, name, promise = min(own, key=lambda option: option[:2])
             start_at_us = round(start_s * 1e6)
             reservation = Reservation(cluster=name, nodes=promise.nodes, start_at_us=start_at_us)
             decided.reservation.CopyFrom(reservation)
-        return self._publish(job, decided)
-
-    def _decided(self, job: Tracked) -> PlacementDecided:
-        return PlacementDecided(
-            job_id=job.job.job_id,
-            attempt=job.job.attempt,
-            round=self.ended.number,
-            policy=self.policy,
-            decided_at_us=self.ended.ended_at_us,
-            degradation_model_version=self.degradation_version,
-        )
 
     def _why_not(self, job: Tracked, candidate: Candidate, start: Start | None) -> str:
-        """Empty for the entry that started."""
-        if not candidate.waits:
-            best = min(job.candidates, key=lambda c: c.part_eff).cluster
-            nodes = self.clusters[candidate.cluster].nodes
-            return excluded(job.job, candidate, best, nodes, self.policy)
-        entry = candidate.entry(job.job, job.arrival, self.app_number(job.job.app_id))
+        entry = self.room.entry(job, candidate.cluster)
+        if entry is None:
+            return self._why_no_entry(job, candidate)
         if start is None or entry.order < start.entry.order:
             return self.refusals.why(candidate.cluster, entry)
         if candidate.cluster == start.cluster:
             return ""
         return f"not tried: the job started on {start.cluster}, which stands before it in the queue"
 
-    def _weighed(self, decided: PlacementDecided, candidate: Candidate, why_not: str) -> None:
-        basis = PREDICTION_BASIS_SIGNATURE if candidate.known else PREDICTION_BASIS_FIRST_RUN
-        message = CandidateMessage(
-            cluster=candidate.cluster,
-            freq_ghz=candidate.freq_ghz,
-            basis=basis,
-            time_s=candidate.time_s,
-            power_w=candidate.power_w,
-            energy_j=candidate.energy_j,
-            distance=candidate.distance,
-            part_eff=candidate.part_eff,
-            tier=candidate.tier,
-            walltime_s=candidate.walltime_s,
-            constraint=why_not,
-            time_sd=candidate.time_sd,
-            power_sd=candidate.power_sd,
-            planned_time_s=candidate.planned_s,
-            planned_energy_j=candidate.planned_j,
-            coefficients_version=candidate.coefficients_version,
-            power_model_version=candidate.power_model_version,
-        )
-        decided.candidates.append(message)
+    def _why_no_entry(self, job: Tracked, candidate: Candidate) -> str:
+        cluster = self.clusters[candidate.cluster]
+        if not candidate.waits:
+            best = min(job.candidates, key=lambda c: c.part_eff).cluster
+            return excluded(job.job, cluster, best, self.decisions.rules.policy)
+        of_job = self.obstacles.of_job(job)
+        return of_job.reason if of_job else self.obstacles.of_entry(job, candidate.cluster)
 
-    def _publish(self, job: Tracked, decided: PlacementDecided) -> Publish:
-        job_id, attempt = decided.job_id, decided.attempt
-        event = Event(
-            id=f"{SOURCE}/{decided.DESCRIPTOR.full_name}/{job_id}/{attempt}/{decided.round}",
-            source=SOURCE,
-            time_us=decided.decided_at_us,
-            key=job_id,
-            payload=decided,
-            traceparent=job.traceparent,
-        )
-        return Publish(OUTPUT, event)
+    def _weigh(self, decided: PlacementDecided, job: Tracked, reasons: Mapping[str, str]) -> None:
+        decided.candidates.extend(_message(c, reasons[c.cluster]) for c in job.candidates)
+
+
+def _message(candidate: Candidate, why_not: str) -> CandidateMessage:
+    basis = PREDICTION_BASIS_SIGNATURE if candidate.known else PREDICTION_BASIS_FIRST_RUN
+    return CandidateMessage(
+        cluster=candidate.cluster,
+        freq_ghz=candidate.freq_ghz,
+        basis=basis,
+        time_s=candidate.time_s,
+        power_w=candidate.power_w,
+        energy_j=candidate.energy_j,
+        distance=candidate.distance,
+        part_eff=candidate.part_eff,
+        tier=candidate.tier,
+        walltime_s=candidate.walltime_s,
+        constraint=why_not,
+        coefficients_version=candidate.coefficients_version,
+        power_model_version=candidate.power_model_version,
+        nodes=min(candidate.nodes, _MOST_NODES),
+        time_sd=candidate.time_sd,
+        power_sd=candidate.power_sd,
+        planned_time_s=candidate.planned_s,
+        planned_energy_j=candidate.planned_j,
+    )

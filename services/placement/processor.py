@@ -2,26 +2,43 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from coplace.v1.control_pb2 import ClusterDeclared
-from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobStarted, JobSubmitted
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    LimitsDeclared,
+)
+from coplace.v1.jobs_pb2 import (
+    JobCancelled,
+    JobFinished,
+    JobHeld,
+    JobReleased,
+    JobRequeued,
+    JobStarted,
+    JobSubmitted,
+)
 
+from services.placement.dependencies import Dependencies
 from services.placement.explanation import Refusals
 from services.placement.jobs import Tracked
 from services.placement.knowledge import Knowledge
 from services.placement.ledger import Ledger
 from services.placement.model import Rules, evaluate
-from services.placement.outcomes import Outcomes
+from services.placement.obstacles import Obstacles
+from services.placement.outcomes import Decisions, Outcomes, verdict_on
+from services.placement.room import Room
+from services.placement.withdrawals import Withdrawals
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
-from shared.policies.easy import Plan, schedule
-from shared.policies.queue import Entry, Queue
+from shared.policies.easy import schedule
 
 
 class Placement:
-    """Decides for one region. A job's first outcome, a start or a queueing with its reason, comes
-    at the end of the round in which it arrived; a queued one's start follows in a later round.
+    """Decides for one region. A job's first outcome, a start or why it waits, comes at the end of
+    the round in which it arrived; the start of one that waits follows in a later round.
 
-    Candidates are evaluated once, when an attempt arrives, as the EAMC paper does.
+    Candidates are evaluated once, when an attempt arrives, as the EAMC paper does. What a round
+    decides is a function of its events and of the state that `changes` writes.
     """
 
     def __init__(self, restored: Mapping[str, bytes], rules: Rules, remember_days: float) -> None:
@@ -30,36 +47,48 @@ class Placement:
         self._knowledge.restore(restored)
         self._ledger = Ledger(remember_days)
         self._ledger.restore(restored, self._knowledge.clusters.values())
-        waiting = self._ledger.waiting()
-        self._queue = Queue()
-        self._enqueue([job for job in waiting if job.candidates])
-        self._arrived = [job for job in waiting if not job.candidates]
+        self._dependencies = Dependencies(self._ledger.get)
+        self._obstacles = Obstacles(
+            self._knowledge, self._ledger.holdings, self._dependencies, rules.most_missed_starts
+        )
+        self._room = Room(self._obstacles, self._knowledge.app_number)
+        self._withdrawals = Withdrawals(self._ledger, self._knowledge, rules.start_timeout_s)
+        self._all_stale = False
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Take an event in. Raises RejectedError and AlreadyAppliedError as the folds do."""
+        clusters = self._knowledge.clusters
         match event.payload:
             case JobSubmitted() as submitted:
-                self._arrived.append(self._ledger.submit(event, submitted))
+                self._ledger.submit(event, submitted, clusters)
             case JobRequeued() as requeued:
-                self._arrived.append(self._ledger.requeue(event, requeued))
+                self._ledger.requeue(event, requeued)
             case JobStarted() as started:
-                self._ledger.start(event, started)
+                self._ledger.start(event, started, clusters)
             case JobFinished() as finished:
                 self._ledger.finish(event, finished)
+            case JobCancelled() as cancelled:
+                self._ledger.cancel(event, cancelled)
+            case JobHeld() as held:
+                self._ledger.hold(event, held)
+            case JobReleased() as released:
+                self._ledger.release(event, released)
             case _:
                 self._learn(event)
         return ()
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
-        """Weigh the jobs that arrived, start what may start, explain both."""
+        """Take back what did not come true, weigh the jobs that arrived, start what may start, and
+        say of the others why they wait."""
         self._ledger.forget(ended.now_s)
-        self._queue.remove(self._ledger.take_unqueued())
-        arrived = [job for job in self._arrived if self._ledger.is_waiting(job)]
-        self._arrived = []
-        self._weigh(arrived)
-        plan = self._schedule(ended.now_s)
-        decided = list(self._decide(plan, arrived, ended))
-        self._queue.remove(start.entry.arrival for start in plan.starts)
+        decisions = Decisions(ended, self._rules, self._knowledge.degradation_version)
+        decided = list(self._withdrawals.of_round(decisions))
+        touched = self._settle()
+        self._weigh([job for job in touched if job.waits and not job.candidates])
+        self._room.refresh(touched)
+        self._refresh_stale()
+        outcomes = self._start(decisions, decided)
+        decided += self._announce(touched, outcomes)
         return decided
 
     def changes(self) -> Mapping[str, bytes | None]:
@@ -68,8 +97,21 @@ class Placement:
 
     def _learn(self, event: Event) -> None:
         self._knowledge.fold(event)
-        if isinstance(event.payload, ClusterDeclared):
-            self._ledger.declare(self._knowledge.clusters[event.payload.cluster])
+        match event.payload:
+            case ClusterDeclared() as declared:
+                self._ledger.holdings.declare(self._knowledge.clusters[declared.cluster])
+            case ClusterLost() | ClusterReturned() | LimitsDeclared():
+                self._all_stale = True
+
+    def _settle(self) -> list[Tracked]:
+        """The jobs whose situation may have changed, by arrival; what they waited for and what came
+        true is dropped."""
+        ids = self._ledger.take_touched()
+        ids |= self._dependencies.dependents(ids)
+        for job in self._ledger.found(ids):
+            if self._dependencies.settle(job):
+                self._ledger.save(job)
+        return self._ledger.found(ids | self._dependencies.find_stuck())
 
     def _weigh(self, jobs: list[Tracked]) -> None:
         weighed = evaluate(
@@ -80,36 +122,61 @@ class Placement:
         )
         for job, candidates in zip(jobs, weighed, strict=True):
             self._ledger.weigh(job, candidates)
-        self._enqueue(jobs)
 
-    def _enqueue(self, jobs: list[Tracked]) -> None:
-        entries: dict[str, list[Entry]] = {name: [] for name in self._knowledge.clusters}
-        for job in jobs:
-            app = self._knowledge.app_number(job.job.app_id)
-            for candidate in job.candidates:
-                if candidate.waits:
-                    entries[candidate.cluster].append(candidate.entry(job.job, job.arrival, app))
-        for cluster, added in entries.items():
-            self._queue.add(cluster, added)
+    def _refresh_stale(self) -> bool:
+        """Bring entries up to date with limits, usage and clusters; True when some were lost."""
+        changed = self._ledger.holdings.take_changed()
+        limited = changed & self._knowledge.limits.keys()
+        stale = self._room.jobs() if self._all_stale else []
+        if limited and not stale:
+            stale = self._room.limited_by(limited)
+        self._all_stale = False
+        return self._room.refresh(stale)
 
-    def _schedule(self, now_s: float) -> Plan:
-        loads = self._ledger.loads(self._knowledge.app_number)
-        pairings = self._knowledge.pairings()
-        return schedule(now_s, self._queue, loads, pairings, self._ledger.by_arrival)
+    def _start(self, decisions: Decisions, decided: list[Publish]) -> Outcomes:
+        """Pass over the queue until no job in it is over a limit; what came of the last pass.
 
-    def _decide(self, plan: Plan, arrived: list[Tracked], ended: Round) -> Iterator[Publish]:
-        outcomes = Outcomes(
-            ended=ended,
-            policy=self._rules.policy,
-            degradation_version=self._knowledge.degradation_version,
+        A start can bring its user to a limit. The pass counts up to the first start that would be
+        beyond it; then those who reached it leave the queue, with what was promised to them.
+        """
+        while True:
+            outcomes = self._pass(decisions)
+            decided += self._take(outcomes)
+            if not self._refresh_stale():
+                return outcomes
+
+    def _pass(self, decisions: Decisions) -> Outcomes:
+        plan = schedule(
+            decisions.ended.now_s,
+            self._room.queue,
+            self._ledger.holdings.loads(self._knowledge.app_number),
+            self._knowledge.pairings(),
+            self._ledger.by_arrival,
+        )
+        return Outcomes(
+            decisions=decisions,
             clusters=self._knowledge.clusters,
-            app_number=self._knowledge.app_number,
+            obstacles=self._obstacles,
+            room=self._room,
             refusals=Refusals(plan, self._ledger.by_arrival),
         )
-        for start in plan.starts:
-            job, placed = self._ledger.place(start, plan.now_s)
-            yield outcomes.started(job, placed, start)
-        promises = plan.reservations()
-        for job in arrived:
-            if job.waits:
-                yield outcomes.queued(job, promises)
+
+    def _take(self, outcomes: Outcomes) -> Iterator[Publish]:
+        plan = outcomes.refusals.plan
+        for number, start in enumerate(plan.starts):
+            job = self._ledger.of_arrival(start.entry.arrival)
+            if self._obstacles.of_job(job) or self._obstacles.of_entry(job, start.cluster):
+                rest = [self._ledger.of_arrival(s.entry.arrival) for s in plan.starts[number:]]
+                self._room.put_back(rest)
+                return
+            reasons = outcomes.reasons(job, start)
+            placed = self._ledger.place(job, start, plan.now_s)
+            self._room.leave(job.job.job_id)
+            yield outcomes.started(job, placed, start, reasons)
+
+    def _announce(self, touched: list[Tracked], outcomes: Outcomes) -> Iterator[Publish]:
+        for job in touched:
+            verdict = verdict_on(job, self._obstacles)
+            if verdict is not None and verdict != job.announced:
+                self._ledger.save(job)
+                yield outcomes.of_waiting(job, verdict)

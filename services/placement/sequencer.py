@@ -4,9 +4,22 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    LimitsDeclared,
+)
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
-from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobStarted, JobSubmitted
+from coplace.v1.jobs_pb2 import (
+    JobCancelled,
+    JobFinished,
+    JobHeld,
+    JobReleased,
+    JobRequeued,
+    JobStarted,
+    JobSubmitted,
+)
 from coplace.v1.prediction_pb2 import DegradationModelPublished, PowerModelPublished
 from google.protobuf.message import Message
 
@@ -21,6 +34,9 @@ KEY: Final = "region"
 # Of events of the same microsecond: first what is known, then what gives nodes back.
 _KINDS: Final[tuple[type[Message], ...]] = (
     ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    LimitsDeclared,
     CoefficientsPublished,
     SignatureUpdated,
     PowerModelPublished,
@@ -29,6 +45,9 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     JobRequeued,
     JobSubmitted,
     JobStarted,
+    JobCancelled,
+    JobHeld,
+    JobReleased,
 )
 _RANKS: Final = {kind.DESCRIPTOR.full_name: rank for rank, kind in enumerate(_KINDS)}
 

@@ -27,6 +27,17 @@ class PlacementSettings(BaseSettings):
         lt=1,
         description="Plan with the time and energy that are exceeded with the probability 1 - this",
     )
+    start_timeout_s: float = Field(
+        300.0,
+        ge=0,
+        description="A start that is not confirmed within this is withdrawn; 0: never is, since "
+        "some resource managers do not report starts",
+    )
+    most_missed_starts: int = Field(
+        3,
+        ge=0,
+        description="A job of which so many starts were not confirmed is held; 0: none is",
+    )
     remember_days: float = Field(
         7.0, gt=0, description="How long after its end copies of a job's events are recognised"
     )

@@ -74,7 +74,7 @@ class Job:
     @classmethod
     def restored(cls, fields: Mapping[str, Any]) -> Self:
         """The job whose fields went through JSON, which knows no tuples."""
-        return cls(**{**fields, "architectures": tuple(fields.get("architectures", ()))})
+        return cls(**{**fields, "architectures": tuple(fields["architectures"])})
 
 
 class Condition(StrEnum):

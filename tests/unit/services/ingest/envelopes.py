@@ -20,7 +20,7 @@ PAYLOADS: dict[str, dict[str, object]] = {
         "shareable": True,
         "submittedAtUs": NOW_US,
         "priority": 5,
-        "memoryGib": 512,
+        "memoryGib": 256,
         "architectures": ["x86_64"],
     },
     "jobStarted": {

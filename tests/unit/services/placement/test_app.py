@@ -64,4 +64,6 @@ def test_bad_input_becomes_a_dead_letter_and_the_round_goes_on() -> None:
     runtime.run_until_quiet()
     assert [*decisions(log)] == ["b"]
     [letter] = [r for p in TOPICS.places("dlq.placement.inputs") for r in log.read(p)]
-    assert b"nodes: 5 are more than the largest cluster has, 4" in (letter.value or b"")
+    assert b"nodes: the job fits on no cluster: needs 5 nodes, the cluster has 4" in (
+        letter.value or b""
+    )

@@ -1,0 +1,109 @@
+"""The waiting room: which jobs have which entries in the queue."""
+
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from services.placement.jobs import Tracked
+from services.placement.limits import Subject, subjects_of
+from services.placement.model import Candidate
+from services.placement.obstacles import Obstacles
+from shared.policies.queue import Entry, Queue
+
+_NONE: Final[Mapping[str, Entry]] = {}
+
+
+@dataclass(slots=True)
+class _Waiting:
+    job: Tracked
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+
+
+class Room:
+    """Keeps the queue as the obstacles say. A job without obstacle has an entry for each cluster
+    that its policy lets it wait for, one with an obstacle keeps its arrival number: its place."""
+
+    def __init__(self, obstacles: Obstacles, app_number: Callable[[str], int]) -> None:
+        self.queue = Queue()
+        self._obstacles = obstacles
+        self._app_number = app_number
+        self._waiting: dict[str, _Waiting] = {}
+
+    def jobs(self) -> list[Tracked]:
+        """All that wait."""
+        return [waiting.job for waiting in self._waiting.values()]
+
+    def entry(self, job: Tracked, cluster: str) -> Entry | None:
+        """The job's entry for a cluster, None when it has none."""
+        waiting = self._waiting.get(job.job.job_id)
+        return waiting.entries.get(cluster) if waiting else None
+
+    def limited_by(self, subjects: Container[Subject]) -> list[Tracked]:
+        """Waiting jobs that count against one of these users and accounts."""
+        return [job for job in self.jobs() if any(s in subjects for s in subjects_of(job.job))]
+
+    def leave(self, job_id: str) -> None:
+        """A job waits no more, or begins anew."""
+        waiting = self._waiting.pop(job_id, None)
+        if waiting is not None:
+            self.queue.remove([waiting.job.arrival])
+
+    def refresh(self, jobs: Iterable[Tracked]) -> bool:
+        """Bring the entries of these jobs up to date; True when one that waits on lost some."""
+        changed: list[_Waiting] = []
+        lost_some = False
+        for job in jobs:
+            waiting = self._place_of(job)
+            if waiting is None:
+                continue
+            before, waiting.entries = waiting.entries, self._entries_of(job)
+            lost_some |= bool(before.keys() - waiting.entries.keys())
+            if waiting.entries != before:
+                changed.append(waiting)
+        self._enqueue(changed)
+        return lost_some
+
+    def put_back(self, jobs: Iterable[Tracked]) -> None:
+        """Return what a pass took out of the queue for starts that do not take place."""
+        self._enqueue([self._waiting[job.job.job_id] for job in jobs])
+
+    def _place_of(self, job: Tracked) -> _Waiting | None:
+        """None for a job that does not wait."""
+        job_id = job.job.job_id
+        waiting = self._waiting.get(job_id)
+        if waiting is not None and not (job.waits and waiting.job is job):
+            self.leave(job_id)
+            waiting = None
+        if waiting is None and job.waits:
+            waiting = self._waiting[job_id] = _Waiting(job)
+        return waiting
+
+    def _enqueue(self, changed: list[_Waiting]) -> None:
+        added: dict[str, list[Entry]] = defaultdict(list)
+        for waiting in changed:
+            for cluster, entry in waiting.entries.items():
+                added[cluster].append(entry)
+        self.queue.remove([waiting.job.arrival for waiting in changed])
+        for cluster, entries in added.items():
+            self.queue.add(cluster, entries)
+
+    def _entries_of(self, job: Tracked) -> Mapping[str, Entry]:
+        if self._obstacles.of_job(job):
+            return _NONE
+        app = self._app_number(job.job.app_id)
+        reachable = [c for c in job.candidates if not self._obstacles.is_lost(c.cluster)]
+        return {
+            c.cluster: c.entry(job.job, job.arrival, app)
+            for c in favoured(reachable)
+            if not self._obstacles.of_entry(job, c.cluster)
+        }
+
+
+def favoured(candidates: list[Candidate]) -> list[Candidate]:
+    """Those that the policy waits for; the best of the rest if all of them are out of reach."""
+    waiting = [candidate for candidate in candidates if candidate.waits]
+    fitting = [candidate for candidate in candidates if candidate.fits]
+    if waiting or not fitting:
+        return waiting
+    return [replace(min(fitting, key=lambda c: c.part_eff), rank=0)]
