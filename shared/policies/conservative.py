@@ -18,7 +18,8 @@ from shared.policies.queue import Entry, Line
 class ConservativeLane:
     """Does what `Lane` does, by other rules; jobs do not share nodes here."""
 
-    def __init__(self, nodes: int, cap_w: float = inf) -> None:
+    def __init__(self, nodes: int, number: int = 0, cap_w: float = inf) -> None:
+        self.number = number
         self.line = Line()
         self.next_order = DONE
         self._nodes, self._cap_w = nodes, cap_w
@@ -36,14 +37,21 @@ class ConservativeLane:
         """Start a pass."""
         self._now_s = now_s
         self._profile.forget_before(now_s)
-        if self._held and self._held[0].release_s <= now_s:
+        if self._held and self._held[0][0] <= now_s:
             self._start_over()
         elif self._has_room:
             self._compress()
         for entry in sorted(self._new):
             self._promise(entry)
         self._new = []
-        self._seek()
+        self.turn()
+
+    def finish(self) -> list[Served]:
+        """Start all whose promise is due."""
+        started = []
+        while self.next_order != DONE:
+            started.append(self.serve())
+        return started
 
     def serve(self) -> Served:
         """Start the next entry, whose promise is due."""
@@ -53,9 +61,9 @@ class ConservativeLane:
         self.line.remove(entry.arrival)
         del self._promised_s[entry.arrival]
         self._limit_s[entry.arrival] = entry.limit_s
-        self._hold(Held(self._now_s + entry.limit_s, entry.arrival, entry.nodes, entry.power_w))
-        self._seek()
-        return Served(entry, None, backfilled=waits_before)
+        self._hold((self._now_s + entry.limit_s, entry.arrival, entry.nodes, entry.power_w))
+        self.turn()
+        return self.number, entry, None, waits_before
 
     def add(self, entry: Entry) -> None:
         """An entry arrived. One that belongs before others is promised what these leave."""
@@ -69,19 +77,20 @@ class ConservativeLane:
             self.line.remove(arrival)
             self._give_back(entry, self._promised_s.pop(arrival))
             self._compress()
-            self._seek()
+            self.turn()
 
     def release(self, holder: int) -> None:
         """What the job `holder` holds is free again."""
         held = self._held_by.pop(holder)
         del self._limit_s[holder]
         del self._held[bisect_left(self._held, held)]
-        now_s = self._now_s
-        if held.release_s > now_s:
-            self._profile.take(now_s, held.release_s, -held.nodes, -held.power_w)
+        release_s, _, nodes, power_w = held
+        if release_s > self._now_s:
+            self._profile.take(self._now_s, release_s, -nodes, -power_w)
             self._has_room = True
 
-    def _seek(self) -> None:
+    def turn(self) -> None:
+        """Find the next entry whose promise is due: see `next_order`."""
         due = (e for e in self.line if self._promised_s[e.arrival] <= self._now_s)
         self._next = next(due, None)
         self.next_order = self._next.order if self._next else DONE
@@ -97,7 +106,8 @@ class ConservativeLane:
     def _compress(self) -> None:
         """Move promises forward until none can be."""
         self._has_room = False
-        while any([self._moved(entry) for entry in self.line if entry.arrival in self._promised_s]):
+        entries = [entry for entry in self.line if entry.arrival in self._promised_s]
+        while sum(map(self._moved, entries)):
             pass
 
     def _moved(self, entry: Entry) -> bool:
@@ -109,14 +119,14 @@ class ConservativeLane:
 
     def _start_over(self) -> None:
         """Make the promises anew: running jobs are overdue."""
-        for held in [held for held in self._held if held.release_s <= self._now_s]:
-            self._held.remove(held)
-            self._hold(held._replace(release_s=self._now_s + self._limit_s[held.holder]))
+        while self._held[0][0] <= self._now_s:
+            _, holder, nodes, power_w = self._held.pop(0)
+            self._hold((self._now_s + self._limit_s[holder], holder, nodes, power_w))
         self._profile = Profile(self._now_s, self._nodes, self._cap_w)
-        for held in self._held:
-            self._profile.take(self._now_s, held.release_s, held.nodes, held.power_w)
+        for release_s, _, nodes, power_w in self._held:
+            self._profile.take(self._now_s, release_s, nodes, power_w)
         self._promised_s, self._new = {}, list(self.line)
 
     def _hold(self, held: Held) -> None:
         insort(self._held, held)
-        self._held_by[held.holder] = held
+        self._held_by[held[1]] = held

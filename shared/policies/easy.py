@@ -8,13 +8,13 @@ once; where one of them held a reservation, the entries behind it get their turn
 A shareable entry first tries to join a running shareable job without co-runner, then free nodes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Final
+from typing import Final, Protocol
 
 from shared.policies.lane import DONE, Lane, Served
-from shared.policies.load import Load, Reservation
+from shared.policies.load import Load, NodeSet, Reservation
 from shared.policies.pairing import Pairing
 from shared.policies.queue import Entry, Queue
 
@@ -61,34 +61,50 @@ def schedule(
 ) -> Plan:
     """One pass over the queue, which what starts leaves; `job_ids` are by arrival number."""
     lanes = {
-        name: Lane(load, queue.line(name), pairings[name], job_ids) for name, load in loads.items()
+        name: Lane(load, queue.line(name), pairings[name], number, job_ids)
+        for number, (name, load) in enumerate(loads.items())
     }
-    by_column = list(lanes.items())
-    turns = serve(list(lanes.values()), now_s)
-    starts = tuple(_start(*by_column[column], served) for column, served in turns)
+    by_number = list(lanes.items())
+    starts = tuple(
+        _start(*by_number[number], entry, host, backfilled)
+        for number, entry, host, backfilled in serve(list(lanes.values()), now_s)
+    )
     return Plan(now_s, starts, lanes)
 
 
-def serve(lanes: Sequence[Lane], now_s: float) -> Iterator[tuple[int, Served]]:
-    """One pass over several lanes as one queue: what starts, with the number of its lane.
+class Turns(Protocol):
+    """A lane of any discipline: see Lane."""
 
-    What starts leaves all lines.
-    """
+    next_order: int
+
+    def begin(self, now_s: float) -> None: ...
+    def turn(self) -> None: ...
+    def serve(self) -> Served | None: ...
+    def finish(self) -> list[Served]: ...
+    def drop(self, arrival: int) -> None: ...
+
+
+def serve(lanes: Sequence[Turns], now_s: float) -> list[Served]:
+    """One pass over several lanes as one queue: what starts leaves all lines."""
     for lane in lanes:
         lane.begin(now_s)
-    only = lanes[0] if len(lanes) == 1 else None
-    while (lane := only or min(lanes, key=_NEXT_ORDER)).next_order != DONE:
+    if len(lanes) == 1:
+        return lanes[0].finish()
+    for lane in lanes:
+        lane.turn()
+    started: list[Served] = []
+    while (lane := min(lanes, key=_NEXT_ORDER)).next_order != DONE:
         served = lane.serve()
         if served is not None:
             for other in lanes:
                 if other is not lane:
-                    other.drop(served.entry.arrival)
-            yield lanes.index(lane), served
+                    other.drop(served[1].arrival)
+            started.append(served)
+    return started
 
 
-def _start(cluster: str, lane: Lane, served: Served) -> Start:
-    entry, host = served.entry, served.host
+def _start(cluster: str, lane: Lane, entry: Entry, host: NodeSet | None, backfilled: bool) -> Start:
     if host is None or lane.pairing is None:
-        return Start(cluster, entry, "", 1.0, served.backfilled)
+        return Start(cluster, entry, "", 1.0, backfilled)
     slowdown = lane.pairing.slowdown(entry.app, host.app)
-    return Start(cluster, entry, host.host, slowdown, served.backfilled)
+    return Start(cluster, entry, host.host, slowdown, backfilled)

@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from math import inf, isfinite
 from sys import maxsize
-from typing import Final, NamedTuple
+from typing import Final
 
 from shared.policies.load import Load, NodeSet, Reservation, Standing
 from shared.policies.pairing import Pairing
-from shared.policies.queue import Block, Entry, Line
+from shared.policies.queue import Entry, Line
 
 # The next order of a lane in which no entry will act before something changes.
 DONE: Final = maxsize
@@ -23,21 +23,10 @@ DONE: Final = maxsize
 _Standing = tuple[int, int, int, int, Reservation | None]
 
 
-class Held(NamedTuple):
-    """Nodes and watts that are expected back at `release_s`; sorts by it, ties by holder."""
-
-    release_s: float
-    holder: int
-    nodes: int
-    power_w: float
-
-
-class Served(NamedTuple):
-    """An entry that starts now, on free nodes or beside a host; before a blocked one or not."""
-
-    entry: Entry
-    host: NodeSet | None
-    backfilled: bool
+# Nodes and watts that are expected back: (release_s, holder, nodes, power_w).
+Held = tuple[float, int, int, float]
+# What starts now: the lane's number, the entry, the host that it joins, if it passes a blocked one.
+Served = tuple[int, Entry, NodeSet | None, bool]
 
 
 class Lane:
@@ -61,16 +50,19 @@ class Lane:
         load: Load,
         line: Line,
         pairing: Pairing | None = None,
+        number: int = 0,
         job_ids: Mapping[int, str] | None = None,
         *,
         backfills: bool = True,
         cap_w: float = inf,
     ) -> None:
-        self.total, self.free, self.headroom_w = load.nodes, load.free, cap_w
+        self.number, self.total = number, load.nodes
+        self.free, self.headroom_w = load.free, cap_w
         self.line, self.pairing, self._job_ids = line, pairing, job_ids or {}
         self.reservation: Reservation | None = None
         self.extra, self._extra_w = 0, 0.0
         self.next_order = DONE
+        self._turns: Iterator[Entry] = iter(())
         self._next: Entry | None = None
         self._backfills, self._is_capped = backfills, cap_w < inf
         self._now_s, self._from, self._reserved_order = 0.0, 0, 0
@@ -81,7 +73,7 @@ class Lane:
         self._trail: list[_Standing] = []
         for number, node_set in enumerate(load.node_sets):
             node_set.holder = -1 - number  # no arrival number of a job that starts is below 0
-            self._hold(Held(node_set.release_s, node_set.holder, node_set.nodes, 0.0))
+            self._hold((node_set.release_s, node_set.holder, node_set.nodes, 0.0))
             self._offer(node_set)
 
     # The life of a lane -------------------------------------------------------------------------
@@ -89,35 +81,40 @@ class Lane:
     def begin(self, now_s: float) -> None:
         """Start a pass."""
         self._now_s = now_s
-        if self.reservation is not None and self.reservation.start_s < now_s:
+        if self.reservation is not None and self.reservation[2] < now_s:
             self._unsettle()  # a running job is overdue: it is expected to end at any moment
-        self._trail = [(-1, 0, self.free, self.extra, self.reservation)]
         if self._from != DONE:
-            self._seek(self._from)
+            self._trail = [(-1, 0, self.free, self.extra, self.reservation)]
+            self._turns = self._acting(self._from)
             self._from = DONE
 
+    def finish(self) -> list[Served]:
+        """Go through the rest of a pass: no other lane waits for its turn. What starts."""
+        return [served for entry in self._turns if (served := self._act(entry))]
+
+    def turn(self) -> None:
+        """Find the next entry that will start, join or reserve: see `next_order`."""
+        entry = self._next = next(self._turns, None)
+        self.next_order = DONE if entry is None else entry[0]
+
     def serve(self) -> Served | None:
-        """Let the next entry join, start, or have nodes promised: what started, if any did."""
-        entry = self._next
-        assert entry is not None
-        backfilled = self.reservation is not None
-        host = self.host_for(entry) if entry.shareable else None
-        if host is not None:
-            self._join(entry, host)
-        elif self.fits(entry):
-            self._start(entry)
-        else:
-            self._reserve(entry)
-            return None
-        return Served(entry, host, backfilled)
+        """Let the entry of the present turn act, and find the next: what starts, if it does."""
+        assert self._next is not None
+        served = self._act(self._next)
+        self.turn()
+        return served
 
     def add(self, entry: Entry) -> None:
         """An entry arrived."""
         self.line.add(entry)
-        if self.reservation is not None and entry.order < self._reserved_order:
-            self._unsettle()
-        if entry.order < self._from:
-            self._from = entry.order
+        order, _, nodes, _, shareable, _, _ = entry
+        if self.reservation is not None:
+            if order < self._reserved_order:
+                self._unsettle()
+            elif nodes > self.free and not shareable:
+                return  # refused already: what it lacks only grows less
+        if order < self._from:
+            self._from = order
 
     def drop(self, arrival: int) -> None:
         """Take out the entry of a job that started elsewhere, and what it was promised."""
@@ -128,14 +125,14 @@ class Lane:
         if self.reservation is not None and self.reservation.arrival == arrival:
             self._cancel(order)
         elif self.next_order == order:
-            self._seek(order)
+            self.turn()
 
     def release(self, holder: int) -> None:
         """What the job `holder` holds is free again."""
         held = self._held_by.pop(holder)
         del self._held[bisect_left(self._held, held)]
-        self.free += held.nodes
-        self.headroom_w += held.power_w
+        self.free += held[2]
+        self.headroom_w += held[3]
         self._unsettle()
 
     # What it answers ----------------------------------------------------------------------------
@@ -153,13 +150,13 @@ class Lane:
         """When the entry ends at the latest if it starts now."""
         return self._now_s + entry.limit_s
 
-    def fits(self, entry: Entry) -> bool:
-        """True when free nodes and watts suffice and no reservation is delayed."""
-        if entry.nodes > self.free or entry.power_w > self.headroom_w:
+    def _within_cap(self, entry: Entry) -> bool:
+        """True when the watts suffice and no reservation is delayed."""
+        if entry.power_w > self.headroom_w:
             return False
-        if self.reservation is None or self.end_s(entry) <= self.reservation.start_s:
-            return True
-        return entry.nodes <= self.extra and entry.power_w <= self._extra_w
+        promise = self.reservation
+        in_time = promise is None or self.end_s(entry) <= promise.start_s
+        return in_time or entry.power_w <= self._extra_w
 
     def host_for(self, entry: Entry) -> NodeSet | None:
         """The lone job to join: least summed slowdown, ties by job id; None if none may be."""
@@ -182,20 +179,33 @@ class Lane:
 
     # What it does -------------------------------------------------------------------------------
 
-    def _start(self, entry: Entry) -> None:
-        end_s = self._now_s + entry.limit_s
-        if self.reservation is not None and end_s > self.reservation.start_s:
-            self.extra -= entry.nodes
-            self._extra_w -= entry.power_w
-        self.free -= entry.nodes
-        self.headroom_w -= entry.power_w
-        self._leave(entry)
-        self._hold(Held(end_s, entry.arrival, entry.nodes, entry.power_w))
-        if entry.shareable:
-            name, tick = self._job_ids[entry.arrival], self.standing.tick
-            self._offer(NodeSet(entry.nodes, end_s, name, entry.app, tick, holder=entry.arrival))
-            self._from = 0  # in the next pass those before it may join it
-        self._seek(entry.order)
+    def _act(self, entry: Entry) -> Served | None:
+        order, arrival, nodes, limit_s, shareable, _, power_w = entry
+        promise, end_s = self.reservation, self._now_s + limit_s
+        if shareable and (host := self.host_for(entry)) is not None:
+            self._join(entry, host)
+            return self.number, entry, host, promise is not None
+        if nodes > self.free or (self._is_capped and not self._within_cap(entry)):
+            return self._reserve(entry)
+        if promise is not None and end_s > promise[2]:
+            self.extra -= nodes
+            self._extra_w -= power_w
+        self.free -= nodes
+        self.headroom_w -= power_w
+        self.line.remove(arrival)
+        self._note(order)
+        held = (end_s, arrival, nodes, power_w)
+        insort(self._held, held)
+        self._held_by[arrival] = held
+        if shareable:
+            self._open(entry, end_s)
+        return self.number, entry, None, promise is not None
+
+    def _open(self, entry: Entry, end_s: float) -> None:
+        """Let others join a job that starts alone."""
+        name, tick = self._job_ids[entry.arrival], self.standing.tick
+        self._offer(NodeSet(entry.nodes, end_s, name, entry.app, tick, holder=entry.arrival))
+        self._from = 0  # in the next pass those before it may join it
 
     def _join(self, entry: Entry, host: NodeSet) -> None:
         end_s, promise = self.end_s(entry), self.reservation
@@ -206,22 +216,21 @@ class Lane:
         held = self._held_by.pop(host.holder)
         del self._held[bisect_left(self._held, held)]
         host.release_s, host.until = max(host.release_s, end_s), self.standing.tick
-        self._hold(Held(host.release_s, *held[1:3], held.power_w + entry.power_w))
-        self._seek(entry.order)
+        self._hold((host.release_s, *held[1:3], held[3] + entry.power_w))
 
-    def _reserve(self, entry: Entry) -> None:
+    def _reserve(self, entry: Entry) -> Served | None:
         """Promise nodes to the next entry: the first on this cluster that cannot start."""
-        shadow_s, available, headroom_w = self._shadow(entry)
-        self.reservation = Reservation(entry.arrival, entry.nodes, shadow_s)
-        self._reserved_order = entry.order
-        self.extra, self._extra_w = available - entry.nodes, headroom_w - entry.power_w
-        self._note(entry.order)
-        self._seek(entry.order + 1)
+        order, arrival, nodes, _, _, _, power_w = entry
+        shadow_s, available, headroom_w = self._shadow(nodes, power_w)
+        self.reservation = Reservation(arrival, nodes, shadow_s)
+        self._reserved_order = order
+        self.extra, self._extra_w = available - nodes, headroom_w - power_w
+        self._note(order)
+        return None
 
-    def _shadow(self, entry: Entry) -> tuple[float, int, float]:
+    def _shadow(self, needed: int, needed_w: float) -> tuple[float, int, float]:
         """When there will be enough for an entry if limits hold, and all that is free then."""
         available, headroom_w, shadow_s = self.free, self.headroom_w, self._now_s
-        needed, needed_w = entry.nodes, entry.power_w
         for release_s, _, nodes, power_w in self._held:
             if available >= needed and headroom_w >= needed_w and release_s > shadow_s:
                 break
@@ -237,7 +246,8 @@ class Lane:
         tick = self.standing.tick + 1
         del self._trail[bisect_left(self._trail, (order,)) :]
         self._trail.append((order, tick, self.free, 0, None))
-        self._seek(order)
+        self._turns = self._acting(order)
+        self.turn()
 
     def _unsettle(self) -> None:
         """Nodes came back: every entry gets its turn again."""
@@ -253,7 +263,7 @@ class Lane:
 
     def _hold(self, held: Held) -> None:
         insort(self._held, held)
-        self._held_by[held.holder] = held
+        self._held_by[held[1]] = held
 
     def _offer(self, node_set: NodeSet) -> None:
         if node_set.host:
@@ -261,51 +271,35 @@ class Lane:
 
     # The next entry -----------------------------------------------------------------------------
 
-    def _seek(self, order: int) -> None:
-        """Find the next entry, from an order on, that will start, join or reserve."""
-        found = self._first() if self.reservation is None else self._first_to_pass(order)
-        self._next, self.next_order = found, DONE if found is None else found.order
-
-    def _first(self) -> Entry | None:
-        """The first entry that the cluster is large enough for: without a reservation it acts."""
-        for block in self.line.blocks:
-            for entry in block.entries:
-                if entry[2] <= self.total:
-                    return entry
-        return None
-
-    def _first_to_pass(self, order: int) -> Entry | None:
-        """The next entry, from an order on, that may start before the reserved one."""
-        if not self._backfills or not (self.free or self._hosts):
-            return None
-        line = self.line
-        number = line.block_of(order)
-        entries = line.blocks[number].entries
-        if len(line.blocks) == 1 and (not entries or entries[-1][0] < order):
-            return None  # nothing waits behind the reserved entry
-        for later in range(number, len(line.blocks)):
-            block = line.blocks[later]
-            begin = bisect_left(block.entries, (order,)) if later == number else 0
-            found = self._first_of(block, begin)
-            if found is not None:
-                return found
-        return None
-
-    def _first_of(self, block: Block, begin: int) -> Entry | None:
-        """The next entry of a block to pass the reserved one: the loop that time goes into."""
-        assert self.reservation is not None
-        free, extra, now_s = self.free, self.extra, self._now_s
-        shadow_s = self.reservation.start_s
-        joins = block.sharing and self._hosts
-        in_time = now_s + block.least_limit_s <= shadow_s
-        if not joins and (block.least_nodes > free or not (in_time or block.least_nodes <= extra)):
-            return None
-        for entry in block.entries[begin:] if begin else block.entries:
-            nodes = entry[2]
-            if (
-                nodes <= free
-                and (nodes <= extra or now_s + entry[3] <= shadow_s)
-                and (not self._is_capped or self.fits(entry))
-            ) or (joins and entry.shareable and self.host_for(entry) is not None):
-                return entry
-        return None
+    def _acting(self, order: int) -> Iterator[Entry]:
+        """The entries, from an order on, that act; each has acted when the next is asked for."""
+        line, now_s = self.line, self._now_s
+        while self.reservation is None:
+            entry = line.first(self.total)
+            if entry is None:
+                return
+            yield entry
+            order = entry[0] + 1
+        if not self._backfills or line.last_order < order:
+            return
+        shadow_s = self.reservation[2]
+        for block, entries in line.from_order(order):
+            free, extra = self.free, self.extra
+            joins = block.sharing and self._hosts
+            in_time = now_s + block.least_limit_s <= shadow_s
+            if not joins and (
+                block.least_nodes > free or not (in_time or block.least_nodes <= extra)
+            ):
+                continue
+            for entry in entries:
+                nodes = entry[2]
+                if (
+                    (
+                        nodes <= free
+                        and (nodes <= extra or now_s + entry[3] <= shadow_s)
+                        and (not self._is_capped or self._within_cap(entry))
+                    )
+                    or (joins and entry[4] and self.host_for(entry) is not None)
+                ) and entry[1] in line:
+                    yield entry
+                    free, extra = self.free, self.extra

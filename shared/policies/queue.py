@@ -5,7 +5,7 @@ numbers are unique, so no two entries are equal in it.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from math import inf
 from sys import maxsize
 from typing import Final, NamedTuple
@@ -45,35 +45,22 @@ class Block:
 
     __slots__ = ("entries", "least_limit_s", "least_nodes", "sharing")
 
-    def __init__(self, entries: list[Entry]) -> None:
-        self.entries = entries
-        self.bound()
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.least_nodes, self.least_limit_s, self.sharing = maxsize, inf, False
 
     def bound(self) -> None:
         """Set the bounds to what the entries ask for."""
-        self.least_nodes = min((e.nodes for e in self.entries), default=maxsize)
-        self.least_limit_s = min((e.limit_s for e in self.entries), default=inf)
+        self.least_nodes = min(e.nodes for e in self.entries)
+        self.least_limit_s = min(e.limit_s for e in self.entries)
         self.sharing = any(e.shareable for e in self.entries)
-
-    def add(self, entry: Entry) -> None:
-        """Put an entry into its place."""
-        order, _, nodes, limit_s, shareable, _, _ = entry
-        entries = self.entries
-        if not entries or order > entries[-1][0]:
-            entries.append(entry)
-        else:
-            entries.insert(bisect_left(entries, (order,)), entry)
-        if nodes < self.least_nodes:
-            self.least_nodes = nodes
-        if limit_s < self.least_limit_s:
-            self.least_limit_s = limit_s
-        if shareable:
-            self.sharing = True
 
     def halved(self) -> "Block":
         """The later half, which this block gives up."""
         middle = len(self.entries) // 2
-        later = Block(self.entries[middle:])
+        later = Block()
+        later.entries = self.entries[middle:]
+        later.bound()
         del self.entries[middle:]
         self.bound()
         return later
@@ -88,7 +75,7 @@ class Line:
     __slots__ = ("_firsts", "_orders", "blocks")
 
     def __init__(self) -> None:
-        self.blocks = [Block([])]
+        self.blocks = [Block()]
         self._firsts = [0]  # the lowest order that belongs into each block
         self._orders: dict[int, int] = {}  # by arrival
 
@@ -102,29 +89,70 @@ class Line:
         """The order of a job's entry, None where it has none."""
         return self._orders.get(arrival)
 
+    def __contains__(self, arrival: int) -> bool:
+        return arrival in self._orders
+
+    @property
+    def last_order(self) -> int:
+        """The order of the last entry; below 0 where there is none."""
+        entries = self.blocks[-1].entries
+        return entries[-1][0] if entries else -1
+
+    def first(self, most_nodes: int) -> Entry | None:
+        """The first entry that asks for so many nodes at most."""
+        for block in self.blocks:
+            for entry in block.entries:
+                if entry[2] <= most_nodes:
+                    return entry
+        return None
+
+    def from_order(self, order: int) -> list[tuple[Block, list[Entry]]]:
+        """The blocks with their entries that do not stand before `order`, as they are now."""
+        number = self.block_of(order) if len(self.blocks) > 1 else 0
+        block = self.blocks[number]
+        found = [(block, block.entries[bisect_left(block.entries, (order,)) :])]
+        if number + 1 < len(self.blocks):
+            found += [(block, block.entries.copy()) for block in self.blocks[number + 1 :]]
+        return found
+
     def block_of(self, order: int) -> int:
         """The number of the block that an entry of this order belongs into."""
-        return bisect_right(self._firsts, order) - 1 if len(self._firsts) > 1 else 0
+        return bisect_right(self._firsts, order) - 1
 
     def add(self, entry: Entry) -> None:
         """Put an entry into its place."""
-        self._orders[entry[1]] = entry[0]
-        number = self.block_of(entry[0])
+        order, arrival, nodes, limit_s, shareable, _, _ = entry
+        self._orders[arrival] = order
+        number = self.block_of(order) if len(self.blocks) > 1 else 0
         block = self.blocks[number]
-        block.add(entry)
-        if len(block.entries) > _BLOCK:
-            later = block.halved()
-            self.blocks.insert(number + 1, later)
-            self._firsts.insert(number + 1, later.entries[0].order)
+        entries = block.entries
+        if not entries or order > entries[-1][0]:
+            entries.append(entry)
+        else:
+            entries.insert(bisect_left(entries, (order,)), entry)
+        if nodes < block.least_nodes:
+            block.least_nodes = nodes
+        if limit_s < block.least_limit_s:
+            block.least_limit_s = limit_s
+        if shareable:
+            block.sharing = True
+        if len(entries) > _BLOCK:
+            self._halve(number)
+
+    def _halve(self, number: int) -> None:
+        later = self.blocks[number].halved()
+        self.blocks.insert(number + 1, later)
+        self._firsts.insert(number + 1, later.entries[0].order)
 
     def remove(self, arrival: int) -> None:
         """Take a job's entry out, if it has one."""
         order = self._orders.pop(arrival, None)
         if order is None:
             return
-        number = self.block_of(order)
-        entries = self.blocks[number].entries
-        del entries[bisect_left(entries, (order,))]
+        blocks = self.blocks
+        number = self.block_of(order) if len(blocks) > 1 else 0
+        entries = blocks[number].entries
+        del entries[0 if entries[0][0] == order else bisect_left(entries, (order,))]
         if not entries:
             self._close(number)
 
@@ -132,7 +160,7 @@ class Line:
         if number:
             del self.blocks[number], self._firsts[number]
         else:
-            self.blocks[0] = Block([])
+            self.blocks[0] = Block()
 
 
 class Queue:

@@ -4,10 +4,12 @@ The same lanes that placement decides with, moved from instant to instant: at ea
 come first, then all submissions, then one scheduling pass.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from heapq import heappop, heappush
+from itertools import repeat
 from math import inf
 
 import numpy as np
@@ -38,48 +40,46 @@ class Pool:
     units: int
     cap_w: float = inf
 
-    def lane(self, discipline: Discipline) -> Lane | ConservativeLane:
+    def lane(self, discipline: Discipline, number: int) -> Lane | ConservativeLane:
         """The pool with nothing running and nothing waiting."""
         if discipline is Discipline.CONSERVATIVE:
-            return ConservativeLane(self.units, self.cap_w)
+            return ConservativeLane(self.units, number, self.cap_w)
         load = Load(self.units, self.units)
         backfills = discipline is Discipline.EASY
-        return Lane(load, Line(), backfills=backfills, cap_w=self.cap_w)
+        return Lane(load, Line(), number=number, backfills=backfills, cap_w=self.cap_w)
 
 
-def play(
-    pools: Sequence[Pool],
-    workload: Workload,
-    discipline: Discipline,
-    told: Callable[[int], None] | None = None,
-) -> Schedule:
+def play(pools: Sequence[Pool], workload: Workload, discipline: Discipline) -> Schedule:
     """The schedule of a workload on pools, one a column of it.
 
-    `told` hears now and then how many jobs have started. Raises ValueError for an entry that asks
-    for more than its pool has.
+    Jobs run as long as `run_s` says, past their limits too: see Workload.killed_at_limit. Raises
+    ValueError for an entry that asks for more than its pool has.
     """
     _require_room(pools, workload)
-    lanes = [pool.lane(discipline) for pool in pools]
-    entries = _entries(workload)
+    lanes = [pool.lane(discipline, number) for number, pool in enumerate(pools)]
+    columns = [(lane, _entries(workload, number)) for number, lane in enumerate(lanes)]
     submit_s = [*workload.submit_s.tolist(), inf]
-    run_s = workload.run_s.tolist()
-    count = len(workload)
+    run_s = workload.run_s.T.tolist()
     starts: list[tuple[int, float, int, bool]] = []
     running: list[tuple[float, int, int]] = [(inf, -1, -1)]
-    arrived = 0
+    arrived, count = 0, len(workload)
     while len(starts) < count:
-        now_s = min(submit_s[arrived], running[0][0])
-        while running[0][0] <= now_s:
-            _, job, column = heappop(running)
-            lanes[column].release(job)
-        while submit_s[arrived] <= now_s:
-            for column, entry in entries[arrived]:
-                lanes[column].add(entry)
+        now_s, ends_s = submit_s[arrived], running[0][0]
+        if ends_s <= now_s:
+            now_s = ends_s
+            while running[0][0] == now_s:
+                _, job, number = heappop(running)
+                lanes[number].release(job)
+        while submit_s[arrived] == now_s:
+            for lane, entries in columns:
+                entry = entries[arrived]
+                if entry is not None:
+                    lane.add(entry)
             arrived += 1
-        for column, served in serve(lanes, now_s):
-            job = served.entry.arrival
-            starts.append((job, now_s, column, served.backfilled))
-            heappush(running, (now_s + run_s[job][column], job, column))
+        for number, entry, _, backfilled in serve(lanes, now_s):
+            job = entry[1]
+            starts.append((job, now_s, number, backfilled))
+            heappush(running, (now_s + run_s[number][job], job, number))
     return _schedule(workload, starts)
 
 
@@ -90,21 +90,24 @@ def _require_room(pools: Sequence[Pool], workload: Workload) -> None:
         most = int(workload.units[asked, column].max(initial=0))
         most_w = float(workload.power_w[asked, column].max(initial=0))
         if most > pool.units:
-            raise ValueError(f"an entry asks for {most} units, its pool has {pool.units}: drop it")
+            raise ValueError(f"an entry asks for {most} units of {pool.units}: drop it")
         if most_w > pool.cap_w:
-            raise ValueError(f"an entry draws {most_w} W, its pool's cap is {pool.cap_w} W: drop it")
+            raise ValueError(f"an entry draws {most_w} W, the cap is {pool.cap_w} W: drop it")
 
 
-def _entries(workload: Workload) -> list[list[tuple[int, Entry]]]:
-    """The entries of each job with their columns."""
-    made: list[list[tuple[int, Entry]]] = [[] for _ in range(len(workload))]
-    job, column = np.nonzero(workload.order != NO_ENTRY)
-    columns = (workload.order, workload.units, workload.limit_s, workload.power_w)
-    values = zip(*(values[job, column].tolist() for values in columns), strict=True)
-    keys = zip(job.tolist(), column.tolist(), strict=True)
-    for (number, lane), (order, units, limit_s, power_w) in zip(keys, values, strict=True):
-        made[number].append((lane, Entry(order, number, units, limit_s, power_w=power_w)))
-    return made
+def _entries(workload: Workload, column: int) -> list[Entry | None]:
+    """Each job's entry in one column."""
+    order, units, limit_s, power_w = (
+        values[:, column].tolist()
+        for values in (workload.order, workload.units, workload.limit_s, workload.power_w)
+    )
+    count = len(order)
+    rows = zip(
+        order, range(count), units, limit_s, repeat(False), repeat(-1), power_w, strict=False
+    )
+    # Entry(...) is a function of Python; making its tuple is one of C, and there is one a job.
+    made = map(partial(tuple.__new__, Entry), rows)
+    return [entry if entry[0] != NO_ENTRY else None for entry in made]
 
 
 def _schedule(workload: Workload, starts: list[tuple[int, float, int, bool]]) -> Schedule:

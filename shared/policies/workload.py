@@ -1,6 +1,6 @@
 """Jobs as columns: what a timeline plays, and the schedule that comes of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -46,6 +46,10 @@ class Workload:
 
     def __len__(self) -> int:
         return len(self.submit_s)
+
+    def killed_at_limit(self) -> "Workload":
+        """The same where no job runs longer than its limit."""
+        return replace(self, run_s=np.minimum(self.run_s, self.limit_s))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
