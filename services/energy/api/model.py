@@ -1,14 +1,13 @@
 """Projections as a call is answered: the pure part."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from coplace.v1.energy_service_pb2 import Projection as Answer
 from coplace.v1.energy_service_pb2 import ProjectionGap, ProjectResponse
-from numpy.typing import NDArray
 
 from services.energy.api.request import Asked, Subject
 from shared.domain.coefficients import Coefficients
@@ -23,6 +22,7 @@ Rows = Mapping[tuple[str, str], Sequence[Signature]]
 
 _QUANTITIES: Final = ("time_s", "power_w", "energy_j")
 _DEVIATIONS: Final = ("time_sd", "power_sd")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,16 @@ class Start:
 class _Columns:
     """One node model's points as lists, by subject and P-state.
 
-    `quantities` and `deviations` by name; `has_deviations` (subjects,): whether any is known.
+    `values` and `deviations` by name; `has_gaps` and `has_deviations` by subject, whether there is
+    any.
     """
 
     freq_ghz: list[float]
     status: list[list[int]]
-    quantities: dict[str, list[list[float]]]
+    is_indirect: list[list[bool]]
+    values: dict[str, list[list[float]]]
     deviations: dict[str, list[list[float]]]
+    has_gaps: list[bool]
     has_deviations: list[bool]
 
 
@@ -121,54 +124,63 @@ def _projected(
 
 def _columns(several: Projection, number: int, *, whole_table: bool) -> _Columns:
     """Those of one node model; of a whole table without the P-states that only others have."""
-    status = several.status[:, number]
-    own = np.flatnonzero((status[0] != Status.NO_SUCH_PSTATE) | (not whole_table))
+    own = np.flatnonzero((several.status[0, number] != Status.NO_SUCH_PSTATE) | (not whole_table))
 
-    def lists(name: str) -> list[list[float]]:
-        values: NDArray[np.float64] = getattr(several, name)
-        found: list[list[float]] = values[:, number, own].tolist()
-        return found
+    def lists(names: Sequence[str]) -> dict[str, list[list[float]]]:
+        return {name: getattr(several, name)[:, number, own].tolist() for name in names}
 
+    status = several.status[:, number, own]
+    is_missing = status > Status.VIA_INTERMEDIATE
+    is_known = np.isfinite(several.time_sd[:, number, own])
     return _Columns(
         freq_ghz=np.asarray(several.pstates_ghz)[own].tolist(),
-        status=status[:, own].tolist(),
-        quantities={name: lists(name) for name in _QUANTITIES},
-        deviations={name: lists(name) for name in _DEVIATIONS},
-        has_deviations=[bool(np.isfinite(sd).any()) for sd in several.time_sd[:, number, own]],
+        status=status.tolist(),
+        is_indirect=(status == Status.VIA_INTERMEDIATE).tolist(),
+        values=lists(_QUANTITIES),
+        deviations=lists(_DEVIATIONS),
+        has_gaps=np.asarray(is_missing.any(axis=1)).tolist(),
+        has_deviations=np.asarray(is_known.any(axis=1)).tolist(),
     )
 
 
 def _answer(
     index: int, subject: Subject, start: Start, table: Coefficients, columns: _Columns
 ) -> Answer:
-    status = columns.status[index]
-    there = [k for k, code in enumerate(status) if code <= Status.VIA_INTERMEDIATE]
-    lists = dict(columns.quantities)
+    lists = {name: rows[index] for name, rows in columns.values.items()}
+    lists["freq_ghz"] = columns.freq_ghz
     if columns.has_deviations[index]:
-        lists |= columns.deviations
-    taken = {name: [rows[index][k] for k in there] for name, rows in lists.items()}
+        lists |= {name: rows[index] for name, rows in columns.deviations.items()}
+    is_indirect, gaps = columns.is_indirect[index], list[ProjectionGap]()
+    if columns.has_gaps[index]:
+        status = columns.status[index]
+        gaps = _gaps(columns.freq_ghz, status, start.problem)
+        is_indirect = _there(is_indirect, status)
+        lists = {name: _there(values, status) for name, values in lists.items()}
     return Answer(
         subject=index,
         app_id=_app_id(subject),
         node_model=table.node_model,
         coefficients_version=table.version,
         from_ghz=start.signature.freq_ghz if start.signature else 0.0,
-        freq_ghz=[columns.freq_ghz[k] for k in there],
-        is_indirect=[status[k] == Status.VIA_INTERMEDIATE for k in there],
-        gaps=_gaps(columns.freq_ghz, status, start.problem),
-        **taken,
+        is_indirect=is_indirect,
+        gaps=gaps,
+        **lists,
     )
 
 
-def _gaps(
-    freq_ghz: Sequence[float], status: Sequence[int], problem: str
-) -> Iterator[ProjectionGap]:
+def _there(values: Sequence[_Value], status: Sequence[int]) -> list[_Value]:
+    """Those of the P-states that have a projection."""
+    found = zip(values, status, strict=True)
+    return [value for value, code in found if code <= Status.VIA_INTERMEDIATE]
+
+
+def _gaps(freq_ghz: Sequence[float], status: Sequence[int], problem: str) -> list[ProjectionGap]:
     by_reason: dict[str, list[float]] = defaultdict(list)
     for ghz, code in zip(freq_ghz, status, strict=True):
         if code > Status.VIA_INTERMEDIATE:
             is_absent = code == Status.NO_SIGNATURE
             by_reason[problem if is_absent else Status(code).text].append(ghz)
-    return (ProjectionGap(reason=reason, freq_ghz=ghz) for reason, ghz in by_reason.items())
+    return [ProjectionGap(reason=reason, freq_ghz=ghz) for reason, ghz in by_reason.items()]
 
 
 def _without_coefficients(

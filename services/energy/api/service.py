@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import grpc
@@ -14,6 +15,7 @@ from services.energy.api.model import Rows, answer
 from services.energy.api.request import Asked, parse, require_few_points
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
+from shared.domain.signature import Signature
 from shared.messaging.domain_types import coefficients_of, signatures_of
 from shared.runtime.grpc_server import ends_process
 
@@ -32,24 +34,6 @@ class AppDB(Protocol):
         ...
 
 
-class Tables:
-    """Coefficients by node model; what was read before is not read again while it is the same."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[bytes, Coefficients]] = {}
-
-    def of(self, states: Mapping[str, bytes]) -> dict[str, Coefficients]:
-        """The coefficients in messages."""
-        return {node_model: self._of(node_model, state) for node_model, state in states.items()}
-
-    def _of(self, node_model: str, state: bytes) -> Coefficients:
-        known, table = self._known.get(node_model, (b"", None))
-        if table is None or known != state:
-            table = coefficients_of(CoefficientsPublished.FromString(state))
-            self._known[node_model] = (state, table)
-        return table
-
-
 class EnergyService:
     """The RPC. `crash` ends the process for an exception that is no fault of a caller."""
 
@@ -64,7 +48,6 @@ class EnergyService:
         self._meter = meter
         self._most_points = most_points
         self._crash = crash
-        self._tables = Tables()
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """The RPC on raw bytes, so that a message that is no protobuf is told so."""
@@ -90,15 +73,27 @@ class EnergyService:
         return response
 
     async def _project(self, asked: Asked) -> ProjectResponse:
-        tables = self._tables.of(await self._appdb.coefficients(asked.node_models))
+        states = await self._appdb.coefficients(asked.node_models)
+        tables = {node_model: _table(state) for node_model, state in states.items()}
         node_models = asked.models_among(tables)
         require_few_points(asked, node_models, tables, self._most_points)
         found = await self._appdb.signatures(asked.rows_on(node_models))
         return answer(asked, node_models, tables, _rows(found))
 
 
+# States are read again and again, and seldom change.
+@lru_cache(maxsize=1 << 6)
+def _table(state: bytes) -> Coefficients:
+    return coefficients_of(CoefficientsPublished.FromString(state))
+
+
+@lru_cache(maxsize=1 << 14)
+def _row(state: bytes) -> tuple[Signature, ...]:
+    return signatures_of(SignatureUpdated.FromString(state))
+
+
 def _rows(states: Mapping[str, bytes]) -> Rows:
-    rows = (signatures_of(SignatureUpdated.FromString(state)) for state in states.values())
+    rows = map(_row, states.values())
     return {(row[0].app_id, row[0].node_model): row for row in rows}
 
 

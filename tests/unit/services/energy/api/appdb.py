@@ -8,8 +8,8 @@ import grpc
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureAt, SignatureUpdated
 from opentelemetry.metrics import NoOpMeter
 
+from services.energy.api import service
 from services.energy.api.meter import EnergyApiMeter
-from services.energy.api.service import EnergyService
 from shared.messaging.digest import model_sha256
 
 SCALE = "per-instruction"
@@ -79,13 +79,13 @@ class AppDB:
 
 @asynccontextmanager
 async def serving(
-    appdb: AppDB, crashes: list[Exception], most_points: int = 1_000
+    appdb: service.AppDB, crashes: list[Exception], most_points: int = 1_000
 ) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to a running service."""
     meter = EnergyApiMeter(NoOpMeter("test"))
-    service = EnergyService(appdb, meter, most_points, crashes.append)
+    handlers = service.EnergyService(appdb, meter, most_points, crashes.append).handlers()
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((service.handlers(),))
+    server.add_generic_rpc_handlers((handlers,))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
