@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from services.energy.adapters import read_coefficients
+from services.energy.adapters.drift_meter import DriftMeter
 from services.energy.processor import advisor, appdb, learner
 from services.energy.settings import EnergySettings
 from shared.messaging.stage import Stage
@@ -14,16 +15,19 @@ DECLARED = "commands"
 JOBS = "jobs.events"
 
 
-def stages(shared: Settings, own: EnergySettings | None = None) -> list[Stage]:
-    """AppDB, learner and advisor. Raises OSError or ValueError for unreadable coefficients."""
-    own = own or EnergySettings()
+def stages(
+    shared: Settings, own: EnergySettings | None = None, meter: DriftMeter | None = None
+) -> list[Stage]:
+    """AppDB, learner and advisor; `meter` is told of each learner. Raises OSError or ValueError for
+    unreadable coefficients."""
+    own, meter = own or EnergySettings(), meter or DriftMeter()
     imported = read_coefficients(own.coefficients) if own.coefficients else {}
 
     def create_appdb(_number: int, restored: Mapping[str, bytes]) -> appdb.AppDB:
         return appdb.AppDB(restored)
 
     def create_learner(_number: int, restored: Mapping[str, bytes]) -> learner.Learner:
-        return learner.Learner(restored, imported)
+        return meter.watch(learner.Learner(restored, imported, own.adapt_after))
 
     def create_advisor(_number: int, restored: Mapping[str, bytes]) -> advisor.Advisor:
         half_life_days, remember_s = own.misuse_half_life_days, own.advice_remember_s
@@ -61,4 +65,5 @@ def stages(shared: Settings, own: EnergySettings | None = None) -> list[Stage]:
 
 def main() -> None:
     """Run the process."""
-    run_service("energy", stages(settings()))
+    meter = DriftMeter()
+    run_service("energy", stages(settings(), meter=meter), meter.register)

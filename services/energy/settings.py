@@ -17,6 +17,12 @@ class EnergySettings(BaseSettings):
     coefficients: Path | None = Field(
         None, description="Folder of published coefficients to use instead of learning"
     )
+    adapt_after: int = Field(
+        50,
+        ge=0,
+        description="Runs compared with their projection until coefficients are published anew; "
+        "0: they stay those of the learning phase",
+    )
     advice_rule: AdviceRule = Field(
         AdviceRule.MIN_DISTANCE, description="How the frequency of a running job is advised"
     )

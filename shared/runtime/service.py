@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
+from opentelemetry.metrics import Meter as InstrumentFactory
 
 from shared.messaging.crash import end_process
 from shared.messaging.kafka import run_stages
@@ -58,10 +59,14 @@ def run_process(name: str, main: Main) -> None:
     log.info("stopped")
 
 
-def run_service(name: str, stages: Sequence[Stage]) -> None:
-    """Run stages on Kafka as this process's work."""
+def run_service(
+    name: str, stages: Sequence[Stage], register: Callable[[InstrumentFactory], None] | None = None
+) -> None:
+    """Run stages on Kafka as this process's work; `register` creates instruments of its own."""
 
     async def main(process: Process) -> None:
+        if register is not None:
+            register(process.telemetry.meter)
         await wait_for_topics(process.settings, _topics(stages), process.readiness, process.stop)
         process.readiness.wait_for("Kafka partitions and their state")
         await run_stages(

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -13,8 +14,10 @@ from prometheus_client import generate_latest
 from pydantic_settings import BaseSettings
 
 from deploy.compose import check, images
+from services.energy.adapters.drift_meter import DriftMeter
 from services.energy.api.meter import EnergyApiMeter
 from services.energy.api.settings import EnergyApiSettings
+from services.energy.drift import Drift
 from services.ingest.meter import IngestMeter
 from services.ingest.settings import IngestSettings
 from services.simulation.settings import SimulationSettings
@@ -112,4 +115,8 @@ def exported_metrics() -> str:
     energy_api = EnergyApiMeter(telemetry.meter)
     energy_api.rejected()
     energy_api.answered(1, 1, 1.0)
+    learner = Mock(drifts={"any": Drift(runs=1)})
+    drifts = DriftMeter()
+    drifts.watch(learner)
+    drifts.register(telemetry.meter)
     return generate_latest(telemetry.registry).decode()

@@ -3,10 +3,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client import generate_latest
 
 from services.energy.adapters import read_coefficients
+from services.energy.adapters.drift_meter import DriftMeter
 from services.energy.processor.appdb import AppDB
 from services.energy.processor.learner import Learner
 from shared.domain import eamc_source
@@ -15,6 +17,8 @@ from shared.messaging.digest import require_sha256
 from shared.messaging.domain_types import coefficients_of
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.runtime.settings import Settings
+from shared.runtime.telemetry import Telemetry
 from tests.unit.services.energy.support import declared, in_round, measured
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -119,6 +123,196 @@ def test_neither_order_nor_a_restart_within_the_round_changes_the_coefficients(
 
     expected = in_round(Learner({}), 0, declared(PSTATES_GHZ), *kernel_runs())
     assert [p.event for p in after.end_round(Round(0, 0))] == expected
+
+
+@given(st.permutations(range(4)))
+def test_the_newest_unit_of_tpi_holds_whatever_the_order_within_the_round(
+    order: list[int],
+) -> None:
+    scales = ("old", "old", "new", "new")
+    events = [
+        measured(
+            f"{n}", n + 1, app_id=f"k{n}", kernel=True, tpi_scale=scale, freq_ghz=PSTATES_GHZ[n % 2]
+        )
+        for n, scale in enumerate(scales)
+    ]
+    [event] = in_round(Learner({}), 0, *(events[n] for n in order))
+    message: Any = event.payload
+    assert (message.tpi_scale, message.kernels) == ("new", 2)
+
+
+def test_each_kernel_is_a_record_of_its_own_so_that_thousands_fit_into_messages() -> None:
+    learner = Learner({})
+    count = 300
+    in_round(
+        learner,
+        0,
+        *(
+            measured(f"{n}@{ghz}", app_id=f"k{n}", kernel=True, freq_ghz=ghz, power_w=300.0 + n)
+            for n in range(count)
+            for ghz in (1.2, 1.6, 2.0, 2.4, 2.8)
+        ),
+    )
+    values = [value for value in learner.changes().values() if value is not None]
+    assert len(values) > count
+    assert max(map(len, values)) < 2_000
+
+
+def app_run(event_id: str, time_us: int, app: int, freq_ghz: float, **changes: Any) -> Event:
+    """A run of an application that behaves like the kernels, but draws more at 1.2 GHz."""
+    cpi, tpi = 0.5 + 0.4 * app, 0.002 * app
+    values: dict[str, Any] = {
+        "app_id": f"app-{app}",
+        "freq_ghz": freq_ghz,
+        "cpi": cpi * (1 - 0.1 * (3.1 - freq_ghz)),
+        "tpi": tpi,
+        "power_w": (400 + 9 * app) * freq_ghz / 3.1 * (1.1 if freq_ghz < 3.1 else 1.0),
+        "time_s": 50 * (1 - 0.1 * (3.1 - freq_ghz)) * 3.1 / freq_ghz,
+    }
+    return measured(event_id, time_us, **(values | changes))
+
+
+def references(apps: int = 6) -> list[Event]:
+    return [app_run(f"reference-{app}", 1, app, 3.1) for app in range(apps)]
+
+
+def slow_runs(count: int, **changes: Any) -> list[Event]:
+    return [app_run(f"slow-{n}", 2 + n, n % 6, 1.2, **changes) for n in range(count)]
+
+
+def power_w_at_low(message: Any, app: int = 2) -> float:
+    reference: Any = app_run("", 1, app, 3.1).payload
+    a, b, c = (getattr(message, letter)[2] for letter in "abc")
+    return float(a * reference.power_w + b * reference.tpi + c)
+
+
+def test_applications_at_another_pstate_adapt_the_coefficients() -> None:
+    learner = Learner({}, adapt_after=100)
+    [first] = in_round(learner, 0, declared(PSTATES_GHZ), *kernel_runs(), *references())
+    assert in_round(learner, 1, *slow_runs(99)) == []
+
+    [event] = in_round(learner, 2, app_run("last", 999, 2, 1.2))
+
+    message: Any = event.payload
+    slow: Any = app_run("", 1, 2, 1.2).payload
+    assert message.version == "coefficients-gold-6254@2"
+    before, now = (abs(power_w_at_low(m) / slow.power_w - 1) for m in (first.payload, message))
+    assert before == pytest.approx(0.09, abs=0.02)
+    assert now < 0.2 * before
+    assert message.drift.runs == 100
+    assert message.drift.needs_learning
+    assert 0.08 < message.drift.power_bias < 0.11
+    require_sha256(message)
+
+
+def test_until_enough_runs_were_compared_nothing_is_published() -> None:
+    learner = Learner({}, adapt_after=0)
+    in_round(learner, 0, declared(PSTATES_GHZ), *kernel_runs(), *references())
+    assert in_round(learner, 1, *slow_runs(200)) == []
+    assert learner.drifts["gold-6254"].runs == 200
+
+
+def test_a_learning_phase_forgets_what_applications_taught() -> None:
+    learner = Learner({}, adapt_after=10)
+    [first] = in_round(learner, 0, declared(PSTATES_GHZ), *kernel_runs(), *references())
+    [adapted] = in_round(learner, 1, *slow_runs(30))
+    again = [measured(f"again-{n}", 10**6, **_values(e)) for n, e in enumerate(kernel_runs())]
+    [anew] = in_round(learner, 2, *again)
+    assert power_w_at_low(adapted.payload) > 1.05 * power_w_at_low(first.payload)
+    assert power_w_at_low(anew.payload) == pytest.approx(power_w_at_low(first.payload))
+    assert not anew.payload.HasField("drift")
+
+
+def _values(event: Event) -> dict[str, Any]:
+    return {field.name: value for field, value in event.payload.ListFields()}
+
+
+def test_another_program_under_the_same_name_drifts_but_is_not_learned_from() -> None:
+    learner = Learner({}, adapt_after=40)
+    [first] = in_round(learner, 0, declared(PSTATES_GHZ), *kernel_runs(), *references())
+    [event] = in_round(learner, 1, *slow_runs(40, power_w=900.0))
+    before: Any = first.payload
+    message: Any = event.payload
+    assert list(message.a) == list(before.a)
+    assert message.drift.needs_learning
+
+
+def test_a_run_of_an_application_counts_once() -> None:
+    learner = Learner({}, adapt_after=0)
+    in_round(learner, 0, declared(PSTATES_GHZ), *kernel_runs(), *references())
+    [run] = slow_runs(1)
+    learner.handle(run)
+    with pytest.raises(AlreadyAppliedError):
+        learner.handle(run)
+    in_round(learner, 1)
+    with pytest.raises(AlreadyAppliedError):
+        learner.handle(run)
+    assert learner.drifts["gold-6254"].runs == 1
+
+
+@settings(max_examples=25)
+@given(st.permutations([*references(), *slow_runs(12)]), st.integers(0, 18), st.booleans())
+def test_neither_order_nor_restarts_change_what_applications_teach(
+    order: list[Event], restart: int, between: bool
+) -> None:
+    expected = in_round(
+        Learner({}, adapt_after=5), 0, declared(PSTATES_GHZ), *kernel_runs(), *references()
+    ) + in_round(_taught(), 1, *slow_runs(12))
+
+    learner = Learner({}, adapt_after=5)
+    state: dict[str, bytes] = {}
+    published = []
+    first = [declared(PSTATES_GHZ), *kernel_runs(), *(e for e in order if "reference" in e.id)]
+    published += in_round(learner, 0, *first)
+    slow = [event for event in order if "slow" in event.id]
+    for number, event in enumerate(slow):
+        if number == restart or (between and number == 3):
+            _keep(state, learner)
+            learner = Learner(state, adapt_after=5)
+        learner.handle(event)
+    _keep(state, learner)
+    published += in_round(Learner(state, adapt_after=5), 1)
+    assert published == expected
+
+
+def _taught() -> Learner:
+    learner = Learner({}, adapt_after=5)
+    in_round(learner, 0, declared(PSTATES_GHZ), *kernel_runs(), *references())
+    return learner
+
+
+def _keep(state: dict[str, bytes], learner: Learner) -> None:
+    for key, value in learner.changes().items():
+        if value is None:
+            state.pop(key, None)
+        else:
+            state[key] = value
+
+
+def test_what_is_over_leaves_the_changelog() -> None:
+    learner = Learner({}, adapt_after=5)
+    state: dict[str, bytes] = {}
+    for event in [declared(PSTATES_GHZ), *kernel_runs()]:
+        learner.handle(event)
+    _keep(state, learner)
+    assert any(key.startswith("waiting|") for key in state)
+    learner.end_round(Round(0, 0))
+    _keep(state, learner)
+    assert not any(key.startswith("waiting|") for key in state)
+
+
+def test_prometheus_sees_how_good_the_coefficients_turn_out_to_be() -> None:
+    telemetry, meter = Telemetry("energy", Settings()), DriftMeter()
+    meter.register(telemetry.meter)
+    assert b"energy_drift" not in generate_latest(telemetry.registry)
+    learner = meter.watch(Learner({}))
+    in_round(learner, 0, declared(PSTATES_GHZ), *kernel_runs(), *references(), *slow_runs(40))
+    shown = generate_latest(telemetry.registry).decode()
+    assert 'coplace_energy_needs_learning{node_model="gold-6254"} 1.0' in shown
+    drift = learner.drifts["gold-6254"]
+    assert f'coplace_energy_drift_ratio{{node_model="gold-6254"}} {drift.ratio}' in shown
+    measured_j = 'coplace_energy_measured_joules_total{node_model="gold-6254"} '
+    assert measured_j in shown
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,210 @@
+"""A node model: its kernels, and what applications did at two of its P-states."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import nan
+from typing import Final
+
+import numpy as np
+import orjson
+
+from services.energy.adaptive import Evidence, Floats, adapted, gram_of, regressors
+from services.energy.drift import Deviations, Errors
+from services.energy.model import Fit, KernelRun, fit
+from services.energy.processor.measured import require_few_pstates
+from services.energy.processor.observed import (
+    Head,
+    Kernel,
+    Measured,
+    Pair,
+    Reference,
+    Run,
+    Taught,
+    kernel_decoded,
+    kernel_encoded,
+)
+from shared.messaging.table import Table
+
+# What is off by more is another application under the same name, or a node for a learning phase:
+# it counts as drift, but coefficients do not chase it.
+MOST_ERROR: Final = 0.5
+
+
+class NodeModel:
+    """Coefficients of a node model: learned from kernels, adapted by applications.
+
+    `imported` takes the place of learning and is never adapted. Each kernel, application and pair
+    is a record of the changelog of its own, so that none grows with their number.
+    """
+
+    def __init__(
+        self, name: str, head: Head, restored: Mapping[str, bytes], imported: Fit | None
+    ) -> None:
+        quoted = orjson.dumps(name).decode()  # no name is the beginning of another
+        self.head = head
+        self._imported = imported
+        self._kernels: Table[Kernel] = Table(
+            f"kernel|{quoted}", restored, kernel_encoded, kernel_decoded
+        )
+        self._references = Table(
+            f"reference|{quoted}", restored, Reference.encoded, Reference.decoded
+        )
+        self._taught = Table(f"pair|{quoted}", restored, Taught.encoded, Taught.decoded)
+        self._seen_ghz = self.table_ghz
+        self._learned: Fit | None = None
+
+    @property
+    def table_ghz(self) -> set[float]:
+        """The P-states that are declared or measured."""
+        measured = {freq_ghz for kernel in self._kernels.values() for freq_ghz in kernel}
+        return measured | set(self.head.pstates_ghz)
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether anything can be learned."""
+        return len(self._kernels) > 0
+
+    @property
+    def learned(self) -> Fit:
+        """The coefficients of the last learning phase."""
+        if self._imported is not None:
+            return self._imported
+        if self._learned is None:
+            runs = {
+                name: {freq_ghz: one.run for freq_ghz, one in kernel.items()}
+                for name, kernel in self._kernels.items()
+            }
+            self._learned = fit(sorted(self.table_ghz), runs)
+        return self._learned
+
+    def current(self) -> Fit:
+        """The coefficients as they are published."""
+        power, cpi = self.learned.power.copy(), self.learned.cpi.copy()
+        for taught in self._taught.values():
+            if taught.published is not None:
+                power[self._at(taught.pair)], cpi[self._at(taught.pair)] = taught.published
+        return replace(self.learned, power=power, cpi=cpi)
+
+    def knows(self, run: Run) -> bool:
+        """Whether this run, or a newer one of the kernel, is in already."""
+        if run.is_kernel:
+            newest = (self._kernels.get(run.app_id) or {}).get(run.freq_ghz)
+            return newest is not None and newest[:2] >= run[:2]
+        reference = self._references.get(run.app_id)
+        return reference is not None and run.event_id in reference.seen
+
+    def expect(self, pstates_ghz: Iterable[float]) -> None:
+        """Raise RejectedError when these would be more P-states than coefficients can be for."""
+        seen_ghz = {*self._seen_ghz, *pstates_ghz}
+        require_few_pstates(seen_ghz)
+        self._seen_ghz = seen_ghz
+
+    def declare(self, pstates_ghz: tuple[float, ...]) -> None:
+        """There are these P-states, whether measured or not."""
+        is_stale = self.head.is_stale or self.has_kernels or self._imported is not None
+        self.head = replace(self.head, pstates_ghz=pstates_ghz, is_stale=is_stale)
+        self._learned = None
+
+    def measure(self, run: Run) -> None:
+        """Keep a kernel's run; those with TPI in another unit cannot be compared with it and go.
+
+        What applications taught until then was about coefficients that are no more.
+        """
+        if self.head.tpi_scale != run.tpi_scale:
+            _clear(self._kernels)
+        measured = Measured(run.time_us, run.event_id, run.metrics)
+        kernel = self._kernels.get(run.app_id) or {}
+        self._kernels.put(run.app_id, {**kernel, run.freq_ghz: measured})
+        self.head = replace(
+            self.head,
+            tpi_scale=run.tpi_scale,
+            is_stale=True,
+            compared=0,
+            drift=self.head.drift.restarted(),
+        )
+        _clear(self._taught)
+        self._learned = None
+
+    def compare(self, run: Run) -> None:
+        """Take an application's run in: as its reference, or else to compare it with what is
+        projected from that and to learn from it."""
+        known = self._references.get(run.app_id)
+        if run.freq_ghz not in self.learned.pstates_ghz:
+            return
+        if known is None or known.is_replaced_by(run):
+            self._references.put(run.app_id, Reference.first(run))
+        elif run.freq_ghz == known.freq_ghz:
+            self._references.put(run.app_id, known.and_run(run).and_id(run.event_id))
+        else:
+            self._references.put(run.app_id, known.and_id(run.event_id))
+            if run.tpi_scale == self.head.tpi_scale:
+                self._compare(Pair(known.freq_ghz, run.freq_ghz), known.mean, run.metrics)
+
+    def _compare(self, pair: Pair, before: KernelRun, measured: KernelRun) -> None:
+        learned = self._coefficients(pair)
+        if learned is None:
+            return
+        taught = self._taught.get(pair.key) or Taught(pair, Evidence.none())
+        published = learned if taught.published is None else taught.published
+        predicted = _projected(published, pair, before)
+        if min(predicted.power_w, predicted.time_s) <= 0:
+            return
+        drift = self.head.drift.and_run(predicted, measured, self._deviations(pair))
+        self.head = replace(self.head, drift=drift, compared=self.head.compared + 1)
+        errors = Errors.of(predicted, measured)
+        if self._imported is None and max(map(abs, errors)) <= MOST_ERROR:
+            evidence = taught.evidence.and_run(learned, before, measured)
+            self._taught.put(pair.key, replace(taught, evidence=evidence))
+
+    def adapt(self) -> None:
+        """Take what applications taught into the coefficients that are published."""
+        for taught in list(self._taught.values()):
+            learned = self._coefficients(taught.pair)
+            assert learned is not None, "nothing is compared with what is not available"
+            published = adapted(learned, self._kernels_of(taught.pair), taught.evidence)
+            self._taught.put(taught.pair.key, replace(taught, published=published))
+
+    def publish(self) -> None:
+        """What is known now is published."""
+        self.head = replace(self.head, is_stale=False, compared=0)
+
+    def changes(self) -> dict[str, bytes | None]:
+        """Kernels, applications and pairs that changed."""
+        return self._kernels.changes() | self._references.changes() | self._taught.changes()
+
+    def _at(self, pair: Pair) -> tuple[int, int]:
+        clocks_ghz = self.learned.pstates_ghz
+        return clocks_ghz.index(pair.from_ghz), clocks_ghz.index(pair.to_ghz)
+
+    def _coefficients(self, pair: Pair) -> Floats | None:
+        """As learned, shape (2, 3); None where the pair is not available."""
+        if not {*pair} <= {*self.learned.pstates_ghz}:
+            return None
+        at = self._at(pair)
+        if not self.learned.available[at]:
+            return None
+        return np.stack([self.learned.power[at], self.learned.cpi[at]])
+
+    def _deviations(self, pair: Pair) -> Deviations:
+        known = self.learned.uncertainty
+        if known is None:
+            return Deviations(nan, nan)
+        at = self._at(pair)
+        return Deviations(float(known.power_sd[at]), float(known.time_sd[at]))
+
+    def _kernels_of(self, pair: Pair) -> Floats:
+        return gram_of(
+            kernel[pair.from_ghz].run for kernel in self._kernels.values() if {*pair} <= {*kernel}
+        )
+
+
+def _clear(table: "Table[Kernel] | Table[Taught]") -> None:
+    for key, _ in list(table.items()):
+        table.drop(key)
+
+
+def _projected(coefficients: Floats, pair: Pair, before: KernelRun) -> KernelRun:
+    """Equations 1 to 3 for one run."""
+    power_w, cpi = (coefficients * regressors(before)).sum(axis=1).tolist()
+    time_s = before.time_s * cpi / before.cpi * pair.from_ghz / pair.to_ghz
+    return KernelRun(time_s, power_w, cpi, before.tpi)

@@ -1,0 +1,179 @@
+"""What the learner remembers of kernels, applications and pairs of P-states."""
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, NamedTuple, Self
+
+import numpy as np
+from coplace.v1.telemetry_pb2 import SignatureMeasured
+
+from services.energy.adaptive import Evidence, Floats
+from services.energy.drift import Drift
+from services.energy.model import KernelRun
+from services.energy.processor.measured import signature_of
+from shared.messaging.event import Event
+
+# As in the AppDB: the least weight of a new run in the mean at the reference P-state.
+REFERENCE_WEIGHT: Final = 0.1
+REMEMBERED_IDS: Final = 64
+
+
+class Run(NamedTuple):
+    """A measurement that waits for its round's end."""
+
+    time_us: int
+    event_id: str
+    node_model: str
+    app_id: str
+    is_kernel: bool
+    freq_ghz: float
+    tpi_scale: str
+    metrics: KernelRun
+
+    @classmethod
+    def of(cls, event: Event, message: SignatureMeasured) -> Self:
+        """The run in an event. Raises RejectedError when it is no signature."""
+        seen = signature_of(message)
+        return cls(
+            event.time_us,
+            event.id,
+            seen.node_model,
+            seen.app_id,
+            message.kernel,
+            seen.freq_ghz,
+            seen.tpi_scale,
+            KernelRun(seen.time_s, seen.power_w, seen.cpi, seen.tpi),
+        )
+
+    @classmethod
+    def decoded(cls, value: list[Any]) -> Self:
+        """The run that a changelog kept."""
+        value[-1] = KernelRun(*value[-1])
+        return cls(*value)
+
+    def encoded(self) -> list[Any]:
+        """As its changelog keeps it."""
+        return [*self[:-1], [*self.metrics]]
+
+    @property
+    def order(self) -> tuple[bool, int, str]:
+        """Kernels first: applications are compared with what a learning phase of their round says;
+        then by (event time, id)."""
+        return not self.is_kernel, self.time_us, self.event_id
+
+
+class Measured(NamedTuple):
+    """The newest run of a kernel at a P-state."""
+
+    time_us: int
+    event_id: str
+    run: KernelRun
+
+
+Kernel = dict[float, Measured]
+
+
+def kernel_encoded(kernel: Kernel) -> list[Any]:
+    """A kernel's runs as their changelog keeps them."""
+    return [[ghz, one.time_us, one.event_id, [*one.run]] for ghz, one in kernel.items()]
+
+
+def kernel_decoded(value: list[Any]) -> Kernel:
+    """The runs that a changelog kept, by P-state."""
+    return {
+        freq_ghz: Measured(time_us, event_id, KernelRun(*run))
+        for freq_ghz, time_us, event_id, run in value
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An application's mean run at its highest P-state, and the events last seen of it."""
+
+    freq_ghz: float
+    tpi_scale: str
+    mean: KernelRun
+    count: int
+    seen: tuple[str, ...]
+
+    @classmethod
+    def first(cls, run: Run) -> Self:
+        """That of one run."""
+        return cls(run.freq_ghz, run.tpi_scale, run.metrics, 1, (run.event_id,))
+
+    @classmethod
+    def decoded(cls, value: dict[str, Any]) -> Self:
+        """The reference that a changelog kept."""
+        return cls(**value | {"mean": KernelRun(*value["mean"]), "seen": tuple(value["seen"])})
+
+    def encoded(self) -> dict[str, Any]:
+        """As its changelog keeps it."""
+        return asdict(self) | {"mean": [*self.mean]}
+
+    def is_replaced_by(self, run: Run) -> bool:
+        """Whether this run is at a higher P-state, or has TPI in another unit."""
+        return run.freq_ghz > self.freq_ghz or run.tpi_scale != self.tpi_scale
+
+    def and_run(self, run: Run) -> "Reference":
+        """With one more run at this P-state."""
+        weight = max(1 / (self.count + 1), REFERENCE_WEIGHT)
+        mean = KernelRun(
+            *(old + weight * (new - old) for old, new in zip(self.mean, run.metrics, strict=True))
+        )
+        return replace(self, mean=mean, count=self.count + 1)
+
+    def and_id(self, event_id: str) -> "Reference":
+        """With one more event seen."""
+        return replace(self, seen=(*self.seen, event_id)[-REMEMBERED_IDS:])
+
+
+class Pair(NamedTuple):
+    """Two P-states of a node model."""
+
+    from_ghz: float
+    to_ghz: float
+
+    @property
+    def key(self) -> str:
+        """As the changelog names it."""
+        return f"{self.from_ghz!r}>{self.to_ghz!r}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taught:
+    """What applications taught of a pair since the learning phase, and the coefficients that were
+    published for it, None while they are those learned."""
+
+    pair: Pair
+    evidence: Evidence
+    published: Floats | None = None
+
+    @classmethod
+    def decoded(cls, value: list[Any]) -> Self:
+        """What a changelog kept."""
+        pair, gram, moment, published = value
+        evidence = Evidence(np.array(gram), np.array(moment))
+        return cls(Pair(*pair), evidence, None if published is None else np.array(published))
+
+    def encoded(self) -> list[Any]:
+        """As its changelog keeps it."""
+        published = None if self.published is None else self.published.tolist()
+        return [[*self.pair], self.evidence.gram.tolist(), self.evidence.moment.tolist(), published]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A node model's declared P-states, the unit of its kernels' TPI, whether there is something
+    new to learn from, and how runs since the learning phase compare; `compared` counts those since
+    coefficients were last published."""
+
+    pstates_ghz: tuple[float, ...] = ()
+    tpi_scale: str = ""
+    is_stale: bool = False
+    compared: int = 0
+    drift: Drift = field(default_factory=Drift)
+
+    @classmethod
+    def decoded(cls, value: dict[str, Any]) -> Self:
+        """The head that a changelog kept."""
+        drift = Drift.decoded(value["drift"])
+        return cls(**value | {"pstates_ghz": tuple(value["pstates_ghz"]), "drift": drift})
