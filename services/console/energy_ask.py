@@ -64,11 +64,13 @@ def table(projections: Sequence[Projection]) -> Table:
 
 
 def gaps(projections: Sequence[Projection]) -> Iterator[str]:
-    """One line a reason that P-states of a projection have none."""
+    """One line a reason that P-states of a projection have none; they are named unless all are
+    meant."""
     for one in projections:
+        is_nothing_else = not one.freq_ghz and len(one.gaps) == 1
         for gap in one.gaps:
             clocks = ", ".join(f"{ghz:g}" for ghz in gap.freq_ghz)
-            at = f" at {clocks} GHz" if clocks else ""
+            at = "" if is_nothing_else else f" at {clocks} GHz"
             yield f"{one.app_id} on {one.node_model}{at}: {gap.reason}"
 
 

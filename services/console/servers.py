@@ -67,27 +67,18 @@ class Processes:
             for name in MODULES
             for number in range(1, (workers if name in STATEFUL else 1) + 1)
         ]
-        ports = free_ports(3 + len(self._workers))
-        self._ingest_port, self._energy_port, self._emulator_port, *self._ports = ports
+        self._ingest_port, self._emulator_port, *self._ports = free_ports(2 + len(self._workers))
 
     @property
     def ingest_address(self) -> str:
         """Where gRPC clients find ingest."""
         return f"127.0.0.1:{self._ingest_port}"
 
-    @property
-    def energy_address(self) -> str:
-        """Where gRPC clients find the energy API."""
-        return f"127.0.0.1:{self._energy_port}"
-
     def services(self) -> list[Program]:
         """Every service, the stateful ones as often as they have workers."""
-        grpc = {
-            "COPLACE_INGEST_PORT": str(self._ingest_port),
-            "COPLACE_ENERGY_API_PORT": str(self._energy_port),
-        }
+        ingest = {"COPLACE_INGEST_PORT": str(self._ingest_port)}
         return [
-            self._program(name, module, port, grpc)
+            self._program(name, module, port, ingest)
             for (name, module), port in zip(self._workers, self._ports, strict=True)
         ]
 
