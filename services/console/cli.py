@@ -10,6 +10,7 @@ from rich.console import Console
 from deploy.local.cli import app as local_app
 from services.console.dlq_cli import app as dlq_app
 from services.console.energy_cli import app as energy_app
+from services.console.simulate_cli import simulate
 from services.console.topics_cli import app as topics_app
 from services.console.topics_cli import tail
 from shared.policies.ranking import Policy
@@ -20,6 +21,7 @@ app.add_typer(topics_app, name="topics")
 app.add_typer(dlq_app, name="dlq")
 app.add_typer(energy_app, name="energy")
 app.command()(tail)
+app.command()(simulate)
 
 Seed = Annotated[int, typer.Option(help="Of the workload, the nodes and the noise.")]
 Jobs = Annotated[int, typer.Option(min=1, help="How many jobs are submitted.")]

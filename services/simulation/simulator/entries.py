@@ -68,7 +68,7 @@ def entries_of(
         order=order_of(choice.policy, rank.rank[kept], rank.tier[kept], limit_s[kept]),
         units=offers.units[kept],
         limit_s=limit_s[kept],
-        run_s=(np.minimum(run_s, limit_s) if choice.kill_at_limit else run_s)[kept],
+        run_s=run_s[kept],
         power_w=offers.power_w[kept],
     )
     traits = Traits(
@@ -77,7 +77,8 @@ def entries_of(
         app=app[kept],
         apps=epm.apps,
     )
-    return Entries(workload, traits, submitted.job_id[kept], int((~kept).sum()))
+    played = workload.killed_at_limit() if choice.kill_at_limit else workload
+    return Entries(played, traits, submitted.job_id[kept], int((~kept).sum()))
 
 
 def _rule(policy: SimulatedPolicy) -> FrequencyRule:

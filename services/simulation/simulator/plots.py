@@ -40,7 +40,8 @@ def gantt(played: Played, path: Path) -> None:
     figure.set_layout_engine("constrained")
     axes = np.atleast_1d(figure.subplots(len(names), 1, sharex=True))
     for index, (axis, name) in enumerate(zip(axes, names, strict=True)):
-        axis.set(title=name, ylabel="unit", ylim=(0, played.fleet.units[index]))
+        title = name if len(played.workload) <= LARGEST_GANTT else f"{name}, the first jobs"
+        axis.set(title=title, ylabel="unit", ylim=(0, played.fleet.units[index]))
         _draw_jobs(axis, played, index)
     axes[-1].set_xlabel("hours since the first submission")
     axes[-1].set_xlim(0, _shown_h(played))
@@ -78,7 +79,8 @@ def comparison(measures: Mapping[str, Mapping[str, Sequence[float]]], path: Path
     """
     columns = min(3, len(measures))
     lines = -(-len(measures) // columns)
-    figure = Figure(figsize=(5 * columns, 3.2 * lines), layout="constrained")
+    bars = max(len(cases) for cases in measures.values())
+    figure = Figure(figsize=(5 * columns, lines * max(2, 1 + bars / 4)), layout="constrained")
     axes = np.atleast_1d(figure.subplots(lines, columns)).ravel()
     for axis, (measure, cases) in zip(axes, measures.items(), strict=False):
         _draw_bars(axis, measure, cases)

@@ -35,6 +35,11 @@ class SimulatedPolicy(StrEnum):
         """How clusters and P-states are chosen, None where no energy is known of."""
         return None if self in ONE_POOL else Policy(self.value)
 
+    @property
+    def weighs(self) -> bool:
+        """Whether the weight of time over energy changes anything."""
+        return self not in (*ONE_POOL, SimulatedPolicy.MIN_RUNTIME, SimulatedPolicy.MIN_ENERGY)
+
 
 ONE_POOL: Final = (
     SimulatedPolicy.FCFS,

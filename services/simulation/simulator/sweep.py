@@ -1,11 +1,12 @@
 """Cases: a policy with its weights on a workload, one by one or all combinations on all cores."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from multiprocessing import get_context
+from typing import Final
 
 from services.simulation.simulator.entries import Choice, entries_of
 from services.simulation.simulator.epm import EVEN, Epm, NodeKnowledge, Weighing
@@ -17,6 +18,8 @@ from services.simulation.simulator.system import System
 from shared.policies.frequency import DistanceForm
 from shared.policies.timeline import play
 from shared.policies.workload import Ints
+
+THRESHOLD: Final = 0.35
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,16 +41,14 @@ class Case:
     workload: WorkloadSpec = CIRNE_UNIFORM
     seed: int = 1
     t_weight: float = EVEN.t_weight
-    threshold: float = 0.35
-    form: DistanceForm = DistanceForm.NORMALISED
+    threshold: float = THRESHOLD
+    form: DistanceForm = EVEN.form
     kill_at_limit: bool = True
 
     @property
     def label(self) -> str:
         """The case without its seed and workload, as tables and pictures name it."""
-        if self.policy.ranking is None:
-            return self.policy
-        return f"{self.policy} w={self.t_weight:g}"
+        return f"{self.policy} w={self.t_weight:g}" if self.policy.weighs else self.policy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,8 +69,8 @@ class Result:
     left_out: int
 
 
-def play_case(setup: Setup, case: Case, told: Callable[[int], None] | None = None) -> Outcome:
-    """Play one case; `told` hears now and then how many jobs have started.
+def play_case(setup: Setup, case: Case) -> Outcome:
+    """Play one case.
 
     The jobs of a seed run the same applications whatever the policy and its weights. Raises
     OSError or ValueError for a workload that cannot be read or of which nothing fits.
@@ -80,7 +81,7 @@ def play_case(setup: Setup, case: Case, told: Callable[[int], None] | None = Non
     weighing = Weighing(case.t_weight, case.form)
     choice = Choice(case.policy, weighing, case.threshold, case.kill_at_limit)
     entries = entries_of(setup.system, epm, jobs, app, choice)
-    schedule = play(setup.system.pools, entries.workload, case.policy.discipline, told)
+    schedule = play(setup.system.pools, entries.workload, case.policy.discipline)
     played = Played(entries.workload, schedule, setup.system.fleet, entries.traits)
     return Outcome(played, entries.job_id, entries.left_out)
 
@@ -91,8 +92,9 @@ def result_of(setup: Setup, case: Case) -> Result:
     return Result(case, summarise(outcome.played), outcome.left_out)
 
 
-def sweep(setup: Setup, cases: Sequence[Case], workers: int) -> Iterator[Result]:
-    """The results of cases in their order, each as soon as it and those before it are there.
+def sweep(setup: Setup, cases: Sequence[Case], workers: int | None = None) -> Iterator[Result]:
+    """The results of cases in their order, each as soon as it and those before it are there, by
+    as many processes (None: as there are cores).
 
     Processes are spawned: a fork would copy the locks of a progress bar's thread.
     """
@@ -106,11 +108,13 @@ def combinations(
     workloads: Sequence[WorkloadSpec],
     seeds: Sequence[int],
     *,
+    threshold: float = THRESHOLD,
+    form: DistanceForm = EVEN.form,
     kill_at_limit: bool = True,
 ) -> list[Case]:
-    """All cases; a policy that knows of no energy has no weight and is there once a seed."""
+    """All cases; a policy that weighs nothing is there with the first weight only."""
     return [
-        Case(policy, workload, seed, t_weight, kill_at_limit=kill_at_limit)
+        Case(policy, workload, seed, t_weight, threshold, form, kill_at_limit)
         for workload, policy, t_weight, seed in product(workloads, policies, t_weights, seeds)
-        if policy.ranking is not None or t_weight == t_weights[0]
+        if policy.weighs or t_weight == t_weights[0]
     ]

@@ -45,6 +45,14 @@ def test_a_job_that_outran_its_request_is_killed_then_or_runs_on(path: Path) -> 
     assert read_log(path, kill_at_limit=False).workload.limit_s.tolist() == [[500]]
 
 
+def test_a_job_that_alone_would_break_the_cap_is_too_large_for_the_machine(path: Path) -> None:
+    path.write_text(text_of(record(1, requested_procs=5), record(2, requested_procs=6)))
+    jobs = read_log(path, proc_w=100.0, cap_w=500.0)
+    assert jobs.job_id.tolist() == [1]
+    assert jobs.left_out == {Skip.LARGER_THAN_MACHINE: 1}
+    assert len(read_log(path, proc_w=100.0, cap_w=6400.0).job_id) == 2
+
+
 def test_the_size_is_what_the_caller_says_before_what_the_log_says(path: Path) -> None:
     path.write_text(text_of(record(), header="; MaxNodes: 32\n; MaxProcs: 64\n"))
     assert read_log(path).procs == 64

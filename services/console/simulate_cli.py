@@ -1,0 +1,164 @@
+"""`coplace simulate`: what a log or a model's jobs come to under policies, weights and caps."""
+
+from collections.abc import Mapping
+from math import inf
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.console.telling import told_in_one_line
+from services.simulation.simulator.policy import SimulatedPolicy
+from services.simulation.simulator.sweep import THRESHOLD
+from services.simulation.simulator.system import Unit
+from shared.policies.frequency import DistanceForm
+
+Policies = Annotated[
+    list[SimulatedPolicy] | None,
+    typer.Option("--policy", help="What decides; easy if none; again to compare."),
+]
+Out = Annotated[Path | None, typer.Option(help="Folder of tables, summaries and pictures.")]
+Kill = Annotated[bool, typer.Option("--kill/--no-kill", help="End jobs at their walltime.")]
+CapW = Annotated[
+    float | None, typer.Option(min=0, help="Power of all jobs at most, W; of each of --clusters.")
+]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes; as many as cores if not said")]
+
+# One pool of processors.
+Swf = Annotated[Path | None, typer.Option(help="Log in the Standard Workload Format.")]
+Procs = Annotated[
+    int | None, typer.Option(min=1, help="Processors of the pool; else what the log says.")
+]
+JobsCsv = Annotated[
+    Path | None, typer.Option(help="File of job_id, submit_s, start_s, end_s, procs.")
+]
+ProcW = Annotated[float | None, typer.Option(min=0, help="Power of a busy processor, W.")]
+IdleW = Annotated[float | None, typer.Option(min=0, help="Power of an idle processor, W.")]
+
+# Clusters of nodes whose energy is known.
+Clusters = Annotated[
+    str | None, typer.Option(help="Built-in clusters, the primary one first: p1,p2.")
+]
+SystemFile = Annotated[Path | None, typer.Option(help="Clusters as YAML, docs/simulation.md.")]
+Coefficients = Annotated[
+    Path | None, typer.Option(help="Folder of *_coefficients.csv and apps.csv.")
+]
+Workload = Annotated[str | None, typer.Option(help="cirne (if not said), lublin or a log's file.")]
+Counts = Annotated[Unit | None, typer.Option(help="What the sizes of a log count; nodes.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Jobs; 5000 of a model, all of a log.")]
+Mixes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mix",
+        help="Applications: uniform, or the share of jobs that are best off elsewhere than on the "
+        "first cluster; again to compare.",
+    ),
+]
+Weights = Annotated[
+    list[float] | None,
+    typer.Option("--t-weight", help="Weight of time over energy; 1 if none; again to compare."),
+]
+Seeds = Annotated[
+    list[int] | None, typer.Option("--seed", min=0, help="Of the jobs; 1 if none; again for more.")
+]
+Threshold = Annotated[float | None, typer.Option(min=0, help="Of priority-inc-v; 0.35.")]
+Distance = Annotated[
+    DistanceForm | None, typer.Option(help="Form of equations 4 and 5, docs/energy.md.")
+]
+
+
+def simulate(
+    policy: Policies = None,
+    out: Out = None,
+    kill: Kill = True,
+    cap_w: CapW = None,
+    workers: Workers = None,
+    swf: Swf = None,
+    procs: Procs = None,
+    jobs_csv: JobsCsv = None,
+    proc_w: ProcW = None,
+    idle_w: IdleW = None,
+    clusters: Clusters = None,
+    system: SystemFile = None,
+    coefficients: Coefficients = None,
+    workload: Workload = None,
+    counts: Counts = None,
+    jobs: Jobs = None,
+    mix: Mixes = None,
+    t_weight: Weights = None,
+    seed: Seeds = None,
+    threshold: Threshold = None,
+    distance: Distance = None,
+) -> None:
+    """Play a log on one pool (--swf), or jobs on clusters (--clusters or --system); more than one
+    policy, weight, mix or seed is a comparison."""
+    of_a_pool = {
+        "--swf": swf,
+        "--procs": procs,
+        "--jobs-csv": jobs_csv,
+        "--proc-w": proc_w,
+        "--idle-w": idle_w,
+    }
+    of_clusters = {
+        "--coefficients": coefficients,
+        "--workload": workload,
+        "--counts": counts,
+        "--jobs": jobs,
+        "--mix": mix,
+        "--t-weight": t_weight,
+        "--seed": seed,
+        "--threshold": threshold,
+        "--distance": distance,
+    }
+    with told_in_one_line():
+        if clusters is None and system is None:
+            _refuse("one pool", of_clusters)
+            from services.console import simulate_pool
+
+            simulate_pool.run(
+                simulate_pool.Options(
+                    swf=_needed("--swf", swf),
+                    policies=tuple(policy or [SimulatedPolicy.EASY]),
+                    procs=procs,
+                    jobs_csv=jobs_csv,
+                    out=out,
+                    kill_at_limit=kill,
+                    cap_w=inf if cap_w is None else cap_w,
+                    proc_w=proc_w or 0.0,
+                    idle_w=idle_w or 0.0,
+                    workers=workers,
+                )
+            )
+        else:
+            _refuse("clusters", of_a_pool)
+            from services.console import simulate_clusters
+
+            simulate_clusters.run(
+                simulate_clusters.Options(
+                    system=simulate_clusters.system_of(clusters, system, cap_w),
+                    coefficients=_needed("--coefficients", coefficients),
+                    policies=tuple(policy or [SimulatedPolicy.EASY]),
+                    workload=workload or "cirne",
+                    counts=counts or Unit.NODE,
+                    jobs=jobs,
+                    mixes=tuple(mix or ["uniform"]),
+                    t_weights=tuple(t_weight or [1.0]),
+                    seeds=tuple(seed or [1]),
+                    threshold=THRESHOLD if threshold is None else threshold,
+                    form=distance or DistanceForm.NORMALISED,
+                    kill_at_limit=kill,
+                    out=out,
+                    workers=workers,
+                )
+            )
+
+
+def _refuse(played_on: str, options: Mapping[str, object]) -> None:
+    if given := [name for name, value in options.items() if value is not None]:
+        raise ValueError(f"{', '.join(given)}: of no use on {played_on}: leave it out")
+
+
+def _needed(option: str, value: Path | None) -> Path:
+    if value is None:
+        raise ValueError(f"{option} is needed: give a path")
+    return value

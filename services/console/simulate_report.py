@@ -1,0 +1,128 @@
+"""What `coplace simulate` prints and writes."""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Final
+
+from rich.table import Table
+from scipy.stats import t
+
+from services.simulation.simulator.files import write_all_of_jobs, write_summary
+from services.simulation.simulator.metrics import Summary
+from services.simulation.simulator.played import Played
+from shared.policies.workload import Ints
+
+Measure = Callable[[Summary], float | None]
+
+MEASURES: Final[Mapping[str, Measure]] = {
+    "makespan, h": lambda s: s.makespan_s / 3600,
+    "mean response, h": lambda s: s.response_s.mean / 3600,
+    "mean wait, h": lambda s: s.wait_s.mean / 3600,
+    "bounded slowdown, 10 s": lambda s: s.bounded_slowdown_10s.mean,
+    "bounded slowdown, 60 s": lambda s: s.bounded_slowdown_60s.mean,
+    "in use, %": lambda s: 100 * s.utilisation,
+    "energy of jobs, MWh": lambda s: _mwh(s.busy_energy_j),
+    "idle energy, MWh": lambda s: _mwh(s.idle_energy_j),
+    "sum of runtimes, h": lambda s: s.sum_runtime_s / 3600,
+    "mean frequency, GHz": lambda s: s.mean_freq_ghz,
+    "on their best cluster, %": lambda s: _percent(s.best_cluster_share),
+}
+CONFIDENCE: Final = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One simulation: the `group` that its seeds form, its parameters, what it came to."""
+
+    group: str
+    parameters: Mapping[str, object]
+    summary: Summary
+
+
+def table(lines: Sequence[Line], title: str) -> Table:
+    """One row a group: the mean over its seeds, and the 95 % confidence interval of several."""
+    shown = [name for name, of in MEASURES.items() if of(lines[0].summary) is not None]
+    printed = Table(title=title)
+    printed.add_column("")
+    for name in shown:
+        printed.add_column(name.replace(", ", "\n"), justify="right")
+    for group, members in _grouped(lines):
+        values = (_values(members, name) for name in shown)
+        printed.add_row(group, *(_cell(each) for each in values))
+    return printed
+
+
+def write_comparison(folder: Path, lines: Sequence[Line]) -> None:
+    """comparison.csv, one line a simulation, and comparison.png, one bar a group."""
+    from services.simulation.simulator.plots import comparison
+
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [dict(line.parameters) | _flat(line.summary) for line in lines]
+    with (folder / "comparison.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    groups = _grouped(lines)
+    measures = {
+        name: {group: _values(members, name) for group, members in groups}
+        for name, of in MEASURES.items()
+        if of(lines[0].summary) is not None
+    }
+    comparison(measures, folder / "comparison.png")
+
+
+def write_run(folder: Path, played: Played, job_id: Ints, summary: Summary) -> None:
+    """summary.json, jobs.csv, gantt.png and power.png of one simulation."""
+    from services.simulation.simulator import plots
+
+    write_summary(folder / "summary.json", summary)
+    write_all_of_jobs(folder / "jobs.csv", played, job_id)
+    plots.gantt(played, folder / "gantt.png")
+    plots.power(played, folder / "power.png")
+
+
+def half_width(values: Sequence[float]) -> float:
+    """Half of the confidence interval of the mean of at least two values (Student's t)."""
+    quantile = t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)
+    return float(quantile * stdev(values) / len(values) ** 0.5)
+
+
+def _grouped(lines: Iterable[Line]) -> list[tuple[str, list[Line]]]:
+    return [(group, list(members)) for group, members in groupby(lines, lambda line: line.group)]
+
+
+def _values(lines: Iterable[Line], measure: str) -> list[float]:
+    found = (MEASURES[measure](line.summary) for line in lines)
+    return [value for value in found if value is not None]
+
+
+def _cell(values: Sequence[float]) -> str:
+    if len(values) == 1:
+        return f"{values[0]:,.2f}"
+    return f"{fmean(values):,.2f} ± {half_width(values):,.2f}"
+
+
+def _flat(summary: Summary) -> dict[str, object]:
+    """All measures in one line, without those of single clusters."""
+    return dict(_pairs(asdict(summary)))
+
+
+def _pairs(values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}_{part}", each) for part, each in value.items())
+        elif name != "clusters":
+            yield name, value
+
+
+def _mwh(energy_j: float) -> float | None:
+    """None for a log, whose power nobody said."""
+    return energy_j / 3.6e9 or None
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share

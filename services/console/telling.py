@@ -1,0 +1,22 @@
+"""How commands tell what went wrong."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import typer
+
+
+@contextmanager
+def told_in_one_line() -> Iterator[None]:
+    """Files and values that cannot be used end the command with one line that says why."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+def note(lines: Iterable[str]) -> None:
+    """What a reader should know beside the result."""
+    for line in lines:
+        typer.echo(f"note: {line}", err=True)

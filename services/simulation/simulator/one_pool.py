@@ -1,0 +1,33 @@
+"""A log played on one pool of processors."""
+
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from services.simulation.simulator.log import LoggedJobs
+from services.simulation.simulator.played import Fleet, Played
+from services.simulation.simulator.policy import ONE_POOL, SimulatedPolicy, order_of
+from shared.policies.timeline import Pool, play
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """`procs` processors under a cap; one that idles draws `idle_w`."""
+
+    procs: int
+    idle_w: float = 0.0
+    cap_w: float = inf
+
+
+def play_log(logged: LoggedJobs, machine: Machine, policy: SimulatedPolicy) -> Played:
+    """Play a log. Raises ValueError for a policy that needs applications: a log names none."""
+    if policy not in ONE_POOL:
+        known = ", ".join(ONE_POOL)
+        raise ValueError(f"{policy} needs applications, and a log names none: take {known}")
+    jobs = logged.workload
+    order = order_of(policy, np.zeros_like(jobs.order), np.zeros_like(jobs.order), jobs.limit_s)
+    workload = replace(jobs, order=order)
+    schedule = play([Pool(machine.procs, machine.cap_w)], workload, policy.discipline)
+    fleet = Fleet(("procs",), np.array([machine.procs]), np.array([machine.idle_w]))
+    return Played(workload, schedule, fleet)
