@@ -66,7 +66,7 @@ class Lane:
         self._next: Entry | None = None
         self._backfills, self._is_capped = backfills, cap_w < inf
         self._now_s, self._from, self._reserved_order = 0.0, 0, 0
-        self._held: list[Held] = []
+        self.held: list[Held] = []
         self._held_by: dict[int, Held] = {}
         self._hosts: dict[int, list[NodeSet]] = defaultdict(list)
         # What became of the cluster entry by entry; plain tuples, as few are ever looked at.
@@ -130,7 +130,7 @@ class Lane:
     def release(self, holder: int) -> None:
         """What the job `holder` holds is free again."""
         held = self._held_by.pop(holder)
-        del self._held[bisect_left(self._held, held)]
+        del self.held[bisect_left(self.held, held)]
         self.free += held[2]
         self.headroom_w += held[3]
         self._unsettle()
@@ -195,7 +195,7 @@ class Lane:
         self.line.remove(arrival)
         self._note(order)
         held = (end_s, arrival, nodes, power_w)
-        insort(self._held, held)
+        insort(self.held, held)
         self._held_by[arrival] = held
         if shareable:
             self._open(entry, end_s)
@@ -214,7 +214,7 @@ class Lane:
         self.headroom_w -= entry.power_w
         self._leave(entry)
         held = self._held_by.pop(host.holder)
-        del self._held[bisect_left(self._held, held)]
+        del self.held[bisect_left(self.held, held)]
         host.release_s, host.until = max(host.release_s, end_s), self.standing.tick
         self._hold((host.release_s, *held[1:3], held[3] + entry.power_w))
 
@@ -231,7 +231,7 @@ class Lane:
     def _shadow(self, needed: int, needed_w: float) -> tuple[float, int, float]:
         """When there will be enough for an entry if limits hold, and all that is free then."""
         available, headroom_w, shadow_s = self.free, self.headroom_w, self._now_s
-        for release_s, _, nodes, power_w in self._held:
+        for release_s, _, nodes, power_w in self.held:
             if available >= needed and headroom_w >= needed_w and release_s > shadow_s:
                 break
             available += nodes
@@ -262,7 +262,7 @@ class Lane:
         self._trail.append((order, tick, self.free, self.extra, self.reservation))
 
     def _hold(self, held: Held) -> None:
-        insort(self._held, held)
+        insort(self.held, held)
         self._held_by[held[1]] = held
 
     def _offer(self, node_set: NodeSet) -> None:

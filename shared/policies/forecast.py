@@ -1,0 +1,56 @@
+"""When jobs that wait would start, and where, if nothing else arrived and every limit held."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from shared.policies.easy import serve
+from shared.policies.lane import Lane
+from shared.policies.load import Load, NodeSet
+from shared.policies.queue import Line, Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A start that lies ahead."""
+
+    cluster: str
+    start_s: float
+
+
+def forecast(now_s: float, queue: Queue, loads: Mapping[str, Load]) -> dict[int, Expected]:
+    """The expected start of each job in the queue, by arrival number.
+
+    Jobs end before their limits and others arrive, so most starts come earlier, and where better
+    tiers or priorities arrive some come later. Nobody is expected to share nodes. Left out are
+    jobs that fit nowhere as the clusters are. The queue and the loads stay as they are.
+    """
+    names = list(loads)
+    lanes = [
+        Lane(_copied(load), _alone(queue.line(name)), number=number)
+        for number, (name, load) in enumerate(loads.items())
+    ]
+    ends = [(max(held[0], now_s), lane.number, held[1]) for lane in lanes for held in lane.held]
+    heapify(ends)
+    expected: dict[int, Expected] = {}
+    while True:
+        for number, entry, _, _ in serve(lanes, now_s):
+            expected[entry.arrival] = Expected(names[number], now_s)
+            heappush(ends, (now_s + entry.limit_s, number, entry.arrival))
+        if not ends or not any(len(lane.line) for lane in lanes):
+            return expected
+        now_s = ends[0][0]
+        while ends and ends[0][0] == now_s:
+            _, number, holder = heappop(ends)
+            lanes[number].release(holder)
+
+
+def _copied(load: Load) -> Load:
+    return Load(load.nodes, load.free, [NodeSet(s.nodes, s.release_s) for s in load.node_sets])
+
+
+def _alone(line: Line) -> Line:
+    copied = Line()
+    for entry in line:
+        copied.add(entry._replace(shareable=False))
+    return copied
