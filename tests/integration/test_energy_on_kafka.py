@@ -1,9 +1,11 @@
 """From the energy topics through Redis to an answer over gRPC, on real servers, with kills."""
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +25,8 @@ from shared.messaging.clients import Publisher, Reader
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event, Publish
 from shared.runtime.settings import Settings
-from tests.unit.services.energy.api.appdb import PSTATES_GHZ, coefficients, row
+from tests.support.snippets import HOW_TO, write_programs
+from tests.unit.services.energy.api.appdb import PSTATES_GHZ, SCALE, coefficients, row
 
 _DEADLINE_S = 60.0
 _MODULES = {"appdb-cache": "services.energy.appdb_cache", "energy-api": "services.energy.api"}
@@ -127,6 +130,19 @@ def test_what_was_published_is_projected_by_the_command_line(energy: Energy) -> 
     rows = [line.split("|") for line in result.stdout.splitlines() if "app7" in line]
     assert [cells[3].strip() for cells in rows] == [f"{ghz:g}" for ghz in PSTATES_GHZ]
     assert "nobody on gold: the application has no signature" in result.stderr
+
+
+def test_the_program_of_the_how_to_asks_for_an_application_and_a_signature(
+    energy: Energy, tmp_path: Path
+) -> None:
+    write_programs(HOW_TO / "ask-for-projections.md", tmp_path)
+    command = [sys.executable, "ask.py", energy.address, "app3", "gold", SCALE]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    # These coefficients give every P-state the same energy: which is the least, rounding decides.
+    assert [line.partition(" at ")[0] for line in result.stdout.splitlines()] == [
+        "app3: least energy 15000 J",
+        "mine: least energy 13120 J",
+    ]
 
 
 def test_a_refused_question_ends_the_command_with_the_field(energy: Energy) -> None:
