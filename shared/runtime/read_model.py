@@ -68,9 +68,13 @@ class Applier(Generic[Entry]):
         while True:
             await asyncio.sleep(_WATCH_S)
             try:
-                await self._found(dict(self._applied))
+                await self.check()
             except (LostPositionError, RedisError) as error:
                 end_process(self._name, error)
+
+    async def check(self) -> None:
+        """Raise LostPositionError when Redis is behind what was applied when it was asked."""
+        await self._found(dict(self._applied))
 
     async def _found(self, applied: Mapping[Place, int]) -> Mapping[Place, int]:
         """Redis's positions, which may only be ahead of those that were `applied` before."""

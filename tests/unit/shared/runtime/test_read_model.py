@@ -1,0 +1,128 @@
+"""When a read model counts as lost, and what it makes of a batch, on a Redis in memory."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import cast
+
+import fakeredis
+import pytest
+from coplace.v1.jobs_pb2 import JobSubmitted
+
+from shared.domain.errors import RejectedError
+from shared.messaging.deployment import Deployment
+from shared.messaging.event import Event, Publish
+from shared.messaging.publisher import KafkaPublisher
+from shared.messaging.read_model import ReadModel
+from shared.messaging.record import Place, Record
+from shared.runtime.read_model import Applier, LostPositionError
+from shared.runtime.settings import Settings
+from tests.support.messaging import TOPICS, at_offset, encoded, submission
+
+JOB = "north/alpha/1/1"
+PLACE = TOPICS.place_of("jobs.events", JOB)
+SCRIPT = "local fields = 1 local function apply(i) redis.call('RPUSH', KEYS[2], ARGV[i]) end "
+
+
+class Letters:
+    """Keeps dead letters."""
+
+    def __init__(self) -> None:
+        self.sent: list[Publish] = []
+
+    async def send_all(self, publishes: Iterable[Publish]) -> None:
+        """Keep them."""
+        self.sent += publishes
+
+
+class Model(ReadModel[str]):
+    """Users of jobs in the order in which they were applied; tells when it is asked how far."""
+
+    def __init__(self, redis: fakeredis.FakeAsyncRedis) -> None:
+        keys = {PLACE.topic: ("users",)}
+        super().__init__(redis, str, script=SCRIPT, keys=keys, fields=lambda user: (user,))
+        self.asked: Callable[[], Awaitable[object]] | None = None
+
+    async def position(self, place: Place) -> int:
+        """The position of before whatever happens while it travels."""
+        found = await super().position(place)
+        if self.asked:
+            await self.asked()
+        return found
+
+
+def user_of(event: Event) -> str:
+    """The entry of a submission."""
+    assert isinstance(event.payload, JobSubmitted)
+    if not event.payload.nodes:
+        raise RejectedError("nodes", "must be at least 1")
+    return event.payload.user
+
+
+def records(*users: str, first: int = 0, nodes: int = 1) -> list[Record]:
+    """Submissions at consecutive offsets of one place."""
+    new = encoded(*(submission(JOB, user=user, nodes=nodes) for user in users))
+    return [at_offset(record, first + index) for index, record in enumerate(new)]
+
+
+class Rig:
+    """An applier and what it writes to."""
+
+    def __init__(self, redis: fakeredis.FakeAsyncRedis) -> None:
+        self.redis = redis
+        self.model = Model(self.redis)
+        self.letters = Letters()
+        deployment = Deployment.of(Settings(kafka_partitions=4))
+        letters = cast(KafkaPublisher, self.letters)
+        self.applier = Applier(deployment, "users", self.model, user_of, letters)
+
+    async def users(self) -> list[bytes]:
+        """All that were applied."""
+        return cast(list[bytes], await self.redis.lrange("users", 0, -1))
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """An empty Redis."""
+    return Rig(fakeredis.FakeAsyncRedis())
+
+
+async def test_what_cannot_be_used_is_a_dead_letter_and_the_position_passes_it(rig: Rig) -> None:
+    await rig.applier.apply([*records("ada"), *records("bob", first=1, nodes=0)])
+    assert await rig.users() == [b"ada"]
+    assert [each.topic for each in rig.letters.sent] == ["dlq.jobs.events"]
+    assert await rig.applier.positions([PLACE]) == {PLACE: 2}
+
+
+async def test_a_new_process_reads_on_where_redis_is(rig: Rig) -> None:
+    await rig.applier.apply(records("ada", "bob"))
+    later = Rig(rig.redis)
+    assert await later.applier.positions([PLACE]) == {PLACE: 2}
+    await later.applier.apply(records("ada", "bob", "eve"))
+    assert await rig.users() == [b"ada", b"bob", b"eve"]
+
+
+async def test_a_redis_that_forgot_is_noticed_without_a_new_record(rig: Rig) -> None:
+    await rig.applier.apply(records("ada"))
+    await rig.applier.check()
+    await rig.redis.flushall()
+    with pytest.raises(LostPositionError):
+        await rig.applier.check()
+    with pytest.raises(LostPositionError):
+        await rig.applier.positions([PLACE])
+
+
+async def test_a_batch_that_is_applied_while_redis_is_asked_is_no_loss(rig: Rig) -> None:
+    await rig.applier.apply(records("ada"))
+
+    async def apply_more() -> None:
+        rig.model.asked = None
+        await rig.applier.apply(records("bob", first=1))
+
+    rig.model.asked = apply_more
+    await rig.applier.check()
+    assert await rig.users() == [b"ada", b"bob"]
+
+
+async def test_another_workers_progress_is_no_loss(rig: Rig) -> None:
+    await rig.applier.apply(records("ada"))
+    await rig.model.apply(PLACE, 1, 5, [])
+    await rig.applier.check()
