@@ -11,7 +11,13 @@ from rich.table import Table
 
 from services.energy.adapters.matching import Matched
 from shared.domain.checks import require_not_negative
-from shared.policies.frequency import DistanceForm, FrequencyRule, choose_pstates
+from shared.policies.frequency import (
+    EVEN,
+    FrequencyRule,
+    Reading,
+    Weighing,
+    choose_pstates,
+)
 from shared.policies.projection import Projection
 from shared.policies.ranking import part_eff
 from shared.policies.to_solution import (
@@ -38,7 +44,7 @@ class Knobs:
     """
 
     t_weights: tuple[float, ...]
-    form: DistanceForm = DistanceForm.NORMALISED
+    reading: Reading = Reading.DIMENSIONLESS
     default_ghz: float | None = None
     min_energy_threshold: float = MIN_ENERGY_THRESHOLD
     min_time_threshold: float = MIN_TIME_THRESHOLD
@@ -91,8 +97,8 @@ class Chosen:
 def rules(knobs: Knobs) -> list[Rule]:
     """Least energy, least time, EAMC for each weight, and EAR's two policies."""
     return [
-        Rule("min-energy", None, _ignoring_default(FrequencyRule.MIN_ENERGY, knobs), _energy),
-        Rule("min-time", None, _ignoring_default(FrequencyRule.MIN_RUNTIME, knobs), _time),
+        Rule("min-energy", None, _ignoring_default(FrequencyRule.MIN_ENERGY), _energy),
+        Rule("min-time", None, _ignoring_default(FrequencyRule.MIN_RUNTIME), _time),
         *(_eamc(knobs, t_weight) for t_weight in knobs.t_weights),
         Rule(
             "min-energy-to-solution",
@@ -110,19 +116,21 @@ def rules(knobs: Knobs) -> list[Rule]:
 
 
 def _eamc(knobs: Knobs, t_weight: float) -> Rule:
+    weighing = Weighing(t_weight, knobs.reading)
+
     def distance_of(energy_j: Floats, time_s: Floats) -> Floats:
         eligible = ~np.isnan(time_s)
-        return part_eff(energy_j, time_s, eligible, t_weight, knobs.form)
+        return part_eff(energy_j, time_s, eligible, weighing)
 
-    choose = _ignoring_default(FrequencyRule.MIN_DISTANCE, knobs, t_weight)
+    choose = _ignoring_default(FrequencyRule.MIN_DISTANCE, weighing)
     return Rule("eamc", t_weight, choose, distance_of)
 
 
 def _ignoring_default(
-    rule: FrequencyRule, knobs: Knobs, t_weight: float = 1.0
+    rule: FrequencyRule, weighing: Weighing = EVEN
 ) -> Callable[[Projection, Ints], Ints]:
     def chosen(projection: Projection, _default: Ints) -> Ints:
-        return choose_pstates(projection, rule, t_weight, knobs.form)
+        return choose_pstates(projection, rule, weighing)
 
     return chosen
 

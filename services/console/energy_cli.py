@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from shared.policies.frequency import DistanceForm
+from shared.policies.frequency import Reading
 from shared.policies.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
 
 # A row of the table stays on one line, in a pipe or a narrow terminal too.
@@ -119,8 +119,9 @@ def choose(
     module: Modules = None,
     t_weight: Weights = None,
     distance: Annotated[
-        DistanceForm, typer.Option(help="Form of EAMC's distance, docs/energy.md.")
-    ] = DistanceForm.NORMALISED,
+        Reading,
+        typer.Option(help="What EAMC's equations are taken to say, ADR 0003."),
+    ] = Reading.DIMENSIONLESS,
     default_ghz: DefaultGhz = None,
     min_energy_threshold: EnergyThreshold = MIN_ENERGY_THRESHOLD,
     min_time_threshold: TimeThreshold = MIN_TIME_THRESHOLD,

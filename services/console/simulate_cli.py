@@ -11,7 +11,7 @@ from services.console.telling import told_in_one_line
 from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.simulator.sweep import THRESHOLD
 from services.simulation.simulator.system import Unit
-from shared.policies.frequency import DistanceForm
+from shared.policies.frequency import Reading
 
 Policies = Annotated[
     list[SimulatedPolicy] | None,
@@ -62,8 +62,8 @@ Seeds = Annotated[
     list[int] | None, typer.Option("--seed", min=0, help="Of the jobs; 1 if none; again for more.")
 ]
 Threshold = Annotated[float | None, typer.Option(min=0, help="Of priority-inc-v; 0.35.")]
-Distance = Annotated[
-    DistanceForm | None, typer.Option(help="Form of equations 4 and 5, docs/energy.md.")
+ReadingName = Annotated[
+    Reading | None, typer.Option(help="Of equations 4 and 5 and the threshold, ADR 0003.")
 ]
 
 
@@ -88,7 +88,7 @@ def simulate(
     t_weight: Weights = None,
     seed: Seeds = None,
     threshold: Threshold = None,
-    distance: Distance = None,
+    reading: ReadingName = None,
 ) -> None:
     """Play a log on one pool (--swf), or jobs on clusters (--clusters or --system); more than one
     policy, weight, mix or seed is a comparison."""
@@ -108,7 +108,7 @@ def simulate(
         "--t-weight": t_weight,
         "--seed": seed,
         "--threshold": threshold,
-        "--distance": distance,
+        "--reading": reading,
     }
     with told_in_one_line():
         if clusters is None and system is None:
@@ -145,7 +145,7 @@ def simulate(
                     t_weights=tuple(t_weight or [1.0]),
                     seeds=tuple(seed or [1]),
                     threshold=THRESHOLD if threshold is None else threshold,
-                    form=distance or DistanceForm.NORMALISED,
+                    reading=reading or Reading.DIMENSIONLESS,
                     kill_at_limit=kill,
                     out=out,
                     workers=workers,

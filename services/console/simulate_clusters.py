@@ -8,9 +8,8 @@ from pathlib import Path
 from rich.console import Console
 
 from services.console import simulate_report as report
-from services.console.energy_cli import TABLE_WIDTH
 from services.console.simulate_progress import progress_of
-from services.console.telling import note
+from services.console.telling import TABLE_WIDTH, note
 from services.energy.adapters.matching import read_matched
 from services.simulation.simulator.epm import NodeKnowledge
 from services.simulation.simulator.jobs import WorkloadSpec
@@ -18,7 +17,7 @@ from services.simulation.simulator.metrics import summarise
 from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.simulator.sweep import Case, Result, Setup, combinations, play_case, sweep
 from services.simulation.simulator.system import System, Unit, built_in_system, read_system
-from shared.policies.frequency import DistanceForm
+from shared.policies.frequency import Reading
 
 UNIFORM = "uniform"
 
@@ -37,7 +36,7 @@ class Options:
     t_weights: tuple[float, ...]
     seeds: tuple[int, ...]
     threshold: float
-    form: DistanceForm
+    reading: Reading
     kill_at_limit: bool
     out: Path | None
     workers: int | None
@@ -58,7 +57,7 @@ class Options:
             self.workloads,
             self.seeds,
             threshold=self.threshold,
-            form=self.form,
+            reading=self.reading,
             kill_at_limit=self.kill_at_limit,
         )
 

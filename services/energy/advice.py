@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from shared.domain.coefficients import Coefficients
 from shared.domain.signature import Signature
 from shared.policies.ear import project
-from shared.policies.frequency import FrequencyRule, choose_pstates
+from shared.policies.frequency import FrequencyRule, Weighing, choose_pstates
 from shared.policies.projection import Projection
 from shared.policies.reference import reference_signature
 from shared.policies.to_solution import (
@@ -71,7 +71,8 @@ class AdvicePolicy:
             case AdviceRule.MIN_TIME_TO_SOLUTION:
                 return min_time_to_solution(projection, default, self.min_time_threshold)
             case rule:
-                return choose_pstates(projection, FrequencyRule(rule.value), self.t_weight)
+                weighing = Weighing(self.t_weight)
+                return choose_pstates(projection, FrequencyRule(rule.value), weighing)
 
 
 def advice(policy: AdvicePolicy, table: Coefficients, measured: Signature) -> Advice | None:

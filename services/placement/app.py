@@ -27,6 +27,7 @@ def stages(shared: Settings, own: PlacementSettings | None = None) -> list[Stage
         policy=own.policy,
         t_weight=own.t_weight,
         threshold=own.threshold,
+        reading=own.reading,
         max_slowdown=own.max_slowdown,
         quantile=own.quantile,
         start_timeout_s=own.start_timeout_s,

@@ -21,6 +21,7 @@ from services.placement.predictions import (
 )
 from shared.domain.cluster import Cluster
 from shared.domain.job import MOST_PRIORITY, Job
+from shared.policies.frequency import Reading, Weighing
 from shared.policies.power_model import PowerModel
 from shared.policies.queue import Entry, order_of
 from shared.policies.ranking import (
@@ -46,6 +47,7 @@ class Rules:
     policy: Policy = Policy.PRIORITY_INC_V
     t_weight: float = 1.0
     threshold: float = 0.35
+    reading: Reading = Reading.DIMENSIONLESS
     max_slowdown: float = 1.25
     quantile: float = 0.5
     start_timeout_s: float = 300.0
@@ -127,16 +129,21 @@ def evaluate(
     if not jobs:
         return []
     rule = FREQUENCY_RULES[rules.policy]
-    found = predict(jobs, clusters, power_model, rule, rules.t_weight, rules.quantile)
+    weighing = Weighing(rules.t_weight, rules.reading)
+    found = predict(jobs, clusters, power_model, rule, weighing, rules.quantile)
     planned = found.planned
     reference = reference_columns(jobs, clusters)
     fits = np.array([[not misfit(job, c.cluster) for c in clusters] for job in jobs])
     nodes = [[job.nodes_on(c.cluster) for c in clusters] for job in jobs]
     energy_j = planned.energy_j * _more_nodes(jobs, nodes)
-    efficiency = part_eff(energy_j, planned.time_s, fits, rules.t_weight)
+    efficiency = part_eff(energy_j, planned.time_s, fits, weighing)
     preferred = np.where(found.known.any(axis=1), NO_PREFERENCE, reference)
     ranking = rank_clusters(
-        efficiency, rules.policy, threshold=rules.threshold, preferred=preferred
+        efficiency,
+        rules.policy,
+        threshold=rules.threshold,
+        reading=rules.reading,
+        preferred=preferred,
     )
     limit_s = limits(jobs, found, reference, rules.max_slowdown)
     columns = (

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
-from math import hypot, nan
+from math import nan
 from typing import Final
 
 import numpy as np
@@ -15,7 +15,7 @@ from shared.domain.coefficients import Coefficients
 from shared.domain.job import Job
 from shared.domain.signature import Signature
 from shared.policies.ear import project, unlearned
-from shared.policies.frequency import FrequencyRule, choose_pstates, distance
+from shared.policies.frequency import FrequencyRule, Weighing, choose_pstates, distance
 from shared.policies.power_model import PowerModel
 from shared.policies.projection import Projection
 from shared.policies.reference import reference_signature
@@ -82,7 +82,7 @@ def predict(
     clusters: Sequence[ClusterKnowledge],
     power_model: PowerModel,
     rule: FrequencyRule,
-    t_weight: float,
+    weighing: Weighing,
     quantile: float,
 ) -> Predictions:
     """Predictions of all jobs on all clusters; P-states are chosen by a quantile of them.
@@ -92,7 +92,7 @@ def predict(
     cluster that knows it, or else the walltime on the job's reference cluster, times the time
     coefficient of the two node models (section 3.3).
     """
-    tables = [_from_signatures(jobs, c, rule, t_weight, quantile) for c in clusters]
+    tables = [_from_signatures(jobs, c, rule, weighing, quantile) for c in clusters]
     freq, time, power, time_sd, power_sd, far, nominal = np.moveaxis(np.stack(tables, axis=1), 2, 0)
     known = ~np.isnan(nominal)
     nominal = _scaled_times(jobs, clusters, nominal)
@@ -106,7 +106,7 @@ def predict(
         time_sd=time_sd,
         power_sd=power_sd,
         planned=Quantile.planned(time_s, power_w, time_sd, power_sd, quantile),
-        distance=np.where(known, far, hypot(1, t_weight)),
+        distance=np.where(known, far, _only_distance(power_w * time_s, time_s, weighing)),
         nominal_s=nominal,
     )
 
@@ -117,6 +117,11 @@ def reference_columns(
     """Column of each job's reference cluster, shape (jobs,)."""
     column = {c.cluster.name: index for index, c in enumerate(clusters)}
     return np.array([column[job.reference_cluster] for job in jobs], dtype=np.int64)
+
+
+def _only_distance(energy_j: Floats, time_s: Floats, weighing: Weighing) -> Floats:
+    """The distance where there is one P-state to choose from."""
+    return distance(energy_j[..., np.newaxis], time_s[..., np.newaxis], weighing)[..., 0]
 
 
 def _first_run_power(
@@ -135,7 +140,7 @@ def _from_signatures(
     jobs: Sequence[Job],
     known: ClusterKnowledge,
     rule: FrequencyRule,
-    t_weight: float,
+    weighing: Weighing,
     quantile: float,
 ) -> Floats:
     """Frequency, time, power, the deviations of both, distance and nominal time of each job, NaN
@@ -143,7 +148,7 @@ def _from_signatures(
     apps = sorted({job.app_id for job in jobs} & known.signatures.keys())
     rows: dict[str, Row] = {}
     for names, projection in _projections(known, apps):
-        rows |= zip(names, _chosen(projection, rule, t_weight, quantile), strict=True)
+        rows |= zip(names, _chosen(projection, rule, weighing, quantile), strict=True)
     return np.array([rows.get(job.app_id, _UNKNOWN) for job in jobs])
 
 
@@ -167,13 +172,13 @@ def _projections(
 
 
 def _chosen(
-    projection: Projection, rule: FrequencyRule, t_weight: float, quantile: float
+    projection: Projection, rule: FrequencyRule, weighing: Weighing, quantile: float
 ) -> Iterator[Row]:
     """The row of each signature at its chosen P-state."""
-    pstate = choose_pstates(projection, rule, t_weight, quantile=quantile)
+    pstate = choose_pstates(projection, rule, weighing, quantile)
     row = np.arange(len(pstate))
     planned = projection.planned(quantile)
-    far = distance(planned.energy_j, planned.time_s, t_weight)
+    far = distance(planned.energy_j, planned.time_s, weighing)
     columns = (
         np.asarray(projection.pstates_ghz)[pstate],
         projection.time_s[row, pstate],

@@ -3,6 +3,7 @@
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from shared.policies.frequency import Reading
 from shared.policies.ranking import Policy
 
 
@@ -17,6 +18,10 @@ class PlacementSettings(BaseSettings):
     t_weight: float = Field(1.0, ge=0, description="Weight of time against energy, equations 4, 5")
     threshold: float = Field(
         0.35, ge=0, description="priority-inc-v: how far above the best part_eff is the last tier"
+    )
+    reading: Reading = Field(
+        Reading.DIMENSIONLESS,
+        description="What equations 4 and 5 and the threshold are taken to say, docs/adr/0003",
     )
     max_slowdown: float = Field(
         1.25, ge=1, description="Most predicted T_co / T_solo that either job of a pair may suffer"

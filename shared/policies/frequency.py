@@ -1,11 +1,12 @@
 """Which P-state a job should run at on a cluster.
 
 D'Amico and Corbalan (2021), equation 4. As printed, E^2 / E_min is an energy and t^2 / t_min a
-time: their sum has no unit. The distance here is the dimensionless one that the authors' own code
-takes the minimum of (docs/adr/0003).
+time: their sum has no unit. How it can be read, and what follows: docs/adr/0003.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,31 +27,42 @@ class FrequencyRule(StrEnum):
     MIN_DISTANCE = "min-distance"
 
 
-class DistanceForm(StrEnum):
-    """The forms that equation 4 has; the root over each changes no minimum."""
+class Reading(StrEnum):
+    """What equations 4 and 5 and the threshold of PriorityInc-V are taken to say.
 
-    NORMALISED = "normalised"  # (E / E_min)^2 + (w T / T_min)^2: the authors' code
-    WEIGHT_OUTSIDE = "weight-outside"  # (E / E_min)^2 + w (T / T_min)^2
+    Given are the squares of the distance; how each ranks clusters is in ranking.py.
+    """
+
+    DIMENSIONLESS = "dimensionless"  # (E / E_min)^2 + w (T / T_min)^2: the text beside them
     PRINTED = "printed"  # E^2 / E_min + w T^2 / T_min: depends on the units of E and T
+    AUTHORS = "authors"  # (E / E_min)^2 + (w T / T_min)^2: the code that the authors published
 
 
-def distance(
-    energy_j: Floats,
-    time_s: Floats,
-    t_weight: float,
-    form: DistanceForm = DistanceForm.NORMALISED,
-) -> Floats:
-    """sqrt((E / E_min)^2 + (t_weight T / T_min)^2), the minima taken along the last axis.
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """How energy and time are weighed: `t_weight` is the w of equations 4 and 5 as read."""
+
+    t_weight: float = 1.0
+    reading: Reading = Reading.DIMENSIONLESS
+
+
+EVEN: Final = Weighing()
+
+
+def distance(energy_j: Floats, time_s: Floats, weighing: Weighing = EVEN) -> Floats:
+    """The root of what a reading says, the minima taken along the last axis.
 
     Equation 4 over P-states, equation 5 over clusters. NaN where an input is NaN.
     """
     # fmin passes over NaN, and unlike nanmin has nothing to say where all are.
     least_j = np.fmin.reduce(energy_j, axis=-1, keepdims=True)
     least_s = np.fmin.reduce(time_s, axis=-1, keepdims=True)
-    if form is DistanceForm.PRINTED:
-        squares = energy_j**2 / least_j + t_weight * time_s**2 / least_s
+    weight = weighing.t_weight
+    if weighing.reading is Reading.PRINTED:
+        squares = energy_j**2 / least_j + weight * time_s**2 / least_s
+    elif weighing.reading is Reading.AUTHORS:
+        squares = (energy_j / least_j) ** 2 + (weight * time_s / least_s) ** 2
     else:
-        weight = t_weight**2 if form is DistanceForm.NORMALISED else t_weight
         squares = (energy_j / least_j) ** 2 + weight * (time_s / least_s) ** 2
     return np.asarray(np.sqrt(squares), dtype=np.float64)
 
@@ -58,8 +70,7 @@ def distance(
 def choose_pstates(
     projection: Projection,
     rule: FrequencyRule,
-    t_weight: float,
-    form: DistanceForm = DistanceForm.NORMALISED,
+    weighing: Weighing = EVEN,
     quantile: float = 0.5,
 ) -> Ints:
     """The chosen P-state of each signature, shape (signatures,); ties go to the lowest frequency.
@@ -69,15 +80,14 @@ def choose_pstates(
     """
     if rule is FrequencyRule.NOMINAL:
         return np.full(len(projection.time_s), len(projection.pstates_ghz) - 1, dtype=np.int64)
-    cost = np.where(
-        projection.available, _cost(projection.planned(quantile), rule, t_weight, form), np.inf
-    )
+    planned = projection.planned(quantile)
+    cost = np.where(projection.available, _cost(planned, rule, weighing), np.inf)
     return np.asarray(cost.argmin(axis=1), dtype=np.int64)
 
 
-def _cost(planned: Quantile, rule: FrequencyRule, t_weight: float, form: DistanceForm) -> Floats:
+def _cost(planned: Quantile, rule: FrequencyRule, weighing: Weighing) -> Floats:
     if rule is FrequencyRule.MIN_RUNTIME:
         return planned.time_s
     if rule is FrequencyRule.MIN_ENERGY:
         return planned.energy_j
-    return distance(planned.energy_j, planned.time_s, t_weight, form)
+    return distance(planned.energy_j, planned.time_s, weighing)

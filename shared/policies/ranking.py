@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.policies.frequency import DistanceForm, FrequencyRule, distance
+from shared.policies.frequency import EVEN, FrequencyRule, Reading, Weighing, distance
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -20,6 +20,8 @@ Mask = NDArray[np.bool_]
 # The rank of a cluster that a job has no queue entry for.
 EXCLUDED: Final = -1
 NO_PREFERENCE: Final = -1
+# What the authors' code ranks by, whatever the weight in the choice of a frequency.
+AUTHORS_TIME_WEIGHT: Final = 1.5
 
 
 class Policy(StrEnum):
@@ -51,25 +53,32 @@ class Ranking:
     tier: Ints
 
 
-def part_eff(
-    energy_j: Floats,
-    time_s: Floats,
-    eligible: Mask,
-    t_weight: float,
-    form: DistanceForm = DistanceForm.NORMALISED,
-) -> Floats:
-    """Equation 5 in the form that equation 4 has; infinite where not eligible.
+def part_eff(energy_j: Floats, time_s: Floats, eligible: Mask, weighing: Weighing = EVEN) -> Floats:
+    """Equation 5, infinite where not eligible: equation 4's form over clusters, but the authors'
+    E / E_min + 1.5 T / T_min.
 
     The minima are those of the eligible clusters, of which each job needs one.
     """
-    value = distance(
-        np.where(eligible, energy_j, np.nan), np.where(eligible, time_s, np.nan), t_weight, form
-    )
+    energy_j, time_s = (np.where(eligible, values, np.nan) for values in (energy_j, time_s))
+    if weighing.reading is Reading.AUTHORS:
+        value = _shares(energy_j) + AUTHORS_TIME_WEIGHT * _shares(time_s)
+    else:
+        value = distance(energy_j, time_s, weighing)
     return np.where(eligible, value, np.inf)
 
 
+def _shares(values: Floats) -> Floats:
+    """Each value over the least one of its row."""
+    return np.asarray(values / np.fmin.reduce(values, axis=-1, keepdims=True))
+
+
 def rank_clusters(
-    efficiency: Floats, policy: Policy, *, threshold: float, preferred: Ints | None = None
+    efficiency: Floats,
+    policy: Policy,
+    *,
+    threshold: float,
+    reading: Reading = Reading.DIMENSIONLESS,
+    preferred: Ints | None = None,
 ) -> Ranking:
     """Queue entries of each job from its `part_eff` (infinite: not eligible).
 
@@ -85,7 +94,8 @@ def rank_clusters(
         return Ranking(rank, np.zeros_like(rank))
     tier = np.maximum(rank, 0)
     if policy is Policy.PRIORITY_INC_V:
-        tier = _demoted(tier, rank, efficiency, threshold)
+        last = is_demoted(efficiency, rank, threshold, reading)
+        tier = np.where(last, efficiency.shape[1], tier)
     return Ranking(rank, tier)
 
 
@@ -102,7 +112,9 @@ def _by_efficiency(efficiency: Floats, eligible: Mask, preferred: Ints | None) -
     return np.where(eligible, rank, EXCLUDED)
 
 
-def _demoted(tier: Ints, rank: Ints, efficiency: Floats, threshold: float) -> Ints:
-    """PriorityInc-V: an entry more than `threshold` above the job's first goes to the last tier."""
+def is_demoted(efficiency: Floats, rank: Ints, threshold: float, reading: Reading) -> Mask:
+    """PriorityInc-V: the entries, (jobs, clusters), that go to the last tier, their `part_eff`
+    being more than `threshold` above the job's first: as a share of it, the authors' as it is."""
     first = np.where(rank == 0, efficiency, np.inf).min(axis=1, keepdims=True)
-    return np.where(efficiency > (1 + threshold) * first, efficiency.shape[1], tier)
+    above = threshold if reading is Reading.AUTHORS else threshold * first
+    return np.asarray(efficiency > first + above)

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from services.simulation.simulator.epm import Epm, Predictions, Weighing
+from services.simulation.simulator.epm import Epm, Predictions
 from services.simulation.simulator.jobs import SubmittedJobs
 from services.simulation.simulator.played import Traits
 from services.simulation.simulator.policy import SimulatedPolicy, order_of
 from services.simulation.simulator.system import System
-from shared.policies.frequency import FrequencyRule
+from shared.policies.frequency import FrequencyRule, Weighing
 from shared.policies.ranking import FREQUENCY_RULES, Policy, Ranking, rank_clusters
 from shared.policies.workload import Floats, Ints, Mask, Workload
 
@@ -100,7 +100,9 @@ def _ranked(offers: _Offers, choice: Choice) -> Ranking:
     efficiency = offers.predictions.part_eff(offers.eligible, choice.weighing)
     # Without a ranking clusters are taken as they are declared, which Min_runtime does too.
     policy = choice.policy.ranking or Policy.MIN_RUNTIME
-    return rank_clusters(efficiency, policy, threshold=choice.threshold)
+    return rank_clusters(
+        efficiency, policy, threshold=choice.threshold, reading=choice.weighing.reading
+    )
 
 
 def _best(epm: Epm, app: Ints, eligible: Mask, weighing: Weighing) -> Ints:

@@ -6,28 +6,16 @@ cluster, equation 5 to compare clusters. All by the code that placement runs.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from shared.domain.coefficients import Coefficients
 from shared.domain.signature import Signature
 from shared.policies.ear import Metrics, project_metrics
-from shared.policies.frequency import DistanceForm, FrequencyRule, choose_pstates
+from shared.policies.frequency import EVEN, FrequencyRule, Weighing, choose_pstates
 from shared.policies.projection import Projection
 from shared.policies.ranking import part_eff
 from shared.policies.workload import Floats, Ints, Mask
-
-
-@dataclass(frozen=True, slots=True)
-class Weighing:
-    """How energy and time are weighed in equations 4 and 5."""
-
-    t_weight: float = 1.0
-    form: DistanceForm = DistanceForm.NORMALISED
-
-
-EVEN: Final = Weighing()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +54,7 @@ class Predictions:
     def part_eff(self, eligible: Mask, weighing: Weighing) -> Floats:
         """Equation 5 over the clusters that are eligible, infinite elsewhere."""
         energy_j = self.node_w * self.time_s
-        return part_eff(energy_j, self.time_s, eligible, weighing.t_weight, weighing.form)
+        return part_eff(energy_j, self.time_s, eligible, weighing)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,10 +74,7 @@ class Epm:
 
     def predict(self, rule: FrequencyRule, weighing: Weighing = EVEN) -> Predictions:
         """All applications on all clusters at the P-state that a rule chooses."""
-        pairs = [
-            (each, choose_pstates(each, rule, weighing.t_weight, weighing.form))
-            for each in self.projections
-        ]
+        pairs = [(each, choose_pstates(each, rule, weighing)) for each in self.projections]
         time_s = _columns([_at(projection.time_s, pstate) for projection, pstate in pairs])
         return Predictions(
             freq_ghz=_columns([np.asarray(p.pstates_ghz)[pstate] for p, pstate in pairs]),

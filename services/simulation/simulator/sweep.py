@@ -9,13 +9,13 @@ from multiprocessing import get_context
 from typing import Final
 
 from services.simulation.simulator.entries import Choice, entries_of
-from services.simulation.simulator.epm import EVEN, Epm, NodeKnowledge, Weighing
+from services.simulation.simulator.epm import Epm, NodeKnowledge
 from services.simulation.simulator.jobs import CIRNE_UNIFORM, WorkloadSpec, draw_apps, submitted
 from services.simulation.simulator.metrics import Summary, summarise
 from services.simulation.simulator.played import Played
 from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.simulator.system import System
-from shared.policies.frequency import DistanceForm
+from shared.policies.frequency import EVEN, Reading, Weighing
 from shared.policies.timeline import play
 from shared.policies.workload import Ints
 
@@ -34,7 +34,7 @@ class Setup:
 class Case:
     """One simulation: what decides, on which workload. The same case gives the same result.
 
-    `threshold` is that of PriorityInc-V, `form` that of equations 4 and 5.
+    `threshold` is that of PriorityInc-V, `reading` that of equations 4 and 5.
     """
 
     policy: SimulatedPolicy
@@ -42,7 +42,7 @@ class Case:
     seed: int = 1
     t_weight: float = EVEN.t_weight
     threshold: float = THRESHOLD
-    form: DistanceForm = EVEN.form
+    reading: Reading = EVEN.reading
     kill_at_limit: bool = True
 
     @property
@@ -78,7 +78,7 @@ def play_case(setup: Setup, case: Case) -> Outcome:
     epm = Epm.of(setup.knowledge)
     jobs = submitted(case.workload, case.seed, setup.system)
     app = draw_apps(epm.best(), case.workload, case.seed, len(jobs.jobs))
-    weighing = Weighing(case.t_weight, case.form)
+    weighing = Weighing(case.t_weight, case.reading)
     choice = Choice(case.policy, weighing, case.threshold, case.kill_at_limit)
     entries = entries_of(setup.system, epm, jobs, app, choice)
     schedule = play(setup.system.pools, entries.workload, case.policy.discipline)
@@ -109,12 +109,12 @@ def combinations(
     seeds: Sequence[int],
     *,
     threshold: float = THRESHOLD,
-    form: DistanceForm = EVEN.form,
+    reading: Reading = EVEN.reading,
     kill_at_limit: bool = True,
 ) -> list[Case]:
     """All cases; a policy that weighs nothing is there with the first weight only."""
     return [
-        Case(policy, workload, seed, t_weight, threshold, form, kill_at_limit)
+        Case(policy, workload, seed, t_weight, threshold, reading, kill_at_limit)
         for workload, policy, t_weight, seed in product(workloads, policies, t_weights, seeds)
         if policy.weighs or t_weight == t_weights[0]
     ]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.policies.frequency import FrequencyRule, choose_pstates, distance
+from shared.policies.frequency import FrequencyRule, Reading, Weighing, choose_pstates, distance
 from shared.policies.projection import Projection, Status
 from shared.policies.ranking import EXCLUDED, Policy, part_eff, rank_clusters
 
@@ -21,12 +21,32 @@ def projection(time_s: list[float], power_w: list[float]) -> Projection:
 
 
 def chosen(found: Projection, rule: FrequencyRule, t_weight: float = 1.0) -> int:
-    return int(choose_pstates(found, rule, t_weight)[0])
+    return int(choose_pstates(found, rule, Weighing(t_weight))[0])
 
 
 def test_the_distance_is_that_of_the_normalised_energy_and_time() -> None:
-    far = distance(np.array([200.0, 100.0]), np.array([10.0, 30.0]), 2.0)
+    far = distance(np.array([200.0, 100.0]), np.array([10.0, 30.0]), Weighing(2.0))
+    assert far.tolist() == pytest.approx([np.sqrt(4 + 2 * 1), np.sqrt(1 + 2 * 9)])
+
+
+def test_the_distance_as_printed_keeps_the_units() -> None:
+    weighing = Weighing(2.0, Reading.PRINTED)
+    far = distance(np.array([200.0, 100.0]), np.array([10.0, 30.0]), weighing)
+    assert far.tolist() == pytest.approx([np.sqrt(400 + 20), np.sqrt(100 + 180)])
+
+
+def test_the_authors_distance_squares_the_weight() -> None:
+    weighing = Weighing(2.0, Reading.AUTHORS)
+    far = distance(np.array([200.0, 100.0]), np.array([10.0, 30.0]), weighing)
     assert far.tolist() == pytest.approx([np.hypot(2, 2 * 1), np.hypot(1, 2 * 3)])
+
+
+@given(rows)
+def test_without_weight_the_authors_choose_as_the_text_says(
+    drawn: list[tuple[list[float], list[float]]],
+) -> None:
+    energy, time = (np.array([row[k] for row in drawn]) for k in (0, 1))
+    assert (distance(energy, time, Weighing(1.0, Reading.AUTHORS)) == distance(energy, time)).all()
 
 
 @given(rows, st.floats(0.01, 100), st.floats(0.01, 100))
@@ -34,9 +54,7 @@ def test_the_distance_does_not_depend_on_the_units(
     drawn: list[tuple[list[float], list[float]]], per_energy: float, per_time: float
 ) -> None:
     energy, time = (np.array([row[k] for row in drawn]) for k in (0, 1))
-    assert distance(energy * per_energy, time * per_time, 1.0) == pytest.approx(
-        distance(energy, time, 1.0)
-    )
+    assert distance(energy * per_energy, time * per_time) == pytest.approx(distance(energy, time))
 
 
 def test_each_rule_chooses_by_its_own_measure() -> None:
@@ -62,7 +80,6 @@ def test_part_eff_compares_the_eligible_clusters_only() -> None:
         np.array([[1.0, 10.0, 20.0]]),
         np.array([[1.0, 10.0, 10.0]]),
         np.array([[False, True, True]]),
-        1.0,
     )
     assert found[0].tolist() == pytest.approx([np.inf, np.sqrt(2), np.sqrt(5)])
 
@@ -98,3 +115,30 @@ def test_a_preferred_cluster_goes_first_unless_the_job_does_not_fit() -> None:
     found = rank_clusters(efficiency, Policy.PRIORITY_INC_V, threshold=0.35, preferred=preferred)
     assert found.rank.tolist() == [[1, 0], [0, EXCLUDED]]
     assert found.tier[0].tolist() == [1, 0]
+
+
+def test_the_authors_rank_clusters_by_a_sum_of_shares() -> None:
+    found = part_eff(
+        np.array([[10.0, 12.0]]),
+        np.array([[10.0, 5.0]]),
+        np.array([[True, True]]),
+        Weighing(4.0, Reading.AUTHORS),
+    )
+    assert found[0].tolist() == pytest.approx([1 + 1.5 * 2, 1.2 + 1.5 * 1])
+
+
+@pytest.mark.parametrize(
+    ("reading", "demoted"),
+    [
+        (Reading.DIMENSIONLESS, [False, False, True]),
+        (Reading.PRINTED, [False, False, True]),
+        (Reading.AUTHORS, [False, True, True]),
+    ],
+)
+def test_the_threshold_is_a_share_of_the_best_but_for_the_authors(
+    reading: Reading, demoted: list[bool]
+) -> None:
+    found = rank_clusters(
+        np.array([[2.0, 2.4, 2.9]]), Policy.PRIORITY_INC_V, threshold=0.35, reading=reading
+    )
+    assert (found.tier[0] == 3).tolist() == demoted
