@@ -10,9 +10,8 @@ from pathlib import Path
 from rich.console import Console
 
 from services.console import simulate_report as report
-from services.console.energy_cli import TABLE_WIDTH
 from services.console.simulate_progress import progress_of
-from services.console.telling import note
+from services.console.telling import TABLE_WIDTH, note
 from services.simulation.simulator.files import write_jobs
 from services.simulation.simulator.log import LoggedJobs, read_log
 from services.simulation.simulator.metrics import Summary, summarise

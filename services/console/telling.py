@@ -5,6 +5,9 @@ from contextlib import contextmanager
 
 import typer
 
+# A row of a table stays on one line, in a pipe or a narrow terminal too.
+TABLE_WIDTH = 400
+
 
 @contextmanager
 def told_in_one_line() -> Iterator[None]:
