@@ -56,9 +56,9 @@ class Dependencies:
             self._dependents[other].discard(job_id)
             if not self._dependents[other]:
                 del self._dependents[other]
-        # A circle closes only at a job that others wait for already.
+        # A circle closes only at a job that others wait for already, and grows behind itself.
         closes = bool(awaited) and job_id in self._dependents
-        self._may_be_stuck |= closes or job_id in self._stuck
+        self._may_be_stuck |= closes or not self._stuck.isdisjoint({job_id, *awaited})
 
     def _unmet(self, dependency: Dependency) -> Obstacle | None:
         job_id, condition = dependency.job_id, dependency.condition

@@ -7,7 +7,7 @@ from typing import Any, Self
 import orjson
 
 from services.placement.model import Candidate
-from shared.domain.job import Dependency, Job, JobState
+from shared.domain.job import Condition, Dependency, Job, JobState
 
 
 @dataclass(slots=True)
@@ -78,7 +78,9 @@ class Tracked:
         state["job"] = Job.restored(state["job"])
         state["state"] = JobState(state["state"])
         state["candidates"] = tuple(map(_candidate, state["candidates"]))
-        state["awaits"] = tuple(Dependency(**d) for d in state["awaits"])
+        state["awaits"] = tuple(
+            Dependency(d["job_id"], Condition(d["condition"])) for d in state["awaits"]
+        )
         state["asked"] = tuple(state["asked"])
         if state["placed"]:
             placed = state["placed"]

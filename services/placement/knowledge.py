@@ -159,9 +159,10 @@ class Knowledge:
         if isinstance(message, ClusterReturned):
             self._lost.pop(message.cluster, None)
             return
-        require_not_negative("lost_at_us", message.lost_at_us)
+        since_s = message.lost_at_us / 1e6
+        require_not_negative("lost_at_us", since_s)
         reason = f": {message.reason[:256]}" if message.reason else ""
-        self._lost[message.cluster] = f"lost since {when(message.lost_at_us / 1e6)}{reason}"
+        self._lost[message.cluster] = f"lost since {when(since_s)}{reason}"
 
 
 def _subject(message: Message) -> str:

@@ -4,17 +4,38 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
-from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    LimitsDeclared,
+    LimitSubject,
+)
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureAt, SignatureUpdated
-from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobStarted, JobSubmitted
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_COMPLETED,
+    Dependency,
+    DependencyCondition,
+    JobCancelled,
+    JobFinished,
+    JobHeld,
+    JobOutcome,
+    JobReleased,
+    JobRequeued,
+    JobStarted,
+    JobSubmitted,
+)
 from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.prediction_pb2 import DegradationModelPublished, PowerModelPublished
 from google.protobuf.message import Message
 
+from services.placement.model import Rules
+from services.placement.processor import Placement
 from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Processor, Round
 from shared.policies import degradation, power_model
+from shared.policies.ranking import Policy
 
 M = TypeVar("M", CoefficientsPublished, PowerModelPublished, DegradationModelPublished)
 
@@ -146,6 +167,7 @@ def submitted(job_id: str, time_us: int = T0_US, traceparent: str = "", **change
 
 
 def started(decided: PlacementDecided, **changes: Any) -> Event:
+    """The resource manager obeyed."""
     values: dict[str, Any] = {
         "job_id": decided.job_id,
         "attempt": decided.attempt,
@@ -157,14 +179,65 @@ def started(decided: PlacementDecided, **changes: Any) -> Event:
     return event(f"started/{decided.job_id}/{decided.attempt}", payload, payload.started_at_us)
 
 
-def finished(job_id: str, time_us: int, attempt: int = 1) -> Event:
-    payload = JobFinished(job_id=job_id, attempt=attempt, ended_at_us=time_us)
+def finished(
+    job_id: str,
+    time_us: int,
+    attempt: int = 1,
+    outcome: JobOutcome.ValueType = JOB_OUTCOME_COMPLETED,
+) -> Event:
+    payload = JobFinished(job_id=job_id, attempt=attempt, ended_at_us=time_us, outcome=outcome)
     return event(f"finished/{job_id}/{attempt}", payload, time_us)
 
 
 def requeued(job_id: str, time_us: int, attempt: int = 2) -> Event:
     payload = JobRequeued(job_id=job_id, attempt=attempt, requeued_at_us=time_us)
     return event(f"requeued/{job_id}/{attempt}", payload, time_us)
+
+
+def cancelled(job_id: str, time_us: int, reason: str = "") -> Event:
+    payload = JobCancelled(job_id=job_id, reason=reason, cancelled_at_us=time_us)
+    return event(f"cancelled/{job_id}/{time_us}", payload, time_us)
+
+
+def held(job_id: str, time_us: int, reason: str = "") -> Event:
+    payload = JobHeld(job_id=job_id, reason=reason, held_at_us=time_us)
+    return event(f"held/{job_id}/{time_us}", payload, time_us)
+
+
+def released(job_id: str, time_us: int) -> Event:
+    payload = JobReleased(job_id=job_id, released_at_us=time_us)
+    return event(f"released/{job_id}/{time_us}", payload, time_us)
+
+
+def lost(cluster: str, time_us: int, reason: str = "") -> Event:
+    payload = ClusterLost(cluster=cluster, reason=reason, lost_at_us=time_us)
+    return event(f"lost/{cluster}/{time_us}", payload, time_us)
+
+
+def returned(cluster: str, time_us: int) -> Event:
+    payload = ClusterReturned(cluster=cluster, returned_at_us=time_us)
+    return event(f"returned/{cluster}/{time_us}", payload, time_us)
+
+
+def limits(subject: LimitSubject.ValueType, name: str, time_us: int = T0_US, **most: int) -> Event:
+    payload = LimitsDeclared(subject=subject, name=name, **most)
+    return event(f"limits/{name}/{time_us}", payload, time_us)
+
+
+def after(condition: DependencyCondition.ValueType, *job_ids: str) -> list[Dependency]:
+    return [Dependency(job_id=job_id, condition=condition) for job_id in job_ids]
+
+
+def end_us(number: int) -> int:
+    """When a round of `round_of` ends."""
+    return T0_US + (number + 1) * 30_000_000
+
+
+def placement(nodes: int = 4, policy: Policy = Policy.PRIORITY_INC_V, **rules: Any) -> Placement:
+    """A region whose two clusters have so many nodes."""
+    processor = Placement({}, Rules(policy, **rules), 7.0)
+    feed(processor, knowledge(nodes))
+    return processor
 
 
 def feed(processor: Processor, events: Iterable[Event]) -> None:

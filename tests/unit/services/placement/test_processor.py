@@ -20,15 +20,9 @@ from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, Round
 from shared.policies.ranking import Policy
 from tests.unit.services.placement import region
-from tests.unit.services.placement.region import T0_US, finished, round_of, submitted
+from tests.unit.services.placement.region import T0_US, finished, placement, round_of, submitted
 
 PERIOD_US = 30_000_000
-
-
-def placement(nodes: int = 4, policy: Policy = Policy.PRIORITY_INC_V, **rules: Any) -> Placement:
-    processor = Placement({}, Rules(policy, **rules), 7.0)
-    region.feed(processor, region.knowledge(nodes))
-    return processor
 
 
 def candidate(decided: PlacementDecided, cluster: str) -> Any:
