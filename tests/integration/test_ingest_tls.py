@@ -1,5 +1,6 @@
 """With client certificates, nobody speaks for somebody else."""
 
+import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
@@ -10,13 +11,18 @@ from coplace.v1.ingest_service_pb2 import PublishRequest
 from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
 from opentelemetry.metrics import NoOpMeter
 
+from deploy.local.ports import free_ports
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake
 from services.ingest.service import IngestService
 from shared.messaging.event import Publish
 from shared.messaging.topics import Topics
-from shared.runtime.grpc_security import grpc_channel_credentials, grpc_server_credentials
+from shared.runtime.grpc_security import grpc_channel_credentials
+from shared.runtime.grpc_server import serve_grpc
+from shared.runtime.http import Readiness
+from shared.runtime.service import Process
 from shared.runtime.settings import Settings
+from shared.runtime.telemetry import Telemetry
 from tests.unit.services.ingest.envelopes import envelope
 
 
@@ -30,6 +36,19 @@ class Broker:
             return None
 
         return done()
+
+
+class Started(Readiness):
+    """Tells when the server listens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.event = asyncio.Event()
+
+    def ready(self) -> None:
+        """It does."""
+        super().ready()
+        self.event.set()
 
 
 def openssl(*arguments: str | Path) -> None:
@@ -65,14 +84,15 @@ async def address(authority: Path) -> AsyncIterator[str]:
     """A running service that wants certificates."""
     meter = IngestMeter(NoOpMeter("test"))
     service = IngestService(Intake(Topics(kafka_partitions=4)), Broker(), meter, print)
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((service.handlers(),))
-    credentials = grpc_server_credentials(identity(authority, "ingest"))
-    assert credentials
-    port = server.add_secure_port("127.0.0.1:0", credentials)
-    await server.start()
+    settings = identity(authority, "ingest")
+    started = Started()
+    process = Process(settings, Telemetry("ingest", settings), started)
+    [port] = free_ports(1)
+    serving = asyncio.create_task(serve_grpc(process, "127.0.0.1", port, service.handlers()))
+    await started.event.wait()
     yield f"localhost:{port}"
-    await server.stop(None)
+    process.stop.set()
+    await serving
 
 
 async def publish(address: str, settings: Settings, source: str) -> None:
