@@ -2,19 +2,16 @@
 what a running system says of its own."""
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from services.console.telling import TABLE_WIDTH, note, told_in_one_line
 from shared.policies.frequency import Reading
 from shared.policies.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
-
-# A row of the table stays on one line, in a pipe or a narrow terminal too.
-TABLE_WIDTH = 400
 
 app = typer.Typer(
     no_args_is_help=True, help="EAR's energy model, on files and of a running system."
@@ -55,21 +52,6 @@ TimeThreshold = Annotated[
 ]
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    """Files that cannot be used end the command with one line that says why."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from error
-
-
-def _note(lines: Iterable[str]) -> None:
-    for line in lines:
-        typer.echo(f"note: {line}", err=True)
-
-
 def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -92,19 +74,19 @@ def project(
     from services.energy.adapters.matching import read_matched
 
     header = projections.columns(via_intermediate=via_intermediate, interval=interval)
-    with _told():
+    with told_in_one_line():
         rows: list[Sequence[object]] = []
         several = read_matched(coefficients, signatures, module or ())
         if interval is not None:
             several, notes = projections.with_errors_beside(several, coefficients)
-            _note(notes)
+            note(notes)
         for matched in several:
             found = projections.projected(matched, via_intermediate=via_intermediate)
             rows += projections.rows(
                 matched, found, via_intermediate=via_intermediate, interval=interval
             )
-            _note(projections.left_out(matched, found))
-            _note(matched.doubts)
+            note(projections.left_out(matched, found))
+            note(matched.doubts)
         _write(out_csv, header, rows)
     typer.echo(f"{len(rows)} projections are in {out_csv}")
 
@@ -133,7 +115,7 @@ def choose(
     from services.energy.adapters.matching import read_matched
 
     weights = tuple(t_weight or (1.0, 1.5))
-    with _told():
+    with told_in_one_line():
         knobs = choices.Knobs(
             weights, distance, default_ghz, min_energy_threshold, min_time_threshold
         )
@@ -145,8 +127,8 @@ def choose(
         if out_csv is not None:
             _write(out_csv, choices.COLUMNS, (each.row for each in chosen))
     for matched, found in several:
-        _note(projections.left_out(matched, found))
-        _note(matched.doubts)
+        note(projections.left_out(matched, found))
+        note(matched.doubts)
     Console(width=TABLE_WIDTH).print(choices.table(several, chosen))
 
 
@@ -167,7 +149,7 @@ def time_coefficients(
     from services.console import energy_time_coefficients as ratios
     from services.energy.adapters.matching import read_matched
 
-    with _told():
+    with told_in_one_line():
         several = read_matched(coefficients, signatures, module or ())
         rows = list(ratios.compared(several, ratios.nodes(node)))
         if out_csv is not None:
@@ -198,9 +180,9 @@ def learn(
     """Learn the coefficients of every module of a file of kernels."""
     from services.console.energy_learning import learned, write
 
-    with _told():
+    with told_in_one_line():
         for module in learned(signatures):
-            _note(module.notes)
+            note(module.notes)
             typer.echo(module.summary)
             for path in write(module, out, plot=plot):
                 typer.echo(f"  {path}")
@@ -216,7 +198,7 @@ def import_report(
     from services.energy.adapters.ear_report import read_report, signatures_of, write_accounting
     from services.energy.adapters.signatures_csv import write_signatures
 
-    with _told():
+    with told_in_one_line():
         runs = [run for path in report for run in read_report(path)]
         signatures = signatures_of(runs, module)
         out.mkdir(parents=True, exist_ok=True)
@@ -246,10 +228,10 @@ def ask(
     """What a running system knows: time, power and energy of applications, over gRPC."""
     from services.console import energy_ask
 
-    with _told():
+    with told_in_one_line():
         asked = energy_ask.request(
             app_ids, node_model or (), ghz or (), via_intermediate=via_intermediate
         )
         projections = energy_ask.project(address, asked)
-    _note(energy_ask.gaps(projections))
+    note(energy_ask.gaps(projections))
     Console(width=TABLE_WIDTH).print(energy_ask.table(projections))

@@ -56,7 +56,7 @@ Mixes = Annotated[
 ]
 Weights = Annotated[
     list[float] | None,
-    typer.Option("--t-weight", help="Weight of time over energy; 1 if none; again to compare."),
+    typer.Option("--t-weight", min=0, help="Weight of time over energy; 1; again to compare."),
 ]
 Seeds = Annotated[
     list[int] | None, typer.Option("--seed", min=0, help="Of the jobs; 1 if none; again for more.")
