@@ -41,15 +41,18 @@ class Site:
 
     def __init__(self) -> None:
         self._running: list[tuple[float, str]] = []
+        self._confirmed: list[Event] = []
 
     def start(self, decided: list[PlacementDecided], now_us: int) -> int:
         """Take starts; how many there were."""
         starts = [d for d in decided if d.verdict == VERDICT_START]
         self._running += [(now_us / 1e6 + d.walltime_s, d.job_id) for d in starts]
+        self._confirmed = [region.started(d) for d in starts]
         return len(starts)
 
     def finish(self, count: int, now_us: int) -> Iterator[Event]:
-        """The next jobs that end."""
+        """What was started is confirmed; the next jobs that end."""
+        yield from self._confirmed
         self._running.sort()
         ended, self._running = self._running[:count], self._running[count:]
         for _, job_id in ended:
