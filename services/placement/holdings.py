@@ -1,7 +1,7 @@
 """Which jobs hold which nodes, and what users and accounts hold together."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from services.placement.jobs import Placed, Tracked
 from services.placement.limits import Subject, Usage, subjects_of
@@ -18,13 +18,22 @@ class Holdings:
 
     def __init__(self) -> None:
         self._occupancy: dict[str, Occupancy] = {}
+        self._factors: Mapping[str, Mapping[int, float]] = {}
         self._jobs: dict[str, Tracked] = {}
         self._usage: dict[Subject, Usage] = defaultdict(Usage)
         self._changed: set[Subject] = set()
 
     def declare(self, cluster: Cluster) -> None:
         """A cluster was declared, or declared anew."""
-        self._occupancy.setdefault(cluster.name, Occupancy()).resize(cluster.nodes)
+        occupancy = self._occupancy.setdefault(cluster.name, Occupancy())
+        occupancy.resize(cluster.nodes)
+        occupancy.prefer(self._factors.get(cluster.name, {}))
+
+    def prefer(self, factors: Mapping[str, Mapping[int, float]]) -> None:
+        """Give nodes that draw less first: factors by cluster and index."""
+        self._factors = factors
+        for cluster, occupancy in self._occupancy.items():
+            occupancy.prefer(factors.get(cluster, {}))
 
     def hold(self, job: Tracked, placed: Placed) -> None:
         """A job that holds nothing gets nodes."""
@@ -43,12 +52,12 @@ class Holdings:
         job.placed = None
 
     def room(self, cluster: str, count: int, host: str) -> tuple[tuple[int, ...], int | None]:
-        """Nodes for a job and the node set that they are of: those of its host, or the free ones of
-        the lowest indices, which are of no node set yet."""
+        """Nodes for a job and the node set that they are of: those of its host, or the free ones
+        that draw least, which are of no node set yet."""
         beside = self._jobs[host].placed if host else None
         if beside is not None:
             return beside.nodes, beside.node_set
-        return self._occupancy[cluster].lowest_free(count), None
+        return self._occupancy[cluster].best_free(count), None
 
     def usage(self, subject: Subject) -> Usage:
         """What a user or an account holds."""

@@ -1,5 +1,6 @@
 """What placement knows beside jobs: clusters, limits, signatures and models, each as last told."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,12 +12,17 @@ from coplace.v1.control_pb2 import (
     LimitsDeclared,
 )
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
-from coplace.v1.prediction_pb2 import DegradationModelPublished, PowerModelPublished
+from coplace.v1.prediction_pb2 import (
+    DegradationModelPublished,
+    NodePowerPublished,
+    PowerModelPublished,
+)
 from google.protobuf.message import Message
 
 from services.placement import payloads
 from services.placement.envelope import from_bytes, to_bytes
 from services.placement.explanation import when
+from services.placement.known_times import KnownTimes
 from services.placement.limits import Limit, Subject, limit_of
 from services.placement.predictions import ClusterKnowledge
 from shared.domain.checks import require_not_negative
@@ -24,7 +30,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
 from shared.domain.signature import Signature
-from shared.messaging.digest import require_sha256
+from shared.messaging.digest import Model, require_sha256
 from shared.messaging.domain_types import cluster_of, coefficients_of, signatures_of
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
@@ -39,11 +45,13 @@ class Knowledge:
 
     def __init__(self, max_slowdown: float) -> None:
         self.power_model: PowerModel = NO_POWER_MODEL
+        self.node_factors: Mapping[str, Mapping[int, float]] = {}
         self.degradation: payloads.Degradation | None = None
         self._max_slowdown = max_slowdown
         self._clusters: dict[str, Cluster] = {}
         self._coefficients: dict[str, Coefficients] = {}
         self._signatures: dict[str, dict[str, tuple[Signature, ...]]] = {}
+        self._times: defaultdict[str, KnownTimes] = defaultdict(KnownTimes)
         self._apps: dict[str, int] = {}
         self._pairings: dict[str, Pairing] = {}
         self._lost: dict[str, str] = {}
@@ -100,6 +108,7 @@ class Knowledge:
                 cluster,
                 self._coefficients.get(cluster.node_model),
                 self._signatures.get(cluster.node_model, {}),
+                self._times[cluster.name],
             )
             for cluster in self._clusters.values()
         ]
@@ -143,15 +152,20 @@ class Knowledge:
             case SignatureUpdated():
                 on_model = self._signatures.setdefault(message.node_model, {})
                 on_model[message.app_id] = signatures_of(message)
-            case CoefficientsPublished():
+            case _ if isinstance(message, Model):
                 require_sha256(message)
+                self._take_model(message)
+
+    def _take_model(self, message: Model) -> None:
+        match message:
+            case CoefficientsPublished():
                 self._coefficients[message.node_model] = coefficients_of(message)
             case PowerModelPublished():
-                require_sha256(message)
                 self.power_model = payloads.power_model(message)
             case DegradationModelPublished():
-                require_sha256(message)
                 self.degradation = payloads.degradation(message)
+            case NodePowerPublished():
+                self.node_factors = payloads.node_factors(message)
 
     def _reach(self, message: ClusterLost | ClusterReturned) -> None:
         if message.cluster not in self._clusters:

@@ -1,6 +1,6 @@
 """Which nodes of a cluster are held, by how many jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ class Occupancy:
     def __init__(self) -> None:
         self._declared = 0
         self._holders: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._factors: NDArray[np.float64] = np.ones(0)
 
     @property
     def nodes(self) -> int:
@@ -29,10 +30,18 @@ class Occupancy:
         self._declared = nodes
         self._reach(nodes)
 
-    def lowest_free(self, count: int) -> tuple[int, ...]:
-        """The `count` free nodes of the lowest indices; fewer when there are not as many."""
+    def prefer(self, factors: Mapping[int, float]) -> None:
+        """What nodes draw against the mean node: those that draw less are given away first."""
+        self._factors[:] = 1.0
+        self._reach(max(factors, default=-1) + 1)
+        self._factors[list(factors)] = list(factors.values())
+
+    def best_free(self, count: int) -> tuple[int, ...]:
+        """The `count` free nodes that draw least, ties by index, ascending by index; fewer when
+        there are not as many."""
         free = np.flatnonzero(self._holders[: self._declared] == 0)
-        return tuple(free[:count].tolist())
+        best = free[self._factors[free].argsort(kind="stable")[:count]]
+        return tuple(np.sort(best).tolist())
 
     def most_holders(self, nodes: Sequence[int]) -> int:
         """The largest number of jobs that hold one of these nodes."""
@@ -49,4 +58,6 @@ class Occupancy:
 
     def _reach(self, nodes: int) -> None:
         if nodes > len(self._holders):
-            self._holders = np.pad(self._holders, (0, nodes - len(self._holders)))
+            added = nodes - len(self._holders)
+            self._holders = np.pad(self._holders, (0, added))
+            self._factors = np.pad(self._factors, (0, added), constant_values=1.0)

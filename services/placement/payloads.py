@@ -1,11 +1,19 @@
 """Events that placement alone reads as domain types. All raise RejectedError, naming the field."""
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from coplace.v1.prediction_pb2 import DegradationModelPublished, PowerModelPublished
+from coplace.v1.prediction_pb2 import (
+    DegradationModelPublished,
+    NodePowerPublished,
+    PowerModelPublished,
+)
 
+from shared.domain.checks import require_positive
 from shared.domain.errors import RejectedError
+from shared.domain.node import node_index
 from shared.policies import degradation as pair_model
 from shared.policies import power_model as power
 from shared.policies.forest import Forest, Tree
@@ -33,6 +41,17 @@ def degradation(message: DegradationModelPublished) -> Degradation:
     if len(message.weights) != len(message.features) or not np.isfinite(message.weights).all():
         raise RejectedError("weights", "must be one finite number a feature")
     return Degradation(message.version, tuple(message.weights))
+
+
+def node_factors(message: NodePowerPublished) -> Mapping[str, Mapping[int, float]]:
+    """What nodes draw against the mean node, by cluster and index."""
+    if not len(message.clusters) == len(message.nodes) == len(message.factors):
+        raise RejectedError("factors", "must be as many as nodes and clusters")
+    found: dict[str, dict[int, float]] = defaultdict(dict)
+    for cluster, node, factor in zip(message.clusters, message.nodes, message.factors, strict=True):
+        require_positive("factors", factor)
+        found[cluster][node_index(cluster, node)] = factor
+    return found
 
 
 def _require_features(published: object, expected: tuple[str, ...]) -> None:

@@ -17,6 +17,7 @@ from coplace.v1.jobs_pb2 import (
     JobStarted,
     JobSubmitted,
 )
+from coplace.v1.prediction_pb2 import NodePowerPublished
 
 from services.placement.dependencies import Dependencies
 from services.placement.explanation import Refusals
@@ -47,6 +48,7 @@ class Placement:
         self._knowledge.restore(restored)
         self._ledger = Ledger(remember_days)
         self._ledger.restore(restored, self._knowledge.clusters.values())
+        self._ledger.holdings.prefer(self._knowledge.node_factors)
         self._dependencies = Dependencies(self._ledger.get)
         self._obstacles = Obstacles(
             self._knowledge, self._ledger.holdings, self._dependencies, rules.most_missed_starts
@@ -100,6 +102,8 @@ class Placement:
         match event.payload:
             case ClusterDeclared() as declared:
                 self._ledger.holdings.declare(self._knowledge.clusters[declared.cluster])
+            case NodePowerPublished():
+                self._ledger.holdings.prefer(self._knowledge.node_factors)
             case ClusterLost() | ClusterReturned() | LimitsDeclared():
                 self._all_stale = True
 

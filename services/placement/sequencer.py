@@ -20,11 +20,15 @@ from coplace.v1.jobs_pb2 import (
     JobStarted,
     JobSubmitted,
 )
-from coplace.v1.prediction_pb2 import DegradationModelPublished, PowerModelPublished
+from coplace.v1.prediction_pb2 import (
+    DegradationModelPublished,
+    NodePowerPublished,
+    PowerModelPublished,
+)
 from google.protobuf.message import Message
 
 from services.placement.envelope import from_bytes, to_bytes
-from shared.messaging.digest import require_sha256
+from shared.messaging.digest import Model, require_sha256
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, Round
 
@@ -41,6 +45,7 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     SignatureUpdated,
     PowerModelPublished,
     DegradationModelPublished,
+    NodePowerPublished,
     JobFinished,
     JobRequeued,
     JobSubmitted,
@@ -71,9 +76,7 @@ class Sequencer:
         if event.id in self._events:
             raise AlreadyAppliedError(event.id)
         payload = event.payload
-        if isinstance(
-            payload, CoefficientsPublished | PowerModelPublished | DegradationModelPublished
-        ):
+        if isinstance(payload, Model):
             require_sha256(payload)
         self._events[event.id] = event
         return ()

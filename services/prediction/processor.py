@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from coplace.v1.control_pb2 import ClusterDeclared
-from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobSubmitted
+from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobStarted, JobSubmitted
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
+from google.protobuf.message import Message
 
 from services.prediction.facts import (
     pair_of,
@@ -15,6 +16,7 @@ from services.prediction.facts import (
     traffic_of,
 )
 from services.prediction.model import train_forest, train_weights
+from services.prediction.node_power import NodePower
 from services.prediction.publish import degradation_event, power_event
 from services.prediction.state import Progress, Reading, State, Traffic
 from services.prediction.training import fallback_power_w, in_order, pair_rows, power_rows
@@ -41,17 +43,13 @@ class Prediction:
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
         self._state = State(restored)
+        self._node_power = NodePower(restored)
         self._node_models = set(fallback_power_w(self._state))
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Remember one fact. Raises RejectedError for bad input, AlreadyAppliedError for a copy."""
+        self._follow(event.payload)
         match event.payload:
-            case JobSubmitted() as message:
-                self._submit(message)
-            case JobRequeued() as message:
-                self._requeue(message)
-            case JobFinished() as message:
-                self._finish(message)
             case NodeSamples() as message:
                 self._read(event, message)
             case SignatureMeasured() as message:
@@ -62,11 +60,23 @@ class Prediction:
                 self._declare(message)
         return []
 
+    def _follow(self, message: Message) -> None:
+        """What happened to a job."""
+        match message:
+            case JobSubmitted():
+                self._submit(message)
+            case JobRequeued():
+                self._requeue(message)
+            case JobStarted():
+                self._start(message)
+            case JobFinished():
+                self._finish(message)
+
     def end_round(self, ended: Round) -> Iterable[Publish]:
         """Publish the models that are due: both in the first round, then by what was measured."""
         before = self._state.progress.get(_PROGRESS)
         progress = before or Progress()
-        published = []
+        published = self._node_power.end_round(ended)
         if before is None or self._power_is_due(progress):
             event, progress = self._power(progress, ended)
             published.append(event)
@@ -83,7 +93,7 @@ class Prediction:
 
     def changes(self) -> Mapping[str, bytes | None]:
         """Records of what changed."""
-        return self._state.changes()
+        return self._state.changes() | self._node_power.changes()
 
     def _power_is_due(self, progress: Progress) -> bool:
         """A node model that nothing was said of, or enough new runs."""
@@ -125,10 +135,18 @@ class Prediction:
 
     def _requeue(self, message: JobRequeued) -> None:
         """The next attempt asks for what the one before asked for."""
-        job = self._state.jobs.drop(_attempt(message.job_id, message.attempt - 1))
+        before = _attempt(message.job_id, message.attempt - 1)
+        self._node_power.finish(before, message.requeued_at_us)
+        job = self._state.jobs.drop(before)
         if job is not None:
             requeued = replace(job, attempt=message.attempt)
             self._state.jobs.put(_attempt(message.job_id, message.attempt), requeued)
+
+    def _start(self, message: JobStarted) -> None:
+        key = _attempt(message.job_id, message.attempt)
+        job = self._state.jobs.get(key)
+        if job is not None:
+            self._node_power.start(key, job, message)
 
     def _finish(self, message: JobFinished) -> None:
         """A finish without a submission teaches nothing; placement and pricing refuse it."""
@@ -139,12 +157,14 @@ class Prediction:
         if job is None:
             return
         run = run_of(job, message)
+        self._node_power.finish(key, message.ended_at_us)
         self._state.jobs.drop(key)
         if run is not None:
             self._state.runs.put(key, run)
 
     def _read(self, event: Event, message: NodeSamples) -> None:
         reading = reading_of(event, message)
+        self._node_power.read(event, message, reading.power_w)
         if _is_newer(reading, self._state.nodes.get(message.node)):
             self._state.nodes.put(message.node, reading)
             self._node_models.add(message.node_model)

@@ -4,7 +4,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from coplace.v1 import prediction_pb2
-from coplace.v1.prediction_pb2 import DegradationModelPublished, PowerModelPublished
+from coplace.v1.prediction_pb2 import (
+    DegradationModelPublished,
+    NodePowerPublished,
+    PowerModelPublished,
+)
 
 from services.prediction.model import TrainedForest, TrainedWeights
 from shared.messaging.digest import model_sha256
@@ -16,6 +20,7 @@ SOURCE: Final = "prediction"
 OUTPUT: Final = "prediction.models"
 POWER: Final = "power"
 DEGRADATION: Final = "degradation"
+NODE_POWER: Final = "node-power"
 
 
 def power_event(
@@ -49,8 +54,25 @@ def degradation_event(trained: TrainedWeights | None, training_pairs: int, ended
     return _published(DEGRADATION, payload, ended)
 
 
+def node_power_event(
+    factors: Mapping[tuple[str, str], float], training_readings: int, ended: Round
+) -> Publish:
+    """A version of the factors of nodes, which are named by cluster and node."""
+    table = sorted(factors.items())
+    payload = NodePowerPublished(
+        version=f"{NODE_POWER}@{ended.number}",
+        clusters=[cluster for (cluster, _), _ in table],
+        nodes=[node for (_, node), _ in table],
+        factors=[factor for _, factor in table],
+        training_readings=training_readings,
+    )
+    return _published(NODE_POWER, payload, ended)
+
+
 def _published(
-    name: str, payload: PowerModelPublished | DegradationModelPublished, ended: Round
+    name: str,
+    payload: PowerModelPublished | DegradationModelPublished | NodePowerPublished,
+    ended: Round,
 ) -> Publish:
     payload.sha256 = model_sha256(payload)
     event = Event(

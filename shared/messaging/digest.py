@@ -4,11 +4,15 @@ from copy import deepcopy
 from hashlib import sha256
 
 from coplace.v1.energy_pb2 import CoefficientsPublished
-from coplace.v1.prediction_pb2 import DegradationModelPublished, PowerModelPublished
+from coplace.v1.prediction_pb2 import (
+    DegradationModelPublished,
+    NodePowerPublished,
+    PowerModelPublished,
+)
 
 from shared.domain.errors import RejectedError
 
-Model = CoefficientsPublished | PowerModelPublished | DegradationModelPublished
+Model = CoefficientsPublished | PowerModelPublished | DegradationModelPublished | NodePowerPublished
 
 
 def model_sha256(model: Model) -> bytes:

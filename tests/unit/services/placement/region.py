@@ -26,7 +26,11 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
 )
 from coplace.v1.placement_pb2 import PlacementDecided
-from coplace.v1.prediction_pb2 import DegradationModelPublished, PowerModelPublished
+from coplace.v1.prediction_pb2 import (
+    DegradationModelPublished,
+    NodePowerPublished,
+    PowerModelPublished,
+)
 from google.protobuf.message import Message
 
 from services.placement.model import Rules
@@ -37,7 +41,13 @@ from shared.messaging.stage import Processor, Round
 from shared.policies import degradation, power_model
 from shared.policies.ranking import Policy
 
-M = TypeVar("M", CoefficientsPublished, PowerModelPublished, DegradationModelPublished)
+M = TypeVar(
+    "M",
+    CoefficientsPublished,
+    PowerModelPublished,
+    DegradationModelPublished,
+    NodePowerPublished,
+)
 
 T0_US = 1_767_225_600_000_000
 APPS = tuple(f"app-{number}" for number in range(8))

@@ -1,0 +1,159 @@
+"""Which job drew what a node's meter showed, and the factors of nodes that follow."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from coplace.v1.jobs_pb2 import JobStarted
+from coplace.v1.telemetry_pb2 import NodeSamples
+
+from services.prediction.node_factors import Draw, node_factors
+from services.prediction.publish import node_power_event
+from shared.domain.job import Job
+from shared.messaging.event import Event, Publish
+from shared.messaging.stage import Round
+from shared.messaging.table import Table
+
+# As for the other models: trained on so many first, then on twice as many each time.
+MIN_DRAWS: Final = 50
+# Older draws make room for newer ones, some at a time; factors of as many nodes fit into a message.
+REMEMBERED: Final = 8_000
+FORGOTTEN_AT_ONCE: Final = 800
+
+_PROGRESS: Final = "trained"
+
+
+class Occupant(NamedTuple):
+    """A job that has nodes for itself; `ended_us` is 0 while it runs."""
+
+    app_id: str
+    freq_ghz: float
+    nodes: tuple[str, ...]
+    started_us: int
+    ended_us: int = 0
+
+    def had(self, first_us: int, last_us: int) -> bool:
+        """Whether it ran all that time."""
+        return self.started_us <= first_us and (last_us <= self.ended_us or not self.ended_us)
+
+
+class Reading(NamedTuple):
+    """A node's readings that wait for their round's end."""
+
+    time_us: int
+    event_id: str
+    cluster: str
+    node: str
+    node_model: str
+    first_us: int
+    last_us: int
+    power_w: float
+
+
+class NodePower:
+    """Folds starts, ends and readings; what a shareable job's node shows is not its own alone."""
+
+    def __init__(self, restored: Mapping[str, bytes]) -> None:
+        self._occupants = Table("occupant", restored, list, _occupant)
+        self._readings = Table("reading", restored, list, lambda v: Reading(*v))
+        self._draws = Table("draw", restored, list, lambda v: Draw(*v))
+        self._trained: Table[list[int]] = Table("node-power", restored, list, list)
+        self._on: dict[str, set[str]] = defaultdict(set)
+        for key, occupant in self._occupants.items():
+            self._enter(key, occupant)
+        self._ended = {key for key, occupant in self._occupants.items() if occupant.ended_us}
+
+    def start(self, key: str, job: Job, message: JobStarted) -> None:
+        """An attempt of a job started on these nodes."""
+        if job.shareable or not job.app_id or key in self._occupants:
+            return
+        nodes = tuple(message.nodes)
+        occupant = Occupant(job.app_id, message.freq_ghz, nodes, message.started_at_us)
+        self._occupants.put(key, occupant)
+        self._enter(key, occupant)
+
+    def finish(self, key: str, ended_us: int) -> None:
+        """An attempt ended; its readings may still come, until the end of the round."""
+        occupant = self._occupants.get(key)
+        if occupant is not None:
+            self._occupants.put(key, occupant._replace(ended_us=ended_us))
+            self._ended.add(key)
+
+    def read(self, event: Event, message: NodeSamples, power_w: float) -> None:
+        """A node's meter showed so much on the mean of some readings."""
+        times_us = [sample.time_us for sample in message.samples]
+        if power_w > 0:
+            reading = Reading(
+                event.time_us,
+                event.id,
+                message.cluster,
+                message.node,
+                message.node_model,
+                min(times_us),
+                max(times_us),
+                power_w,
+            )
+            self._readings.put(event.id, reading)
+
+    def end_round(self, ended: Round) -> list[Publish]:
+        """Attribute the round's readings; publish factors when there are enough new ones."""
+        for reading in sorted(self._readings.values()):
+            self._attribute(reading)
+            self._readings.drop(reading.event_id)
+        for key in sorted(self._ended):
+            self._leave(key)
+        self._ended.clear()
+        trained_on, forgotten = self._trained.get(_PROGRESS) or [0, 0]
+        seen = forgotten + len(self._draws)
+        if seen < max(MIN_DRAWS, 2 * trained_on):
+            return []
+        draws = sorted(self._draws.values())
+        self._trained.put(_PROGRESS, [seen, forgotten + self._forget(draws)])
+        return [node_power_event(node_factors(draws), len(draws), ended)]
+
+    def changes(self) -> dict[str, bytes | None]:
+        """Records of what changed since the last call."""
+        tables: tuple[Table[Any], ...] = (
+            *(self._occupants, self._readings),
+            *(self._draws, self._trained),
+        )
+        return {key: value for table in tables for key, value in table.changes().items()}
+
+    def _attribute(self, reading: Reading) -> None:
+        """The newest readings of each job on each node count."""
+        for key in sorted(self._on.get(reading.node, ())):
+            occupant = self._occupants.get(key)
+            if occupant is not None and occupant.had(reading.first_us, reading.last_us):
+                group = f"{occupant.app_id}|{reading.node_model}|{occupant.freq_ghz!r}"
+                draw = Draw(
+                    *(reading.time_us, reading.event_id, reading.cluster, reading.node),
+                    group=group,
+                    power_w=reading.power_w,
+                )
+                before = self._draws.get(f"{key}|{reading.node}")
+                if before is None or before < draw:
+                    self._draws.put(f"{key}|{reading.node}", draw)
+
+    def _forget(self, draws: list[Draw]) -> int:
+        """How many of the oldest were dropped."""
+        if len(draws) < REMEMBERED + FORGOTTEN_AT_ONCE:
+            return 0
+        newest = set(draws[FORGOTTEN_AT_ONCE:])
+        for key, draw in list(self._draws.items()):
+            if draw not in newest:
+                self._draws.drop(key)
+        return FORGOTTEN_AT_ONCE
+
+    def _enter(self, key: str, occupant: Occupant) -> None:
+        for node in occupant.nodes:
+            self._on[node].add(key)
+
+    def _leave(self, key: str) -> None:
+        occupant = self._occupants.drop(key)
+        for node in occupant.nodes if occupant else ():
+            self._on[node].discard(key)
+
+
+def _occupant(value: list[Any]) -> Occupant:
+    app_id, freq_ghz, nodes, *times_us = value
+    return Occupant(app_id, freq_ghz, tuple(nodes), *times_us)

@@ -1,0 +1,146 @@
+"""What each node draws against the mean node, from readings of jobs that had it alone."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from coplace.v1.jobs_pb2 import JobRequeued, JobStarted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.prediction.node_factors import Draw, node_factors
+from services.prediction.node_power import MIN_DRAWS
+from services.prediction.processor import Prediction
+from shared.messaging.digest import require_sha256
+from shared.messaging.event import Event
+from tests.unit.services.prediction.support import (
+    SECOND_US,
+    declared,
+    event,
+    in_round,
+    read,
+    run,
+)
+
+DURING_US = 1800 * SECOND_US
+
+
+def drawn(node: int, group: str, power_w: float, number: int = 0) -> Draw:
+    return Draw(number, f"{number}", "p1", f"p1-{node:04d}", group, power_w)
+
+
+def test_factors_are_found_among_applications_that_draw_differently() -> None:
+    rng = np.random.default_rng(1)
+    true = rng.normal(0, 0.03, 40)
+    usual_w = {"calm": 200.0, "hungry": 400.0, "dgemm": 490.0}
+    draws = [
+        drawn(n, group, usual_w[group] * float(np.exp(true[n] + rng.normal(0, 0.01))))
+        for n in range(40)
+        for group in rng.choice(list(usual_w), 8).tolist()
+    ]
+    found = np.log([node_factors(draws)["p1", f"p1-{n:04d}"] for n in range(40)])
+    assert np.corrcoef(found, true)[0, 1] > 0.95
+    assert np.std(found) < np.std(true)
+
+
+def test_a_node_with_few_readings_stays_near_the_mean_node() -> None:
+    usual = [drawn(n, "app", 300.0) for n in range(20)]
+    once = node_factors([*usual, drawn(99, "app", 330.0)])["p1", "p1-0099"]
+    often = node_factors([*usual, *[drawn(99, "app", 330.0)] * 9])["p1", "p1-0099"]
+    assert 1.0 < once < 1.055 < often < 1.1
+
+
+def test_an_application_that_ran_on_one_node_alone_says_nothing_of_it() -> None:
+    assert node_factors([drawn(1, "app", 300.0), drawn(1, "app", 300.0)]) == {
+        ("p1", "p1-0001"): pytest.approx(1.0)
+    }
+    assert node_factors([]) == {}
+
+
+def alone(number: int, node: int, power_w: float, **changes: Any) -> list[Event]:
+    """A job on one node, and what the node's meter showed meanwhile."""
+    submitted, finished = run(number, "calm", power_w)
+    submitted.payload.MergeFrom(type(submitted.payload)(**changes))
+    job_id, name = finished.key, f"p1-{node:04d}"
+    values = {"job_id": job_id, "attempt": 1, "cluster": "p1", "nodes": [name], "freq_ghz": 2.7}
+    started = JobStarted(**values, started_at_us=SECOND_US)  # type: ignore[arg-type]
+    return [
+        submitted,
+        event(f"started {number}", SECOND_US, job_id, started),
+        read(name, power_w, DURING_US + number),
+        finished,
+    ]
+
+
+def jobs(count: int, **changes: Any) -> list[Event]:
+    """Node 1 draws a tenth more than the other nine."""
+    powers = [330.0 if n % 10 == 1 else 300.0 for n in range(count)]
+    return [e for n, power_w in enumerate(powers) for e in alone(n, n % 10, power_w, **changes)]
+
+
+def factors(message: Any) -> dict[str, float]:
+    return dict(zip(message.nodes, message.factors, strict=True))
+
+
+def test_readings_of_jobs_that_were_alone_become_factors_of_nodes() -> None:
+    message = in_round(Prediction({}), 0, declared(), *jobs(MIN_DRAWS))["node-power"]
+    assert (message.version, message.training_readings) == ("node-power@0", MIN_DRAWS)
+    assert set(message.clusters) == {"p1"}
+    assert factors(message)["p1-0001"] > 1.05
+    assert all(
+        0.97 < factor < 1 for node, factor in factors(message).items() if "1" not in node[3:]
+    )
+    require_sha256(message)
+
+
+def test_what_neighbours_draw_is_not_taken_for_the_node() -> None:
+    models = in_round(Prediction({}), 0, declared(), *jobs(2 * MIN_DRAWS, shareable=True))
+    assert "node-power" not in models
+
+
+def test_readings_before_a_start_or_after_an_end_belong_to_nobody() -> None:
+    events = [one for one in jobs(2 * MIN_DRAWS) if "samples" not in one.id]
+    late = [read(f"p1-{n % 10:04d}", 300.0, 3700 * SECOND_US + n) for n in range(2 * MIN_DRAWS)]
+    assert "node-power" not in in_round(Prediction({}), 0, declared(), *events, *late)
+
+
+def test_readings_of_a_job_that_still_runs_count_once() -> None:
+    prediction = Prediction({})
+    unfinished = [e for e in jobs(MIN_DRAWS) if "finished" not in e.id]
+    assert "node-power" in in_round(prediction, 0, declared(), *unfinished)
+    again = [e for e in unfinished if "samples" in e.id]
+    assert "node-power" not in in_round(prediction, 1, *again, *again)
+
+
+def test_an_attempt_that_was_requeued_has_left_its_node() -> None:
+    prediction = Prediction({})
+    events = [e for e in jobs(MIN_DRAWS) if "submitted" in e.id or "started" in e.id]
+    gone = [
+        event(
+            f"requeued {n}",
+            2 * SECOND_US,
+            f"site/p1/{n:04d}/0",
+            JobRequeued(job_id=f"site/p1/{n:04d}/0", attempt=2, requeued_at_us=2 * SECOND_US),
+        )
+        for n in range(MIN_DRAWS)
+    ]
+    in_round(prediction, 0, declared(), *events, *gone)
+    readings = [e for e in jobs(MIN_DRAWS) if "samples" in e.id]
+    assert "node-power" not in in_round(prediction, 1, *readings)
+
+
+@settings(max_examples=20)
+@given(st.randoms(use_true_random=False), st.integers(0, 200))
+def test_neither_order_nor_a_restart_changes_factors(random: Any, restart: int) -> None:
+    """Topics arrive one beside the other; within a job the order holds."""
+    expected = in_round(Prediction({}), 0, declared(), *jobs(MIN_DRAWS))["node-power"]
+    of_jobs = [e for e in jobs(MIN_DRAWS) if "samples" not in e.id]
+    order = [e for e in jobs(MIN_DRAWS) if "samples" in e.id]
+    random.shuffle(order)
+    events = [declared(), *order, *of_jobs]
+    before = Prediction({})
+    for one in events[:restart]:
+        before.handle(one)
+    state = {key: value for key, value in before.changes().items() if value is not None}
+    after = in_round(Prediction(state), 0, *events[restart:])["node-power"]
+    assert after == expected
