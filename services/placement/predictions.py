@@ -1,7 +1,7 @@
 """What each job would take and draw on each cluster, from signatures or as a first run."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
 from math import nan
@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from services.placement.known_times import KnownTimes
 from shared.domain.cluster import Cluster
 from shared.domain.coefficients import Coefficients
 from shared.domain.job import Job
@@ -20,7 +21,7 @@ from shared.policies.power_model import PowerModel
 from shared.policies.projection import Projection
 from shared.policies.reference import reference_signature
 from shared.policies.spread import Quantile
-from shared.policies.time_coefficient import AppTime, Hardware, TimeCoefficients, clock_shares
+from shared.policies.time_coefficient import AppTime, Hardware, TimeCoefficients
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -31,11 +32,13 @@ _UNKNOWN: Final[Row] = (nan,) * 7
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterKnowledge:
-    """A cluster with what is known of its node model; `signatures` by application."""
+    """A cluster with what is known of its node model; `signatures` by application, `times` what was
+    worked out of them before."""
 
     cluster: Cluster
     coefficients: Coefficients | None
     signatures: Mapping[str, Sequence[Signature]]
+    times: KnownTimes = field(default_factory=KnownTimes)
 
     @property
     def hardware(self) -> Hardware:
@@ -219,16 +222,12 @@ def _time_coefficients(
 
     found = np.ones(gaps.shape)
     for row, column in np.argwhere(gaps).tolist():
-        found[row, column] = between(anchor[row], column).of(jobs[row].app_id).value
+        if column != anchor[row]:
+            found[row, column] = between(anchor[row], column).ratio(jobs[row].app_id)
     return found
 
 
-def _app_times(known: ClusterKnowledge) -> dict[str, AppTime]:
+def _app_times(known: ClusterKnowledge) -> Mapping[str, AppTime]:
     """Every application that a cluster knows, at the nominal P-state."""
-    found: dict[str, AppTime] = {}
-    for names, projection in _projections(known, sorted(known.signatures)):
-        rows = zip(names, projection.time_s[:, -1], clock_shares(projection), strict=True)
-        for app_id, time_s, share in rows:
-            runs = known.signatures[app_id][-1].count
-            found[app_id] = AppTime(float(time_s), float(share), runs)
-    return found
+    basis = known.cluster, known.coefficients
+    return known.times.of(basis, known.signatures, lambda apps: _projections(known, apps))
