@@ -46,6 +46,7 @@ Coefficients = Annotated[
 Workload = Annotated[str | None, typer.Option(help="cirne (if not said), lublin or a log's file.")]
 Counts = Annotated[Unit | None, typer.Option(help="What the sizes of a log count; nodes.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Jobs; 5000 of a model, all of a log.")]
+Speed = Annotated[float | None, typer.Option(min=0, help="How many times as fast jobs arrive; 1.")]
 Mixes = Annotated[
     list[str] | None,
     typer.Option(
@@ -84,6 +85,7 @@ def simulate(
     workload: Workload = None,
     counts: Counts = None,
     jobs: Jobs = None,
+    speed: Speed = None,
     mix: Mixes = None,
     t_weight: Weights = None,
     seed: Seeds = None,
@@ -104,6 +106,7 @@ def simulate(
         "--workload": workload,
         "--counts": counts,
         "--jobs": jobs,
+        "--speed": speed,
         "--mix": mix,
         "--t-weight": t_weight,
         "--seed": seed,
@@ -141,6 +144,7 @@ def simulate(
                     workload=workload or "cirne",
                     counts=counts or Unit.NODE,
                     jobs=jobs,
+                    speed=1.0 if speed is None else speed,
                     mixes=tuple(mix or ["uniform"]),
                     t_weights=tuple(t_weight or [1.0]),
                     seeds=tuple(seed or [1]),

@@ -32,6 +32,7 @@ class Options:
     workload: str
     counts: Unit
     jobs: int | None
+    speed: float
     mixes: tuple[str, ...]
     t_weights: tuple[float, ...]
     seeds: tuple[int, ...]
@@ -45,7 +46,8 @@ class Options:
     def workloads(self) -> list[WorkloadSpec]:
         """One of each mix. Raises ValueError for a mix that is no share."""
         return [
-            WorkloadSpec(self.workload, self.jobs, _share(mix), self.counts) for mix in self.mixes
+            WorkloadSpec(self.workload, self.jobs, _share(mix), self.counts, self.speed)
+            for mix in self.mixes
         ]
 
     @property

@@ -1,6 +1,7 @@
 """Jobs of a model or a log, and the applications that they run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -24,15 +25,19 @@ class WorkloadSpec:
     MODEL_JOBS, or all of the log).
 
     `share` of them run an application that is best off on another cluster than the first, None
-    draws all applications alike. `counts` says what the sizes of a log count.
+    draws all applications alike. `counts` says what the sizes of a log count. Jobs arrive `speed`
+    times as fast as in the log or the model.
     """
 
     source: str = CIRNE
     jobs: int | None = None
     share: float | None = None
     counts: Unit = Unit.NODE
+    speed: float = 1.0
 
     def __post_init__(self) -> None:
+        if not 0 < self.speed < inf:
+            raise ValueError(f"speed must be above 0, got {self.speed}")
         if self.share is not None and not 0 <= self.share <= 1:
             raise ValueError(f"share must be from 0 to 1, got {self.share}")
 
@@ -40,7 +45,8 @@ class WorkloadSpec:
     def label(self) -> str:
         """The workload as tables name it."""
         mix = "uniform" if self.share is None else f"{self.share:.0%}"
-        return f"{Path(self.source).name} {mix}"
+        speed = "" if self.speed == 1 else f" x{self.speed:g}"
+        return f"{Path(self.source).name}{speed} {mix}"
 
 
 CIRNE_UNIFORM: Final = WorkloadSpec()
@@ -61,8 +67,14 @@ def submitted(spec: WorkloadSpec, seed: int, system: System) -> SubmittedJobs:
     Raises OSError or ValueError for a log that cannot be read, ValueError for a model that
     knows no such system.
     """
-    if spec.source not in (CIRNE, LUBLIN):
-        return _logged(spec, system)
+    made = (
+        _modelled(spec, seed, system) if spec.source in (CIRNE, LUBLIN) else _logged(spec, system)
+    )
+    faster = replace(made.jobs, submit_s=made.jobs.submit_s / spec.speed)
+    return replace(made, jobs=faster)
+
+
+def _modelled(spec: WorkloadSpec, seed: int, system: System) -> SubmittedJobs:
     count = MODEL_JOBS if spec.jobs is None else spec.jobs
     largest = max(cluster.nodes for cluster in system.clusters)
     if spec.source == CIRNE:

@@ -36,11 +36,6 @@ class RigidJobs:
     def __len__(self) -> int:
         return len(self.submit_s)
 
-    @property
-    def node_s(self) -> float:
-        """The node-seconds of all jobs."""
-        return float(self.nodes @ self.run_s)
-
 
 def lublin_jobs(
     seed: int, jobs: int, machine_nodes: int, total_nodes: int, offered_load: float = 0.9

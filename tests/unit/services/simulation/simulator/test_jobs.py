@@ -34,6 +34,13 @@ def test_the_first_jobs_of_a_log_can_be_taken_alone(tmp_path: Path) -> None:
     assert len(submitted(WorkloadSpec(str(path), jobs=3), 1, SYSTEM).jobs) == 3
 
 
+def test_jobs_arrive_as_much_faster_as_is_said() -> None:
+    usual, fast = (submitted(WorkloadSpec(jobs=50, speed=s), 1, SYSTEM).jobs for s in (1, 2))
+    assert fast.submit_s == pytest.approx(usual.submit_s / 2)
+    assert np.array_equal(fast.run_s, usual.run_s)
+    assert WorkloadSpec(speed=2).label == "cirne x2 uniform"
+
+
 def test_all_applications_are_drawn_alike_unless_a_share_is_said() -> None:
     uniform = draw_apps(BEST, WorkloadSpec(), 1, 20_000)
     assert np.bincount(uniform) / 20_000 == pytest.approx([0.25] * 4, abs=0.02)
@@ -44,6 +51,12 @@ def test_all_applications_are_drawn_alike_unless_a_share_is_said() -> None:
 def test_a_share_of_applications_that_do_not_exist_is_refused() -> None:
     with pytest.raises(ValueError, match="draw them uniformly"):
         draw_apps(np.zeros(4, dtype=np.int64), WorkloadSpec(share=0.5), 1, 10)
+
+
+@pytest.mark.parametrize("speed", [0, -1, float("inf"), float("nan")])
+def test_what_is_no_speed_is_refused(speed: float) -> None:
+    with pytest.raises(ValueError, match="speed must be above 0"):
+        WorkloadSpec(speed=speed)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])

@@ -42,9 +42,9 @@ def test_five_thousand_jobs_are_those_that_the_paper_states(jobs: RigidJobs) -> 
 
 
 def test_the_work_leaves_room_for_a_makespan_of_ten_to_fifteen_days(jobs: RigidJobs) -> None:
-    packed_days = jobs.node_s / 1024 / 86400
-    assert 7 < packed_days < 9
-    one_cluster_days = 7 / 8 * jobs.node_s / 512 / 86400
+    node_days = jobs.nodes @ jobs.run_s / 86400
+    assert 7 < node_days / 1024 < 9
+    one_cluster_days = 7 / 8 * node_days / 512
     assert one_cluster_days < 15
 
 

@@ -20,13 +20,9 @@ def test_jobs_of_nothing_are_refused_by_the_name_of_their_column(name: str) -> N
         RigidJobs(submit_s=SUBMIT_S, **columns)
 
 
-def test_the_work_of_jobs_is_counted_in_node_seconds() -> None:
-    assert RigidJobs(SUBMIT_S, NODES, TIMES_S, TIMES_S).node_s == 17
-
-
 def test_the_arrivals_of_the_lublin_feitelson_model_offer_the_load_that_was_asked_for() -> None:
     jobs = lublin_jobs(1, 500, machine_nodes=64, total_nodes=128, offered_load=0.7)
-    assert jobs.node_s / (128 * jobs.submit_s[-1]) == pytest.approx(0.7)
+    assert jobs.nodes @ jobs.run_s / (128 * jobs.submit_s[-1]) == pytest.approx(0.7)
     assert jobs.nodes.max() <= 64
     assert (jobs.requested_s >= jobs.run_s).all()
 
