@@ -32,6 +32,7 @@ def stages(shared: Settings, own: PlacementSettings | None = None) -> list[Stage
         quantile=own.quantile,
         start_timeout_s=own.start_timeout_s,
         most_missed_starts=own.most_missed_starts,
+        most_applications=own.most_applications,
     )
 
     def create_sequencer(_number: int, restored: Mapping[str, bytes]) -> Sequencer:

@@ -1,7 +1,7 @@
 """What placement knows beside jobs: clusters, limits, signatures and models, each as last told."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Final
 
 import numpy as np
@@ -43,11 +43,12 @@ _PREFIX: Final = "known/"
 class Knowledge:
     """Folds publications; the newest of each subject replaces the one before."""
 
-    def __init__(self, max_slowdown: float) -> None:
+    def __init__(self, max_slowdown: float, most_applications: int) -> None:
         self.power_model: PowerModel = NO_POWER_MODEL
         self.node_factors: Mapping[str, Mapping[int, float]] = {}
         self.degradation: payloads.Degradation | None = None
         self._max_slowdown = max_slowdown
+        self._most_applications = most_applications
         self._clusters: dict[str, Cluster] = {}
         self._coefficients: dict[str, Coefficients] = {}
         self._signatures: dict[str, dict[str, tuple[Signature, ...]]] = {}
@@ -66,10 +67,25 @@ class Knowledge:
                 self.fold(from_bytes(value))
         self._changed.clear()
 
-    def changes(self) -> dict[str, bytes]:
-        """What was published anew since the last call."""
+    def changes(self) -> dict[str, bytes | None]:
+        """What was published anew since the last call; None for what was forgotten."""
         changed, self._changed = self._changed, set()
-        return {key: to_bytes(self._newest[key]) for key in sorted(changed)}
+        found = ((key, self._newest.get(key)) for key in sorted(changed))
+        return {key: to_bytes(event) if event else None for key, event in found}
+
+    def forget(self, in_use: Callable[[], Set[str]]) -> bool:
+        """Keep no more applications a node model than are allowed: those whose signatures are
+        oldest go, unless they are in use. True when applications have new numbers."""
+        for node_model, rows in self._signatures.items():
+            if len(rows) > self._most_applications:
+                self._forget_oldest(node_model, rows, in_use())
+        if len(self._apps) <= 2 * self._most_applications:
+            return False
+        if len(self._apps) <= 2 * len(in_use()):
+            return False
+        self._apps.clear()
+        self._pairings.clear()
+        return True
 
     def fold(self, event: Event) -> None:
         """Take a publication in.
@@ -167,6 +183,18 @@ class Knowledge:
             case NodePowerPublished():
                 self.node_factors = payloads.node_factors(message)
 
+    def _forget_oldest(
+        self, node_model: str, rows: dict[str, tuple[Signature, ...]], in_use: Set[str]
+    ) -> None:
+        """A tenth more than must go, so that this is rare."""
+        keys = {app: f"{_PREFIX}{_signature(app, node_model)}" for app in rows.keys() - in_use}
+        oldest = sorted(keys, key=lambda app: (self._newest[keys[app]].time_us, app))
+        for app in oldest[: len(rows) - self._most_applications * 9 // 10]:
+            del rows[app], self._newest[keys[app]]
+            self._changed.add(keys[app])
+        self._times.clear()
+        self._pairings.clear()
+
     def _reach(self, message: ClusterLost | ClusterReturned) -> None:
         if message.cluster not in self._clusters:
             raise RejectedError("cluster", f"{message.cluster[:80]!r} is not declared")
@@ -190,8 +218,12 @@ def _subject(message: Message) -> str:
         case LimitsDeclared():
             return f"{kind}/{message.subject}|{message.name}"
         case SignatureUpdated():
-            return f"{kind}/{message.app_id}|{message.node_model}"
+            return _signature(message.app_id, message.node_model)
         case CoefficientsPublished():
             return f"{kind}/{message.node_model}"
         case _:
             return f"{kind}/"
+
+
+def _signature(app_id: str, node_model: str) -> str:
+    return f"{SignatureUpdated.DESCRIPTOR.full_name}/{app_id}|{node_model}"

@@ -52,6 +52,7 @@ class Rules:
     quantile: float = 0.5
     start_timeout_s: float = 300.0
     most_missed_starts: int = 3
+    most_applications: int = 10_000
 
 
 @dataclass(frozen=True, slots=True)

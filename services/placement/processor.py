@@ -44,7 +44,7 @@ class Placement:
 
     def __init__(self, restored: Mapping[str, bytes], rules: Rules, remember_days: float) -> None:
         self._rules = rules
-        self._knowledge = Knowledge(rules.max_slowdown)
+        self._knowledge = Knowledge(rules.max_slowdown, rules.most_applications)
         self._knowledge.restore(restored)
         self._ledger = Ledger(remember_days)
         self._ledger.restore(restored, self._knowledge.clusters.values())
@@ -83,6 +83,7 @@ class Placement:
         """Take back what did not come true, weigh the jobs that arrived, start what may start, and
         say of the others why they wait."""
         self._ledger.forget(ended.now_s)
+        self._all_stale |= self._knowledge.forget(self._ledger.apps)
         decisions = Decisions(ended, self._rules, self._knowledge.degradation_version)
         decided = list(self._withdrawals.of_round(decisions))
         touched = self._settle()

@@ -43,6 +43,12 @@ class PlacementSettings(BaseSettings):
         ge=0,
         description="A job of which so many starts were not confirmed is held; 0: none is",
     )
+    most_applications: int = Field(
+        10_000,
+        ge=1,
+        description="Signatures kept a node model; the oldest that no job needs are forgotten, and "
+        "their applications are first runs again",
+    )
     remember_days: float = Field(
         7.0, gt=0, description="How long after its end copies of a job's events are recognised"
     )

@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from services.placement.model import Rules
 from services.placement.processor import Placement
-from shared.messaging.event import Event
+from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError
 from shared.policies.ranking import Policy
 from tests.unit.services.placement import region
@@ -56,12 +56,11 @@ class Managers:
             assert job_id not in self.ended
             self.runs[job_id] = Run(decided)
         elif decided.verdict == VERDICT_WITHDRAWN:
-            run = self.runs.pop(job_id)
-            assert not run.confirmed, f"{job_id} runs and is withdrawn"
-            assert run.decided.cluster == decided.cluster
+            void = self.runs.pop(job_id)
+            assert not void.confirmed, f"{job_id} runs and is withdrawn"
+            assert void.decided.cluster == decided.cluster
         elif decided.verdict == VERDICT_CANCELLED:
-            run = self.runs.get(job_id)
-            if run is not None and run.confirmed:
+            if job_id in self.jobs(confirmed=True):
                 self.ending.add(job_id)
             else:
                 self.runs.pop(job_id, None)
@@ -87,9 +86,9 @@ class AnySequence(RuleBasedStateMachine):
 
     @initialize(policy=st.sampled_from(list(Policy)))
     def begin(self, policy: Policy) -> None:
-        self.rules = Rules(policy, start_timeout_s=90.0, most_missed_starts=2)
-        self.steady = Placement({}, self.rules, 7.0)
-        self.killed = Placement({}, self.rules, 7.0)
+        self.settings = Rules(policy, start_timeout_s=90.0, most_missed_starts=2)
+        self.steady = Placement({}, self.settings, 7.0)
+        self.killed = Placement({}, self.settings, 7.0)
         self.state: dict[str, bytes] = {}
         self.managers = Managers()
         self.lost: set[str] = set()
@@ -99,7 +98,7 @@ class AnySequence(RuleBasedStateMachine):
             self.tell(event)
 
     def tell(self, event: Event) -> None:
-        outcomes = []
+        outcomes: list[list[Publish] | None] = []
         for placement in (self.steady, self.killed):
             try:
                 outcomes.append(list(placement.handle(event)))
@@ -200,7 +199,7 @@ class AnySequence(RuleBasedStateMachine):
         for key, value in self.killed.changes().items():
             self.state.pop(key, None)
             self.state |= {} if value is None else {key: value}
-        self.killed = Placement(dict(self.state), self.rules, 7.0)
+        self.killed = Placement(dict(self.state), self.settings, 7.0)
 
     @rule(kills=st.lists(st.booleans(), min_size=1, max_size=4))
     def end_rounds(self, kills: list[bool]) -> None:

@@ -1,5 +1,7 @@
 """Priorities, memory and binaries: what else decides where a job may go, and when."""
 
+from typing import Any
+
 import pytest
 from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDecided
 
@@ -87,7 +89,7 @@ def test_a_job_goes_where_it_has_a_binary() -> None:
 
 def test_a_job_waits_for_the_only_cluster_it_has_a_binary_for() -> None:
     processor = heterogeneous()
-    only = {"nodes": 4, "architectures": ["aarch64"]}
+    only: dict[str, Any] = {"nodes": 4, "architectures": ["aarch64"]}
     round_of(processor, 0, submitted("a", **only))
     [waiting] = round_of(processor, 1, submitted("b", **only))
     assert (waiting.verdict, waiting.reason) == (VERDICT_QUEUED, "p2: needs 4 nodes, 0 free")
@@ -96,6 +98,6 @@ def test_a_job_waits_for_the_only_cluster_it_has_a_binary_for() -> None:
 
 
 @pytest.mark.parametrize("asked", [{"memory_gib": 2000}, {"architectures": ["riscv64"]}])
-def test_a_job_that_no_cluster_can_run_is_rejected(asked: dict[str, object]) -> None:
+def test_a_job_that_no_cluster_can_run_is_rejected(asked: dict[str, Any]) -> None:
     with pytest.raises(RejectedError, match="fits on no cluster"):
         heterogeneous().handle(submitted("a", **asked))
