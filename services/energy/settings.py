@@ -18,7 +18,7 @@ class EnergySettings(BaseSettings):
         None, description="Folder of published coefficients to use instead of learning"
     )
     adapt_after: int = Field(
-        50,
+        10,
         ge=0,
         description="Runs compared with their projection until coefficients are published anew; "
         "0: they stay those of the learning phase",
