@@ -10,13 +10,19 @@ from typing import Final
 
 from services.simulation.simulator.entries import Choice, entries_of
 from services.simulation.simulator.epm import Epm, NodeKnowledge
-from services.simulation.simulator.jobs import CIRNE_UNIFORM, WorkloadSpec, draw_apps, submitted
+from services.simulation.simulator.jobs import (
+    CIRNE_UNIFORM,
+    SubmittedJobs,
+    WorkloadSpec,
+    draw_apps,
+    submitted,
+)
 from services.simulation.simulator.metrics import Summary, summarise
 from services.simulation.simulator.played import Played
 from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.simulator.system import System
 from shared.policies.frequency import EVEN, Reading, Weighing
-from shared.policies.timeline import play
+from shared.policies.timeline import Discipline, play
 from shared.policies.workload import Ints
 
 THRESHOLD: Final = 0.35
@@ -75,13 +81,19 @@ def play_case(setup: Setup, case: Case) -> Outcome:
     The jobs of a seed run the same applications whatever the policy and its weights. Raises
     OSError or ValueError for a workload that cannot be read or of which nothing fits.
     """
+    return play_jobs(setup, case, submitted(case.workload, case.seed, setup.system))
+
+
+def play_jobs(
+    setup: Setup, case: Case, jobs: SubmittedJobs, discipline: Discipline | None = None
+) -> Outcome:
+    """Play a case's applications on other jobs, or with another discipline than its policy's."""
     epm = Epm.of(setup.knowledge)
-    jobs = submitted(case.workload, case.seed, setup.system)
     app = draw_apps(epm.best(), case.workload, case.seed, len(jobs.jobs))
     weighing = Weighing(case.t_weight, case.reading)
     choice = Choice(case.policy, weighing, case.threshold, case.kill_at_limit)
     entries = entries_of(setup.system, epm, jobs, app, choice)
-    schedule = play(setup.system.pools, entries.workload, case.policy.discipline)
+    schedule = play(setup.system.pools, entries.workload, discipline or case.policy.discipline)
     played = Played(entries.workload, schedule, setup.system.fleet, entries.traits)
     return Outcome(played, entries.job_id, entries.left_out)
 
