@@ -37,7 +37,7 @@ class ConservativeLane:
         """Start a pass."""
         self._now_s = now_s
         self._profile.forget_before(now_s)
-        if self._held and self._held[0][0] <= now_s:
+        if self._is_late():
             self._start_over()
         elif self._has_room:
             self._compress()
@@ -103,6 +103,11 @@ class ConservativeLane:
     def _give_back(self, entry: Entry, start_s: float) -> None:
         self._profile.take(start_s, start_s + entry.limit_s, -entry.nodes, -entry.power_w)
 
+    def _is_late(self) -> bool:
+        """True when a job ran past its limit, or did so and kept another from its promise."""
+        is_overdue = bool(self._held) and self._held[0][0] <= self._now_s
+        return is_overdue or min(self._promised_s.values(), default=inf) < self._now_s
+
     def _compress(self) -> None:
         """Move promises forward until none can be."""
         self._has_room = False
@@ -119,7 +124,8 @@ class ConservativeLane:
 
     def _start_over(self) -> None:
         """Make the promises anew: running jobs are overdue."""
-        while self._held[0][0] <= self._now_s:
+        self._has_room = False
+        while self._held and self._held[0][0] <= self._now_s:
             _, holder, nodes, power_w = self._held.pop(0)
             self._hold((self._now_s + self._limit_s[holder], holder, nodes, power_w))
         self._profile = Profile(self._now_s, self._nodes, self._cap_w)
