@@ -174,6 +174,7 @@ KINDS: Final[Mapping[str, Kind]] = {
                 "peak_bandwidth_gbps": positive,
                 "memory_gib_per_node": positive_or_zero,
                 "architecture": text_or_empty,
+                "node_names": anything,
             },
             builds(cluster_of),
         ),

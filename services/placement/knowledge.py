@@ -29,6 +29,7 @@ from shared.domain.checks import require_not_negative
 from shared.domain.cluster import Cluster
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
+from shared.domain.node import NodeNames
 from shared.domain.signature import Signature
 from shared.messaging.digest import Model, require_sha256
 from shared.messaging.domain_types import cluster_of, coefficients_of, signatures_of
@@ -55,6 +56,7 @@ class Knowledge:
         self._times: defaultdict[str, KnownTimes] = defaultdict(KnownTimes)
         self._apps: dict[str, int] = {}
         self._pairings: dict[str, Pairing] = {}
+        self._names: dict[str, NodeNames] = {}
         self._lost: dict[str, str] = {}
         self._limits: dict[Subject, Limit] = {}
         self._newest: dict[str, Event] = {}
@@ -108,6 +110,11 @@ class Knowledge:
         return self._clusters
 
     @property
+    def node_names(self) -> Mapping[str, NodeNames]:
+        """The nodes of each declared cluster."""
+        return self._names
+
+    @property
     def lost(self) -> Mapping[str, str]:
         """Clusters that are out of reach: since when and why, in words."""
         return self._lost
@@ -158,7 +165,8 @@ class Knowledge:
     def _take(self, message: Message) -> None:
         match message:
             case ClusterDeclared():
-                self._clusters[message.cluster] = cluster_of(message)
+                cluster = cluster_of(message)
+                self._clusters[cluster.name], self._names[cluster.name] = cluster, cluster.names()
                 self._clusters = dict(sorted(self._clusters.items()))
             case ClusterLost() | ClusterReturned():
                 self._reach(message)
@@ -181,7 +189,7 @@ class Knowledge:
             case DegradationModelPublished():
                 self.degradation = payloads.degradation(message)
             case NodePowerPublished():
-                self.node_factors = payloads.node_factors(message)
+                self.node_factors = payloads.node_factors(message, self._names)
 
     def _forget_oldest(
         self, node_model: str, rows: dict[str, tuple[Signature, ...]], in_use: Set[str]

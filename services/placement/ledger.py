@@ -22,7 +22,7 @@ from services.placement.model import Candidate, misfit
 from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
 from shared.domain.job import Dependency, Job, JobFact, JobState, next_state
-from shared.domain.node import node_index
+from shared.domain.node import NodeNames
 from shared.messaging.domain_types import dependencies_of, job_of
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
@@ -116,11 +116,11 @@ class Ledger:
             raise AlreadyAppliedError(event.id)
         self._track(replace(known.job, attempt=message.attempt), known.traceparent, known.awaits)
 
-    def start(self, event: Event, message: JobStarted, clusters: Mapping[str, Cluster]) -> None:
+    def start(self, event: Event, message: JobStarted, names: Mapping[str, NodeNames]) -> None:
         """The resource manager says where an attempt runs, and since when: it is right, whatever
         was decided. Of two that run the same attempt the first is."""
         job = self._newest(event, message.job_id, message.attempt)
-        if message.cluster not in clusters:
+        if message.cluster not in names:
             raise RejectedError("cluster", f"{message.cluster[:80]!r} is not declared")
         state, placed = next_state(job.state, JobFact.STARTED), job.placed
         elsewhere = placed is not None and placed.cluster != message.cluster
@@ -129,7 +129,7 @@ class Ledger:
         if state is job.state:
             job.void = message.cluster
         else:
-            started = _started(job, message)
+            started = _started(job, message, names[message.cluster])
             job.void = placed.cluster if placed is not None and elsewhere else ""
             job.state, job.announced = state, 0
             self.holdings.release(job)
@@ -261,14 +261,14 @@ def _require_room(job: Job, clusters: Mapping[str, Cluster]) -> None:
         )
 
 
-def _started(job: Tracked, message: JobStarted) -> Placed:
+def _started(job: Tracked, message: JobStarted, names: NodeNames) -> Placed:
     """Where a start says that the job runs; as decided when it names no nodes."""
     placed, since_s = job.placed, message.started_at_us / 1e6
     limit_s = placed.limit_s if placed else job.job.walltime_s
     here = placed if placed and placed.cluster == message.cluster else None
     if not message.nodes and here is None:
         raise RejectedError("nodes", "must be named: placement did not choose them")
-    nodes = tuple(sorted(node_index(message.cluster, name) for name in message.nodes))
+    nodes = tuple(sorted(names.index(name) for name in message.nodes))
     if here is not None and nodes in ((), here.nodes):
         return replace(here, ends_s=since_s + limit_s)
     return Placed(message.cluster, nodes, job.arrival, limit_s, since_s + limit_s)

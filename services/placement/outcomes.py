@@ -25,6 +25,7 @@ from services.placement.obstacles import Obstacles
 from services.placement.room import Room
 from shared.domain.cluster import Cluster
 from shared.domain.job import JobState
+from shared.domain.node import NodeNames
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
 from shared.policies.easy import Start
@@ -98,6 +99,7 @@ class Outcomes:
 
     decisions: Decisions
     clusters: Mapping[str, Cluster]
+    node_names: Mapping[str, NodeNames]
     obstacles: Obstacles
     room: Room
     refusals: Refusals
@@ -114,6 +116,9 @@ class Outcomes:
         decided.cluster = start.cluster
         decided.freq_ghz = job.candidate(start.cluster).freq_ghz
         decided.node_indices.extend(placed.nodes)
+        names = self.node_names[start.cluster]
+        if names:
+            decided.node_names.extend(map(names.name, placed.nodes))
         cores = self.clusters[start.cluster].cores_for(shareable=job.job.shareable)
         decided.cores_per_node = cores
         decided.walltime_s = placed.limit_s

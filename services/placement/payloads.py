@@ -13,7 +13,7 @@ from coplace.v1.prediction_pb2 import (
 
 from shared.domain.checks import require_positive
 from shared.domain.errors import RejectedError
-from shared.domain.node import node_index
+from shared.domain.node import NodeNames
 from shared.policies import degradation as pair_model
 from shared.policies import power_model as power
 from shared.policies.forest import Forest, Tree
@@ -43,14 +43,17 @@ def degradation(message: DegradationModelPublished) -> Degradation:
     return Degradation(message.version, tuple(message.weights))
 
 
-def node_factors(message: NodePowerPublished) -> Mapping[str, Mapping[int, float]]:
-    """What nodes draw against the mean node, by cluster and index."""
+def node_factors(
+    message: NodePowerPublished, names: Mapping[str, NodeNames]
+) -> Mapping[str, Mapping[int, float]]:
+    """What nodes draw against the mean node, by cluster and index; `names` of declared clusters."""
     if not len(message.clusters) == len(message.nodes) == len(message.factors):
         raise RejectedError("factors", "must be as many as nodes and clusters")
     found: dict[str, dict[int, float]] = defaultdict(dict)
     for cluster, node, factor in zip(message.clusters, message.nodes, message.factors, strict=True):
         require_positive("factors", factor)
-        found[cluster][node_index(cluster, node)] = factor
+        known = names.get(cluster) or NodeNames(cluster)
+        found[cluster][known.index(node)] = factor
     return found
 
 

@@ -66,7 +66,7 @@ class Placement:
             case JobRequeued() as requeued:
                 self._ledger.requeue(event, requeued)
             case JobStarted() as started:
-                self._ledger.start(event, started, clusters)
+                self._ledger.start(event, started, self._knowledge.node_names)
             case JobFinished() as finished:
                 self._ledger.finish(event, finished)
             case JobCancelled() as cancelled:
@@ -161,6 +161,7 @@ class Placement:
         return Outcomes(
             decisions=decisions,
             clusters=self._knowledge.clusters,
+            node_names=self._knowledge.node_names,
             obstacles=self._obstacles,
             room=self._room,
             refusals=Refusals(plan, self._ledger.by_arrival),

@@ -5,7 +5,8 @@ from typing import Final
 
 from shared.domain.checks import require_positive, require_text
 from shared.domain.errors import RejectedError
-from shared.domain.node import MOST_NODES
+from shared.domain.hostlist import MOST_NODES
+from shared.domain.node import NodeNames
 
 # Coefficients are tables of all pairs of P-states, and have to fit into a message.
 MOST_PSTATES: Final = 100
@@ -15,7 +16,8 @@ MOST_PSTATES: Final = 100
 class Cluster:
     """A cluster as its operator declared it. Raises RejectedError on construction.
 
-    `memory_gib_per_node` is 0, and `architecture` empty, where the operator does not say.
+    `memory_gib_per_node` is 0, and `architecture` and `node_names` (host lists) are empty, where
+    the operator does not say.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Cluster:
     peak_bandwidth_gbps: float
     memory_gib_per_node: float = 0.0
     architecture: str = ""
+    node_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for field in ("name", "site", "node_model"):
@@ -49,6 +52,12 @@ class Cluster:
             require_positive("memory_gib_per_node", self.memory_gib_per_node)
         if self.architecture:
             require_text("architecture", self.architecture)
+        if self.node_names and (named := len(self.names())) != self.nodes:
+            raise RejectedError("node_names", f"must be {self.nodes} as the nodes, got {named}")
+
+    def names(self) -> NodeNames:
+        """The names of its nodes, expanded anew."""
+        return NodeNames(self.name, self.node_names)
 
     @property
     def nominal_ghz(self) -> float:

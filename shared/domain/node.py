@@ -1,12 +1,13 @@
 """Nodes: their names, which all sides derive alike from a cluster and an index."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
+from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
+from shared.domain.hostlist import expand
 
-# More than any cluster has: who counts nodes keeps a place for each of them.
-MOST_NODES: Final = 100_000
 _INDEX: Final = re.compile("[0-9]{1,5}")
 
 
@@ -16,10 +17,41 @@ def node_name(cluster: str, index: int) -> str:
 
 
 def node_index(cluster: str, name: str) -> int:
-    """The index in a node's name, below MOST_NODES. Raises RejectedError for any other name."""
+    """The index in a node's name, below 100,000. Raises RejectedError for any other name."""
     prefix, _, digits = name.rpartition("-")
     if prefix != cluster or not _INDEX.fullmatch(digits):
         raise RejectedError(
             "nodes", f"{name[:80]!r} is no node of {cluster}: name-0000 is expected"
         )
     return int(digits)
+
+
+class NodeNames:
+    """The nodes of a cluster by name and index: as declared in host lists, or else `node_name`.
+
+    Raises RejectedError for names that are no host lists, no names, or there twice.
+    """
+
+    def __init__(self, cluster: str, host_lists: Sequence[str] = ()) -> None:
+        self._cluster = cluster
+        self._names = expand(",".join(host_lists)) if host_lists else []
+        self._indices = {name: index for index, name in enumerate(self._names)}
+        for name in self._names:
+            require_text("node_names", name)
+        if len(self._indices) < len(self._names):
+            raise RejectedError("node_names", "must be different from each other")
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def name(self, index: int) -> str:
+        """The name of a node; nodes beyond those declared have one all the same."""
+        return self._names[index] if index < len(self) else node_name(self._cluster, index)
+
+    def index(self, name: str) -> int:
+        """The index of a node. Raises RejectedError for a name that no node has."""
+        if not self._names:
+            return node_index(self._cluster, name)
+        if name not in self._indices:
+            raise RejectedError("nodes", f"{name[:80]!r} is no node that {self._cluster} declared")
+        return self._indices[name]

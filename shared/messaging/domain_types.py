@@ -41,6 +41,7 @@ def cluster_of(message: ClusterDeclared) -> Cluster:
         peak_bandwidth_gbps=message.peak_bandwidth_gbps,
         memory_gib_per_node=message.memory_gib_per_node,
         architecture=message.architecture,
+        node_names=tuple(message.node_names),
     )
 
 

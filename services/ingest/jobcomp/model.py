@@ -12,9 +12,9 @@ from typing import Final
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitted
 
-from services.ingest.jobcomp.hostlist import expand
 from services.ingest.jobcomp.message import Message
 from shared.domain.errors import RejectedError
+from shared.domain.hostlist import expand
 from shared.domain.job import job_id
 
 # Slurm gives a requeued job a new submit time, so that each attempt is a job of its own here.

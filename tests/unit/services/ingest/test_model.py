@@ -95,6 +95,7 @@ def test_each_kind_goes_to_its_topic_in_a_record_that_its_readers_accept(
             {"shutters": [{"ipcBefore": 1}]},
         ),
         ("cluster_declared.pstates_ghz", "clusterDeclared", {"pstatesGhz": [2.4, 1.2]}),
+        ("cluster_declared.node_names", "clusterDeclared", {"nodeNames": ["n[1-3]"]}),
         ("cluster_declared.memory_gib_per_node", "clusterDeclared", {"memoryGibPerNode": -1}),
     ],
 )

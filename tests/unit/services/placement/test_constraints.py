@@ -17,6 +17,7 @@ from tests.unit.services.placement.region import (
     finished,
     placement,
     round_of,
+    started,
     submitted,
 )
 
@@ -101,3 +102,20 @@ def test_a_job_waits_for_the_only_cluster_it_has_a_binary_for() -> None:
 def test_a_job_that_no_cluster_can_run_is_rejected(asked: dict[str, Any]) -> None:
     with pytest.raises(RejectedError, match="fits on no cluster"):
         heterogeneous().handle(submitted("a", **asked))
+
+
+def test_nodes_are_those_that_a_cluster_declared_by_name() -> None:
+    processor = placement(policy=Policy.BASE)
+    feed(processor, [declared("p1", 4, T0_US + 1, node_names=["n[01-03]", "fat1"])])
+    [decided] = round_of(processor, 0, submitted("a", nodes=3))
+    assert [*decided.node_names] == ["n01", "n02", "n03"]
+    with pytest.raises(RejectedError, match="nodes"):
+        processor.handle(started(decided))
+    elsewhere = started(decided, nodes=["n03", "fat1", "n01"])
+    [other] = round_of(processor, 1, elsewhere, submitted("b"))
+    assert [*other.node_names] == ["n02"]
+
+
+def test_nodes_without_declared_names_are_told_by_index_alone() -> None:
+    [decided] = round_of(placement(), 0, submitted("a"))
+    assert not decided.node_names

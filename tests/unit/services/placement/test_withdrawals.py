@@ -15,6 +15,7 @@ from shared.messaging.stage import AlreadyAppliedError, Round
 from shared.policies.ranking import Policy
 from tests.unit.services.placement.region import (
     end_us,
+    feed,
     finished,
     placement,
     released,
@@ -107,6 +108,19 @@ def test_a_job_that_runs_elsewhere_than_decided_is_told_to_where_it_shall_not_st
     assert (void.verdict, void.cluster) == (VERDICT_WITHDRAWN, "p1")
     assert void.reason == "the job runs on p2, as the resource manager there says"
     assert round_of(processor, 2 * OVERDUE, started(decided))[:1] != []
+
+
+def test_a_start_that_is_void_is_taken_back_once_whenever_the_process_is_killed() -> None:
+    processor, state = placement(), dict[str, bytes]()
+    [decided] = round_of(processor, 0, submitted("a", nodes=2))
+    feed(processor, [started(decided, cluster="p2", nodes=["p2-0002", "p2-0003"])])
+    counts = []
+    for number in (1, 2):
+        for key, value in processor.changes().items():
+            state |= {} if value is None else {key: value}
+        processor = Placement(state, Rules(), 7.0)
+        counts.append(len(round_of(processor, number)))
+    assert counts == [1, 0]
 
 
 def test_a_second_run_of_an_attempt_is_told_to_end_and_the_first_goes_on() -> None:

@@ -83,3 +83,9 @@ def test_what_no_job_can_ask_for_is_refused(field: str, changes: dict[str, Any])
 def test_a_node_has_a_plausible_memory(memory_gib: float) -> None:
     with pytest.raises(RejectedError, match="memory_gib_per_node"):
         cluster(memory_gib_per_node=memory_gib)
+
+
+def test_a_cluster_names_all_of_its_nodes_or_none() -> None:
+    assert cluster(node_names=("n[1-8]",)).names().name(7) == "n8"
+    with pytest.raises(RejectedError, match="node_names: must be 8 as the nodes, got 7"):
+        cluster(node_names=("n[1-7]",))

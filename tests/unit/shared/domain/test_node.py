@@ -3,7 +3,7 @@
 import pytest
 
 from shared.domain.errors import RejectedError
-from shared.domain.node import node_index, node_name
+from shared.domain.node import NodeNames, node_index, node_name
 
 
 def test_a_name_leads_back_to_its_index() -> None:
@@ -15,3 +15,23 @@ def test_a_name_leads_back_to_its_index() -> None:
 def test_a_name_of_another_form_or_cluster_is_rejected(name: str) -> None:
     with pytest.raises(RejectedError, match="no node of p1"):
         node_index("p1", name)
+
+
+def test_declared_names_count_in_their_order() -> None:
+    names = NodeNames("p1", ["n[001-002],login1", "x9"])
+    assert [names.name(index) for index in range(4)] == ["n001", "n002", "login1", "x9"]
+    assert names.index("x9") == 3
+    with pytest.raises(RejectedError, match="no node that p1 declared"):
+        names.index("p1-0000")
+
+
+def test_without_declared_names_nodes_are_named_by_cluster_and_index() -> None:
+    names = NodeNames("p1")
+    assert names.name(7) == "p1-0007"
+    assert names.index("p1-0007") == 7
+
+
+@pytest.mark.parametrize("hosts", [["n1", "n1"], ["n[1-"], [""], ["n[00000-99999]", "m"], ["a\nb"]])
+def test_names_that_are_none_or_there_twice_are_refused(hosts: list[str]) -> None:
+    with pytest.raises(RejectedError):
+        NodeNames("p1", hosts)

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.ingest.jobcomp.app import Jobcomp
-from services.ingest.jobcomp.hostlist import expand
 from services.ingest.jobcomp.model import OUTCOMES, Site
 from services.ingest.model import Intake
 from shared.domain.errors import RejectedError
+from shared.domain.hostlist import expand
 from shared.messaging.codec import Codec
 from shared.messaging.event import Publish
 from shared.messaging.record import Place, Record

@@ -7,7 +7,8 @@ from typing import Final
 
 from shared.domain.errors import RejectedError
 
-_MOST_NODES: Final = 100_000
+# More than any cluster has: who counts nodes keeps a place for each of them.
+MOST_NODES: Final = 100_000
 # Commas outside of brackets separate; a name is text with any number of bracketed ranges.
 _SEPARATOR: Final = re.compile(r",(?![^\[]*\])")
 _PART: Final = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
@@ -19,8 +20,8 @@ def expand(hostlist: str) -> list[str]:
     names: list[str] = []
     for entry in _SEPARATOR.split(hostlist):
         names += _expand_entry(entry)
-        if len(names) > _MOST_NODES:
-            raise RejectedError("nodes", f"must name at most {_MOST_NODES} nodes")
+        if len(names) > MOST_NODES:
+            raise RejectedError("nodes", f"must name at most {MOST_NODES} nodes")
     return names
 
 
@@ -33,8 +34,8 @@ def _expand_entry(entry: str) -> list[str]:
         ranges = [] if bracket is None else [_parsed(found) for found in bracket.split(",")]
         # Counted before anything is expanded: a short list can name more than memory holds.
         count *= sum(len(numbers) for numbers, _ in ranges) or 1
-        if count > _MOST_NODES:
-            raise RejectedError("nodes", f"must name at most {_MOST_NODES} nodes")
+        if count > MOST_NODES:
+            raise RejectedError("nodes", f"must name at most {MOST_NODES} nodes")
         choices.append(_names(ranges) if ranges else (text,))
     return ["".join(combination) for combination in product(*choices)]
 
