@@ -9,7 +9,7 @@ from rich.console import Console
 
 from deploy.local.cli import app as local_app
 from services.console.dlq_cli import app as dlq_app
-from services.console.energy_cli import app as energy_app
+from services.console.energy.cli import app as energy_app
 from services.console.simulate_cli import simulate
 from services.console.topics_cli import app as topics_app
 from services.console.topics_cli import tail
@@ -183,6 +183,34 @@ def bench(out: Out = Path("out"), run_dir: RunDir = Path("run/bench")) -> None:
     report.write(measured, out)
     console.print(report.table(measured))
     console.print(f"{', '.join(report.FILES)} are in {out}")
+
+
+@app.command()
+def bench_placement(
+    data: Annotated[
+        Path,
+        typer.Option(
+            envvar="COPLACE_DATA", help="Folder of published data: eamc/ and swf/ are read."
+        ),
+    ] = Path("../shared/data"),
+    seeds: Annotated[int, typer.Option(min=1, help="Workloads of each kind.")] = 10,
+    out: Out = Path("out/placement"),
+    into: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Document to put the tables into."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; as many as cores if not said.")
+    ] = None,
+) -> None:
+    """Compare EAMC with the paper's figures, and play real logs under EASY."""
+    from services.console.bench_placement.run import Options, run
+    from services.console.telling import told_in_one_line
+
+    with told_in_one_line():
+        for name, table in run(Options(data, seeds, out, into, workers)).items():
+            typer.echo(f"\n{name}\n\n{table}")
+    typer.echo(f"\ntables.md, the figure and CSV files are in {out}")
 
 
 @app.command()

@@ -8,23 +8,25 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from services.console.energy_learning import Learned
+from services.console.energy.learning import Learned
 from shared.domain.signature import Signature
 from shared.policies.ear import project
 
 Floats = NDArray[np.float64]
 
 
-def measured_against_predicted(found: Learned, path: Path) -> None:
+def write_plot(found: Learned, folder: Path) -> Path:
     """Draw time, power and energy of each kernel at each P-state as PNG, predicted from the highest
-    P-state that it ran at and that leads to others."""
+    P-state that it ran at and that leads to others; its path."""
     measured, predicted, clocks_ghz = _points(found)
     figure = Figure(figsize=(14, 5), layout="constrained")
     titles = ("time, s", "power, W", "energy, kJ")
     for axis, title, x, y in zip(figure.subplots(1, 3), titles, measured, predicted, strict=True):
         _draw(axis, title, x, y, clocks_ghz)
     figure.suptitle(f"{found.module}: {found.fit.kernels} kernels")
+    path = folder / f"{found.module}_fit.png"
     figure.savefig(path, dpi=110, metadata={"Software": None})
+    return path
 
 
 def _draw(axis: Axes, title: str, x: Floats, y: Floats, clocks_ghz: Floats) -> None:

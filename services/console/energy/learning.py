@@ -114,21 +114,14 @@ def _as_pairs(pairs: Iterable[tuple[float, float]]) -> str:
     return first if len(listed) <= 4 else f"{first} and {len(listed) - 4} more"
 
 
-def write(found: Learned, folder: Path, *, plot: bool) -> Iterator[Path]:
-    """Write the table, its errors and, if asked, the plot; the paths as they are written."""
+def write(found: Learned, folder: Path) -> tuple[Path, Path]:
+    """Write the table and its errors; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     table = folder / f"{found.module}{SUFFIX}.csv"
     write_coefficients_file(table, found.coefficients)
-    yield table
     errors = errors_file(table)
     _write_errors(errors, found.fit)
-    yield errors
-    if plot:
-        from services.console.energy_plot import measured_against_predicted
-
-        picture = folder / f"{found.module}_fit.png"
-        measured_against_predicted(found, picture)
-        yield picture
+    return table, errors
 
 
 def _write_errors(path: Path, found: Fit) -> None:

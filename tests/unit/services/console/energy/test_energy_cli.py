@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from services.console.energy_cli import app
+from services.console.energy.cli import app
 from tests.unit.services.energy.files import DATA, ROOT, apps, needs_data, pairs, read, write
 
 EAMC = DATA / "eamc"

@@ -5,7 +5,7 @@ from math import nan
 from coplace.v1.energy_service_pb2 import Projection, ProjectionGap
 from rich.console import Console
 
-from services.console import energy_ask
+from services.console.energy import ask as asked
 
 HALF = Projection(
     app_id="hpcg",
@@ -32,7 +32,7 @@ def rows(*projections: Projection) -> list[list[str]]:
     """The cells below the header."""
     console = Console(width=200)
     with console.capture() as captured:
-        console.print(energy_ask.table(projections))
+        console.print(asked.table(projections))
     lines = [line for line in captured.get().splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
@@ -55,7 +55,7 @@ def test_each_point_is_a_row_with_a_deviation_where_one_is_known() -> None:
 
 
 def test_gaps_are_told_by_reason_with_their_pstates_unless_all_are_meant() -> None:
-    assert list(energy_ask.gaps([HALF, NOTHING])) == [
+    assert list(asked.gaps([HALF, NOTHING])) == [
         "hpcg on gold at 1.2, 1.5 GHz: never measured",
         "lu on gold: no signature",
     ]

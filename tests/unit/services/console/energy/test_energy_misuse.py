@@ -7,7 +7,7 @@ from coplace.v1.energy_pb2 import ADVICE_REASON_MISMATCH, AppIdMismatch, Frequen
 
 from services.console import embedded
 from services.console.embedded import EmbeddedSystem
-from services.console.energy_misuse import TOPIC, by_user
+from services.console.energy.misuse import TOPIC, by_user
 from services.console.history import payloads
 from services.console.options import DemoOptions
 from services.simulation.app import workload

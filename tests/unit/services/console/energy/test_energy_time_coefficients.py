@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from services.console.energy_cli import app
+from services.console.energy.cli import app
 from tests.unit.services.energy.files import DATA, apps, needs_data, pairs, read, write
 
 EAMC = DATA / "eamc"

@@ -70,7 +70,7 @@ def project(
     interval: Interval = None,
 ) -> None:
     """Time, power and energy of each application at each P-state."""
-    from services.console import energy_projections as projections
+    from services.console.energy import projections
     from services.energy.adapters.matching import read_matched
 
     header = projections.columns(via_intermediate=via_intermediate, interval=interval)
@@ -110,8 +110,7 @@ def choose(
     via_intermediate: Via = False,
 ) -> None:
     """The P-state of least energy, of least time, of EAMC's distance and of EAR's policies."""
-    from services.console import energy_choices as choices
-    from services.console import energy_projections as projections
+    from services.console.energy import choices, projections
     from services.energy.adapters.matching import read_matched
 
     weights = tuple(t_weight or (1.0, 1.5))
@@ -146,7 +145,7 @@ def time_coefficients(
     module: Modules = None,
 ) -> None:
     """Runtimes on each module against the first, and what hardware would have said of them."""
-    from services.console import energy_time_coefficients as ratios
+    from services.console.energy import time_coefficients as ratios
     from services.energy.adapters.matching import read_matched
 
     with told_in_one_line():
@@ -161,14 +160,14 @@ def time_coefficients(
 @app.command()
 def misuse() -> None:
     """Users whose jobs do not behave like the application that they name, from energy.advice."""
-    from services.console import energy_misuse
+    from services.console.energy import misuse as misused
     from services.console.kafka_topics import KafkaTopics
     from shared.messaging.deployment import Deployment
     from shared.runtime.settings import settings
 
     topics = KafkaTopics(Deployment.of(settings()))
-    users = energy_misuse.by_user(topics.topic(energy_misuse.TOPIC))
-    Console(width=TABLE_WIDTH).print(energy_misuse.table(users))
+    users = misused.by_user(topics.topic(misused.TOPIC))
+    Console(width=TABLE_WIDTH).print(misused.table(users))
 
 
 @app.command()
@@ -178,14 +177,18 @@ def learn(
     plot: Annotated[bool, typer.Option(help="Draw measured against predicted as PNG.")] = False,
 ) -> None:
     """Learn the coefficients of every module of a file of kernels."""
-    from services.console.energy_learning import learned, write
+    from services.console.energy.learning import learned, write
 
     with told_in_one_line():
         for module in learned(signatures):
             note(module.notes)
             typer.echo(module.summary)
-            for path in write(module, out, plot=plot):
+            for path in write(module, out):
                 typer.echo(f"  {path}")
+            if plot:
+                from services.console.energy.plot import write_plot
+
+                typer.echo(f"  {write_plot(module, out)}")
 
 
 @app.command("import")
@@ -226,12 +229,12 @@ def ask(
     via_intermediate: Via = False,
 ) -> None:
     """What a running system knows: time, power and energy of applications, over gRPC."""
-    from services.console import energy_ask
+    from services.console.energy import ask as asked
 
     with told_in_one_line():
-        asked = energy_ask.request(
+        request = asked.request(
             app_ids, node_model or (), ghz or (), via_intermediate=via_intermediate
         )
-        projections = energy_ask.project(address, asked)
-    note(energy_ask.gaps(projections))
-    Console(width=TABLE_WIDTH).print(energy_ask.table(projections))
+        projections = asked.project(address, request)
+    note(asked.gaps(projections))
+    Console(width=TABLE_WIDTH).print(asked.table(projections))

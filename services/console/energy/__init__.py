@@ -1,0 +1,1 @@
+"""`coplace energy`: learn, project, choose, ask, and who misuses application names."""
