@@ -7,8 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
-from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JOB_OUTCOME_TIMED_OUT
-from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_CANCELLED,
+    JOB_OUTCOME_COMPLETED,
+    JOB_OUTCOME_TIMED_OUT,
+    JobOutcome,
+)
+from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_START, PlacementDecided
 
 from services.simulation import facts
 from services.simulation.facts import EPOCH_US, id_of, submit_us
@@ -101,12 +106,16 @@ class Emulator:
         return RoundOutput(events, self._round)
 
     def apply(self, decisions: Sequence[PlacementDecided]) -> None:
-        """Start what was decided on the last round; the order of `decisions` does not matter.
+        """End what was cancelled and start what was decided on the last round; the order of
+        `decisions` does not matter.
 
         Raises ImpossibleDecisionError for a decision that the clusters cannot obey.
         """
         for decision in decisions:
             self._require_current(decision)
+        for decision in decisions:
+            if decision.verdict == VERDICT_CANCELLED:
+                self._cancel(decision.job_id)
         starts = [decision for decision in decisions if decision.verdict == VERDICT_START]
         # A job may join one that starts in the same round: that one goes first.
         for decision in sorted(starts, key=lambda d: (bool(d.co_runner_job_id), d.job_id)):
@@ -116,6 +125,8 @@ class Emulator:
         if self._round is None:
             return Round(0, EPOCH_US)
         due_us = self._next_due_us()
+        if due_us is None and self._outbox:
+            due_us = self._round.ended_at_us
         if due_us is None:
             raise StalledError(
                 f"{len(self._queued)} jobs wait, none runs and none will come, among them "
@@ -141,7 +152,9 @@ class Emulator:
     def _pass_time(self, until_us: int) -> None:
         while (now_us := self._next_due_us()) is not None and now_us <= until_us:
             if self._ends and self._ends[0][0] == now_us:
-                self._finish(self._running[heappop(self._ends)[1]], now_us)
+                run = self._running[heappop(self._ends)[1]]
+                outcome = JOB_OUTCOME_TIMED_OUT if run.timed_out else JOB_OUTCOME_COMPLETED
+                self._finish(run, outcome, now_us)
             elif self._measurements and self._measurements[0][0] == now_us:
                 self._measure(self._running[heappop(self._measurements)[1]], now_us)
             else:
@@ -194,8 +207,17 @@ class Emulator:
             deadline_us=limit_us if self._kill_at_limit else None,
         )
 
-    def _finish(self, run: Running, now_us: int) -> None:
-        outcome = JOB_OUTCOME_TIMED_OUT if run.timed_out else JOB_OUTCOME_COMPLETED
+    def _cancel(self, job: str) -> None:
+        """Let a job leave the queue, or end it, at the round's end."""
+        now_us = self._current.ended_at_us
+        if job in self._running:
+            self._finish(self._running[job], JOB_OUTCOME_CANCELLED, now_us)
+        else:
+            request = self._queued.pop(job)
+            cluster = self._machines[request.reference_cluster].cluster
+            self._outbox.append(facts.cancelled(request, job, cluster, now_us))
+
+    def _finish(self, run: Running, outcome: JobOutcome.ValueType, now_us: int) -> None:
         if run.co_runner is not None:
             self._part(run, run.co_runner, now_us)
         self._outbox += [
@@ -228,7 +250,8 @@ class Emulator:
             raise ImpossibleDecisionError(
                 decision, f"was decided for another round than {self._current.number}"
             )
-        if decision.job_id not in self._queued:
+        runs = decision.verdict == VERDICT_CANCELLED and decision.job_id in self._running
+        if decision.job_id not in self._queued and not runs:
             raise ImpossibleDecisionError(decision, "is not in the queue")
 
     def _of(self, decision: PlacementDecided) -> tuple[JobRequest, Machine]:

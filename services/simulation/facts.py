@@ -4,7 +4,13 @@ from bisect import bisect_right
 from datetime import UTC, datetime
 from typing import Final
 
-from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitted
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_CANCELLED,
+    JobFinished,
+    JobOutcome,
+    JobStarted,
+    JobSubmitted,
+)
 from coplace.v1.telemetry_pb2 import (
     NodeSample,
     NodeSamples,
@@ -110,6 +116,25 @@ def finished(run: Running, outcome: JobOutcome.ValueType, now_us: int) -> Publis
         node_model=cluster.node_model,
     )
     return _of_job(JOBS, cluster, run.job_id, now_us, payload)
+
+
+def cancelled(request: JobRequest, job: str, cluster: Cluster, now_us: int) -> Publish:
+    """A job left the queue: its finish has no start."""
+    payload = JobFinished(
+        job_id=job,
+        attempt=ATTEMPT,
+        outcome=JOB_OUTCOME_CANCELLED,
+        cluster=cluster.name,
+        app_id=request.app_id,
+        user=request.user,
+        account=request.account,
+        nodes=request.nodes,
+        cores_per_node=cluster.cores_for(shareable=request.shareable),
+        submitted_at_us=submit_us(request),
+        ended_at_us=now_us,
+        node_model=cluster.node_model,
+    )
+    return _of_job(JOBS, cluster, job, now_us, payload)
 
 
 def signature_of_job(

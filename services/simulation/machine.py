@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from services.simulation.truth.noise import Noise
 from services.simulation.workload.table1 import NODE_MODELS
 from shared.domain.cluster import Cluster
-from shared.domain.node import node_name
 
 
 class Machine:
@@ -22,7 +21,8 @@ class Machine:
             )
         self.cluster = cluster
         self.model = NODE_MODELS[cluster.node_model]
-        self.node_names = [node_name(cluster.name, index) for index in range(cluster.nodes)]
+        names = cluster.names()
+        self.node_names = [names.name(index) for index in range(cluster.nodes)]
         self._power_factors = np.array([noise.node_power(name) for name in self.node_names])
         self._used_cores: NDArray[np.int64] = np.zeros(cluster.nodes, dtype=np.int64)
 

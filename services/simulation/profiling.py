@@ -59,6 +59,9 @@ def _declaration(cluster: Cluster) -> Publish:
         pstates_ghz=cluster.pstates_ghz,
         idle_power_w=cluster.idle_power_w,
         peak_bandwidth_gbps=cluster.peak_bandwidth_gbps,
+        memory_gib_per_node=cluster.memory_gib_per_node,
+        architecture=cluster.architecture,
+        node_names=cluster.node_names,
     )
     return _of_cluster(COMMANDS, cluster, cluster.name, cluster.name, payload)
 

@@ -5,8 +5,19 @@ from typing import Any
 
 import pytest
 from coplace.v1.control_pb2 import ClusterDeclared
-from coplace.v1.jobs_pb2 import JOB_OUTCOME_TIMED_OUT, JobFinished, JobStarted, JobSubmitted
-from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDecided
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_CANCELLED,
+    JOB_OUTCOME_TIMED_OUT,
+    JobFinished,
+    JobStarted,
+    JobSubmitted,
+)
+from coplace.v1.placement_pb2 import (
+    VERDICT_CANCELLED,
+    VERDICT_QUEUED,
+    VERDICT_START,
+    PlacementDecided,
+)
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
 from google.protobuf.message import Message
 from hypothesis import given, settings
@@ -103,6 +114,21 @@ def test_a_job_takes_its_repetitions_of_the_published_time() -> None:
     assert runtime_s == pytest.approx(10 * profile("STREAM", P1.node_model).time_s, rel=0.05)
     energy_j = 2 * profile("STREAM", P1.node_model).power_w * runtime_s
     assert finished.energy_j == pytest.approx(energy_j, rel=0.08)
+
+
+def test_a_cancelled_job_ends_where_it_is_in_the_queue_or_on_its_nodes() -> None:
+    emulator, jobs = in_round_one(request(repetitions=1e4), request(1), request(2, submit_s=60.0))
+    emulator.apply([start(jobs[0])])
+    jobs += payloads([emulator.next_round()], JobSubmitted)
+    cancels = [start(job, round=2, verdict=VERDICT_CANCELLED) for job in jobs]
+    emulator.apply(cancels)
+
+    ends = {end.job_id: end for end in payloads(to_the_end(emulator), JobFinished)}
+
+    assert {end.outcome for end in ends.values()} == {JOB_OUTCOME_CANCELLED}
+    ran, waited = ends[jobs[0].job_id], ends[jobs[2].job_id]
+    assert ran.started_at_us < ran.ended_at_us
+    assert (waited.started_at_us, waited.energy_j) == (0, 0.0)
 
 
 def test_a_start_takes_place_at_the_end_of_its_round() -> None:
