@@ -164,7 +164,7 @@ def _tables(
 ) -> _Tables:
     missing = KernelRun(*[np.nan] * len(KernelRun._fields))
     rows = [[runs.get(f, missing) for f in pstates_ghz] for _, runs in sorted(kernels.items())]
-    table = np.array(rows, dtype=np.float64).reshape(-1, len(pstates_ghz), len(missing))
+    table = np.array(rows, dtype=np.float64).reshape(len(rows), len(pstates_ghz), len(missing))
     return _Tables(*np.moveaxis(table, -1, 0))
 
 

@@ -54,6 +54,9 @@ def play(log: InMemoryLog, number: int) -> None:
 @example([envelope("jobSubmitted"), envelope("jobStarted", nodes=[], startedAtUs=2**63 - 1)])
 @example([envelope("clusterDeclared", nodes=2**32 - 1)])
 @example([envelope("clusterDeclared", pstatesGhz=["NaN"])])
+@example([envelope("signatureMeasured", nodeModel="unknown")])
+@example([envelope("clusterLost", lostAtUs=-(2**63)), envelope("clusterLost", cluster="beta")])
+@example([envelope("jobSubmitted", memoryGib=1e300), envelope("jobSubmitted", priority=2**31 - 1)])
 @given(st.lists(broken(), min_size=1, max_size=8))
 def test_every_stage_goes_on_and_restarts(found: list[Envelope]) -> None:
     log = InMemoryLog()
