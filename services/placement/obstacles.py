@@ -69,16 +69,19 @@ class Obstacles:
         return Obstacle(f"{missed}: release it when its resource manager starts jobs", lasting=True)
 
     def _too_many_jobs(self, job: Tracked) -> Obstacle | None:
-        for subject in subjects_of(job.job):
-            limit = self.knowledge.limits.get(subject)
-            if limit and (reason := jobs_exceeded(subject, limit, self.holdings.usage(subject))):
+        for subject, limit in self._limits_of(job):
+            if reason := jobs_exceeded(subject, limit, self.holdings.usage(subject)):
                 return Obstacle(reason)
         return None
 
     def _too_many_nodes(self, job: Tracked, nodes: int) -> str:
-        for subject in subjects_of(job.job):
-            limit = self.knowledge.limits.get(subject)
-            held = self.holdings.usage(subject)
-            if limit and (reason := nodes_exceeded(subject, limit, held, nodes)):
+        for subject, limit in self._limits_of(job):
+            if reason := nodes_exceeded(subject, limit, self.holdings.usage(subject), nodes):
                 return reason
         return ""
+
+    def _limits_of(self, job: Tracked) -> list[tuple[Subject, Limit]]:
+        limits = self.knowledge.limits
+        if not limits:
+            return []
+        return [(s, limits[s]) for s in subjects_of(job.job) if s in limits]
