@@ -14,7 +14,7 @@ from typing import Final
 
 from shared.policies.load import Load, NodeSet, Reservation, Standing
 from shared.policies.pairing import Pairing
-from shared.policies.queue import Entry, Line
+from shared.policies.queue import Block, Entry, Line
 
 # The next order of a lane in which no entry will act before something changes.
 DONE: Final = maxsize
@@ -27,6 +27,8 @@ _Standing = tuple[int, int, int, int, Reservation | None]
 Held = tuple[float, int, int, float]
 # What starts now: the lane's number, the entry, the host that it joins, if it passes a blocked one.
 Served = tuple[int, Entry, NodeSet | None, bool]
+# The next entry that acts, or an order before which none does: as far as was looked.
+Turn = Entry | int
 
 
 class Lane:
@@ -62,13 +64,15 @@ class Lane:
         self.reservation: Reservation | None = None
         self.extra, self._extra_w = 0, 0.0
         self.next_order = DONE
-        self._turns: Iterator[Entry] = iter(())
-        self._next: Entry | None = None
+        self._turns: Iterator[Turn] = iter(())
+        self._next: Turn = DONE
         self._backfills, self._is_capped = backfills, cap_w < inf
         self._now_s, self._from, self._reserved_order = 0.0, 0, 0
         self.held: list[Held] = []
         self._held_by: dict[int, Held] = {}
         self._hosts: dict[int, list[NodeSet]] = defaultdict(list)
+        # By nodes, application and whether the guest ends in time; holds until something changes.
+        self._best_hosts: dict[tuple[int, int, bool], NodeSet | None] = {}
         # What became of the cluster entry by entry; plain tuples, as few are ever looked at.
         self._trail: list[_Standing] = []
         for number, node_set in enumerate(load.node_sets):
@@ -84,23 +88,29 @@ class Lane:
         if self.reservation is not None and self.reservation[2] < now_s:
             self._unsettle()  # a running job is overdue: it is expected to end at any moment
         if self._from != DONE:
-            self._trail = [(-1, 0, self.free, self.extra, self.reservation)]
+            self._trail = []
+            self._mark(-1, 0)
             self._turns = self._acting(self._from)
             self._from = DONE
 
     def finish(self) -> list[Served]:
         """Go through the rest of a pass: no other lane waits for its turn. What starts."""
-        return [served for entry in self._turns if (served := self._act(entry))]
+        return [
+            served
+            for turn in self._turns
+            if not isinstance(turn, int) and (served := self._act(turn))
+        ]
 
     def turn(self) -> None:
-        """Find the next entry that will start, join or reserve: see `next_order`."""
-        entry = self._next = next(self._turns, None)
-        self.next_order = DONE if entry is None else entry[0]
+        """Look for the next entry that will start, join or reserve, a little way: no entry acts
+        before `next_order`."""
+        turn = self._next = next(self._turns, DONE)
+        self.next_order = turn if isinstance(turn, int) else turn[0]
 
     def serve(self) -> Served | None:
-        """Let the entry of the present turn act, and find the next: what starts, if it does."""
-        assert self._next is not None
-        served = self._act(self._next)
+        """Let the entry of the present turn act, if it is one, and go on: what starts, if it does."""
+        turn = self._next
+        served = None if isinstance(turn, int) else self._act(turn)
         self.turn()
         return served
 
@@ -160,15 +170,25 @@ class Lane:
 
     def host_for(self, entry: Entry) -> NodeSet | None:
         """The lone job to join: least summed slowdown, ties by job id; None if none may be."""
-        hosts = self._hosts.get(entry.nodes)
-        if not hosts or self.pairing is None or entry.power_w > self.headroom_w:
+        if entry.power_w > self.headroom_w:
             return None
+        return self._host_of(entry.nodes, entry.app, entry.limit_s)
+
+    def _host_of(self, nodes: int, app: int, limit_s: float) -> NodeSet | None:
+        if nodes not in self._hosts or self.pairing is None:
+            return None
+        in_time = self.reservation is None or self._now_s + limit_s <= self.reservation[2]
+        kind = nodes, app, in_time
+        if kind not in self._best_hosts:
+            self._best_hosts[kind] = self._best_host(self.pairing, *kind)
+        return self._best_hosts[kind]
+
+    def _best_host(self, pairing: Pairing, nodes: int, app: int, in_time: bool) -> NodeSet | None:
         now = self.standing
-        in_time = now.in_time(self.end_s(entry))
         options = [
-            (self.pairing.summed_slowdowns(host.app)[entry.app], host.host, host)
-            for host in hosts
-            if host.since <= now.tick < host.until and (in_time or not now.counts_on(host))
+            (pairing.summed_slowdowns(host.app)[app], host.host, host)
+            for host in self.hosts_at(now.tick, nodes)
+            if in_time or not now.counts_on(host)
         ]
         best = min(options, key=lambda option: option[:2], default=None)
         return best[2] if best and isfinite(best[0]) else None
@@ -176,6 +196,13 @@ class Lane:
     def hosts_at(self, tick: int, nodes: int) -> Iterator[NodeSet]:
         """The jobs that ran alone on so many nodes at a tick and accept a co-runner."""
         return (host for host in self._hosts.get(nodes, ()) if host.since <= tick < host.until)
+
+    def _may_join(self, block: Block) -> bool:
+        """False when no entry of a block has a job to join."""
+        return bool(self._hosts) and any(
+            self._host_of(nodes, app, limit_s) is not None
+            for (nodes, app), limit_s in block.sharing.items()
+        )
 
     # What it does -------------------------------------------------------------------------------
 
@@ -245,7 +272,7 @@ class Lane:
         self.reservation, self.extra = None, 0
         tick = self.standing.tick + 1
         del self._trail[bisect_left(self._trail, (order,)) :]
-        self._trail.append((order, tick, self.free, 0, None))
+        self._mark(order, tick)
         self._turns = self._acting(order)
         self.turn()
 
@@ -258,8 +285,11 @@ class Lane:
         self._note(entry.order)
 
     def _note(self, order: int) -> None:
-        tick = self._trail[-1][1] + 1
+        self._mark(order, self._trail[-1][1] + 1)
+
+    def _mark(self, order: int, tick: int) -> None:
         self._trail.append((order, tick, self.free, self.extra, self.reservation))
+        self._best_hosts.clear()
 
     def _hold(self, held: Held) -> None:
         insort(self.held, held)
@@ -271,8 +301,12 @@ class Lane:
 
     # The next entry -----------------------------------------------------------------------------
 
-    def _acting(self, order: int) -> Iterator[Entry]:
-        """The entries, from an order on, that act; each has acted when the next is asked for."""
+    def _acting(self, order: int) -> Iterator[Turn]:
+        """The entries, from an order on, that act; each has acted when the next is asked for.
+
+        It pauses before it looks through entries: a job that just got a reservation often starts on
+        the next cluster of its rank, and what was found behind it here would be in vain.
+        """
         line, now_s = self.line, self._now_s
         while self.reservation is None:
             entry = line.first(self.total)
@@ -282,15 +316,18 @@ class Lane:
             order = entry[0] + 1
         if not self._backfills or line.last_order < order:
             return
+        yield order
         shadow_s = self.reservation[2]
         for block, entries in line.from_order(order):
             free, extra = self.free, self.extra
-            joins = block.sharing and self._hosts
+            joins = block.sharing and self._may_join(block)
             in_time = now_s + block.least_limit_s <= shadow_s
             if not joins and (
                 block.least_nodes > free or not (in_time or block.least_nodes <= extra)
             ):
                 continue
+            if entries:
+                yield entries[0][0]
             for entry in entries:
                 nodes = entry[2]
                 if (
@@ -303,3 +340,4 @@ class Lane:
                 ) and entry[1] in line:
                     yield entry
                     free, extra = self.free, self.extra
+                    joins = block.sharing and self._may_join(block)

@@ -40,20 +40,30 @@ def order_of(tier: int, arrival: int, rank: int) -> int:
 class Block:
     """Neighbours in a line. No entry asks for less than the `least_...`: a walk may skip them all.
 
-    The bounds are not raised when an entry leaves, which costs nothing but skips.
+    `sharing` has the least limit of the shareable entries by nodes and application. The bounds are
+    not raised when an entry leaves, which costs nothing but skips.
     """
 
     __slots__ = ("entries", "least_limit_s", "least_nodes", "sharing")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        self.least_nodes, self.least_limit_s, self.sharing = maxsize, inf, False
+        self.least_nodes, self.least_limit_s = maxsize, inf
+        self.sharing: dict[tuple[int, int], float] = {}
 
     def bound(self) -> None:
         """Set the bounds to what the entries ask for."""
         self.least_nodes = min(e.nodes for e in self.entries)
         self.least_limit_s = min(e.limit_s for e in self.entries)
-        self.sharing = any(e.shareable for e in self.entries)
+        self.sharing = {}
+        for entry in self.entries:
+            if entry.shareable:
+                self.share(entry)
+
+    def share(self, entry: Entry) -> None:
+        """Bound a shareable entry."""
+        kind = entry.nodes, entry.app
+        self.sharing[kind] = min(entry.limit_s, self.sharing.get(kind, inf))
 
     def halved(self) -> "Block":
         """The later half, which this block gives up."""
@@ -135,7 +145,7 @@ class Line:
         if limit_s < block.least_limit_s:
             block.least_limit_s = limit_s
         if shareable:
-            block.sharing = True
+            block.share(entry)
         if len(entries) > _BLOCK:
             self._halve(number)
 

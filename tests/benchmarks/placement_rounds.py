@@ -1,9 +1,10 @@
 """How fast the placement processor decides with 10,000 jobs queued: python -m
-tests.benchmarks.placement_rounds [rounds]
+tests.benchmarks.placement_rounds [rounds] [clusters]
 
-Two clusters of 512 nodes, eight applications with signatures and coefficients over all P-states, a
-degradation model, rounds of 50 submissions. As many jobs end in a round as started in the one
-before, in the order of their limits, so that nodes come free and the queue stays as it is.
+Clusters of 512 nodes of two models, eight applications with signatures and coefficients over all
+P-states, a degradation model, rounds of 50 submissions. Every job has an entry on every cluster. As
+many jobs end in a round as started in the one before, in the order of their limits, so that nodes
+come free and the queue stays as it is.
 """
 
 import sys
@@ -21,6 +22,13 @@ from shared.messaging.stage import Round
 from tests.unit.services.placement import region
 
 QUEUED, PER_ROUND, PERIOD_US = 10_000, 50, 30_000_000
+
+
+def clusters(count: int) -> Iterator[Event]:
+    """What a region of so many clusters knows: each is of one of the two node models."""
+    yield from region.knowledge()
+    for number in range(3, count + 1):
+        yield region.declared(f"p{2 - number % 2}", cluster=f"p{number}")
 
 
 def submissions(first: int, count: int, rng: np.random.Generator) -> Iterator[Event]:
@@ -60,12 +68,12 @@ class Site:
             yield Event(f"site/finished/{job_id}/1", "site", now_us, "region", payload)
 
 
-def main(rounds: int) -> None:
+def main(rounds: int, count: int) -> None:
     """Print milliseconds a round and jobs decided a second."""
     rng, site = np.random.default_rng(1), Site()
     placement = Placement({}, Rules(), 7.0)
-    region.feed(placement, region.knowledge())
-    region.feed(placement, submissions(0, QUEUED + 200, rng))
+    region.feed(placement, clusters(count))
+    region.feed(placement, submissions(0, QUEUED + 100 * count, rng))
     began_us = region.T0_US + PERIOD_US
     started = site.start(region.decisions(placement.end_round(Round(0, began_us))), began_us)
     placement.changes()
@@ -89,4 +97,6 @@ def main(rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    main(
+        int(sys.argv[1]) if len(sys.argv) > 1 else 200, int(sys.argv[2]) if len(sys.argv) > 2 else 8
+    )

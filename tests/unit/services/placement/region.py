@@ -63,7 +63,8 @@ def event(event_id: str, payload: Message, time_us: int = T0_US, traceparent: st
     return Event(event_id, "test", time_us, "region", payload, traceparent)
 
 
-def declared(cluster: str, nodes: int = 512, time_us: int = T0_US, **changes: Any) -> Event:
+def declared(cluster: str, /, nodes: int = 512, time_us: int = T0_US, **changes: Any) -> Event:
+    """A cluster, or one like it of another name."""
     values: dict[str, Any] = {
         "cluster": cluster,
         "site": "site",
@@ -75,7 +76,7 @@ def declared(cluster: str, nodes: int = 512, time_us: int = T0_US, **changes: An
         "peak_bandwidth_gbps": 200.0,
     }
     payload = ClusterDeclared(**(values | changes))
-    return event(f"declared/{cluster}/{time_us}", payload, time_us)
+    return event(f"declared/{payload.cluster}/{time_us}", payload, time_us)
 
 
 def signature(app: int, cluster: str, time_us: int = T0_US, **changes: Any) -> Event:
