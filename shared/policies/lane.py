@@ -77,7 +77,8 @@ class Lane:
         self._trail: list[_Standing] = []
         for number, node_set in enumerate(load.node_sets):
             node_set.holder = -1 - number  # no arrival number of a job that starts is below 0
-            self._hold((node_set.release_s, node_set.holder, node_set.nodes, 0.0))
+            self._hold((node_set.release_s, node_set.holder, node_set.nodes, node_set.power_w))
+            self.headroom_w -= node_set.power_w
             self._offer(node_set)
 
     # The life of a lane -------------------------------------------------------------------------
@@ -108,7 +109,7 @@ class Lane:
         self.next_order = turn if isinstance(turn, int) else turn[0]
 
     def serve(self) -> Served | None:
-        """Let the entry of the present turn act, if it is one, and go on: what starts, if it does."""
+        """Let the entry of the present turn act, if it is one, and go on: what starts, if any."""
         turn = self._next
         served = None if isinstance(turn, int) else self._act(turn)
         self.turn()
@@ -199,7 +200,9 @@ class Lane:
 
     def _may_join(self, block: Block) -> bool:
         """False when no entry of a block has a job to join."""
-        return bool(self._hosts) and any(
+        if not block.sharing or not self._hosts:
+            return False
+        return any(
             self._host_of(nodes, app, limit_s) is not None
             for (nodes, app), limit_s in block.sharing.items()
         )
@@ -307,7 +310,7 @@ class Lane:
         It pauses before it looks through entries: a job that just got a reservation often starts on
         the next cluster of its rank, and what was found behind it here would be in vain.
         """
-        line, now_s = self.line, self._now_s
+        line = self.line
         while self.reservation is None:
             entry = line.first(self.total)
             if entry is None:
@@ -317,27 +320,31 @@ class Lane:
         if not self._backfills or line.last_order < order:
             return
         yield order
-        shadow_s = self.reservation[2]
         for block, entries in line.from_order(order):
-            free, extra = self.free, self.extra
-            joins = block.sharing and self._may_join(block)
-            in_time = now_s + block.least_limit_s <= shadow_s
-            if not joins and (
-                block.least_nodes > free or not (in_time or block.least_nodes <= extra)
-            ):
-                continue
-            if entries:
+            if entries and not self._is_out_of_reach(block):
                 yield entries[0][0]
-            for entry in entries:
-                nodes = entry[2]
-                if (
-                    (
-                        nodes <= free
-                        and (nodes <= extra or now_s + entry[3] <= shadow_s)
-                        and (not self._is_capped or self._within_cap(entry))
-                    )
-                    or (joins and entry[4] and self.host_for(entry) is not None)
-                ) and entry[1] in line:
-                    yield entry
-                    free, extra = self.free, self.extra
-                    joins = block.sharing and self._may_join(block)
+                yield from self._backfilling(block, entries)
+
+    def _backfilling(self, block: Block, entries: list[Entry]) -> Iterator[Entry]:
+        assert self.reservation is not None
+        line, now_s, shadow_s = self.line, self._now_s, self.reservation[2]
+        free, extra, joins = self.free, self.extra, self._may_join(block)
+        for entry in entries:
+            nodes = entry[2]
+            if (
+                (
+                    nodes <= free
+                    and (nodes <= extra or now_s + entry[3] <= shadow_s)
+                    and (not self._is_capped or self._within_cap(entry))
+                )
+                or (joins and entry[4] and self.host_for(entry) is not None)
+            ) and entry[1] in line:
+                yield entry
+                free, extra, joins = self.free, self.extra, self._may_join(block)
+
+    def _is_out_of_reach(self, block: Block) -> bool:
+        """True when no entry of a block may start or join before the reservation."""
+        assert self.reservation is not None
+        in_time = self._now_s + block.least_limit_s <= self.reservation[2]
+        starts = block.least_nodes <= self.free and (in_time or block.least_nodes <= self.extra)
+        return not starts and not self._may_join(block)

@@ -68,7 +68,7 @@ class Site:
             yield Event(f"site/finished/{job_id}/1", "site", now_us, "region", payload)
 
 
-def main(rounds: int, count: int) -> None:
+def main(rounds: int = 200, count: int = 8) -> None:
     """Print milliseconds a round and jobs decided a second."""
     rng, site = np.random.default_rng(1), Site()
     placement = Placement({}, Rules(), 7.0)
@@ -97,6 +97,4 @@ def main(rounds: int, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(
-        int(sys.argv[1]) if len(sys.argv) > 1 else 200, int(sys.argv[2]) if len(sys.argv) > 2 else 8
-    )
+    main(*map(int, sys.argv[1:]))
