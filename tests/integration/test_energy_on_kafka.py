@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from services.console import energy_ask
+from services.console.energy import ask
 from services.console.cli import app
 from shared.messaging.admin import admin_client, ensure_topics
 from shared.messaging.clients import Publisher, Reader
@@ -180,5 +180,5 @@ def test_a_redis_that_lost_everything_is_filled_again_although_nothing_new_comes
     before = energy.rows()
     energy.redis.flushall()
     eventually(lambda: energy.rows() == before)
-    answered = energy_ask.project(energy.address, energy_ask.request(["app7"]))
+    answered = ask.project(energy.address, ask.request(["app7"]))
     assert tuple(answered[0].freq_ghz) == PSTATES_GHZ
