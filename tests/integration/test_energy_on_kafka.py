@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from services.console.energy import ask
 from services.console.cli import app
+from services.console.energy import ask
 from shared.messaging.admin import admin_client, ensure_topics
 from shared.messaging.clients import Publisher, Reader
 from shared.messaging.deployment import Deployment
