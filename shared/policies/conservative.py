@@ -46,8 +46,9 @@ class ConservativeLane:
         self._new = []
         self.turn()
 
-    def finish(self) -> list[Served]:
+    def pass_alone(self, now_s: float) -> list[Served]:
         """Start all whose promise is due."""
+        self.begin(now_s)
         started = []
         while self.next_order != DONE:
             started.append(self.serve())

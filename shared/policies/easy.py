@@ -80,16 +80,16 @@ class Turns(Protocol):
     def begin(self, now_s: float) -> None: ...
     def turn(self) -> None: ...
     def serve(self) -> Served | None: ...
-    def finish(self) -> list[Served]: ...
+    def pass_alone(self, now_s: float) -> list[Served]: ...
     def drop(self, arrival: int) -> None: ...
 
 
 def serve(lanes: Sequence[Turns], now_s: float) -> list[Served]:
     """One pass over several lanes as one queue: what starts leaves all lines."""
+    if len(lanes) == 1:
+        return lanes[0].pass_alone(now_s)
     for lane in lanes:
         lane.begin(now_s)
-    if len(lanes) == 1:
-        return lanes[0].finish()
     for lane in lanes:
         lane.turn()
     started: list[Served] = []

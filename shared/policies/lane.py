@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from math import inf, isfinite
 from sys import maxsize
-from typing import Final
+from typing import Final, cast
 
 from shared.policies.load import Load, NodeSet, Reservation, Standing
 from shared.policies.pairing import Pairing
@@ -39,7 +39,7 @@ class Lane:
     nodes are released when both have ended: where the reservation counts on them, which means
     that they are due by the shadow time, a guest that ends later takes them from the extra ones.
 
-    A pass is `begin`, then `serve` while `next_order` is not DONE. An entry that was refused stays
+    A pass is `begin`, then `serve` while `next_order` is not DONE, or `pass_alone`. An entry that was refused stays
     refused until nodes come back: what it lacked only grows less. So a lane that lives on looks at
     new entries alone, and begins anew after a `release`.
 
@@ -66,7 +66,7 @@ class Lane:
         self.next_order = DONE
         self._turns: Iterator[Turn] = iter(())
         self._next: Turn = DONE
-        self._backfills, self._is_capped = backfills, cap_w < inf
+        self._backfills, self._is_capped, self._pauses = backfills, cap_w < inf, False
         self._now_s, self._from, self._reserved_order = 0.0, 0, 0
         self.held: list[Held] = []
         self._held_by: dict[int, Held] = {}
@@ -84,23 +84,23 @@ class Lane:
     # The life of a lane -------------------------------------------------------------------------
 
     def begin(self, now_s: float) -> None:
-        """Start a pass."""
-        self._now_s = now_s
+        """Start a pass in which other lanes take turns."""
+        self._open_pass(now_s, pauses=True)
+
+    def pass_alone(self, now_s: float) -> list[Served]:
+        """A pass that this lane is alone in: what starts."""
+        self._open_pass(now_s, pauses=False)
+        acting = cast("Iterator[Entry]", self._turns)  # without pauses there are only entries
+        return [served for entry in acting if (served := self._act(entry))]
+
+    def _open_pass(self, now_s: float, *, pauses: bool) -> None:
+        self._now_s, self._pauses = now_s, pauses
         if self.reservation is not None and self.reservation[2] < now_s:
             self._unsettle()  # a running job is overdue: it is expected to end at any moment
         if self._from != DONE:
-            self._trail = []
-            self._mark(-1, 0)
+            self._trail = [(-1, 0, self.free, self.extra, self.reservation)]
             self._turns = self._acting(self._from)
             self._from = DONE
-
-    def finish(self) -> list[Served]:
-        """Go through the rest of a pass: no other lane waits for its turn. What starts."""
-        return [
-            served
-            for turn in self._turns
-            if not isinstance(turn, int) and (served := self._act(turn))
-        ]
 
     def turn(self) -> None:
         """Look for the next entry that will start, join or reserve, a little way: no entry acts
@@ -273,9 +273,9 @@ class Lane:
     def _cancel(self, order: int) -> None:
         """Forget the promise to an entry that is gone: those behind it get their turn again."""
         self.reservation, self.extra = None, 0
-        tick = self.standing.tick + 1
+        tick = self.standing.tick
         del self._trail[bisect_left(self._trail, (order,)) :]
-        self._mark(order, tick)
+        self._note(order, tick)
         self._turns = self._acting(order)
         self.turn()
 
@@ -287,12 +287,12 @@ class Lane:
         self.line.remove(entry.arrival)
         self._note(entry.order)
 
-    def _note(self, order: int) -> None:
-        self._mark(order, self._trail[-1][1] + 1)
-
-    def _mark(self, order: int, tick: int) -> None:
-        self._trail.append((order, tick, self.free, self.extra, self.reservation))
-        self._best_hosts.clear()
+    def _note(self, order: int, tick: int | None = None) -> None:
+        """What became of the cluster, after the last tick that there was."""
+        tick = self._trail[-1][1] if tick is None else tick
+        self._trail.append((order, tick + 1, self.free, self.extra, self.reservation))
+        if self._best_hosts:
+            self._best_hosts.clear()
 
     def _hold(self, held: Held) -> None:
         insort(self.held, held)
@@ -307,8 +307,8 @@ class Lane:
     def _acting(self, order: int) -> Iterator[Turn]:
         """The entries, from an order on, that act; each has acted when the next is asked for.
 
-        It pauses before it looks through entries: a job that just got a reservation often starts on
-        the next cluster of its rank, and what was found behind it here would be in vain.
+        Where asked to, it pauses before it looks through entries: a job that just got a reservation
+        often starts on the next cluster of its rank, and what was found behind it would be in vain.
         """
         line = self.line
         while self.reservation is None:
@@ -319,10 +319,12 @@ class Lane:
             order = entry[0] + 1
         if not self._backfills or line.last_order < order:
             return
-        yield order
+        if self._pauses:
+            yield order
         for block, entries in line.from_order(order):
             if entries and not self._is_out_of_reach(block):
-                yield entries[0][0]
+                if self._pauses:
+                    yield entries[0][0]
                 yield from self._backfilling(block, entries)
 
     def _backfilling(self, block: Block, entries: list[Entry]) -> Iterator[Entry]:
