@@ -39,9 +39,9 @@ class Lane:
     nodes are released when both have ended: where the reservation counts on them, which means
     that they are due by the shadow time, a guest that ends later takes them from the extra ones.
 
-    A pass is `begin`, then `serve` while `next_order` is not DONE, or `pass_alone`. An entry that was refused stays
-    refused until nodes come back: what it lacked only grows less. So a lane that lives on looks at
-    new entries alone, and begins anew after a `release`.
+    A pass is `begin`, then `serve` while `next_order` is not DONE, or `pass_alone`. An entry that
+    was refused stays refused until nodes come back: what it lacked only grows less. So a lane that
+    lives on looks at new entries alone, and begins anew after a `release`.
 
     `backfills` False makes it first come, first served: nothing passes the reservation. `job_ids`,
     by arrival number, are needed where jobs share nodes: they name hosts.
