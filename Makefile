@@ -108,6 +108,10 @@ demo-parity: setup system-servers ## run both and compare what they decided and 
 bench: setup system-servers ## measure throughput, latency and memory
 	$(BIN)/coplace bench --out '$(OUT)'
 
+.PHONY: bench-placement
+bench-placement: setup ## compare EAMC with its paper, play real logs: OUT= INTO=document
+	$(BIN)/coplace bench-placement --out '$(OUT)/placement' $(if $(INTO),--into '$(INTO)')
+
 .PHONY: bench-chaos
 bench-chaos: JOBS = 200
 bench-chaos: setup system-servers ## kill every process in turn and compare the results
