@@ -1,14 +1,17 @@
 """Composition root of placement."""
 
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 
 from services.placement import outcomes, sequencer
 from services.placement.model import Rules
 from services.placement.processor import Placement
 from services.placement.sequencer import Sequencer
+from services.placement.service import MOST_QUESTIONS, Duty, PlacementService
 from services.placement.settings import PlacementSettings
 from shared.messaging.stage import Stage
-from shared.runtime.service import run_service
+from shared.runtime.grpc_server import grpc_server
+from shared.runtime.service import Process, run_service
 from shared.runtime.settings import Settings, settings
 
 SEQUENCED = (
@@ -20,9 +23,12 @@ SEQUENCED = (
 )
 
 
-def stages(shared: Settings, own: PlacementSettings | None = None) -> list[Stage]:
-    """The sequencer and placement, whose rounds are always the sequencer's marks."""
-    own = own or PlacementSettings()
+def stages(
+    shared: Settings, own: PlacementSettings | None = None, duty: Duty | None = None
+) -> list[Stage]:
+    """The sequencer and placement, whose rounds are always the sequencer's marks; `duty` is told
+    which processor decides."""
+    own, duty = own or PlacementSettings(), duty or Duty()
     rules = Rules(
         policy=own.policy,
         t_weight=own.t_weight,
@@ -39,7 +45,9 @@ def stages(shared: Settings, own: PlacementSettings | None = None) -> list[Stage
         return Sequencer(restored)
 
     def create_placement(_number: int, restored: Mapping[str, bytes]) -> Placement:
-        return Placement(restored, rules, own.remember_days)
+        placement = Placement(restored, rules, own.remember_days)
+        duty.begin(placement.inquiry)
+        return placement
 
     return [
         Stage(
@@ -55,6 +63,7 @@ def stages(shared: Settings, own: PlacementSettings | None = None) -> list[Stage
             inputs=(sequencer.OUTPUT,),
             outputs=(outcomes.OUTPUT,),
             create=create_placement,
+            given_up=duty.end,
             single=True,
             marks_outputs=shared.is_emulated,
         ),
@@ -62,5 +71,12 @@ def stages(shared: Settings, own: PlacementSettings | None = None) -> list[Stage
 
 
 def main() -> None:
-    """Run the process."""
-    run_service("placement", stages(settings()))
+    """Run the process: decisions, and beside them answers."""
+    own, duty = PlacementSettings(), Duty()
+    service = PlacementService(duty, own.most_foreseen)
+
+    def answering(process: Process) -> AbstractAsyncContextManager[None]:
+        handlers = service.handlers()
+        return grpc_server(process, own.host, own.port, handlers, most_calls=MOST_QUESTIONS)
+
+    run_service("placement", stages(settings(), own, duty), beside=answering)

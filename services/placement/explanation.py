@@ -66,7 +66,7 @@ class Refusals:
         return _why_no_pair(pairing, entry, hosts)
 
     def _promise(self, reservation: Reservation) -> str:
-        job = self.job_ids[reservation.arrival]
+        job = self.job_ids.get(reservation.arrival, "a job that is gone since")
         return f"the reservation of {job} at {when(reservation.start_s)}"
 
 

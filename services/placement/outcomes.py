@@ -136,20 +136,21 @@ class Outcomes:
             return self.decisions.cancelled(job)
         decided = self.decisions.new(job, verdict)
         obstacle, reasons = self.obstacles.of_job(job), self.reasons(job, None)
-        first = min(job.candidates, key=lambda c: (not c.waits, c.tier, c.rank)).cluster
-        decided.reason = obstacle.reason if obstacle else f"{first}: {reasons[first]}"
+        decided.reason = obstacle.reason if obstacle else reason_of(job, reasons)
         self._weigh(decided, job, reasons)
-        self._promise(decided, job)
+        promise = self.promise(job)
+        if promise is not None:
+            decided.reservation.CopyFrom(promise)
         return self.decisions.publish(job, decided)
 
-    def _promise(self, decided: PlacementDecided, job: Tracked) -> None:
+    def promise(self, job: Tracked) -> Reservation | None:
+        """The earliest nodes that the pass promised to a job, None when it has no promise."""
         promises = self.refusals.plan.reservations().items()
         own = [(p.start_s, name, p) for name, p in promises if p.arrival == job.arrival]
-        if own:
-            start_s, name, promise = min(own, key=lambda option: option[:2])
-            start_at_us = round(start_s * 1e6)
-            reservation = Reservation(cluster=name, nodes=promise.nodes, start_at_us=start_at_us)
-            decided.reservation.CopyFrom(reservation)
+        if not own:
+            return None
+        start_s, name, promise = min(own, key=lambda option: option[:2])
+        return Reservation(cluster=name, nodes=promise.nodes, start_at_us=round(start_s * 1e6))
 
     def _why_not(self, job: Tracked, candidate: Candidate, start: Start | None) -> str:
         entry = self.room.entry(job, candidate.cluster)
@@ -170,10 +171,17 @@ class Outcomes:
         return of_job.reason if of_job else self.obstacles.of_entry(job, candidate.cluster)
 
     def _weigh(self, decided: PlacementDecided, job: Tracked, reasons: Mapping[str, str]) -> None:
-        decided.candidates.extend(_message(c, reasons[c.cluster]) for c in job.candidates)
+        decided.candidates.extend(candidate_message(c, reasons[c.cluster]) for c in job.candidates)
 
 
-def _message(candidate: Candidate, why_not: str) -> CandidateMessage:
+def reason_of(job: Tracked, reasons: Mapping[str, str]) -> str:
+    """Why a job does not start: that of its most favoured cluster."""
+    first = min(job.candidates, key=lambda c: (not c.waits, c.tier, c.rank)).cluster
+    return f"{first}: {reasons[first]}"
+
+
+def candidate_message(candidate: Candidate, why_not: str) -> CandidateMessage:
+    """What was weighed, and the constraint that bound it."""
     basis = PREDICTION_BASIS_SIGNATURE if candidate.known else PREDICTION_BASIS_FIRST_RUN
     return CandidateMessage(
         cluster=candidate.cluster,

@@ -21,6 +21,7 @@ from coplace.v1.prediction_pb2 import NodePowerPublished
 
 from services.placement.dependencies import Dependencies
 from services.placement.explanation import Refusals
+from services.placement.inquiry import Inquiry
 from services.placement.jobs import Tracked
 from services.placement.knowledge import Knowledge
 from services.placement.ledger import Ledger
@@ -56,6 +57,7 @@ class Placement:
         self._room = Room(self._obstacles, self._knowledge.app_number)
         self._withdrawals = Withdrawals(self._ledger, self._knowledge, rules.start_timeout_s)
         self._all_stale = False
+        self.inquiry = Inquiry(self._ledger, self._room, self._obstacles, rules.start_timeout_s)
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Take an event in. Raises RejectedError and AlreadyAppliedError as the folds do."""
@@ -92,6 +94,7 @@ class Placement:
         self._refresh_stale()
         outcomes = self._start(decisions, decided)
         decided += self._announce(touched, outcomes)
+        self.inquiry.note(outcomes)
         return decided
 
     def changes(self) -> Mapping[str, bytes | None]:

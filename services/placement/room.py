@@ -36,8 +36,12 @@ class Room:
 
     def entry(self, job: Tracked, cluster: str) -> Entry | None:
         """The job's entry for a cluster, None when it has none."""
+        return self.entries(job).get(cluster)
+
+    def entries(self, job: Tracked) -> Mapping[str, Entry]:
+        """The job's entries by cluster: none of an attempt that came after the last round."""
         waiting = self._waiting.get(job.job.job_id)
-        return waiting.entries.get(cluster) if waiting else None
+        return waiting.entries if waiting and waiting.job is job else _NONE
 
     def limited_by(self, subjects: Container[Subject]) -> list[Tracked]:
         """Waiting jobs that count against one of these users and accounts."""

@@ -12,6 +12,14 @@ class PlacementSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_PLACEMENT_", frozen=True)
 
+    host: str = Field("127.0.0.1", description="Address that gRPC listens on")
+    port: int = Field(0, ge=0, le=65535, description="Its port; 0 takes a free one and logs it")
+    most_foreseen: int = Field(
+        20_000,
+        ge=1,
+        description="Starts that the forecast for one question goes through; a job behind these is "
+        "told before when it does not start",
+    )
     policy: Policy = Field(
         Policy.PRIORITY_INC_V, description="How clusters and frequencies are chosen (EAMC paper)"
     )

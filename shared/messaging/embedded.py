@@ -47,6 +47,10 @@ class EmbeddedUnit:
         """End the round of a stage whose rounds a clock closes."""
         self._finish(self._unit.close_round(now_us))
 
+    def give_up(self) -> None:
+        """The unit is not used any more."""
+        self._unit.stage.given_up(self._unit.number)
+
     def _receive(self) -> list[Record]:
         records: list[Record] = []
         held = self._unit.held
@@ -124,6 +128,8 @@ class EmbeddedRuntime:
         """Hand this member's units to the others."""
         for name in self._stages:
             self._log.leave(name, self._member)
+        for unit in self._units.values():
+            unit.give_up()
         self._units.clear()
 
     def _follow_assignment(self) -> None:
@@ -137,7 +143,9 @@ class EmbeddedRuntime:
         owners = assign_units(self._counts[name], members) if members else {}
         for number in range(self._counts[name]):
             if owners.get(number) != self._member:
-                self._units.pop((name, number), None)
+                unit = self._units.pop((name, number), None)
+                if unit is not None:
+                    unit.give_up()
             elif (name, number) not in self._units:
                 self._units[name, number] = self._open(name, number)
 

@@ -96,10 +96,11 @@ class KafkaUnit:
         self._closing = True
         self._filled.set()
         await running
-        await self._transactions.close()
+        await self.discard()
 
     async def discard(self) -> None:
-        """Disconnect without having run."""
+        """Disconnect."""
+        self.unit.stage.given_up(self.unit.number)
         await self._transactions.close()
 
     async def _wait(self) -> None:

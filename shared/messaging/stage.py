@@ -63,6 +63,7 @@ class Stage:
     n of the changelog. A `single` stage has one unit that owns every partition of every input: its
     other group members stand by. `create` gets the unit's number and the restored state.
     `marks_outputs` False writes no round's marks: nobody downstream closes rounds by them.
+    `given_up` is told the number of a unit whose processor is not used any more.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Stage:
     single: bool = False
     rounds: RoundSource = RoundSource.MARKS
     marks_outputs: bool = True
+    given_up: Callable[[int], None] = lambda _number: None
 
     @property
     def changelog(self) -> str:

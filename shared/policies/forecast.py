@@ -1,13 +1,13 @@
 """When jobs that wait would start, and where, if nothing else arrived and every limit held."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from shared.policies.easy import serve
 from shared.policies.lane import Lane
 from shared.policies.load import Load, NodeSet
-from shared.policies.queue import Line, Queue
+from shared.policies.queue import Entry, Line
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,27 +18,29 @@ class Expected:
     start_s: float
 
 
-def forecast(now_s: float, queue: Queue, loads: Mapping[str, Load]) -> dict[int, Expected]:
-    """The expected start of each job in the queue, by arrival number.
+def forecast(
+    now_s: float, lines: Mapping[str, Iterable[Entry]], loads: Mapping[str, Load]
+) -> Iterator[tuple[int, Expected]]:
+    """The arrival numbers of the jobs in the queue with their expected starts, soonest first:
+    as far as it is asked for. `lines` are by cluster, in order.
 
     Jobs end before their limits and others arrive, so most starts come earlier, and where better
     tiers or priorities arrive some come later. Nobody is expected to share nodes. Left out are
-    jobs that fit nowhere as the clusters are. The queue and the loads stay as they are.
+    jobs that fit nowhere as the clusters are. Lines and loads stay as they are.
     """
     names = list(loads)
     lanes = [
-        Lane(_copied(load), _alone(queue.line(name)), number=number)
+        Lane(_copied(load), _alone(lines.get(name, ())), number=number)
         for number, (name, load) in enumerate(loads.items())
     ]
     ends = [(max(held[0], now_s), lane.number, held[1]) for lane in lanes for held in lane.held]
     heapify(ends)
-    expected: dict[int, Expected] = {}
     while True:
         for number, entry, _, _ in serve(lanes, now_s):
-            expected[entry.arrival] = Expected(names[number], now_s)
             heappush(ends, (now_s + entry.limit_s, number, entry.arrival))
+            yield entry.arrival, Expected(names[number], now_s)
         if not ends or not any(len(lane.line) for lane in lanes):
-            return expected
+            return
         now_s = ends[0][0]
         while ends and ends[0][0] == now_s:
             _, number, holder = heappop(ends)
@@ -49,8 +51,8 @@ def _copied(load: Load) -> Load:
     return Load(load.nodes, load.free, [NodeSet(s.nodes, s.release_s) for s in load.node_sets])
 
 
-def _alone(line: Line) -> Line:
-    copied = Line()
-    for entry in line:
-        copied.add(entry._replace(shareable=False))
-    return copied
+def _alone(entries: Iterable[Entry]) -> Line:
+    line = Line()
+    for entry in entries:
+        line.add(entry._replace(shareable=False))
+    return line

@@ -108,6 +108,12 @@ class Line:
         entries = self.blocks[-1].entries
         return entries[-1][0] if entries else -1
 
+    def before(self, order: int) -> int:
+        """How many entries stand before an order."""
+        number = self.block_of(order)
+        within = bisect_left(self.blocks[number].entries, (order,))
+        return within + sum(len(block.entries) for block in self.blocks[:number])
+
     def first(self, most_nodes: int) -> Entry | None:
         """The first entry that asks for so many nodes at most."""
         for block in self.blocks:

@@ -1,6 +1,7 @@
 """The life of a gRPC server in a process: one port, TLS as the settings say, crash only."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -21,18 +22,39 @@ async def serve_grpc(
     process: Process, host: str, port: int, handlers: grpc.GenericRpcHandler
 ) -> None:
     """Answer calls until the process shall stop; a port of 0 takes a free one and logs it."""
-    server = await _start(process, host, port, handlers)
-    process.readiness.ready()
-    await process.stop.wait()
-    process.readiness.wait_for("its end")
-    await server.stop(_GRACE_S)
+    async with grpc_server(process, host, port, handlers):
+        process.readiness.ready()
+        await process.stop.wait()
+        process.readiness.wait_for("its end")
+
+
+@asynccontextmanager
+async def grpc_server(
+    process: Process,
+    host: str,
+    port: int,
+    handlers: grpc.GenericRpcHandler,
+    most_calls: int | None = None,
+) -> AsyncIterator[None]:
+    """Answer calls meanwhile, beside other work of the process: at most so many at once, others
+    are refused with RESOURCE_EXHAUSTED."""
+    server = await _start(process, host, port, handlers, most_calls)
+    try:
+        yield
+    finally:
+        await server.stop(_GRACE_S)
 
 
 async def _start(
-    process: Process, host: str, port: int, handlers: grpc.GenericRpcHandler
+    process: Process,
+    host: str,
+    port: int,
+    handlers: grpc.GenericRpcHandler,
+    most_calls: int | None,
 ) -> grpc.aio.Server:
     largest = process.settings.max_message_bytes
-    server = grpc.aio.server(options=[("grpc.max_receive_message_length", largest)])
+    options = [("grpc.max_receive_message_length", largest)]
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=most_calls)
     server.add_generic_rpc_handlers((handlers,))
     address, credentials = f"{host}:{port}", grpc_server_credentials(process.settings)
     if credentials:

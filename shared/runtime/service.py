@@ -4,6 +4,7 @@ import asyncio
 import gc
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -60,22 +61,27 @@ def run_process(name: str, main: Main) -> None:
 
 
 def run_service(
-    name: str, stages: Sequence[Stage], register: Callable[[InstrumentFactory], None] | None = None
+    name: str,
+    stages: Sequence[Stage],
+    register: Callable[[InstrumentFactory], None] | None = None,
+    beside: Callable[[Process], AbstractAsyncContextManager[None]] | None = None,
 ) -> None:
-    """Run stages on Kafka as this process's work; `register` creates instruments of its own."""
+    """Run stages on Kafka as this process's work; `register` creates instruments of its own,
+    `beside` does what shall be done while they run."""
 
     async def main(process: Process) -> None:
         if register is not None:
             register(process.telemetry.meter)
         await wait_for_topics(process.settings, _topics(stages), process.readiness, process.stop)
         process.readiness.wait_for("Kafka partitions and their state")
-        await run_stages(
-            stages,
-            process.settings,
-            process.stop,
-            process.telemetry.hooks(),
-            process.readiness.ready,
-        )
+        async with beside(process) if beside else nullcontext():
+            await run_stages(
+                stages,
+                process.settings,
+                process.stop,
+                process.telemetry.hooks(),
+                process.readiness.ready,
+            )
 
     run_process(name, main)
 

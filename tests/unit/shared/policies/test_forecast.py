@@ -21,11 +21,16 @@ def queue_of(rows: list[tuple[int, float]]) -> Queue:
     return queue
 
 
+def foreseen(now_s: float, queue: Queue, loads: dict[str, Load]) -> dict[int, Expected]:
+    lines = {name: list(queue.line(name)) for name in loads}
+    return dict(forecast(now_s, lines, loads))
+
+
 @settings(max_examples=100, deadline=None)
 @given(waiting)
 def test_a_forecast_comes_true_when_all_run_to_their_limits(rows: list[tuple[int, float]]) -> None:
     queue, limit_s = queue_of(rows), np.array([[row[1]] for row in rows])
-    expected = forecast(0.0, queue, {"a": Load(6, 6)})
+    expected = foreseen(0.0, queue, {"a": Load(6, 6)})
     workload = Workload(
         submit_s=np.zeros(len(rows)),
         order=np.arange(len(rows))[:, np.newaxis],
@@ -42,7 +47,7 @@ def test_a_forecast_comes_true_when_all_run_to_their_limits(rows: list[tuple[int
 def test_a_job_waits_for_what_runs_and_for_what_stands_before_it() -> None:
     queue = queue_of([(4, 10.0), (4, 10.0)])
     loads = {"a": Load(4, 0, [NodeSet(4, 7.0, "host", 0)])}
-    assert forecast(5.0, queue, loads) == {0: Expected("a", 7.0), 1: Expected("a", 17.0)}
+    assert foreseen(5.0, queue, loads) == {0: Expected("a", 7.0), 1: Expected("a", 17.0)}
     assert loads["a"].node_sets[0].release_s == 7.0
 
 
@@ -51,9 +56,9 @@ def test_the_earliest_cluster_is_expected() -> None:
     queue.add("a", [Entry(0, 0, 2, 9.0)])
     queue.add("b", [Entry(1, 0, 2, 9.0)])
     loads = {"a": Load(2, 0, [NodeSet(2, 50.0)]), "b": Load(2, 0, [NodeSet(2, 20.0)])}
-    assert forecast(0.0, queue, loads) == {0: Expected("b", 20.0)}
+    assert foreseen(0.0, queue, loads) == {0: Expected("b", 20.0)}
 
 
 def test_overdue_jobs_are_expected_to_end_now_and_what_fits_nowhere_is_left_out() -> None:
     queue = queue_of([(9, 1.0), (2, 1.0)])
-    assert forecast(5.0, queue, {"a": Load(4, 0, [NodeSet(4, 1.0)])}) == {1: Expected("a", 5.0)}
+    assert foreseen(5.0, queue, {"a": Load(4, 0, [NodeSet(4, 1.0)])}) == {1: Expected("a", 5.0)}

@@ -1,0 +1,78 @@
+"""When jobs that wait are expected to start: worked out beside the decisions, from a copy."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+from shared.policies.forecast import Expected, forecast
+from shared.policies.load import Load
+from shared.policies.queue import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What waits and what is held at an instant, by cluster; nobody else has or changes it."""
+
+    now_s: float
+    lines: Mapping[str, Sequence[Entry]]
+    loads: Mapping[str, Load]
+
+
+class Outlook(NamedTuple):
+    """What lies before a job: how many others, and its start.
+
+    Without a start, it does not come before `not_before_s`; without this either it fits nowhere.
+    """
+
+    jobs_before: int
+    expected: Expected | None
+    not_before_s: float | None = None
+
+
+class Foresight:
+    """One forecast, gone through as far as its questions need, and no further than `most_starts`:
+    what a question costs is bounded, and jobs that are asked of together cost one forecast.
+
+    It is used by one thread at a time, which need not be that of the decisions.
+    """
+
+    def __init__(self, snapshot: Snapshot, most_starts: int) -> None:
+        self.now_s = snapshot.now_s
+        self._lines = snapshot.lines
+        self._ahead = islice(forecast(self.now_s, snapshot.lines, snapshot.loads), most_starts)
+        self._most_starts = most_starts
+        self._found: dict[int, Expected] = {}
+        self._last_s = self.now_s
+
+    def of(self, arrival: int) -> Outlook | None:
+        """What lies before the job of this arrival number; None when it did not wait."""
+        own = {
+            name: entry.order
+            for name, line in self._lines.items()
+            for entry in line
+            if entry.arrival == arrival
+        }
+        if not own:
+            return None
+        expected, before = self._expected(arrival), self._jobs_before(own)
+        is_cut = len(self._found) == self._most_starts
+        return Outlook(before, expected, self._last_s if is_cut and not expected else None)
+
+    def _expected(self, arrival: int) -> Expected | None:
+        while arrival not in self._found:
+            start = next(self._ahead, None)
+            if start is None:
+                return None
+            self._found[start[0]] = start[1]
+            self._last_s = start[1].start_s
+        return self._found[arrival]
+
+    def _jobs_before(self, orders: Mapping[str, int]) -> int:
+        before = (
+            entry.arrival
+            for name, order in orders.items()
+            for entry in self._lines[name]
+            if entry.order < order
+        )
+        return len(set(before))

@@ -1,0 +1,153 @@
+"""Where a job stands, and why it does not start: read between rounds, never changed."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from coplace.v1.placement_pb2 import Reservation
+from coplace.v1.placement_service_pb2 import (
+    JOB_STANDING_CANCELLED,
+    JOB_STANDING_DECIDED,
+    JOB_STANDING_FINISHED,
+    JOB_STANDING_HELD,
+    JOB_STANDING_RESERVED,
+    JOB_STANDING_RUNNING,
+    JOB_STANDING_WAITING,
+    Allocation,
+    ClusterOutlook,
+    ExplainResponse,
+    JobStanding,
+)
+
+from services.placement.foresight import Snapshot
+from services.placement.jobs import Placed, Tracked
+from services.placement.ledger import Ledger
+from services.placement.obstacles import Obstacles
+from services.placement.outcomes import Outcomes, candidate_message, reason_of
+from services.placement.room import Room
+from shared.domain.job import JobState
+
+_NEWS: Final = "there is news since the last round: it is tried at the end of this one"
+_RESTARTED: Final = (
+    "placement started anew and nothing happened since: it is known at the end of the next round"
+)
+_ENDED: Final = {
+    JobState.FINISHED: JOB_STANDING_FINISHED,
+    JobState.CANCELLED: JOB_STANDING_CANCELLED,
+}
+
+
+class Inquiry:
+    """Answers from what a processor keeps, with the words of its decisions.
+
+    An answer can be one transaction ahead of what was committed: after a kill the same is decided
+    again. It can lag by the events of the open round.
+    """
+
+    def __init__(
+        self, ledger: Ledger, room: Room, obstacles: Obstacles, start_timeout_s: float
+    ) -> None:
+        self._ledger = ledger
+        self._room = room
+        self._obstacles = obstacles
+        self._start_timeout_s = start_timeout_s
+        self._last: Outcomes | None = None
+
+    def note(self, outcomes: Outcomes) -> None:
+        """A round ended; `outcomes` are of its last pass."""
+        self._last = outcomes
+
+    def arrival(self, job_id: str) -> int | None:
+        """The arrival number of a job that has a place in the queue."""
+        job = self._ledger.get(job_id)
+        return job.arrival if job and job.waits and self._room.entries(job) else None
+
+    def answer(self, job_id: str) -> ExplainResponse | None:
+        """All but the forecast; None of a job that is not known."""
+        job = self._ledger.get(job_id)
+        if job is None:
+            return None
+        answer = ExplainResponse(
+            job_id=job_id,
+            attempt=job.job.attempt,
+            standing=self._standing(job),
+            as_of_us=self._last.decisions.ended.ended_at_us if self._last else 0,
+        )
+        if job.placed is not None:
+            answer.allocation.CopyFrom(self._allocation(job, job.placed))
+        if job.waits:
+            self._explain(answer, job)
+        else:
+            answer.reason = _why_not_waiting(job)
+        return answer
+
+    def snapshot(self) -> Snapshot:
+        """What a forecast starts from."""
+        loads = self._ledger.holdings.loads(lambda _app: -1)
+        lines = {cluster: list(self._room.queue.line(cluster)) for cluster in loads}
+        return Snapshot(self._last.refusals.plan.now_s if self._last else 0.0, lines, loads)
+
+    def _standing(self, job: Tracked) -> JobStanding.ValueType:
+        if job.ended:
+            return _ENDED[job.state]
+        if job.state is JobState.RUNNING:
+            return JOB_STANDING_RUNNING
+        if job.placed is not None:
+            return JOB_STANDING_DECIDED
+        obstacle = self._obstacles.of_job(job)
+        if obstacle is not None:
+            return JOB_STANDING_HELD if obstacle.lasting else JOB_STANDING_WAITING
+        return JOB_STANDING_RESERVED if self._promise(job) else JOB_STANDING_WAITING
+
+    def _promise(self, job: Tracked) -> Reservation | None:
+        """What the last pass promised a job that waits on."""
+        return self._last.promise(job) if self._last and self._room.entries(job) else None
+
+    def _allocation(self, job: Tracked, placed: Placed) -> Allocation:
+        is_waited_for = job.state is JobState.SUBMITTED and self._start_timeout_s
+        start_by_s = placed.since_s + self._start_timeout_s if is_waited_for else 0.0
+        clocks = [c.freq_ghz for c in job.candidates if c.cluster == placed.cluster]
+        return Allocation(
+            cluster=placed.cluster,
+            nodes=len(placed.nodes),
+            freq_ghz=next(iter(clocks), 0.0),
+            since_us=round(placed.since_s * 1e6),
+            ends_by_us=round(placed.ends_s * 1e6),
+            start_by_us=round(start_by_s * 1e6),
+        )
+
+    def _explain(self, answer: ExplainResponse, job: Tracked) -> None:
+        obstacle, reasons = self._obstacles.of_job(job), self._reasons(job)
+        found = reason_of(job, reasons) if job.candidates else _NEWS
+        answer.reason = obstacle.reason if obstacle else found
+        answer.clusters.extend(self._outlooks(job, reasons))
+        promise = self._promise(job)
+        if promise is not None:
+            answer.reservation.CopyFrom(promise)
+
+    def _reasons(self, job: Tracked) -> Mapping[str, str]:
+        if self._last is None:
+            return {c.cluster: _RESTARTED for c in job.candidates}
+        found = self._last.reasons(job, None)
+        return {cluster: reason or _NEWS for cluster, reason in found.items()}
+
+    def _outlooks(self, job: Tracked, reasons: Mapping[str, str]) -> Iterator[ClusterOutlook]:
+        loads = self._ledger.holdings.loads(lambda _app: -1)
+        for candidate in job.candidates:
+            line, load = self._room.queue.line(candidate.cluster), loads[candidate.cluster]
+            entry = self._room.entry(job, candidate.cluster)
+            yield ClusterOutlook(
+                candidate=candidate_message(candidate, reasons[candidate.cluster]),
+                place=line.before(entry.order) + 1 if entry else 0,
+                waiting=len(line),
+                free_nodes=load.free,
+                nodes=load.nodes,
+            )
+
+
+def _why_not_waiting(job: Tracked) -> str:
+    """How it ended, or what was asked of it."""
+    if job.cancelled is not None and job.state is not JobState.FINISHED:
+        return f"cancelled: {job.cancelled}" if job.cancelled else "cancelled"
+    if job.state is JobState.FINISHED:
+        return "completed" if job.completed else "ended without completing"
+    return ""

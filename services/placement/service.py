@@ -1,0 +1,122 @@
+"""The gRPC service: answers what is asked of jobs, beside the decisions.
+
+An error in an answer does not end the process, as it would elsewhere: a question changes nothing,
+so what is decided stays sound, and asking must not stop it.
+"""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import grpc
+from coplace.v1.placement_service_pb2 import ExplainRequest, ExplainResponse, Forecast
+from google.protobuf.message import DecodeError
+from grpc.aio import ServicerContext
+
+from services.placement.foresight import Foresight, Outlook
+from services.placement.inquiry import Inquiry
+
+NAME: Final = "coplace.v1.PlacementService"
+# Questions that wait for forecasts; more are told to come back.
+MOST_QUESTIONS: Final = 64
+# A forecast serves those who ask soon after: in an event time of rounds, s.
+_FRESH_S: Final = 5.0
+
+
+class Duty:
+    """Which processor decides here, if any: a standby has none."""
+
+    def __init__(self) -> None:
+        self.inquiry: Inquiry | None = None
+
+    def begin(self, inquiry: Inquiry) -> None:
+        """This process decides from now on."""
+        self.inquiry = inquiry
+
+    def end(self, _unit: int = 0) -> None:
+        """It does no more."""
+        self.inquiry = None
+
+
+class PlacementService:
+    """The RPC. Answers are made between rounds, on the loop; forecasts in a thread of their own."""
+
+    def __init__(self, duty: Duty, most_foreseen: int) -> None:
+        self._duty = duty
+        self._most_foreseen = most_foreseen
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forecast")
+        self._foresight: tuple[Inquiry, Foresight] | None = None
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """The RPC on raw bytes, so that a message that is no protobuf is told so."""
+        return grpc.method_handlers_generic_handler(
+            NAME,
+            {
+                "Explain": grpc.unary_unary_rpc_method_handler(
+                    self.explain, response_serializer=ExplainResponse.SerializeToString
+                )
+            },
+        )
+
+    async def explain(self, data: bytes, context: ServicerContext[Any, Any]) -> ExplainResponse:
+        """Say where a job stands, and why."""
+        try:
+            job_id = ExplainRequest.FromString(data).job_id
+        except DecodeError:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is no ExplainRequest")
+        inquiry = self._duty.inquiry
+        if inquiry is None:
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE,
+                "this process stands by, another one of placement decides: ask that one",
+            )
+        answer = inquiry.answer(job_id)
+        if answer is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, unknown(job_id))
+        arrival = inquiry.arrival(job_id)
+        if arrival is not None and answer.as_of_us:
+            answer.forecast.CopyFrom(await self._forecast(inquiry, arrival, answer.as_of_us / 1e6))
+        return answer
+
+    async def _forecast(self, inquiry: Inquiry, arrival: int, now_s: float) -> Forecast:
+        foresight, outlook = self._recent(inquiry, now_s), None
+        if foresight is not None:
+            outlook = await self._look(foresight, arrival)
+        if foresight is None or outlook is None:
+            foresight = Foresight(inquiry.snapshot(), self._most_foreseen)
+            self._foresight = inquiry, foresight
+            outlook = await self._look(foresight, arrival)
+        return _message(outlook, foresight.now_s)
+
+    def _recent(self, inquiry: Inquiry, now_s: float) -> Foresight | None:
+        """The last forecast while it is fresh and of the same processor."""
+        if self._foresight is None or self._foresight[0] is not inquiry:
+            return None
+        return self._foresight[1] if now_s - self._foresight[1].now_s <= _FRESH_S else None
+
+    async def _look(self, foresight: Foresight, arrival: int) -> Outlook | None:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, foresight.of, arrival)
+
+
+def unknown(job_id: str) -> str:
+    """What to do about a job that is not known."""
+    return (
+        f"{job_id[:80]!r} is not known: name it as its resource manager submitted it, "
+        "{site}/{cluster}/{local id}/{submit time} (`coplace tail jobs.events` shows it). "
+        "Bad submissions are dead letters (`coplace dlq list`), and jobs that ended long ago are "
+        "forgotten"
+    )
+
+
+def _message(outlook: Outlook | None, made_s: float) -> Forecast:
+    found = Forecast(made_at_us=round(made_s * 1e6))
+    if outlook is None:
+        return found
+    found.jobs_before = outlook.jobs_before
+    if outlook.expected is not None:
+        found.cluster = outlook.expected.cluster
+        found.start_at_us = round(outlook.expected.start_s * 1e6)
+    elif outlook.not_before_s is not None:
+        found.start_at_us = round(outlook.not_before_s * 1e6)
+    return found

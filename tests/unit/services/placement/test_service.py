@@ -1,0 +1,162 @@
+"""Explain over a real channel, beside a processor that the test plays rounds of."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from coplace.v1.placement_service_pb2 import (
+    JOB_STANDING_RESERVED,
+    ExplainRequest,
+    ExplainResponse,
+    Forecast,
+)
+from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
+
+from services.placement.app import stages
+from services.placement.processor import Placement
+from services.placement.service import Duty, PlacementService
+from shared.policies.ranking import Policy
+from shared.runtime.settings import Settings
+from tests.unit.services.placement.region import (
+    T0_US,
+    end_us,
+    finished,
+    held,
+    placement,
+    round_of,
+    submitted,
+)
+
+if TYPE_CHECKING:
+    from coplace.v1.placement_service_pb2_grpc import PlacementServiceAsyncStub
+
+_HOUR_US = 3_600_000_000
+
+
+@asynccontextmanager
+async def serving(duty: Duty, most_foreseen: int = 100) -> AsyncIterator[grpc.aio.Channel]:
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((PlacementService(duty, most_foreseen).handlers(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield channel
+    await server.stop(None)
+
+
+async def ask(channel: grpc.aio.Channel, job_id: str) -> ExplainResponse:
+    stub: PlacementServiceAsyncStub = PlacementServiceStub(channel)
+    return await stub.Explain(ExplainRequest(job_id=job_id), timeout=10)
+
+
+def on_duty(processor: Placement) -> Duty:
+    duty = Duty()
+    duty.begin(processor.inquiry)
+    return duty
+
+
+@pytest.fixture
+def processor() -> Placement:
+    """Job a has all four nodes of p1 for an hour; b, c and d wait for them."""
+    found = placement(policy=Policy.BASE)
+    round_of(found, 0, *(submitted(name, T0_US + n, nodes=4) for n, name in enumerate("abcd")))
+    return found
+
+
+async def test_a_waiting_job_is_told_why_and_when_it_is_expected(processor: Placement) -> None:
+    async with serving(on_duty(processor)) as channel:
+        answer = await ask(channel, "b")
+    assert (answer.standing, answer.reason) == (JOB_STANDING_RESERVED, "p1: needs 4 nodes, 0 free")
+    start_us = end_us(0) + _HOUR_US
+    assert answer.forecast == Forecast(
+        cluster="p1", start_at_us=start_us, made_at_us=end_us(0), jobs_before=0
+    )
+
+
+async def test_many_who_ask_at_once_are_all_answered(processor: Placement) -> None:
+    async with serving(on_duty(processor)) as channel:
+        answers = await asyncio.gather(*(ask(channel, job_id) for job_id in "bcd" * 10))
+    starts_us = [answer.forecast.start_at_us for answer in answers[:3]]
+    assert starts_us == [end_us(0) + hours * _HOUR_US for hours in (1, 2, 3)]
+    assert [answer.forecast.jobs_before for answer in answers[:3]] == [0, 1, 2]
+
+
+async def test_a_start_beyond_what_is_foreseen_has_a_bound_and_no_cluster(
+    processor: Placement,
+) -> None:
+    async with serving(on_duty(processor), most_foreseen=1) as channel:
+        answer = await ask(channel, "d")
+    assert (answer.forecast.cluster, answer.forecast.start_at_us) == ("", end_us(0) + _HOUR_US)
+
+
+async def test_a_job_that_came_after_the_last_forecast_gets_one_of_its_own(
+    processor: Placement,
+) -> None:
+    async with serving(on_duty(processor)) as channel:
+        await ask(channel, "d")
+        late = submitted("e", T0_US + 9, nodes=4)
+        processor.handle(late)
+        assert not (await ask(channel, "e")).HasField("forecast")
+        round_of(processor, 1)
+        answer = await ask(channel, "e")
+    assert answer.forecast.made_at_us == end_us(1)
+    assert answer.forecast.start_at_us == end_us(0) + 4 * _HOUR_US
+
+
+async def test_a_stale_forecast_is_not_told_again(processor: Placement) -> None:
+    async with serving(on_duty(processor)) as channel:
+        await ask(channel, "d")
+        round_of(processor, 1, finished("a", end_us(0)))
+        answer = await ask(channel, "d")
+    assert answer.forecast.start_at_us == end_us(1) + 2 * _HOUR_US
+
+
+async def test_what_does_not_wait_in_a_queue_has_no_forecast(processor: Placement) -> None:
+    round_of(processor, 1, held("b", end_us(0)))
+    async with serving(on_duty(processor)) as channel:
+        assert not (await ask(channel, "a")).HasField("forecast")
+        assert not (await ask(channel, "b")).HasField("forecast")
+
+
+async def test_an_unknown_job_is_not_found_and_its_asker_told_what_to_do(
+    processor: Placement,
+) -> None:
+    async with serving(on_duty(processor)) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await ask(channel, "4711")
+    assert error.value.code() is grpc.StatusCode.NOT_FOUND
+    assert "'4711' is not known" in str(error.value.details())
+    assert "{site}/{cluster}/{local id}/{submit time}" in str(error.value.details())
+
+
+async def test_a_standby_says_that_it_is_one(processor: Placement) -> None:
+    duty = on_duty(processor)
+    duty.end()
+    async with serving(duty) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await ask(channel, "b")
+    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert "stands by" in str(error.value.details())
+
+
+async def test_what_is_no_protobuf_is_refused(processor: Placement) -> None:
+    async with serving(on_duty(processor)) as channel:
+        method = "/coplace.v1.PlacementService/Explain"
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await call(b"\xff\xff", timeout=10)
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_who_owns_the_unit_is_on_duty_until_it_gives_it_up() -> None:
+    duty = Duty()
+    _, stage = stages(Settings(), duty=duty)
+    assert duty.inquiry is None
+    processor = stage.create(0, {})
+    assert isinstance(processor, Placement)
+    assert duty.inquiry is processor.inquiry
+    stage.given_up(0)
+    assert duty.inquiry is None
