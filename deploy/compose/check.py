@@ -71,7 +71,7 @@ def _check(tell: Callable[[str], None]) -> None:
 
 
 def _play_in_containers(podman: Podman, tell: Callable[[str], None]) -> None:
-    variables = _variables(*free_ports(4))
+    variables = _variables(*free_ports(5))
     project = Project(podman, _NAME, variables)
     # An earlier check may have been killed together with what would have cleaned up after it.
     project.down()
@@ -95,7 +95,7 @@ def _start(project: Project, tell: Callable[[str], None]) -> None:
 
 
 def _variables(
-    kafka_port: int, redis_port: int, ingest_port: int, energy_port: int
+    kafka_port: int, redis_port: int, ingest_port: int, energy_port: int, placement_port: int
 ) -> dict[str, str]:
     """Settings of the containers, and of the command line on this machine."""
     lines = _DEMO.read_text().splitlines()
@@ -111,6 +111,7 @@ def _variables(
         "COPLACE_PUBLISH_REDIS": str(redis_port),
         "COPLACE_PUBLISH_INGEST": str(ingest_port),
         "COPLACE_PUBLISH_ENERGY": str(energy_port),
+        "COPLACE_PUBLISH_PLACEMENT": str(placement_port),
     }
 
 

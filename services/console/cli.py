@@ -125,6 +125,25 @@ def bench_chaos(
 
 
 @app.command()
+def why(
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="As it was submitted.")],
+    address: Annotated[
+        str, typer.Option(envvar="COPLACE_PLACEMENT_ADDRESS", help="host:port of placement.")
+    ] = "127.0.0.1:50053",
+) -> None:
+    """Say where a job stands, why it does not start yet, and when it is expected to."""
+    from services.console import why as question
+    from services.console.telling import TABLE_WIDTH, told_in_one_line
+
+    with told_in_one_line():
+        answer = question.ask(address, job_id)
+    for line in question.lines(answer):
+        typer.echo(line)
+    for table in question.tables(answer):
+        Console(width=TABLE_WIDTH).print(table)
+
+
+@app.command()
 def compare(
     left: Annotated[Path, typer.Argument(help="Folder that one run wrote its files to.")],
     right: Annotated[Path, typer.Argument(help="The same of another run.")],

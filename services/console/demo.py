@@ -35,6 +35,8 @@ def run_on_servers(options: DemoOptions, console: Console, run_dir: Path) -> Non
     """Play the workload on real Kafka and Redis and report it."""
     console.print(f"starting Kafka, Redis and the services in {run_dir} ...")
     with running(options, run_dir) as system:
+        for address in system.placement_addresses:
+            console.print(f"while it runs: coplace why JOB --address {address}")
         with _finished_jobs(options, console) as told:
             system.topics.follow(told, PATIENCE_S)
         summary = write_files(system.topics, options.out)

@@ -17,6 +17,7 @@ from services.console.topics import create_topics
 from shared.messaging.deployment import Deployment
 from shared.runtime.settings import Settings
 
+_PLACEMENT: Final = "services.placement"
 # Modules by process.
 MODULES: Final[Mapping[str, str]] = {
     "ingest": "services.ingest",
@@ -24,7 +25,7 @@ MODULES: Final[Mapping[str, str]] = {
     "appdb-cache": "services.energy.appdb_cache",
     "energy-api": "services.energy.api",
     "prediction": "services.prediction",
-    "placement": "services.placement",
+    "placement": _PLACEMENT,
     "pricing": "services.pricing",
     "accounts": "services.pricing.accounts",
 }
@@ -43,6 +44,7 @@ class RunningSystem:
     servers: LocalServers
     deployment: Deployment
     processes: tuple[str, ...]
+    placement_addresses: tuple[str, ...] = ()
 
     @property
     def topics(self) -> KafkaTopics:
@@ -67,18 +69,27 @@ class Processes:
             for name in MODULES
             for number in range(1, (workers if name in STATEFUL else 1) + 1)
         ]
-        self._ingest_port, self._emulator_port, *self._ports = free_ports(2 + len(self._workers))
+        placements = [name for name, module in self._workers if module == _PLACEMENT]
+        self._ingest_port, self._emulator_port, *ports = free_ports(
+            2 + len(placements) + len(self._workers)
+        )
+        self._placement_ports = dict(zip(placements, ports, strict=False))
+        self._ports = ports[len(placements) :]
 
     @property
     def ingest_address(self) -> str:
         """Where gRPC clients find ingest."""
         return f"127.0.0.1:{self._ingest_port}"
 
+    @property
+    def placement_addresses(self) -> tuple[str, ...]:
+        """Where the workers of placement answer `coplace why`: one does, the others stand by."""
+        return tuple(f"127.0.0.1:{port}" for port in self._placement_ports.values())
+
     def services(self) -> list[Program]:
         """Every service, the stateful ones as often as they have workers."""
-        ingest = {"COPLACE_INGEST_PORT": str(self._ingest_port)}
         return [
-            self._program(name, module, port, ingest)
+            self._program(name, module, port, self._grpc_ports(name))
             for (name, module), port in zip(self._workers, self._ports, strict=True)
         ]
 
@@ -87,6 +98,14 @@ class Processes:
         address = {"COPLACE_SIMULATION_INGEST_ADDRESS": self.ingest_address}
         emulator = self._program(EMULATOR, "services.simulation", self._emulator_port, address)
         return replace(emulator, one_shot=True)
+
+    def _grpc_ports(self, name: str) -> Mapping[str, str]:
+        """A free one is taken by who is told none."""
+        placement = self._placement_ports.get(name, 0)
+        return {
+            "COPLACE_INGEST_PORT": str(self._ingest_port),
+            "COPLACE_PLACEMENT_PORT": str(placement),
+        }
 
     def _program(self, name: str, module: str, port: int, further: Mapping[str, str]) -> Program:
         own = {"COPLACE_HTTP_PORT": str(port), "COPLACE_WORKER": name, **further}
@@ -114,7 +133,7 @@ def playing(options: DemoOptions, servers: LocalServers) -> Iterator[RunningSyst
     environment = options.environment(shared.namespace)
     processes = Processes(servers.run_dir, environment, workers=options.workers, traced=True)
     with serving(shared, [*processes.services(), processes.emulator()], servers) as system:
-        yield system
+        yield replace(system, placement_addresses=processes.placement_addresses)
 
 
 @contextmanager

@@ -23,3 +23,9 @@ def note(lines: Iterable[str]) -> None:
     """What a reader should know beside the result."""
     for line in lines:
         typer.echo(f"note: {line}", err=True)
+
+
+def with_deviation(value: float, digits: str, relative_sd: float) -> str:
+    """The value, with one standard deviation where it has one that is known."""
+    text = f"{value:{digits}}"
+    return f"{text} ± {value * relative_sd:{digits}}" if relative_sd > 0 else text

@@ -23,6 +23,14 @@ def grpc_server_credentials(settings: Settings) -> grpc.ServerCredentials | None
     )
 
 
+def grpc_channel(address: str, settings: Settings) -> grpc.Channel:
+    """A channel of a command or another client that waits for each answer."""
+    credentials = grpc_channel_credentials(settings)
+    if credentials is None:
+        return grpc.insecure_channel(address)
+    return grpc.secure_channel(address, credentials)
+
+
 def grpc_channel_credentials(settings: Settings) -> grpc.ChannelCredentials | None:
     """What a client checks servers with and shows of itself; None speaks plain text."""
     if settings.grpc_ca_file is None and settings.grpc_cert_file is None:

@@ -10,7 +10,8 @@ from coplace.v1.energy_service_pb2_grpc import EnergyServiceStub
 from rich.box import MARKDOWN
 from rich.table import Table
 
-from shared.runtime.grpc_security import grpc_channel_credentials
+from services.console.telling import with_deviation
+from shared.runtime.grpc_security import grpc_channel
 from shared.runtime.settings import settings
 
 _WITHIN_S: Final = 10.0
@@ -40,12 +41,8 @@ def request(
 
 def project(address: str, asked: ProjectRequest) -> Sequence[Projection]:
     """What the service at `address` answers. Raises UnansweredError."""
-    credentials = grpc_channel_credentials(settings())
-    channel = (
-        grpc.secure_channel(address, credentials) if credentials else grpc.insecure_channel(address)
-    )
     try:
-        with channel:
+        with grpc_channel(address, settings()) as channel:
             return EnergyServiceStub(channel).Project(asked, timeout=_WITHIN_S).projections
     except grpc.RpcError as error:
         raise UnansweredError(f"{address}: {error.details()}") from error
@@ -81,15 +78,9 @@ def _rows(one: Projection) -> Iterator[Sequence[str]]:
             one.app_id,
             one.node_model,
             f"{ghz:g}" + (" (indirect)" if one.is_indirect[index] else ""),
-            _with_deviation(one.time_s[index], ".2f", time_sd),
-            _with_deviation(one.power_w[index], ".0f", power_sd),
-            _with_deviation(one.energy_j[index] / 1000, ".2f", hypot(time_sd, power_sd)),
+            with_deviation(one.time_s[index], ".2f", time_sd),
+            with_deviation(one.power_w[index], ".0f", power_sd),
+            with_deviation(one.energy_j[index] / 1000, ".2f", hypot(time_sd, power_sd)),
             f"{one.from_ghz:g}",
             one.coefficients_version,
         )
-
-
-def _with_deviation(value: float, digits: str, relative_sd: float) -> str:
-    """The value, with one standard deviation where it has one that is known."""
-    text = f"{value:{digits}}"
-    return f"{text} ± {value * relative_sd:{digits}}" if relative_sd > 0 else text

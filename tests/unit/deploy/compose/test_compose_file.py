@@ -20,6 +20,7 @@ from services.energy.api.settings import EnergyApiSettings
 from services.energy.drift import Drift
 from services.ingest.meter import IngestMeter
 from services.ingest.settings import IngestSettings
+from services.placement.settings import PlacementSettings
 from services.simulation.settings import SimulationSettings
 from shared.messaging.event import Event, Publish
 from shared.messaging.hooks import Tally
@@ -69,7 +70,7 @@ def test_our_containers_run_what_exists(name: str) -> None:
 def test_every_setting_that_the_file_names_is_read() -> None:
     named = {variable for name in OURS for variable in SERVICES[name]["environment"]}
     assert named <= settings_variables(
-        Settings, IngestSettings, EnergyApiSettings, SimulationSettings
+        Settings, IngestSettings, EnergyApiSettings, PlacementSettings, SimulationSettings
     )
 
 
