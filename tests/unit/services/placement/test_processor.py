@@ -377,3 +377,7 @@ def test_a_run_with_restarts_decides_what_a_run_without_decides(
         (VERDICT_START,),
         (VERDICT_QUEUED, VERDICT_START),
     }
+
+
+def test_a_round_before_any_cluster_is_declared_decides_nothing() -> None:
+    assert round_of(Placement({}, Rules(), 7.0), 0) == []
