@@ -97,6 +97,24 @@ CLAIMS: Final = (
     Claim("over Min_runtime, energy, at most", "20", "5.2", _up_to(EAMC, MIN_RUNTIME, energy)),
     Claim("over Min_energy, response, at most", "49", "1", _up_to(EAMC, MIN_ENERGY, response)),
     Claim("over Min_energy, makespan, at most", "26", "1", _up_to(EAMC, MIN_ENERGY, makespan)),
+    Claim(
+        "over Min_energy, response, 13 %",
+        "48",
+        "5.2",
+        _up_to(PRIORITY, MIN_ENERGY, response, [UNIFORM]),
+    ),
+    Claim(
+        "over Min_energy, response, 33 and 50 %",
+        "39",
+        "5.2",
+        _up_to(PRIORITY, MIN_ENERGY, response, [THIRD, HALF]),
+    ),
+    Claim(
+        "over Min_energy, makespan, 33 and 50 %",
+        "20",
+        "5.2",
+        _up_to(PRIORITY, MIN_ENERGY, makespan, [THIRD, HALF]),
+    ),
     Claim("over Min_energy, energy, at most", "6; 4", "1; 5.2", _up_to(EAMC, MIN_ENERGY, energy)),
     Claim(
         "jobs on their best cluster, at most", "82", "5.2", _largest(EAMC, measures.best_percent)

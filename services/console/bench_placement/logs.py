@@ -1,14 +1,14 @@
 """Real logs on one pool: how long jobs wait, how fast and in how much memory that is found."""
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from functools import partial
-from multiprocessing import get_context
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from timeit import repeat
-from typing import Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
@@ -38,8 +38,6 @@ OFFERED_LOAD: Final = 0.8
 # A log names no power: any makes the energy of each job be counted.
 PROC_W, IDLE_W = 100.0, 40.0
 _REPEATS: Final = 3
-
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +73,31 @@ class ScaleRun:
 def measured(folder: Path, log: str, policy: SimulatedPolicy) -> LogRun:
     """One log in a process of its own: memory that others had does not count.
 
-    Raises OSError or ValueError for a log that cannot be read.
+    Raises subprocess.CalledProcessError for a log that cannot be read, which the process tells.
     """
-    return _alone(partial(_log_run, log, folder / LOGS[log], policy))
+    return LogRun(**_alone(LogRun.__name__, log, str(folder / LOGS[log]), policy))
 
 
 def scaled(jobs: int) -> ScaleRun:
     """One size in a process of its own."""
-    return _alone(partial(_scale_run, jobs))
+    return ScaleRun(**_alone(ScaleRun.__name__, str(jobs)))
 
 
-def _alone(function: Callable[[], Found]) -> Found:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(function).result()
+def _alone(*arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", __name__, *arguments]
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    found: dict[str, Any] = json.loads(printed)
+    return found
+
+
+def main(kind: str, *arguments: str) -> None:
+    """Measure here and print it as JSON."""
+    if kind == ScaleRun.__name__:
+        found: LogRun | ScaleRun = _scale_run(int(arguments[0]))
+    else:
+        log, path, policy = arguments
+        found = _log_run(log, Path(path), SimulatedPolicy(policy))
+    print(json.dumps(asdict(found)))
 
 
 def _log_run(log: str, path: Path, policy: SimulatedPolicy) -> LogRun:
@@ -148,3 +158,7 @@ def _peak_mib() -> float:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
     raise OSError("/proc/self/status has no VmHWM: memory is measured on Linux only")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -27,8 +27,10 @@ WEIGHED: Final = (Policy.REORDER, Policy.PRIORITY_INC, Policy.PRIORITY_INC_V)
 BASE: Final = Row(Policy.BASE)
 MIN_RUNTIME: Final = Row(Policy.MIN_RUNTIME)
 MIN_ENERGY: Final = Row(Policy.MIN_ENERGY)
+# Min_runtime but at the nominal P-state, not at that of the least projected time.
+NOMINAL: Final = Row(Policy.EASY)
 EAMC: Final = tuple(Row(policy, weight) for policy in WEIGHED for weight in (1.0, 1.5))
-ROWS: Final = (BASE, MIN_RUNTIME, MIN_ENERGY, *EAMC)
+ROWS: Final = (BASE, MIN_RUNTIME, NOMINAL, MIN_ENERGY, *EAMC)
 
 # The workloads by the share of jobs that are best off on the second cluster: all eight
 # applications alike, or so many that run STREAM.
@@ -52,3 +54,8 @@ class Grid:
     def of(self, workload: str, row: Row) -> Sequence[Summary]:
         """One summary a seed. Raises KeyError for what was not played."""
         return self.summaries[workload, row]
+
+    def replaced(self, row: Row, by: Row) -> "Grid":
+        """The same where one row came to what another did."""
+        taken = {(workload, row): self.of(workload, by) for workload in WORKLOADS}
+        return Grid(self.seeds, {**self.summaries, **taken})

@@ -9,6 +9,7 @@ from typing import Final
 from services.console.bench_placement import figure, markdown, tables
 from services.console.bench_placement.demotions import WEIGHINGS
 from services.console.bench_placement.logs import (
+    LOGS,
     RUNS,
     SIZES,
     LogRun,
@@ -19,7 +20,7 @@ from services.console.bench_placement.logs import (
 from services.console.bench_placement.measures import MEASURES, p1_response_h, p2_response_h
 from services.console.bench_placement.rows import ROWS, Grid, Row
 from services.console.bench_placement.sensitivity import PLAYED, VARIATIONS
-from services.console.bench_placement.trials import Block, grids
+from services.console.bench_placement.trials import AS_IS, Block, grids
 from services.console.simulate_clusters import setup_of
 from services.console.simulate_progress import progress_of
 from services.simulation.simulator.epm import Epm
@@ -57,6 +58,8 @@ def run(options: Options) -> dict[str, str]:
 
     Raises OSError or ValueError for data that cannot be read and a document without marks.
     """
+    if missing := [name for name in LOGS.values() if not (options.data / "swf" / name).is_file()]:
+        raise ValueError(f"{options.data / 'swf'} has no {', '.join(missing)}: set COPLACE_DATA")
     setup = setup_of(built_in_system(["p1", "p2"]), options.data / "eamc")
     epm = Epm.of(setup.knowledge)
     blocks = _blocks(options.seeds)
@@ -69,7 +72,7 @@ def run(options: Options) -> dict[str, str]:
         "means": tables.means(played.grid),
         "demoted": tables.demoted(epm),
         "readings": tables.changed(epm, played.grid, played.readings),
-        "sensitivity": tables.sensitivity(played.variations),
+        "sensitivity": tables.sensitivity({AS_IS.name: played.grid} | dict(played.variations)),
         "logs": tables.logs(runs),
         "scale": tables.scale(sizes),
     }

@@ -3,13 +3,12 @@
 from typing import Final
 
 from services.console.bench_placement.rows import BASE, MIN_ENERGY, MIN_RUNTIME, Row
-from services.console.bench_placement.trials import AS_IS, Variation
+from services.console.bench_placement.trials import Variation
 from services.simulation.simulator.policy import SimulatedPolicy
 
 PRIORITY: Final = Row(SimulatedPolicy.PRIORITY_INC)
 PLAYED: Final = (BASE, MIN_RUNTIME, MIN_ENERGY, PRIORITY)
 VARIATIONS: Final = (
-    AS_IS,
     Variation("arrivals in 16 days", speed=0.5),
     Variation("arrivals in 10 days", speed=0.8),
     Variation("arrivals in 6.4 days", speed=1.25),

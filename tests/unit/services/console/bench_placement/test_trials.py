@@ -23,6 +23,12 @@ def test_a_grid_gives_each_trial_to_its_row_and_workload() -> None:
             ]
 
 
+def test_a_row_can_be_replaced_by_another_that_was_played() -> None:
+    grid = Block((BASE, MIN_RUNTIME), (1,)).grid(list(range(6)))  # type: ignore[arg-type]
+    replaced = grid.replaced(MIN_RUNTIME, BASE)
+    assert replaced.of(THIRD, MIN_RUNTIME) == replaced.of(THIRD, BASE) == grid.of(THIRD, BASE)
+
+
 def test_the_variation_that_varies_nothing_is_the_simulators_workload() -> None:
     ours = AS_IS.jobs(3).jobs
     theirs = submitted(CIRNE_UNIFORM, 3, built_in_system(["p1", "p2"])).jobs
