@@ -28,7 +28,7 @@ from services.console.telling import with_deviation
 from shared.runtime.grpc_security import grpc_channel
 from shared.runtime.settings import settings
 
-# A busy placement answers between two rounds, and a forecast over a long queue takes seconds.
+# A forecast over a long queue takes seconds, and gives way to decisions.
 _WITHIN_S: Final = 30.0
 _STANDINGS: Final = {
     JOB_STANDING_WAITING: "waits",
@@ -67,6 +67,8 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
         yield from _allocation(answer.allocation)
     if answer.HasField("forecast"):
         yield from _forecast(answer.forecast)
+    elif any(one.place for one in answer.clusters):
+        yield "expected start: not worked out in time, since placement is busy: ask again"
     if answer.HasField("reservation"):
         promise = answer.reservation
         yield (

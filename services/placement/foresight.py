@@ -1,6 +1,6 @@
 """When jobs that wait are expected to start: worked out beside the decisions, from a copy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -34,11 +34,15 @@ class Foresight:
     """One forecast, gone through as far as its questions need, and no further than `most_starts`:
     what a question costs is bounded, and jobs that are asked of together cost one forecast.
 
-    It is used by one thread at a time, which need not be that of the decisions.
+    It is used by one thread at a time, which need not be that of the decisions: `give_way` is
+    called between steps, and returns when there is time.
     """
 
-    def __init__(self, snapshot: Snapshot, most_starts: int) -> None:
+    def __init__(
+        self, snapshot: Snapshot, most_starts: int, give_way: Callable[[], None] = lambda: None
+    ) -> None:
         self.now_s = snapshot.now_s
+        self._give_way = give_way
         self._lines = snapshot.lines
         self._ahead = islice(forecast(self.now_s, snapshot.lines, snapshot.loads), most_starts)
         self._most_starts = most_starts
@@ -61,6 +65,7 @@ class Foresight:
 
     def _expected(self, arrival: int) -> Expected | None:
         while arrival not in self._found:
+            self._give_way()
             start = next(self._ahead, None)
             if start is None:
                 return None

@@ -51,10 +51,15 @@ class Inquiry:
         self._obstacles = obstacles
         self._start_timeout_s = start_timeout_s
         self._last: Outcomes | None = None
+        self.is_deciding = False
+
+    def begin_round(self) -> None:
+        """A round is being decided: whoever works beside it gives way."""
+        self.is_deciding = True
 
     def note(self, outcomes: Outcomes) -> None:
         """A round ended; `outcomes` are of its last pass."""
-        self._last = outcomes
+        self._last, self.is_deciding = outcomes, False
 
     def arrival(self, job_id: str) -> int | None:
         """The arrival number of a job that has a place in the queue."""

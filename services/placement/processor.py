@@ -84,6 +84,7 @@ class Placement:
     def end_round(self, ended: Round) -> Iterable[Publish]:
         """Take back what did not come true, weigh the jobs that arrived, start what may start, and
         say of the others why they wait."""
+        self.inquiry.begin_round()
         self._ledger.forget(ended.now_s)
         self._all_stale |= self._knowledge.forget(self._ledger.apps)
         decisions = Decisions(ended, self._rules, self._knowledge.degradation_version)

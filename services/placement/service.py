@@ -5,7 +5,10 @@ so what is decided stays sound, and asking must not stop it.
 """
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -19,6 +22,9 @@ from services.placement.inquiry import Inquiry
 NAME: Final = "coplace.v1.PlacementService"
 # Questions that wait for forecasts; more are told to come back.
 MOST_QUESTIONS: Final = 64
+# A question is answered without its forecast when rounds leave no time for one, s.
+_PATIENCE_S: Final = 20.0
+_GIVES_WAY_S: Final = 0.002
 # A forecast serves those who ask soon after: in an event time of rounds, s.
 _FRESH_S: Final = 5.0
 
@@ -75,7 +81,10 @@ class PlacementService:
             await context.abort(grpc.StatusCode.NOT_FOUND, unknown(job_id))
         arrival = inquiry.arrival(job_id)
         if arrival is not None and answer.as_of_us:
-            answer.forecast.CopyFrom(await self._forecast(inquiry, arrival, answer.as_of_us / 1e6))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE_S):
+                    found = await self._forecast(inquiry, arrival, answer.as_of_us / 1e6)
+                    answer.forecast.CopyFrom(found)
         return answer
 
     async def _forecast(self, inquiry: Inquiry, arrival: int, now_s: float) -> Forecast:
@@ -83,7 +92,8 @@ class PlacementService:
         if foresight is not None:
             outlook = await self._look(foresight, arrival)
         if foresight is None or outlook is None:
-            foresight = Foresight(inquiry.snapshot(), self._most_foreseen)
+            give_way = partial(_give_way, inquiry)
+            foresight = Foresight(inquiry.snapshot(), self._most_foreseen, give_way)
             self._foresight = inquiry, foresight
             outlook = await self._look(foresight, arrival)
         return _message(outlook, foresight.now_s)
@@ -97,6 +107,12 @@ class PlacementService:
     async def _look(self, foresight: Foresight, arrival: int) -> Outlook | None:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, foresight.of, arrival)
+
+
+def _give_way(inquiry: Inquiry) -> None:
+    """Decisions go first: one interpreter runs one thread at a time."""
+    while inquiry.is_deciding:
+        time.sleep(_GIVES_WAY_S)
 
 
 def unknown(job_id: str) -> str:

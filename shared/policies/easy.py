@@ -93,7 +93,7 @@ def serve(lanes: Sequence[Turns], now_s: float) -> list[Served]:
     for lane in lanes:
         lane.turn()
     started: list[Served] = []
-    while (lane := min(lanes, key=_NEXT_ORDER, default=None)) and lane.next_order != DONE:
+    while lanes and (lane := min(lanes, key=_NEXT_ORDER)).next_order != DONE:
         served = lane.serve()
         if served is not None:
             for other in lanes:

@@ -99,6 +99,7 @@ class Lane:
             self._unsettle()  # a running job is overdue: it is expected to end at any moment
         if self._from != DONE:
             self._trail = [(-1, 0, self.free, self.extra, self.reservation)]
+            self._best_hosts.clear()
             self._turns = self._acting(self._from)
             self._from = DONE
 

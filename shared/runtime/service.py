@@ -39,7 +39,7 @@ Main = Callable[[Process], Awaitable[None]]
 
 # A service's state is many objects that live long and no cycles: at its defaults Python's collector
 # of cycles goes through them so often that a fifth of all CPU time goes into it.
-_GC_THRESHOLDS: Final = (50_000, 20, 100)
+GC_THRESHOLDS: Final = (50_000, 20, 100)
 
 
 def run_process(name: str, main: Main) -> None:
@@ -47,7 +47,7 @@ def run_process(name: str, main: Main) -> None:
 
     SIGTERM and SIGINT ask it to stop. An exception ends the process with exit code 1.
     """
-    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.set_threshold(*GC_THRESHOLDS)
     config = settings()
     configure_logging(name, config.log_level)
     telemetry = Telemetry(name, config)

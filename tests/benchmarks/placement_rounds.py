@@ -1,27 +1,40 @@
 """How fast the placement processor decides with 10,000 jobs queued: python -m
-tests.benchmarks.placement_rounds [rounds] [clusters]
+tests.benchmarks.placement_rounds [rounds] [clusters] [asking]
 
 Clusters of 512 nodes of two models, eight applications with signatures and coefficients over all
 P-states, a degradation model, rounds of 50 submissions. Every job has an entry on every cluster. As
 many jobs end in a round as started in the one before, in the order of their limits, so that nodes
 come free and the queue stays as it is.
+
+With `asking` 1, a caller asks over gRPC why waiting jobs wait, one after the other and all the
+time: the loop answers between rounds, and the forecasts run in their thread.
 """
 
+import asyncio
+import gc
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
+import grpc
 import numpy as np
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
+from coplace.v1.placement_service_pb2 import ExplainRequest, ExplainResponse
 
+from services.placement.app import QUICK_SWITCH_S
 from services.placement.model import Rules
 from services.placement.processor import Placement
+from services.placement.service import NAME, Duty, PlacementService
 from shared.messaging.event import Event
 from shared.messaging.stage import Round
+from shared.runtime.service import GC_THRESHOLDS
 from tests.unit.services.placement import region
 
 QUEUED, PER_ROUND, PERIOD_US = 10_000, 50, 30_000_000
+# The loop has time for its callers and for Kafka between two rounds.
+PAUSE_S = 0.1
 
 
 def clusters(count: int) -> Iterator[Event]:
@@ -68,32 +81,91 @@ class Site:
             yield Event(f"site/finished/{job_id}/1", "site", now_us, "region", payload)
 
 
-def main(rounds: int = 200, count: int = 8) -> None:
-    """Print milliseconds a round and jobs decided a second."""
-    rng, site = np.random.default_rng(1), Site()
-    placement = Placement({}, Rules(), 7.0)
-    region.feed(placement, clusters(count))
-    region.feed(placement, submissions(0, QUEUED + 100 * count, rng))
-    began_us = region.T0_US + PERIOD_US
-    started = site.start(region.decisions(placement.end_round(Round(0, began_us))), began_us)
-    placement.changes()
-    seconds, cpu_s, starts = [], 0.0, 0
-    for number in range(1, rounds + 1):
+class Rounds:
+    """Plays rounds and times them."""
+
+    def __init__(self, count: int) -> None:
+        self._rng, self._site = np.random.default_rng(1), Site()
+        self.placement = Placement({}, Rules(), 7.0)
+        region.feed(self.placement, clusters(count))
+        region.feed(self.placement, submissions(0, QUEUED + 100 * count, self._rng))
+        self.seconds: list[float] = []
+        self.cpu_s: list[float] = []
+        self.starts = 0
+        self._started = self._end(0)
+
+    def play(self, number: int) -> None:
+        """One round: confirmations, ends and submissions come, and it is decided."""
         now_us = region.T0_US + (number + 1) * PERIOD_US
-        events = [*site.finish(started, now_us), *submissions(10**5 + number * 100, PER_ROUND, rng)]
-        began, began_cpu = time.perf_counter(), time.process_time()
-        region.feed(placement, events)
-        decided = region.decisions(placement.end_round(Round(number, now_us)))
-        placement.changes()
-        seconds.append(time.perf_counter() - began)
-        cpu_s += time.process_time() - began_cpu
-        started = site.start(decided, now_us)
-        starts += started
-    p50, p99 = np.percentile(seconds, [50, 99]) * 1e3
-    print(f"{rounds} rounds of {PER_ROUND} submissions, {QUEUED} queued, {starts} later starts")
-    print(f"a round: p50 {p50:.1f} ms, p99 {p99:.1f} ms")
-    jobs = rounds * PER_ROUND
-    print(f"jobs decided: {jobs / sum(seconds):.0f} /s, {jobs / cpu_s:.0f} a CPU-second")
+        new = submissions(10**5 + number * 100, PER_ROUND, self._rng)
+        events = [*self._site.finish(self._started, now_us), *new]
+        began, began_cpu = time.perf_counter(), time.thread_time()
+        region.feed(self.placement, events)
+        self._started = self._end(number)
+        self.seconds.append(time.perf_counter() - began)
+        self.cpu_s.append(time.thread_time() - began_cpu)
+        self.starts += self._started
+
+    def _end(self, number: int) -> int:
+        now_us = region.T0_US + (number + 1) * PERIOD_US
+        decided = region.decisions(self.placement.end_round(Round(number, now_us)))
+        self.placement.changes()
+        return self._site.start(decided, now_us)
+
+
+async def ask(channel: grpc.aio.Channel, answered: list[float]) -> None:
+    """Ask about one waiting job after the other, for ever."""
+    call: grpc.aio.UnaryUnaryMultiCallable[ExplainRequest, ExplainResponse] = channel.unary_unary(
+        f"/{NAME}/Explain",
+        request_serializer=ExplainRequest.SerializeToString,
+        response_deserializer=ExplainResponse.FromString,
+    )
+    number = QUEUED
+    while True:
+        number -= 1
+        began = time.perf_counter()
+        await call(ExplainRequest(job_id=f"job-{number:06d}"))
+        answered.append(time.perf_counter() - began)
+
+
+async def play(rounds: Rounds, count: int, *, asking: bool) -> list[float]:
+    """Play rounds on the loop; how long each answer took."""
+    duty, answered = Duty(), list[float]()
+    duty.begin(rounds.placement.inquiry)
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((PlacementService(duty, 20_000).handlers(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        asker = asyncio.create_task(ask(channel, answered)) if asking else None
+        for number in range(1, count + 1):
+            rounds.play(number)
+            await asyncio.sleep(PAUSE_S)
+        if asker is not None:
+            asker.cancel()
+            with suppress(asyncio.CancelledError):
+                await asker
+    await server.stop(None)
+    return answered
+
+
+def main(count: int = 200, clusters_: int = 8, asking: int = 0) -> None:
+    """Print milliseconds a round and jobs decided a second, and what an answer takes."""
+    gc.set_threshold(*GC_THRESHOLDS)
+    sys.setswitchinterval(QUICK_SWITCH_S)
+    rounds = Rounds(clusters_)
+    answered = asyncio.run(play(rounds, count, asking=bool(asking)))
+    print(
+        f"{count} rounds of {PER_ROUND} submissions, {QUEUED} queued, {clusters_} clusters, "
+        f"{rounds.starts} later starts"
+    )
+    named = {"a round": rounds.seconds, "its CPU time": rounds.cpu_s, "an answer": answered}
+    for name, seconds in named.items():
+        if seconds:
+            p50, p99 = np.percentile(seconds, [50, 99]) * 1e3
+            print(f"{name}: p50 {p50:.0f} ms, p99 {p99:.0f} ms of {len(seconds)}")
+    jobs = count * PER_ROUND
+    print(f"jobs decided: {jobs / sum(rounds.seconds):.0f} /s")
 
 
 if __name__ == "__main__":

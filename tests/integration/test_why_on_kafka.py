@@ -1,0 +1,156 @@
+"""From a submission to the answer why it waits, with a placement that decides and one that stands
+by, on real Kafka."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.jobs_pb2 import JobSubmitted
+from google.protobuf.message import Message
+from typer.testing import CliRunner, Result
+
+from deploy.local.ports import free_ports
+from deploy.local.program import Program
+from deploy.local.servers import LocalServers
+from services.console.cli import app
+from services.console.topics import create_topics
+from shared.messaging.clients import Publisher
+from shared.messaging.deployment import Deployment
+from shared.messaging.event import Event, Publish
+from shared.runtime.settings import Settings
+
+_DEADLINE_S = 60.0
+_WORKERS = ("placement", "placement-2")
+_RUNS, _WAITS = "north/alpha/1/1767225600", "north/alpha/2/1767225601"
+_TIME_US = 1_767_225_600_000_000
+
+
+class Region:
+    """Two workers of placement, and what a test asks them."""
+
+    def __init__(self, servers: LocalServers) -> None:
+        self.servers = servers
+        settings = Settings(
+            kafka_bootstrap=servers.kafka_bootstrap, namespace="why", kafka_partitions=4
+        )
+        self.deployment = Deployment.of(settings)
+        create_topics(self.deployment)
+        ports = free_ports(2 * len(_WORKERS))
+        self._asked_at = dict(zip(_WORKERS, ports[::2], strict=True))
+        http_ports = zip(_WORKERS, ports[1::2], strict=True)
+        servers.start(self._program(name, http_port) for name, http_port in http_ports)
+
+    def publish(self, topic: str, payload: Message, key: str) -> None:
+        """Append an event as ingest would."""
+        name = payload.DESCRIPTOR.full_name
+        event = Event(f"north/{name}/{key}", "north", _TIME_US, key, payload)
+        with Publisher(self.deployment) as publisher:
+            publisher.append([self.deployment.codec.encode(Publish(topic, event))])
+
+    def why(self, job_id: str) -> Result:
+        """What the worker that decides answers; the other says that it stands by."""
+        deadline = time.monotonic() + _DEADLINE_S
+        while time.monotonic() < deadline:
+            answers = [self.ask(name, job_id) for name in _WORKERS]
+            found = [answer for answer in answers if "stands by" not in answer.stderr]
+            if len(found) == 1 and "Connection refused" not in found[0].stderr:
+                return found[0]
+            time.sleep(0.2)
+        raise AssertionError(f"nobody decides: {[answer.stderr for answer in answers]}")
+
+    def ask(self, worker: str, job_id: str) -> Result:
+        """What one worker answers."""
+        address = f"--address=127.0.0.1:{self._asked_at[worker]}"
+        return CliRunner().invoke(app, ["why", job_id, address])
+
+    def _program(self, name: str, http_port: int) -> Program:
+        return Program(
+            name,
+            [sys.executable, "-m", "services.placement"],
+            env={
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "COPLACE_NAMESPACE": "why",
+                "COPLACE_KAFKA_PARTITIONS": "4",
+                "COPLACE_SESSION_TIMEOUT_S": "6",
+                "COPLACE_HTTP_PORT": str(http_port),
+                "COPLACE_PLACEMENT_PORT": str(self._asked_at[name]),
+                "COPLACE_PLACEMENT_START_TIMEOUT_S": "0",
+            },
+            ready_url=f"http://127.0.0.1:{http_port}/readyz",
+        )
+
+
+def cluster() -> ClusterDeclared:
+    return ClusterDeclared(
+        cluster="alpha",
+        site="north",
+        node_model="gold-6254",
+        nodes=4,
+        cores_per_node=36,
+        pstates_ghz=[1.2, 3.1],
+        idle_power_w=100,
+        peak_bandwidth_gbps=200,
+    )
+
+
+def job(job_id: str) -> JobSubmitted:
+    return JobSubmitted(
+        job_id=job_id,
+        attempt=1,
+        user="ada",
+        account="physics",
+        nodes=4,
+        walltime_s=3600,
+        reference_cluster="alpha",
+        submitted_at_us=_TIME_US,
+    )
+
+
+@pytest.fixture(scope="module")
+def region(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Region]:
+    with LocalServers(tmp_path_factory.mktemp("why"), redis=False) as servers:
+        found = Region(servers)
+        found.publish("commands", cluster(), "alpha")
+        for job_id in (_RUNS, _WAITS):
+            found.publish("jobs.events", job(job_id), job_id)
+        while "as known at" not in found.why(_WAITS).stdout:
+            time.sleep(0.1)
+        yield found
+
+
+def test_a_waiting_job_is_told_its_reason_its_promise_and_its_expected_start(
+    region: Region,
+) -> None:
+    answer = region.why(_WAITS)
+    assert answer.exit_code == 0, answer.output
+    first, why, expected, before, promised = answer.stdout.splitlines()[:5]
+    assert first == f"{_WAITS} waits, and nodes are promised to it"
+    assert why == "why: alpha: needs 4 nodes, 0 free"
+    assert "(in 60 min) on alpha, if nothing else arrives" in expected
+    assert before.startswith("before it: 0 jobs stand before it")
+    assert promised.startswith("promised: 4 nodes of alpha at ")
+    assert " 1 of 1 |" in answer.stdout
+
+
+def test_a_job_whose_start_was_decided_says_where(region: Region) -> None:
+    answer = region.why(_RUNS).stdout.splitlines()
+    assert answer[0] == f"{_RUNS} is to start: its resource manager has not confirmed it yet"
+    assert answer[1].startswith("on 4 nodes of alpha at 3.1 GHz since ")
+
+
+def test_an_unknown_job_ends_the_command_with_what_to_do(region: Region) -> None:
+    answer = region.why("4711")
+    assert answer.exit_code == 1
+    assert "'4711' is not known" in answer.stderr
+
+
+def test_when_the_one_that_decides_is_killed_another_answers(region: Region) -> None:
+    before = region.why(_RUNS).stdout
+    [deciding] = [name for name in _WORKERS if region.ask(name, _RUNS).exit_code == 0]
+    region.servers.kill(deciding)
+    region.servers.wait_ready(deciding)
+    assert region.why(_RUNS).stdout == before
+    assert region.why(_WAITS).stdout.startswith(f"{_WAITS} waits")
