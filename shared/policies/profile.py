@@ -18,20 +18,8 @@ class Profile:
         del self._times_s[:passed], self._nodes[:passed], self._power_w[:passed]
         self._times_s[0] = now_s
 
-    def copied(self) -> "Profile":
-        """The same steps, to be changed apart."""
-        copy = Profile.__new__(Profile)
-        copy._times_s, copy._nodes = self._times_s.copy(), self._nodes.copy()
-        copy._power_w = self._power_w.copy()
-        return copy
-
-    def earliest(
-        self, nodes: int, power_w: float, duration_s: float, from_s: float = -inf
-    ) -> float:
-        """The first time, not before `from_s`, from which on so much is free for so long.
-
-        Infinite if there is none.
-        """
+    def earliest(self, nodes: int, power_w: float, duration_s: float) -> float:
+        """The first time from which on so much is free for so long; infinite if none is."""
         start_s = inf
         ends_s = [*self._times_s[1:], inf]
         for begin_s, end_s, free, headroom_w in zip(
@@ -40,7 +28,7 @@ class Profile:
             if free < nodes or headroom_w < power_w:
                 start_s = inf
                 continue
-            start_s = min(start_s, max(begin_s, from_s))
+            start_s = min(start_s, begin_s)
             if start_s + duration_s <= end_s:
                 return start_s
         return inf
