@@ -2,9 +2,11 @@
 by, on real Kafka."""
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from coplace.v1.control_pb2 import ClusterDeclared
@@ -21,6 +23,7 @@ from shared.messaging.clients import Publisher
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event, Publish
 from shared.runtime.settings import Settings
+from tests.support.snippets import HOW_TO, write_programs
 
 _DEADLINE_S = 60.0
 _WORKERS = ("placement", "placement-2")
@@ -65,6 +68,15 @@ class Region:
         """What one worker answers."""
         address = f"--address=127.0.0.1:{self._asked_at[worker]}"
         return CliRunner().invoke(app, ["why", job_id, address])
+
+    def deciding(self) -> str:
+        """The worker that does not stand by."""
+        [found] = [name for name in _WORKERS if self.ask(name, _RUNS).exit_code == 0]
+        return found
+
+    def deciding_address(self) -> str:
+        """Where it answers."""
+        return f"127.0.0.1:{self._asked_at[self.deciding()]}"
 
     def _program(self, name: str, http_port: int) -> Program:
         return Program(
@@ -141,6 +153,18 @@ def test_a_job_whose_start_was_decided_says_where(region: Region) -> None:
     assert answer[1].startswith("on 4 nodes of alpha at 3.1 GHz since ")
 
 
+def test_the_program_of_the_how_to_prints_where_a_job_waits_and_when_it_starts(
+    region: Region, tmp_path: Path
+) -> None:
+    write_programs(HOW_TO / "ask-why.md", tmp_path)
+    command = [sys.executable, "why.py", region.deciding_address(), _WAITS]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    standing, place, expected = result.stdout.splitlines()
+    assert standing == "JOB_STANDING_RESERVED alpha: needs 4 nodes, 0 free"
+    assert place == "alpha: place 1 of 1: needs 4 nodes, 0 free"
+    assert expected.startswith("expected on alpha at ")
+
+
 def test_an_unknown_job_ends_the_command_with_what_to_do(region: Region) -> None:
     answer = region.why("4711")
     assert answer.exit_code == 1
@@ -149,7 +173,7 @@ def test_an_unknown_job_ends_the_command_with_what_to_do(region: Region) -> None
 
 def test_when_the_one_that_decides_is_killed_another_answers(region: Region) -> None:
     before = region.why(_RUNS).stdout
-    [deciding] = [name for name in _WORKERS if region.ask(name, _RUNS).exit_code == 0]
+    deciding = region.deciding()
     region.servers.kill(deciding)
     region.servers.wait_ready(deciding)
     assert region.why(_RUNS).stdout == before
