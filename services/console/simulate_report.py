@@ -26,6 +26,7 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "bounded slowdown, 60 s": lambda s: s.bounded_slowdown_60s.mean,
     "in use, %": lambda s: 100 * s.utilisation,
     "energy of jobs, MWh": lambda s: _mwh(s.busy_energy_j),
+    "cost of energy, tariff's unit": lambda s: s.energy_cost,
     "idle energy, MWh": lambda s: _mwh(s.idle_energy_j),
     "sum of runtimes, h": lambda s: s.sum_runtime_s / 3600,
     "mean frequency, GHz": lambda s: s.mean_freq_ghz,

@@ -53,7 +53,7 @@ class Summary:
 
     `utilisation` and idle energy count from the first submission to the last end; the mean
     frequency is that over jobs. `mean_freq_ghz` and `best_cluster_share` are None where the
-    applications are unknown.
+    applications are unknown, `energy_cost` where no tariff is.
     """
 
     jobs: int
@@ -70,6 +70,7 @@ class Summary:
     mean_freq_ghz: float | None
     best_cluster_share: float | None
     clusters: tuple[ClusterSummary, ...]
+    energy_cost: float | None = None
 
 
 def summarise(played: Played) -> Summary:
@@ -92,6 +93,7 @@ def summarise(played: Played) -> Summary:
         mean_freq_ghz=_mean_freq_ghz(played, everywhere),
         best_cluster_share=_best_share(played, played.traits, everywhere),
         clusters=clusters,
+        energy_cost=played.energy_cost,
     )
 
 

@@ -4,16 +4,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shared.policies.tariff import Tariff
 from shared.policies.workload import Floats, Ints, Schedule, Workload
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fleet:
-    """The clusters of a system: `units` of each and what one draws that idles, (clusters,)."""
+    """The clusters of a system: `units` of each and what one draws that idles, (clusters,), and
+    what a kWh costs on it, None where nobody said."""
 
     names: tuple[str, ...]
     units: Ints
     idle_w: Floats
+    tariffs: tuple[Tariff, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +81,15 @@ class Played:
     def energy_j(self) -> Floats:
         """Energy of each job."""
         return self.power_w * self.runtime_s
+
+    @property
+    def energy_cost(self) -> float | None:
+        """What the energy of all jobs costs at the tariffs."""
+        tariffs, schedule = self.fleet.tariffs, self.schedule
+        if tariffs is None:
+            return None
+        jobs = zip(schedule.cluster, self.power_w, schedule.start_s, schedule.end_s, strict=True)
+        return float(sum(tariffs[where].cost(*drawn) for where, *drawn in jobs))
 
     @property
     def makespan_s(self) -> float:

@@ -12,7 +12,8 @@ from shared.policies.workload import NO_ENTRY, Floats, Ints, Mask
 
 class SimulatedPolicy(StrEnum):
     """The first four know of no energy: jobs are offered to each cluster as it is declared, at the
-    nominal P-state. The others are those of `ranking.Policy`, with EASY backfill."""
+    nominal P-state. The others are those of `ranking.Policy`, with EASY backfill, and look-ahead,
+    which starts from PriorityInc-V."""
 
     FCFS = "fcfs"
     SJF = "sjf"
@@ -24,6 +25,7 @@ class SimulatedPolicy(StrEnum):
     REORDER = "reorder"
     PRIORITY_INC = "priority-inc"
     PRIORITY_INC_V = "priority-inc-v"
+    LOOK_AHEAD = "look-ahead"
 
     @property
     def discipline(self) -> Discipline:
@@ -33,6 +35,8 @@ class SimulatedPolicy(StrEnum):
     @property
     def ranking(self) -> Policy | None:
         """How clusters and P-states are chosen, None where no energy is known of."""
+        if self is SimulatedPolicy.LOOK_AHEAD:
+            return Policy.PRIORITY_INC_V
         return None if self in ONE_POOL else Policy(self.value)
 
     @property

@@ -17,6 +17,7 @@ from services.simulation.simulator.jobs import (
     draw_apps,
     submitted,
 )
+from services.simulation.simulator.lookahead import AS_TUNED, Ahead, play_ahead
 from services.simulation.simulator.metrics import Summary, summarise
 from services.simulation.simulator.played import Played
 from services.simulation.simulator.policy import SimulatedPolicy
@@ -40,7 +41,8 @@ class Setup:
 class Case:
     """One simulation: what decides, on which workload. The same case gives the same result.
 
-    `threshold` is that of PriorityInc-V, `reading` that of equations 4 and 5.
+    `threshold` is that of PriorityInc-V, `reading` that of equations 4 and 5,
+    `ahead` how look-ahead weighs.
     """
 
     policy: SimulatedPolicy
@@ -50,6 +52,7 @@ class Case:
     threshold: float = THRESHOLD
     reading: Reading = EVEN.reading
     kill_at_limit: bool = True
+    ahead: Ahead = AS_TUNED
 
     @property
     def label(self) -> str:
@@ -93,7 +96,10 @@ def play_jobs(
     weighing = Weighing(case.t_weight, case.reading)
     choice = Choice(case.policy, weighing, case.threshold, case.kill_at_limit)
     entries = entries_of(setup.system, epm, jobs, app, choice)
-    schedule = play(setup.system.pools, entries.workload, discipline or case.policy.discipline)
+    if case.policy is SimulatedPolicy.LOOK_AHEAD:
+        entries, schedule = play_ahead(setup.system, epm, entries, case.ahead)
+    else:
+        schedule = play(setup.system.pools, entries.workload, discipline or case.policy.discipline)
     played = Played(entries.workload, schedule, setup.system.fleet, entries.traits)
     return Outcome(played, entries.job_id, entries.left_out)
 
@@ -123,10 +129,11 @@ def combinations(
     threshold: float = THRESHOLD,
     reading: Reading = EVEN.reading,
     kill_at_limit: bool = True,
+    ahead: Ahead = AS_TUNED,
 ) -> list[Case]:
     """All cases; a policy that weighs nothing is there with the first weight only."""
     return [
-        Case(policy, workload, seed, t_weight, threshold, reading, kill_at_limit)
+        Case(policy, workload, seed, t_weight, threshold, reading, kill_at_limit, ahead)
         for workload, policy, t_weight, seed in product(workloads, policies, t_weights, seeds)
         if policy.weighs or t_weight == t_weights[0]
     ]

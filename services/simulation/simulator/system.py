@@ -1,6 +1,7 @@
 """The clusters that are simulated, as a file or by the names of the built-in ones."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 from pathlib import Path
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from services.simulation.clusters import clusters
 from services.simulation.simulator.played import Fleet
 from shared.domain import eamc_source
+from shared.policies.tariff import Tariff
 from shared.policies.timeline import Pool
 from shared.policies.workload import Ints
 
@@ -72,14 +74,23 @@ class SimulatedCluster(BaseModel):
 @dataclass(frozen=True, slots=True)
 class System:
     """Clusters in the order in which jobs are offered to them; the first is the primary one, that
-    times relate to. Raises ValueError for none and for two of one name."""
+    times relate to. `tariff_of` are tariffs by cluster, of all or of none. Raises
+    ValueError for no cluster, for two of one name, and for tariffs of others."""
 
     clusters: tuple[SimulatedCluster, ...]
+    tariff_of: Mapping[str, Tariff] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = [cluster.name for cluster in self.clusters]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"a system needs clusters of different names, got {names}")
+        if self.tariff_of and set(self.tariff_of) != set(names):
+            raise ValueError(f"tariffs are for {sorted(self.tariff_of)}, clusters are {names}")
+
+    @property
+    def tariffs(self) -> tuple[Tariff, ...]:
+        """One of each cluster; 1 per kWh where none was said."""
+        return tuple(self.tariff_of.get(cluster.name, Tariff()) for cluster in self.clusters)
 
     @property
     def pools(self) -> list[Pool]:
@@ -93,6 +104,7 @@ class System:
             names=tuple(cluster.name for cluster in self.clusters),
             units=np.array([cluster.units for cluster in self.clusters]),
             idle_w=np.array([c.idle_power_w / c.units_per_node for c in self.clusters]),
+            tariffs=self.tariffs if self.tariff_of else None,
         )
 
 

@@ -1,0 +1,161 @@
+"""How a plan of what waits would come out: the lanes that decide, played forward.
+
+A plan is one queue of entries for the lanes of `lane.py`. They promise and backfill by limits;
+here running jobs and entries end when they are expected to, which is earlier.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple, Protocol
+
+from shared.policies.easy import serve
+from shared.policies.lane import Lane
+from shared.policies.load import Load, NodeSet
+from shared.policies.queue import Entry, Line
+
+
+class Room(Protocol):
+    """What a cluster has to give: see timeline.Pool."""
+
+    @property
+    def units(self) -> int: ...
+    @property
+    def cap_w(self) -> float: ...
+
+
+class Option(NamedTuple):
+    """A job on one cluster at one P-state: the time until its limit, its power in all."""
+
+    limit_s: float
+    power_w: float
+    pstate: int
+
+
+class Stand(NamedTuple):
+    """An entry of a plan: a job's place in the queue of one cluster, from `from_s` on."""
+
+    order: int
+    arrival: int
+    cluster: int
+    units: int
+    option: Option
+    from_s: float = 0.0
+
+    @property
+    def entry(self) -> Entry:
+        """What a lane is told."""
+        limit_s, power_w, _ = self.option
+        return Entry(self.order, self.arrival, self.units, limit_s, power_w=power_w)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """What a job holds, until when at the latest, and when it is expected to end."""
+
+    cluster: int
+    units: int
+    power_w: float
+    release_s: float
+    expected_s: float
+
+
+class Start(NamedTuple):
+    """An entry of a plan that starts; `backfilled` is before a blocked one."""
+
+    stand: Stand
+    start_s: float
+    backfilled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The clusters at an instant: what they have, and what runs by arrival number."""
+
+    now_s: float
+    rooms: Sequence[Room]
+    running: Mapping[int, Running]
+
+    @property
+    def free_units(self) -> list[int]:
+        """What each cluster has free."""
+        free = [room.units for room in self.rooms]
+        for held in self.running.values():
+            free[held.cluster] -= held.units
+        return free
+
+    def starts_now(self, plan: Iterable[Stand]) -> list[Start]:
+        """What a scheduling pass over a plan starts."""
+        return _Outlook(self, plan).served(self.now_s)
+
+    def outlook(self, plan: Iterable[Stand], share: float) -> list[Start]:
+        """All starts of a plan if its entries run for a `share` of their limits.
+
+        Missing is what never fits.
+        """
+        return list(_Outlook(self, plan).played(share))
+
+
+class _Outlook:
+    def __init__(self, situation: Situation, plan: Iterable[Stand]) -> None:
+        self._now_s = situation.now_s
+        self._lanes = _lanes(situation)
+        self._ends = [
+            (held.expected_s, held.cluster, -1 - place)
+            for cluster in range(len(situation.rooms))
+            for place, held in enumerate(_on(situation, cluster))
+        ]
+        heapify(self._ends)
+        self._stands: dict[tuple[int, int], Stand] = {}
+        self._later: list[tuple[float, Stand]] = []
+        for stand in plan:
+            if stand.from_s > self._now_s:
+                self._later.append((stand.from_s, stand))
+            else:
+                self._add(stand)
+        heapify(self._later)
+
+    def served(self, now_s: float) -> list[Start]:
+        """One pass."""
+        return [
+            Start(self._stands[entry.arrival, number], now_s, backfilled)
+            for number, entry, _, backfilled in serve(self._lanes, now_s)
+        ]
+
+    def played(self, share: float) -> Iterable[Start]:
+        now_s = self._now_s
+        while True:
+            for start in self.served(now_s):
+                _, arrival, cluster, _, option, _ = start.stand
+                heappush(self._ends, (now_s + share * option.limit_s, cluster, arrival))
+                yield start
+            waits = any(len(lane.line) for lane in self._lanes)
+            if not (self._later or (waits and self._ends)):
+                return
+            now_s = min(times[0][0] for times in (self._later, self._ends) if times)
+            while self._ends and self._ends[0][0] == now_s:
+                _, cluster, holder = heappop(self._ends)
+                self._lanes[cluster].release(holder)
+            while self._later and self._later[0][0] == now_s:
+                self._add(heappop(self._later)[1])
+
+    def _add(self, stand: Stand) -> None:
+        self._stands[stand.arrival, stand.cluster] = stand
+        self._lanes[stand.cluster].add(stand.entry)
+
+
+def _on(situation: Situation, cluster: int) -> list[Running]:
+    return [held for held in situation.running.values() if held.cluster == cluster]
+
+
+def _lanes(situation: Situation) -> list[Lane]:
+    lanes = []
+    for cluster, room in enumerate(situation.rooms):
+        sets = [
+            NodeSet(held.units, held.release_s, power_w=held.power_w)
+            for held in _on(situation, cluster)
+        ]
+        free = room.units - sum(node_set.nodes for node_set in sets)
+        load = Load(room.units, free, sets)
+        lanes.append(Lane(load, Line(), number=cluster, cap_w=room.cap_w))
+    return lanes
