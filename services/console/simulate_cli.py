@@ -1,17 +1,23 @@
 """`coplace simulate`: what a log or a model's jobs come to under policies, weights and caps."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import inf
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from services.console.telling import told_in_one_line
+from services.simulation.simulator.lookahead import AS_TUNED as USUAL
+from services.simulation.simulator.lookahead import Ahead
 from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.simulator.sweep import THRESHOLD
 from services.simulation.simulator.system import Unit
 from shared.policies.frequency import Reading
+from shared.policies.lookahead import Prices
+
+_Number = TypeVar("_Number", int, float)
 
 Policies = Annotated[
     list[SimulatedPolicy] | None,
@@ -66,6 +72,25 @@ Threshold = Annotated[float | None, typer.Option(min=0, help="Of priority-inc-v;
 ReadingName = Annotated[
     Reading | None, typer.Option(help="Of equations 4 and 5 and the threshold, ADR 0003.")
 ]
+Tariffs = Annotated[
+    Path | None, typer.Option(help="CSV of cluster, hour and price_per_kwh or gco2_per_kwh.")
+]
+
+# Of look-ahead.
+ResponsePrice = Annotated[
+    float | None, typer.Option(min=0, help="Of an hour of a job's response, tariff's unit; 3.")
+]
+UnitPrice = Annotated[
+    float | None, typer.Option(min=0, help="Of an hour that a job holds a node or core; 0.2.")
+]
+MakespanPrice = Annotated[
+    float | None, typer.Option(min=0, help="Of an hour until the last limit; 0.")
+]
+Head = Annotated[int | None, typer.Option(min=2, help="Jobs that are played forward; 12.")]
+Budget = Annotated[int | None, typer.Option(min=0, help="Proposals at one instant; 1.")]
+PatienceH = Annotated[
+    float | None, typer.Option(min=0, help="Who has waited so long is passed no more, h; 60.")
+]
 
 
 def simulate(
@@ -91,6 +116,13 @@ def simulate(
     seed: Seeds = None,
     threshold: Threshold = None,
     reading: ReadingName = None,
+    tariffs: Tariffs = None,
+    response_price: ResponsePrice = None,
+    unit_price: UnitPrice = None,
+    makespan_price: MakespanPrice = None,
+    head: Head = None,
+    budget: Budget = None,
+    patience_h: PatienceH = None,
 ) -> None:
     """Play a log on one pool (--swf), or jobs on clusters (--clusters or --system); more than one
     policy, weight, mix or seed is a comparison."""
@@ -112,6 +144,13 @@ def simulate(
         "--seed": seed,
         "--threshold": threshold,
         "--reading": reading,
+        "--tariffs": tariffs,
+        "--response-price": response_price,
+        "--unit-price": unit_price,
+        "--makespan-price": makespan_price,
+        "--head": head,
+        "--budget": budget,
+        "--patience-h": patience_h,
     }
     with told_in_one_line():
         if clusters is None and system is None:
@@ -138,7 +177,7 @@ def simulate(
 
             simulate_clusters.run(
                 simulate_clusters.Options(
-                    system=simulate_clusters.system_of(clusters, system, cap_w),
+                    system=simulate_clusters.system_of(clusters, system, cap_w, tariffs),
                     coefficients=_needed("--coefficients", coefficients),
                     policies=tuple(policy or [SimulatedPolicy.EASY]),
                     workload=workload or "cirne",
@@ -150,11 +189,28 @@ def simulate(
                     seeds=tuple(seed or [1]),
                     threshold=THRESHOLD if threshold is None else threshold,
                     reading=reading or Reading.DIMENSIONLESS,
+                    ahead=Ahead(
+                        prices=Prices(
+                            _or(response_price, USUAL.prices.response_per_h),
+                            _or(unit_price, USUAL.prices.unit_per_h),
+                            _or(makespan_price, USUAL.prices.makespan_per_h),
+                        ),
+                        bounds=replace(
+                            USUAL.bounds,
+                            head=_or(head, USUAL.bounds.head),
+                            budget=_or(budget, USUAL.bounds.budget),
+                            patience_s=3600 * _or(patience_h, USUAL.bounds.patience_s / 3600),
+                        ),
+                    ),
                     kill_at_limit=kill,
                     out=out,
                     workers=workers,
                 )
             )
+
+
+def _or(value: _Number | None, usual: _Number) -> _Number:
+    return usual if value is None else value
 
 
 def _refuse(played_on: str, options: Mapping[str, object]) -> None:

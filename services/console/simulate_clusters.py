@@ -1,7 +1,7 @@
 """`coplace simulate --clusters`: jobs of known applications on clusters of known energy."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
@@ -13,10 +13,12 @@ from services.console.telling import TABLE_WIDTH, note
 from services.energy.adapters.matching import read_matched
 from services.simulation.simulator.epm import NodeKnowledge
 from services.simulation.simulator.jobs import WorkloadSpec
+from services.simulation.simulator.lookahead import Ahead
 from services.simulation.simulator.metrics import summarise
 from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.simulator.sweep import Case, Result, Setup, combinations, play_case, sweep
 from services.simulation.simulator.system import System, Unit, built_in_system, read_system
+from services.simulation.simulator.tariffs import read_tariffs
 from shared.policies.frequency import Reading
 
 UNIFORM = "uniform"
@@ -38,6 +40,7 @@ class Options:
     seeds: tuple[int, ...]
     threshold: float
     reading: Reading
+    ahead: Ahead
     kill_at_limit: bool
     out: Path | None
     workers: int | None
@@ -61,11 +64,22 @@ class Options:
             threshold=self.threshold,
             reading=self.reading,
             kill_at_limit=self.kill_at_limit,
+            ahead=self.ahead,
         )
 
 
-def system_of(clusters: str | None, file: Path | None, cap_w: float | None) -> System:
-    """The clusters by name or of a file. Raises OSError or ValueError for what are none."""
+def system_of(
+    clusters: str | None, file: Path | None, cap_w: float | None, tariffs: Path | None = None
+) -> System:
+    """The clusters by name or of a file, at the tariffs of another.
+
+    Raises OSError or ValueError for what are none.
+    """
+    system = _clusters_of(clusters, file, cap_w)
+    return system if tariffs is None else replace(system, tariff_of=read_tariffs(tariffs))
+
+
+def _clusters_of(clusters: str | None, file: Path | None, cap_w: float | None) -> System:
     if file is None:
         names = [name.strip() for name in (clusters or "").split(",")]
         return built_in_system(names, inf if cap_w is None else cap_w)
