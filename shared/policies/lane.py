@@ -73,6 +73,7 @@ class Lane:
         self._hosts: dict[int, list[NodeSet]] = defaultdict(list)
         # By nodes, application and whether the guest ends in time; holds until something changes.
         self._best_hosts: dict[tuple[int, int, bool], NodeSet | None] = {}
+        self._welcomed: set[tuple[int, int]] | None = None  # until a host comes or is joined
         # What became of the cluster entry by entry; plain tuples, as few are ever looked at.
         self._trail: list[_Standing] = []
         for number, node_set in enumerate(load.node_sets):
@@ -203,10 +204,20 @@ class Lane:
         """False when no entry of a block has a job to join."""
         if not block.sharing or not self._hosts:
             return False
-        return any(
-            self._host_of(nodes, app, limit_s) is not None
-            for (nodes, app), limit_s in block.sharing.items()
-        )
+        asked = block.sharing
+        kinds = self._welcome() & asked.keys()
+        return any(self._host_of(*kind, asked[kind]) is not None for kind in kinds)
+
+    def _welcome(self) -> set[tuple[int, int]]:
+        """Nodes and application of the guests that some job accepts, if they end in time."""
+        if self._welcomed is None and self.pairing is not None:
+            hosts = {
+                (h.nodes, h.app) for hosts in self._hosts.values() for h in hosts if h.is_alone
+            }
+            self._welcomed = {
+                (nodes, guest) for nodes, app in hosts for guest in self.pairing.guests_of(app)
+            }
+        return self._welcomed or set()
 
     # What it does -------------------------------------------------------------------------------
 
@@ -247,6 +258,7 @@ class Lane:
         held = self._held_by.pop(host.holder)
         del self.held[bisect_left(self.held, held)]
         host.release_s, host.until = max(host.release_s, end_s), self.standing.tick
+        self._welcomed = None
         self._hold((host.release_s, *held[1:3], held[3] + entry.power_w))
 
     def _reserve(self, entry: Entry) -> Served | None:
@@ -302,6 +314,7 @@ class Lane:
     def _offer(self, node_set: NodeSet) -> None:
         if node_set.host:
             self._hosts[node_set.nodes].append(node_set)
+            self._welcomed = None
 
     # The next entry -----------------------------------------------------------------------------
 
@@ -320,10 +333,10 @@ class Lane:
             order = entry[0] + 1
         if not self._backfills or line.last_order < order:
             return
-        if self._pauses:
-            yield order
-        for block, entries in line.from_order(order):
-            if entries and not self._is_out_of_reach(block):
+        for block in line.blocks_from(order):
+            if self._is_out_of_reach(block):
+                continue
+            if entries := block.from_order(order):
                 if self._pauses:
                     yield entries[0][0]
                 yield from self._backfilling(block, entries)

@@ -23,6 +23,11 @@ class NodeSet:
     holder: int = -1
     power_w: float = 0.0
 
+    @property
+    def is_alone(self) -> bool:
+        """True while it can be joined."""
+        return bool(self.host) and self.until == inf
+
 
 @dataclass(slots=True)
 class Load:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from itertools import islice
+from math import sqrt
 from typing import Final
 
 from shared.policies.outlook import Option, Situation, Stand, Start
@@ -57,6 +58,11 @@ class Objective:
         """The same with the time that it waits."""
         waited_h = (start_s - submit_s) / _HOUR_S
         return self.prices.response_per_h * waited_h + self.run_cost(stand, start_s, share)
+
+    def lateness_cost(self, stand: Stand, start_s: float, last_s: float) -> float:
+        """Of the time by which all is done later than `last_s`, by limits."""
+        late_s = max(0.0, start_s + stand.option.limit_s - last_s)
+        return self.prices.makespan_per_h * late_s / _HOUR_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +126,7 @@ class LookAhead:
         """
         if not _has_room(situation, waiting.values()):
             return []
-        self._choose(situation.now_s, waiting, share)
+        self._choose(situation, waiting, share)
         search = _Search(self.objective, self.bounds, situation, waiting, self._choices, share)
         self.counts.instants += 1
         fallback = situation.starts_now(search.usual)
@@ -134,19 +140,19 @@ class LookAhead:
         self.counts.forecast_gain += gain
         return new[place][1]
 
-    def _choose(self, now_s: float, waiting: Mapping[int, Waiting], share: float) -> None:
+    def _choose(self, situation: Situation, waiting: Mapping[int, Waiting], share: float) -> None:
         """Choose for each job once an hour: prices change by the hour."""
-        hour = int(now_s // _HOUR_S)
+        hour = int(situation.now_s // _HOUR_S)
         kept = {a: made for a, made in self._choices.items() if made[0] == hour and a in waiting}
         for arrival, job in waiting.items():
             if arrival not in kept:
-                kept[arrival] = hour, self._cheapest(job, now_s, share)
+                kept[arrival] = hour, self._cheapest(job, situation, share)
         self._choices = kept
 
-    def _cheapest(self, job: Waiting, now_s: float, share: float) -> list[Stand]:
+    def _cheapest(self, job: Waiting, situation: Situation, share: float) -> list[Stand]:
         """Where a job may run, the cheapest first, each at its cheapest P-state."""
         found = sorted(
-            min(self._costs(job, cluster, now_s, share))
+            min(self._costs(job, cluster, situation, share))
             for cluster, options in enumerate(job.options)
             if options
         )
@@ -154,15 +160,17 @@ class LookAhead:
         return [stand for cost, stand in found if cost <= most]
 
     def _costs(
-        self, job: Waiting, cluster: int, now_s: float, share: float
+        self, job: Waiting, cluster: int, situation: Situation, share: float
     ) -> Iterator[tuple[float, Stand]]:
         """What running costs at each P-state, from now on or from when energy is cheaper."""
+        now_s, last_s = situation.now_s, situation.last_release_s
         drop_s = self.objective.tariffs[cluster].next_drop_s(now_s)
         in_time = drop_s <= job.submit_s + self.bounds.patience_s
         for option in job.options[cluster]:
             for from_s in (now_s, drop_s) if in_time else (now_s,):
                 stand = Stand(0, job.arrival, cluster, job.units[cluster], option, from_s)
-                yield self.objective.cost(stand, from_s, now_s, share), stand
+                cost = self.objective.cost(stand, from_s, now_s, share)
+                yield cost + self.objective.lateness_cost(stand, from_s, last_s), stand
 
 
 def _has_room(situation: Situation, waiting: Iterable[Waiting]) -> bool:
@@ -225,18 +233,18 @@ class _Search:
 
     def _proposals(self) -> Iterator[list[Stand]]:
         """Plans, each of another order of the jobs that have not waited too long."""
-        orders: list[Callable[[Waiting], float]] = [self._aged_area, _submit_s, _area]
+        orders: list[Callable[[Waiting], float]] = [self._aged_burden, _submit_s, _burden]
         for order in orders:
             yield self._plan(order)
         for arrival in self._head:
             yield self._plan(self._promoting(arrival))
 
-    def _aged_area(self, job: Waiting) -> float:
+    def _aged_burden(self, job: Waiting) -> float:
         """Small and short first, less so the longer others have waited."""
-        return _area(job) / (1 + (self._now_s - job.submit_s) / self._bounds.aging_s)
+        return _burden(job) / (1 + (self._now_s - job.submit_s) / self._bounds.aging_s)
 
     def _promoting(self, arrival: int) -> Callable[[Waiting], float]:
-        return lambda job: -1.0 if job.arrival == arrival else self._aged_area(job)
+        return lambda job: -1.0 if job.arrival == arrival else self._aged_burden(job)
 
     def _plan(self, order: Callable[[Waiting], float]) -> list[Stand]:
         """First choices before others; who has waited too long before who has not."""
@@ -278,13 +286,16 @@ def _head(waiting: Mapping[int, Waiting], usual: Iterable[Stand], count: int) ->
     the queue is long, they gain most."""
     first = list(dict.fromkeys(stand.arrival for stand in usual))
     half = count // 2
-    behind = nsmallest(count - half, first[half:], key=lambda arrival: _area(waiting[arrival]))
+    behind = nsmallest(count - half, first[half:], key=lambda arrival: _burden(waiting[arrival]))
     return frozenset((*first[:half], *behind))
 
 
-def _area(job: Waiting) -> float:
-    """What it takes of the clusters: the least units x time of its usual entries."""
-    return min(stand.units * stand.option.limit_s for stand in job.usual)
+def _burden(job: Waiting) -> float:
+    """What it takes of the clusters: the least units x root of time of its usual entries.
+
+    By units x time long jobs would come last, and end last.
+    """
+    return min(stand.units * sqrt(stand.option.limit_s) for stand in job.usual)
 
 
 def _submit_s(job: Waiting) -> float:

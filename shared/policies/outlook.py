@@ -84,6 +84,12 @@ class Situation:
             free[held.cluster] -= held.units
         return free
 
+    @property
+    def last_release_s(self) -> float:
+        """When all that runs has ended, by limits."""
+        ends_s = (held.release_s for held in self.running.values())
+        return max(ends_s, default=self.now_s)
+
     def starts_now(self, plan: Iterable[Stand]) -> list[Start]:
         """What a scheduling pass over a plan starts."""
         return _Outlook(self, plan).served(self.now_s)

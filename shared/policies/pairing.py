@@ -24,6 +24,7 @@ class Pairing:
     weights: tuple[float, ...] | None
     max_slowdown: float
     _sums: dict[int, Floats] = field(default_factory=dict, init=False)
+    _guests: dict[int, tuple[int, ...]] = field(default_factory=dict, init=False)
 
     def slowdown(self, app: int, beside: int) -> float:
         """Predicted T_co / T_solo of `app` beside an application; NaN without a prediction."""
@@ -40,6 +41,13 @@ class Pairing:
         if host not in self._sums:
             self._sums[host] = self._evaluate(host)
         return self._sums[host]
+
+    def guests_of(self, host: int) -> tuple[int, ...]:
+        """The applications that an application accepts beside it by the rule."""
+        if host not in self._guests:
+            accepted = np.flatnonzero(np.isfinite(self.summed_slowdowns(host)))
+            self._guests[host] = tuple(accepted.tolist())
+        return self._guests[host]
 
     def _evaluate(self, host: int) -> Floats:
         if self.weights is None:

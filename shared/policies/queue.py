@@ -65,6 +65,10 @@ class Block:
         kind = entry.nodes, entry.app
         self.sharing[kind] = min(entry.limit_s, self.sharing.get(kind, inf))
 
+    def from_order(self, order: int) -> list[Entry]:
+        """The entries that do not stand before `order`, as they are now."""
+        return self.entries[bisect_left(self.entries, (order,)) :]
+
     def halved(self) -> "Block":
         """The later half, which this block gives up."""
         middle = len(self.entries) // 2
@@ -122,14 +126,9 @@ class Line:
                     return entry
         return None
 
-    def from_order(self, order: int) -> list[tuple[Block, list[Entry]]]:
-        """The blocks with their entries that do not stand before `order`, as they are now."""
-        number = self.block_of(order) if len(self.blocks) > 1 else 0
-        block = self.blocks[number]
-        found = [(block, block.entries[bisect_left(block.entries, (order,)) :])]
-        if number + 1 < len(self.blocks):
-            found += [(block, block.entries.copy()) for block in self.blocks[number + 1 :]]
-        return found
+    def blocks_from(self, order: int) -> list[Block]:
+        """The blocks that an entry of this order, or a later one, belongs into, as they are now."""
+        return self.blocks[self.block_of(order) if len(self.blocks) > 1 else 0 :]
 
     def block_of(self, order: int) -> int:
         """The number of the block that an entry of this order belongs into."""
