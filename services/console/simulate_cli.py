@@ -78,10 +78,10 @@ Tariffs = Annotated[
 
 # Of look-ahead.
 ResponsePrice = Annotated[
-    float | None, typer.Option(min=0, help="Of an hour of a job's response, tariff's unit; 3.")
+    float | None, typer.Option(min=0, help="Of an hour of a job's response, tariff's unit; 1.5.")
 ]
 UnitPrice = Annotated[
-    float | None, typer.Option(min=0, help="Of an hour that a job holds a node or core; 0.2.")
+    float | None, typer.Option(min=0, help="Of an hour that a job holds a node or core; 0.3.")
 ]
 MakespanPrice = Annotated[
     float | None, typer.Option(min=0, help="Of an hour until the last limit; 0.")
@@ -89,7 +89,7 @@ MakespanPrice = Annotated[
 Head = Annotated[int | None, typer.Option(min=2, help="Jobs that are played forward; 12.")]
 Budget = Annotated[int | None, typer.Option(min=0, help="Proposals at one instant; 1.")]
 PatienceH = Annotated[
-    float | None, typer.Option(min=0, help="Who has waited so long is passed no more, h; 60.")
+    float | None, typer.Option(min=0, help="Who has waited so long is passed no more, h; 96.")
 ]
 
 

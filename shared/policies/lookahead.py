@@ -30,12 +30,12 @@ class Prices:
 
     `response_per_h` for each hour of each job from submission to end, `unit_per_h` for each hour of
     a node (or core) that a job holds, which those who come next would have, and `makespan_per_h`
-    for each hour until the last limit. At 1 per kWh a response of 3 says that an hour of a job's
-    response is worth 3 kWh.
+    for each hour until the last limit. At 1 per kWh a response of 1.5 says that an hour of a job's
+    response is worth 1.5 kWh.
     """
 
-    response_per_h: float = 3.0
-    unit_per_h: float = 0.2
+    response_per_h: float = 1.5
+    unit_per_h: float = 0.3
     makespan_per_h: float = 0.0
 
 
@@ -77,9 +77,9 @@ class Bounds:
 
     head: int = 12
     budget: int = 1
-    dear: float = 0.12
+    dear: float = 0.13
     aging_s: float = 2 * _HOUR_S
-    patience_s: float = 36 * _HOUR_S
+    patience_s: float = 96 * _HOUR_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,10 @@ MIN_ENERGY: Final = Row(Policy.MIN_ENERGY)
 # Min_runtime but at the nominal P-state, not at that of the least projected time.
 NOMINAL: Final = Row(Policy.EASY)
 EAMC: Final = tuple(Row(policy, weight) for policy in WEIGHED for weight in (1.0, 1.5))
-ROWS: Final = (BASE, MIN_RUNTIME, NOMINAL, MIN_ENERGY, *EAMC)
+LOOK_AHEAD: Final = Row(Policy.LOOK_AHEAD)
+# What look-ahead starts from.
+PRIORITY_V: Final = Row(Policy.PRIORITY_INC_V)
+ROWS: Final = (BASE, MIN_RUNTIME, NOMINAL, MIN_ENERGY, *EAMC, LOOK_AHEAD)
 
 # The workloads by the share of jobs that are best off on the second cluster: all eight
 # applications alike, or so many that run STREAM.

@@ -70,6 +70,7 @@ def run(options: Options) -> dict[str, str]:
         "claims": tables.claims(played.grid),
         "gains": tables.gains(played.grid),
         "means": tables.means(played.grid),
+        "beyond": tables.beyond(played.grid),
         "demoted": tables.demoted(epm),
         "readings": tables.changed(epm, played.grid, played.readings),
         "sensitivity": tables.sensitivity({AS_IS.name: played.grid} | dict(played.variations)),

@@ -12,9 +12,11 @@ from services.console.bench_placement.measures import GAINS, MEASURES
 from services.console.bench_placement.rows import (
     BASE,
     HALF,
+    LOOK_AHEAD,
     MIN_ENERGY,
     MIN_RUNTIME,
     NOMINAL,
+    PRIORITY_V,
     ROWS,
     UNIFORM,
     WORKLOADS,
@@ -60,6 +62,21 @@ def gains(grid: Grid) -> str:
             if row not in (MIN_RUNTIME, MIN_ENERGY)
         ),
     )
+
+
+def beyond(grid: Grid) -> str:
+    """What look-ahead saves over the policy that it starts from, percent."""
+    return table(
+        ["workload", *GAINS],
+        (
+            [workload, *(_over_priority(grid, workload, measure) for measure in GAINS.values())]
+            for workload in WORKLOADS
+        ),
+    )
+
+
+def _over_priority(grid: Grid, workload: str, measure: Measure) -> str:
+    return gain(grid.of(workload, LOOK_AHEAD), grid.of(workload, PRIORITY_V), measure).shown(1)
 
 
 def _saved(grid: Grid, workload: str, row: Row) -> Iterator[str]:
