@@ -16,6 +16,7 @@ from services.simulation.simulator.sweep import THRESHOLD
 from services.simulation.simulator.system import Unit
 from shared.policies.frequency import Reading
 from shared.policies.lookahead import Prices
+from shared.policies.runtimes import Runtimes
 
 _Number = TypeVar("_Number", int, float)
 
@@ -39,6 +40,9 @@ JobsCsv = Annotated[
     Path | None, typer.Option(help="File of job_id, submit_s, start_s, end_s, procs.")
 ]
 ProcW = Annotated[float | None, typer.Option(min=0, help="Power of a busy processor, W.")]
+RuntimesName = Annotated[
+    Runtimes | None, typer.Option(help="What backfilling expects; requested. Of easy alone.")
+]
 IdleW = Annotated[float | None, typer.Option(min=0, help="Power of an idle processor, W.")]
 
 # Clusters of nodes whose energy is known.
@@ -104,6 +108,7 @@ def simulate(
     jobs_csv: JobsCsv = None,
     proc_w: ProcW = None,
     idle_w: IdleW = None,
+    runtimes: RuntimesName = None,
     clusters: Clusters = None,
     system: SystemFile = None,
     coefficients: Coefficients = None,
@@ -132,6 +137,7 @@ def simulate(
         "--jobs-csv": jobs_csv,
         "--proc-w": proc_w,
         "--idle-w": idle_w,
+        "--runtimes": runtimes,
     }
     of_clusters = {
         "--coefficients": coefficients,
@@ -168,6 +174,7 @@ def simulate(
                     cap_w=inf if cap_w is None else cap_w,
                     proc_w=proc_w or 0.0,
                     idle_w=idle_w or 0.0,
+                    runtimes=runtimes or Runtimes.REQUESTED,
                     workers=workers,
                 )
             )

@@ -17,6 +17,7 @@ from services.simulation.simulator.log import LoggedJobs, read_log
 from services.simulation.simulator.metrics import Summary, summarise
 from services.simulation.simulator.one_pool import Machine, play_log
 from services.simulation.simulator.policy import SimulatedPolicy
+from shared.policies.runtimes import Runtimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Options:
     jobs_csv: Path | None
     out: Path | None
     kill_at_limit: bool
+    runtimes: Runtimes
     cap_w: float
     proc_w: float
     idle_w: float
@@ -65,7 +67,7 @@ def _lines(options: Options, logged: LoggedJobs, machine: Machine) -> Iterator[r
         (policy,) = options.policies
         yield _line(options, policy, _one(options, logged, machine, policy))
         return
-    play = partial(_summary, logged, machine)
+    play = partial(_summary, logged, machine, options.runtimes)
     with (
         progress_of(len(options.policies), "simulations") as done,
         ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool,
@@ -81,7 +83,7 @@ def _one(
     options: Options, logged: LoggedJobs, machine: Machine, policy: SimulatedPolicy
 ) -> Summary:
     with progress_of(1, "simulations") as done:
-        played = play_log(logged, machine, policy)
+        played = play_log(logged, machine, policy, options.runtimes)
         done(1)
     summary = summarise(played)
     if options.jobs_csv is not None:
@@ -91,8 +93,10 @@ def _one(
     return summary
 
 
-def _summary(logged: LoggedJobs, machine: Machine, policy: SimulatedPolicy) -> Summary:
-    return summarise(play_log(logged, machine, policy))
+def _summary(
+    logged: LoggedJobs, machine: Machine, runtimes: Runtimes, policy: SimulatedPolicy
+) -> Summary:
+    return summarise(play_log(logged, machine, policy, runtimes))
 
 
 def _line(options: Options, policy: SimulatedPolicy, summary: Summary) -> report.Line:

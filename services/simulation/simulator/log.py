@@ -15,11 +15,12 @@ from shared.policies.workload import Ints, Workload
 class LoggedJobs:
     """The jobs of a log that can run on a machine of `procs` processors, by submission.
 
-    `job_id` (jobs,) are the log's job numbers. `left_out` counts by reason what cannot run or be
-    read, `out_of_order` the jobs that stand behind one that was submitted later.
+    `job_id` and `user_id` (jobs,) are the log's numbers. `left_out` counts by reason what cannot
+    run or be read, `out_of_order` the jobs that stand behind one that was submitted later.
     """
 
     job_id: Ints
+    user_id: Ints
     workload: Workload
     procs: int
     left_out: Mapping[Skip, int]
@@ -57,6 +58,7 @@ def read_log(
     workload = _workload(kept, by_submission, proc_w)
     return LoggedJobs(
         job_id=kept.column("job_number")[by_submission].astype(np.int64),
+        user_id=kept.column("user_id")[by_submission].astype(np.int64),
         workload=workload.killed_at_limit() if kill_at_limit else workload,
         procs=machine_procs,
         left_out=kept.skipped,

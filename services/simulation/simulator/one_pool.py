@@ -8,6 +8,7 @@ import numpy as np
 from services.simulation.simulator.log import LoggedJobs
 from services.simulation.simulator.played import Fleet, Played
 from services.simulation.simulator.policy import ONE_POOL, SimulatedPolicy, order_of
+from shared.policies.runtimes import PredictingPool, Runtimes, UserRuntimes
 from shared.policies.timeline import Pool, play
 
 
@@ -20,14 +21,33 @@ class Machine:
     cap_w: float = inf
 
 
-def play_log(logged: LoggedJobs, machine: Machine, policy: SimulatedPolicy) -> Played:
-    """Play a log. Raises ValueError for a policy that needs applications: a log names none."""
+def play_log(
+    logged: LoggedJobs,
+    machine: Machine,
+    policy: SimulatedPolicy,
+    runtimes: Runtimes = Runtimes.REQUESTED,
+) -> Played:
+    """Play a log.
+
+    Raises ValueError for a policy that needs applications, which a log does not name, and for
+    predictions where nothing is backfilled by them.
+    """
     if policy not in ONE_POOL:
         known = ", ".join(ONE_POOL)
         raise ValueError(f"{policy} needs applications, and a log names none: take {known}")
     jobs = logged.workload
     order = order_of(policy, np.zeros_like(jobs.order), np.zeros_like(jobs.order), jobs.limit_s)
     workload = replace(jobs, order=order)
-    schedule = play([Pool(machine.procs, machine.cap_w)], workload, policy.discipline)
+    pool = Pool(machine.procs, machine.cap_w)
+    if runtimes is Runtimes.PREDICTED:
+        pool = PredictingPool(machine.procs, machine.cap_w, runtimes=_predictions(logged))
+    schedule = play([pool], workload, policy.discipline)
     fleet = Fleet(("procs",), np.array([machine.procs]), np.array([machine.idle_w]))
     return Played(workload, schedule, fleet)
+
+
+def _predictions(logged: LoggedJobs) -> UserRuntimes:
+    jobs = logged.workload
+    return UserRuntimes(
+        logged.user_id.tolist(), jobs.limit_s[:, 0].tolist(), jobs.run_s[:, 0].tolist()
+    )
