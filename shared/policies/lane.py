@@ -142,10 +142,9 @@ class Lane:
 
     def release(self, holder: int) -> None:
         """What the job `holder` holds is free again."""
-        held = self._held_by.pop(holder)
-        del self.held[bisect_left(self.held, held)]
-        self.free += held[2]
-        self.headroom_w += held[3]
+        _, _, nodes, power_w = self._let_go(holder)
+        self.free += nodes
+        self.headroom_w += power_w
         self._unsettle()
 
     # What it answers ----------------------------------------------------------------------------
@@ -222,7 +221,7 @@ class Lane:
     # What it does -------------------------------------------------------------------------------
 
     def _act(self, entry: Entry) -> Served | None:
-        order, arrival, nodes, limit_s, shareable, _, power_w = entry
+        _, arrival, nodes, limit_s, shareable, _, power_w = entry
         promise, end_s = self.reservation, self._now_s + limit_s
         if shareable and (host := self.host_for(entry)) is not None:
             self._join(entry, host)
@@ -234,11 +233,8 @@ class Lane:
             self._extra_w -= power_w
         self.free -= nodes
         self.headroom_w -= power_w
-        self.line.remove(arrival)
-        self._note(order)
-        held = (end_s, arrival, nodes, power_w)
-        insort(self.held, held)
-        self._held_by[arrival] = held
+        self._leave(entry)
+        self._hold((end_s, arrival, nodes, power_w))
         if shareable:
             self._open(entry, end_s)
         return self.number, entry, None, promise is not None
@@ -255,11 +251,10 @@ class Lane:
             self.extra -= entry.nodes
         self.headroom_w -= entry.power_w
         self._leave(entry)
-        held = self._held_by.pop(host.holder)
-        del self.held[bisect_left(self.held, held)]
+        _, holder, nodes, power_w = self._let_go(host.holder)
         host.release_s, host.until = max(host.release_s, end_s), self.standing.tick
         self._welcomed = None
-        self._hold((host.release_s, *held[1:3], held[3] + entry.power_w))
+        self._hold((host.release_s, holder, nodes, power_w + entry.power_w))
 
     def _reserve(self, entry: Entry) -> Served | None:
         """Promise nodes to the next entry: the first on this cluster that cannot start."""
@@ -310,6 +305,12 @@ class Lane:
     def _hold(self, held: Held) -> None:
         insort(self.held, held)
         self._held_by[held[1]] = held
+
+    def _let_go(self, holder: int) -> Held:
+        """What the job `holder` held, which is nobody's now."""
+        held = self._held_by.pop(holder)
+        del self.held[bisect_left(self.held, held)]
+        return held
 
     def _offer(self, node_set: NodeSet) -> None:
         if node_set.host:

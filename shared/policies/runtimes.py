@@ -6,7 +6,6 @@ never above the request. They use it for running jobs too, and raise it when it 
 what runs is expected to need all that it asked for (docs/lookahead.md).
 """
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -81,9 +80,9 @@ class PredictedLane(Lane):
     def _act(self, entry: Entry) -> Served | None:
         served = super()._act(entry)
         if served is not None:
-            held = self._held_by.pop(entry.arrival)
-            del self.held[bisect_left(self.held, held)]
-            self._hold((self._now_s + self._runtimes.requested_s(entry.arrival), *held[1:]))
+            _, holder, nodes, power_w = self._let_go(entry.arrival)
+            release_s = self._now_s + self._runtimes.requested_s(holder)
+            self._hold((release_s, holder, nodes, power_w))
         return served
 
 
