@@ -29,9 +29,7 @@ class KnownTimes:
 
         `basis` are the objects that projections depend on beside the row.
         """
-        if len(basis) != len(self._basis) or any(
-            a is not b for a, b in zip(basis, self._basis, strict=True)
-        ):
+        if not _same(basis, self._basis):
             self._basis, self._rows, self._times = basis, {}, {}
         changed = [app for app, rows in signatures.items() if self._rows.get(app) is not rows]
         for app_id in changed:

@@ -24,11 +24,6 @@ class Tariff:
             raise ValueError(f"a tariff needs prices of at least 0, got {self.per_kwh}")
         object.__setattr__(self, "_until", (0.0, *accumulate(self.per_kwh)))
 
-    @property
-    def is_constant(self) -> bool:
-        """True where no hour differs from another."""
-        return len(set(self.per_kwh)) == 1
-
     def cost(self, power_w: float, start_s: float, end_s: float) -> float:
         """What a power costs from one time to another."""
         if len(self.per_kwh) == 1:
