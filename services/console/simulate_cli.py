@@ -14,9 +14,9 @@ from services.simulation.simulator.lookahead import Ahead
 from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.simulator.sweep import THRESHOLD
 from services.simulation.simulator.system import Unit
+from shared.policies.backfill.runtimes import Runtimes
 from shared.policies.frequency import Reading
 from shared.policies.lookahead import Prices
-from shared.policies.runtimes import Runtimes
 
 _Number = TypeVar("_Number", int, float)
 

@@ -17,7 +17,7 @@ from services.simulation.simulator.log import LoggedJobs, read_log
 from services.simulation.simulator.metrics import Summary, summarise
 from services.simulation.simulator.one_pool import Machine, play_log
 from services.simulation.simulator.policy import SimulatedPolicy
-from shared.policies.runtimes import Runtimes
+from shared.policies.backfill.runtimes import Runtimes
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ import numpy as np
 from services.placement.model import misfit
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
-from shared.policies.easy import Plan
-from shared.policies.lane import Lane
-from shared.policies.load import NodeSet, Reservation, Standing
+from shared.policies.backfill.easy import Plan
+from shared.policies.backfill.lane import Lane
+from shared.policies.backfill.load import NodeSet, Reservation, Standing
+from shared.policies.backfill.queue import Entry
 from shared.policies.pairing import Pairing
-from shared.policies.queue import Entry
 from shared.policies.ranking import Policy
 
 

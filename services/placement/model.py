@@ -21,9 +21,9 @@ from services.placement.predictions import (
 )
 from shared.domain.cluster import Cluster
 from shared.domain.job import MOST_PRIORITY, Job
+from shared.policies.backfill.queue import Entry, order_of
 from shared.policies.frequency import Reading, Weighing
 from shared.policies.power_model import PowerModel
-from shared.policies.queue import Entry, order_of
 from shared.policies.ranking import (
     EXCLUDED,
     FREQUENCY_RULES,

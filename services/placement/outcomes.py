@@ -28,7 +28,7 @@ from shared.domain.job import JobState
 from shared.domain.node import NodeNames
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
-from shared.policies.easy import Start
+from shared.policies.backfill.easy import Start
 
 OUTPUT: Final = "placement.decisions"
 SOURCE: Final = "placement"

@@ -32,7 +32,7 @@ from services.placement.room import Room
 from services.placement.withdrawals import Withdrawals
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
-from shared.policies.easy import schedule
+from shared.policies.backfill.easy import schedule
 
 
 class Placement:

@@ -9,7 +9,7 @@ from services.placement.jobs import Tracked
 from services.placement.limits import Subject, subjects_of
 from services.placement.model import Candidate
 from services.placement.obstacles import Obstacles
-from shared.policies.queue import Entry, Queue
+from shared.policies.backfill.queue import Entry, Queue
 
 _NONE: Final[Mapping[str, Entry]] = {}
 

@@ -14,7 +14,7 @@ from itertools import islice
 from math import sqrt
 from typing import Final
 
-from shared.policies.outlook import Option, Situation, Stand, Start
+from shared.policies.backfill.outlook import Option, Situation, Stand, Start
 from shared.policies.tariff import Tariff
 
 _HOUR_S: Final = 3600.0

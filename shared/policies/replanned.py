@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 
+from shared.policies.backfill.outlook import Option, Room, Running, Situation, Start
 from shared.policies.lookahead import LookAhead, Waiting
-from shared.policies.outlook import Option, Room, Running, Situation, Start
 from shared.policies.workload import Floats, Ints, Schedule
 
 # Jobs whose share of their limits counts as 1 before any has ended.

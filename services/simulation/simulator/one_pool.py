@@ -8,8 +8,8 @@ import numpy as np
 from services.simulation.simulator.log import LoggedJobs
 from services.simulation.simulator.played import Fleet, Played
 from services.simulation.simulator.policy import ONE_POOL, SimulatedPolicy, order_of
-from shared.policies.runtimes import PredictingPool, Runtimes, UserRuntimes
-from shared.policies.timeline import Pool, play
+from shared.policies.backfill.runtimes import PredictingPool, Runtimes, UserRuntimes
+from shared.policies.backfill.timeline import Pool, play
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from typing import Final
 
 import numpy as np
 
+from shared.policies.backfill.timeline import Discipline
 from shared.policies.ranking import Policy
-from shared.policies.timeline import Discipline
 from shared.policies.workload import NO_ENTRY, Floats, Ints, Mask
 
 

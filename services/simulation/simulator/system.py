@@ -14,8 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from services.simulation.clusters import clusters
 from services.simulation.simulator.played import Fleet
 from shared.domain import eamc_source
+from shared.policies.backfill.timeline import Pool
 from shared.policies.tariff import Tariff
-from shared.policies.timeline import Pool
 from shared.policies.workload import Ints
 
 _MODULE_OF: Final = {model: name for name, model in eamc_source.NODE_MODEL_OF_MODULE.items()}

@@ -2,7 +2,7 @@
 
 from services.placement.foresight import Foresight, Outlook
 from services.placement.processor import Placement
-from shared.policies.forecast import Expected
+from shared.policies.backfill.forecast import Expected
 from shared.policies.ranking import Policy
 from tests.unit.services.placement.region import T0_US, end_us, placement, round_of, submitted
 

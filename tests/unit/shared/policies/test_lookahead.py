@@ -7,12 +7,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.policies.backfill.outlook import Option, Running, Situation, Stand
+from shared.policies.backfill.queue import order_of
+from shared.policies.backfill.timeline import Discipline, Pool, play
 from shared.policies.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
-from shared.policies.outlook import Option, Running, Situation, Stand
-from shared.policies.queue import order_of
 from shared.policies.replanned import Replanned, replan
 from shared.policies.tariff import Tariff
-from shared.policies.timeline import Discipline, Pool, play
 from shared.policies.workload import Workload
 
 HOUR_S = 3600.0

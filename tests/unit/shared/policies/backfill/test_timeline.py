@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.policies.easy import schedule
-from shared.policies.load import Load, NodeSet
+from shared.policies.backfill.easy import schedule
+from shared.policies.backfill.load import Load, NodeSet
+from shared.policies.backfill.queue import Entry, Queue
+from shared.policies.backfill.timeline import Discipline, Pool, play
 from shared.policies.pairing import Pairing
-from shared.policies.queue import Entry, Queue
-from shared.policies.timeline import Discipline, Pool, play
 from shared.policies.workload import NO_ENTRY, Schedule, Workload
-from tests.unit.shared.policies.plain_one_pool import (
+from tests.unit.shared.policies.backfill.plain_one_pool import (
     PlainJob,
     plain_conservative_starts,
     plain_easy_starts,

@@ -14,11 +14,11 @@ from math import inf
 
 import numpy as np
 
-from shared.policies.conservative import ConservativeLane
-from shared.policies.easy import serve
-from shared.policies.lane import Lane
-from shared.policies.load import Load
-from shared.policies.queue import Entry, Line
+from shared.policies.backfill.conservative import ConservativeLane
+from shared.policies.backfill.easy import serve
+from shared.policies.backfill.lane import Lane
+from shared.policies.backfill.load import Load
+from shared.policies.backfill.queue import Entry, Line
 from shared.policies.workload import NO_ENTRY, Schedule, Workload
 
 

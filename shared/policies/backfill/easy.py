@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, Protocol
 
-from shared.policies.lane import DONE, Lane, Served
-from shared.policies.load import Load, NodeSet, Reservation
+from shared.policies.backfill.lane import DONE, Lane, Served
+from shared.policies.backfill.load import Load, NodeSet, Reservation
+from shared.policies.backfill.queue import Entry, Queue
 from shared.policies.pairing import Pairing
-from shared.policies.queue import Entry, Queue
 
 _NEXT_ORDER: Final = attrgetter("next_order")
 

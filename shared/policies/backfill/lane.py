@@ -12,9 +12,9 @@ from math import inf, isfinite
 from sys import maxsize
 from typing import Final, cast
 
-from shared.policies.load import Load, NodeSet, Reservation, Standing
+from shared.policies.backfill.load import Load, NodeSet, Reservation, Standing
+from shared.policies.backfill.queue import Block, Entry, Line
 from shared.policies.pairing import Pairing
-from shared.policies.queue import Block, Entry, Line
 
 # The next order of a lane in which no entry will act before something changes.
 DONE: Final = maxsize

@@ -5,9 +5,9 @@ Slow on purpose, and independent of the code that it is compared with.
 
 from dataclasses import dataclass, field
 
-from shared.policies.load import Load, NodeSet
+from shared.policies.backfill.load import Load, NodeSet
+from shared.policies.backfill.queue import Entry
 from shared.policies.pairing import Pairing
-from shared.policies.queue import Entry
 
 
 @dataclass

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from shared.policies.easy import serve
-from shared.policies.lane import Lane
-from shared.policies.load import Load, NodeSet
-from shared.policies.queue import Entry, Line
+from shared.policies.backfill.easy import serve
+from shared.policies.backfill.lane import Lane
+from shared.policies.backfill.load import Load, NodeSet
+from shared.policies.backfill.queue import Entry, Line
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ then all promises are made anew.
 from bisect import bisect_left, insort
 from math import inf
 
-from shared.policies.lane import DONE, Held, Served
-from shared.policies.profile import Profile
-from shared.policies.queue import Entry, Line
+from shared.policies.backfill.lane import DONE, Held, Served
+from shared.policies.backfill.profile import Profile
+from shared.policies.backfill.queue import Entry, Line
 
 
 class ConservativeLane:

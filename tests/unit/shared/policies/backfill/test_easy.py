@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.policies.backfill.easy import Plan, Start, schedule
+from shared.policies.backfill.load import Load, NodeSet
+from shared.policies.backfill.queue import Entry, Queue, order_of
 from shared.policies.degradation import PRIOR_WEIGHTS
-from shared.policies.easy import Plan, Start, schedule
-from shared.policies.load import Load, NodeSet
 from shared.policies.pairing import Pairing
-from shared.policies.queue import Entry, Queue, order_of
-from tests.unit.shared.policies.plain_easy import PlainCluster, plain_schedule
+from tests.unit.shared.policies.backfill.plain_easy import PlainCluster, plain_schedule
 
 MEMORY_BOUND, COMPUTE_BOUND, UNKNOWN = 0, 1, 2
 GBPS = (140.0, 1.0, float("nan"))

@@ -1,7 +1,7 @@
 """How a cluster stands during a scheduling pass: who holds nodes, what is free and promised."""
 
 from dataclasses import dataclass, field
-from math import inf
+from sys import maxsize
 from typing import NamedTuple
 
 
@@ -19,14 +19,14 @@ class NodeSet:
     host: str = ""
     app: int = -1
     since: int = 0
-    until: float = inf
+    until: int = maxsize
     holder: int = -1
     power_w: float = 0.0
 
     @property
     def is_alone(self) -> bool:
         """True while it can be joined."""
-        return bool(self.host) and self.until == inf
+        return bool(self.host) and self.until == maxsize
 
 
 @dataclass(slots=True)

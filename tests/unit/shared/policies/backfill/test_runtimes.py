@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from shared.policies.runtimes import PredictingPool, UserRuntimes
-from shared.policies.timeline import Discipline, Pool, play
+from shared.policies.backfill.runtimes import PredictingPool, UserRuntimes
+from shared.policies.backfill.timeline import Discipline, Pool, play
 from shared.policies.workload import Schedule, Workload
 
 

@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.policies.forecast import Expected, forecast
-from shared.policies.load import Load, NodeSet
-from shared.policies.queue import Entry, Queue
-from shared.policies.timeline import Discipline, Pool, play
+from shared.policies.backfill.forecast import Expected, forecast
+from shared.policies.backfill.load import Load, NodeSet
+from shared.policies.backfill.queue import Entry, Queue
+from shared.policies.backfill.timeline import Discipline, Pool, play
 from shared.policies.workload import Workload
 
 waiting = st.lists(

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from shared.policies.lane import Lane, Served
-from shared.policies.load import Load
-from shared.policies.queue import Entry, Line
-from shared.policies.timeline import Discipline, Pool
+from shared.policies.backfill.lane import Lane, Served
+from shared.policies.backfill.load import Load
+from shared.policies.backfill.queue import Entry, Line
+from shared.policies.backfill.timeline import Discipline, Pool
 
 _LAST: Final = 2
 _LEAST_S: Final = 1.0
