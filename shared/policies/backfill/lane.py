@@ -20,9 +20,9 @@ from shared.policies.pairing import Pairing
 DONE: Final = maxsize
 
 
-_Standing = tuple[int, int, int, int, Reservation | None]
-
-
+# A Reservation and a Standing as plain tuples: there is one a pass, and few are ever looked at.
+_Promise = tuple[int, int, float]
+_Standing = tuple[int, int, int, int, _Promise | None]
 # Nodes and watts that are expected back: (release_s, holder, nodes, power_w).
 Held = tuple[float, int, int, float]
 # What starts now: the lane's number, the entry, the host that it joins, if it passes a blocked one.
@@ -61,7 +61,7 @@ class Lane:
         self.number, self.total = number, load.nodes
         self.free, self.headroom_w = load.free, cap_w
         self.line, self.pairing, self._job_ids = line, pairing, job_ids or {}
-        self.reservation: Reservation | None = None
+        self._promise: _Promise | None = None
         self.extra, self._extra_w = 0, 0.0
         self.next_order = DONE
         self._turns: Iterator[Turn] = iter(())
@@ -74,7 +74,7 @@ class Lane:
         # By nodes, application and whether the guest ends in time; holds until something changes.
         self._best_hosts: dict[tuple[int, int, bool], NodeSet | None] = {}
         self._welcomed: set[tuple[int, int]] | None = None  # until a host comes or is joined
-        # What became of the cluster entry by entry; plain tuples, as few are ever looked at.
+        # What became of the cluster entry by entry.
         self._trail: list[_Standing] = []
         for number, node_set in enumerate(load.node_sets):
             node_set.holder = -1 - number  # no arrival number of a job that starts is below 0
@@ -90,19 +90,23 @@ class Lane:
 
     def pass_alone(self, now_s: float) -> list[Served]:
         """A pass that this lane is alone in: what starts."""
-        self._open_pass(now_s, pauses=False)
+        if not self._open_pass(now_s, pauses=False):
+            return []
         acting = cast("Iterator[Entry]", self._turns)  # without pauses there are only entries
         return [served for entry in acting if (served := self._act(entry))]
 
-    def _open_pass(self, now_s: float, *, pauses: bool) -> None:
+    def _open_pass(self, now_s: float, *, pauses: bool) -> bool:
+        """Whether anything changed since the last pass."""
         self._now_s, self._pauses = now_s, pauses
-        if self.reservation is not None and self.reservation[2] < now_s:
+        if self._promise is not None and self._promise[2] < now_s:
             self._unsettle()  # a running job is overdue: it is expected to end at any moment
-        if self._from != DONE:
-            self._trail = [(-1, 0, self.free, self.extra, self.reservation)]
-            self._best_hosts.clear()
-            self._turns = self._acting(self._from)
-            self._from = DONE
+        if self._from == DONE:
+            return False
+        self._trail = [(-1, 0, self.free, self.extra, self._promise)]
+        self._best_hosts.clear()
+        self._turns = self._acting(self._from)
+        self._from = DONE
+        return True
 
     def turn(self) -> None:
         """Look for the next entry that will start, join or reserve, a little way: no entry acts
@@ -121,7 +125,7 @@ class Lane:
         """An entry arrived."""
         self.line.add(entry)
         order, _, nodes, _, shareable, _, _ = entry
-        if self.reservation is not None:
+        if self._promise is not None:
             if order < self._reserved_order:
                 self._unsettle()
             elif nodes > self.free and not shareable:
@@ -135,7 +139,7 @@ class Lane:
         if order is None:
             return
         self.line.remove(arrival)
-        if self.reservation is not None and self.reservation.arrival == arrival:
+        if self._promise is not None and self._promise[0] == arrival:
             self._cancel(order)
         elif self.next_order == order:
             self.turn()
@@ -152,11 +156,11 @@ class Lane:
     @property
     def standing(self) -> Standing:
         """The cluster as it is now."""
-        return Standing(*self._trail[-1])
+        return _standing(self._trail[-1])
 
     def standing_before(self, order: int) -> Standing:
         """The cluster when the turn of an entry came."""
-        return Standing(*self._trail[bisect_left(self._trail, (order,)) - 1])
+        return _standing(self._trail[bisect_left(self._trail, (order,)) - 1])
 
     def end_s(self, entry: Entry) -> float:
         """When the entry ends at the latest if it starts now."""
@@ -166,8 +170,8 @@ class Lane:
         """True when the watts suffice and no reservation is delayed."""
         if entry.power_w > self.headroom_w:
             return False
-        promise = self.reservation
-        in_time = promise is None or self.end_s(entry) <= promise.start_s
+        promise = self._promise
+        in_time = promise is None or self.end_s(entry) <= promise[2]
         return in_time or entry.power_w <= self._extra_w
 
     def host_for(self, entry: Entry) -> NodeSet | None:
@@ -179,7 +183,7 @@ class Lane:
     def _host_of(self, nodes: int, app: int, limit_s: float) -> NodeSet | None:
         if nodes not in self._hosts or self.pairing is None:
             return None
-        in_time = self.reservation is None or self._now_s + limit_s <= self.reservation[2]
+        in_time = self._promise is None or self._now_s + limit_s <= self._promise[2]
         kind = nodes, app, in_time
         if kind not in self._best_hosts:
             self._best_hosts[kind] = self._best_host(self.pairing, *kind)
@@ -222,7 +226,7 @@ class Lane:
 
     def _act(self, entry: Entry) -> Served | None:
         _, arrival, nodes, limit_s, shareable, _, power_w = entry
-        promise, end_s = self.reservation, self._now_s + limit_s
+        promise, end_s = self._promise, self._now_s + limit_s
         if shareable and (host := self.host_for(entry)) is not None:
             self._join(entry, host)
             return self.number, entry, host, promise is not None
@@ -246,8 +250,8 @@ class Lane:
         self._from = 0  # in the next pass those before it may join it
 
     def _join(self, entry: Entry, host: NodeSet) -> None:
-        end_s, promise = self.end_s(entry), self.reservation
-        if promise is not None and host.release_s <= promise.start_s < end_s:
+        end_s, promise = self.end_s(entry), self._promise
+        if promise is not None and host.release_s <= promise[2] < end_s:
             self.extra -= entry.nodes
         self.headroom_w -= entry.power_w
         self._leave(entry)
@@ -260,7 +264,7 @@ class Lane:
         """Promise nodes to the next entry: the first on this cluster that cannot start."""
         order, arrival, nodes, _, _, _, power_w = entry
         shadow_s, available, headroom_w = self._shadow(nodes, power_w)
-        self.reservation = Reservation(arrival, nodes, shadow_s)
+        self._promise = arrival, nodes, shadow_s
         self._reserved_order = order
         self.extra, self._extra_w = available - nodes, headroom_w - power_w
         self._note(order)
@@ -280,7 +284,7 @@ class Lane:
 
     def _cancel(self, order: int) -> None:
         """Forget the promise to an entry that is gone: those behind it get their turn again."""
-        self.reservation, self.extra = None, 0
+        self._promise, self.extra = None, 0
         tick = self.standing.tick
         del self._trail[bisect_left(self._trail, (order,)) :]
         self._note(order, tick)
@@ -289,7 +293,7 @@ class Lane:
 
     def _unsettle(self) -> None:
         """Nodes came back: every entry gets its turn again."""
-        self.reservation, self.extra, self._from = None, 0, 0
+        self._promise, self.extra, self._from = None, 0, 0
 
     def _leave(self, entry: Entry) -> None:
         self.line.remove(entry.arrival)
@@ -298,7 +302,7 @@ class Lane:
     def _note(self, order: int, tick: int | None = None) -> None:
         """What became of the cluster, after the last tick that there was."""
         tick = self._trail[-1][1] if tick is None else tick
-        self._trail.append((order, tick + 1, self.free, self.extra, self.reservation))
+        self._trail.append((order, tick + 1, self.free, self.extra, self._promise))
         if self._best_hosts:
             self._best_hosts.clear()
 
@@ -326,7 +330,7 @@ class Lane:
         often starts on the next cluster of its rank, and what was found behind it would be in vain.
         """
         line = self.line
-        while self.reservation is None:
+        while self._promise is None:
             entry = line.first(self.total)
             if entry is None:
                 return
@@ -337,31 +341,37 @@ class Lane:
         for block in line.blocks_from(order):
             if self._is_out_of_reach(block):
                 continue
-            if entries := block.from_order(order):
-                if self._pauses:
-                    yield entries[0][0]
-                yield from self._backfilling(block, entries)
+            if self._pauses and (place := block.place_of(order)) < len(block.entries):
+                yield block.entries[place][0]
+            while (entry := self._backfills_first(block, order)) is not None:
+                yield entry
+                order = entry[0] + 1
 
-    def _backfilling(self, block: Block, entries: list[Entry]) -> Iterator[Entry]:
-        assert self.reservation is not None
-        line, now_s, shadow_s = self.line, self._now_s, self.reservation[2]
+    def _backfills_first(self, block: Block, order: int) -> Entry | None:
+        """The first entry of a block, from an order on, that starts or joins."""
+        assert self._promise is not None
+        now_s, shadow_s = self._now_s, self._promise[2]
         free, extra, joins = self.free, self.extra, self._may_join(block)
-        for entry in entries:
+        entries = block.entries
+        for place in range(block.place_of(order), len(entries)):
+            entry = entries[place]
             nodes = entry[2]
             if (
-                (
-                    nodes <= free
-                    and (nodes <= extra or now_s + entry[3] <= shadow_s)
-                    and (not self._is_capped or self._within_cap(entry))
-                )
-                or (joins and entry[4] and self.host_for(entry) is not None)
-            ) and entry[1] in line:
-                yield entry
-                free, extra, joins = self.free, self.extra, self._may_join(block)
+                nodes <= free
+                and (nodes <= extra or now_s + entry[3] <= shadow_s)
+                and (not self._is_capped or self._within_cap(entry))
+            ) or (joins and entry[4] and self.host_for(entry) is not None):
+                return entry
+        return None
 
     def _is_out_of_reach(self, block: Block) -> bool:
         """True when no entry of a block may start or join before the reservation."""
-        assert self.reservation is not None
-        in_time = self._now_s + block.least_limit_s <= self.reservation[2]
+        assert self._promise is not None
+        in_time = self._now_s + block.least_limit_s <= self._promise[2]
         starts = block.least_nodes <= self.free and (in_time or block.least_nodes <= self.extra)
         return not starts and not self._may_join(block)
+
+
+def _standing(noted: _Standing) -> Standing:
+    order, tick, free, extra, promise = noted
+    return Standing(order, tick, free, extra, Reservation(*promise) if promise else None)

@@ -65,9 +65,10 @@ class Block:
         kind = entry.nodes, entry.app
         self.sharing[kind] = min(entry.limit_s, self.sharing.get(kind, inf))
 
-    def from_order(self, order: int) -> list[Entry]:
-        """The entries that do not stand before `order`, as they are now."""
-        return self.entries[bisect_left(self.entries, (order,)) :]
+    def place_of(self, order: int) -> int:
+        """How many entries stand before `order`."""
+        entries = self.entries
+        return bisect_left(entries, (order,)) if entries and entries[0][0] < order else 0
 
     def halved(self) -> "Block":
         """The later half, which this block gives up."""

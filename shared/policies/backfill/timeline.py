@@ -4,7 +4,7 @@ The same lanes that placement decides with, moved from instant to instant: at ea
 come first, then all submissions, then one scheduling pass.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -59,11 +59,12 @@ def play(pools: Sequence[Pool], workload: Workload, discipline: Discipline) -> S
     lanes = [pool.lane(discipline, number) for number, pool in enumerate(pools)]
     columns = [(lane, _entries(workload, number)) for number, lane in enumerate(lanes)]
     submit_s = [*workload.submit_s.tolist(), inf]
-    run_s = workload.run_s.T.tolist()
-    starts: list[tuple[int, float, int, bool]] = []
+    run_s: list[list[float]] = workload.run_s.T.tolist()
+    count = len(workload)
+    cluster, start_s, passed = [0] * count, [0.0] * count, [False] * count
     running: list[tuple[float, int, int]] = [(inf, -1, -1)]
-    arrived, count = 0, len(workload)
-    while len(starts) < count:
+    arrived = started = 0
+    while started < count:
         now_s, ends_s = submit_s[arrived], running[0][0]
         if ends_s <= now_s:
             now_s = ends_s
@@ -72,15 +73,22 @@ def play(pools: Sequence[Pool], workload: Workload, discipline: Discipline) -> S
                 lanes[number].release(job)
         while submit_s[arrived] == now_s:
             for lane, entries in columns:
-                entry = entries[arrived]
-                if entry is not None:
+                entry = next(entries)
+                if entry.order != NO_ENTRY:
                     lane.add(entry)
             arrived += 1
         for number, entry, _, backfilled in serve(lanes, now_s):
             job = entry[1]
-            starts.append((job, now_s, number, backfilled))
+            cluster[job], start_s[job], passed[job] = number, now_s, backfilled
             heappush(running, (now_s + run_s[number][job], job, number))
-    return _schedule(workload, starts)
+            started += 1
+    ran = np.arange(count), cluster
+    return Schedule(
+        cluster=np.array(cluster),
+        start_s=np.array(start_s),
+        end_s=np.array(start_s) + workload.run_s[ran],
+        backfilled=np.array(passed),
+    )
 
 
 def _require_room(pools: Sequence[Pool], workload: Workload) -> None:
@@ -95,28 +103,13 @@ def _require_room(pools: Sequence[Pool], workload: Workload) -> None:
             raise ValueError(f"an entry draws {most_w} W, the cap is {pool.cap_w} W: drop it")
 
 
-def _entries(workload: Workload, column: int) -> list[Entry | None]:
-    """Each job's entry in one column."""
+def _entries(workload: Workload, column: int) -> Iterator[Entry]:
+    """Each job's entry in one column, made when it is asked for: most are gone by then."""
     order, units, limit_s, power_w = (
         values[:, column].tolist()
         for values in (workload.order, workload.units, workload.limit_s, workload.power_w)
     )
-    count = len(order)
-    rows = zip(
-        order, range(count), units, limit_s, repeat(False), repeat(-1), power_w, strict=False
-    )
+    jobs = range(len(order))
+    rows = zip(order, jobs, units, limit_s, repeat(False), repeat(-1), power_w, strict=False)
     # Entry(...) is a function of Python; making its tuple is one of C, and there is one a job.
-    made = map(partial(tuple.__new__, Entry), rows)
-    return [entry if entry[0] != NO_ENTRY else None for entry in made]
-
-
-def _schedule(workload: Workload, starts: list[tuple[int, float, int, bool]]) -> Schedule:
-    job, start_s, column, backfilled = (np.array(values) for values in zip(*starts, strict=True))
-    by_job = job.argsort()
-    cluster, start_s = column[by_job], start_s[by_job]
-    return Schedule(
-        cluster=cluster,
-        start_s=start_s,
-        end_s=start_s + workload.run_s[np.arange(len(workload)), cluster],
-        backfilled=backfilled[by_job],
-    )
+    return map(partial(tuple.__new__, Entry), rows)
