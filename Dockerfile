@@ -13,6 +13,8 @@ RUN --mount=type=secret,id=package-env --mount=type=secret,id=package-ca \
     && rm -r /opt/build/uv
 
 FROM packages AS code
+RUN apt-get update -qq \
+    && apt-get install -y -qq --no-install-recommends gcc libc6-dev python3-dev
 RUN --mount=type=secret,id=package-env --mount=type=secret,id=package-ca \
     /opt/build/install-locked.sh /opt/build/proto grpcio-tools mypy-protobuf
 COPY . .
@@ -24,6 +26,7 @@ RUN --mount=type=secret,id=package-env --mount=type=secret,id=package-ca \
 FROM packages
 COPY . .
 COPY --from=code /opt/coplace/generated generated
+COPY --from=code /opt/coplace/shared shared
 COPY --from=code /opt/build/own .venv
 RUN .venv/bin/python -m compileall -q shared services deploy generated
 # Only /tmp is written to, since the root file system is mounted read-only. One thread for numeric

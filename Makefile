@@ -19,7 +19,9 @@ WORKLOAD = --seed $(SEED) --jobs $(JOBS) --policy $(POLICY) --out '$(OUT)' \
 
 PROTOS := $(shell find proto -name '*.proto' | sort)
 RELEASED := proto/released/v1.binpb
+LANES := $(wildcard shared/policies/backfill/*.py)
 
+COMPILER_PACKAGES := gcc:build-essential python3-config:python3-dev
 KAFKA_PACKAGES := java:openjdk-17-jdk-headless mvn:maven setpriv:util-linux
 SERVER_PACKAGES := $(KAFKA_PACKAGES) redis-server:redis-server
 CONTAINER_PACKAGES := podman:podman buildah:buildah runc:runc iptables:iptables \
@@ -45,8 +47,12 @@ $(VENV)/.generated: $(VENV)/.locked $(PROTOS)
 	PATH="$(CURDIR)/$(BIN):$$PATH" deploy/generate-proto.sh generated
 	touch $@
 
-$(VENV)/.installed: $(VENV)/.generated pyproject.toml
+# A compiled module goes before its source, so it has to be as new.
+$(VENV)/.installed: $(VENV)/.generated pyproject.toml setup.py $(LANES)
+	@command -v gcc >/dev/null || echo "No C compiler: scheduling passes take twice the time." \
+	    "For full speed: apt-get install build-essential python3-dev; make clean setup"
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	find shared -name '*.so' -exec touch {} +
 	touch $@
 
 .PHONY: proto
@@ -58,7 +64,9 @@ lock: $(VENV)/.locked ## pin anew what pyproject.toml asks for, with hashes and 
 	    --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 	    --quiet --output-file requirements.lock
 
-.PHONY: system-servers system-containers
+.PHONY: system-compiler system-servers system-containers
+system-compiler:
+	@deploy/require-commands.sh $(COMPILER_PACKAGES)
 system-servers:
 	@deploy/require-commands.sh $(SERVER_PACKAGES)
 system-containers:
@@ -87,7 +95,7 @@ release-proto: setup ## make the current schemas the ones that later changes may
 	$(BIN)/buf build --exclude-source-info --output $(RELEASED)
 
 .PHONY: test
-test: lint system-servers system-containers ## everything that CI runs
+test: system-compiler lint system-servers system-containers ## everything that CI runs
 	$(BIN)/python -m pytest
 
 ## Runs --------------------------------------------------------------------------------------
@@ -127,5 +135,6 @@ asyncapi: setup ## write the AsyncAPI document of the topics
 
 .PHONY: clean
 clean: ## remove everything that the targets above built
-	rm -rf $(VENV) generated run *.egg-info .mypy_cache .pytest_cache .ruff_cache \
+	find shared -name '*.so' -delete
+	rm -rf $(VENV) build generated run *.egg-info .mypy_cache .pytest_cache .ruff_cache \
 	    .hypothesis .import_linter_cache .grimp_cache

@@ -1,7 +1,20 @@
 """What holds for every test."""
 
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+
+import shared
 
 # A busy machine is no failure: time limits belong to benchmarks.
 settings.register_profile("coplace", deadline=None)
 settings.load_profile("coplace")
+
+
+def pytest_configure() -> None:
+    """Test what is written: a compiled module goes before a source that was changed since."""
+    for compiled in Path(*shared.__path__).rglob("*.so"):
+        source = compiled.with_name(compiled.name.split(".")[0]).with_suffix(".py")
+        if source.exists() and source.stat().st_mtime > compiled.stat().st_mtime:
+            raise pytest.UsageError(f"{source} is newer than its compiled form: make setup")

@@ -91,7 +91,7 @@ def _copy_source(context: Path) -> None:
 
 def _copy(source: Path, target: Path) -> None:
     if source.is_dir():
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)

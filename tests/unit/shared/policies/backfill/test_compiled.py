@@ -1,0 +1,38 @@
+"""The lanes are compiled where they are tested, and are the same as plain Python."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import shared.policies.backfill
+
+_ROOT = Path(__file__).parents[5]
+_LANES = [path.stem for path in Path(*shared.policies.backfill.__path__).glob("[a-z]*.py")]
+
+
+@pytest.mark.parametrize("name", _LANES)
+def test_a_lane_s_module_is_compiled(name: str) -> None:
+    compiled = Path(*shared.policies.backfill.__path__).glob(f"{name}.*.so")
+    assert list(compiled), f"{name} was not compiled: install gcc, then make clean setup"
+
+
+def test_the_lanes_pass_their_tests_as_plain_python_too(tmp_path: Path) -> None:
+    here = Path(__file__).relative_to(_ROOT)
+    without = shutil.ignore_patterns("*.so", "__pycache__")
+    for name in ("shared", here.parent):
+        shutil.copytree(_ROOT / name, tmp_path / name, ignore=without)
+    (tmp_path / here).unlink()
+    shutil.copy(_ROOT / "pyproject.toml", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(here.parent)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
