@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from deploy.local.servers import LocalServers
-from services.console.demo import PATIENCE_S, write_files
+from services.console.demo.run import PATIENCE_S, write_files
 from services.console.options import DemoOptions
 from services.console.servers import EMULATOR, MODULES, playing
 

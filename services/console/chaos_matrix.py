@@ -11,9 +11,9 @@ from rich.table import Table
 
 from deploy.local.servers import LocalServers
 from services.console.chaos import TARGETS, Blow, draw, run
-from services.console.demo import run_embedded
+from services.console.demo.parity import first_difference
+from services.console.demo.run import run_embedded
 from services.console.options import DemoOptions
-from services.console.parity import first_difference
 from services.console.servers import STATEFUL
 from shared.runtime.settings import Settings
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from deploy.local.cli import app as local_app
 from services.console.dlq_cli import app as dlq_app
 from services.console.energy.cli import app as energy_app
-from services.console.simulate_cli import simulate
+from services.console.simulate.cli import simulate
 from services.console.topics_cli import app as topics_app
 from services.console.topics_cli import tail
 from shared.policies.ranking import Policy
@@ -67,7 +67,7 @@ def demo(
     run_dir: RunDir = Path("run/demo"),
 ) -> None:
     """Replay a workload through the whole system and report what it came to."""
-    from services.console.demo import run_embedded, run_on_servers
+    from services.console.demo.run import run_embedded, run_on_servers
     from services.console.options import DemoOptions
 
     options = DemoOptions(seed, jobs, policy, out, swf, coefficients, workers)
@@ -89,7 +89,7 @@ def demo_parity(
     run_dir: RunDir = Path("run/parity"),
 ) -> None:
     """Run the demo embedded and on real servers and compare what was decided and charged."""
-    from services.console.demo import run_parity
+    from services.console.demo.run import run_parity
     from services.console.options import DemoOptions
 
     options = DemoOptions(seed, jobs, policy, out, swf, coefficients, workers)
@@ -149,7 +149,7 @@ def compare(
     right: Annotated[Path, typer.Argument(help="The same of another run.")],
 ) -> None:
     """Say whether two runs came to the same, or where they first differ."""
-    from services.console.parity import first_difference
+    from services.console.demo.parity import first_difference
 
     difference = first_difference(left, right)
     if difference is not None:
@@ -164,9 +164,9 @@ def report(
     redis: Annotated[bool, typer.Option(help="Hold the accounts in Redis to the ledger.")] = False,
 ) -> None:
     """Write the files and the table of a run on Kafka from its topics."""
-    from services.console.demo import write_files
+    from services.console.demo.report import table
+    from services.console.demo.run import write_files
     from services.console.kafka_topics import KafkaTopics
-    from services.console.report import table
     from shared.messaging.deployment import Deployment
     from shared.runtime.settings import settings
 
@@ -181,7 +181,7 @@ def wait(
     patience_s: Annotated[float, typer.Option(help="Longest time without news.")] = 180.0,
 ) -> None:
     """Wait until an emulated run on Kafka is complete."""
-    from services.console.demo import progress_of
+    from services.console.demo.run import progress_of
     from services.console.kafka_topics import KafkaTopics
     from shared.messaging.deployment import Deployment
     from shared.runtime.settings import settings

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from deploy.local.servers import LocalServers
-from services.console.demo import run_embedded
+from services.console.demo.run import run_embedded
 from services.console.options import DemoOptions
 
 JOBS: Final = 60

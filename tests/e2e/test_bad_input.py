@@ -25,10 +25,10 @@ from google.protobuf.message import Message
 
 from deploy.local.servers import LocalServers
 from services.console.dead_letters import DeadLetters
-from services.console.demo import PATIENCE_S, write_files
-from services.console.history import payloads
+from services.console.demo.history import payloads
+from services.console.demo.parity import first_difference
+from services.console.demo.run import PATIENCE_S, write_files
 from services.console.options import DemoOptions
-from services.console.parity import first_difference
 from services.console.servers import RunningSystem, playing
 from services.simulation.adapters import MARKED, mark_of
 from services.simulation.facts import EPOCH_US

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from services.console.demo import run_embedded
+from services.console.demo.report import FILES
+from services.console.demo.run import run_embedded
+from services.console.demo.summary import PredictionErrors
 from services.console.options import DemoOptions
-from services.console.report import FILES
-from services.console.summary import PredictionErrors
 from shared.policies.ranking import Policy
 
 ROOT = Path(__file__).resolve().parents[2]

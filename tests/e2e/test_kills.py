@@ -9,8 +9,8 @@ import pytest
 
 from deploy.local.servers import LocalServers
 from services.console.chaos import TARGETS, draw, run
+from services.console.demo.parity import first_difference
 from services.console.options import DemoOptions
-from services.console.parity import first_difference
 
 KILLS = 3
 # The broker first, while it has the topics of no other run to recover.

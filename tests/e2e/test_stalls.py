@@ -11,9 +11,9 @@ import pytest
 from redis import Redis
 
 from deploy.local.servers import LocalServers
-from services.console.demo import PATIENCE_S, write_files
+from services.console.demo.parity import first_difference
+from services.console.demo.run import PATIENCE_S, write_files
 from services.console.options import DemoOptions
-from services.console.parity import first_difference
 from services.console.servers import RunningSystem, playing
 
 # What only this process can bring forth; the accounts are no topic. The last two are those without

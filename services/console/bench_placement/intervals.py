@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from services.console.simulate_report import half_width
+from services.console.simulate.report import half_width
 from services.simulation.simulator.metrics import Summary
 
 Measure = Callable[[Summary], float]

@@ -21,8 +21,8 @@ from services.console.bench_placement.measures import MEASURES, p1_response_h, p
 from services.console.bench_placement.rows import ROWS, Grid, Row
 from services.console.bench_placement.sensitivity import PLAYED, VARIATIONS
 from services.console.bench_placement.trials import AS_IS, Block, grids
-from services.console.simulate_clusters import setup_of
-from services.console.simulate_progress import progress_of
+from services.console.simulate.clusters import setup_of
+from services.console.simulate.progress import progress_of
 from services.simulation.simulator.epm import Epm
 from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.simulator.system import built_in_system

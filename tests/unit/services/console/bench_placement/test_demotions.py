@@ -7,7 +7,7 @@ import pytest
 
 from services.console.bench_placement.demotions import changed_shares, read
 from services.console.bench_placement.rows import UNIFORM
-from services.console.simulate_clusters import setup_of
+from services.console.simulate.clusters import setup_of
 from services.simulation.simulator.epm import Epm
 from services.simulation.simulator.system import built_in_system
 from shared.policies.frequency import Reading, Weighing

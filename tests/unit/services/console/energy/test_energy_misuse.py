@@ -6,9 +6,9 @@ import pytest
 from coplace.v1.energy_pb2 import ADVICE_REASON_MISMATCH, AppIdMismatch, FrequencyAdvised
 
 from services.console import embedded
+from services.console.demo.history import payloads
 from services.console.embedded import EmbeddedSystem
 from services.console.energy.misuse import TOPIC, by_user
-from services.console.history import payloads
 from services.console.options import DemoOptions
 from services.simulation.app import workload
 from services.simulation.facts import id_of

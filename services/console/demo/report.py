@@ -10,8 +10,8 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from rich.table import Table
 
-from services.console.history import History
-from services.console.summary import Summary, summarise
+from services.console.demo.history import History
+from services.console.demo.summary import Summary, summarise
 from shared.domain.money import QUANTUM
 
 FILES = (
@@ -39,7 +39,7 @@ COLUMNS = (
 
 def write(history: History, spent_micro_su: Mapping[str, int], folder: Path) -> Summary:
     """Write all files of a run into `folder` and return its figures. Times are event times."""
-    from services.console import plots  # a second to import, and no other command needs it
+    from services.console.demo import plots  # a second to import, and no other command needs it
 
     folder.mkdir(parents=True, exist_ok=True)
     summary = summarise(history)

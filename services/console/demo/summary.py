@@ -13,7 +13,7 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
-from services.console.history import History, JobKey
+from services.console.demo.history import History, JobKey
 
 
 @dataclass(frozen=True, slots=True)

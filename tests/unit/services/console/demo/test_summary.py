@@ -1,4 +1,4 @@
-"""The figures of a run come from its topics, and two runs are compared line by line."""
+"""The figures and the files of a run come from its topics."""
 
 import json
 from pathlib import Path
@@ -17,10 +17,9 @@ from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 from google.protobuf.message import Message
 
-from services.console import report
-from services.console.history import History
-from services.console.parity import COMPARED, first_difference
-from services.console.summary import summarise
+from services.console.demo import report
+from services.console.demo.history import History
+from services.console.demo.summary import summarise
 from shared.messaging.event import Event
 
 HOUR_US = 3_600_000_000
@@ -174,16 +173,3 @@ def test_a_report_writes_every_file_and_two_reports_of_one_run_are_equal(
     assert json.loads((tmp_path / "one" / "summary.json").read_text())["jobs"] == 2
     balances = json.loads((tmp_path / "one" / "accounts.json").read_text())
     assert balances == {"a": "0.000007", "b": "1.500000"}
-
-
-def test_the_first_difference_of_two_runs_is_shown_with_its_line(tmp_path: Path) -> None:
-    for folder in ("one", "two"):
-        (tmp_path / folder).mkdir()
-        for name in COMPARED:
-            (tmp_path / folder / name).write_text("same\n")
-    assert first_difference(tmp_path / "one", tmp_path / "two") is None
-    (tmp_path / "two" / "charges.jsonl").write_text("same\nmore\n")
-    difference = first_difference(tmp_path / "one", tmp_path / "two")
-    assert difference is not None
-    assert "charges.jsonl, line 2" in difference
-    assert "no such line" in difference

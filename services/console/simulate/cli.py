@@ -161,10 +161,10 @@ def simulate(
     with told_in_one_line():
         if clusters is None and system is None:
             _refuse("one pool", of_clusters)
-            from services.console import simulate_pool
+            from services.console.simulate import pool as on_pool
 
-            simulate_pool.run(
-                simulate_pool.Options(
+            on_pool.run(
+                on_pool.Options(
                     swf=_needed("--swf", swf),
                     policies=tuple(policy or [SimulatedPolicy.EASY]),
                     procs=procs,
@@ -180,11 +180,11 @@ def simulate(
             )
         else:
             _refuse("clusters", of_a_pool)
-            from services.console import simulate_clusters
+            from services.console.simulate import clusters as on_clusters
 
-            simulate_clusters.run(
-                simulate_clusters.Options(
-                    system=simulate_clusters.system_of(clusters, system, cap_w, tariffs),
+            on_clusters.run(
+                on_clusters.Options(
+                    system=on_clusters.system_of(clusters, system, cap_w, tariffs),
                     coefficients=_needed("--coefficients", coefficients),
                     policies=tuple(policy or [SimulatedPolicy.EASY]),
                     workload=workload or "cirne",

@@ -9,14 +9,15 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from services.console import accounts, embedded, report
+from services.console import embedded
+from services.console.demo import accounts, report
+from services.console.demo.history import History
+from services.console.demo.parity import first_difference
+from services.console.demo.summary import Summary
 from services.console.embedded import Progress as Told
-from services.console.history import History
 from services.console.kafka_topics import CHARGES, KafkaTopics
 from services.console.options import DemoOptions
-from services.console.parity import first_difference
 from services.console.servers import running
-from services.console.summary import Summary
 from services.simulation.app import workload
 
 PATIENCE_S: Final = 180.0

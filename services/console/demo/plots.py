@@ -10,7 +10,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from services.console.history import History
+from services.console.demo.history import History
 from services.simulation.simulator.units import runs
 
 HOUR_US = 3.6e9

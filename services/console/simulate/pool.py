@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from services.console import simulate_report as report
-from services.console.simulate_progress import progress_of
+from services.console.simulate import report
+from services.console.simulate.progress import progress_of
 from services.console.telling import TABLE_WIDTH, note
 from services.simulation.simulator.files import write_jobs
 from services.simulation.simulator.log import LoggedJobs, read_log
