@@ -31,12 +31,14 @@ class Dependencies:
         return job.awaits != before
 
     def find_stuck(self) -> set[str]:
-        """Look for jobs that wait in a circle; ids of those of which this is news."""
+        """Look for jobs that wait in a circle; ids of those of which this is news, and of those
+        that wait for them."""
         if not self._may_be_stuck:
             return set()
         self._may_be_stuck = False
         before, self._stuck = self._stuck, frozenset(self._in_circles())
-        return set(before ^ self._stuck)
+        news = before ^ self._stuck
+        return self.dependents(news) | news
 
     def obstacle(self, job: Tracked) -> Obstacle | None:
         """What keeps the job waiting, the hopeless before the rest; None when all is met."""

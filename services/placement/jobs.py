@@ -34,7 +34,8 @@ class Tracked:
     `held` and `cancelled` are the reasons that somebody gave; `asked` is the time and id of the
     newest such event. `awaits` are the dependencies that were not met yet. `missed_starts` counts
     starts that were withdrawn since nobody confirmed them. `void` is the cluster of a start that
-    must not take place since the job runs elsewhere. `announced` is the last verdict on it.
+    must not take place since the job runs elsewhere. `announced` is the last verdict on it, `told`
+    what the reason was; before `settles_s` one that comes and goes with what runs is not told anew.
     """
 
     job: Job
@@ -52,6 +53,8 @@ class Tracked:
     missed_starts: int = 0
     void: str = ""
     announced: int = 0
+    told: str = ""
+    settles_s: float = 0.0
 
     @property
     def waits(self) -> bool:

@@ -188,8 +188,7 @@ class Ledger:
             job = self._jobs.get(job_id)
             if job is not None and job.ended_s == ended_s and job.placed is None:
                 del self._jobs[job_id], self.by_arrival[job.arrival]
-                self._touched.discard(job_id)
-                self._changed.add(job_id)
+                self._touch(job)
 
     def _adopt(self, job: Tracked) -> None:
         job_id, placed = job.job.job_id, job.placed

@@ -49,6 +49,14 @@ class Limit(NamedTuple):
     jobs: int = 0
     nodes: int = 0
 
+    def allows_job(self, held: Usage) -> bool:
+        """True when one more job may run."""
+        return not self.jobs or held.jobs < self.jobs
+
+    def allows_nodes(self, held: Usage, nodes: int) -> bool:
+        """True when a job may have so many nodes."""
+        return not self.nodes or held.nodes + nodes <= self.nodes
+
 
 def subjects_of(job: Job) -> tuple[Subject, Subject]:
     """Whose limits a job counts against."""
@@ -62,20 +70,3 @@ def limit_of(message: LimitsDeclared) -> tuple[Subject, Limit]:
     require_text("name", message.name)
     subject = Subject(_KINDS[message.subject], message.name)
     return subject, Limit(message.most_running_jobs, message.most_nodes)
-
-
-def jobs_exceeded(subject: Subject, limit: Limit, held: Usage) -> str:
-    """Why one more job of the subject may not run, empty when it may."""
-    if not limit.jobs or held.jobs < limit.jobs:
-        return ""
-    return f"{subject.kind} {subject.name} may run {limit.jobs} jobs at once and runs {held.jobs}"
-
-
-def nodes_exceeded(subject: Subject, limit: Limit, held: Usage, nodes: int) -> str:
-    """Why a job of the subject may not have so many nodes, empty when it may."""
-    if not limit.nodes or held.nodes + nodes <= limit.nodes:
-        return ""
-    return (
-        f"{subject.kind} {subject.name} may hold {limit.nodes} nodes at once, holds {held.nodes} "
-        f"and needs {nodes} more"
-    )

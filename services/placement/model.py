@@ -104,6 +104,11 @@ class Candidate:
         return Entry(order, arrival, self.nodes, self.walltime_s, job.shareable, app)
 
 
+def favourite(candidates: Sequence[Candidate]) -> Candidate:
+    """The one that a job would go to before all others."""
+    return min(candidates, key=lambda c: (not c.waits, c.tier, c.rank))
+
+
 def misfit(job: Job, cluster: Cluster) -> str:
     """Why a cluster can never run the job; empty when it can."""
     if not job.runs_on(cluster):

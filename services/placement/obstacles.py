@@ -5,22 +5,26 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from services.placement.jobs import Tracked
-from services.placement.limits import (
-    Limit,
-    Subject,
-    Usage,
-    jobs_exceeded,
-    nodes_exceeded,
-    subjects_of,
-)
+from services.placement.limits import Limit, Subject, Usage, subjects_of
+from services.placement.model import Candidate
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """A reason; a `lasting` one stays until somebody does something about it."""
+    """A reason; a `lasting` one stays until somebody does something about it.
 
-    reason: str
+    `figures` end the reason of one that comes and goes with what runs. They change with every start
+    and are no news: `what` is.
+    """
+
+    what: str
     lasting: bool = False
+    figures: str = ""
+
+    @property
+    def reason(self) -> str:
+        """In words."""
+        return self.what + self.figures
 
 
 class _Holdings(Protocol):
@@ -55,10 +59,11 @@ class Obstacles:
         """True while a cluster is out of reach."""
         return cluster in self.knowledge.lost
 
-    def of_entry(self, job: Tracked, cluster: str) -> str:
-        """What keeps the entry for this cluster out; empty when nothing does."""
-        lost = self.knowledge.lost.get(cluster, "")
-        return lost or self._too_many_nodes(job, job.candidate(cluster).nodes)
+    def of_entry(self, job: Tracked, candidate: Candidate) -> Obstacle | None:
+        """What keeps the entry for this cluster out; None when nothing does."""
+        if candidate.cluster in self.knowledge.lost:
+            return Obstacle(self.knowledge.lost[candidate.cluster])
+        return self._too_many_nodes(job, candidate.nodes)
 
     def _hold(self, job: Tracked) -> Obstacle | None:
         if job.held is not None:
@@ -70,15 +75,19 @@ class Obstacles:
 
     def _too_many_jobs(self, job: Tracked) -> Obstacle | None:
         for subject, limit in self._limits_of(job):
-            if reason := jobs_exceeded(subject, limit, self.holdings.usage(subject)):
-                return Obstacle(reason)
+            held = self.holdings.usage(subject)
+            if not limit.allows_job(held):
+                most = f"{subject.kind} {subject.name} may run {limit.jobs} jobs at once"
+                return Obstacle(most, figures=f" and runs {held.jobs}")
         return None
 
-    def _too_many_nodes(self, job: Tracked, nodes: int) -> str:
+    def _too_many_nodes(self, job: Tracked, nodes: int) -> Obstacle | None:
         for subject, limit in self._limits_of(job):
-            if reason := nodes_exceeded(subject, limit, self.holdings.usage(subject), nodes):
-                return reason
-        return ""
+            held = self.holdings.usage(subject)
+            if not limit.allows_nodes(held, nodes):
+                most = f"{subject.kind} {subject.name} may hold {limit.nodes} nodes at once"
+                return Obstacle(most, figures=f", holds {held.nodes} and needs {nodes} more")
+        return None
 
     def _limits_of(self, job: Tracked) -> list[tuple[Subject, Limit]]:
         limits = self.knowledge.limits

@@ -8,8 +8,6 @@ from coplace.v1.placement_pb2 import (
     PREDICTION_BASIS_FIRST_RUN,
     PREDICTION_BASIS_SIGNATURE,
     VERDICT_CANCELLED,
-    VERDICT_HELD,
-    VERDICT_QUEUED,
     VERDICT_START,
     VERDICT_WITHDRAWN,
     PlacementDecided,
@@ -20,11 +18,11 @@ from coplace.v1.placement_pb2 import Candidate as CandidateMessage
 
 from services.placement.explanation import Refusals, excluded
 from services.placement.jobs import Placed, Tracked
-from services.placement.model import Candidate, Rules
+from services.placement.model import Candidate, Rules, favourite
+from services.placement.news import Situation
 from services.placement.obstacles import Obstacles
 from services.placement.room import Room
 from shared.domain.cluster import Cluster
-from shared.domain.job import JobState
 from shared.domain.node import NodeNames
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
@@ -33,16 +31,6 @@ from shared.policies.backfill.easy import Start
 OUTPUT: Final = "placement.decisions"
 SOURCE: Final = "placement"
 _MOST_NODES: Final = 2**32 - 1
-
-
-def verdict_on(job: Tracked, obstacles: Obstacles) -> Verdict.ValueType | None:
-    """What is to be announced of a job that no pass started; None of one that runs or has ended."""
-    if job.cancelled is not None and job.state is not JobState.FINISHED:
-        return VERDICT_CANCELLED
-    if not job.waits:
-        return None
-    obstacle = obstacles.of_job(job)
-    return VERDICT_HELD if obstacle and obstacle.lasting else VERDICT_QUEUED
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +54,9 @@ class Decisions:
         decided.reason = f"cancelled: {job.cancelled}" if job.cancelled else "cancelled"
         return self.publish(job, decided)
 
-    def new(self, job: Tracked, verdict: Verdict.ValueType) -> PlacementDecided:
-        """A decision on a job that says nothing else yet."""
-        job.announced = verdict
+    def new(self, job: Tracked, verdict: Verdict.ValueType, what: str = "") -> PlacementDecided:
+        """A decision on a job that says nothing else yet; `what` is the news in its reason."""
+        job.announced, job.told = verdict, what
         return PlacementDecided(
             job_id=job.job.job_id,
             attempt=job.job.attempt,
@@ -130,11 +118,11 @@ class Outcomes:
         self._weigh(decided, job, reasons)
         return self.decisions.publish(job, decided)
 
-    def of_waiting(self, job: Tracked, verdict: Verdict.ValueType) -> Publish:
+    def of_waiting(self, job: Tracked, situation: Situation) -> Publish:
         """A job waits, for nodes or for what keeps it out of the queue, or was cancelled."""
-        if verdict == VERDICT_CANCELLED:
+        if situation.verdict == VERDICT_CANCELLED:
             return self.decisions.cancelled(job)
-        decided = self.decisions.new(job, verdict)
+        decided = self.decisions.new(job, situation.verdict, situation.what)
         obstacle, reasons = self.obstacles.of_job(job), self.reasons(job, None)
         decided.reason = obstacle.reason if obstacle else reason_of(job, reasons)
         self._weigh(decided, job, reasons)
@@ -167,8 +155,8 @@ class Outcomes:
         if not candidate.waits:
             best = min(job.candidates, key=lambda c: c.part_eff).cluster
             return excluded(job.job, cluster, best, self.decisions.rules.policy)
-        of_job = self.obstacles.of_job(job)
-        return of_job.reason if of_job else self.obstacles.of_entry(job, candidate.cluster)
+        obstacle = self.obstacles.of_job(job) or self.obstacles.of_entry(job, candidate)
+        return obstacle.reason if obstacle else ""
 
     def _weigh(self, decided: PlacementDecided, job: Tracked, reasons: Mapping[str, str]) -> None:
         decided.candidates.extend(candidate_message(c, reasons[c.cluster]) for c in job.candidates)
@@ -176,7 +164,7 @@ class Outcomes:
 
 def reason_of(job: Tracked, reasons: Mapping[str, str]) -> str:
     """Why a job does not start: that of its most favoured cluster."""
-    first = min(job.candidates, key=lambda c: (not c.waits, c.tier, c.rank)).cluster
+    first = favourite(job.candidates).cluster
     return f"{first}: {reasons[first]}"
 
 

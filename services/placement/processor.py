@@ -26,8 +26,9 @@ from services.placement.jobs import Tracked
 from services.placement.knowledge import Knowledge
 from services.placement.ledger import Ledger
 from services.placement.model import Rules, evaluate
+from services.placement.news import News
 from services.placement.obstacles import Obstacles
-from services.placement.outcomes import Decisions, Outcomes, verdict_on
+from services.placement.outcomes import Decisions, Outcomes
 from services.placement.room import Room
 from services.placement.withdrawals import Withdrawals
 from shared.messaging.event import Event, Publish
@@ -54,6 +55,7 @@ class Placement:
         self._obstacles = Obstacles(
             self._knowledge, self._ledger.holdings, self._dependencies, rules.most_missed_starts
         )
+        self._news = News(self._obstacles)
         self._room = Room(self._obstacles, self._knowledge.app_number)
         self._withdrawals = Withdrawals(self._ledger, self._knowledge, rules.start_timeout_s)
         self._all_stale = False
@@ -94,7 +96,7 @@ class Placement:
         self._room.refresh(touched)
         self._refresh_stale()
         outcomes = self._start(decisions, decided)
-        decided += self._announce(touched, outcomes)
+        decided += self._announce(outcomes)
         self.inquiry.note(outcomes)
         return decided
 
@@ -175,7 +177,8 @@ class Placement:
         plan = outcomes.refusals.plan
         for number, start in enumerate(plan.starts):
             job = self._ledger.of_arrival(start.entry.arrival)
-            if self._obstacles.of_job(job) or self._obstacles.of_entry(job, start.cluster):
+            candidate = job.candidate(start.cluster)
+            if self._obstacles.of_job(job) or self._obstacles.of_entry(job, candidate):
                 rest = [self._ledger.of_arrival(s.entry.arrival) for s in plan.starts[number:]]
                 self._room.put_back(rest)
                 return
@@ -184,9 +187,11 @@ class Placement:
             self._room.leave(job.job.job_id)
             yield outcomes.started(job, placed, start, reasons)
 
-    def _announce(self, touched: list[Tracked], outcomes: Outcomes) -> Iterator[Publish]:
-        for job in touched:
-            verdict = verdict_on(job, self._obstacles)
-            if verdict is not None and verdict != job.announced:
+    def _announce(self, outcomes: Outcomes) -> Iterator[Publish]:
+        now_s = outcomes.decisions.ended.now_s
+        changed = self._room.take_refreshed() | self._news.take_due(now_s)
+        for job in self._ledger.found(changed):
+            situation = self._news.of(job, now_s)
+            if situation is not None:
                 self._ledger.save(job)
-                yield outcomes.of_waiting(job, verdict)
+                yield outcomes.of_waiting(job, situation)

@@ -29,6 +29,7 @@ class Room:
         self._obstacles = obstacles
         self._app_number = app_number
         self._waiting: dict[str, _Waiting] = {}
+        self._refreshed: set[str] = set()
 
     def jobs(self) -> list[Tracked]:
         """All that wait."""
@@ -47,6 +48,11 @@ class Room:
         """Waiting jobs that count against one of these users and accounts."""
         return [job for job in self.jobs() if any(s in subjects for s in subjects_of(job.job))]
 
+    def take_refreshed(self) -> set[str]:
+        """Ids of the jobs that were refreshed since the last call."""
+        refreshed, self._refreshed = self._refreshed, set()
+        return refreshed
+
     def leave(self, job_id: str) -> None:
         """A job waits no more, or begins anew."""
         waiting = self._waiting.pop(job_id, None)
@@ -58,6 +64,7 @@ class Room:
         changed: list[_Waiting] = []
         lost_some = False
         for job in jobs:
+            self._refreshed.add(job.job.job_id)
             waiting = self._place_of(job)
             if waiting is None:
                 continue
@@ -100,7 +107,7 @@ class Room:
         return {
             c.cluster: c.entry(job.job, job.arrival, app)
             for c in favoured(reachable)
-            if not self._obstacles.of_entry(job, c.cluster)
+            if not self._obstacles.of_entry(job, c)
         }
 
 

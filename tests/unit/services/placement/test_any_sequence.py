@@ -1,5 +1,5 @@
-"""Whatever happens in whatever order: no node is given twice, no job is started twice, and who was
-killed in between decides as if nothing had been."""
+"""Whatever happens in whatever order: no node is given twice, no job is started twice, who was
+killed in between decides as if nothing had been, and no decision says what is true no more."""
 
 from dataclasses import dataclass, field
 
@@ -29,6 +29,8 @@ from tests.unit.services.placement import region
 from tests.unit.services.placement.region import CORES, T0_US, round_of
 
 NODES = 4
+# Reasons that do not come and go with what runs.
+STANDING_REASONS = ("held", "after_", "waits for", "lost since", "were not confirmed")
 
 
 @dataclass
@@ -92,6 +94,7 @@ class AnySequence(RuleBasedStateMachine):
         self.state: dict[str, bytes] = {}
         self.managers = Managers()
         self.lost: set[str] = set()
+        self.told: dict[str, str] = {}
         self.limit_nodes = 0
         self.number = self.sequence = 0
         for event in region.knowledge(NODES):
@@ -210,11 +213,20 @@ class AnySequence(RuleBasedStateMachine):
             assert round_of(self.killed, self.number) == decided
             self.number += 1
             for one in decided:
+                self.told[one.job_id] = one.reason
                 self.managers.take(one)
                 assert one.verdict != VERDICT_START or one.cluster not in self.lost
             starts = [one for one in decided if one.verdict == VERDICT_START]
             held = sum(len(run.decided.node_indices) for run in self.managers.runs.values())
             assert not (starts and self.limit_nodes) or held <= self.limit_nodes
+            self.check_reasons()
+
+    def check_reasons(self) -> None:
+        for job_id in self.managers.attempts.keys() - self.managers.ended:
+            answer = self.steady.inquiry.answer(job_id)
+            assert answer is not None
+            if any(words in answer.reason for words in STANDING_REASONS):
+                assert self.told[job_id] == answer.reason
 
     @invariant()
     def no_node_is_given_twice(self) -> None:

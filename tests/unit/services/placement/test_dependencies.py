@@ -96,10 +96,12 @@ def test_jobs_that_wait_in_a_circle_are_held_and_so_are_those_behind_them() -> N
     assert decided["d"].reason == "waits for a, which waits in a circle"
     freed = {d.job_id: d for d in round_of(processor, 3, cancelled("c", end_us(2)))}
     assert {job_id: d.verdict for job_id, d in freed.items()} == {
+        "a": VERDICT_HELD,
         "c": VERDICT_CANCELLED,
         "b": VERDICT_QUEUED,
         "d": VERDICT_QUEUED,
     }
+    assert freed["a"].reason == "after_ok c: it ended without completing"
     assert freed["b"].reason == "after_ok a: it has not ended"
 
 
