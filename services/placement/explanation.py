@@ -6,25 +6,16 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from services.placement.model import misfit
-from shared.domain.cluster import Cluster
-from shared.domain.job import Job
 from shared.policies.backfill.easy import Plan
 from shared.policies.backfill.lane import Lane
 from shared.policies.backfill.load import NodeSet, Reservation, Standing
 from shared.policies.backfill.queue import Entry
 from shared.policies.pairing import Pairing
-from shared.policies.ranking import Policy
 
 
 def when(time_s: float) -> str:
     """A time in UTC to the second."""
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def excluded(job: Job, cluster: Cluster, best: str, policy: Policy) -> str:
-    """Why the policy has no entry of a job for a cluster."""
-    return misfit(job, cluster) or f"policy {policy}: only the best cluster, {best}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ class Inquiry:
 
     def _explain(self, answer: ExplainResponse, job: Tracked) -> None:
         obstacle, reasons = self._obstacles.of_job(job), self._reasons(job)
-        found = reason_of(job, reasons) if job.candidates else _NEWS
+        found = reason_of(self._room.choices(job), reasons) if job.candidates else _NEWS
         answer.reason = obstacle.reason if obstacle else found
         answer.clusters.extend(self._outlooks(job, reasons))
         promise = self._promise(job)
@@ -137,11 +137,11 @@ class Inquiry:
 
     def _outlooks(self, job: Tracked, reasons: Mapping[str, str]) -> Iterator[ClusterOutlook]:
         loads = self._ledger.holdings.loads(lambda _app: -1)
-        for candidate in job.candidates:
-            line, load = self._room.queue.line(candidate.cluster), loads[candidate.cluster]
-            entry = self._room.entry(job, candidate.cluster)
+        for choice in self._room.choices(job):
+            line, load = self._room.queue.line(choice.cluster), loads[choice.cluster]
+            entry = self._room.entry(job, choice.cluster)
             yield ClusterOutlook(
-                candidate=candidate_message(candidate, reasons[candidate.cluster]),
+                candidate=candidate_message(choice, reasons[choice.cluster]),
                 place=line.before(entry.order) + 1 if entry else 0,
                 waiting=len(line),
                 free_nodes=load.free,

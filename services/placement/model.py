@@ -7,8 +7,7 @@ on every cluster. Energy counts once more for each time the nodes asked for that
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf, isnan
-from typing import Final
+from math import isnan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,24 +19,21 @@ from services.placement.predictions import (
     reference_columns,
 )
 from shared.domain.cluster import Cluster
-from shared.domain.job import MOST_PRIORITY, Job
-from shared.policies.backfill.queue import Entry, order_of
+from shared.domain.job import Job
 from shared.policies.frequency import Reading, Weighing
 from shared.policies.power_model import PowerModel
 from shared.policies.ranking import (
-    EXCLUDED,
     FREQUENCY_RULES,
     NO_PREFERENCE,
     Policy,
+    Ranking,
     part_eff,
     rank_clusters,
 )
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-# A tier is as many bands of the queue as there are priorities.
-_PRIORITIES: Final = 2 * MOST_PRIORITY + 1
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +53,9 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One cluster that a decision weighs. `rank` is EXCLUDED where the job has no queue entry.
+    """One cluster that a decision weighs, as it was when the attempt arrived.
 
+    `part_eff`, `rank` and `tier` are among all clusters: Choice has those that are there.
     `part_eff` is infinite on a cluster that the job does not fit on. `time_sd` and `power_sd` are
     relative standard deviations, None where nothing says how good a prediction is; `planned_s` and
     `planned_j` are the quantile of time and energy that rank and limit follow.
@@ -86,27 +83,6 @@ class Candidate:
     def energy_j(self) -> float:
         """One node over `time_s`."""
         return self.power_w * self.time_s
-
-    @property
-    def waits(self) -> bool:
-        """True when the policy has an entry for this cluster."""
-        return self.rank != EXCLUDED
-
-    @property
-    def fits(self) -> bool:
-        """True when the cluster could run the job."""
-        return self.part_eff != inf
-
-    def entry(self, job: Job, arrival: int, app: int) -> Entry:
-        """The job's place in the queue of this cluster: by (tier, priority, arrival, rank)."""
-        band = self.tier * _PRIORITIES + MOST_PRIORITY - job.priority
-        order = order_of(band, arrival, self.rank)
-        return Entry(order, arrival, self.nodes, self.walltime_s, job.shareable, app)
-
-
-def favourite(candidates: Sequence[Candidate]) -> Candidate:
-    """The one that a job would go to before all others."""
-    return min(candidates, key=lambda c: (not c.waits, c.tier, c.rank))
 
 
 def misfit(job: Job, cluster: Cluster) -> str:
@@ -142,15 +118,8 @@ def evaluate(
     fits = np.array([[not misfit(job, c.cluster) for c in clusters] for job in jobs])
     nodes = [[job.nodes_on(c.cluster) for c in clusters] for job in jobs]
     energy_j = planned.energy_j * _more_nodes(jobs, nodes)
-    efficiency = part_eff(energy_j, planned.time_s, fits, weighing)
     preferred = np.where(found.known.any(axis=1), NO_PREFERENCE, reference)
-    ranking = rank_clusters(
-        efficiency,
-        rules.policy,
-        threshold=rules.threshold,
-        reading=rules.reading,
-        preferred=preferred,
-    )
+    efficiency, ranking = compare(energy_j, planned.time_s, fits, preferred, rules)
     limit_s = limits(jobs, found, reference, rules.max_slowdown)
     columns = (
         found.freq_ghz,
@@ -172,6 +141,23 @@ def evaluate(
         tuple(map(partial(_candidate, job.app_id, power_model.version), clusters, needed, *row))
         for job, needed, row in zip(jobs, nodes, rows, strict=True)
     ]
+
+
+def compare(
+    energy_j: Floats, time_s: Floats, fits: Mask, preferred: Ints, rules: Rules
+) -> tuple[Floats, Ranking]:
+    """`part_eff` and the ranking of clusters among each other, all (jobs, clusters) but
+    `preferred` (jobs,), which is as `rank_clusters` takes it."""
+    weighing = Weighing(rules.t_weight, rules.reading)
+    efficiency = part_eff(energy_j, time_s, fits, weighing)
+    ranking = rank_clusters(
+        efficiency,
+        rules.policy,
+        threshold=rules.threshold,
+        reading=rules.reading,
+        preferred=preferred,
+    )
+    return efficiency, ranking
 
 
 def _more_nodes(jobs: Sequence[Job], nodes: Sequence[Sequence[int]]) -> Floats:

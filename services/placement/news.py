@@ -5,8 +5,9 @@ from typing import Final, NamedTuple
 from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_HELD, VERDICT_QUEUED, Verdict
 
 from services.placement.jobs import Tracked
-from services.placement.model import favourite
 from services.placement.obstacles import Obstacles
+from services.placement.reach import favourite
+from services.placement.room import Room
 from shared.domain.job import JobState
 
 # A user at a limit leaves it with each end and is there again with the next start. All jobs that
@@ -29,8 +30,9 @@ class News:
     A function of jobs and round time, so that a restart, which looks at all jobs, finds the same.
     """
 
-    def __init__(self, obstacles: Obstacles) -> None:
+    def __init__(self, obstacles: Obstacles, room: Room) -> None:
         self._obstacles = obstacles
+        self._room = room
         self._put_off: dict[str, float] = {}
 
     def take_due(self, now_s: float) -> set[str]:
@@ -64,8 +66,8 @@ class News:
         return self._in_line(job)
 
     def _in_line(self, job: Tracked) -> Situation:
-        first = favourite(job.candidates)
-        obstacle = self._obstacles.of_entry(job, first)
+        first = favourite(self._room.choices(job))
+        obstacle = self._obstacles.of_entry(job, first.candidate)
         if obstacle is None:
             return Situation(VERDICT_QUEUED, passing=True)
         what = f"{first.cluster}: {obstacle.what}"

@@ -53,17 +53,20 @@ class Obstacles:
 
     def of_job(self, job: Tracked) -> Obstacle | None:
         """What keeps all entries of a waiting job out; None when nothing does."""
-        return self._hold(job) or self.dependencies.obstacle(job) or self._too_many_jobs(job)
+        obstacle = self._hold(job) or self.dependencies.obstacle(job)
+        return obstacle or (self._too_many_jobs(job) if self.knowledge.limits else None)
 
-    def is_lost(self, cluster: str) -> bool:
-        """True while a cluster is out of reach."""
-        return cluster in self.knowledge.lost
+    @property
+    def lost(self) -> Mapping[str, str]:
+        """Clusters that are out of reach: since when and why, in words."""
+        return self.knowledge.lost
 
     def of_entry(self, job: Tracked, candidate: Candidate) -> Obstacle | None:
         """What keeps the entry for this cluster out; None when nothing does."""
-        if candidate.cluster in self.knowledge.lost:
-            return Obstacle(self.knowledge.lost[candidate.cluster])
-        return self._too_many_nodes(job, candidate.nodes)
+        lost, limits = self.knowledge.lost, self.knowledge.limits
+        if candidate.cluster in lost:
+            return Obstacle(lost[candidate.cluster])
+        return self._too_many_nodes(job, candidate.nodes) if limits else None
 
     def _hold(self, job: Tracked) -> Obstacle | None:
         if job.held is not None:
@@ -91,6 +94,4 @@ class Obstacles:
 
     def _limits_of(self, job: Tracked) -> list[tuple[Subject, Limit]]:
         limits = self.knowledge.limits
-        if not limits:
-            return []
         return [(s, limits[s]) for s in subjects_of(job.job) if s in limits]

@@ -1,7 +1,8 @@
 """Decisions as events, with what was weighed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isinf
 from typing import Final
 
 from coplace.v1.placement_pb2 import (
@@ -16,11 +17,12 @@ from coplace.v1.placement_pb2 import (
 )
 from coplace.v1.placement_pb2 import Candidate as CandidateMessage
 
-from services.placement.explanation import Refusals, excluded
+from services.placement.explanation import Refusals
 from services.placement.jobs import Placed, Tracked
-from services.placement.model import Candidate, Rules, favourite
+from services.placement.model import Rules, misfit
 from services.placement.news import Situation
 from services.placement.obstacles import Obstacles
+from services.placement.reach import Choice, favourite
 from services.placement.room import Room
 from shared.domain.cluster import Cluster
 from shared.domain.node import NodeNames
@@ -93,11 +95,15 @@ class Outcomes:
     refusals: Refusals
 
     def reasons(self, job: Tracked, start: Start | None) -> dict[str, str]:
-        """Why each of a waiting job's candidates does not start; empty for the one that does."""
-        return {c.cluster: self._why_not(job, c, start) for c in job.candidates}
+        """Why each of a waiting job's choices does not start; empty for the one that does."""
+        return {c.cluster: self._why_not(job, c, start) for c in self.room.choices(job)}
+
+    def weighed(self, job: Tracked, reasons: Mapping[str, str]) -> list[CandidateMessage]:
+        """A waiting job's choices with these reasons."""
+        return [candidate_message(c, reasons[c.cluster]) for c in self.room.choices(job)]
 
     def started(
-        self, job: Tracked, placed: Placed, start: Start, reasons: Mapping[str, str]
+        self, job: Tracked, placed: Placed, start: Start, weighed: Iterable[CandidateMessage]
     ) -> Publish:
         """A job starts, alone or beside the job `start.host`."""
         decided = self.decisions.new(job, VERDICT_START)
@@ -115,7 +121,7 @@ class Outcomes:
         decided.backfilled = start.backfilled
         timeout_us = round(self.decisions.rules.start_timeout_s * 1e6)
         decided.start_by_us = decided.decided_at_us + timeout_us if timeout_us else 0
-        self._weigh(decided, job, reasons)
+        decided.candidates.extend(weighed)
         return self.decisions.publish(job, decided)
 
     def of_waiting(self, job: Tracked, situation: Situation) -> Publish:
@@ -124,8 +130,9 @@ class Outcomes:
             return self.decisions.cancelled(job)
         decided = self.decisions.new(job, situation.verdict, situation.what)
         obstacle, reasons = self.obstacles.of_job(job), self.reasons(job, None)
-        decided.reason = obstacle.reason if obstacle else reason_of(job, reasons)
-        self._weigh(decided, job, reasons)
+        found = reason_of(self.room.choices(job), reasons)
+        decided.reason = obstacle.reason if obstacle else found
+        decided.candidates.extend(self.weighed(job, reasons))
         promise = self.promise(job)
         if promise is not None:
             decided.reservation.CopyFrom(promise)
@@ -140,36 +147,40 @@ class Outcomes:
         start_s, name, promise = min(own, key=lambda option: option[:2])
         return Reservation(cluster=name, nodes=promise.nodes, start_at_us=round(start_s * 1e6))
 
-    def _why_not(self, job: Tracked, candidate: Candidate, start: Start | None) -> str:
-        entry = self.room.entry(job, candidate.cluster)
+    def _why_not(self, job: Tracked, choice: Choice, start: Start | None) -> str:
+        entry = self.room.entry(job, choice.cluster)
         if entry is None:
-            return self._why_no_entry(job, candidate)
+            return self._why_no_entry(job, choice)
         if start is None or entry.order < start.entry.order:
-            return self.refusals.why(candidate.cluster, entry)
-        if candidate.cluster == start.cluster:
+            return self.refusals.why(choice.cluster, entry)
+        if choice.cluster == start.cluster:
             return ""
         return f"not tried: the job started on {start.cluster}, which stands before it in the queue"
 
-    def _why_no_entry(self, job: Tracked, candidate: Candidate) -> str:
-        cluster = self.clusters[candidate.cluster]
-        if not candidate.waits:
-            best = min(job.candidates, key=lambda c: c.part_eff).cluster
-            return excluded(job.job, cluster, best, self.decisions.rules.policy)
-        obstacle = self.obstacles.of_job(job) or self.obstacles.of_entry(job, candidate)
+    def _why_no_entry(self, job: Tracked, choice: Choice) -> str:
+        if not choice.waits:
+            return self._why_excluded(job, choice)
+        obstacle = self.obstacles.of_job(job) or self.obstacles.of_entry(job, choice.candidate)
         return obstacle.reason if obstacle else ""
 
-    def _weigh(self, decided: PlacementDecided, job: Tracked, reasons: Mapping[str, str]) -> None:
-        decided.candidates.extend(candidate_message(c, reasons[c.cluster]) for c in job.candidates)
+    def _why_excluded(self, job: Tracked, choice: Choice) -> str:
+        name = choice.cluster
+        problem = misfit(job.job, self.clusters[name]) or self.obstacles.lost.get(name)
+        if problem or isinf(choice.part_eff):
+            return problem or "did not fit or was lost when the job was ranked"
+        best, policy = favourite(self.room.choices(job)).cluster, self.decisions.rules.policy
+        return f"policy {policy}: only the best cluster, {best}"
 
 
-def reason_of(job: Tracked, reasons: Mapping[str, str]) -> str:
+def reason_of(choices: Iterable[Choice], reasons: Mapping[str, str]) -> str:
     """Why a job does not start: that of its most favoured cluster."""
-    first = favourite(job.candidates).cluster
+    first = favourite(choices).cluster
     return f"{first}: {reasons[first]}"
 
 
-def candidate_message(candidate: Candidate, why_not: str) -> CandidateMessage:
+def candidate_message(choice: Choice, why_not: str) -> CandidateMessage:
     """What was weighed, and the constraint that bound it."""
+    candidate = choice.candidate
     basis = PREDICTION_BASIS_SIGNATURE if candidate.known else PREDICTION_BASIS_FIRST_RUN
     return CandidateMessage(
         cluster=candidate.cluster,
@@ -179,8 +190,8 @@ def candidate_message(candidate: Candidate, why_not: str) -> CandidateMessage:
         power_w=candidate.power_w,
         energy_j=candidate.energy_j,
         distance=candidate.distance,
-        part_eff=candidate.part_eff,
-        tier=candidate.tier,
+        part_eff=choice.part_eff,
+        tier=choice.tier,
         walltime_s=candidate.walltime_s,
         constraint=why_not,
         coefficients_version=candidate.coefficients_version,

@@ -55,8 +55,8 @@ class Placement:
         self._obstacles = Obstacles(
             self._knowledge, self._ledger.holdings, self._dependencies, rules.most_missed_starts
         )
-        self._news = News(self._obstacles)
-        self._room = Room(self._obstacles, self._knowledge.app_number)
+        self._room = Room(self._obstacles, self._knowledge.app_number, rules)
+        self._news = News(self._obstacles, self._room)
         self._withdrawals = Withdrawals(self._ledger, self._knowledge, rules.start_timeout_s)
         self._all_stale = False
         self.inquiry = Inquiry(self._ledger, self._room, self._obstacles, rules.start_timeout_s)
@@ -182,10 +182,10 @@ class Placement:
                 rest = [self._ledger.of_arrival(s.entry.arrival) for s in plan.starts[number:]]
                 self._room.put_back(rest)
                 return
-            reasons = outcomes.reasons(job, start)
+            weighed = outcomes.weighed(job, outcomes.reasons(job, start))
             placed = self._ledger.place(job, start, plan.now_s)
             self._room.leave(job.job.job_id)
-            yield outcomes.started(job, placed, start, reasons)
+            yield outcomes.started(job, placed, start, weighed)
 
     def _announce(self, outcomes: Outcomes) -> Iterator[Publish]:
         now_s = outcomes.decisions.ended.now_s

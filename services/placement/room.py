@@ -2,13 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from services.placement.jobs import Tracked
 from services.placement.limits import Subject, subjects_of
-from services.placement.model import Candidate
+from services.placement.model import Rules
 from services.placement.obstacles import Obstacles
+from services.placement.reach import Choices, as_weighed, choices
 from shared.policies.backfill.queue import Entry, Queue
 
 _NONE: Final[Mapping[str, Entry]] = {}
@@ -17,6 +18,8 @@ _NONE: Final[Mapping[str, Entry]] = {}
 @dataclass(slots=True)
 class _Waiting:
     job: Tracked
+    lost: frozenset[str] | None = None
+    choices: Choices = ()
     entries: Mapping[str, Entry] = field(default_factory=dict)
 
 
@@ -24,8 +27,11 @@ class Room:
     """Keeps the queue as the obstacles say. A job without obstacle has an entry for each cluster
     that its policy lets it wait for, one with an obstacle keeps its arrival number: its place."""
 
-    def __init__(self, obstacles: Obstacles, app_number: Callable[[str], int]) -> None:
+    def __init__(
+        self, obstacles: Obstacles, app_number: Callable[[str], int], rules: Rules
+    ) -> None:
         self.queue = Queue()
+        self._rules = rules
         self._obstacles = obstacles
         self._app_number = app_number
         self._waiting: dict[str, _Waiting] = {}
@@ -43,6 +49,11 @@ class Room:
         """The job's entries by cluster: none of an attempt that came after the last round."""
         waiting = self._waiting.get(job.job.job_id)
         return waiting.entries if waiting and waiting.job is job else _NONE
+
+    def choices(self, job: Tracked) -> Choices:
+        """The job's candidates among the clusters that were there at the end of the last round."""
+        waiting = self._waiting.get(job.job.job_id)
+        return waiting.choices if waiting and waiting.job is job else as_weighed(job)
 
     def limited_by(self, subjects: Container[Subject]) -> list[Tracked]:
         """Waiting jobs that count against one of these users and accounts."""
@@ -63,12 +74,8 @@ class Room:
         """Bring the entries of these jobs up to date; True when one that waits on lost some."""
         changed: list[_Waiting] = []
         lost_some = False
-        for job in jobs:
-            self._refreshed.add(job.job.job_id)
-            waiting = self._place_of(job)
-            if waiting is None:
-                continue
-            before, waiting.entries = waiting.entries, self._entries_of(job)
+        for waiting in self._places_of(jobs):
+            before, waiting.entries = waiting.entries, self._entries_of(waiting)
             lost_some |= bool(before.keys() - waiting.entries.keys())
             if waiting.entries != before:
                 changed.append(waiting)
@@ -79,9 +86,20 @@ class Room:
         """Return what a pass took out of the queue for starts that do not take place."""
         self._enqueue([self._waiting[job.job.job_id] for job in jobs])
 
+    def _places_of(self, jobs: Iterable[Tracked]) -> list[_Waiting]:
+        """Those of these jobs that wait, with their choices among the clusters that are there."""
+        waiting = [place for job in jobs if (place := self._place_of(job)) is not None]
+        lost = frozenset(self._obstacles.lost)
+        stale = [place for place in waiting if place.lost != lost]
+        ranked = choices([place.job for place in stale], lost, self._rules)
+        for place, found in zip(stale, ranked, strict=True):
+            place.choices, place.lost = found, lost
+        return waiting
+
     def _place_of(self, job: Tracked) -> _Waiting | None:
         """None for a job that does not wait."""
         job_id = job.job.job_id
+        self._refreshed.add(job_id)
         waiting = self._waiting.get(job_id)
         if waiting is not None and not (job.waits and waiting.job is job):
             self.leave(job_id)
@@ -99,22 +117,13 @@ class Room:
         for cluster, entries in added.items():
             self.queue.add(cluster, entries)
 
-    def _entries_of(self, job: Tracked) -> Mapping[str, Entry]:
+    def _entries_of(self, waiting: _Waiting) -> Mapping[str, Entry]:
+        job = waiting.job
         if self._obstacles.of_job(job):
             return _NONE
         app = self._app_number(job.job.app_id)
-        reachable = [c for c in job.candidates if not self._obstacles.is_lost(c.cluster)]
         return {
             c.cluster: c.entry(job.job, job.arrival, app)
-            for c in favoured(reachable)
-            if not self._obstacles.of_entry(job, c)
+            for c in waiting.choices
+            if c.waits and not self._obstacles.of_entry(job, c.candidate)
         }
-
-
-def favoured(candidates: list[Candidate]) -> list[Candidate]:
-    """Those that the policy waits for; the best of the rest if all of them are out of reach."""
-    waiting = [candidate for candidate in candidates if candidate.waits]
-    fitting = [candidate for candidate in candidates if candidate.fits]
-    if waiting or not fitting:
-        return waiting
-    return [replace(min(fitting, key=lambda c: c.part_eff), rank=0)]

@@ -36,6 +36,7 @@ from tests.unit.services.placement.region import (
     placement,
     released,
     requeued,
+    returned,
     round_of,
     started,
     submitted,
@@ -223,3 +224,13 @@ def test_asking_changes_nothing() -> None:
     assert processor.changes() == {}
     ended = finished("a", end_us(2))
     assert round_of(processor, 3, ended) == round_of(twin, 3, ended)
+
+
+def test_of_a_cluster_that_returned_since_the_last_round_it_is_told_what_was_true_then() -> None:
+    processor = full()
+    jobs = [submitted("b", nodes=4), submitted("c", T0_US + 1, nodes=4)]
+    round_of(processor, 2, lost("p1", end_us(1)), *jobs)
+    feed(processor, [returned("p1", end_us(2))])
+    assert constraints(why(processor, "c"))["p1"] == (
+        "did not fit or was lost when the job was ranked"
+    )
