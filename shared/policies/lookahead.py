@@ -35,7 +35,7 @@ class Prices:
     """
 
     response_per_h: float = 1.5
-    unit_per_h: float = 0.3
+    unit_per_h: float = 0.33
     makespan_per_h: float = 0.0
 
 
@@ -70,14 +70,18 @@ class Bounds:
     """How far the search goes: `head` jobs are played forward, `budget` proposals at one instant.
 
     No proposal offers a job to a cluster where it costs more by a share of `dear` than elsewhere.
-    `aging_s` is the time in which waiting doubles a job's place. The first choice of who has
-    waited `patience_s` stands before those of all who came later, and no proposal is taken by whose
-    forecast such a job starts later than by EAMC's plan.
+    Small jobs go first, by what they take: units x root of h. From `large` on all count alike, so
+    that of two large jobs the one that came first goes first: kept for the last, they would run on
+    alone when all else is done, and the makespan is theirs. `aging_s` is the time in which waiting
+    halves what a job counts as. The first choice of who has waited `patience_s` stands before those
+    of all who came later, and no proposal is taken by whose forecast such a job starts later than
+    by EAMC's plan.
     """
 
     head: int = 12
     budget: int = 1
     dear: float = 0.13
+    large: float = 120.0
     aging_s: float = 2 * _HOUR_S
     patience_s: float = 96 * _HOUR_S
 
@@ -241,7 +245,8 @@ class _Search:
 
     def _aged_burden(self, job: Waiting) -> float:
         """Small and short first, less so the longer others have waited."""
-        return _burden(job) / (1 + (self._now_s - job.submit_s) / self._bounds.aging_s)
+        bounds, waited_s = self._bounds, self._now_s - job.submit_s
+        return min(_burden(job), bounds.large) / (1 + waited_s / bounds.aging_s)
 
     def _promoting(self, arrival: int) -> Callable[[Waiting], float]:
         return lambda job: -1.0 if job.arrival == arrival else self._aged_burden(job)
@@ -291,11 +296,11 @@ def _head(waiting: Mapping[int, Waiting], usual: Iterable[Stand], count: int) ->
 
 
 def _burden(job: Waiting) -> float:
-    """What it takes of the clusters: the least units x root of time of its usual entries.
+    """What it takes of the clusters: the least units x root of h of its usual entries.
 
     By units x time long jobs would come last, and end last.
     """
-    return min(stand.units * sqrt(stand.option.limit_s) for stand in job.usual)
+    return min(stand.units * sqrt(stand.option.limit_s / _HOUR_S) for stand in job.usual)
 
 
 def _submit_s(job: Waiting) -> float:

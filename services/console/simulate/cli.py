@@ -85,13 +85,16 @@ ResponsePrice = Annotated[
     float | None, typer.Option(min=0, help="Of an hour of a job's response, tariff's unit; 1.5.")
 ]
 UnitPrice = Annotated[
-    float | None, typer.Option(min=0, help="Of an hour that a job holds a node or core; 0.3.")
+    float | None, typer.Option(min=0, help="Of an hour that a job holds a node or core; 0.33.")
 ]
 MakespanPrice = Annotated[
     float | None, typer.Option(min=0, help="Of an hour until the last limit; 0.")
 ]
 Head = Annotated[int | None, typer.Option(min=2, help="Jobs that are played forward; 12.")]
 Budget = Annotated[int | None, typer.Option(min=0, help="Proposals at one instant; 1.")]
+Large = Annotated[
+    float | None, typer.Option(min=0, help="Units x root of h from which jobs count alike; 120.")
+]
 PatienceH = Annotated[
     float | None, typer.Option(min=0, help="Who has waited so long is passed no more, h; 96.")
 ]
@@ -127,6 +130,7 @@ def simulate(
     makespan_price: MakespanPrice = None,
     head: Head = None,
     budget: Budget = None,
+    large: Large = None,
     patience_h: PatienceH = None,
 ) -> None:
     """Play a log on one pool (--swf), or jobs on clusters (--clusters or --system); more than one
@@ -156,6 +160,7 @@ def simulate(
         "--makespan-price": makespan_price,
         "--head": head,
         "--budget": budget,
+        "--large": large,
         "--patience-h": patience_h,
     }
     with told_in_one_line():
@@ -206,6 +211,7 @@ def simulate(
                             USUAL.bounds,
                             head=_or(head, USUAL.bounds.head),
                             budget=_or(budget, USUAL.bounds.budget),
+                            large=_or(large, USUAL.bounds.large),
                             patience_s=3600 * _or(patience_h, USUAL.bounds.patience_s / 3600),
                         ),
                     ),

@@ -179,3 +179,14 @@ def test_a_job_that_nothing_hurries_waits_for_the_cheap_hours() -> None:
 def test_a_job_is_slowed_where_time_is_worth_little() -> None:
     objective = Objective(FLAT.tariffs, Prices(response_per_h=0.01, unit_per_h=0.0))
     assert played([Drawn(0.0, 8, HOUR_S, 1.0)], policy(1, objective)).pstate.tolist() == [1]
+
+
+def test_of_two_large_jobs_the_one_that_came_first_starts_first() -> None:
+    hours = [9, 30, 8, 30, 4]  # odd numbers are best off on the other cluster, which stays busy
+    jobs = [Drawn(60.0 * number, 8, limit * HOUR_S, 1.0) for number, limit in enumerate(hours)]
+    by_size, by_age = (
+        played(jobs, LookAhead(FLAT, Bounds(large=large))).schedule.start_s
+        for large in (100.0, 10.0)
+    )
+    assert by_size[4] < by_size[2]
+    assert by_age[2] < by_age[4]
