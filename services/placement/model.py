@@ -50,6 +50,11 @@ class Rules:
     most_missed_starts: int = 3
     most_applications: int = 10_000
 
+    @property
+    def weighing(self) -> Weighing:
+        """How time and energy are weighed."""
+        return Weighing(self.t_weight, self.reading)
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -111,13 +116,12 @@ def evaluate(
     if not jobs:
         return []
     rule = FREQUENCY_RULES[rules.policy]
-    weighing = Weighing(rules.t_weight, rules.reading)
-    found = predict(jobs, clusters, power_model, rule, weighing, rules.quantile)
+    found = predict(jobs, clusters, power_model, rule, rules.weighing, rules.quantile)
     planned = found.planned
     reference = reference_columns(jobs, clusters)
     fits = np.array([[not misfit(job, c.cluster) for c in clusters] for job in jobs])
     nodes = [[job.nodes_on(c.cluster) for c in clusters] for job in jobs]
-    energy_j = planned.energy_j * _more_nodes(jobs, nodes)
+    energy_j = planned.energy_j * more_nodes(jobs, np.array(nodes, dtype=np.float64))
     preferred = np.where(found.known.any(axis=1), NO_PREFERENCE, reference)
     efficiency, ranking = compare(energy_j, planned.time_s, fits, preferred, rules)
     limit_s = limits(jobs, found, reference, rules.max_slowdown)
@@ -148,8 +152,7 @@ def compare(
 ) -> tuple[Floats, Ranking]:
     """`part_eff` and the ranking of clusters among each other, all (jobs, clusters) but
     `preferred` (jobs,), which is as `rank_clusters` takes it."""
-    weighing = Weighing(rules.t_weight, rules.reading)
-    efficiency = part_eff(energy_j, time_s, fits, weighing)
+    efficiency = part_eff(energy_j, time_s, fits, rules.weighing)
     ranking = rank_clusters(
         efficiency,
         rules.policy,
@@ -160,11 +163,11 @@ def compare(
     return efficiency, ranking
 
 
-def _more_nodes(jobs: Sequence[Job], nodes: Sequence[Sequence[int]]) -> Floats:
-    """How many times the nodes that it asked for each job takes on each cluster: its energy grows
-    with them, its time counts as the same."""
+def more_nodes(jobs: Sequence[Job], nodes: Floats) -> Floats:
+    """How many times the nodes that it asked for each job takes on each cluster, as `nodes` of the
+    shape (jobs, clusters): its energy grows with them, its time counts as the same."""
     asked = np.array([job.nodes for job in jobs], dtype=np.float64)
-    return np.asarray(np.array(nodes, dtype=np.float64) / asked[:, np.newaxis])
+    return np.asarray(nodes / asked[:, np.newaxis])
 
 
 def _candidate(

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 
 from services.placement.jobs import Tracked
-from services.placement.model import Candidate, Rules, compare
+from services.placement.model import Candidate, Rules, compare, more_nodes
 from shared.domain.job import MOST_PRIORITY, Job
 from shared.policies.backfill.queue import Entry, order_of
 from shared.policies.ranking import EXCLUDED, NO_PREFERENCE
@@ -96,8 +96,7 @@ def as_weighed(job: Tracked) -> Choices:
 def _ranked(jobs: Sequence[Tracked], there: Sequence[int], rules: Rules) -> list[Choices]:
     table = np.array([[_weighed(job.candidates[column]) for column in there] for job in jobs])
     planned_j, time_s, nodes, efficiency = np.moveaxis(table, 2, 0)
-    asked = np.array([job.job.nodes for job in jobs], dtype=np.float64)
-    energy_j = planned_j * (nodes / asked[:, np.newaxis])
+    energy_j = planned_j * more_nodes([job.job for job in jobs], nodes)
     preferred = np.array([_preferred(job, there) for job in jobs])
     efficiency, ranking = compare(energy_j, time_s, np.isfinite(efficiency), preferred, rules)
     rows = zip(efficiency.tolist(), ranking.rank.tolist(), ranking.tier.tolist(), strict=True)
