@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from math import hypot
 from typing import Final
 
-import grpc
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_CANCELLED,
     JOB_STANDING_DECIDED,
@@ -24,9 +23,8 @@ from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 from rich.box import MARKDOWN
 from rich.table import Table
 
+from services.console.asking import asking
 from services.console.telling import with_deviation
-from shared.runtime.grpc_security import grpc_channel
-from shared.runtime.settings import settings
 
 # A forecast over a long queue takes seconds, and gives way to decisions.
 _WITHIN_S: Final = 30.0
@@ -43,18 +41,11 @@ _FIGURES: Final = ("nodes", "GHz", "time s", "power W", "node energy kJ", "part_
 _CONDITION: Final = "if nothing else arrives and all jobs run to their limits"
 
 
-class UnansweredError(ValueError):
-    """Placement refused, or is not there."""
-
-
 def ask(address: str, job_id: str) -> ExplainResponse:
     """What placement at `address` answers. Raises UnansweredError."""
-    try:
-        with grpc_channel(address, settings()) as channel:
-            request = ExplainRequest(job_id=job_id)
-            return PlacementServiceStub(channel).Explain(request, timeout=_WITHIN_S)
-    except grpc.RpcError as error:
-        raise UnansweredError(f"{address}: {error.details()}") from error
+    with asking(address) as channel:
+        request = ExplainRequest(job_id=job_id)
+        return PlacementServiceStub(channel).Explain(request, timeout=_WITHIN_S)
 
 
 def lines(answer: ExplainResponse) -> Iterator[str]:

@@ -4,23 +4,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import hypot
 from typing import Final
 
-import grpc
 from coplace.v1.energy_service_pb2 import Projection, ProjectionSubject, ProjectRequest
 from coplace.v1.energy_service_pb2_grpc import EnergyServiceStub
 from rich.box import MARKDOWN
 from rich.table import Table
 
+from services.console.asking import asking
 from services.console.telling import with_deviation
-from shared.runtime.grpc_security import grpc_channel
-from shared.runtime.settings import settings
 
 _WITHIN_S: Final = 10.0
 _TEXTS: Final = ("app", "node model", "GHz")
 _FIGURES: Final = ("time s", "power W", "energy kJ", "from GHz")
-
-
-class UnansweredError(ValueError):
-    """The energy API refused, or is not there."""
 
 
 def request(
@@ -41,11 +35,8 @@ def request(
 
 def project(address: str, asked: ProjectRequest) -> Sequence[Projection]:
     """What the service at `address` answers. Raises UnansweredError."""
-    try:
-        with grpc_channel(address, settings()) as channel:
-            return EnergyServiceStub(channel).Project(asked, timeout=_WITHIN_S).projections
-    except grpc.RpcError as error:
-        raise UnansweredError(f"{address}: {error.details()}") from error
+    with asking(address) as channel:
+        return EnergyServiceStub(channel).Project(asked, timeout=_WITHIN_S).projections
 
 
 def table(projections: Sequence[Projection]) -> Table:

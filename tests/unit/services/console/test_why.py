@@ -17,6 +17,7 @@ from coplace.v1.placement_service_pb2 import (
 from rich.console import Console
 
 from services.console import why
+from services.console.asking import UnansweredError
 
 _T0_US = 1_767_225_600_000_000
 _HOUR_US = 3_600_000_000
@@ -134,5 +135,5 @@ def test_what_does_not_wait_is_told_in_a_line(standing: JobStanding.ValueType, w
 
 
 def test_an_address_where_nobody_listens_is_named() -> None:
-    with pytest.raises(why.UnansweredError, match=r"127\.0\.0\.1:1: "):
+    with pytest.raises(UnansweredError, match=r"127\.0\.0\.1:1: "):
         why.ask("127.0.0.1:1", "a")

@@ -1,0 +1,23 @@
+"""What commands ask services over gRPC."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+
+from shared.runtime.grpc_security import grpc_channel
+from shared.runtime.settings import settings
+
+
+class UnansweredError(ValueError):
+    """The service refused, or is not there."""
+
+
+@contextmanager
+def asking(address: str) -> Iterator[grpc.Channel]:
+    """A channel to the service at an address. Raises UnansweredError where a call fails."""
+    try:
+        with grpc_channel(address, settings()) as channel:
+            yield channel
+    except grpc.RpcError as error:
+        raise UnansweredError(f"{address}: {error.details()}") from error
