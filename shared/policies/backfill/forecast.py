@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 
-from shared.policies.backfill.easy import serve
+from shared.policies.backfill.forward import forward
 from shared.policies.backfill.lane import Lane
 from shared.policies.backfill.load import Load, NodeSet
 from shared.policies.backfill.queue import Entry, Line
@@ -34,17 +33,8 @@ def forecast(
         for number, (name, load) in enumerate(loads.items())
     ]
     ends = [(max(held[0], now_s), lane.number, held[1]) for lane in lanes for held in lane.held]
-    heapify(ends)
-    while True:
-        for number, entry, _, _ in serve(lanes, now_s):
-            heappush(ends, (now_s + entry.limit_s, number, entry.arrival))
-            yield entry.arrival, Expected(names[number], now_s)
-        if not ends or not any(len(lane.line) for lane in lanes):
-            return
-        now_s = ends[0][0]
-        while ends and ends[0][0] == now_s:
-            _, number, holder = heappop(ends)
-            lanes[number].release(holder)
+    for start_s, (number, entry, _, _) in forward(lanes, now_s, ends, []):
+        yield entry.arrival, Expected(names[number], start_s)
 
 
 def _copied(load: Load) -> Load:

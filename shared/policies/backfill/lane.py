@@ -19,7 +19,6 @@ from shared.policies.pairing import Pairing
 # The next order of a lane in which no entry will act before something changes.
 DONE: Final = maxsize
 
-
 # A Reservation and a Standing as plain tuples: there is one a pass, and few are ever looked at.
 _Promise = tuple[int, int, float]
 _Standing = tuple[int, int, int, int, _Promise | None]

@@ -6,11 +6,11 @@ here running jobs and entries end when they are expected to, which is earlier.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 from typing import NamedTuple, Protocol
 
 from shared.policies.backfill.easy import serve
-from shared.policies.backfill.lane import Lane
+from shared.policies.backfill.forward import Coming, forward
+from shared.policies.backfill.lane import Lane, Served
 from shared.policies.backfill.load import Load, NodeSet
 from shared.policies.backfill.queue import Entry, Line
 
@@ -92,62 +92,46 @@ class Situation:
 
     def starts_now(self, plan: Iterable[Stand]) -> list[Start]:
         """What a scheduling pass over a plan starts."""
-        return _Outlook(self, plan).served(self.now_s)
+        return _Outlook(self, plan).served()
 
     def outlook(self, plan: Iterable[Stand], share: float) -> list[Start]:
         """All starts of a plan if its entries run for a `share` of their limits.
 
         Missing is what never fits.
         """
-        return list(_Outlook(self, plan).played(share))
+        return _Outlook(self, plan).played(share)
 
 
 class _Outlook:
     def __init__(self, situation: Situation, plan: Iterable[Stand]) -> None:
-        self._now_s = situation.now_s
+        self._situation, now_s = situation, situation.now_s
         self._lanes = _lanes(situation)
-        self._ends = [
-            (held.expected_s, held.cluster, -1 - place)
-            for cluster in range(len(situation.rooms))
-            for place, held in enumerate(_on(situation, cluster))
-        ]
-        heapify(self._ends)
-        self._stands: dict[tuple[int, int], Stand] = {}
-        self._later: list[tuple[float, Stand]] = []
-        for stand in plan:
-            if stand.from_s > self._now_s:
-                self._later.append((stand.from_s, stand))
+        self._stands = {(stand.arrival, stand.cluster): stand for stand in plan}
+        self._coming: list[Coming] = []
+        for stand in self._stands.values():
+            if stand.from_s > now_s:
+                self._coming.append((stand.from_s, stand.cluster, stand.entry))
             else:
-                self._add(stand)
-        heapify(self._later)
+                self._lanes[stand.cluster].add(stand.entry)
 
-    def served(self, now_s: float) -> list[Start]:
+    def served(self) -> list[Start]:
         """One pass."""
-        return [
-            Start(self._stands[entry.arrival, number], now_s, backfilled)
-            for number, entry, _, backfilled in serve(self._lanes, now_s)
+        now_s = self._situation.now_s
+        return [self._start(now_s, served) for served in serve(self._lanes, now_s)]
+
+    def played(self, share: float) -> list[Start]:
+        """Until nothing is to come."""
+        ends = [
+            (held.expected_s, cluster, -1 - place)
+            for cluster in range(len(self._lanes))
+            for place, held in enumerate(_on(self._situation, cluster))
         ]
+        played = forward(self._lanes, self._situation.now_s, ends, self._coming, share)
+        return [self._start(start_s, served) for start_s, served in played]
 
-    def played(self, share: float) -> Iterable[Start]:
-        now_s = self._now_s
-        while True:
-            for start in self.served(now_s):
-                _, arrival, cluster, _, option, _ = start.stand
-                heappush(self._ends, (now_s + share * option.limit_s, cluster, arrival))
-                yield start
-            waits = any(len(lane.line) for lane in self._lanes)
-            if not (self._later or (waits and self._ends)):
-                return
-            now_s = min(times[0][0] for times in (self._later, self._ends) if times)
-            while self._ends and self._ends[0][0] == now_s:
-                _, cluster, holder = heappop(self._ends)
-                self._lanes[cluster].release(holder)
-            while self._later and self._later[0][0] == now_s:
-                self._add(heappop(self._later)[1])
-
-    def _add(self, stand: Stand) -> None:
-        self._stands[stand.arrival, stand.cluster] = stand
-        self._lanes[stand.cluster].add(stand.entry)
+    def _start(self, start_s: float, served: Served) -> Start:
+        number, entry, _, backfilled = served
+        return Start(self._stands[entry.arrival, number], start_s, backfilled)
 
 
 def _on(situation: Situation, cluster: int) -> list[Running]:

@@ -129,17 +129,17 @@ class Line:
 
     def blocks_from(self, order: int) -> list[Block]:
         """The blocks that an entry of this order, or a later one, belongs into, as they are now."""
-        return self.blocks[self.block_of(order) if len(self.blocks) > 1 else 0 :]
+        return self.blocks[self.block_of(order) :]
 
     def block_of(self, order: int) -> int:
         """The number of the block that an entry of this order belongs into."""
-        return bisect_right(self._firsts, order) - 1
+        return bisect_right(self._firsts, order) - 1 if len(self._firsts) > 1 else 0
 
     def add(self, entry: Entry) -> None:
         """Put an entry into its place."""
         order, arrival, nodes, limit_s, shareable, _, _ = entry
         self._orders[arrival] = order
-        number = self.block_of(order) if len(self.blocks) > 1 else 0
+        number = self.block_of(order)
         block = self.blocks[number]
         entries = block.entries
         if not entries or order > entries[-1][0]:
@@ -166,7 +166,7 @@ class Line:
         if order is None:
             return
         blocks = self.blocks
-        number = self.block_of(order) if len(blocks) > 1 else 0
+        number = self.block_of(order)
         entries = blocks[number].entries
         del entries[0 if entries[0][0] == order else bisect_left(entries, (order,))]
         if not entries:
