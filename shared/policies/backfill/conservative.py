@@ -7,12 +7,12 @@ can, never back, until none can. A job that runs past its limit is expected to t
 then all promises are made anew.
 """
 
-from bisect import bisect_left, insort
 from math import inf
 
-from shared.policies.backfill.lane import DONE, Held, Served
+from shared.policies.backfill.lane import DONE, Served
 from shared.policies.backfill.profile import Profile
 from shared.policies.backfill.queue import Entry, Line
+from shared.policies.backfill.releases import Releases
 
 
 class ConservativeLane:
@@ -28,8 +28,7 @@ class ConservativeLane:
         self._promised_s: dict[int, float] = {}
         self._new: list[Entry] = []
         self._next: Entry | None = None
-        self._held: list[Held] = []
-        self._held_by: dict[int, Held] = {}
+        self._releases = Releases()
         self._limit_s: dict[int, float] = {}
         self._has_room = False  # something came back since the promises were made
 
@@ -62,7 +61,9 @@ class ConservativeLane:
         self.line.remove(entry.arrival)
         del self._promised_s[entry.arrival]
         self._limit_s[entry.arrival] = entry.limit_s
-        self._hold((self._now_s + entry.limit_s, entry.arrival, entry.nodes, entry.power_w))
+        self._releases.hold(
+            (self._now_s + entry.limit_s, entry.arrival, entry.nodes, entry.power_w)
+        )
         self.turn()
         return self.number, entry, None, waits_before
 
@@ -82,10 +83,8 @@ class ConservativeLane:
 
     def release(self, holder: int) -> None:
         """What the job `holder` holds is free again."""
-        held = self._held_by.pop(holder)
+        release_s, _, nodes, power_w = self._releases.let_go(holder)
         del self._limit_s[holder]
-        del self._held[bisect_left(self._held, held)]
-        release_s, _, nodes, power_w = held
         if release_s > self._now_s:
             self._profile.take(self._now_s, release_s, -nodes, -power_w)
             self._has_room = True
@@ -106,8 +105,12 @@ class ConservativeLane:
 
     def _is_late(self) -> bool:
         """True when a job ran past its limit, or did so and kept another from its promise."""
-        is_overdue = bool(self._held) and self._held[0][0] <= self._now_s
-        return is_overdue or min(self._promised_s.values(), default=inf) < self._now_s
+        return self._is_overdue() or min(self._promised_s.values(), default=inf) < self._now_s
+
+    def _is_overdue(self) -> bool:
+        """True when a job runs past its limit."""
+        held = self._releases.in_order
+        return bool(held) and held[0][0] <= self._now_s
 
     def _compress(self) -> None:
         """Move promises forward until none can be."""
@@ -126,14 +129,10 @@ class ConservativeLane:
     def _start_over(self) -> None:
         """Make the promises anew: running jobs are overdue."""
         self._has_room = False
-        while self._held and self._held[0][0] <= self._now_s:
-            _, holder, nodes, power_w = self._held.pop(0)
-            self._hold((self._now_s + self._limit_s[holder], holder, nodes, power_w))
+        while self._is_overdue():
+            _, holder, nodes, power_w = self._releases.let_go(self._releases.in_order[0][1])
+            self._releases.hold((self._now_s + self._limit_s[holder], holder, nodes, power_w))
         self._profile = Profile(self._now_s, self._nodes, self._cap_w)
-        for release_s, _, nodes, power_w in self._held:
+        for release_s, _, nodes, power_w in self._releases.in_order:
             self._profile.take(self._now_s, release_s, nodes, power_w)
         self._promised_s, self._new = {}, list(self.line)
-
-    def _hold(self, held: Held) -> None:
-        insort(self._held, held)
-        self._held_by[held[1]] = held

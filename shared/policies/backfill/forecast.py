@@ -32,7 +32,11 @@ def forecast(
         Lane(_copied(load), _alone(lines.get(name, ())), number=number)
         for number, (name, load) in enumerate(loads.items())
     ]
-    ends = [(max(held[0], now_s), lane.number, held[1]) for lane in lanes for held in lane.held]
+    ends = [
+        (max(held[0], now_s), lane.number, held[1])
+        for lane in lanes
+        for held in lane.releases.in_order
+    ]
     for start_s, (number, entry, _, _) in forward(lanes, now_s, ends, []):
         yield entry.arrival, Expected(names[number], start_s)
 

@@ -5,7 +5,7 @@ predictability, workloads, and user runtime estimates in scheduling the IBM SP2 
 (2001), section 2. Two resources are counted: nodes, and watts where the cluster has a cap.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from math import inf, isfinite
@@ -14,6 +14,7 @@ from typing import Final, cast
 
 from shared.policies.backfill.load import Load, NodeSet, Reservation, Standing
 from shared.policies.backfill.queue import Block, Entry, Line
+from shared.policies.backfill.releases import Releases
 from shared.policies.pairing import Pairing
 
 # The next order of a lane in which no entry will act before something changes.
@@ -22,8 +23,6 @@ DONE: Final = maxsize
 # A Reservation and a Standing as plain tuples: there is one a pass, and few are ever looked at.
 _Promise = tuple[int, int, float]
 _Standing = tuple[int, int, int, int, _Promise | None]
-# Nodes and watts that are expected back: (release_s, holder, nodes, power_w).
-Held = tuple[float, int, int, float]
 # What starts now: the lane's number, the entry, the host that it joins, if it passes a blocked one.
 Served = tuple[int, Entry, NodeSet | None, bool]
 # The next entry that acts, or an order before which none does: as far as was looked.
@@ -67,8 +66,7 @@ class Lane:
         self._next: Turn = DONE
         self._backfills, self._is_capped, self._pauses = backfills, cap_w < inf, False
         self._now_s, self._from, self._reserved_order = 0.0, 0, 0
-        self.held: list[Held] = []
-        self._held_by: dict[int, Held] = {}
+        self.releases = Releases()
         self._hosts: dict[int, list[NodeSet]] = defaultdict(list)
         # By nodes, application and whether the guest ends in time; holds until something changes.
         self._best_hosts: dict[tuple[int, int, bool], NodeSet | None] = {}
@@ -77,7 +75,9 @@ class Lane:
         self._trail: list[_Standing] = []
         for number, node_set in enumerate(load.node_sets):
             node_set.holder = -1 - number  # no arrival number of a job that starts is below 0
-            self._hold((node_set.release_s, node_set.holder, node_set.nodes, node_set.power_w))
+            self.releases.hold(
+                (node_set.release_s, node_set.holder, node_set.nodes, node_set.power_w)
+            )
             self.headroom_w -= node_set.power_w
             self._offer(node_set)
 
@@ -145,7 +145,7 @@ class Lane:
 
     def release(self, holder: int) -> None:
         """What the job `holder` holds is free again."""
-        _, _, nodes, power_w = self._let_go(holder)
+        _, _, nodes, power_w = self.releases.let_go(holder)
         self.free += nodes
         self.headroom_w += power_w
         self._unsettle()
@@ -237,7 +237,7 @@ class Lane:
         self.free -= nodes
         self.headroom_w -= power_w
         self._leave(entry)
-        self._hold((end_s, arrival, nodes, power_w))
+        self.releases.hold((end_s, arrival, nodes, power_w))
         if shareable:
             self._open(entry, end_s)
         return self.number, entry, None, promise is not None
@@ -254,10 +254,10 @@ class Lane:
             self.extra -= entry.nodes
         self.headroom_w -= entry.power_w
         self._leave(entry)
-        _, holder, nodes, power_w = self._let_go(host.holder)
+        _, holder, nodes, power_w = self.releases.let_go(host.holder)
         host.release_s, host.until = max(host.release_s, end_s), self.standing.tick
         self._welcomed = None
-        self._hold((host.release_s, holder, nodes, power_w + entry.power_w))
+        self.releases.hold((host.release_s, holder, nodes, power_w + entry.power_w))
 
     def _reserve(self, entry: Entry) -> Served | None:
         """Promise nodes to the next entry: the first on this cluster that cannot start."""
@@ -272,7 +272,7 @@ class Lane:
     def _shadow(self, needed: int, needed_w: float) -> tuple[float, int, float]:
         """When there will be enough for an entry if limits hold, and all that is free then."""
         available, headroom_w, shadow_s = self.free, self.headroom_w, self._now_s
-        for release_s, _, nodes, power_w in self.held:
+        for release_s, _, nodes, power_w in self.releases.in_order:
             if available >= needed and headroom_w >= needed_w and release_s > shadow_s:
                 break
             available += nodes
@@ -304,16 +304,6 @@ class Lane:
         self._trail.append((order, tick + 1, self.free, self.extra, self._promise))
         if self._best_hosts:
             self._best_hosts.clear()
-
-    def _hold(self, held: Held) -> None:
-        insort(self.held, held)
-        self._held_by[held[1]] = held
-
-    def _let_go(self, holder: int) -> Held:
-        """What the job `holder` held, which is nobody's now."""
-        held = self._held_by.pop(holder)
-        del self.held[bisect_left(self.held, held)]
-        return held
 
     def _offer(self, node_set: NodeSet) -> None:
         if node_set.host:

@@ -80,9 +80,9 @@ class PredictedLane(Lane):
     def _act(self, entry: Entry) -> Served | None:
         served = super()._act(entry)
         if served is not None:
-            _, holder, nodes, power_w = self._let_go(entry.arrival)
+            _, holder, nodes, power_w = self.releases.let_go(entry.arrival)
             release_s = self._now_s + self._runtimes.requested_s(holder)
-            self._hold((release_s, holder, nodes, power_w))
+            self.releases.hold((release_s, holder, nodes, power_w))
         return served
 
 
