@@ -1,11 +1,13 @@
 """What holds for every test."""
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 import shared
+from tests.support.data import DATA
 
 # A busy machine is no failure: time limits belong to benchmarks.
 settings.register_profile("coplace", deadline=None)
@@ -18,3 +20,11 @@ def pytest_configure() -> None:
         source = compiled.with_name(compiled.name.split(".")[0]).with_suffix(".py")
         if source.exists() and source.stat().st_mtime > compiled.stat().st_mtime:
             raise pytest.UsageError(f"{source} is newer than its compiled form: make setup")
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of published data; where CI runs it is always there."""
+    if not DATA.is_dir() and os.environ.get("CI") != "true":
+        pytest.skip(f"no published data at {DATA}: set COPLACE_DATA to its folder")
+    return DATA

@@ -1,7 +1,6 @@
 """The demo as people run it, with no server."""
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -15,17 +14,7 @@ from services.console.demo.summary import PredictionErrors
 from services.console.options import DemoOptions
 from shared.policies.ranking import Policy
 
-ROOT = Path(__file__).resolve().parents[2]
 Figures = dict[str, float]
-
-
-@pytest.fixture
-def data_dir() -> Path:
-    """The folder of published data; where CI runs it is always there."""
-    folder = ROOT / os.environ.get("COPLACE_DATA", "../shared/data")
-    if not folder.is_dir() and os.environ.get("CI") != "true":
-        pytest.skip(f"no published data at {folder}: set COPLACE_DATA to its folder")
-    return folder
 
 
 @pytest.fixture

@@ -1,20 +1,9 @@
 """Small files of the forms that operators have."""
 
 import csv
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
-
-import pytest
-
-ROOT: Final = Path(__file__).resolve().parents[4]
-DATA: Final = ROOT / os.environ.get("COPLACE_DATA", "../shared/data")
-
-needs_data = pytest.mark.skipif(
-    not DATA.is_dir() and os.environ.get("CI") != "true",
-    reason=f"no published data at {DATA}: set COPLACE_DATA",
-)
 
 PAIR: Final = {"A": 1.0, "B": 0.0, "C": 0.0, "D": 1.0, "E": 0.0, "F": 0.0, "available": 1}
 APP: Final = {

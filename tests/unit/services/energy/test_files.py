@@ -22,7 +22,8 @@ from services.energy.adapters.ear_report import (
 from services.energy.adapters.matching import read_matched
 from services.energy.adapters.signatures_csv import read_signatures, write_signatures
 from shared.domain.errors import RejectedError
-from tests.unit.services.energy.files import DATA, apps, needs_data, pairs, read, write
+from tests.support.data import DATA, needs_data
+from tests.unit.services.energy.files import apps, pairs, read, write
 
 finite = st.floats(-1e6, 1e6)
 

@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from shared.runtime.settings import Settings
 from shared.runtime.telemetry import Telemetry
 from tests.unit.services.energy.support import declared, in_round, measured
 
-ROOT = Path(__file__).resolve().parents[4]
 PSTATES_GHZ = (1.2, 3.1)
 
 
@@ -316,12 +314,9 @@ def test_prometheus_sees_how_good_the_coefficients_turn_out_to_be() -> None:
 
 
 @pytest.fixture(scope="module")
-def published() -> Path:
-    """The published coefficients; where CI runs they are always there."""
-    folder = ROOT / os.environ.get("COPLACE_DATA", "../shared/data") / "eamc"
-    if not folder.is_dir() and os.environ.get("CI") != "true":
-        pytest.skip(f"no published coefficients at {folder}: set COPLACE_DATA to its parent")
-    return folder
+def published(data_dir: Path) -> Path:
+    """The published coefficients."""
+    return data_dir / "eamc"
 
 
 def test_published_coefficients_take_the_place_of_learning(published: Path) -> None:

@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,11 @@ from services.simulation.workload.generate import built_in
 from services.simulation.workload.table1 import APPS, NODE_MODELS, profile
 from tests.unit.services.simulation.placer import Placer
 
-ROOT = Path(__file__).resolve().parents[4]
-
 
 @pytest.fixture(scope="module")
-def published() -> Path:
-    """The published signatures; where CI runs they are always there."""
-    folder = ROOT / os.environ.get("COPLACE_DATA", "../shared/data") / "eamc"
-    if not folder.is_dir() and os.environ.get("CI") != "true":
-        pytest.skip(f"no published signatures at {folder}: set COPLACE_DATA to its parent")
-    return folder
+def published(data_dir: Path) -> Path:
+    """The published signatures."""
+    return data_dir / "eamc"
 
 
 def test_the_published_unit_gives_the_published_tpi(published: Path) -> None:

@@ -1,7 +1,6 @@
 """EAR's projection, against the equations and against published coefficients."""
 
 import csv
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,6 @@ from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
 from shared.domain.signature import Signature
 from shared.policies.ear import project, unlearned
-
-ROOT = Path(__file__).parents[4]
-EAMC = ROOT / os.environ.get("COPLACE_DATA", "../shared/data") / "eamc"
 
 
 def signature(freq_ghz: float = 2.0, **changes: object) -> Signature:
@@ -89,20 +85,20 @@ def test_a_cluster_with_other_pstates_gets_those_that_both_have() -> None:
     assert found.available.tolist() == [[False, True, True]]
 
 
-@pytest.mark.skipif(
-    not EAMC.is_dir() and os.environ.get("CI") != "true", reason=f"{EAMC} is not there"
-)
-def test_published_coefficients_say_that_stream_hardly_slows_down_and_ep_does() -> None:
-    table = _published("normal")
-    stream, ep = (_published_signature(number) for number in ("8", "2"))
+def test_published_coefficients_say_that_stream_hardly_slows_down_and_ep_does(
+    data_dir: Path,
+) -> None:
+    eamc = data_dir / "eamc"
+    table = _published(eamc, "normal")
+    stream, ep = (_published_signature(eamc, number) for number in ("8", "2"))
     found = project(table, [stream, ep])
     slowdown = found.time_s[:, 0] / found.time_s[:, -1]
     assert slowdown.tolist() == pytest.approx([1.01, 2.13], abs=0.005)
     assert np.nanargmin(found.energy_j[0]) == 0
 
 
-def _published(module: str) -> Coefficients:
-    with (EAMC / f"{module}_coefficients.csv").open(newline="") as file:
+def _published(eamc: Path, module: str) -> Coefficients:
+    with (eamc / f"{module}_coefficients.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     pstates = tuple(sorted({float(row["from_ghz"]) for row in rows}))
     shape = (len(pstates), len(pstates))
@@ -114,8 +110,8 @@ def _published(module: str) -> Coefficients:
     return Coefficients(module, "v@1", "eamc", pstates, **columns, available=available)
 
 
-def _published_signature(number: str) -> Signature:
-    with (EAMC / "apps.csv").open(newline="") as file:
+def _published_signature(eamc: Path, number: str) -> Signature:
+    with (eamc / "apps.csv").open(newline="") as file:
         row = next(
             r for r in csv.DictReader(file) if (r["app_id"], r["module"]) == (number, "normal")
         )

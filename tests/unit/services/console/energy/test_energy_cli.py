@@ -8,7 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from services.console.energy.cli import app
-from tests.unit.services.energy.files import DATA, ROOT, apps, needs_data, pairs, read, write
+from tests.support.data import DATA, ROOT, needs_data
+from tests.unit.services.energy.files import apps, pairs, read, write
 
 EAMC = DATA / "eamc"
 KERNELS = [(0.4, 0.3, 430.0), (0.9, 7.0, 390.0), (1.9, 15.0, 370.0), (4.2, 70.0, 380.0)]

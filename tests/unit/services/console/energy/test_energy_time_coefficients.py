@@ -6,7 +6,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from services.console.energy.cli import app
-from tests.unit.services.energy.files import DATA, apps, needs_data, pairs, read, write
+from tests.support.data import DATA, needs_data
+from tests.unit.services.energy.files import apps, pairs, read, write
 
 EAMC = DATA / "eamc"
 NODES = ["--node", "a=4:100", "--node", "b=2:200"]

@@ -8,7 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from services.console.cli import app
-from tests.unit.services.energy.files import DATA, apps, needs_data, pairs, write
+from tests.support.data import DATA, needs_data
+from tests.unit.services.energy.files import apps, pairs, write
 
 LINE = "{job} {submit} -1 {run} {procs} -1 -1 {procs} {limit} -1 1 1 1 -1 -1 -1 -1 -1"
 JOBS = (  # job, submit, run, procs, limit: 13 waits for 11, 15 ends before 13 can start

@@ -1,7 +1,6 @@
 """Slurm's messages become facts about jobs, or dead letters."""
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ NOW_S = 1_780_000_000.0
 TOPICS = Topics(kafka_partitions=4)
 MAX_BYTES = 1_048_576
 JOBCOMP = Jobcomp(Intake(TOPICS), Site("north", "none", "m0"), MAX_BYTES)
-DATA = Path(os.environ.get("COPLACE_DATA", "../shared/data"))
 
 END: dict[str, Any] = {
     "jobid": 4242,
@@ -248,10 +246,8 @@ def test_any_host_list_is_expanded_or_refused(hostlist: str) -> None:
     assert 1 <= len(nodes) <= 100_000
 
 
-def test_the_plugins_own_example_is_understood() -> None:
-    path = DATA / "slurm" / "jobcomp_kafka_example.json"
-    if not path.exists() and os.environ.get("CI") != "true":
-        pytest.skip(f"{path} is absent: set COPLACE_DATA")
+def test_the_plugins_own_example_is_understood(data_dir: Path) -> None:
+    path = data_dir / "slurm" / "jobcomp_kafka_example.json"
     submitted, finished = facts(orjson.loads(path.read_bytes()))
     assert submitted.job_id == "north/c1/4242/1777888680"
     assert finished.cores_per_node == 48

@@ -23,10 +23,11 @@ def test_a_lane_s_module_is_compiled(name: str) -> None:
 def test_the_lanes_pass_their_tests_as_plain_python_too(tmp_path: Path) -> None:
     here = Path(__file__).relative_to(_ROOT)
     without = shutil.ignore_patterns("*.so", "__pycache__")
-    for name in ("shared", here.parent):
-        shutil.copytree(_ROOT / name, tmp_path / name, ignore=without)
+    for folder in ("shared", "tests/support", here.parent):
+        shutil.copytree(_ROOT / folder, tmp_path / folder, ignore=without)
+    for file in ("pyproject.toml", "tests/conftest.py"):
+        shutil.copy(_ROOT / file, tmp_path / file)
     (tmp_path / here).unlink()
-    shutil.copy(_ROOT / "pyproject.toml", tmp_path)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(here.parent)],
         cwd=tmp_path,
