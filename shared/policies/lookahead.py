@@ -102,11 +102,8 @@ class Waiting:
 
 @dataclass(slots=True)
 class Counts:
-    """What the search did: instants, proposals played, those taken, and what they save by their
-    own forecasts."""
+    """What the search did: proposals taken, and what they save by their own forecasts."""
 
-    instants: int = 0
-    played: int = 0
     taken: int = 0
     forecast_gain: float = 0.0
 
@@ -132,11 +129,9 @@ class LookAhead:
             return []
         self._choose(situation, waiting, share)
         search = _Search(self.objective, self.bounds, situation, waiting, self._choices, share)
-        self.counts.instants += 1
         fallback = situation.starts_now(search.usual)
         new = search.new(fallback)
         found = search.best([plan for plan, _ in new]) if new else None
-        self.counts.played += len(new)
         if found is None:
             return fallback
         place, gain = found
