@@ -27,9 +27,11 @@ def forward(
     """
     heapify(ends)
     heapify(coming)
+    started: set[int] = set()
     while True:
         for served in serve(lanes, now_s):
             number, entry, _, _ = served
+            started.add(entry.arrival)
             heappush(ends, (now_s + share * entry.limit_s, number, entry.arrival))
             yield now_s, served
         waits = any(len(lane.line) for lane in lanes)
@@ -41,4 +43,5 @@ def forward(
             lanes[number].release(holder)
         while coming and coming[0][0] == now_s:
             _, number, entry = heappop(coming)
-            lanes[number].add(entry)
+            if entry.arrival not in started:
+                lanes[number].add(entry)
