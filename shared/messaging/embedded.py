@@ -45,7 +45,9 @@ class EmbeddedUnit:
 
     def close_round(self, now_us: int) -> None:
         """End the round of a stage whose rounds a clock closes."""
-        self._finish(self._unit.close_round(now_us))
+        commit = self._unit.close_round(now_us)
+        if not commit.is_empty:
+            self._finish(commit)
 
     def give_up(self) -> None:
         """The unit is not used any more."""
@@ -57,7 +59,7 @@ class EmbeddedUnit:
         for place, offset in self._next.items():
             if place not in held and self._log.end_offset(place) > offset:
                 found = self._log.read(place, offset, BATCH_RECORDS)
-                self._next[place] = offset + len(found)
+                self._next[place] = found[-1].offset + 1 if found else offset
                 records += found
         return records
 
@@ -68,9 +70,15 @@ class EmbeddedUnit:
             NewRecord(self._changelog, key.encode(), value)
             for key, value in commit.changelog.items()
         ]
-        for point in ("outputs sent", "changelog sent", "offsets sent", "committing"):
-            step.reached(point)
-        self._log.commit(self._producer, commit.outputs + changes, self._group, commit.positions)
+        self._log.begin(self._producer)
+        self._log.send(self._producer, commit.outputs)
+        step.reached("outputs sent")
+        self._log.send(self._producer, changes)
+        step.reached("changelog sent")
+        self._log.send_positions(self._producer, self._group, commit.positions)
+        step.reached("offsets sent")
+        step.reached("committing")
+        self._log.end(self._producer)
         step.reached("committed")
         self._hooks.meter.batch(self._group, self._unit.number, commit.tally, 0.0)
 

@@ -1,9 +1,11 @@
-"""A log in memory with what the design needs of Kafka: partitions, consumer groups, and
-transactions in which a newer producer fences the older."""
+"""A log in memory with what the design needs of Kafka: partitions, consumer groups, transactions
+whose records nobody sees before they are committed and in which a newer producer fences the older,
+compaction and retention. `tests/contract` holds it to a real broker."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 
 from shared.messaging.record import NewRecord, Place, Record
 
@@ -20,37 +22,113 @@ class ProducerEpoch:
     epoch: int
 
 
+@dataclass(slots=True)
+class _Partition:
+    """Slots from the offset `first` on. One is empty where a record was aborted or compacted away,
+    and where a transaction ended: Kafka writes a marker there, which nobody is handed.
+
+    `open` has the offset at which each undecided transaction began.
+    """
+
+    first: int = 0
+    slots: list[Record | None] = field(default_factory=list)
+    open: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        return self.first + len(self.slots)
+
+    @property
+    def stable_end(self) -> int:
+        return min(self.open.values(), default=self.end)
+
+    def append(self, new: NewRecord) -> Record:
+        record = Record(new.place, self.end, new.key, new.value, new.headers)
+        self.slots.append(record)
+        return record
+
+    def read(self, from_offset: int, limit: int) -> list[Record]:
+        begin, end = max(from_offset, self.first) - self.first, self.stable_end - self.first
+        slots = (self.slots[index] for index in range(begin, end))
+        return list(islice((record for record in slots if record is not None), limit))
+
+    def empty(self, offset: int) -> None:
+        if offset >= self.first:
+            self.slots[offset - self.first] = None
+
+
+@dataclass(slots=True)
+class _Transaction:
+    sent: list[Record] = field(default_factory=list)
+    positions: dict[tuple[str, Place], int] = field(default_factory=dict)
+
+
 class InMemoryLog:
-    """Records by place; positions and members by group."""
+    """Records by place; positions and members by group. Whoever reads, reads what is committed."""
 
     def __init__(self) -> None:
-        self._records: dict[Place, list[Record]] = defaultdict(list)
+        self._partitions: dict[Place, _Partition] = defaultdict(_Partition)
         self._positions: dict[tuple[str, Place], int] = {}
         self._epochs: dict[str, int] = defaultdict(int)
+        self._transactions: dict[str, _Transaction] = {}
         self._members: dict[str, set[str]] = defaultdict(set)
 
     def append(self, records: NewRecord | Iterable[NewRecord]) -> None:
         """Append outside of any transaction."""
         for new in [records] if isinstance(records, NewRecord) else records:
-            kept = self._records[new.place]
-            kept.append(Record(new.place, len(kept), new.key, new.value, new.headers))
+            self._partitions[new.place].append(new)
 
     def read(self, place: Place, from_offset: int = 0, limit: int = 500) -> Sequence[Record]:
-        """At most `limit` records from an offset on."""
-        return self._records[place][from_offset : from_offset + limit]
+        """At most `limit` committed records from an offset on, none of them behind one whose
+        transaction is undecided. Offsets have gaps."""
+        return self._partitions[place].read(from_offset, limit)
+
+    def places(self) -> Sequence[Place]:
+        """Every place that was written to or read."""
+        return sorted(self._partitions)
 
     def end_offset(self, place: Place) -> int:
         """The offset that the next record gets."""
-        return len(self._records[place])
+        return self._partitions[place].end
 
     def position(self, group: str, place: Place) -> int:
         """The offset from which a group reads on."""
         return self._positions.get((group, place), 0)
 
     def open_producer(self, transactional_id: str) -> ProducerEpoch:
-        """Take a transactional id over; whoever had it before is fenced."""
+        """Take a transactional id over: whoever had it before is fenced, and what it left open is
+        aborted."""
+        self._decide(transactional_id, is_committed=False)
         self._epochs[transactional_id] += 1
         return ProducerEpoch(transactional_id, self._epochs[transactional_id])
+
+    def begin(self, producer: ProducerEpoch) -> None:
+        """Begin a transaction. Like the steps that follow it raises FencedError when the producer
+        was taken over."""
+        self._require_owner(producer)
+        self._transactions[producer.transactional_id] = _Transaction()
+
+    def send(self, producer: ProducerEpoch, records: Iterable[NewRecord]) -> None:
+        """Append records that are seen when the transaction is committed, or never."""
+        self._require_owner(producer)
+        transaction = self._transactions[producer.transactional_id]
+        for new in records:
+            partition = self._partitions[new.place]
+            partition.open.setdefault(producer.transactional_id, partition.end)
+            transaction.sent.append(partition.append(new))
+
+    def send_positions(
+        self, producer: ProducerEpoch, group: str, positions: Mapping[Place, int]
+    ) -> None:
+        """Move a group's positions when the transaction is committed."""
+        self._require_owner(producer)
+        moved = {(group, place): offset for place, offset in positions.items()}
+        self._transactions[producer.transactional_id].positions.update(moved)
+
+    def end(self, producer: ProducerEpoch, *, is_committed: bool = True) -> None:
+        """Commit the transaction, or abort it."""
+        self._require_owner(producer)
+        self._decide(producer.transactional_id, is_committed=is_committed)
 
     def commit(
         self,
@@ -59,14 +137,29 @@ class InMemoryLog:
         group: str,
         positions: Mapping[Place, int],
     ) -> None:
-        """Append records and move a group's positions, both or neither.
+        """One whole transaction: append records and move a group's positions, both or neither."""
+        self.begin(producer)
+        self.send(producer, records)
+        self.send_positions(producer, group, positions)
+        self.end(producer)
 
-        Raises FencedError when the producer was taken over.
-        """
-        if self._epochs[producer.transactional_id] != producer.epoch:
-            raise FencedError(f"{producer.transactional_id} has a newer owner: end this worker")
-        self.append(records)
-        self._positions.update({(group, place): offset for place, offset in positions.items()})
+    def compact(self, place: Place) -> None:
+        """Keep the newest committed record of each key; of a key whose newest is a tombstone keep
+        nothing. What remains keeps its offset."""
+        partition = self._partitions[place]
+        records = partition.read(0, len(partition.slots))
+        newest = {record.key: record.offset for record in records}
+        for record in records:
+            if record.value is None or newest[record.key] != record.offset:
+                partition.empty(record.offset)
+
+    def delete_before(self, place: Place, offset: int) -> None:
+        """Forget what lies before an offset, as retention does; who reads from there begins at the
+        first record that is left."""
+        partition = self._partitions[place]
+        offset = max(min(offset, partition.stable_end), partition.first)
+        del partition.slots[: offset - partition.first]
+        partition.first = offset
 
     def join(self, group: str, member: str) -> None:
         """Become a member of a group."""
@@ -79,3 +172,21 @@ class InMemoryLog:
     def members(self, group: str) -> frozenset[str]:
         """Who shares a group's units."""
         return frozenset(self._members[group])
+
+    def _require_owner(self, producer: ProducerEpoch) -> None:
+        if self._epochs[producer.transactional_id] != producer.epoch:
+            raise FencedError(f"{producer.transactional_id} has a newer owner: end this worker")
+
+    def _decide(self, transactional_id: str, *, is_committed: bool) -> None:
+        transaction = self._transactions.pop(transactional_id, None)
+        if transaction is None:
+            return
+        if is_committed:
+            self._positions.update(transaction.positions)
+        for place in dict.fromkeys(record.place for record in transaction.sent):
+            partition = self._partitions[place]
+            del partition.open[transactional_id]
+            partition.slots.append(None)
+        if not is_committed:
+            for record in transaction.sent:
+                self._partitions[record.place].empty(record.offset)

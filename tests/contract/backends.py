@@ -1,6 +1,6 @@
 """What the contract asks of a log and its workers."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,6 +38,26 @@ class Worker(Protocol):
         """What it said when it ended by itself."""
 
 
+class Producer(Protocol):
+    """The owner of a transactional id. What a newer owner forbids raises an error that says
+    "Fenced"."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    def send(self, records: Iterable[NewRecord]) -> None:
+        """Send records and wait until the log has them."""
+
+    def send_positions(self, group: str, positions: Mapping[Place, int]) -> None:
+        """Move a group's positions with the transaction."""
+
+    def commit(self) -> None:
+        """Commit it."""
+
+    def abort(self) -> None:
+        """Abort it."""
+
+
 class Backend(Protocol):
     """A log and its workers."""
 
@@ -46,6 +66,15 @@ class Backend(Protocol):
 
     def read(self, place: Place) -> list[Record]:
         """All committed records of a place."""
+
+    def producer(self, transactional_id: str) -> Producer:
+        """Take a transactional id over."""
+
+    def position(self, group: str, place: Place) -> int:
+        """Where a group reads on."""
+
+    def delete_before(self, place: Place, offset: int) -> None:
+        """Forget the oldest records of a place."""
 
     def start(self, plan: Plan) -> Worker:
         """Start a worker."""

@@ -1,7 +1,7 @@
 """The contract's view of the log in memory."""
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from shared.messaging.embedded import EmbeddedRuntime
 from shared.messaging.hooks import Hooks
@@ -67,6 +67,34 @@ class MemoryWorker:
         self._backend.log.leave(self._plan.stage, self._member)
 
 
+class MemoryProducer:
+    """A producer of the log in memory."""
+
+    def __init__(self, log: InMemoryLog, transactional_id: str) -> None:
+        self._log = log
+        self._epoch = log.open_producer(transactional_id)
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._log.begin(self._epoch)
+
+    def send(self, records: Iterable[NewRecord]) -> None:
+        """Send."""
+        self._log.send(self._epoch, records)
+
+    def send_positions(self, group: str, positions: Mapping[Place, int]) -> None:
+        """Move positions."""
+        self._log.send_positions(self._epoch, group, positions)
+
+    def commit(self) -> None:
+        """Commit."""
+        self._log.end(self._epoch)
+
+    def abort(self) -> None:
+        """Abort."""
+        self._log.end(self._epoch, is_committed=False)
+
+
 class MemoryBackend:
     """The log in memory."""
 
@@ -81,6 +109,18 @@ class MemoryBackend:
     def read(self, place: Place) -> list[Record]:
         """All records."""
         return list(self.log.read(place, 0, 1 << 62))
+
+    def producer(self, transactional_id: str) -> MemoryProducer:
+        """Take a transactional id over."""
+        return MemoryProducer(self.log, transactional_id)
+
+    def position(self, group: str, place: Place) -> int:
+        """Where a group reads on."""
+        return self.log.position(group, place)
+
+    def delete_before(self, place: Place, offset: int) -> None:
+        """Forget the oldest records."""
+        self.log.delete_before(place, offset)
 
     def start(self, plan: Plan) -> MemoryWorker:
         """Start a worker."""

@@ -10,6 +10,9 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
+from kafka import KafkaProducer, TopicPartition
+from kafka.structs import OffsetAndMetadata
+
 from shared.messaging.admin import admin_client, ensure_topics
 from shared.messaging.clients import Publisher, Reader
 from shared.messaging.deployment import Deployment
@@ -68,6 +71,55 @@ class KafkaWorker:
         self._output.close()
 
 
+class KafkaTransactions:
+    """A transactional producer of real Kafka."""
+
+    def __init__(self, deployment: Deployment, transactional_id: str) -> None:
+        self._deployment = deployment
+        self._producer = KafkaProducer(
+            **deployment.connection, transactional_id=deployment.name(transactional_id)
+        )
+        self._producer.init_transactions()
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._producer.begin_transaction()
+
+    def send(self, records: Iterable[NewRecord]) -> None:
+        """Send, and wait for the broker."""
+        for record in records:
+            self._producer.send(
+                self._deployment.name(record.place.topic),
+                partition=record.place.kafka_partition,
+                key=record.key,
+                value=record.value,
+                headers=list(record.headers),
+            ).get(_DEADLINE_S)
+
+    def send_positions(self, group: str, positions: Mapping[Place, int]) -> None:
+        """Move positions."""
+        offsets = {
+            self._partition(place): OffsetAndMetadata(offset, "", -1)
+            for place, offset in positions.items()
+        }
+        self._producer.send_offsets_to_transaction(offsets, self._deployment.name(group))
+
+    def commit(self) -> None:
+        """Commit."""
+        self._producer.commit_transaction()
+
+    def abort(self) -> None:
+        """Abort."""
+        self._producer.abort_transaction()
+
+    def close(self) -> None:
+        """Disconnect, with no good-bye to an open transaction."""
+        self._producer.close(timeout=0)
+
+    def _partition(self, place: Place) -> TopicPartition:
+        return TopicPartition(self._deployment.name(place.topic), place.kafka_partition)
+
+
 def _environment(settings: Settings) -> dict[str, str]:
     return {
         "PYTHONPATH": os.pathsep.join(sys.path),
@@ -92,6 +144,7 @@ class KafkaBackend:
         )
         self.deployment = Deployment.of(self._settings)
         self._workers: list[KafkaWorker] = []
+        self._producers: list[KafkaTransactions] = []
         self._found: dict[Place, list[Record]] = defaultdict(list)
         with admin_client(self.deployment) as client:
             ensure_topics(client, self.deployment, [counting(name) for name in STAGES])
@@ -108,6 +161,26 @@ class KafkaBackend:
         for found in self._reader.poll(timeout_s=0.02):
             self._found[found.place].append(found)
         return list(self._found[place])
+
+    def producer(self, transactional_id: str) -> KafkaTransactions:
+        """Take a transactional id over."""
+        producer = KafkaTransactions(self.deployment, transactional_id)
+        self._producers.append(producer)
+        return producer
+
+    def position(self, group: str, place: Place) -> int:
+        """Where a group reads on."""
+        partition = TopicPartition(self.deployment.name(place.topic), place.kafka_partition)
+        with admin_client(self.deployment) as client:
+            groups = client.list_group_offsets(self.deployment.name(group))
+        found = groups[self.deployment.name(group)]
+        return int(found[partition].offset) if partition in found else 0
+
+    def delete_before(self, place: Place, offset: int) -> None:
+        """Forget the oldest records."""
+        partition = TopicPartition(self.deployment.name(place.topic), place.kafka_partition)
+        with admin_client(self.deployment) as client:
+            client.delete_records({partition: offset})
 
     def start(self, plan: Plan) -> KafkaWorker:
         """Start a worker."""
@@ -139,5 +212,7 @@ class KafkaBackend:
         """End every process and connection."""
         for worker in self._workers:
             worker.end()
+        for producer in self._producers:
+            producer.close()
         self._publisher.close()
         self._reader.close()

@@ -65,4 +65,27 @@ def test_a_clock_closes_the_rounds_of_its_stages() -> None:
     log = InMemoryLog()
     runtime = EmbeddedRuntime(log, [counting(rounds=RoundSource.CLOCK)], codec=CODEC)
     runtime.close_rounds("counting", START_US)
-    assert [log.end_offset(place) for place in TOPICS.places("prices.charges")] == [1, 1, 1, 1]
+    assert [len(log.read(place)) for place in TOPICS.places("prices.charges")] == [1, 1, 1, 1]
+
+
+def test_of_each_key_compaction_keeps_the_newest_at_its_offset_and_drops_what_is_gone() -> None:
+    log = InMemoryLog()
+    pairs = [(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"b", None), (b"c", b"1")]
+    log.append(NewRecord(PLACE, key, value) for key, value in pairs)
+    log.compact(PLACE)
+    assert [(r.offset, r.key, r.value) for r in log.read(PLACE)] == [
+        (2, b"a", b"2"),
+        (4, b"c", b"1"),
+    ]
+    assert log.end_offset(PLACE) == 5
+
+
+def test_compaction_leaves_an_open_transaction_alone() -> None:
+    log = InMemoryLog()
+    log.append(RECORD)
+    producer = log.open_producer("a")
+    log.begin(producer)
+    log.send(producer, [RECORD])
+    log.compact(PLACE)
+    log.end(producer, is_committed=False)
+    assert [record.offset for record in log.read(PLACE)] == [0]

@@ -1,0 +1,96 @@
+"""What both logs promise of transactions: the simulator's answers rest on it."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from shared.messaging.record import NewRecord, Place
+from tests.contract.backends import Backend
+from tests.support.messaging import encoded, submission
+
+PLACE, OTHER = Place("prices.charges", 0), Place("prices.charges", 1)
+INPUT = Place("jobs.events", 0)
+GROUP = "counting"
+
+
+def records(*names: str, place: Place = PLACE) -> list[NewRecord]:
+    """Records with these keys at a place."""
+    [like] = encoded(submission("like"))
+    return [NewRecord(place, name.encode(), like.value, like.headers) for name in names]
+
+
+def end(backend: Backend, place: Place = PLACE) -> Sequence[str]:
+    """Keys of what a reader sees of a place, up to a record that is appended now."""
+    backend.append(records("end", place=place))
+    backend.until(lambda: any(found.key == b"end" for found in backend.read(place)))
+    return [found.key.decode() for found in backend.read(place)]
+
+
+def test_nobody_reads_what_is_not_committed_nor_what_stands_behind_it(backend: Backend) -> None:
+    slow, quick = backend.producer("slow"), backend.producer("quick")
+    slow.begin()
+    slow.send(records("first"))
+    quick.begin()
+    quick.send([*records("second"), *records("elsewhere", place=OTHER)])
+    quick.commit()
+    backend.until(lambda: bool(backend.read(OTHER)))
+    assert not backend.read(PLACE)
+    slow.commit()
+    assert end(backend) == ["first", "second", "end"]
+
+
+def test_what_is_aborted_is_never_read_and_what_follows_is(backend: Backend) -> None:
+    producer = backend.producer("a")
+    producer.begin()
+    producer.send(records("never"))
+    producer.send_positions(GROUP, {INPUT: 7})
+    producer.abort()
+    producer.begin()
+    producer.send(records("then"))
+    producer.commit()
+    assert end(backend) == ["then", "end"]
+    assert backend.position(GROUP, INPUT) == 0
+
+
+def test_a_transaction_ends_with_a_marker_that_has_an_offset(backend: Backend) -> None:
+    producer = backend.producer("a")
+    producer.begin()
+    producer.send(records("one", "two"))
+    producer.commit()
+    end(backend)
+    assert [found.offset for found in backend.read(PLACE)] == [0, 1, 3]
+
+
+def test_positions_move_with_the_transaction(backend: Backend) -> None:
+    producer = backend.producer("a")
+    producer.begin()
+    producer.send_positions(GROUP, {INPUT: 7})
+    assert backend.position(GROUP, INPUT) == 0
+    producer.commit()
+    backend.until(lambda: backend.position(GROUP, INPUT) == 7)
+
+
+def test_a_new_owner_ends_what_the_former_one_left_open(backend: Backend) -> None:
+    former = backend.producer("a")
+    former.begin()
+    former.send(records("left"))
+    backend.producer("a")
+    assert end(backend) == ["end"]
+
+
+@pytest.mark.parametrize("step", ["send", "commit"])
+def test_a_former_owner_is_fenced_wherever_it_stands(backend: Backend, step: str) -> None:
+    former = backend.producer("a")
+    former.begin()
+    former.send(records("before"))
+    backend.producer("a")
+    with pytest.raises(Exception, match=r"(?i)fenced|newer owner|epoch"):
+        former.send(records("late")) if step == "send" else former.commit()
+    assert end(backend) == ["end"]
+
+
+def test_what_retention_deleted_is_gone_and_the_rest_keeps_its_offsets(backend: Backend) -> None:
+    backend.append(records("a", "b", "c"))
+    backend.delete_before(PLACE, 2)
+    end(backend)
+    assert [(found.offset, found.key) for found in backend.read(PLACE)] == [(2, b"c"), (3, b"end")]
