@@ -75,6 +75,7 @@ KINDS: Final[Mapping[str, Kind]] = {
                 "nodes": each(text),
                 "freq_ghz": positive_or_zero,
                 "started_at_us": time_us,
+                "grant": anything,
             }
         ),
     ),
@@ -96,6 +97,7 @@ KINDS: Final[Mapping[str, Kind]] = {
                 "ended_at_us": time_us,
                 "energy_j": positive_or_zero,
                 "node_model": text_or_empty,
+                "grant": anything,
             },
             ascending("submitted_at_us", "started_at_us", "ended_at_us"),
         ),
@@ -103,6 +105,14 @@ KINDS: Final[Mapping[str, Kind]] = {
     "job_requeued": Kind(
         "jobs.events",
         fields({**_ATTEMPT, "reason": text_or_empty, "requeued_at_us": time_us}),
+    ),
+    "job_declined": Kind(
+        "jobs.events",
+        fields({**_ATTEMPT, "grant": positive, "reason": text_or_empty, "declined_at_us": time_us}),
+    ),
+    "job_seized": Kind(
+        "jobs.events",
+        fields({**_ATTEMPT, "reason": text, "seized_at_us": time_us, "grant": anything}),
     ),
     "job_cancelled": Kind(
         "jobs.events",

@@ -13,10 +13,12 @@ from coplace.v1.control_pb2 import (
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
 from coplace.v1.jobs_pb2 import (
     JobCancelled,
+    JobDeclined,
     JobFinished,
     JobHeld,
     JobReleased,
     JobRequeued,
+    JobSeized,
     JobStarted,
     JobSubmitted,
 )
@@ -47,9 +49,11 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     DegradationModelPublished,
     NodePowerPublished,
     JobFinished,
+    JobDeclined,
     JobRequeued,
     JobSubmitted,
     JobStarted,
+    JobSeized,
     JobCancelled,
     JobHeld,
     JobReleased,

@@ -7,10 +7,12 @@ from typing import Final
 
 from coplace.v1.jobs_pb2 import (
     JobCancelled,
+    JobDeclined,
     JobFinished,
     JobHeld,
     JobReleased,
     JobRequeued,
+    JobSeized,
     JobStarted,
     JobSubmitted,
 )
@@ -63,7 +65,7 @@ class PricingProcessor:
                 self._requeue(fact)
             case ShuttersMeasured() as measured:
                 self._measure(measured, event.id)
-            case JobCancelled() | JobHeld() | JobReleased():
+            case JobCancelled() | JobHeld() | JobReleased() | JobDeclined() | JobSeized():
                 pass  # what is asked of a job costs nothing; its finish tells what came of it
             case other:
                 raise RejectedError("ce_type", f"{other.DESCRIPTOR.full_name} tells no price")

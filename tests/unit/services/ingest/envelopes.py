@@ -45,6 +45,8 @@ PAYLOADS: dict[str, dict[str, object]] = {
     },
     "jobRequeued": {**JOB, "reason": "node failure", "requeuedAtUs": NOW_US},
     "jobCancelled": {"jobId": JOB["jobId"], "reason": "no longer needed", "cancelledAtUs": NOW_US},
+    "jobDeclined": {**JOB, "grant": 1, "reason": "too late", "declinedAtUs": NOW_US},
+    "jobSeized": {**JOB, "grant": 1, "reason": "node room is dark", "seizedAtUs": NOW_US},
     "jobHeld": {"jobId": JOB["jobId"], "reason": "input is missing", "heldAtUs": NOW_US},
     "jobReleased": {"jobId": JOB["jobId"], "releasedAtUs": NOW_US},
     "signatureMeasured": {
