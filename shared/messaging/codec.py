@@ -14,13 +14,20 @@ from shared.domain.errors import RejectedError
 from shared.messaging.event import Event, Publish
 from shared.messaging.record import NewRecord, Place, Record
 from shared.messaging.schemas import MESSAGES
+from shared.messaging.texts import MOST_TEXT_BYTES, require_short_texts
 from shared.messaging.topics import ROUND_ENDED, Topics, partition_of
 
 MAX_MESSAGE_BYTES = 1_048_576
-# Keys and attributes become parts of other keys: ids of 1,024 characters are the longest.
-_MOST_TEXT_BYTES = 4_096
+# A record's key and headers and the frame of its batch come on top of its value, and so do the
+# attributes of an event that is kept whole in a changelog, where JSON makes six bytes of one.
+ENVELOPE_BYTES = 131_072
+_FRAME_BYTES = 4_096
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+
+
+class OversizeError(Exception):
+    """A stage made what no record can carry: nobody bounded what it was made of."""
 
 
 def format_time(time_us: int) -> str:
@@ -84,6 +91,14 @@ class Codec:
         self.topics.spec(place.topic).key_of(event.payload)
         return self._new_record(place, event)
 
+    def check_state(self, key: str, value: bytes | None) -> None:
+        """Raise OversizeError for an entry that a changelog cannot hold."""
+        size_bytes = len(key.encode()) + len(value or b"")
+        limit_bytes = self.max_message_bytes + ENVELOPE_BYTES - _FRAME_BYTES
+        if size_bytes > limit_bytes:
+            problem = f"has {size_bytes} bytes, the limit is {limit_bytes}"
+            raise OversizeError(f"the state under {key[:80]!r} {problem}")
+
     def decode(self, record: Record) -> Event:
         """The event of a record. Raises RejectedError, which names what is wrong with it."""
         value = self._checked_value(record)
@@ -97,6 +112,8 @@ class Codec:
             payload.ParseFromString(value)
         except DecodeError:
             raise RejectedError("value", f"must be a protobuf {message_type}") from None
+        if len(value) > MOST_TEXT_BYTES:
+            require_short_texts(payload)
         event = Event(
             id=_text(headers, "ce_id"),
             source=_text(headers, "ce_source"),
@@ -157,8 +174,8 @@ def _key(record: Record) -> str:
 
 
 def _decoded(field: str, text: bytes) -> str:
-    if len(text) > _MOST_TEXT_BYTES:
-        raise RejectedError(field, f"has {len(text)} bytes, the limit is {_MOST_TEXT_BYTES}")
+    if len(text) > MOST_TEXT_BYTES:
+        raise RejectedError(field, f"has {len(text)} bytes, the limit is {MOST_TEXT_BYTES}")
     try:
         return text.decode()
     except UnicodeDecodeError:

@@ -9,6 +9,7 @@ from shared.messaging.record import Headers, Record
 from shared.messaging.topics import DLQ_PREFIX
 
 KEPT_BYTES = 65_536
+_MOST_REASON = 2_048
 _KEPT_HEADERS = 32
 _KEPT_HEADER_BYTES = 1_024
 
@@ -18,7 +19,7 @@ def dead_letter(record: Record, reason: str, stage: str, time_us: int) -> Publis
     value = record.value or b""
     topic, kafka_partition = record.place
     letter = DeadLetter(
-        reason=reason,
+        reason=reason[:_MOST_REASON],
         topic=topic,
         kafka_partition=kafka_partition,
         offset=record.offset,

@@ -4,16 +4,13 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.messaging.codec import Codec
+from shared.messaging.codec import ENVELOPE_BYTES, Codec
 from shared.messaging.hooks import Hooks
 from shared.messaging.record import Place, Record
 from shared.messaging.topics import Topics
 from shared.messaging.unit import EventTimeLimit
 from shared.runtime.security import kafka_options
 from shared.runtime.settings import Settings
-
-# A record's key and headers and the frame of its batch come on top of its value.
-ENVELOPE_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)

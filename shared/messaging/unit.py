@@ -16,7 +16,7 @@ from coplace.v1.control_pb2 import RoundEnded
 from google.protobuf.descriptor import Descriptor
 
 from shared.domain.errors import RejectedError
-from shared.messaging.codec import Codec, count_unknown_fields
+from shared.messaging.codec import Codec, OversizeError, count_unknown_fields
 from shared.messaging.dead_letters import dead_letter
 from shared.messaging.event import Event, Publish
 from shared.messaging.hooks import Hooks, Tally
@@ -253,7 +253,7 @@ class Unit:
         return Publish(publish.topic, self._stamper.stamp(self.stage.name, publish.event))
 
     def _append(self, publish: Publish) -> None:
-        record = self._codec.encode(publish)
+        record = self._encoded(publish)
         is_own = record.place in self._own_places or publish.topic not in self.stage.outputs
         if not is_own:
             raise ValueError(
@@ -262,9 +262,19 @@ class Unit:
             )
         self._commit.outputs.append(record)
 
+    def _encoded(self, publish: Publish) -> NewRecord:
+        """What a stage makes of events that it took is nobody's bad input, however large it is."""
+        try:
+            return self._codec.encode(publish)
+        except RejectedError as error:
+            what = f"stage {self.stage.name} made {publish.event.id[:80]} for {publish.topic}"
+            raise OversizeError(f"{what}: {error}") from error
+
     def _take_commit(self) -> Commit:
         commit, self._commit = self._commit, Commit()
         commit.changelog.update(self._processor.changes())
+        for key, value in commit.changelog.items():
+            self._codec.check_state(key, value)
         commit.tally.records_out = len(commit.outputs)
         return commit
 

@@ -19,7 +19,7 @@ def test_any_record_makes_a_letter_that_can_be_sent(
     value: bytes | None, key: bytes, headers: list[tuple[str, bytes]]
 ) -> None:
     record = Record(Place("jobs.events", 1), 42, key, value, tuple(headers))
-    publish = dead_letter(record, "value: is bad", "stage", START_US)
+    publish = dead_letter(record, "value: is bad " * 10_000, "stage", START_US)
     new = CODEC.encode(publish)
     letter = publish.event.payload
     assert isinstance(letter, DeadLetter)

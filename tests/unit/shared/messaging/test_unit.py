@@ -10,6 +10,7 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.messaging.codec import MAX_MESSAGE_BYTES, OversizeError
 from shared.messaging.event import Event, Publish
 from shared.messaging.hooks import Hooks
 from shared.messaging.record import NewRecord, Place, Record
@@ -312,3 +313,41 @@ def test_a_keyed_stage_needs_topics_of_equal_partition_counts() -> None:
     stage = counting(inputs=("jobs.events", "commands"))
     with pytest.raises(ValueError, match="must have equal counts"):
         unit_count(stage, TOPICS)
+
+
+@dataclass
+class Hoarding:
+    """Keeps and publishes as much as it is told to."""
+
+    state_bytes: int = 0
+    reason_bytes: int = 0
+
+    def handle(self, event: Event) -> Iterable[Publish]:
+        """Take part in a round."""
+        return ()
+
+    def end_round(self, ended: Round) -> Iterable[Publish]:
+        """Publish a large charge."""
+        payload = ChargeMade(job_id="j", user="u" * self.reason_bytes)
+        return [Publish("prices.charges", Event("c", "c", ended.ended_at_us, "j", payload))]
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """One large value."""
+        return {"hoard": bytes(self.state_bytes)}
+
+
+def closing(processor: Hoarding) -> Commit:
+    """The commit of a round of this processor."""
+    stage = replace(BATCHING, create=lambda _number, _restored: processor, rounds=RoundSource.CLOCK)
+    return unit(stage).close_round(START_US)
+
+
+def test_state_that_no_changelog_holds_fails_in_the_unit_and_is_named() -> None:
+    assert closing(Hoarding(state_bytes=MAX_MESSAGE_BYTES)).changelog
+    with pytest.raises(OversizeError, match="the state under 'hoard' has 1200005 bytes"):
+        closing(Hoarding(state_bytes=1_200_000))
+
+
+def test_an_output_that_no_topic_holds_fails_in_the_unit_and_is_named() -> None:
+    with pytest.raises(OversizeError, match=r"stage b made c for prices\.charges: value: has"):
+        closing(Hoarding(reason_bytes=MAX_MESSAGE_BYTES))

@@ -1,0 +1,60 @@
+"""How long texts may be: what stages keep and write is made of them."""
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Final
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+
+from shared.domain.errors import RejectedError
+
+# Keys and attributes become parts of other keys: ids of 1,024 characters are the longest.
+MOST_TEXT_BYTES: Final = 4_096
+# All texts of one list, such as node names: a processor may keep it as JSON, which at worst doubles
+# each and puts three bytes around it, in one record.
+MOST_LIST_BYTES: Final = 524_288
+_AROUND_BYTES: Final = 3
+
+
+def require_short_texts(message: Message) -> None:
+    """Raise RejectedError, naming the field, where a text or a list of them is too long.
+
+    Only worth asking of a message that is itself longer than a text may be.
+    """
+    for field in _fields_with_text(message.DESCRIPTOR):
+        value = getattr(message, field.name)
+        if field.type == FieldDescriptor.TYPE_STRING:
+            _require_short(field.name, [value] if not field.is_repeated else value, field)
+        elif _is_map(field):
+            _require_short(field.name, value, field)
+        else:
+            for each in value if field.is_repeated else [value]:
+                require_short_texts(each)
+
+
+def _require_short(name: str, texts: Iterable[str], field: FieldDescriptor) -> None:
+    if not field.is_repeated:
+        limit_bytes, size_bytes = MOST_TEXT_BYTES, sum(len(text.encode()) for text in texts)
+    else:
+        limit_bytes = MOST_LIST_BYTES
+        size_bytes = sum(len(text.encode()) + _AROUND_BYTES for text in texts)
+    if size_bytes > limit_bytes:
+        problem = f"has {size_bytes} bytes of text, the limit is {limit_bytes}"
+        raise RejectedError(name, problem)
+
+
+@cache
+def _fields_with_text(message: Descriptor) -> tuple[FieldDescriptor, ...]:
+    return tuple(field for field in message.fields if _holds_text(field))
+
+
+def _holds_text(field: FieldDescriptor) -> bool:
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return True
+    return field.message_type is not None and bool(_fields_with_text(field.message_type))
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    """A map from text: iterating it gives its keys."""
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
