@@ -5,7 +5,7 @@ from functools import partial
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake
 from services.ingest.payloads import KINDS
-from services.ingest.service import IngestService
+from services.ingest.service import IngestService, StreamLimits
 from services.ingest.settings import IngestSettings
 from shared.messaging.crash import end_process
 from shared.messaging.deployment import Deployment
@@ -29,13 +29,13 @@ async def serve(process: Process) -> None:
     deployment = Deployment.of(process.settings, process.telemetry.hooks())
     topics = {kind.topic for kind in KINDS.values()}
     await wait_for_topics(process.settings, topics, process.readiness, process.stop)
-    ingest_settings = IngestSettings()
+    own = IngestSettings()
     async with KafkaPublisher(deployment, "ingest") as publisher:
         meter = IngestMeter(process.telemetry.meter)
         crash = partial(end_process, "ingest")
-        service = IngestService(intake(deployment), publisher, meter, crash)
-        handlers = service.handlers()
-        await serve_grpc(process, ingest_settings.host, ingest_settings.port, handlers)
+        streams = StreamLimits(own.most_streams, own.idle_s)
+        service = IngestService(intake(deployment), publisher, meter, crash, streams)
+        await serve_grpc(process, own.host, own.port, service.handlers(), own.most_calls)
 
 
 def main() -> None:

@@ -3,11 +3,11 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import grpc
 from coplace.v1.ingest_service_pb2 import (
-    Envelope,
     PublishRequest,
     PublishResponse,
     PublishStreamRequest,
@@ -20,12 +20,27 @@ from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake, check_source, parse_envelope
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Publish
-from shared.runtime.grpc_server import ends_process
+from shared.runtime.grpc_server import RefusedCallError, ends_process, received
 
 NAME: Final = "coplace.v1.IngestService"
 # Bounds what one stream holds in memory.
 _MOST_IN_FLIGHT: Final = 2_000
 _MOST_REJECTIONS: Final = 1_000
+# What an answer lists of them; clients take 4 MiB at most unless they say otherwise.
+_MOST_LISTED_BYTES: Final = 262_144
+_MOST_LISTED_TEXT: Final = 1_024
+# What is checked beside the loop, so that other calls go on meanwhile.
+_LARGE_BYTES: Final = 65_536
+
+_Request = type[PublishRequest | PublishStreamRequest]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLimits:
+    """How many streams may be open at once, and how long nothing may come on one."""
+
+    most: int = 64
+    idle_s: float = 60.0
 
 
 class Publisher(Protocol):
@@ -45,7 +60,10 @@ class IngestService:
         publisher: Publisher,
         meter: IngestMeter,
         crash: Callable[[Exception], object],
+        streams: StreamLimits | None = None,
     ) -> None:
+        self._limits = streams or StreamLimits()
+        self._open_streams = 0
         self._intake = intake
         self._publisher = publisher
         self._meter = meter
@@ -70,11 +88,10 @@ class IngestService:
     async def publish(self, data: bytes, context: ServicerContext[Any, Any]) -> PublishResponse:
         """One event."""
         try:
-            envelope = parse_envelope(PublishRequest, data)
-            publish = self._accept(envelope, context)
-        except RejectedError as error:
+            publish = await self._accepted(PublishRequest, data, context)
+        except UnusableError as error:
             self._meter.rejected()
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            raise RefusedCallError(grpc.StatusCode.INVALID_ARGUMENT, error.reason) from None
         await (await self._publisher.send(publish))
         self._meter.published(publish)
         return PublishResponse()
@@ -83,24 +100,67 @@ class IngestService:
         self, requests: AsyncIterator[bytes], context: ServicerContext[Any, Any]
     ) -> PublishStreamResponse:
         """Many events; what is refused is listed, everything else is published in order."""
-        stream = _Stream(self._publisher)
-        async for data in requests:
-            envelope = Envelope()
-            try:
-                envelope = parse_envelope(PublishStreamRequest, data)
-                publish = self._accept(envelope, context)
-            except RejectedError as error:
-                self._meter.rejected()
-                await stream.refuse(envelope.id, str(error), context)
-            else:
-                self._meter.published(publish)
-                await stream.send(publish)
-        return await stream.finish()
+        if self._open_streams >= self._limits.most:
+            details = f"{self._open_streams} streams are open: try again, or publish one by one"
+            raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, details)
+        self._open_streams += 1
+        try:
+            return await self._publish_all(requests, context)
+        finally:
+            self._open_streams -= 1
 
-    def _accept(self, envelope: Envelope, context: ServicerContext[Any, Any]) -> Publish:
-        for speaker in context.auth_context().get("x509_common_name", ()):
-            check_source(envelope, speaker.decode())
-        return self._intake.accept(envelope, time.time())
+    async def _publish_all(
+        self, requests: AsyncIterator[bytes], context: ServicerContext[Any, Any]
+    ) -> PublishStreamResponse:
+        stream = _Stream(self._publisher)
+        try:
+            async for data in received(requests, self._limits.idle_s):
+                await self._publish_one(stream, data, context)
+        finally:
+            await stream.delivered()
+        return stream.response
+
+    async def _publish_one(
+        self, stream: "_Stream", data: bytes, context: ServicerContext[Any, Any]
+    ) -> None:
+        try:
+            publish = await self._accepted(PublishStreamRequest, data, context)
+        except UnusableError as error:
+            self._meter.rejected()
+            stream.refuse(error)
+        else:
+            self._meter.published(publish)
+            await stream.send(publish)
+
+    async def _accepted(
+        self, request: _Request, data: bytes, context: ServicerContext[Any, Any]
+    ) -> Publish:
+        """The event to publish. Raises UnusableError for bad input."""
+        if len(data) > _LARGE_BYTES:
+            return await asyncio.to_thread(self._accept, request, data, context)
+        return self._accept(request, data, context)
+
+    def _accept(
+        self, request: _Request, data: bytes, context: ServicerContext[Any, Any]
+    ) -> Publish:
+        event_id = ""
+        try:
+            envelope = parse_envelope(request, data)
+            event_id = envelope.id
+            for speaker in context.auth_context().get("x509_common_name", ()):
+                check_source(envelope, speaker.decode())
+            return self._intake.accept(envelope, time.time())
+        except RejectedError as error:
+            raise UnusableError(event_id, str(error)) from None
+
+
+class UnusableError(Exception):
+    """An event that was refused, by its id, and why; both short enough to be told."""
+
+    def __init__(self, event_id: str, reason: str) -> None:
+        super().__init__(reason)
+        self.event_id = event_id[:_MOST_LISTED_TEXT]
+        self.reason = reason[:_MOST_LISTED_TEXT]
 
 
 class _Stream:
@@ -110,33 +170,33 @@ class _Stream:
         self._publisher = publisher
         self._in_flight: list[Awaitable[object]] = []
         self._index = 0
-        self._response = PublishStreamResponse()
+        self._listed_bytes = 0
+        self.response = PublishStreamResponse()
 
     async def send(self, publish: Publish) -> None:
         """Hand an event over; waits when too many are on their way."""
         self._index += 1
-        self._response.published += 1
+        self.response.published += 1
         self._in_flight.append(await self._publisher.send(publish))
         if len(self._in_flight) >= _MOST_IN_FLIGHT:
-            await self._delivered()
+            await self.delivered()
 
-    async def refuse(self, event_id: str, reason: str, context: ServicerContext[Any, Any]) -> None:
-        """Note a refusal; a stream of nothing else is broken off, since its answer must fit."""
-        rejections = self._response.rejections
-        rejections.append(Rejection(index=self._index, id=event_id[:1024], reason=reason))
+    def refuse(self, error: UnusableError) -> None:
+        """Note a refusal, and list it where the answer has room. Raises RefusedCallError when this
+        stream brings little else."""
+        rejection = Rejection(index=self._index, id=error.event_id, reason=error.reason)
         self._index += 1
-        if len(rejections) > _MOST_REJECTIONS:
-            await self._delivered()
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"more than {_MOST_REJECTIONS} events of this stream were refused: {reason}",
+        self.response.rejected += 1
+        self._listed_bytes += rejection.ByteSize()
+        if self._listed_bytes <= _MOST_LISTED_BYTES:
+            self.response.rejections.append(rejection)
+        if self.response.rejected > _MOST_REJECTIONS:
+            details = (
+                f"more than {_MOST_REJECTIONS} events of this stream were refused: {error.reason}"
             )
+            raise RefusedCallError(grpc.StatusCode.INVALID_ARGUMENT, details)
 
-    async def finish(self) -> PublishStreamResponse:
-        """The answer, when the broker has everything."""
-        await self._delivered()
-        return self._response
-
-    async def _delivered(self) -> None:
+    async def delivered(self) -> None:
+        """Return when the broker has everything that was sent."""
         await asyncio.gather(*self._in_flight)
         self._in_flight.clear()

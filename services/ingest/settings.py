@@ -11,6 +11,15 @@ class IngestSettings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="Address that gRPC listens on")
     port: int = Field(0, ge=0, le=65535, description="Its port; 0 takes a free one and logs it")
+    most_calls: int = Field(
+        1024, gt=0, description="Calls that are answered at once; more are RESOURCE_EXHAUSTED"
+    )
+    most_streams: int = Field(
+        64, gt=0, description="Of these, streams; who opens more is told UNAVAILABLE"
+    )
+    idle_s: float = Field(
+        60.0, gt=0, description="A stream on which nothing comes for so long is ended"
+    )
     jobcomp_site: str = Field("site", min_length=1, description="Site of the jobs of slurm.jobcomp")
     jobcomp_account: str = Field(
         "none", min_length=1, description="Account of jobs that Slurm knows no account of"

@@ -9,35 +9,77 @@ from shared.domain.errors import RejectedError
 
 # More than any cluster has: who counts nodes keeps a place for each of them.
 MOST_NODES: Final = 100_000
-# Commas outside of brackets separate; a name is text with any number of bracketed ranges.
-_SEPARATOR: Final = re.compile(r",(?![^\[]*\])")
+# As long as Linux lets a host name be; a name that is a part of many decisions stays short.
+MOST_NODE_NAME: Final = 64
+# What that many nodes fill when each of them is written out, with a comma behind it.
+_MOST_TEXT: Final = MOST_NODES * (MOST_NODE_NAME + 1)
+# A name is text with any number of bracketed ranges. Possessive: each character is read once.
+_ENTRY: Final = re.compile(r"(?:[^,\[\]]++|\[[^\[\]]*+\])++")
 _PART: Final = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
-_RANGE: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_RANGE: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+
+_Ranges = list[tuple[range, int]]
 
 
 def expand(hostlist: str) -> list[str]:
-    """Every node by name, in order. Raises RejectedError for what is no host list."""
+    """Every node by name, in order. Raises RejectedError for what is no host list.
+
+    Takes time in proportion to the text and the nodes that it names, and refuses too many of
+    either before it goes through them.
+    """
+    if len(hostlist) > _MOST_TEXT:
+        raise RejectedError("nodes", f"must have at most {_MOST_TEXT} characters")
+    if hostlist.count(",") >= MOST_NODES and "[" not in hostlist:
+        raise _too_many()
+    if not hostlist.isprintable():
+        raise RejectedError("nodes", "must be printable")
     names: list[str] = []
-    for entry in _SEPARATOR.split(hostlist):
-        names += _expand_entry(entry)
-        if len(names) > MOST_NODES:
-            raise RejectedError("nodes", f"must name at most {MOST_NODES} nodes")
+    for entry in _entries(hostlist):
+        if "[" in entry:
+            names += _expand_entry(entry, MOST_NODES - len(names))
+        elif len(entry) > MOST_NODE_NAME:
+            raise _too_long(entry)
+        else:
+            names.append(entry)
+    if len(names) > MOST_NODES:
+        raise _too_many()
     return names
 
 
-def _expand_entry(entry: str) -> list[str]:
-    parts = list(_PART.finditer(entry))
-    if not entry or "".join(part[0] for part in parts) != entry:
-        raise RejectedError("nodes", f"must be a host list like n[001-004], got {entry[:40]!r}")
-    count, choices = 1, list[Iterable[str]]()
-    for bracket, text in (part.groups() for part in parts):
-        ranges = [] if bracket is None else [_parsed(found) for found in bracket.split(",")]
-        # Counted before anything is expanded: a short list can name more than memory holds.
+def _entries(hostlist: str) -> Iterator[str]:
+    """What stands between the commas outside of brackets."""
+    begin, end = 0, len(hostlist)
+    while True:
+        entry = _ENTRY.match(hostlist, begin)
+        if entry is None or (entry.end() < end and hostlist[entry.end()] != ","):
+            wrong = hostlist[begin : begin + 40]
+            raise RejectedError("nodes", f"must be a host list like n[001-004], got {wrong!r}")
+        yield entry[0]
+        if entry.end() == end:
+            return
+        begin = entry.end() + 1
+
+
+def _expand_entry(entry: str, room: int) -> list[str]:
+    """The names of one entry, at most `room`; counted and measured before any is made, since a
+    short list can name more than memory holds."""
+    count, length, choices = 1, 0, list[Iterable[str]]()
+    for found in _PART.finditer(entry):
+        ranges = [] if found[1] is None else _ranges(found[1])
         count *= sum(len(numbers) for numbers, _ in ranges) or 1
-        if count > MOST_NODES:
-            raise RejectedError("nodes", f"must name at most {MOST_NODES} nodes")
-        choices.append(_names(ranges) if ranges else (text,))
+        length += max((digits for _, digits in ranges), default=len(found[0]))
+        if count > room:
+            raise _too_many()
+        if length > MOST_NODE_NAME:
+            raise _too_long(entry)
+        choices.append(_names(ranges) if ranges else (found[0],))
     return ["".join(combination) for combination in product(*choices)]
+
+
+def _ranges(bracket: str) -> _Ranges:
+    if bracket.count(",") >= MOST_NODES:
+        raise _too_many()
+    return [_parsed(found) for found in bracket.split(",")]
 
 
 def _parsed(text: str) -> tuple[range, int]:
@@ -48,5 +90,14 @@ def _parsed(text: str) -> tuple[range, int]:
     return range(int(found[1]), int(found[2] or found[1]) + 1), len(found[1])
 
 
-def _names(ranges: Iterable[tuple[range, int]]) -> Iterator[str]:
+def _names(ranges: _Ranges) -> Iterator[str]:
     return (f"{number:0{digits}d}" for numbers, digits in ranges for number in numbers)
+
+
+def _too_many() -> RejectedError:
+    return RejectedError("nodes", f"must name at most {MOST_NODES} nodes")
+
+
+def _too_long(name: str) -> RejectedError:
+    problem = f"must be at most {MOST_NODE_NAME} characters each, got {name[:80]!r}"
+    return RejectedError("nodes", problem)

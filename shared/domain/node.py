@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
 
@@ -36,8 +35,6 @@ class NodeNames:
         self._cluster = cluster
         self._names = expand(",".join(host_lists)) if host_lists else []
         self._indices = {name: index for index, name in enumerate(self._names)}
-        for name in self._names:
-            require_text("node_names", name)
         if len(self._indices) < len(self._names):
             raise RejectedError("node_names", "must be different from each other")
 

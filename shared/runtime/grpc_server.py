@@ -1,5 +1,6 @@
 """The life of a gRPC server in a process: one port, TLS as the settings say, crash only."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
@@ -9,20 +10,47 @@ import structlog
 from grpc.aio import AbortError
 
 from shared.runtime.grpc_security import grpc_server_credentials
-from shared.runtime.service import Process
+from shared.runtime.service import CannotStartError, Process
 
 # A call that runs when the process shall stop gets this long to finish.
 _GRACE_S: Final = 5.0
+_OPTIONS: Final = (
+    # Else a second process on the same port would get half of the calls, and nobody would know.
+    ("grpc.so_reuseport", 0),
+    # A client that is gone without a word is noticed, one that does nothing is let go.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.max_connection_idle_ms", 600_000),
+    # What one connection has open at once; its client keeps the rest back.
+    ("grpc.max_concurrent_streams", 128),
+)
 
 _T = TypeVar("_T")
 log = structlog.get_logger(__name__)
 
 
+class RefusedCallError(Exception):
+    """What the caller is told instead of an answer; nothing is wrong with this process."""
+
+    def __init__(self, code: grpc.StatusCode, details: str) -> None:
+        super().__init__(details)
+        self.code = code
+        self.details = details
+
+
+class EndedCallError(Exception):
+    """The caller, or the connection to it, ended the call: nobody waits for an answer."""
+
+
 async def serve_grpc(
-    process: Process, host: str, port: int, handlers: grpc.GenericRpcHandler
+    process: Process,
+    host: str,
+    port: int,
+    handlers: grpc.GenericRpcHandler,
+    most_calls: int | None = None,
 ) -> None:
     """Answer calls until the process shall stop; a port of 0 takes a free one and logs it."""
-    async with grpc_server(process, host, port, handlers):
+    async with grpc_server(process, host, port, handlers, most_calls):
         process.readiness.ready()
         await process.stop.wait()
         process.readiness.wait_for("its end")
@@ -37,7 +65,8 @@ async def grpc_server(
     most_calls: int | None = None,
 ) -> AsyncIterator[None]:
     """Answer calls meanwhile, beside other work of the process: at most so many at once, others
-    are refused with RESOURCE_EXHAUSTED."""
+    are refused with RESOURCE_EXHAUSTED. Raises CannotStartError where another process has the
+    port."""
     server = await _start(process, host, port, handlers, most_calls)
     try:
         yield
@@ -53,34 +82,79 @@ async def _start(
     most_calls: int | None,
 ) -> grpc.aio.Server:
     largest = process.settings.max_message_bytes
-    options = [("grpc.max_receive_message_length", largest)]
+    options = [("grpc.max_receive_message_length", largest), *_OPTIONS]
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=most_calls)
     server.add_generic_rpc_handlers((handlers,))
-    address, credentials = f"{host}:{port}", grpc_server_credentials(process.settings)
-    if credentials:
-        port = server.add_secure_port(address, credentials)
-    else:
-        port = server.add_insecure_port(address)
+    credentials = grpc_server_credentials(process.settings)
+    port = _take_port(server, f"{host}:{port}", credentials)
     await server.start()
     log.info("serving gRPC", host=host, port=port, tls=credentials is not None)
     return server
 
 
-def ends_process(
-    handler: Callable[[Any, Any], Awaitable[_T]], crash: Callable[[Exception], object]
-) -> Callable[[Any, Any], Awaitable[_T]]:
-    """The handler, where whatever is no fault of the caller is told to `crash`.
+def _take_port(
+    server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None
+) -> int:
+    try:
+        if credentials:
+            return server.add_secure_port(address, credentials)
+        return server.add_insecure_port(address)
+    except RuntimeError:
+        raise CannotStartError(
+            f"gRPC cannot listen on {address}: another process has it, or it is no address of "
+            "this machine; stop the other one, or set another host and port"
+        ) from None
 
-    Crash only: a send that failed, or a bug, must not be answered and forgotten.
+
+def ends_process(
+    work: Callable[[Any, Any], Awaitable[_T]], crash: Callable[[Exception], object]
+) -> Callable[[Any, Any], Awaitable[_T]]:
+    """The handler of a call, where whatever is no fault of the caller is told to `crash`.
+
+    Crash only: a send that failed, or a bug, must not be answered and forgotten. `work` never
+    speaks to the caller itself: it reads by `received`, returns, or raises RefusedCallError. So
+    what fails in talking to a caller that has gone is never taken for a failure of ours.
     """
 
     async def guarded(request: Any, context: Any) -> _T:
         try:
-            return await handler(request, context)
-        except AbortError:
-            raise
+            return await work(request, context)
+        except RefusedCallError as error:
+            refusal = error
+        except EndedCallError:
+            raise asyncio.CancelledError from None
         except Exception as error:
             crash(error)
             raise
+        await _refuse(refusal, context)
+        raise asyncio.CancelledError
 
     return guarded
+
+
+async def _refuse(refusal: RefusedCallError, context: Any) -> None:
+    """Tell the caller; one who cancelled meanwhile has no answer, and none is missing."""
+    try:
+        await context.abort(refusal.code, refusal.details)
+    except AbortError:
+        raise
+    except Exception as error:  # noqa: BLE001 nothing but the call itself can fail here
+        log.info("the caller was gone before it was refused", error=repr(error))
+
+
+async def received(requests: AsyncIterator[bytes], idle_s: float) -> AsyncIterator[bytes]:
+    """The messages of a stream. Raises RefusedCallError where none comes for so long, and
+    EndedCallError where the stream breaks."""
+    messages = aiter(requests)
+    while True:
+        try:
+            async with asyncio.timeout(idle_s):
+                message = await anext(messages)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            details = f"nothing came for {idle_s:g} s: what came before was taken; open a new one"
+            raise RefusedCallError(grpc.StatusCode.DEADLINE_EXCEEDED, details) from None
+        except Exception as error:
+            raise EndedCallError(str(error)) from error
+        yield message

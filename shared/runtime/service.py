@@ -37,6 +37,10 @@ class Process:
 Main = Callable[[Process], Awaitable[None]]
 
 
+class CannotStartError(Exception):
+    """What this process needs is not there; the message says what, and what to do."""
+
+
 # A service's state is many objects that live long and no cycles: at its defaults Python's collector
 # of cycles goes through them so often that a fifth of all CPU time goes into it.
 GC_THRESHOLDS: Final = (50_000, 20, 100)
@@ -45,7 +49,8 @@ GC_THRESHOLDS: Final = (50_000, 20, 100)
 def run_process(name: str, main: Main) -> None:
     """Run `main` with health, metrics, traces and logs until it returns.
 
-    SIGTERM and SIGINT ask it to stop. An exception ends the process with exit code 1.
+    SIGTERM and SIGINT ask it to stop. An exception ends the process with exit code 1; of a
+    CannotStartError one line says what to do.
     """
     gc.set_threshold(*GC_THRESHOLDS)
     config = settings()
@@ -53,6 +58,10 @@ def run_process(name: str, main: Main) -> None:
     telemetry = Telemetry(name, config)
     try:
         asyncio.run(_run(main, Process(config, telemetry)))
+    except CannotStartError as error:
+        telemetry.close()
+        log.critical("cannot start", problem=str(error))
+        raise SystemExit(1) from None
     except Exception as error:  # noqa: BLE001 the process ends here, whatever it was
         telemetry.close()
         end_process(name, error)

@@ -17,7 +17,7 @@ from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
 from shared.domain.signature import Signature
 from shared.messaging.domain_types import coefficients_of, signatures_of
-from shared.runtime.grpc_server import ends_process
+from shared.runtime.grpc_server import RefusedCallError, ends_process
 
 NAME: Final = "coplace.v1.EnergyService"
 
@@ -61,14 +61,14 @@ class EnergyService:
             },
         )
 
-    async def project(self, data: bytes, context: ServicerContext[Any, Any]) -> ProjectResponse:
+    async def project(self, data: bytes, _context: ServicerContext[Any, Any]) -> ProjectResponse:
         """Project what is asked for."""
         began_s = time.monotonic()
         try:
             response = await self._project(parse(data))
         except RejectedError as error:
             self._meter.rejected()
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            raise RefusedCallError(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
         self._meter.answered(*_count(response), time.monotonic() - began_s)
         return response
 

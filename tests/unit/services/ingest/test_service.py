@@ -19,7 +19,7 @@ from opentelemetry.metrics import NoOpMeter
 
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake
-from services.ingest.service import IngestService
+from services.ingest.service import IngestService, StreamLimits
 from shared.messaging.event import Publish
 from shared.messaging.topics import Topics
 from tests.unit.services.ingest.envelopes import envelope
@@ -36,6 +36,7 @@ class Broker:
     acknowledges: asyncio.Event = field(default_factory=asyncio.Event)
     fails_with: Exception | None = None
     crashes: list[Exception] = field(default_factory=list)
+    streams: StreamLimits = field(default_factory=StreamLimits)
 
     async def send(self, publish: Publish) -> Awaitable[object]:
         """Take an event."""
@@ -53,7 +54,7 @@ async def serving(broker: Broker) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to a running service."""
     intake = Intake(Topics(kafka_partitions=4))
     meter = IngestMeter(NoOpMeter("test"))
-    service = IngestService(intake, broker, meter, broker.crashes.append)
+    service = IngestService(intake, broker, meter, broker.crashes.append, broker.streams)
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", 1_048_576)])
     server.add_generic_rpc_handlers((service.handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -119,6 +120,54 @@ async def test_a_stream_of_nothing_but_refusals_is_broken_off() -> None:
             await _client(channel).PublishStream(
                 iter(requests([envelope("jobStarted", nodes=[])] * 1_001))
             )
+
+
+async def test_an_answer_counts_all_refusals_and_lists_what_any_client_takes() -> None:
+    broker = Broker()
+    broker.acknowledges.set()
+    bad = envelope("jobStarted", nodes=[])
+    bad.id = "\U0001f600" * 1_024
+    async with serving(broker) as channel:
+        response = await _client(channel).PublishStream(iter(requests([bad] * 999)))
+    assert (response.rejected, response.published) == (999, 0)
+    assert 50 < len(response.rejections) < 999
+    assert response.ByteSize() < 300_000
+
+
+async def test_a_stream_on_which_nothing_comes_is_ended_and_keeps_what_came() -> None:
+    broker = Broker(streams=StreamLimits(idle_s=0.1))
+    broker.acknowledges.set()
+
+    async def one_and_no_more() -> AsyncIterator[PublishStreamRequest]:
+        yield PublishStreamRequest(event=envelope("jobSubmitted"))
+        await asyncio.sleep(30)
+
+    async with serving(broker) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await _client(channel).PublishStream(one_and_no_more())
+    assert error.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert len(broker.taken) == 1
+    assert not broker.crashes
+
+
+async def test_more_streams_than_may_be_open_are_told_to_come_back() -> None:
+    broker = Broker(streams=StreamLimits(most=1))
+
+    async def nothing() -> AsyncIterator[PublishStreamRequest]:
+        await asyncio.sleep(30)
+        yield PublishStreamRequest()
+
+    async with serving(broker) as channel:
+        first = _client(channel).PublishStream(nothing())
+        await asyncio.sleep(0.1)
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await _client(channel).PublishStream(iter(requests([])))
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+        first.cancel()
+        await asyncio.sleep(0.1)
+        answer = await _client(channel).PublishStream(iter(requests([])))
+    assert answer.published == 0
+    assert not broker.crashes
 
 
 async def test_bytes_that_are_no_protobuf_are_refused_and_the_stream_goes_on() -> None:
