@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
+from traceback import extract_tb
+from typing import Final
 
 import numpy as np
 
@@ -12,10 +15,21 @@ from shared.policies.backfill.load import NodeSet, Reservation, Standing
 from shared.policies.backfill.queue import Entry
 from shared.policies.pairing import Pairing
 
+# What is said of an entry that came into the queue after the pass.
+NOTHING: Final = "nothing stands against it: it is tried at the end of the next round"
+_MOST_TEXT: Final = 256
+
 
 def when(time_s: float) -> str:
     """A time in UTC to the second."""
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def unexplained(error: Exception) -> str:
+    """What stands where an explanation failed: which defect to report."""
+    at = extract_tb(error.__traceback__)[-1]
+    place = f"{at.name} of {Path(at.filename).name}"
+    return f"no explanation, please report {type(error).__name__} in {place}: {error}"[:_MOST_TEXT]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +42,7 @@ class Refusals:
     def why(self, cluster: str, entry: Entry) -> str:
         """Why an entry did not start when its turn came."""
         lane = self.plan.lanes[cluster]
-        before = lane.standing_before(entry.order)
+        before = lane.standing_before(entry)
         alone = self._why_not_alone(lane, entry, before)
         pairing = lane.pairing
         if pairing is None or not entry.shareable or entry.nodes > lane.total:
@@ -41,7 +55,7 @@ class Refusals:
         if entry.nodes > before.free:
             return f"needs {entry.nodes} nodes, {before.free} free"
         if before.reservation is None:
-            raise ValueError(f"{entry} was free to start")
+            return NOTHING
         return (
             f"would end at {when(lane.end_s(entry))}, after {self._promise(before.reservation)}, "
             f"and use more than its {before.extra} extra nodes"
@@ -52,7 +66,8 @@ class Refusals:
         if not hosts:
             return f"no shareable job runs alone on {entry.nodes} nodes"
         if any(np.isfinite(pairing.summed_slowdowns(h.app)[entry.app]) for h in hosts):
-            assert before.reservation is not None
+            if before.reservation is None:
+                return NOTHING
             return f"with a co-runner it would keep nodes after {self._promise(before.reservation)}"
         return _why_no_pair(pairing, entry, hosts)
 

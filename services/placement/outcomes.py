@@ -17,7 +17,7 @@ from coplace.v1.placement_pb2 import (
 )
 from coplace.v1.placement_pb2 import Candidate as CandidateMessage
 
-from services.placement.explanation import Refusals
+from services.placement.explanation import Refusals, unexplained
 from services.placement.jobs import Placed, Tracked
 from services.placement.model import Rules, misfit
 from services.placement.news import Situation
@@ -96,7 +96,7 @@ class Outcomes:
 
     def reasons(self, job: Tracked, start: Start | None) -> dict[str, str]:
         """Why each of a waiting job's choices does not start; empty for the one that does."""
-        return {c.cluster: self._why_not(job, c, start) for c in self.room.choices(job)}
+        return {c.cluster: self._told(job, c, start) for c in self.room.choices(job)}
 
     def weighed(self, job: Tracked, reasons: Mapping[str, str]) -> list[CandidateMessage]:
         """A waiting job's choices with these reasons."""
@@ -146,6 +146,13 @@ class Outcomes:
             return None
         start_s, name, promise = min(own, key=lambda option: option[:2])
         return Reservation(cluster=name, nodes=promise.nodes, start_at_us=round(start_s * 1e6))
+
+    def _told(self, job: Tracked, choice: Choice, start: Start | None) -> str:
+        """Whatever goes wrong with an explanation is told in its place: the decision holds."""
+        try:
+            return self._why_not(job, choice, start)
+        except Exception as error:  # noqa: BLE001 a defect of the words must not stop the deed
+            return unexplained(error)
 
     def _why_not(self, job: Tracked, choice: Choice, start: Start | None) -> str:
         entry = self.room.entry(job, choice.cluster)

@@ -71,8 +71,11 @@ class Lane:
         # By nodes, application and whether the guest ends in time; holds until something changes.
         self._best_hosts: dict[tuple[int, int, bool], NodeSet | None] = {}
         self._welcomed: set[tuple[int, int]] | None = None  # until a host comes or is joined
-        # What became of the cluster entry by entry.
+        # What became of the cluster entry by entry. `_undone` are the ends of it that promises took
+        # with them when they were given up, `_left` how many there were when a job went elsewhere.
         self._trail: list[_Standing] = []
+        self._undone: list[list[_Standing]] = []
+        self._left: dict[int, int] = {}
         for number, node_set in enumerate(load.node_sets):
             node_set.holder = -1 - number  # no arrival number of a job that starts is below 0
             self.releases.hold(
@@ -102,6 +105,7 @@ class Lane:
         if self._from == DONE:
             return False
         self._trail = [(-1, 0, self.free, self.extra, self._promise)]
+        self._undone, self._left = [], {}
         self._best_hosts.clear()
         self._turns = self._acting(self._from)
         self._from = DONE
@@ -138,6 +142,7 @@ class Lane:
         if order is None:
             return
         self.line.remove(arrival)
+        self._left[arrival] = len(self._undone)
         if self._promise is not None and self._promise[0] == arrival:
             self._cancel(order)
         elif self.next_order == order:
@@ -157,8 +162,13 @@ class Lane:
         """The cluster as it is now."""
         return _standing(self._trail[-1])
 
-    def standing_before(self, order: int) -> Standing:
-        """The cluster when the turn of an entry came."""
+    def standing_before(self, entry: Entry) -> Standing:
+        """The cluster when the turn of an entry came last: before its job started elsewhere, if it
+        did, whatever was taken back since."""
+        order, arrival = entry[0], entry[1]
+        for undone in self._undone[self._left.get(arrival, maxsize) :]:
+            if undone[0][0] < order:
+                return _standing(undone[bisect_left(undone, (order,)) - 1])
         return _standing(self._trail[bisect_left(self._trail, (order,)) - 1])
 
     def end_s(self, entry: Entry) -> float:
@@ -284,8 +294,9 @@ class Lane:
     def _cancel(self, order: int) -> None:
         """Forget the promise to an entry that is gone: those behind it get their turn again."""
         self._promise, self.extra = None, 0
-        tick = self.standing.tick
-        del self._trail[bisect_left(self._trail, (order,)) :]
+        tick, place = self.standing.tick, bisect_left(self._trail, (order,))
+        self._undone.append(self._trail[place:])
+        del self._trail[place:]
         self._note(order, tick)
         self._turns = self._acting(order)
         self.turn()

@@ -19,6 +19,8 @@ class PlainCluster:
     pairing: Pairing
     promise: tuple[int, float, int] | None = None
     visited: set[int] = field(default_factory=set)
+    # Free nodes and promise when an entry was refused last, by order.
+    refused: dict[int, tuple[int, tuple[int, float, int] | None]] = field(default_factory=dict)
 
     def next(self) -> Entry | None:
         left = [e for e in self.entries if e.order not in self.visited]
@@ -67,6 +69,7 @@ def plain_schedule(
         entry, name = min(turns)
         cluster = clusters[name]
         cluster.visited.add(entry.order)
+        cluster.refused[entry.order] = cluster.load.free, cluster.promise
         host = _serve(now_s, cluster, entry, names)
         if host is not None:
             starts.append((entry.arrival, name, host))

@@ -1,5 +1,7 @@
 """EASY backfill: examples of the rules, and random systems against a walk without shortcuts."""
 
+from sys import maxsize
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -271,6 +273,43 @@ def test_the_pass_equals_a_walk_without_shortcuts(size: tuple[int, int], waiting
         system.apply(plan)
         if not system.advance():
             break
+
+
+@settings(max_examples=150, deadline=None)
+@given(sizes, jobs)
+def test_what_stood_against_an_entry_is_told_as_it_was_when_its_turn_came(
+    size: tuple[int, int], waiting: Jobs
+) -> None:
+    system = System(size, waiting)
+    for _ in range(6):
+        loads, entries = system.loads(), system.entries
+        plain = {name: PlainCluster(loads[name], sorted(entries[name]), pairing()) for name in "ab"}
+        plain_schedule(system.now_s, plain, system.names())
+        plan = system.plan()
+        at = {start.entry.arrival: start.entry.order for start in plan.starts}
+        for name, cluster in plain.items():
+            for entry in entries[name]:
+                if entry.order < at.get(entry.arrival, maxsize):
+                    found = plan.lanes[name].standing_before(entry)
+                    promise = (*found.reservation[::2], found.extra) if found.reservation else None
+                    assert (found.free, promise) == cluster.refused[entry.order]
+        system.apply(plan)
+        if not system.advance():
+            break
+
+
+def test_the_promise_that_kept_a_job_back_is_told_after_it_was_given_up() -> None:
+    loads = {"a": Load(4, 2, [NodeSet(2, 10.0)]), "b": Load(1, 1), "c": Load(4, 4)}
+    waiting = {
+        "a": [entry(1, 4, 50), entry(2, 1, 99)],
+        "b": [entry(2, 1, 99, rank=1)],
+        "c": [entry(1, 4, 50, tier=1, rank=1)],
+    }
+    plan = run(loads, **waiting)
+    assert started(plan) == [(2, "b", ""), (1, "c", "")]
+    assert plan.reservations() == {}
+    found = plan.lanes["a"].standing_before(waiting["a"][1])
+    assert found.reservation == (1, 4, 10.0)
 
 
 @settings(max_examples=150, deadline=None)
