@@ -67,6 +67,11 @@ def count_unknown_fields(event: Event) -> int:
     return len(UnknownFieldSet(event.payload))
 
 
+def is_mark(record: Record) -> bool:
+    """Whether a record says that it ends a round."""
+    return dict(record.headers).get("ce_type") == ROUND_ENDED.encode()
+
+
 class Codec:
     """Encodes and decodes the events of a deployment's topics."""
 

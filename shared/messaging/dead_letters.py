@@ -5,9 +5,11 @@ import hashlib
 from coplace.v1.control_pb2 import DeadLetter
 
 from shared.messaging.event import Event, Publish
+from shared.messaging.quarantine import Fault
 from shared.messaging.record import Headers, Record
 from shared.messaging.topics import DLQ_PREFIX
 
+QUARANTINED = "quarantined"
 KEPT_BYTES = 65_536
 _MOST_REASON = 2_048
 _KEPT_HEADERS = 32
@@ -16,9 +18,21 @@ _KEPT_HEADER_BYTES = 1_024
 
 def dead_letter(record: Record, reason: str, stage: str, time_us: int) -> Publish:
     """The dead letter of a record that `stage` refused; its id names the place and offset."""
+    return _publish(_letter(record, reason, stage), time_us)
+
+
+def quarantined(record: Record, fault: Fault, stage: str, time_us: int) -> Publish:
+    """The dead letter of a record that nothing is known to be wrong with, and that `stage` failed
+    at again after restarts."""
+    letter = _letter(record, fault.reason, stage)
+    letter.kind, letter.stack_digest, letter.stack = QUARANTINED, fault.digest, fault.stack
+    return _publish(letter, time_us)
+
+
+def _letter(record: Record, reason: str, stage: str) -> DeadLetter:
     value = record.value or b""
     topic, kafka_partition = record.place
-    letter = DeadLetter(
+    return DeadLetter(
         reason=reason[:_MOST_REASON],
         topic=topic,
         kafka_partition=kafka_partition,
@@ -30,9 +44,13 @@ def dead_letter(record: Record, reason: str, stage: str, time_us: int) -> Publis
         value_sha256=hashlib.sha256(value).digest(),
         headers=_kept(record.headers),
     )
-    subject = f"{topic}/{kafka_partition}/{record.offset}"
-    event_id = f"{stage}/{letter.DESCRIPTOR.full_name}/{subject}"
-    return Publish(DLQ_PREFIX + topic, Event(event_id, stage, time_us, subject, letter))
+
+
+def _publish(letter: DeadLetter, time_us: int) -> Publish:
+    subject = f"{letter.topic}/{letter.kafka_partition}/{letter.offset}"
+    event_id = f"{letter.stage}/{letter.DESCRIPTOR.full_name}/{subject}"
+    event = Event(event_id, letter.stage, time_us, subject, letter)
+    return Publish(DLQ_PREFIX + letter.topic, event)
 
 
 def _kept(headers: Headers) -> dict[str, bytes]:

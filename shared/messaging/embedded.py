@@ -1,15 +1,16 @@
 """Runs stages over the log in memory, in one thread and always in the same order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from shared.messaging.assignment import assign_units
 from shared.messaging.codec import Codec
+from shared.messaging.guarded_unit import DEFAULT_AFTER, guarded
 from shared.messaging.hooks import Hooks
 from shared.messaging.memory import InMemoryLog
 from shared.messaging.record import NewRecord, Place, Record
 from shared.messaging.stage import Stage
 from shared.messaging.topics import Topics
-from shared.messaging.unit import Commit, EventTimeLimit, Unit, unit_count
+from shared.messaging.unit import Commit, EventTimeLimit, unit_count
 
 BATCH_RECORDS = 500
 
@@ -25,14 +26,16 @@ class EmbeddedUnit:
         codec: Codec,
         limit: EventTimeLimit,
         hooks: Hooks,
+        quarantine_after: int,
     ) -> None:
         self._log = log
         self._group = stage.name
         self._hooks = hooks
         self._changelog = Place(stage.changelog, number)
         self._producer = log.open_producer(f"{stage.name}.{number}")
-        self._unit = Unit(stage, number, restore(log, self._changelog), codec, limit, hooks)
-        self._next = {place: log.position(stage.name, place) for place in self._unit.places}
+        restored = restore(log, self._changelog)
+        self._guard = guarded(stage, number, restored, codec, limit, hooks, quarantine_after)
+        self._next = {place: log.position(stage.name, place) for place in self._guard.unit.places}
 
     def step(self, now_us: int = 0) -> bool:
         """Process what is there; False when there was nothing."""
@@ -40,22 +43,30 @@ class EmbeddedUnit:
         if not records:
             return False
         self._hooks.step.reached("received")
-        self._finish(self._unit.process(records, now_us))
+        self._do(lambda: self._guard.process(records, now_us))
         return True
 
     def close_round(self, now_us: int) -> None:
         """End the round of a stage whose rounds a clock closes."""
-        commit = self._unit.close_round(now_us)
-        if not commit.is_empty:
-            self._finish(commit)
+        self._do(lambda: self._guard.close_round(now_us))
 
     def give_up(self) -> None:
         """The unit is not used any more."""
-        self._unit.stage.given_up(self._unit.number)
+        self._guard.unit.stage.given_up(self._guard.unit.number)
+
+    def _do(self, work: Callable[[], Commit]) -> None:
+        try:
+            commit = work()
+        except Exception as error:
+            if not self._guard.is_careful:
+                self._write(self._guard.counted(error))
+                raise
+            commit = self._guard.isolate(error)
+        self._finish(commit)
 
     def _receive(self) -> list[Record]:
         records: list[Record] = []
-        held = self._unit.held
+        held = self._guard.unit.held
         for place, offset in self._next.items():
             if place not in held and self._log.end_offset(place) > offset:
                 found = self._log.read(place, offset, BATCH_RECORDS)
@@ -64,12 +75,19 @@ class EmbeddedUnit:
         return records
 
     def _finish(self, commit: Commit) -> None:
-        step = self._hooks.step
-        step.reached("handled")
+        if commit.is_empty:
+            return
+        self._hooks.step.reached("handled")
+        self._write(commit)
+        self._hooks.step.reached("committed")
+        self._hooks.meter.batch(self._group, self._guard.unit.number, commit.tally, 0.0)
+
+    def _write(self, commit: Commit) -> None:
         changes = [
             NewRecord(self._changelog, key.encode(), value)
             for key, value in commit.changelog.items()
         ]
+        step = self._hooks.step
         self._log.begin(self._producer)
         self._log.send(self._producer, commit.outputs)
         step.reached("outputs sent")
@@ -79,8 +97,6 @@ class EmbeddedUnit:
         step.reached("offsets sent")
         step.reached("committing")
         self._log.end(self._producer)
-        step.reached("committed")
-        self._hooks.meter.batch(self._group, self._unit.number, commit.tally, 0.0)
 
 
 def restore(log: InMemoryLog, changelog: Place) -> Mapping[str, bytes]:
@@ -102,8 +118,10 @@ class EmbeddedRuntime:
         member: str = "0",
         limit: EventTimeLimit | None = None,
         hooks: Hooks | None = None,
+        quarantine_after: int = DEFAULT_AFTER,
     ) -> None:
         self._log = log
+        self._quarantine_after = quarantine_after
         self._codec = codec or Codec(topics or Topics())
         self._stages = {stage.name: stage for stage in stages}
         self._counts = {stage.name: unit_count(stage, self._codec.topics) for stage in stages}
@@ -159,4 +177,12 @@ class EmbeddedRuntime:
 
     def _open(self, name: str, number: int) -> EmbeddedUnit:
         stage = self._stages[name]
-        return EmbeddedUnit(self._log, stage, number, self._codec, self._limit, self._hooks)
+        return EmbeddedUnit(
+            self._log,
+            stage,
+            number,
+            self._codec,
+            self._limit,
+            self._hooks,
+            self._quarantine_after,
+        )

@@ -3,13 +3,14 @@
 import asyncio
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
 from aiokafka import AIOKafkaConsumer
 
 from shared.messaging.deployment import Deployment, now_us
+from shared.messaging.guarded_unit import GuardedUnit, guarded
 from shared.messaging.record import Place, Record
 from shared.messaging.stage import RoundSource, Stage
 from shared.messaging.transactions import Transactions, read_changelog, topic_partition
@@ -36,8 +37,8 @@ class Committer(Protocol):
 class KafkaUnit:
     """A unit's inbox, its processor and its transactions."""
 
-    def __init__(self, deployment: Deployment, unit: Unit, transactions: Committer) -> None:
-        self.unit = unit
+    def __init__(self, deployment: Deployment, unit: GuardedUnit, transactions: Committer) -> None:
+        self._guard = unit
         self._deployment = deployment
         self._transactions = transactions
         self._inbox: list[Record] = []
@@ -45,7 +46,7 @@ class KafkaUnit:
         self._closing = False
         self._pending = Commit()
         self._began_s = 0.0
-        is_clocked = unit.stage.rounds is RoundSource.CLOCK
+        is_clocked = self.unit.stage.rounds is RoundSource.CLOCK
         self._next_round_s = time.monotonic() if is_clocked else math.inf
         self.committed: dict[Place, int] = {}
 
@@ -55,8 +56,21 @@ class KafkaUnit:
         transactions = Transactions(deployment, stage, number)
         await transactions.open()
         restored = await read_changelog(deployment, Place(stage.changelog, number))
-        unit = Unit(stage, number, restored, deployment.codec, deployment.limit, deployment.hooks)
+        unit = guarded(
+            stage,
+            number,
+            restored,
+            deployment.codec,
+            deployment.limit,
+            deployment.hooks,
+            deployment.settings.quarantine_after,
+        )
         return cls(deployment, unit, transactions)
+
+    @property
+    def unit(self) -> Unit:
+        """The one at work; another one after something was isolated."""
+        return self._guard.unit
 
     async def read_committed(self, consumer: AIOKafkaConsumer) -> None:
         """Learn where the unit's work ends. Only sound after `open`, which settles the
@@ -83,9 +97,9 @@ class KafkaUnit:
         saturated unit would never close one."""
         while not self._closing:
             if time.monotonic() >= self._next_round_s:
-                self._close_round()
+                await self._close_round()
             elif self._inbox:
-                self._process(self._take())
+                await self._process(self._take())
             else:
                 await self._wait()
             if self._is_due:
@@ -110,27 +124,41 @@ class KafkaUnit:
             async with asyncio.timeout(min(_LINGER_S, self._next_round_s - time.monotonic())):
                 await self._filled.wait()
 
-    def _close_round(self) -> None:
+    async def _close_round(self) -> None:
         self._next_round_s = time.monotonic() + self._deployment.settings.round_period_s
-        self._merge(self.unit.close_round(now_us()))
+        now = now_us()
+        await self._merge(lambda: self._guard.close_round(now))
 
     def _take(self) -> Sequence[Record]:
         batch, self._inbox = self._inbox[:BATCH_RECORDS], self._inbox[BATCH_RECORDS:]
         return batch
 
-    def _process(self, batch: Sequence[Record]) -> None:
+    async def _process(self, batch: Sequence[Record]) -> None:
         self._deployment.hooks.step.reached("received")
-        self._merge(self.unit.process(batch, self._wall_clock_us()))
+        now = self._wall_clock_us()
+        await self._merge(lambda: self._guard.process(batch, now))
 
     def _wall_clock_us(self) -> int:
         """Virtual time has none. In production it counts for stages that go by marks too: after
         idle days the last mark is old, and the first event of a new day does not lie ahead."""
         return 0 if self._deployment.settings.is_emulated else now_us()
 
-    def _merge(self, commit: Commit) -> None:
+    async def _merge(self, work: Callable[[], Commit]) -> None:
+        try:
+            commit = work()
+        except Exception as error:  # noqa: BLE001 what is unexpected is what the guard is for
+            commit = await self._isolate(error)
         if self._pending.is_empty:
             self._began_s = time.monotonic()
         self._pending.add(commit)
+
+    async def _isolate(self, error: Exception) -> Commit:
+        """Let the failure end the process, or do without what made it. In a thread: the group's
+        heartbeats go on while a large state is built anew."""
+        if not self._guard.is_careful:
+            await self._transactions.commit(self._guard.counted(error))
+            raise error
+        return await asyncio.to_thread(self._guard.isolate, error)
 
     @property
     def _is_due(self) -> bool:

@@ -8,7 +8,7 @@ nothing but the last closed round has to be kept.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -17,14 +17,18 @@ from google.protobuf.descriptor import Descriptor
 
 from shared.domain.errors import RejectedError
 from shared.messaging.codec import Codec, OversizeError, count_unknown_fields
-from shared.messaging.dead_letters import dead_letter
+from shared.messaging.dead_letters import dead_letter, quarantined
 from shared.messaging.event import Event, Publish
 from shared.messaging.hooks import Hooks, Tally
+from shared.messaging.quarantine import Blame, Isolating, at
 from shared.messaging.record import NewRecord, Place, Record
 from shared.messaging.stage import AlreadyAppliedError, Round, RoundSource, Stage
 from shared.messaging.topics import ROUND_ENDED, Topics
 
+# What the changelog keeps of the unit beside its processor's state.
+FAILURES_KEY = "coplace.failures"
 _ROUND_KEY = ROUND_ENDED
+_OWN_KEYS = frozenset({_ROUND_KEY, FAILURES_KEY})
 _DAY_US = 86_400_000_000
 _VIRTUAL_EPOCH_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 
@@ -111,7 +115,8 @@ def unit_places(names: tuple[str, ...], stage: Stage, number: int, topics: Topic
 
 
 class Unit:
-    """One processor at work. `restored` is the state that earlier commits left in the changelog."""
+    """One processor at work. `restored` is the state that earlier commits left in the changelog,
+    `blame` what is left out since it made others of this unit fail."""
 
     def __init__(
         self,
@@ -121,6 +126,7 @@ class Unit:
         codec: Codec,
         limit: EventTimeLimit | None = None,
         hooks: Hooks | None = None,
+        blame: Blame | None = None,
     ) -> None:
         self.stage = stage
         self.number = number
@@ -131,7 +137,7 @@ class Unit:
         self._has_news = True
         self._closed = _closed_round(restored)
         self._processor = stage.create(
-            number, {key: value for key, value in restored.items() if key != _ROUND_KEY}
+            number, {key: value for key, value in restored.items() if key not in _OWN_KEYS}
         )
         self._codec = codec
         self._limit = limit or EventTimeLimit()
@@ -140,6 +146,16 @@ class Unit:
         self._marks: dict[Place, tuple[Round, int]] = {}
         self._now_us = 0
         self._commit = Commit()
+        self._blame = blame
+        self.at_record: Record | None = None
+        """The record in hand; None at the end of a round."""
+        self.suspects: Sequence[str] = ()
+        """What the last end of a round dealt with, in a trial of a processor that can tell."""
+
+    @property
+    def next_round(self) -> int:
+        """The number of the first round that is not closed."""
+        return self._closed.number + 1 if self._closed else 0
 
     @property
     def held(self) -> frozenset[Place]:
@@ -169,9 +185,8 @@ class Unit:
         nothing.
         """
         self._now_us = now_us
-        number = self._closed.number + 1 if self._closed else 0
-        ended = Round(number, max(now_us, self._closed_us + 1))
-        outputs = list(self._processor.end_round(ended))
+        ended = Round(self.next_round, max(now_us, self._closed_us + 1))
+        outputs = list(self._end_round(ended))
         if outputs or self._has_news:
             self._end(ended, outputs)
         return self._take_commit()
@@ -187,8 +202,12 @@ class Unit:
         return len(self._marks) == len(self.places)
 
     def _apply(self, record: Record) -> None:
+        self.at_record = record
         self._commit.tally.records_in += 1
         self._commit.positions[record.place] = record.offset + 1
+        if self._blame is not None and at(record) in self._blame.records:
+            self._pass_over(record, self._blame)
+            return
         try:
             event = self._codec.decode(record)
             if isinstance(event.payload, RoundEnded):
@@ -206,6 +225,12 @@ class Unit:
             self._has_news = True
             self._publish(outputs)
 
+    def _pass_over(self, record: Record, blame: Blame) -> None:
+        self._commit.tally.dead_letters += 1
+        self._commit.tally.quarantined += 1
+        fault = blame.records[at(record)]
+        self._append(quarantined(record, fault, self.stage.name, self._closed_us))
+
     def _take_mark(self, record: Record, mark: RoundEnded) -> None:
         if self.stage.rounds is RoundSource.CLOCK:
             return
@@ -222,7 +247,15 @@ class Unit:
         for place in passed:
             _, offset = self._marks.pop(place)
             self._commit.positions[place] = offset + 1
-        self._end(ended, self._processor.end_round(ended))
+        self._end(ended, self._end_round(ended))
+
+    def _end_round(self, ended: Round) -> Iterable[Publish]:
+        self.at_record = None
+        if self._blame is not None and isinstance(self._processor, Isolating):
+            self.suspects = self._processor.suspects()
+            for subject, fault in self._blame.subjects.items():
+                self._processor.hold_back(subject, fault)
+        return self._processor.end_round(ended)
 
     def _end(self, ended: Round, outputs: Iterable[Publish]) -> None:
         self._closed = ended

@@ -33,6 +33,12 @@ class Settings(BaseSettings):
     session_timeout_s: float = Field(
         10.0, gt=0, description="A silent group member loses its Kafka partitions after this"
     )
+    quarantine_after: int = Field(
+        3,
+        ge=0,
+        description="Failures at one place, each with a restart, after which their cause is "
+        "isolated; 0: never, then they go on until somebody acts",
+    )
     worker: str = Field(
         "",
         pattern=r"^[a-zA-Z0-9._-]*$",

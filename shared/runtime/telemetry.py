@@ -116,6 +116,7 @@ _COUNTERS = {
     "records_in": "Records taken from the input topics",
     "records_out": "Records written to the output topics",
     "dead_letters": "Records that could not be used",
+    "quarantined": "Records and jobs left out since handling them failed again after restarts",
     "copies_dropped": "Events that had been applied before",
     "unknown_fields": "Fields of messages that this version does not know",
     "rounds_closed": "Rounds that were decided",

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.stage import Stage
+from tests.support.fragile import fragile
+from tests.support.messaging import counting
 
 STAGES = ("counting", "replay")
 
@@ -18,6 +21,13 @@ class Plan:
     point: str = ""
     action: str = "kill"
     bug_at: str = ""
+    fragile: bool = False
+
+    def runs(self) -> Stage:
+        """The stage that the worker runs."""
+        if self.fragile:
+            return fragile(self.stage, single=self.single)
+        return counting(self.stage, single=self.single, bug_at=self.bug_at)
 
 
 class Worker(Protocol):

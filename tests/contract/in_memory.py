@@ -8,7 +8,7 @@ from shared.messaging.hooks import Hooks
 from shared.messaging.memory import FencedError, InMemoryLog
 from shared.messaging.record import NewRecord, Place, Record
 from tests.contract.backends import Plan
-from tests.support.messaging import CODEC, counting
+from tests.support.messaging import CODEC
 
 _IDLE_STEPS = 100
 
@@ -29,7 +29,7 @@ class MemoryWorker:
         self.last_words = ""
         self._runtime = EmbeddedRuntime(
             backend.log,
-            [counting(plan.stage, single=plan.single, bug_at=plan.bug_at)],
+            [plan.runs()],
             codec=CODEC,
             member=self._member,
             hooks=Hooks(step=self),
@@ -39,7 +39,7 @@ class MemoryWorker:
         """One step; what it raises ends the worker."""
         try:
             return self._runtime.step()
-        except (FencedError, KeyError, _KilledError) as error:
+        except (FencedError, LookupError, ArithmeticError, _KilledError) as error:
             self.last_words = repr(error)
             self.ended = True
             self._expel()

@@ -190,6 +190,7 @@ class KafkaBackend:
             "TEST_POINT": plan.point,
             "TEST_ACTION": plan.action,
             "TEST_BUG_AT": plan.bug_at,
+            "TEST_FRAGILE": "yes" if plan.fragile else "",
         }
         return self.start_process("tests.contract.worker", plan_environment)
 

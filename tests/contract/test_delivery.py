@@ -5,12 +5,14 @@ from collections.abc import Callable
 
 import pytest
 from coplace.v1.control_pb2 import DeadLetter
+from coplace.v1.jobs_pb2 import JobSubmitted
 
 from shared.messaging.dead_letters import KEPT_BYTES
+from shared.messaging.guarded_unit import DEFAULT_AFTER
 from shared.messaging.hooks import POINTS
 from shared.messaging.record import NewRecord, Place, Record
 from shared.messaging.topics import ROUND_ENDED
-from tests.contract.backends import Backend, Plan
+from tests.contract.backends import Backend, Plan, Worker
 from tests.contract.in_memory import MemoryBackend
 from tests.support.messaging import TOPICS, encoded, marks, payloads, submission
 
@@ -18,7 +20,7 @@ JOBS = 120
 ROUNDS = 3
 
 Found = list[list[tuple[str, bytes]]]
-State = dict[tuple[int, str], bytes | None]
+State = dict[tuple[int, str], bytes]
 
 
 def work(rounds: int = ROUNDS) -> list[NewRecord]:
@@ -45,12 +47,13 @@ def outputs(backend: Backend) -> Found:
 
 
 def state(backend: Backend, stage: str = "counting") -> State:
-    """What the changelog says: the latest value of each key."""
-    return {
+    """What the changelog says: the latest value of each key that is not gone."""
+    latest = {
         (number, record.key.decode()): record.value
         for number in range(4)
         for record in backend.read(Place(f"changelog.{stage}", number))
     }
+    return {key: value for key, value in latest.items() if value is not None}
 
 
 def undisturbed(records: list[NewRecord]) -> tuple[Found, State]:
@@ -131,6 +134,34 @@ def test_a_bug_in_the_handler_ends_the_worker_and_loses_nothing(backend: Backend
     backend.start(Plan())
     backend.until(rounds_closed(backend, ROUNDS))
     assert (outputs(backend), state(backend)) == undisturbed(work())
+
+
+def until_ended(backend: Backend, worker: Worker) -> None:
+    """Let it work until it ends by itself."""
+    backend.until(lambda: worker.ended)
+
+
+def test_what_fails_again_after_restarts_is_isolated_and_nothing_else_is_lost(
+    backend: Backend,
+) -> None:
+    good = [f"good-{i}" for i in range(JOBS)]
+    bad = ["poison-1", "pair-1", "pair-2", "poison-2", "undecidable-1", "big-1"]
+    names = [*good[:50], *bad, *good[50:]]
+    backend.append(encoded(*[submission(name) for name in names]))
+    backend.append(marks(0, "jobs.events"))
+    plan = Plan(single=True, fragile=True)
+    for _life in range(DEFAULT_AFTER):
+        until_ended(backend, backend.start(plan))
+    survivor = backend.start(plan)
+    backend.until(rounds_closed(backend, 1))
+    assert not survivor.ended
+    charged = {event for found in outputs(backend) for event, _ in found if event.startswith("c/")}
+    letters = {JobSubmitted.FromString(letter.value).job_id for letter in dead_letters(backend)}
+    assert {letter.kind for letter in dead_letters(backend)} == {"quarantined"}
+    assert letters >= {"poison-1", "poison-2", "big-1"}
+    assert letters - {"poison-1", "poison-2", "big-1"} < {"pair-1", "pair-2"}
+    left_out = {f"c/{name}" for name in [*letters, "undecidable-1"]}
+    assert charged == {f"c/{name}" for name in names} - left_out
 
 
 def test_copies_under_new_offsets_change_nothing(backend: Backend) -> None:

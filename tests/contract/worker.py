@@ -1,7 +1,7 @@
-"""One process that runs the counting stage on Kafka, and may end or stall itself at a point.
+"""One process that runs a stage on Kafka, and may end or stall itself at a point.
 
-Settings come from COPLACE_*; TEST_STAGE, TEST_SINGLE, TEST_POINT, TEST_ACTION and TEST_BUG_AT from
-the test.
+Settings come from COPLACE_*; TEST_STAGE, TEST_SINGLE, TEST_POINT, TEST_ACTION, TEST_BUG_AT and
+TEST_FRAGILE from the test.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import signal
 from shared.messaging.hooks import Hooks
 from shared.messaging.kafka import run_stages
 from shared.runtime.settings import Settings
-from tests.support.messaging import counting
+from tests.contract.backends import Plan
 
 ACTIONS = {"kill": signal.SIGKILL, "stall": signal.SIGSTOP}
 
@@ -35,12 +35,13 @@ async def main() -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     step = At(os.environ["TEST_POINT"], ACTIONS[os.environ["TEST_ACTION"]])
-    stage = counting(
+    plan = Plan(
         os.environ["TEST_STAGE"],
         single=bool(os.environ["TEST_SINGLE"]),
         bug_at=os.environ["TEST_BUG_AT"],
+        fragile=bool(os.environ["TEST_FRAGILE"]),
     )
-    await run_stages([stage], Settings(), stop, Hooks(step=step))
+    await run_stages([plan.runs()], Settings(), stop, Hooks(step=step))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,19 @@
 """A unit on Kafka without Kafka: what it holds back, when it commits, how it closes rounds."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import count, islice
 
+import pytest
+from aiokafka.errors import KafkaError
+
 from shared.messaging.deployment import Deployment, now_us
+from shared.messaging.guarded_unit import DEFAULT_AFTER, GuardedUnit, guarded
 from shared.messaging.kafka_unit import BATCH_RECORDS, INBOX_RECORDS, KafkaUnit
 from shared.messaging.record import Place, Record
 from shared.messaging.stage import RoundSource, Stage
-from shared.messaging.unit import Commit, EventTimeLimit, Unit
+from shared.messaging.unit import FAILURES_KEY, Commit, EventTimeLimit
 from shared.runtime.settings import Settings
 from tests.support.messaging import (
     CODEC,
@@ -44,11 +48,21 @@ class Committed:
         self.is_closed = True
 
 
-def a_unit(stage: Stage, committed: Committed) -> KafkaUnit:
+def a_unit(
+    stage: Stage, committed: Committed, restored: Mapping[str, bytes] | None = None
+) -> KafkaUnit:
     """Unit 0 of a stage, whose rounds last a hundredth of a second."""
     settings = Settings(kafka_partitions=4, rounds=stage.rounds, round_period_s=0.01)
-    unit = Unit(stage, 0, {}, CODEC)
-    return KafkaUnit(Deployment.of(settings), unit, committed)
+    deployment = Deployment.of(settings)
+    return KafkaUnit(deployment, a_guard(stage, deployment, restored), committed)
+
+
+def a_guard(
+    stage: Stage, deployment: Deployment, restored: Mapping[str, bytes] | None = None
+) -> GuardedUnit:
+    """What a KafkaUnit runs."""
+    limit, hooks = deployment.limit, deployment.hooks
+    return guarded(stage, 0, restored or {}, deployment.codec, limit, hooks)
 
 
 @asynccontextmanager
@@ -128,14 +142,53 @@ async def test_a_saturated_unit_still_closes_its_rounds() -> None:
 async def test_after_idle_days_a_stage_that_goes_by_marks_still_takes_events_of_today() -> None:
     committed = Committed()
     stage = counting()
-    deployment = Deployment.of(Settings(kafka_partitions=4))
     started_days_ago = EventTimeLimit.of_wall_clock(START_US)
-    unit = KafkaUnit(deployment, Unit(stage, 0, {}, CODEC, started_days_ago), committed)
+    deployment = Deployment(Settings(kafka_partitions=4), CODEC, started_days_ago)
+    unit = KafkaUnit(deployment, a_guard(stage, deployment), committed)
     [today] = submissions(PLACES[0], 1, now_us())
     async with running(unit):
         unit.receive([today])
         await committed.some.wait()
     assert committed.commits[0].tally.dead_letters == 0
+
+
+async def test_a_failure_is_counted_before_the_process_ends_and_isolated_in_a_later_life() -> None:
+    restored: dict[str, bytes] = {}
+    [good, poison] = submissions(PLACES[0], 2)
+    stage = counting(bug_at=poison.key.decode())
+    for _life in range(DEFAULT_AFTER):
+        committed = Committed()
+        unit = a_unit(stage, committed, restored)
+        unit.receive([good, poison])
+        with pytest.raises(KeyError, match="a bug"):
+            await unit.run()
+        [counted] = committed.commits
+        assert (counted.outputs, counted.positions) == ([], {})
+        restored[FAILURES_KEY] = counted.changelog[FAILURES_KEY] or b""
+    committed = Committed()
+    unit = a_unit(stage, committed, restored)
+    async with running(unit):
+        unit.receive([good, poison])
+        await committed.some.wait()
+    [commit] = committed.commits
+    assert commit.positions == {PLACES[0]: 2}
+    assert (commit.tally.quarantined, commit.tally.dead_letters) == (1, 1)
+    assert commit.changelog[FAILURES_KEY] is None
+
+
+async def test_what_kafka_did_not_take_is_no_fault_of_the_input() -> None:
+    class Refused(Committed):
+        async def commit(self, commit: Commit) -> None:
+            await super().commit(commit)
+            raise KafkaError("the broker is gone")
+
+    committed = Refused()
+    unit = a_unit(counting(), committed)
+    unit.receive(submissions(PLACES[0], 1))
+    with pytest.raises(KafkaError):
+        await unit.run()
+    [commit] = committed.commits
+    assert FAILURES_KEY not in commit.changelog
 
 
 def endless_submissions(place: Place) -> Iterator[Record]:

@@ -1,0 +1,244 @@
+"""A unit that no input stops for ever: what fails again after restarts is isolated.
+
+The first failures end the process, as everything unexpected does: a restart cures what is not the
+input's fault. Each is counted in the unit's own changelog, so that the count survives the process.
+When one has happened often enough the next life is *careful*: it keeps the state and the records
+that are not committed, so that on an exception fresh units can try the same again, each without
+something else, until one passes. Nothing but the cause is left out.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import orjson
+import structlog
+
+from shared.messaging.codec import Codec, is_mark
+from shared.messaging.hooks import Hooks
+from shared.messaging.quarantine import At, Blame, Fault, at, culprits
+from shared.messaging.record import Place, Record
+from shared.messaging.stage import Stage
+from shared.messaging.unit import FAILURES_KEY, Commit, EventTimeLimit, Unit
+
+Build = Callable[[Mapping[str, bytes], Blame | None], Unit]
+
+DEFAULT_AFTER: Final = 3
+# Beyond so many causes of one round's failure it is broken, not its input: the process ends.
+_MOST_CULPRITS: Final = 100
+_MOST_COUNTED: Final = 16
+
+_log = structlog.get_logger(__name__)
+
+
+class _Counted(NamedTuple):
+    """How often a failure was seen, and where the last time: a place and offset, or a round."""
+
+    times: int
+    topic: str
+    kafka_partition: int
+    number: int
+
+    def is_passed(self, commit: Commit, closed_round: int) -> bool:
+        if not self.topic:
+            return closed_round >= self.number
+        return commit.positions.get(Place(self.topic, self.kafka_partition), 0) > self.number
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What is tried: records that are not committed, and then perhaps the clock's round end."""
+
+    records: Sequence[Record]
+    now_us: int
+    closes_round: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A trial that failed at a record, or (None) at the end of a round."""
+
+    error: Exception
+    record: Record | None
+    suspects: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    unit: Unit
+    commit: Commit
+
+
+class GuardedUnit:
+    """One unit over its failures. `build` makes a unit of a state and of what to leave out.
+
+    What `process` and `close_round` raise is answered by the driver: `is_careful` False, it makes
+    `counted(error)` durable and ends the process; True, it goes on with what `isolate` returns.
+    """
+
+    def __init__(self, build: Build, restored: Mapping[str, bytes], after: int) -> None:
+        self._build = build
+        self._failures = _restored_failures(restored)
+        self.is_careful = after > 0 and any(seen.times >= after for seen in self._failures.values())
+        self._state = dict(restored) if self.is_careful else {}
+        self._uncommitted: list[Record] = []
+        self._work = _Work((), 0, closes_round=False)
+        self.unit = build(restored, None)
+
+    def process(self, records: Sequence[Record], now_us: int = 0) -> Commit:
+        """See `Unit.process`."""
+        if self.is_careful:
+            self._uncommitted += records
+            self._work = _Work(self._uncommitted, now_us, closes_round=False)
+        return self._settled(self.unit.process(records, now_us))
+
+    def close_round(self, now_us: int) -> Commit:
+        """See `Unit.close_round`."""
+        self._work = _Work(self._uncommitted, now_us, closes_round=True)
+        return self._settled(self.unit.close_round(now_us))
+
+    def counted(self, error: Exception) -> Commit:
+        """The failure, one time more, as the changelog keeps it."""
+        fault, where = Fault.of(error), self._where()
+        before = self._failures.pop(fault.digest, None)
+        times = before.times + 1 if before else 1
+        newest = [*self._failures.items(), (fault.digest, _Counted(times, *where))]
+        self._failures = dict(newest[-_MOST_COUNTED:])
+        return Commit(changelog={FAILURES_KEY: _kept(self._failures)})
+
+    def isolate(self, error: Exception) -> Commit:
+        """Do what failed without what made it fail, and log what that was.
+
+        Raises the error where nothing that could be left out makes a difference.
+        """
+        blame = Blame()
+        while isinstance(tried := self._try(blame), _Failed):
+            blamed = self._blame(blame, tried)
+            if len(blamed) == len(blame):
+                raise tried.error from error
+            blame = blamed
+        self.unit = tried.unit
+        tried.commit.tally.quarantined += len(blame.subjects)
+        self._alarm(error, blame)
+        return self._settled(tried.commit, is_isolated=True)
+
+    def _alarm(self, error: Exception, blame: Blame) -> None:
+        log = _log.bind(stage=self.unit.stage.name, unit=self.unit.number)
+        if not blame:
+            log.error("failed, and passed when tried again", exc_info=error)
+        for (place, offset), fault in blame.records.items():
+            where = {"topic": place.topic, "kafka_partition": place.kafka_partition}
+            log.error("quarantined", **where, offset=offset, why=fault.what, stack=fault.digest)
+        for subject, fault in blame.subjects.items():
+            log.error("held back", subject=subject, why=fault.what, stack=fault.digest)
+        for fault in {*blame.records.values(), *blame.subjects.values()}:
+            log.error("what was isolated failed here", digest=fault.digest, stack=fault.stack)
+
+    def _where(self) -> tuple[str, int, int]:
+        record = self.unit.at_record
+        if record is None:
+            return "", 0, self.unit.next_round
+        return record.place.topic, record.place.kafka_partition, record.offset
+
+    def _settled(self, commit: Commit, *, is_isolated: bool = False) -> Commit:
+        """Follow a commit, which is durable or the last thing that this process did."""
+        if self._failures:
+            self._forget_failures(commit, is_isolated=is_isolated)
+        if self.is_careful:
+            for key, value in commit.changelog.items():
+                _apply(self._state, key, value)
+            self._uncommitted = [
+                record
+                for record in self._uncommitted
+                if record.offset >= commit.positions.get(record.place, 0)
+            ]
+        return commit
+
+    def _forget_failures(self, commit: Commit, *, is_isolated: bool) -> None:
+        closed = self.unit.next_round - 1
+        kept = {
+            digest: seen
+            for digest, seen in self._failures.items()
+            if not is_isolated and not seen.is_passed(commit, closed)
+        }
+        if len(kept) != len(self._failures):
+            self._failures = kept
+            commit.changelog[FAILURES_KEY] = _kept(kept)
+
+    def _try(self, blame: Blame) -> _Passed | _Failed:
+        """The work on a fresh unit, record by record, so that one that fails is known."""
+        unit, total = self._build(self._state, blame), Commit()
+        try:
+            for record in self._work.records:
+                total.add(unit.process([record], self._work.now_us))
+            if self._work.closes_round:
+                total.add(unit.close_round(self._work.now_us))
+        except Exception as error:  # noqa: BLE001 what is unexpected is what this is for
+            return _Failed(error, unit.at_record, unit.suspects)
+        return _Passed(unit, total)
+
+    def _blame(self, blame: Blame, failed: _Failed) -> Blame:
+        fault = Fault.of(failed.error)
+        if failed.record is not None:
+            found = [] if is_mark(failed.record) else [at(failed.record)]
+            return blame.with_records(found, fault)
+        return self._blame_for_round(blame, failed.suspects, fault)
+
+    def _blame_for_round(self, blame: Blame, suspects: Sequence[str], fault: Fault) -> Blame:
+        """The fewest of the events since the last commit, or of what the round deals with.
+
+        Events that were committed before cannot be taken back, and with one event many subjects
+        may fail; where it takes as many of the one as of the other, a subject that is held is told
+        of where it is asked about.
+        """
+        events = [
+            at(record)
+            for record in self._work.records
+            if not is_mark(record) and at(record) not in blame.records
+        ]
+
+        def fails_without_events(left_out: Sequence[At]) -> bool:
+            return isinstance(self._try(blame.with_records(left_out, fault)), _Failed)
+
+        def fails_without_subjects(left_out: Sequence[str]) -> bool:
+            return isinstance(self._try(blame.with_subjects(left_out, fault)), _Failed)
+
+        found = culprits(events, fails_without_events, _MOST_CULPRITS)
+        most = len(found) if found else _MOST_CULPRITS
+        held = culprits(suspects, fails_without_subjects, most)
+        if held is not None:
+            return blame.with_subjects(held, fault)
+        return blame.with_records(found or [], fault)
+
+
+def guarded(
+    stage: Stage,
+    number: int,
+    restored: Mapping[str, bytes],
+    codec: Codec,
+    limit: EventTimeLimit,
+    hooks: Hooks,
+    after: int = DEFAULT_AFTER,
+) -> GuardedUnit:
+    """One unit of a stage, as drivers run it."""
+
+    def build(state: Mapping[str, bytes], blame: Blame | None) -> Unit:
+        return Unit(stage, number, state, codec, limit, hooks, blame)
+
+    return GuardedUnit(build, restored, after)
+
+
+def _restored_failures(restored: Mapping[str, bytes]) -> dict[str, _Counted]:
+    found = orjson.loads(restored.get(FAILURES_KEY, b"{}"))
+    return {digest: _Counted(*seen) for digest, seen in found.items()}
+
+
+def _kept(failures: Mapping[str, _Counted]) -> bytes | None:
+    return orjson.dumps({d: tuple(seen) for d, seen in failures.items()}) if failures else None
+
+
+def _apply(state: dict[str, bytes], key: str, value: bytes | None) -> None:
+    if value is None:
+        state.pop(key, None)
+    else:
+        state[key] = value
