@@ -4,7 +4,7 @@ Salgado, Goodwin and Middleton, "Modified least squares algorithm incorporating 
 resetting and forgetting", International Journal of Control 47(2), 1988, in its information form.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.energy.model import KernelRun
+from shared.numerics.linear import decomposed, total
 
 Floats = NDArray[np.float64]
 
@@ -39,6 +40,11 @@ class Evidence:
         """That of no run."""
         return cls(np.zeros((2, 3, 3)), np.zeros((2, 3)))
 
+    @classmethod
+    def stacked(cls, of: Sequence["Evidence"]) -> "Evidence":
+        """That of several pairs, along a leading axis."""
+        return cls(np.stack([each.gram for each in of]), np.stack([each.moment for each in of]))
+
     def and_run(
         self, learned: Floats, before: KernelRun, after: KernelRun, forgetting: float = FORGETTING
     ) -> "Evidence":
@@ -61,21 +67,22 @@ def regressors(run: KernelRun) -> Floats:
 
 def gram_of(runs: Iterable[KernelRun]) -> Floats:
     """X'X of the kernels of a learning phase at the P-state that is projected from: (2, 3, 3)."""
-    x = np.array([regressors(run) for run in runs])
-    return np.asarray(np.einsum("kli,klj->lij", x, x))
+    x = np.array([regressors(run) for run in runs]).reshape(-1, 2, 3)
+    return total(x[..., :, np.newaxis] * x[..., np.newaxis, :])
 
 
 def adapted(learned: Floats, kernels: Floats, evidence: Evidence) -> Floats:
-    """The coefficients [own, TPI, constant] of power and CPI, shape (2, 3), after the evidence.
+    """The coefficients [own, TPI, constant] of power and CPI, shape (2, 3), after the evidence; of
+    many pairs at once where all arrays have a leading axis for them.
 
     w = w0 + (R0 + S)^-1 m, R0 being `kernels`: what minimises the squared errors of the kernels
     and, with forgetting, of the runs. R0 + S is never below R0: where runs say nothing, what was
     learned stays. Columns are scaled to a diagonal of 1 before the inverse is taken.
     """
-    total = kernels + evidence.gram
-    diagonal = np.diagonal(total, axis1=1, axis2=2)
+    gram = kernels + evidence.gram
+    diagonal = np.diagonal(gram, axis1=-2, axis2=-1)
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    alike = total * scale[:, :, np.newaxis] * scale[:, np.newaxis, :]
-    inverse = np.linalg.pinv(alike, rcond=TOLERANCE, hermitian=True)
-    correction = np.einsum("lij,lj->li", inverse, scale * evidence.moment)
-    return np.asarray(learned + scale * correction)
+    alike = gram * scale[..., :, np.newaxis] * scale[..., np.newaxis, :]
+    found = decomposed(np.moveaxis(alike, (-2, -1), (0, 1)))
+    correction = found.solved(np.moveaxis(scale * evidence.moment, -1, 0), TOLERANCE)
+    return np.asarray(learned + scale * np.moveaxis(correction, 0, -1))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.domain.coefficients import MOST_SD, Uncertainty
+from shared.numerics.linear import decomposed, total
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -183,19 +184,19 @@ def _least_squares(metric: Floats, tpi: Floats, both: Mask) -> _Solved:
     Rows of kernels that did not run at both P-states are 0, which leaves them without a say.
     Columns are brought to length 1 first: TPI is a thousand times smaller than power.
     """
-    columns = np.stack([metric, tpi, np.ones_like(metric)], axis=-1)
-    design = np.where(both[..., np.newaxis], columns[:, :, np.newaxis, :], 0.0)
-    design = np.moveaxis(design, 0, 2)
-    target = np.moveaxis(np.where(both, metric[:, np.newaxis, :], 0.0), 0, 2)
-    length = np.linalg.norm(design, axis=2, keepdims=True)
-    scaled = design / np.where(length > 0, length, 1.0)
-    inverse = np.linalg.pinv(scaled, rcond=TOLERANCE)
-    solved = inverse @ target[..., np.newaxis]
-    coefficients = solved[..., 0] / np.where(length > 0, length, 1.0)[..., 0, :]
-    is_determined = np.linalg.matrix_rank(scaled, tol=TOLERANCE) == columns.shape[-1]
-    leverage = np.einsum("ijkc,ijck->ijk", scaled, inverse)
-    left_out = _left_out(target, (scaled @ solved)[..., 0], leverage)
-    return _Solved(coefficients, is_determined, np.moveaxis(left_out, 2, 0))
+    columns = np.stack([metric, tpi, np.ones_like(metric)])
+    design = np.where(both, columns[..., np.newaxis], 0.0)
+    target = np.where(both, metric[:, np.newaxis, :], 0.0)
+    length = np.sqrt(total(design**2, axis=1))
+    length = np.where(length > 0, length, 1.0)
+    found = decomposed(design / length[:, np.newaxis])
+    coefficients = found.solved(target, TOLERANCE) / length
+    fitted, leverage = found.fitted(target, TOLERANCE), found.leverage(TOLERANCE)
+    return _Solved(
+        coefficients=np.moveaxis(coefficients, 0, -1).copy(),
+        is_determined=found.rank(TOLERANCE) == len(columns),
+        left_out=_left_out(target, fitted, leverage),
+    )
 
 
 def _left_out(target: Floats, fitted: Floats, leverage: Floats) -> Floats:

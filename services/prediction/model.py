@@ -7,6 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.numerics.linear import non_negative, total
 from shared.policies.forest import LEAF, Tree
 
 Floats = NDArray[np.float64]
@@ -74,10 +75,8 @@ def train_weights(features: Floats, slowdown_ratio: Floats) -> TrainedWeights:
 
     Non-negative, since a neighbour that moves more never helps.
     """
-    from scipy.optimize import nnls
-
-    weights, _ = nnls(features, slowdown_ratio - 1)
-    error = 1 + features @ weights - slowdown_ratio
+    weights = non_negative(features.T, slowdown_ratio - 1)
+    error = 1 + total(features * weights, axis=1) - slowdown_ratio
     return TrainedWeights(tuple(weights.tolist()), float(np.sqrt(np.mean(error**2))))
 
 

@@ -10,6 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shared.numerics.linear import total
+
 Floats = NDArray[np.float64]
 
 # The order of the weights in a published model.
@@ -36,4 +38,5 @@ def slowdown_ratio(weights: ArrayLike, features: Floats) -> Floats:
 
     NaN where a feature is NaN: no signature, no prediction.
     """
-    return np.maximum(1.0, 1.0 + features @ np.asarray(weights, dtype=np.float64))
+    weighed = features * np.asarray(weights, dtype=np.float64)
+    return np.maximum(1.0, 1.0 + total(weighed, axis=-1))

@@ -158,11 +158,17 @@ class NodeModel:
 
     def adapt(self) -> None:
         """Take what applications taught into the coefficients that are published."""
-        for taught in list(self._taught.values()):
-            learned = self._coefficients(taught.pair)
-            assert learned is not None, "nothing is compared with what is not available"
-            published = adapted(learned, self._kernels_of(taught.pair), taught.evidence)
-            self._taught.put(taught.pair.key, replace(taught, published=published))
+        known = ((taught, self._coefficients(taught.pair)) for taught in self._taught.values())
+        pairs = [(taught, learned) for taught, learned in known if learned is not None]
+        if not pairs:
+            return
+        published = adapted(
+            np.stack([learned for _, learned in pairs]),
+            np.stack([self._kernels_of(taught.pair) for taught, _ in pairs]),
+            Evidence.stacked([taught.evidence for taught, _ in pairs]),
+        )
+        for (taught, _), coefficients in zip(pairs, published, strict=True):
+            self._taught.put(taught.pair.key, replace(taught, published=coefficients))
 
     def publish(self) -> None:
         """What is known now is published."""

@@ -77,7 +77,7 @@ def summarise(played: Played) -> Summary:
     """The measures of one schedule."""
     clusters = tuple(_cluster(played, index) for index in range(len(played.fleet.names)))
     everywhere = np.ones(len(played.workload), dtype=np.bool_)
-    busy_unit_s = float(played.used_units @ played.runtime_s)
+    busy_unit_s = float((played.used_units * played.runtime_s).sum())
     return Summary(
         jobs=len(played.workload),
         makespan_s=played.makespan_s,
@@ -105,7 +105,7 @@ def bounded_slowdown(wait_s: Floats, runtime_s: Floats, threshold_s: float) -> F
 def _cluster(played: Played, index: int) -> ClusterSummary:
     here = played.schedule.cluster == index
     unit_s = float(played.fleet.units[index]) * played.makespan_s
-    busy_unit_s = float(played.used_units[here] @ played.runtime_s[here])
+    busy_unit_s = float((played.used_units * played.runtime_s)[here].sum())
     best_here = None if played.traits is None else played.traits.best == index
     return ClusterSummary(
         name=played.fleet.names[index],

@@ -83,7 +83,7 @@ def _weighted(seed: int, purpose: Stream, jobs: int, weights: Floats | Ints) -> 
 
 
 def _arrival_scale(draws: _Draws, clusters: Sequence[Cluster], offered_load: float) -> float:
-    work_node_s = float(draws.nodes @ draws.runtime_s)
+    work_node_s = float((draws.nodes * draws.runtime_s).sum())
     total_nodes = sum(cluster.nodes for cluster in clusters)
     return work_node_s / (offered_load * total_nodes) / float(draws.arrival_s[-1])
 

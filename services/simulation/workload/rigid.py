@@ -48,5 +48,5 @@ def lublin_jobs(
     nodes = lublin.sizes(stream(seed, Stream.SIZE), np.full(jobs, machine_nodes))
     run_s = lublin.runtimes_s(stream(seed, Stream.RUNTIME), nodes)
     arrival_s = lublin.arrivals_s(stream(seed, Stream.ARRIVAL), jobs)
-    span_s = float(nodes @ run_s) / (offered_load * total_nodes)
+    span_s = float((nodes * run_s).sum()) / (offered_load * total_nodes)
     return RigidJobs(arrival_s * (span_s / arrival_s[-1]), nodes, run_s, walltimes_s(seed, run_s))

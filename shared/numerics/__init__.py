@@ -1,0 +1,1 @@
+"""Arithmetic that gives the same digits on every processor."""

@@ -1,0 +1,76 @@
+"""What is decided, learned and published, for comparison between processors: python -m
+tests.e2e.figures FOLDER
+
+Writes a demo's files and learned.txt; prints the OpenBLAS kernels that the process has loaded.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from threadpoolctl import threadpool_info
+
+from services.console.demo.run import run_embedded
+from services.console.options import DemoOptions
+from services.energy.adaptive import Evidence, adapted, gram_of
+from services.energy.model import KernelRun, fit
+from services.prediction.model import train_forest, train_weights
+from services.prediction.node_factors import Draw, node_factors
+
+JOBS = 60
+PSTATES_GHZ = (1.2, 1.6, 2.0, 2.7)
+LEARNED_FILE = "learned.txt"
+
+Figures = NDArray[np.float64] | list[object]
+
+
+def learned(rng: np.random.Generator) -> Iterator[tuple[str, Figures]]:
+    """What learning comes to on measurements that are noise, which brings out every digit."""
+    kernels = {f"k{number:02}": dict(_runs(rng)) for number in range(12)}
+    found = fit(PSTATES_GHZ, kernels)
+    yield "coefficients", np.stack([found.power, found.cpi])
+    assert found.errors is not None
+    yield "left out", np.stack([found.errors.power_left_out, found.errors.time_left_out])
+    first, second = PSTATES_GHZ[:2]
+    evidence = Evidence.none()
+    for run in kernels.values():
+        evidence = evidence.and_run(np.ones((2, 3)), run[first], run[second])
+    gram = gram_of(run[first] for run in kernels.values())
+    yield "adapted", adapted(np.ones((2, 3)), gram, evidence)
+    features = np.stack([np.ones(99), *rng.random((3, 99))], axis=1)
+    yield "weights", [train_weights(features, 1 + rng.random(99))]
+    yield "forest", [train_forest(features, 300 + rng.random(99))]
+    draws = [_draw(number, rng) for number in range(99)]
+    yield "node factors", list(node_factors(draws).items())
+
+
+def _runs(rng: np.random.Generator) -> Iterator[tuple[float, KernelRun]]:
+    for freq_ghz in PSTATES_GHZ:
+        power_w, cpi, tpi = rng.uniform((250, 0.4, 0), (500, 4, 0.1)).tolist()
+        yield freq_ghz, KernelRun(50 / freq_ghz, power_w, cpi, tpi)
+
+
+def _draw(number: int, rng: np.random.Generator) -> Draw:
+    return Draw(number, f"{number}", "c", f"n{number % 7}", f"g{number % 5}", rng.uniform(300, 400))
+
+
+def main(folder: Path) -> None:
+    """Write everything into one folder."""
+    run_embedded(replace(DemoOptions(jobs=JOBS), out=folder), Console(quiet=True))
+    lines = [f"{name}: {_text(value)}" for name, value in learned(np.random.default_rng(1))]
+    (folder / LEARNED_FILE).write_text("\n".join(lines))
+    loaded = {str(library.get("architecture")) for library in threadpool_info()}
+    print(json.dumps(sorted(loaded - {"None"})))
+
+
+def _text(figures: Figures) -> str:
+    return repr(figures.tolist() if isinstance(figures, np.ndarray) else figures)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
