@@ -36,6 +36,7 @@ class Tracked:
     starts that were withdrawn since nobody confirmed them. `void` is the cluster of a start that
     must not take place since the job runs elsewhere. `announced` is the last verdict on it, `told`
     what the reason was; before `settles_s` one that comes and goes with what runs is not told anew.
+    `isolated` is a held one that is not even weighed, since deciding on it failed.
     """
 
     job: Job
@@ -55,6 +56,7 @@ class Tracked:
     announced: int = 0
     told: str = ""
     settles_s: float = 0.0
+    isolated: bool = False
 
     @property
     def waits(self) -> bool:

@@ -164,7 +164,16 @@ class Ledger:
     def release(self, event: Event, message: JobReleased) -> None:
         """The job may start, also when it was held since nobody confirmed its starts."""
         job = self._asked(event, message.job_id)
-        job.held, job.missed_starts = None, 0
+        job.held, job.missed_starts, job.isolated = None, 0, False
+
+    def isolate(self, job: Tracked, reason: str) -> None:
+        """Hold a job that the end of a round fails over."""
+        job.held, job.isolated = reason[:_MOST_TEXT], True
+        self._touch(job)
+
+    def waiting(self) -> list[Tracked]:
+        """Jobs that may be started, by arrival."""
+        return [job for job in self.found(self._jobs) if job.waits and job.held is None]
 
     def place(self, job: Tracked, start: Start, now_s: float) -> Placed:
         """Give a job its nodes."""

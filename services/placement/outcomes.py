@@ -130,8 +130,10 @@ class Outcomes:
             return self.decisions.cancelled(job)
         decided = self.decisions.new(job, situation.verdict, situation.what)
         obstacle, reasons = self.obstacles.of_job(job), self.reasons(job, None)
-        found = reason_of(self.room.choices(job), reasons)
-        decided.reason = obstacle.reason if obstacle else found
+        if obstacle is not None:
+            decided.reason = obstacle.reason
+        else:
+            decided.reason = reason_of(self.room.choices(job), reasons)
         decided.candidates.extend(self.weighed(job, reasons))
         promise = self.promise(job)
         if promise is not None:

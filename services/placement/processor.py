@@ -1,6 +1,6 @@
 """Placement: folds what the region knows, and decides at the end of each round."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from coplace.v1.control_pb2 import (
     ClusterDeclared,
@@ -32,6 +32,7 @@ from services.placement.outcomes import Decisions, Outcomes
 from services.placement.room import Room
 from services.placement.withdrawals import Withdrawals
 from shared.messaging.event import Event, Publish
+from shared.messaging.quarantine import Fault
 from shared.messaging.stage import Round
 from shared.policies.backfill.easy import schedule
 
@@ -92,7 +93,8 @@ class Placement:
         decisions = Decisions(ended, self._rules, self._knowledge.degradation_version)
         decided = list(self._withdrawals.of_round(decisions))
         touched = self._settle()
-        self._weigh([job for job in touched if job.waits and not job.candidates])
+        new = [job for job in touched if job.waits and not job.candidates]
+        self._weigh([job for job in new if not job.isolated])
         self._room.refresh(touched)
         self._refresh_stale()
         outcomes = self._start(decisions, decided)
@@ -103,6 +105,18 @@ class Placement:
     def changes(self) -> Mapping[str, bytes | None]:
         """Publications and jobs that changed."""
         return self._knowledge.changes() | self._ledger.changes()
+
+    def suspects(self) -> Sequence[str]:
+        """The jobs that the end of this round may start, by arrival."""
+        return [job.job.job_id for job in self._ledger.waiting()]
+
+    def hold_back(self, subject: str, fault: Fault) -> None:
+        """Hold a job that the end of the round fails over."""
+        job = self._ledger.get(subject)
+        if job is not None and job.waits and not job.isolated:
+            repair = "report it, and release the job after the repair"
+            reason = f"deciding on it failed, stack {fault.digest[:12]}: {repair}: {fault.what}"
+            self._ledger.isolate(job, reason)
 
     def _learn(self, event: Event) -> None:
         self._knowledge.fold(event)

@@ -118,6 +118,7 @@ class GuardedUnit:
                 raise tried.error from error
             blame = blamed
         self.unit = tried.unit
+        self.unit.go_on()
         tried.commit.tally.quarantined += len(blame.subjects)
         self._alarm(error, blame)
         return self._settled(tried.commit, is_isolated=True)

@@ -162,6 +162,10 @@ class Unit:
         """Places that wait for the others of their round."""
         return frozenset(self._marks)
 
+    def go_on(self) -> None:
+        """What was left out is done with: from now on nothing is."""
+        self._blame = None
+
     def crowded(self, limit: int) -> frozenset[Place]:
         """Held places with at least `limit` records waiting: a driver fetches no more from them."""
         return frozenset(place for place in self._marks if len(self._waiting[place]) >= limit)
