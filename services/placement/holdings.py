@@ -68,9 +68,9 @@ class Holdings:
         changed, self._changed = self._changed, set()
         return changed
 
-    def unconfirmed(self) -> list[tuple[Tracked, Placed]]:
-        """Jobs whose resource manager has not said that it started them, by arrival."""
-        jobs = (job for job in self._jobs.values() if job.state is not JobState.RUNNING)
+    def granted(self) -> list[tuple[Tracked, Placed]]:
+        """Jobs whose resource manager has not answered whether it starts them, by arrival."""
+        jobs = (job for job in self._jobs.values() if job.state is JobState.GRANTED)
         return [(job, _placed(job)) for job in sorted(jobs, key=lambda job: job.arrival)]
 
     def intruders(self, jobs: Iterable[tuple[Tracked, Placed]]) -> Iterator[tuple[str, str]]:
@@ -125,9 +125,10 @@ def _key(placed: Placed) -> NodeSetKey:
 
 
 def node_set_of(jobs: Sequence[Tracked], app_number: Callable[[str], int]) -> NodeSet:
-    """The nodes that these jobs share, or that one has; a shareable one alone can be joined."""
+    """The nodes that these jobs share, or that one has; a shareable one alone can be joined, unless
+    it was asked to go."""
     first, nodes = jobs[0].job, len(_placed(jobs[0]).nodes)
     release_s = max(_placed(job).ends_s for job in jobs)
-    if len(jobs) == 1 and first.shareable:
+    if len(jobs) == 1 and first.shareable and not jobs[0].asked_back:
         return NodeSet(nodes, release_s, first.job_id, app_number(first.app_id))
     return NodeSet(nodes, release_s)

@@ -85,6 +85,14 @@ class Inquiry:
             answer.reason = _why_not_waiting(job)
         return answer
 
+    def unanswered(self) -> int:
+        """How many starts were asked back of which nobody has said what became of them."""
+        return sum(bool(job.asked_back) for job, _ in self._ledger.holdings.granted())
+
+    def late_starts(self) -> int:
+        """How many starts came, since this process began, that were taken from their holders."""
+        return self._ledger.late_starts
+
     def snapshot(self) -> Snapshot:
         """What a forecast starts from."""
         loads = self._ledger.holdings.loads(lambda _app: -1)
@@ -96,7 +104,7 @@ class Inquiry:
             return _ENDED[job.state]
         if job.state is JobState.RUNNING:
             return JOB_STANDING_RUNNING
-        if job.placed is not None:
+        if job.state is JobState.GRANTED:
             return JOB_STANDING_DECIDED
         obstacle = self._obstacles.of_job(job)
         if obstacle is not None:
@@ -108,7 +116,7 @@ class Inquiry:
         return self._last.promise(job) if self._last and self._room.entries(job) else None
 
     def _allocation(self, job: Tracked, placed: Placed) -> Allocation:
-        is_waited_for = job.state is JobState.SUBMITTED and self._start_timeout_s
+        is_waited_for = job.state is JobState.GRANTED and self._start_timeout_s
         start_by_s = placed.since_s + self._start_timeout_s if is_waited_for else 0.0
         clocks = [c.freq_ghz for c in job.candidates if c.cluster == placed.cluster]
         return Allocation(
@@ -118,6 +126,8 @@ class Inquiry:
             since_us=round(placed.since_s * 1e6),
             ends_by_us=round(placed.ends_s * 1e6),
             start_by_us=round(start_by_s * 1e6),
+            grant=placed.grant,
+            asked_back=job.asked_back,
         )
 
     def _explain(self, answer: ExplainResponse, job: Tracked) -> None:
@@ -155,4 +165,4 @@ def _why_not_waiting(job: Tracked) -> str:
         return f"cancelled: {job.cancelled}" if job.cancelled else "cancelled"
     if job.state is JobState.FINISHED:
         return "completed" if job.completed else "ended without completing"
-    return ""
+    return job.asked_back

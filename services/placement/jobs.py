@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import orjson
 
+from services.placement.grants import Void
 from services.placement.model import Candidate
 from shared.domain.job import Condition, Dependency, Job, JobState
 
@@ -13,13 +14,14 @@ from shared.domain.job import Condition, Dependency, Job, JobState
 @dataclass(slots=True)
 class Placed:
     """Where a job was put. Jobs of one `node_set` share all their nodes; its number is the arrival
-    number of the job that opened it."""
+    number of the job that opened it. `grant` is 0 where a resource manager started it by itself."""
 
     cluster: str
     nodes: tuple[int, ...]
     node_set: int
     limit_s: float
     ends_s: float
+    grant: int = 0
 
     @property
     def since_s(self) -> float:
@@ -32,10 +34,12 @@ class Tracked:
     """The newest attempt of a job. Without candidates it was not weighed yet.
 
     `held` and `cancelled` are the reasons that somebody gave; `asked` is the time and id of the
-    newest such event. `awaits` are the dependencies that were not met yet. `missed_starts` counts
-    starts that were withdrawn since nobody confirmed them. `void` is the cluster of a start that
-    must not take place since the job runs elsewhere. `announced` is the last verdict on it, `told`
-    what the reason was; before `settles_s` one that comes and goes with what runs is not told anew.
+    newest such event. `awaits` are the dependencies that were not met yet. `grant` numbers its
+    starts over all attempts; `asked_back` is why the last one was, `missed` says that it was since
+    nobody answered in time, and `missed_starts` counts those that were then declined. Holders of
+    `void` starts are to be told; those of `seized` ones have not answered. `announced` is the last
+    verdict on it, `told` what the reason was; before `settles_s` one that comes and goes with what
+    runs is not told anew. `ended_s` is the end of the round that brought its end.
     `isolated` is a held one that is not even weighed, since deciding on it failed.
     """
 
@@ -51,8 +55,12 @@ class Tracked:
     held: str | None = None
     cancelled: str | None = None
     asked: tuple[int, str] = (0, "")
+    grant: int = 0
+    asked_back: str = ""
+    missed: bool = False
     missed_starts: int = 0
-    void: str = ""
+    void: tuple[Void, ...] = ()
+    seized: tuple[Void, ...] = ()
     announced: int = 0
     told: str = ""
     settles_s: float = 0.0
@@ -61,7 +69,7 @@ class Tracked:
     @property
     def waits(self) -> bool:
         """True while it may be started."""
-        return self.state is JobState.SUBMITTED and self.placed is None
+        return self.state is JobState.SUBMITTED
 
     @property
     def ended(self) -> bool:
@@ -87,6 +95,8 @@ class Tracked:
             Dependency(d["job_id"], Condition(d["condition"])) for d in state["awaits"]
         )
         state["asked"] = tuple(state["asked"])
+        for name in ("void", "seized"):
+            state[name] = tuple(Void(**fields) for fields in state[name])
         if state["placed"]:
             placed = state["placed"]
             state["placed"] = Placed(**{**placed, "nodes": tuple(placed["nodes"])})

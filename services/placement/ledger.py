@@ -8,14 +8,17 @@ from typing import Final
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_COMPLETED,
     JobCancelled,
+    JobDeclined,
     JobFinished,
     JobHeld,
     JobReleased,
     JobRequeued,
+    JobSeized,
     JobStarted,
     JobSubmitted,
 )
 
+from services.placement.grants import Void, lower_grant
 from services.placement.holdings import Holdings
 from services.placement.jobs import Placed, Tracked
 from services.placement.model import Candidate, misfit
@@ -25,20 +28,23 @@ from shared.domain.job import Dependency, Job, JobFact, JobState, next_state
 from shared.domain.node import NodeNames
 from shared.messaging.domain_types import dependencies_of, job_of
 from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError
+from shared.messaging.stage import AlreadyAppliedError, EarlyError
 from shared.policies.backfill.easy import Start
 
 _PREFIX: Final = "job/"
 _DAY_S: Final = 86_400.0
 # Characters of somebody's reason that are kept: each decision on the job repeats it.
 _MOST_TEXT: Final = 256
+# Starts of a job that were taken from their holders and not answered; the oldest make room.
+_MOST_SEIZED: Final = 15
 
 
 class Ledger:
     """Folds job events by the transition table.
 
-    Ended jobs are remembered for a while, so that copies of their events are recognised. Folds
-    raise RejectedError for what cannot be used and AlreadyAppliedError for copies and late facts.
+    Ended jobs are remembered for a while after their end arrived, so that copies of their events
+    are recognised. Folds raise RejectedError for what cannot be used, of which EarlyError is for
+    what may be used later, and AlreadyAppliedError for copies and late facts.
     """
 
     def __init__(self, remember_days: float) -> None:
@@ -47,6 +53,8 @@ class Ledger:
         self._remember_s = remember_days * _DAY_S
         self._jobs: dict[str, Tracked] = {}
         self._ended: list[tuple[float, str]] = []
+        self._ending: set[str] = set()
+        self.late_starts = 0
         self._next_arrival = 0
         self._touched: set[str] = set()
         self._changed: set[str] = set()
@@ -74,8 +82,8 @@ class Ledger:
         """A job that is tracked, in its newest attempt."""
         return self._jobs.get(job_id)
 
-    def void_starts(self) -> list[Tracked]:
-        """Jobs of which a start must not take place, since they run elsewhere, by arrival."""
+    def with_void_starts(self) -> list[Tracked]:
+        """Jobs of which somebody is to be told that a start must not take place, by arrival."""
         return [job for job in self.found(self._touched) if job.void]
 
     def found(self, job_ids: Iterable[str]) -> list[Tracked]:
@@ -114,12 +122,32 @@ class Ledger:
         known = self._known(message.job_id)
         if message.attempt <= known.job.attempt:
             raise AlreadyAppliedError(event.id)
-        self._track(replace(known.job, attempt=message.attempt), known.traceparent, known.awaits)
+        self._begin_next(known, message.attempt)
+
+    def seize(self, event: Event, message: JobSeized) -> None:
+        """An operator vouches that an attempt does not run where it was started or was to be: the
+        next one queues up at the end."""
+        job = self._newest(event, message.job_id, message.attempt)
+        if job.placed is None:
+            problem = f"{message.attempt} has no start that could be seized: it is {job.state}"
+            raise RejectedError("attempt", problem)
+        if message.grant not in (0, job.placed.grant):
+            _require_given(job, message.grant)
+            raise AlreadyAppliedError(event.id)
+        reason = f"seized by {event.source[:_MOST_TEXT]}: {message.reason[:_MOST_TEXT]}"
+        self._begin_next(job, message.attempt + 1, reason)
 
     def start(self, event: Event, message: JobStarted, names: Mapping[str, NodeNames]) -> None:
         """The resource manager says where an attempt runs, and since when: it is right, whatever
-        was decided. Of two that run the same attempt the first is."""
+        was decided, unless the grant was taken from it. Of two that run an attempt the first is."""
+        known = self._known(message.job_id)
+        void = self._void_claim(known, message)
+        if void is not None:
+            self._tell(known, void)
+            self.late_starts += 1
+            return
         job = self._newest(event, message.job_id, message.attempt)
+        _require_given(job, message.grant)
         if message.cluster not in names:
             raise RejectedError("cluster", f"{message.cluster[:80]!r} is not declared")
         state, placed = next_state(job.state, JobFact.STARTED), job.placed
@@ -127,42 +155,63 @@ class Ledger:
         if state is job.state and not (elsewhere and job.state is JobState.RUNNING):
             raise AlreadyAppliedError(event.id)
         if state is job.state:
-            job.void = message.cluster
-        else:
-            started = _started(job, message, names[message.cluster])
-            job.void = placed.cluster if placed is not None and elsewhere else ""
-            job.state, job.announced = state, 0
-            self.holdings.release(job)
-            self.holdings.hold(job, started)
+            self._tell(job, _runs_on(placed, job.job.attempt, message.grant, message.cluster))
+            return
+        started = _started(job, message, names[message.cluster])
+        if placed is not None and elsewhere:
+            self._tell(job, _runs_on(started, job.job.attempt, placed.grant, placed.cluster))
+        self.holdings.release(job)
+        job.state, job.announced, job.ended_s, job.asked_back = state, 0, None, ""
+        self.holdings.hold(job, started)
         self._touch(job)
+
+    def decline(self, event: Event, message: JobDeclined) -> None:
+        """The resource manager gives a start back: the job waits again at its old place, or ends
+        if that was asked."""
+        if self._is_answered(message):
+            return
+        job = self._newest(event, message.job_id, message.attempt)
+        _require_given(job, message.grant)
+        state = next_state(job.state, JobFact.DECLINED)
+        if state is job.state or message.grant < job.grant:
+            raise AlreadyAppliedError(event.id)
+        self.holdings.release(job)
+        job.missed_starts += job.missed or not job.asked_back
+        job.state, job.asked_back = state, ""
+        self._touch(job)
+        if job.cancelled is not None:
+            self._end(job, next_state(state, JobFact.CANCELLED))
 
     def finish(self, event: Event, message: JobFinished) -> None:
         """An attempt ended, whatever we knew of its start: its nodes are free."""
+        if self._is_answered(message):
+            return
         job = self._newest(event, message.job_id, message.attempt)
         state = next_state(job.state, JobFact.FINISHED)
-        if state is job.state:
+        if state is job.state or 0 < message.grant < job.grant:
             raise AlreadyAppliedError(event.id)
         self.holdings.release(job)
         job.completed = message.outcome == JOB_OUTCOME_COMPLETED
-        self._end(job, state, event.time_s)
+        self._end(job, state)
 
     def cancel(self, event: Event, message: JobCancelled) -> None:
-        """Somebody asked for the job's end: what waits ends at once, what runs by its finish.
-
-        A start that was decided and not confirmed stays reserved until its end is announced.
-        """
-        job = self._asked(event, message.job_id)
+        """Somebody asked for the job's end, whatever its attempt: what waits ends at once, what
+        runs by its finish, and what is granted when its resource manager has declined."""
+        job = self._known(message.job_id)
+        if job.cancelled is not None:
+            raise AlreadyAppliedError(event.id)
         job.cancelled = message.reason[:_MOST_TEXT]
+        self._touch(job)
         state = next_state(job.state, JobFact.CANCELLED)
         if state is not job.state:
-            self._end(job, state, event.time_s)
+            self._end(job, state)
 
     def hold(self, event: Event, message: JobHeld) -> None:
         """Somebody asked that the job not start; what runs is held when it is put back."""
         self._asked(event, message.job_id).held = message.reason[:_MOST_TEXT]
 
     def release(self, event: Event, message: JobReleased) -> None:
-        """The job may start, also when it was held since nobody confirmed its starts."""
+        """The job may start, also when it was held since its starts were declined."""
         job = self._asked(event, message.job_id)
         job.held, job.missed_starts, job.isolated = None, 0, False
 
@@ -176,26 +225,29 @@ class Ledger:
         return [job for job in self.found(self._jobs) if job.waits and job.held is None]
 
     def place(self, job: Tracked, start: Start, now_s: float) -> Placed:
-        """Give a job its nodes."""
+        """Grant a job its nodes."""
+        job.state, job.grant = next_state(job.state, JobFact.GRANTED), job.grant + 1
+        job.missed = False
         limit_s = start.entry.limit_s
         nodes, node_set = self.holdings.room(start.cluster, start.entry.nodes, start.host)
         node_set = job.arrival if node_set is None else node_set
-        placed = Placed(start.cluster, nodes, node_set, limit_s, now_s + limit_s)
+        placed = Placed(start.cluster, nodes, node_set, limit_s, now_s + limit_s, job.grant)
         self.holdings.hold(job, placed)
         self.save(job)
         return placed
 
-    def withdraw(self, job: Tracked) -> None:
-        """Take back what was decided: a job that did not end waits again at its old place."""
-        self.holdings.release(job)
-        self._touch(job)
-
     def forget(self, now_s: float) -> None:
-        """Drop jobs that ended too long ago."""
+        """Drop jobs whose end arrived too long ago; what ended since the last call did now."""
+        for ending in self.found(self._ending):
+            if ending.ended:
+                ending.ended_s, ending.candidates = now_s, ()
+                heappush(self._ended, (now_s, ending.job.job_id))
+                self.save(ending)
+        self._ending.clear()
         while self._ended and self._ended[0][0] < now_s - self._remember_s:
             ended_s, job_id = heappop(self._ended)
             job = self._jobs.get(job_id)
-            if job is not None and job.ended_s == ended_s and job.placed is None:
+            if job is not None and job.ended_s == ended_s:
                 del self._jobs[job_id], self.by_arrival[job.arrival]
                 self._touch(job)
 
@@ -209,25 +261,69 @@ class Ledger:
             self.holdings.hold(job, placed)
         if job.ended_s is not None:
             heappush(self._ended, (job.ended_s, job_id))
+        elif job.ended:
+            self._ending.add(job_id)
         self._touched.add(job_id)
 
-    def _track(self, job: Job, traceparent: str, awaits: tuple[Dependency, ...]) -> None:
-        """Put a new attempt in the place of the one before; who held the job holds it still."""
+    def _begin_next(self, before: Tracked, attempt: int, seized: str = "") -> None:
+        """Another attempt follows one that was put back or, for this reason, was seized."""
+        self._track(replace(before.job, attempt=attempt), before.traceparent, before.awaits, seized)
+
+    def _track(
+        self, job: Job, traceparent: str, awaits: tuple[Dependency, ...], seized: str = ""
+    ) -> None:
+        """Put a new attempt in the place of the one before; what was asked of the job holds."""
         tracked = Tracked(job, self._next_arrival, traceparent, awaits=awaits)
         before = self._jobs.get(job.job_id)
         if before is not None:
-            self.holdings.release(before)
-            del self.by_arrival[before.arrival]
-            tracked.held, tracked.asked = before.held, before.asked
+            self._supersede(before, tracked, seized)
         self._jobs[job.job_id] = tracked
         self.by_arrival[tracked.arrival] = job.job_id
         self._next_arrival += 1
         self._touch(tracked)
+        if tracked.cancelled is not None:
+            self._end(tracked, next_state(tracked.state, JobFact.CANCELLED))
 
-    def _end(self, job: Tracked, state: JobState, ended_s: float) -> None:
-        job.state, job.ended_s = state, ended_s
-        heappush(self._ended, (ended_s, job.job.job_id))
+    def _supersede(self, before: Tracked, after: Tracked, seized: str) -> None:
+        """An attempt takes over from another. What was granted of that one, or seized, is void."""
+        after.held, after.asked, after.isolated = before.held, before.asked, before.isolated
+        after.cancelled = before.cancelled
+        after.grant, after.void, after.seized = before.grant, before.void, before.seized
+        placed = before.placed
+        if placed is not None and (seized or before.state is JobState.GRANTED):
+            reason = seized or f"the job was put back as attempt {after.job.attempt}"
+            void = Void(before.job.attempt, placed.grant, placed.cluster, reason)
+            after.seized = (*after.seized[-_MOST_SEIZED:], void)
+            self._tell(after, void)
+        self.holdings.release(before)
+        del self.by_arrival[before.arrival]
+
+    def _end(self, job: Tracked, state: JobState) -> None:
+        job.state, job.ended_s = state, None
+        self._ending.add(job.job.job_id)
         self._touch(job)
+
+    def _tell(self, job: Tracked, void: Void) -> None:
+        """Somebody is to be told once in this round that a start must not take place."""
+        others = (one for one in job.void if one.start != void.start)
+        job.void = (*others, void)
+        self._touch(job)
+
+    def _void_claim(self, job: Tracked, message: JobStarted) -> Void | None:
+        """What a start claims that must not take place; None where it is right."""
+        if message.attempt == job.job.attempt:
+            return lower_grant(message, job.grant)
+        claimed = (void for void in job.seized if void.is_of(message))
+        return next((replace(void, cluster=message.cluster) for void in claimed), None)
+
+    def _is_answered(self, message: JobDeclined | JobFinished) -> bool:
+        """True when the message is the last word on a start that was seized."""
+        job = self._known(message.job_id)
+        answered = [void for void in job.seized if void.is_of(message)]
+        if answered:
+            job.seized = tuple(void for void in job.seized if void not in answered)
+            self._touch(job)
+        return bool(answered)
 
     def _touch(self, job: Tracked) -> None:
         self._touched.add(job.job.job_id)
@@ -235,7 +331,7 @@ class Ledger:
 
     def _known(self, job_id: str) -> Tracked:
         if job_id not in self._jobs:
-            raise RejectedError("job_id", f"{job_id[:80]!r} was never submitted: submit it first")
+            raise EarlyError("job_id", f"{job_id[:80]!r} was never submitted: submit it first")
         return self._jobs[job_id]
 
     def _newest(self, event: Event, job_id: str, attempt: int) -> Tracked:
@@ -243,15 +339,16 @@ class Ledger:
         job = self._known(job_id)
         if attempt > job.job.attempt:
             problem = f"{attempt} is not known, the newest is {job.job.attempt}: requeue first"
-            raise RejectedError("attempt", problem)
+            raise EarlyError("attempt", problem)
         if attempt < job.job.attempt:
             raise AlreadyAppliedError(event.id)
         return job
 
     def _asked(self, event: Event, job_id: str) -> Tracked:
-        """The job of which something is asked, unless something newer was or it has ended."""
+        """The job of which something is asked, unless something newer was. Of one that has ended
+        it is asked for its next attempt."""
         job, asked = self._known(job_id), (event.time_us, event.id)
-        if job.ended or asked <= job.asked:
+        if asked <= job.asked:
             raise AlreadyAppliedError(event.id)
         job.asked = asked
         self._touch(job)
@@ -269,6 +366,19 @@ def _require_room(job: Job, clusters: Mapping[str, Cluster]) -> None:
         )
 
 
+def _require_given(job: Tracked, grant: int) -> None:
+    if grant > job.grant:
+        problem = f"{grant} was never given, the newest of the job is {job.grant}"
+        raise RejectedError("grant", problem)
+
+
+def _runs_on(placed: Placed | None, attempt: int, grant: int, cluster: str) -> Void:
+    """The start on this cluster is void, since the job runs where it was placed."""
+    where = placed.cluster if placed else "another cluster"
+    reason = f"the job runs on {where}, as the resource manager there says"
+    return Void(attempt, grant, cluster, reason)
+
+
 def _started(job: Tracked, message: JobStarted, names: NodeNames) -> Placed:
     """Where a start says that the job runs; as decided when it names no nodes."""
     placed, since_s = job.placed, message.started_at_us / 1e6
@@ -279,4 +389,5 @@ def _started(job: Tracked, message: JobStarted, names: NodeNames) -> Placed:
     nodes = tuple(sorted(names.index(name) for name in message.nodes))
     if here is not None and nodes in ((), here.nodes):
         return replace(here, ends_s=since_s + limit_s)
-    return Placed(message.cluster, nodes, job.arrival, limit_s, since_s + limit_s)
+    grant = message.grant or (here.grant if here else 0)
+    return Placed(message.cluster, nodes, job.arrival, limit_s, since_s + limit_s, grant)

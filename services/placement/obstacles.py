@@ -73,7 +73,7 @@ class Obstacles:
             return Obstacle(f"held{f': {job.held}' if job.held else ''}", lasting=True)
         if not 0 < self.most_missed_starts <= job.missed_starts:
             return None
-        missed = f"{job.missed_starts} starts of it were not confirmed in time"
+        missed = f"{job.missed_starts} starts of it were declined or not confirmed in time"
         return Obstacle(f"{missed}: release it when its resource manager starts jobs", lasting=True)
 
     def _too_many_jobs(self, job: Tracked) -> Obstacle | None:

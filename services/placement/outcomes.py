@@ -18,6 +18,7 @@ from coplace.v1.placement_pb2 import (
 from coplace.v1.placement_pb2 import Candidate as CandidateMessage
 
 from services.placement.explanation import Refusals, unexplained
+from services.placement.grants import Void
 from services.placement.jobs import Placed, Tracked
 from services.placement.model import Rules, misfit
 from services.placement.news import Situation
@@ -43,31 +44,28 @@ class Decisions:
     rules: Rules
     degradation_version: str
 
-    def withdrawn(self, job: Tracked, cluster: str, reason: str) -> Publish:
-        """A start on a cluster must not take place any more."""
-        decided = self.new(job, VERDICT_WITHDRAWN)
-        decided.cluster, decided.reason = cluster, reason
-        return self.publish(job, decided, "/withdrawn")
+    def withdrawn(self, job: Tracked, placed: Placed) -> Publish:
+        """The start that a job was granted is asked back."""
+        job.announced, job.told = VERDICT_WITHDRAWN, ""
+        start = Void(job.job.attempt, placed.grant, placed.cluster, job.asked_back)
+        return self._withdrawn(job, start, is_void=False)
+
+    def void(self, job: Tracked, void: Void) -> Publish:
+        """A start must not take place any more, of this attempt of the job or of an earlier one."""
+        return self._withdrawn(job, void, is_void=True)
 
     def cancelled(self, job: Tracked) -> Publish:
         """A job must not start any more, and must end where it was put."""
         decided = self.new(job, VERDICT_CANCELLED)
-        decided.cluster = job.placed.cluster if job.placed else ""
+        if job.placed is not None:
+            decided.cluster, decided.grant = job.placed.cluster, job.placed.grant
         decided.reason = f"cancelled: {job.cancelled}" if job.cancelled else "cancelled"
         return self.publish(job, decided)
 
     def new(self, job: Tracked, verdict: Verdict.ValueType, what: str = "") -> PlacementDecided:
         """A decision on a job that says nothing else yet; `what` is the news in its reason."""
         job.announced, job.told = verdict, what
-        return PlacementDecided(
-            job_id=job.job.job_id,
-            attempt=job.job.attempt,
-            round=self.ended.number,
-            verdict=verdict,
-            policy=self.rules.policy,
-            decided_at_us=self.ended.ended_at_us,
-            degradation_model_version=self.degradation_version,
-        )
+        return self._blank(job, verdict)
 
     def publish(self, job: Tracked, decided: PlacementDecided, kind: str = "") -> Publish:
         """The decision as an event; `kind` tells apart two of one round on one job."""
@@ -81,6 +79,23 @@ class Decisions:
             traceparent=job.traceparent,
         )
         return Publish(OUTPUT, event)
+
+    def _withdrawn(self, job: Tracked, start: Void, *, is_void: bool) -> Publish:
+        decided = self._blank(job, VERDICT_WITHDRAWN)
+        decided.attempt, decided.grant, decided.is_void = start.attempt, start.grant, is_void
+        decided.cluster, decided.reason = start.cluster, start.reason
+        return self.publish(job, decided, f"/withdrawn/{start.grant}/{start.cluster}")
+
+    def _blank(self, job: Tracked, verdict: Verdict.ValueType) -> PlacementDecided:
+        return PlacementDecided(
+            job_id=job.job.job_id,
+            attempt=job.job.attempt,
+            round=self.ended.number,
+            verdict=verdict,
+            policy=self.rules.policy,
+            decided_at_us=self.ended.ended_at_us,
+            degradation_model_version=self.degradation_version,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +122,7 @@ class Outcomes:
     ) -> Publish:
         """A job starts, alone or beside the job `start.host`."""
         decided = self.decisions.new(job, VERDICT_START)
-        decided.cluster = start.cluster
+        decided.cluster, decided.grant = start.cluster, placed.grant
         decided.freq_ghz = job.candidate(start.cluster).freq_ghz
         decided.node_indices.extend(placed.nodes)
         names = self.node_names[start.cluster]

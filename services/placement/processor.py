@@ -10,10 +10,12 @@ from coplace.v1.control_pb2 import (
 )
 from coplace.v1.jobs_pb2 import (
     JobCancelled,
+    JobDeclined,
     JobFinished,
     JobHeld,
     JobReleased,
     JobRequeued,
+    JobSeized,
     JobStarted,
     JobSubmitted,
 )
@@ -64,28 +66,17 @@ class Placement:
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Take an event in. Raises RejectedError and AlreadyAppliedError as the folds do."""
-        clusters = self._knowledge.clusters
         match event.payload:
-            case JobSubmitted() as submitted:
-                self._ledger.submit(event, submitted, clusters)
-            case JobRequeued() as requeued:
-                self._ledger.requeue(event, requeued)
-            case JobStarted() as started:
-                self._ledger.start(event, started, self._knowledge.node_names)
-            case JobFinished() as finished:
-                self._ledger.finish(event, finished)
-            case JobCancelled() as cancelled:
-                self._ledger.cancel(event, cancelled)
-            case JobHeld() as held:
-                self._ledger.hold(event, held)
-            case JobReleased() as released:
-                self._ledger.release(event, released)
+            case JobCancelled() | JobHeld() | JobReleased() | JobSeized():
+                self._ask(event)
+            case JobSubmitted() | JobRequeued() | JobStarted() | JobDeclined() | JobFinished():
+                self._happen(event)
             case _:
                 self._learn(event)
         return ()
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
-        """Take back what did not come true, weigh the jobs that arrived, start what may start, and
+        """Ask back what did not come true, weigh the jobs that arrived, start what may start, and
         say of the others why they wait."""
         self.inquiry.begin_round()
         self._ledger.forget(ended.now_s)
@@ -117,6 +108,32 @@ class Placement:
             repair = "report it, and release the job after the repair"
             reason = f"deciding on it failed, stack {fault.digest[:12]}: {repair}: {fault.what}"
             self._ledger.isolate(job, reason)
+
+    def _happen(self, event: Event) -> None:
+        """What a resource manager says of a job."""
+        match event.payload:
+            case JobSubmitted() as submitted:
+                self._ledger.submit(event, submitted, self._knowledge.clusters)
+            case JobRequeued() as requeued:
+                self._ledger.requeue(event, requeued)
+            case JobStarted() as started:
+                self._ledger.start(event, started, self._knowledge.node_names)
+            case JobDeclined() as declined:
+                self._ledger.decline(event, declined)
+            case JobFinished() as finished:
+                self._ledger.finish(event, finished)
+
+    def _ask(self, event: Event) -> None:
+        """What users and operators ask of a job."""
+        match event.payload:
+            case JobCancelled() as cancelled:
+                self._ledger.cancel(event, cancelled)
+            case JobHeld() as held:
+                self._ledger.hold(event, held)
+            case JobReleased() as released:
+                self._ledger.release(event, released)
+            case JobSeized() as seized:
+                self._ledger.seize(event, seized)
 
     def _learn(self, event: Event) -> None:
         self._knowledge.fold(event)

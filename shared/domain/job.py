@@ -101,19 +101,24 @@ def job_id(site: str, cluster: str, local_id: str, submit_s: float) -> str:
 
 
 class JobState(StrEnum):
-    """Where one attempt of a job stands."""
+    """Where one attempt of a job stands. What is GRANTED may start at any moment, or has started
+    and was not reported yet."""
 
     UNKNOWN = "unknown"
     SUBMITTED = "submitted"
+    GRANTED = "granted"
     RUNNING = "running"
     FINISHED = "finished"
     CANCELLED = "cancelled"
 
 
 class JobFact(StrEnum):
-    """What a resource manager says happened to an attempt; CANCELLED is what somebody asked."""
+    """What a resource manager says happened to an attempt; GRANTED is what placement decided,
+    CANCELLED what somebody asked."""
 
     SUBMITTED = "submitted"
+    GRANTED = "granted"
+    DECLINED = "declined"
     STARTED = "started"
     FINISHED = "finished"
     CANCELLED = "cancelled"
@@ -121,15 +126,20 @@ class JobFact(StrEnum):
 
 # What each fact makes of each state. A pair that is missing changes nothing: it is a copy, or a
 # fact that arrived after a later one (a start after its finish). A finish carries all that a price
-# needs, so it is accepted from every state but its own; without a submission it is bad input.
-# Who cancels asks: it ends what waits, but a resource manager that started it anyway is right.
+# needs, so it is accepted from every state but its own. Nothing happens to what was not submitted:
+# such a fact came early. Who cancels asks: it ends what waits, but a resource manager that started
+# it anyway is right. What is granted ends by the word of the resource manager alone, so that a
+# cancellation waits for it. A requeue or a seizure begins another attempt.
 TRANSITIONS: Final[dict[tuple[JobState, JobFact], JobState]] = {
     (JobState.UNKNOWN, JobFact.SUBMITTED): JobState.SUBMITTED,
-    (JobState.UNKNOWN, JobFact.STARTED): JobState.RUNNING,
+    (JobState.SUBMITTED, JobFact.GRANTED): JobState.GRANTED,
     (JobState.SUBMITTED, JobFact.STARTED): JobState.RUNNING,
     (JobState.SUBMITTED, JobFact.FINISHED): JobState.FINISHED,
-    (JobState.RUNNING, JobFact.FINISHED): JobState.FINISHED,
     (JobState.SUBMITTED, JobFact.CANCELLED): JobState.CANCELLED,
+    (JobState.GRANTED, JobFact.DECLINED): JobState.SUBMITTED,
+    (JobState.GRANTED, JobFact.STARTED): JobState.RUNNING,
+    (JobState.GRANTED, JobFact.FINISHED): JobState.FINISHED,
+    (JobState.RUNNING, JobFact.FINISHED): JobState.FINISHED,
     (JobState.CANCELLED, JobFact.STARTED): JobState.RUNNING,
     (JobState.CANCELLED, JobFact.FINISHED): JobState.FINISHED,
 }

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from shared.domain.errors import RejectedError
 from shared.messaging.event import Event, Publish
 
 
@@ -25,6 +26,12 @@ class Round:
 class AlreadyAppliedError(Exception):
     """Raised by a processor's `handle` for a copy of an event that it has applied: the copy is
     dropped and counted."""
+
+
+class EarlyError(RejectedError):
+    """Raised by a processor's `handle` for a fact about a job of which it has not heard enough yet:
+    the unit keeps it and hands it over again behind what is applied of the same job. One that
+    stays early for too long is refused with this reason."""
 
 
 class Processor(Protocol):

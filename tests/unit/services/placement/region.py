@@ -17,11 +17,13 @@ from coplace.v1.jobs_pb2 import (
     Dependency,
     DependencyCondition,
     JobCancelled,
+    JobDeclined,
     JobFinished,
     JobHeld,
     JobOutcome,
     JobReleased,
     JobRequeued,
+    JobSeized,
     JobStarted,
     JobSubmitted,
 )
@@ -185,9 +187,28 @@ def started(decided: PlacementDecided, **changes: Any) -> Event:
         "cluster": decided.cluster,
         "nodes": [f"{decided.cluster}-{index:04d}" for index in decided.node_indices],
         "started_at_us": decided.decided_at_us,
+        "grant": decided.grant,
     }
     payload = JobStarted(**(values | changes))
     return event(f"started/{decided.job_id}/{decided.attempt}", payload, payload.started_at_us)
+
+
+def declined(decided: PlacementDecided, time_us: int = T0_US) -> Event:
+    """The resource manager gives a start back that it did not obey."""
+    payload = JobDeclined(
+        job_id=decided.job_id,
+        attempt=decided.attempt,
+        grant=decided.grant,
+        declined_at_us=time_us,
+    )
+    return event(f"declined/{decided.job_id}/{decided.grant}", payload, time_us)
+
+
+def seized(job_id: str, time_us: int, attempt: int = 1, grant: int = 0) -> Event:
+    payload = JobSeized(
+        job_id=job_id, attempt=attempt, grant=grant, reason="p1 burnt down", seized_at_us=time_us
+    )
+    return event(f"seized/{job_id}/{time_us}", payload, time_us)
 
 
 def finished(
@@ -195,8 +216,11 @@ def finished(
     time_us: int,
     attempt: int = 1,
     outcome: JobOutcome.ValueType = JOB_OUTCOME_COMPLETED,
+    grant: int = 0,
 ) -> Event:
-    payload = JobFinished(job_id=job_id, attempt=attempt, ended_at_us=time_us, outcome=outcome)
+    payload = JobFinished(
+        job_id=job_id, attempt=attempt, ended_at_us=time_us, outcome=outcome, grant=grant
+    )
     return event(f"finished/{job_id}/{attempt}", payload, time_us)
 
 

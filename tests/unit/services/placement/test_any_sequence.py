@@ -1,20 +1,19 @@
-"""Whatever happens in whatever order: no node is given twice, no job is started twice, who was
-killed in between decides as if nothing had been, and no decision says what is true no more."""
-
-from dataclasses import dataclass, field
+"""Whatever happens in whatever order, and however late resource managers answer: no node is given
+twice, no job runs twice, who was killed in between decides as if nothing had been, and no decision
+says what is true no more."""
 
 from coplace.v1.control_pb2 import LIMIT_SUBJECT_ACCOUNT, LIMIT_SUBJECT_USER
 from coplace.v1.jobs_pb2 import (
     DEPENDENCY_CONDITION_AFTER_ANY,
     DEPENDENCY_CONDITION_AFTER_OK,
-    JOB_OUTCOME_COMPLETED,
-    JOB_OUTCOME_FAILED,
+    JobOutcome,
 )
-from coplace.v1.placement_pb2 import (
-    VERDICT_CANCELLED,
-    VERDICT_START,
-    VERDICT_WITHDRAWN,
-    PlacementDecided,
+from coplace.v1.placement_pb2 import VERDICT_START
+from coplace.v1.placement_service_pb2 import (
+    JOB_STANDING_CANCELLED,
+    JOB_STANDING_DECIDED,
+    JOB_STANDING_FINISHED,
+    JOB_STANDING_RUNNING,
 )
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -26,61 +25,14 @@ from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError
 from shared.policies.ranking import Policy
 from tests.unit.services.placement import region
-from tests.unit.services.placement.region import CORES, T0_US, round_of
+from tests.unit.services.placement.managers import OUTCOMES, Managers
+from tests.unit.services.placement.region import T0_US, round_of
 
 NODES = 4
 # Reasons that do not come and go with what runs.
-STANDING_REASONS = ("held", "after_", "waits for", "lost since", "were not confirmed")
-
-
-@dataclass
-class Run:
-    """A start as its resource manager knows it."""
-
-    decided: PlacementDecided
-    confirmed: bool = False
-
-
-@dataclass
-class Managers:
-    """The resource managers of both clusters: they start what is decided when the test says so,
-    and do what decisions say."""
-
-    runs: dict[str, Run] = field(default_factory=dict)
-    attempts: dict[str, int] = field(default_factory=dict)
-    ended: set[str] = field(default_factory=set)
-    ending: set[str] = field(default_factory=set)
-
-    def take(self, decided: PlacementDecided) -> None:
-        job_id = decided.job_id
-        if decided.verdict == VERDICT_START:
-            assert job_id not in self.runs, f"{job_id} is started twice"
-            assert job_id not in self.ended
-            self.runs[job_id] = Run(decided)
-        elif decided.verdict == VERDICT_WITHDRAWN:
-            void = self.runs.pop(job_id)
-            assert not void.confirmed, f"{job_id} runs and is withdrawn"
-            assert void.decided.cluster == decided.cluster
-        elif decided.verdict == VERDICT_CANCELLED:
-            if job_id in self.jobs(confirmed=True):
-                self.ending.add(job_id)
-            else:
-                self.runs.pop(job_id, None)
-                self.ended.add(job_id)
-
-    def jobs(self, *, confirmed: bool) -> list[str]:
-        return sorted(job_id for job_id, run in self.runs.items() if run.confirmed is confirmed)
-
-    def check(self) -> None:
-        """No core is given twice, and only jobs that share all their nodes share one."""
-        used: dict[tuple[str, int], list[PlacementDecided]] = {}
-        for run in self.runs.values():
-            for index in run.decided.node_indices:
-                used.setdefault((run.decided.cluster, index), []).append(run.decided)
-        for (cluster, index), starts in used.items():
-            assert index < NODES
-            assert sum(start.cores_per_node for start in starts) <= CORES[cluster]
-            assert len({tuple(start.node_indices) for start in starts}) == 1
+STANDING_REASONS = ("held", "after_", "waits for", "lost since", "declined or not confirmed")
+ENDED = (JOB_STANDING_CANCELLED, JOB_STANDING_FINISHED)
+GIVEN = (JOB_STANDING_DECIDED, JOB_STANDING_RUNNING)
 
 
 class AnySequence(RuleBasedStateMachine):
@@ -92,7 +44,8 @@ class AnySequence(RuleBasedStateMachine):
         self.steady = Placement({}, self.settings, 7.0)
         self.killed = Placement({}, self.settings, 7.0)
         self.state: dict[str, bytes] = {}
-        self.managers = Managers()
+        self.managers = Managers(NODES)
+        self.jobs: list[str] = []
         self.lost: set[str] = set()
         self.told: dict[str, str] = {}
         self.limit_nodes = 0
@@ -114,7 +67,7 @@ class AnySequence(RuleBasedStateMachine):
         return T0_US + self.number * 30_000_000 + self.sequence
 
     def known(self) -> st.SearchStrategy[str]:
-        return st.sampled_from(sorted(self.managers.attempts))
+        return st.sampled_from(self.jobs)
 
     @rule(
         nodes=st.integers(1, NODES),
@@ -135,8 +88,8 @@ class AnySequence(RuleBasedStateMachine):
         on_ok: bool,
         data: st.DataObject,
     ) -> None:
-        job_id = f"job-{len(self.managers.attempts)}"
-        others = [*sorted(self.managers.attempts), f"job-{len(self.managers.attempts) + 1}"]
+        job_id = f"job-{len(self.jobs)}"
+        others = [*self.jobs, f"job-{len(self.jobs) + 1}"]
         awaited = data.draw(st.lists(st.sampled_from(others), max_size=1))
         condition = DEPENDENCY_CONDITION_AFTER_OK if on_ok else DEPENDENCY_CONDITION_AFTER_ANY
         event = region.submitted(
@@ -150,37 +103,49 @@ class AnySequence(RuleBasedStateMachine):
             walltime_s=600.0,
             depends_on=region.after(condition, *awaited),
         )
-        self.managers.attempts[job_id] = 1
+        self.jobs.append(job_id)
         self.tell(event)
 
-    @precondition(lambda self: self.managers.jobs(confirmed=False))
-    @rule(data=st.data())
-    def confirm(self, data: st.DataObject) -> None:
-        job_id = data.draw(st.sampled_from(self.managers.jobs(confirmed=False)))
-        run = self.managers.runs[job_id]
-        run.confirmed = True
-        self.tell(region.started(run.decided, started_at_us=self.now_us()))
+    @precondition(lambda self: self.managers.inbox)
+    @rule(data=st.data(), willing=st.sampled_from([True, True, True, False]))
+    def act(self, data: st.DataObject, willing: bool) -> None:
+        decided = data.draw(st.sampled_from(self.managers.inbox))
+        self.managers.act(decided, self.now_us(), willing=willing)
 
-    @precondition(lambda self: self.managers.jobs(confirmed=True))
-    @rule(data=st.data(), ok=st.booleans())
-    def finish(self, data: st.DataObject, ok: bool) -> None:
-        job_id = data.draw(st.sampled_from(self.managers.jobs(confirmed=True)))
-        attempt = self.managers.runs.pop(job_id).decided.attempt
-        outcome = JOB_OUTCOME_COMPLETED if ok else JOB_OUTCOME_FAILED
-        self.managers.ended.add(job_id)
-        self.managers.ending.discard(job_id)
-        self.tell(region.finished(job_id, self.now_us(), attempt, outcome))
+    @precondition(lambda self: self.managers.outbox)
+    @rule(data=st.data(), copies=st.sampled_from([1, 1, 2]))
+    def deliver(self, data: st.DataObject, copies: int) -> None:
+        """Any report, but those of one job in their order."""
+        report = data.draw(st.sampled_from(self.managers.outbox))
+        job_id = report.payload.job_id  # type: ignore[attr-defined]
+        report = next(one for one in self.managers.outbox if one.payload.job_id == job_id)  # type: ignore[attr-defined]
+        self.managers.outbox.remove(report)
+        for _ in range(copies):
+            self.tell(report)
 
-    @precondition(lambda self: self.managers.jobs(confirmed=True))
+    @precondition(lambda self: self.managers.runs)
+    @rule(data=st.data(), outcome=st.sampled_from(OUTCOMES))
+    def finish(self, data: st.DataObject, outcome: JobOutcome.ValueType) -> None:
+        grant = data.draw(st.sampled_from(sorted(self.managers.runs)))
+        self.managers.end(grant, self.now_us(), outcome)
+
+    @precondition(lambda self: self.managers.runs)
     @rule(data=st.data())
     def requeue(self, data: st.DataObject) -> None:
-        job_id = data.draw(st.sampled_from(self.managers.jobs(confirmed=True)))
-        del self.managers.runs[job_id]
-        self.managers.ending.discard(job_id)
-        self.managers.attempts[job_id] += 1
-        self.tell(region.requeued(job_id, self.now_us(), self.managers.attempts[job_id]))
+        grant = data.draw(st.sampled_from(sorted(self.managers.runs)))
+        self.managers.requeue(grant, self.now_us())
 
-    @precondition(lambda self: self.managers.attempts)
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data())
+    def seize(self, data: st.DataObject) -> None:
+        """Of what `coplace why` shows, which may be wrong by now."""
+        answer = self.steady.inquiry.answer(data.draw(self.known()))
+        if answer is not None and answer.standing in GIVEN:
+            attempt, grant = answer.attempt, answer.allocation.grant
+            self.managers.seize(answer.job_id)
+            self.tell(region.seized(answer.job_id, self.now_us(), attempt, grant))
+
+    @precondition(lambda self: self.jobs)
     @rule(data=st.data(), kind=st.sampled_from([region.cancelled, region.held, region.released]))
     def ask(self, data: st.DataObject, kind: type) -> None:
         self.tell(kind(data.draw(self.known()), self.now_us()))
@@ -213,20 +178,20 @@ class AnySequence(RuleBasedStateMachine):
             assert round_of(self.killed, self.number) == decided
             self.number += 1
             for one in decided:
-                self.told[one.job_id] = one.reason
-                self.managers.take(one)
+                self.told |= {} if one.is_void else {one.job_id: one.reason}
                 assert one.verdict != VERDICT_START or one.cluster not in self.lost
+            self.managers.inbox += [one for one in decided if one.cluster]
             starts = [one for one in decided if one.verdict == VERDICT_START]
-            held = sum(len(run.decided.node_indices) for run in self.managers.runs.values())
+            held = sum(len(one.node_indices) for one in self.managers.open_starts())
             assert not (starts and self.limit_nodes) or held <= self.limit_nodes
             self.check_reasons()
 
     def check_reasons(self) -> None:
-        for job_id in self.managers.attempts.keys() - self.managers.ended:
+        for job_id in self.jobs:
             answer = self.steady.inquiry.answer(job_id)
             assert answer is not None
-            if any(words in answer.reason for words in STANDING_REASONS):
-                assert self.told[job_id] == answer.reason
+            told = any(words in answer.reason for words in STANDING_REASONS)
+            assert answer.standing in ENDED or not told or self.told[job_id] == answer.reason
 
     @invariant()
     def no_node_is_given_twice(self) -> None:

@@ -24,6 +24,7 @@ from tests.unit.services.placement.region import (
     T0_US,
     coefficients,
     declared,
+    declined,
     end_us,
     feed,
     finished,
@@ -55,8 +56,9 @@ def test_a_job_goes_to_another_cluster_and_is_told_why() -> None:
 def test_jobs_that_wait_for_it_go_elsewhere_under_every_policy(policy: Policy) -> None:
     processor = placement(policy=policy)
     round_of(processor, 0, submitted("a", nodes=4), submitted("b", T0_US + 1, nodes=4))
-    decided = round_of(processor, 1, lost("p1", end_us(0)), finished("b", end_us(0)))
-    assert places(decided) == [("a", VERDICT_WITHDRAWN, "p1"), ("a", VERDICT_START, "p2")]
+    round_of(processor, 1, submitted("c", end_us(0), nodes=4))
+    decided = round_of(processor, 2, lost("p1", end_us(1)), finished("b", end_us(1)))
+    assert places(decided) == [("a", VERDICT_WITHDRAWN, "p1"), ("c", VERDICT_START, "p2")]
 
 
 def test_a_job_that_fits_only_there_waits_with_that_reason_and_starts_on_return() -> None:
@@ -82,13 +84,17 @@ def test_what_runs_there_is_accounted_and_not_started_twice() -> None:
     assert (decided.job_id, decided.cluster) == ("c", "p1")
 
 
-def test_a_start_there_that_was_not_confirmed_is_taken_back_and_goes_elsewhere() -> None:
+def test_what_was_granted_there_stays_its_own_until_it_declines_and_then_goes_elsewhere() -> None:
     processor = placement()
-    round_of(processor, 0, submitted("a", nodes=3))
-    decided = round_of(processor, 1, lost("p1", end_us(0), "no answer"))
-    assert places(decided) == [("a", VERDICT_WITHDRAWN, "p1"), ("a", VERDICT_START, "p2")]
-    assert decided[0].reason == "p1: lost since 2026-01-01T00:00:30Z: no answer"
-    [after_return] = round_of(processor, 2, returned("p1", end_us(1)), submitted("b", nodes=4))
+    [granted] = round_of(processor, 0, submitted("a", nodes=3))
+    [asked] = round_of(processor, 1, lost("p1", end_us(0), "no answer"))
+    assert places([asked]) == [("a", VERDICT_WITHDRAWN, "p1")]
+    assert asked.reason == "p1: lost since 2026-01-01T00:00:30Z: no answer"
+    assert round_of(processor, 1000) == []
+    [again] = round_of(processor, 1001, declined(granted, end_us(1000)))
+    assert places([again]) == [("a", VERDICT_START, "p2")]
+    back, other = returned("p1", end_us(1001)), submitted("b", end_us(1001), nodes=4)
+    [after_return] = round_of(processor, 1002, back, other)
     assert (after_return.cluster, [*after_return.node_indices]) == ("p1", [0, 1, 2, 3])
 
 

@@ -8,6 +8,7 @@ from coplace.v1.placement_pb2 import (
     PREDICTION_BASIS_SIGNATURE,
     VERDICT_QUEUED,
     VERDICT_START,
+    VERDICT_WITHDRAWN,
     PlacementDecided,
 )
 from hypothesis import given, settings
@@ -230,9 +231,12 @@ def test_a_requeued_job_gives_its_nodes_back_and_is_decided_again() -> None:
     processor = placement(policy=Policy.BASE)
     round_of(processor, 0, submitted("a", nodes=4))
     round_of(processor, 1, submitted("b", nodes=4))
-    first, second = round_of(processor, 2, region.requeued("a", T0_US + 2 * PERIOD_US))
+    void, first, second = round_of(processor, 2, region.requeued("a", T0_US + 2 * PERIOD_US))
+    assert (void.job_id, void.attempt, void.verdict) == ("a", 1, VERDICT_WITHDRAWN)
+    assert void.reason == "the job was put back as attempt 2"
     assert (first.job_id, first.verdict) == ("b", VERDICT_START)
     assert (second.job_id, second.attempt, second.verdict) == ("a", 2, VERDICT_QUEUED)
+    processor.handle(finished("a", T0_US, attempt=1))
     with pytest.raises(AlreadyAppliedError):
         processor.handle(finished("a", T0_US, attempt=1))
 

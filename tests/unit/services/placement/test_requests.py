@@ -18,6 +18,7 @@ from shared.policies.ranking import Policy
 from tests.unit.services.placement.region import (
     T0_US,
     cancelled,
+    declined,
     end_us,
     finished,
     held,
@@ -45,13 +46,39 @@ def test_a_cancelled_job_that_waits_leaves_the_queue_with_a_final_decision() -> 
     assert verdicts(decided) == [("c", VERDICT_START)]
 
 
-def test_the_cancellation_of_a_job_whose_start_was_decided_takes_the_start_back() -> None:
+def test_a_cancelled_job_whose_start_was_decided_ends_when_its_resource_manager_declines() -> None:
     processor = placement(policy=Policy.BASE)
-    round_of(processor, 0, submitted("a", nodes=4))
+    [granted] = round_of(processor, 0, submitted("a", nodes=4))
     final, other = round_of(processor, 1, cancelled("a", end_us(0)), submitted("b", nodes=4))
     assert (final.job_id, final.verdict, final.cluster) == ("a", VERDICT_CANCELLED, "p1")
-    assert (other.job_id, other.verdict) == ("b", VERDICT_START)
-    assert round_of(processor, 2) == []
+    assert final.grant == granted.grant
+    assert (other.job_id, other.verdict) == ("b", VERDICT_QUEUED)
+    assert round_of(processor, 100) == []
+    [start] = round_of(processor, 101, declined(granted, end_us(100)))
+    assert (start.job_id, start.verdict) == ("b", VERDICT_START)
+    assert round_of(processor, 102) == []
+
+
+def test_a_cancellation_that_crossed_a_start_is_told_once_more_where_the_job_runs() -> None:
+    processor = placement(policy=Policy.BASE)
+    [granted] = round_of(processor, 0, submitted("a", nodes=4))
+    round_of(processor, 1, cancelled("a", end_us(0)))
+    [final] = round_of(processor, 2, started(granted))
+    assert (final.verdict, final.cluster) == (VERDICT_CANCELLED, "p1")
+    assert round_of(processor, 3, finished("a", end_us(2))) == []
+
+
+def test_a_cancellation_holds_for_later_attempts_whatever_came_first() -> None:
+    for when in (0, 1, 2):
+        processor = placement()
+        events = [finished("a", T0_US + 2), requeued("a", T0_US + 3)]
+        events.insert(when, cancelled("a", T0_US + 1))
+        round_of(processor, 0, submitted("a"))
+        for number, one in enumerate(events, 1):
+            round_of(processor, number, one)
+        answer = processor.inquiry.answer("a")
+        assert answer is not None
+        assert (answer.attempt, answer.reason) == (2, "cancelled")
 
 
 def test_a_cancelled_job_that_runs_is_to_end_where_it_runs_and_ends_by_its_finish() -> None:
@@ -98,11 +125,20 @@ def test_a_release_that_starts_nothing_says_what_the_job_waits_for_now() -> None
     assert (queued.verdict, queued.reason) == (VERDICT_QUEUED, "p1: needs 4 nodes, 1 free")
 
 
-def test_a_hold_takes_back_a_start_that_was_not_confirmed() -> None:
+def test_a_hold_asks_a_start_back_and_what_is_released_starts_only_when_that_was_answered() -> None:
     processor = placement()
-    round_of(processor, 0, submitted("a"))
-    decided = round_of(processor, 1, held("a", end_us(0)))
-    assert verdicts(decided) == [("a", VERDICT_WITHDRAWN), ("a", VERDICT_HELD)]
+    [granted] = round_of(processor, 0, submitted("a"))
+    assert verdicts(round_of(processor, 1, held("a", end_us(0)))) == [("a", VERDICT_WITHDRAWN)]
+    assert round_of(processor, 2, released("a", end_us(1))) == []
+    [again] = round_of(processor, 3, declined(granted, end_us(2)))
+    assert (again.verdict, again.grant) == (VERDICT_START, 2)
+
+
+def test_a_held_job_is_held_when_its_start_was_declined() -> None:
+    processor = placement()
+    [granted] = round_of(processor, 0, submitted("a"))
+    round_of(processor, 1, held("a", end_us(0)))
+    assert verdicts(round_of(processor, 2, declined(granted, end_us(1)))) == [("a", VERDICT_HELD)]
 
 
 def test_a_hold_of_a_job_that_runs_holds_its_next_attempt() -> None:
@@ -129,8 +165,9 @@ def test_who_asks_something_of_an_unknown_job_is_told_so(request_: Event) -> Non
         placement().handle(request_)
 
 
-def test_nothing_can_be_asked_of_a_job_that_has_ended() -> None:
+def test_what_is_asked_of_a_job_that_has_ended_is_asked_of_its_next_attempt() -> None:
     processor = placement()
     round_of(processor, 0, submitted("a"), finished("a", T0_US + 1))
-    with pytest.raises(AlreadyAppliedError):
-        processor.handle(cancelled("a", end_us(1)))
+    assert round_of(processor, 1, held("a", end_us(0))) == []
+    [second] = round_of(processor, 2, requeued("a", end_us(1)))
+    assert (second.attempt, second.verdict) == (2, VERDICT_HELD)
