@@ -4,9 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from shared.messaging.assignment import assign_units
 from shared.messaging.codec import Codec
+from shared.messaging.consistency import InconsistentError, UnitPlaces, at_work, opened
 from shared.messaging.guarded_unit import DEFAULT_AFTER, guarded
 from shared.messaging.hooks import Hooks
 from shared.messaging.memory import InMemoryLog
+from shared.messaging.memory_facts import facts_in_memory
+from shared.messaging.provenance import split_state
 from shared.messaging.record import NewRecord, Place, Record
 from shared.messaging.stage import Stage
 from shared.messaging.topics import Topics
@@ -33,9 +36,11 @@ class EmbeddedUnit:
         self._hooks = hooks
         self._changelog = Place(stage.changelog, number)
         self._producer = log.open_producer(f"{stage.name}.{number}")
-        restored = restore(log, self._changelog)
-        self._guard = guarded(stage, number, restored, codec, limit, hooks, quarantine_after)
-        self._next = {place: log.position(stage.name, place) for place in self._guard.unit.places}
+        self._places = UnitPlaces.of(stage, number, codec.topics)
+        provenance, state = split_state(restore(log, self._changelog))
+        found = facts_in_memory(log, self._places, provenance)
+        self._next, self._provenance = opened(self._places, provenance, bool(state), found)
+        self._guard = guarded(stage, number, state, codec, limit, hooks, quarantine_after)
 
     def step(self, now_us: int = 0) -> bool:
         """Process what is there; False when there was nothing."""
@@ -83,20 +88,33 @@ class EmbeddedUnit:
         self._hooks.meter.batch(self._group, self._guard.unit.number, commit.tally, 0.0)
 
     def _write(self, commit: Commit) -> None:
-        changes = [
-            NewRecord(self._changelog, key.encode(), value)
-            for key, value in commit.changelog.items()
-        ]
         step = self._hooks.step
         self._log.begin(self._producer)
         self._log.send(self._producer, commit.outputs)
         step.reached("outputs sent")
-        self._log.send(self._producer, changes)
+        after = self._provenance.after(commit.positions, commit.last_read, self._ends(commit))
+        self._log.send(self._producer, self._changes({**commit.changelog, **after.change()}))
         step.reached("changelog sent")
-        self._log.send_positions(self._producer, self._group, commit.positions)
+        moved = commit.positions or after.first_position()
+        self._log.send_positions(self._producer, self._group, moved, after.commits)
         step.reached("offsets sent")
         step.reached("committing")
         self._log.end(self._producer)
+        self._provenance = after
+
+    def check(self) -> None:
+        """Raise InconsistentError when data were replaced under the unit."""
+        found = facts_in_memory(self._log, self._places, self._provenance)
+        if wrong := at_work(self._places, self._provenance, found):
+            raise InconsistentError(self._places.name, wrong)
+
+    def _changes(self, changelog: Mapping[str, bytes | None]) -> list[NewRecord]:
+        return [NewRecord(self._changelog, key.encode(), value) for key, value in changelog.items()]
+
+    def _ends(self, commit: Commit) -> Mapping[Place, int]:
+        """Where the log ends behind what was sent to the stage's topics."""
+        written = {new.place for new in commit.outputs if self._provenance.has(new.place)}
+        return {place: self._log.end_offset(place) for place in written}
 
 
 def restore(log: InMemoryLog, changelog: Place) -> Mapping[str, bytes]:
@@ -142,6 +160,11 @@ class EmbeddedRuntime:
         """Process until no unit finds anything more."""
         while self.step(now_us):
             pass
+
+    def check(self) -> None:
+        """Raise InconsistentError when data were replaced under a unit of this member."""
+        for unit in self._units.values():
+            unit.check()
 
     def close_rounds(self, stage: str, now_us: int) -> None:
         """End the round of every unit of a stage whose rounds a clock closes."""

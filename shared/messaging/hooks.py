@@ -49,6 +49,10 @@ class Meter(Protocol):
         """Have `lag_records` asked, from now on, how many records wait for this stage here."""
         ...
 
+    def refused(self, stage: str, inconsistencies: int) -> None:
+        """A stage or read model must not work, so many things do not fit; 0: it works again."""
+        ...
+
 
 class Step(Protocol):
     """Told each point that a driver reaches between receiving a batch and having committed it.
@@ -80,6 +84,9 @@ class _Silent:
         return None
 
     def watch_lag(self, stage: str, lag_records: Callable[[], int]) -> None:
+        return None
+
+    def refused(self, stage: str, inconsistencies: int) -> None:
         return None
 
     def reached(self, point: str) -> None:

@@ -5,17 +5,23 @@ for its transaction, the others process.
 """
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from shared.messaging.assignors import KeyedUnits, SingleUnit
+from shared.messaging.consistency import InconsistentError, UnitPlaces, at_work
 from shared.messaging.crash import end_process
 from shared.messaging.deployment import Deployment
-from shared.messaging.hooks import Hooks
+from shared.messaging.hooks import Hooks, Meter
+from shared.messaging.kafka_facts import KafkaFacts
 from shared.messaging.kafka_unit import KafkaUnit
+from shared.messaging.provenance import Provenance, TopicIdentity
 from shared.messaging.record import Record
 from shared.messaging.stage import Stage
 from shared.messaging.transactions import RETRY_BACKOFF_MS, topic_partition
@@ -27,6 +33,10 @@ _FETCH_WAIT_MS = 200
 _BEATS_A_SESSION = 5
 # A rebalance waits for every member's running batch; a round's decision may take this long.
 _MAX_BATCH_MS = 300_000
+# How soon it is noticed that a topic was replaced under running units.
+_CHECK_S = 10.0
+# A refused stage looks again: what an operator mends goes on by itself.
+_LOOK_AGAIN_S = 5.0
 
 _log = structlog.get_logger(__name__)
 
@@ -37,28 +47,73 @@ async def run_stages(
     stop: asyncio.Event,
     hooks: Hooks | None = None,
     on_ready: Callable[[], None] = lambda: None,
+    on_refused: Callable[[str], None] = lambda _why: None,
 ) -> None:
     """Run stages until `stop` is set; `on_ready` is called when all have read their state.
 
-    Anything that goes wrong ends the process: see `shared.messaging.crash`.
+    A stage whose state does not belong to what Kafka holds is refused: `on_refused` is told why,
+    the other stages go on, and it is tried again. Anything else that goes wrong ends the process:
+    see `shared.messaging.crash`.
     """
     deployment = Deployment.of(settings, hooks)
-    opening = {stage.name for stage in stages}
-
-    def opened(name: str) -> None:
-        opening.discard(name)
-        if not opening:
-            on_ready()
-
-    members = [StageMember(deployment, stage, opened) for stage in stages]
-    await asyncio.gather(*(_run_member(member, stop) for member in members))
+    told = _Told([stage.name for stage in stages], deployment.hooks.meter, on_ready, on_refused)
+    runs = (_run_stage(deployment, stage, stop, told) for stage in stages)
+    await asyncio.gather(*runs)
 
 
-async def _run_member(member: "StageMember", stop: asyncio.Event) -> None:
-    try:
-        await member.run(stop)
-    except Exception as error:  # noqa: BLE001 the process ends here, whatever it was
-        end_process(f"stage {member.stage.name}", error)
+class _Told:
+    """Which stages are open or refused, as the process tells outside."""
+
+    def __init__(
+        self,
+        stages: Iterable[str],
+        meter: Meter,
+        on_ready: Callable[[], None],
+        on_refused: Callable[[str], None],
+    ) -> None:
+        self._opening = set(stages)
+        self._meter = meter
+        self._refused: dict[str, str] = {}
+        self._on_ready = on_ready
+        self._on_refused = on_refused
+
+    def opened(self, stage: str) -> None:
+        """All units of a stage that this process runs are at work."""
+        self._opening.discard(stage)
+        self._refused.pop(stage, None)
+        self._meter.refused(stage, 0)
+        self._tell()
+
+    def refused(self, stage: str, error: InconsistentError) -> None:
+        """A stage must not work."""
+        if self._refused.get(stage) != str(error):
+            _log.error("refused", stage=stage, found=[str(each) for each in error.found])
+        self._refused[stage] = str(error)
+        self._meter.refused(stage, len(error.found))
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._refused:
+            self._on_refused("; ".join(self._refused.values()))
+        elif not self._opening:
+            self._on_ready()
+
+
+async def _run_stage(
+    deployment: Deployment, stage: Stage, stop: asyncio.Event, told: _Told
+) -> None:
+    """One member after the other, each until it is refused."""
+    while not stop.is_set():
+        member = StageMember(deployment, stage, told.opened)
+        try:
+            await member.run(stop)
+        except InconsistentError as error:
+            told.refused(stage.name, error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_AGAIN_S):
+                    await stop.wait()
+        except Exception as error:  # noqa: BLE001 the process ends here, whatever it was
+            end_process(f"stage {stage.name}", error)
 
 
 class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -81,24 +136,77 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
         self._generation = 0
         self._opened = 0
         self._consumer: AIOKafkaConsumer = None
+        self._facts = KafkaFacts(deployment)
+        self._topics: Mapping[str, TopicIdentity] = {}
+        self._checking: asyncio.Task[None] | None = None
+        self._next_check_s = 0.0
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Join the group, serve its units, leave it when `stop` is set."""
+        """Join the group, serve its units, leave it when `stop` is set.
+
+        Raises InconsistentError, without any unit at work, when a unit must not go on.
+        """
         self._consumer = self._new_consumer()
         await self._consumer.start()
         topics = [self._deployment.name(topic) for topic in self.stage.inputs]
         self._consumer.subscribe(topics, listener=self)
         self._deployment.hooks.meter.watch_lag(self.stage.name, self._lag_records)
-        while not stop.is_set():
+        try:
+            while not stop.is_set():
+                await self._step()
+        finally:
+            await self._leave()
+
+    async def _step(self) -> None:
+        if self._opened != self._generation:
+            await self._open_units(self._generation)
+        self._check_at_times()
+        self._hold_back()
+        fetched = await self._fetch()
+        # Records that came before the units were ready are read again: positions are set then.
+        if self._opened == self._generation:
+            self._hand_out(fetched)
+
+    async def _fetch(self) -> Mapping[TopicPartition, Sequence[object]]:
+        """What came. A position that Kafka does not have is no place to go on from: never is one
+        taken from anywhere else, as the client would by `auto_offset_reset`."""
+        try:
+            found: Mapping[TopicPartition, Sequence[object]] = await self._consumer.getmany(
+                timeout_ms=_POLL_MS
+            )
+        except (NoOffsetForPartitionError, OffsetOutOfRangeError):
             if self._opened != self._generation:
-                await self._open_units(self._generation)
-            self._hold_back()
-            fetched = await self._consumer.getmany(timeout_ms=_POLL_MS)
-            # Records that came before the units were ready are read again: positions are set then.
-            if self._opened == self._generation:
-                self._hand_out(fetched)
+                return {}
+            await self._check()
+            raise
+        return found
+
+    def _check_at_times(self) -> None:
+        """Look beside the work whether data were replaced under it; raise what was found."""
+        if self._checking is not None and self._checking.done():
+            checked, self._checking = self._checking, None
+            checked.result()
+        now_s = time.monotonic()
+        if self._checking is None and now_s >= self._next_check_s:
+            self._next_check_s = now_s + _CHECK_S
+            self._checking = asyncio.create_task(self._check())
+
+    async def _check(self) -> None:
+        """Also without any unit: who loses a topic is assigned none of it any more."""
+        places = UnitPlaces.of(self.stage, 0, self._deployment.topics)
+        found = await asyncio.to_thread(self._facts.of_places, places.kafka_partitions, {}, ())
+        self._topics = self._topics or found.topics
+        if wrong := at_work(places, Provenance(topics=self._topics), found):
+            raise InconsistentError(self.stage.name, wrong)
+        for unit in list(self._units.values()):
+            await unit.check(self._facts)
+
+    async def _leave(self) -> None:
+        if self._checking is not None:
+            await asyncio.wait([self._checking])
         await self._close_units()
         await self._consumer.stop()
+        await asyncio.to_thread(self._facts.close)
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """Give the units up after the batches that run. Called by the client."""
@@ -112,19 +220,20 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
         self._assigned = frozenset(self._assignor.unit_of(found.partition) for found in assigned)
 
     async def _open_units(self, generation: int) -> None:
-        opened = await asyncio.gather(
-            *(
-                KafkaUnit.open(self._deployment, self.stage, number)
-                for number in sorted(self._assigned)
-            )
-        )
-        for unit in opened:
-            await unit.read_committed(self._consumer)
+        numbers = sorted(self._assigned)
+        results = await asyncio.gather(*map(self._open_unit, numbers), return_exceptions=True)
+        opened = [found for found in results if isinstance(found, KafkaUnit)]
+        if failed := [found for found in results if isinstance(found, BaseException)]:
+            await asyncio.gather(*(unit.discard() for unit in opened))
+            raise _most_telling(failed)
         if generation == self._generation:
             self._begin(opened)
             self._opened = generation
         else:
             await asyncio.gather(*(unit.discard() for unit in opened))
+
+    async def _open_unit(self, number: int) -> KafkaUnit:
+        return await KafkaUnit.open(self._deployment, self.stage, number, self._facts)
 
     def _begin(self, opened: Sequence[KafkaUnit]) -> None:
         for unit in opened:
@@ -186,7 +295,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
             partition_assignment_strategy=[self._assignor],
             isolation_level="read_committed",
             enable_auto_commit=False,
-            auto_offset_reset="earliest",
+            auto_offset_reset="none",
             session_timeout_ms=session_ms,
             heartbeat_interval_ms=session_ms // _BEATS_A_SESSION,
             max_poll_interval_ms=_MAX_BATCH_MS,
@@ -194,3 +303,13 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
             fetch_max_wait_ms=_FETCH_WAIT_MS,
             max_partition_fetch_bytes=self._deployment.max_record_bytes,
         )
+
+
+def _most_telling(failed: Sequence[BaseException]) -> BaseException:
+    """Of what went wrong with several units: all that does not fit, unless one broke."""
+    inconsistent = [error for error in failed if isinstance(error, InconsistentError)]
+    broken = [error for error in failed if not isinstance(error, InconsistentError)]
+    if broken:
+        return broken[0]
+    owners = ", ".join(error.owner for error in inconsistent)
+    return InconsistentError(owners, [each for error in inconsistent for each in error.found])

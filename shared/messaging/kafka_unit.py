@@ -3,17 +3,18 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from aiokafka import AIOKafkaConsumer
-
+from shared.messaging.consistency import InconsistentError, UnitPlaces, at_work, opened
 from shared.messaging.deployment import Deployment, now_us
 from shared.messaging.guarded_unit import GuardedUnit, guarded
+from shared.messaging.kafka_facts import KafkaFacts
+from shared.messaging.provenance import Provenance, split_state
 from shared.messaging.record import Place, Record
 from shared.messaging.stage import RoundSource, Stage
-from shared.messaging.transactions import Transactions, read_changelog, topic_partition
+from shared.messaging.transactions import Transactions, read_changelog
 from shared.messaging.unit import Commit, Unit
 
 BATCH_RECORDS = 500
@@ -24,6 +25,8 @@ _LINGER_S = 0.25
 
 class Committer(Protocol):
     """Writes what a unit did: see `Transactions`."""
+
+    provenance: Provenance
 
     async def commit(self, commit: Commit) -> None:
         """All or nothing."""
@@ -37,7 +40,13 @@ class Committer(Protocol):
 class KafkaUnit:
     """A unit's inbox, its processor and its transactions."""
 
-    def __init__(self, deployment: Deployment, unit: GuardedUnit, transactions: Committer) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        unit: GuardedUnit,
+        transactions: Committer,
+        committed: Mapping[Place, int] | None = None,
+    ) -> None:
         self._guard = unit
         self._deployment = deployment
         self._transactions = transactions
@@ -48,36 +57,50 @@ class KafkaUnit:
         self._began_s = 0.0
         is_clocked = self.unit.stage.rounds is RoundSource.CLOCK
         self._next_round_s = time.monotonic() if is_clocked else math.inf
-        self.committed: dict[Place, int] = {}
+        self.committed: dict[Place, int] = dict(committed or {})
 
     @classmethod
-    async def open(cls, deployment: Deployment, stage: Stage, number: int) -> "KafkaUnit":
-        """Take the unit over: first end its former owner's transactions, then read its state."""
+    async def open(
+        cls, deployment: Deployment, stage: Stage, number: int, facts: KafkaFacts
+    ) -> "KafkaUnit":
+        """Take the unit over: first end its former owner's transactions, then read its state.
+
+        Raises InconsistentError when the state does not belong to what Kafka holds.
+        """
         transactions = Transactions(deployment, stage, number)
         await transactions.open()
-        restored = await read_changelog(deployment, Place(stage.changelog, number))
+        try:
+            restored = await read_changelog(deployment, Place(stage.changelog, number))
+            provenance, state = split_state(restored)
+            places = UnitPlaces.of(stage, number, deployment.topics)
+            found = await asyncio.to_thread(facts.of, places, provenance)
+            committed, transactions.provenance = opened(places, provenance, bool(state), found)
+        except InconsistentError:
+            await transactions.close()
+            raise
         unit = guarded(
             stage,
             number,
-            restored,
+            state,
             deployment.codec,
             deployment.limit,
             deployment.hooks,
             deployment.settings.quarantine_after,
         )
-        return cls(deployment, unit, transactions)
+        return cls(deployment, unit, transactions, committed)
 
     @property
     def unit(self) -> Unit:
         """The one at work; another one after something was isolated."""
         return self._guard.unit
 
-    async def read_committed(self, consumer: AIOKafkaConsumer) -> None:
-        """Learn where the unit's work ends. Only sound after `open`, which settles the
-        transactions of the former owner."""
-        for place in self.unit.places:
-            partition = topic_partition(self._deployment, place)
-            self.committed[place] = await consumer.committed(partition) or 0
+    async def check(self, facts: KafkaFacts) -> None:
+        """Raise InconsistentError when data were replaced under the unit."""
+        places = UnitPlaces.of(self.unit.stage, self.unit.number, self._deployment.topics)
+        provenance = self._transactions.provenance
+        found = await asyncio.to_thread(facts.of, places, provenance)
+        if wrong := at_work(places, provenance, found):
+            raise InconsistentError(places.name, wrong)
 
     def receive(self, records: Iterable[Record]) -> None:
         """Put records into the inbox."""

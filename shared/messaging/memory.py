@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from shared.messaging.provenance import TopicIdentity
 from shared.messaging.record import NewRecord, Place, Record
 
 
@@ -61,6 +62,7 @@ class _Partition:
 class _Transaction:
     sent: list[Record] = field(default_factory=list)
     positions: dict[tuple[str, Place], int] = field(default_factory=dict)
+    commits: dict[tuple[str, Place], int] = field(default_factory=dict)
 
 
 class InMemoryLog:
@@ -68,7 +70,10 @@ class InMemoryLog:
 
     def __init__(self) -> None:
         self._partitions: dict[Place, _Partition] = defaultdict(_Partition)
+        self._created: dict[str, int] = defaultdict(int)
+        self._kafka_partitions: dict[str, int] = {}
         self._positions: dict[tuple[str, Place], int] = {}
+        self._commits: dict[tuple[str, Place], int] = {}
         self._epochs: dict[str, int] = defaultdict(int)
         self._transactions: dict[str, _Transaction] = {}
         self._members: dict[str, set[str]] = defaultdict(set)
@@ -87,6 +92,10 @@ class InMemoryLog:
         """Every place that was written to or read."""
         return sorted(self._partitions)
 
+    def begin_offset(self, place: Place) -> int:
+        """The first offset that was not deleted."""
+        return self._partitions[place].first
+
     def end_offset(self, place: Place) -> int:
         """The offset that the next record gets."""
         return self._partitions[place].end
@@ -94,6 +103,14 @@ class InMemoryLog:
     def position(self, group: str, place: Place) -> int:
         """The offset from which a group reads on."""
         return self._positions.get((group, place), 0)
+
+    def committed(self, group: str, place: Place) -> int | None:
+        """The position that a group has committed; None when it has none."""
+        return self._positions.get((group, place))
+
+    def commits(self, group: str, place: Place) -> int | None:
+        """The number of the commit that moved a group's position last; None when none told."""
+        return self._commits.get((group, place))
 
     def open_producer(self, transactional_id: str) -> ProducerEpoch:
         """Take a transactional id over: whoever had it before is fenced, and what it left open is
@@ -118,12 +135,20 @@ class InMemoryLog:
             transaction.sent.append(partition.append(new))
 
     def send_positions(
-        self, producer: ProducerEpoch, group: str, positions: Mapping[Place, int]
+        self,
+        producer: ProducerEpoch,
+        group: str,
+        positions: Mapping[Place, int],
+        commits: int | None = None,
     ) -> None:
-        """Move a group's positions when the transaction is committed."""
+        """Move a group's positions when the transaction is committed; the number of the commit goes
+        with them as metadata."""
         self._require_owner(producer)
+        transaction = self._transactions[producer.transactional_id]
         moved = {(group, place): offset for place, offset in positions.items()}
-        self._transactions[producer.transactional_id].positions.update(moved)
+        transaction.positions.update(moved)
+        if commits is not None:
+            transaction.commits.update(dict.fromkeys(moved, commits))
 
     def end(self, producer: ProducerEpoch, *, is_committed: bool = True) -> None:
         """Commit the transaction, or abort it."""
@@ -161,6 +186,39 @@ class InMemoryLog:
         del partition.slots[: offset - partition.first]
         partition.first = offset
 
+    def identity(self, topic: str, declared: int) -> TopicIdentity:
+        """Which topic has this name now; it has as many Kafka partitions as declared, if it did not
+        grow."""
+        topic_id = f"{topic}#{self._created[topic]}".encode()
+        return TopicIdentity(topic_id, self._kafka_partitions.get(topic, declared))
+
+    def recreate(self, topic: str) -> None:
+        """Delete a topic and create an empty one of its name, as an operator can."""
+        self._created[topic] += 1
+        for place in [place for place in self._partitions if place.topic == topic]:
+            del self._partitions[place]
+
+    def grow(self, topic: str, kafka_partitions: int) -> None:
+        """Give a topic more Kafka partitions, as an operator can."""
+        self._kafka_partitions[topic] = kafka_partitions
+
+    def truncate(self, place: Place, end: int) -> None:
+        """Lose what lies behind `end`, as a broker does that was restored older."""
+        partition = self._partitions[place]
+        del partition.slots[max(0, end - partition.first) :]
+        partition.first = min(partition.first, end)
+
+    def set_position(self, group: str, place: Place, offset: int) -> None:
+        """Move a group's position alone, as an operator can."""
+        self._positions[group, place] = offset
+        self._commits.pop((group, place), None)
+
+    def forget_positions(self, group: str) -> None:
+        """Lose a group's positions, as Kafka does when they expire."""
+        for kept in (self._positions, self._commits):
+            for key in [key for key in kept if key[0] == group]:
+                del kept[key]
+
     def join(self, group: str, member: str) -> None:
         """Become a member of a group."""
         self._members[group].add(member)
@@ -183,6 +241,7 @@ class InMemoryLog:
             return
         if is_committed:
             self._positions.update(transaction.positions)
+            self._commits.update(transaction.commits)
         for place in dict.fromkeys(record.place for record in transaction.sent):
             partition = self._partitions[place]
             del partition.open[transactional_id]

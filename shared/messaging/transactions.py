@@ -1,11 +1,13 @@
 """The Kafka side of a unit: its transactions and the state that they leave."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.structs import RecordMetadata
 
 from shared.messaging.deployment import Deployment
+from shared.messaging.provenance import Provenance
 from shared.messaging.record import NewRecord, Place
 from shared.messaging.stage import Stage
 from shared.messaging.unit import Commit
@@ -15,6 +17,8 @@ from shared.messaging.unit import Commit
 RETRY_BACKOFF_MS = 5
 _BATCH_BYTES = 524_288
 _POLL_MS = 200
+
+Acknowledgements = list[asyncio.Future[RecordMetadata]]
 
 
 def topic_partition(deployment: Deployment, place: Place) -> TopicPartition:
@@ -30,6 +34,7 @@ class Transactions:
         self._step = deployment.hooks.step
         self._group = deployment.name(stage.name)
         self._changelog = Place(stage.changelog, number)
+        self.provenance = Provenance()
         self._producer = AIOKafkaProducer(
             **deployment.connection,
             transactional_id=deployment.name(f"{stage.name}.{number}"),
@@ -48,31 +53,50 @@ class Transactions:
         await self._producer.stop()
 
     async def commit(self, commit: Commit) -> None:
-        """Write outputs, state changes and positions, all or nothing.
+        """Write outputs, state changes, positions and the state's provenance, all or nothing.
 
         Raises KafkaError when that failed, ProducerFenced among them; the unit is of no use then.
         """
         await self._producer.begin_transaction()
-        acknowledgements = await self._send(commit.outputs)
+        outputs = await self._send(commit.outputs)
         self._step.reached("outputs sent")
-        acknowledgements += await self._send(self._changes(commit))
+        changes = await self._send(self._changes(commit.changelog))
         self._step.reached("changelog sent")
-        if commit.positions:
-            await self._producer.send_offsets_to_transaction(
-                {topic_partition(self._deployment, p): o for p, o in commit.positions.items()},
-                self._group,
-            )
+        await self._send_positions(commit.positions)
         self._step.reached("offsets sent")
-        await asyncio.gather(*acknowledgements)
+        written_to = self._ends(commit.outputs, await asyncio.gather(*outputs))
+        after = self.provenance.after(commit.positions, commit.last_read, written_to)
+        changes += await self._send(self._changes(after.change()))
+        await asyncio.gather(*changes)
         self._step.reached("committing")
         await self._producer.commit_transaction()
+        self.provenance = after
         self._step.reached("committed")
 
-    def _changes(self, commit: Commit) -> Iterable[NewRecord]:
-        for key, value in commit.changelog.items():
+    async def _send_positions(self, positions: Mapping[Place, int]) -> None:
+        """The number of the commit goes with them: also a commit that moves none is told apart."""
+        number = str(self.provenance.commits + 1)
+        if moved := positions or self.provenance.first_position():
+            await self._producer.send_offsets_to_transaction(
+                {topic_partition(self._deployment, p): (o, number) for p, o in moved.items()},
+                self._group,
+            )
+
+    def _ends(
+        self, outputs: Sequence[NewRecord], acknowledged: Sequence[RecordMetadata]
+    ) -> Mapping[Place, int]:
+        """How far the unit has written its stage's topics."""
+        ends: dict[Place, int] = {}
+        for new, at in zip(outputs, acknowledged, strict=True):
+            if self.provenance.has(new.place):
+                ends[new.place] = max(ends.get(new.place, 0), at.offset + 1)
+        return ends
+
+    def _changes(self, changelog: Mapping[str, bytes | None]) -> Iterable[NewRecord]:
+        for key, value in changelog.items():
             yield NewRecord(self._changelog, key.encode(), value)
 
-    async def _send(self, records: Iterable[NewRecord]) -> list[asyncio.Future[object]]:
+    async def _send(self, records: Iterable[NewRecord]) -> Acknowledgements:
         return [
             await self._producer.send(
                 self._deployment.name(record.place.topic),

@@ -79,6 +79,7 @@ class Commit:
     outputs: list[NewRecord] = field(default_factory=list)
     changelog: dict[str, bytes | None] = field(default_factory=dict)
     positions: dict[Place, int] = field(default_factory=dict)
+    last_read: dict[Place, Record] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
 
     @property
@@ -91,6 +92,7 @@ class Commit:
         self.outputs += later.outputs
         self.changelog |= later.changelog
         self.positions |= later.positions
+        self.last_read |= later.last_read
         self.tally.add(later.tally)
 
 
@@ -209,6 +211,7 @@ class Unit:
         self.at_record = record
         self._commit.tally.records_in += 1
         self._commit.positions[record.place] = record.offset + 1
+        self._commit.last_read[record.place] = record
         if self._blame is not None and at(record) in self._blame.records:
             self._pass_over(record, self._blame)
             return

@@ -26,6 +26,10 @@ class Readiness:
         """The process cannot work before `what` is there."""
         self._becomes(what)
 
+    def refuse(self, why: str) -> None:
+        """The process must not work: data were replaced, and an operator has to mend them."""
+        self._becomes(f"an operator: {why}")
+
     def _becomes(self, waiting_for: str) -> None:
         if waiting_for != self.waiting_for:
             log.info("readiness", ready=not waiting_for, waiting_for=waiting_for)

@@ -90,6 +90,7 @@ def run_service(
                 process.stop,
                 process.telemetry.hooks(),
                 process.readiness.ready,
+                process.readiness.refuse,
             )
 
     run_process(name, main)

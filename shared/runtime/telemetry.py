@@ -88,6 +88,9 @@ class BatchMeter:
         self._published = meter.create_counter(
             "events_published", description="Events of processors, by type"
         )
+        self._refused = meter.create_gauge(
+            "inconsistencies", description="What keeps a stage or read model from working"
+        )
         self._lags: dict[str, Callable[[], int]] = {}
         meter.create_observable_gauge(
             "lag_records", [self._observe_lags], description="Records that wait for a stage"
@@ -106,6 +109,10 @@ class BatchMeter:
     def watch_lag(self, stage: str, lag_records: Callable[[], int]) -> None:
         """Ask `lag_records` whenever the metrics are read."""
         self._lags[stage] = lag_records
+
+    def refused(self, stage: str, inconsistencies: int) -> None:
+        """Show it until it is told anew."""
+        self._refused.set(inconsistencies, {"stage": stage})
 
     def _observe_lags(self, _options: CallbackOptions) -> Iterable[Observation]:
         return [Observation(lag(), {"stage": stage}) for stage, lag in self._lags.items()]

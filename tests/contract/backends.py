@@ -86,6 +86,21 @@ class Backend(Protocol):
     def delete_before(self, place: Place, offset: int) -> None:
         """Forget the oldest records of a place."""
 
+    def recreate(self, topic: str) -> None:
+        """Delete a topic and create an empty one of its name."""
+
+    def grow(self, topic: str, kafka_partitions: int) -> None:
+        """Give a topic more Kafka partitions."""
+
+    def set_position(self, group: str, place: Place, offset: int) -> None:
+        """Move a group's position as an operator does with Kafka's tools."""
+
+    def forget_positions(self, group: str) -> None:
+        """Let a group's positions expire."""
+
+    def inconsistencies(self) -> list[str]:
+        """What keeps the units of the counting stage from starting."""
+
     def start(self, plan: Plan) -> Worker:
         """Start a worker."""
 

@@ -3,12 +3,20 @@
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 
-from shared.messaging.embedded import EmbeddedRuntime
+from shared.messaging.consistency import (
+    Inconsistency,
+    InconsistentError,
+    UnitPlaces,
+    at_start,
+)
+from shared.messaging.embedded import EmbeddedRuntime, restore
 from shared.messaging.hooks import Hooks
 from shared.messaging.memory import FencedError, InMemoryLog
+from shared.messaging.memory_facts import facts_in_memory
+from shared.messaging.provenance import split_state
 from shared.messaging.record import NewRecord, Place, Record
 from tests.contract.backends import Plan
-from tests.support.messaging import CODEC
+from tests.support.messaging import CODEC, counting
 
 _IDLE_STEPS = 100
 
@@ -38,7 +46,12 @@ class MemoryWorker:
     def step(self) -> bool:
         """One step; what it raises ends the worker."""
         try:
+            self._runtime.check()
             return self._runtime.step()
+        except InconsistentError as error:
+            # It stays up and looks again.
+            self.last_words = str(error)
+            return False
         except (FencedError, LookupError, ArithmeticError, _KilledError) as error:
             self.last_words = repr(error)
             self.ended = True
@@ -121,6 +134,32 @@ class MemoryBackend:
     def delete_before(self, place: Place, offset: int) -> None:
         """Forget the oldest records."""
         self.log.delete_before(place, offset)
+
+    def recreate(self, topic: str) -> None:
+        """Delete a topic and create an empty one."""
+        self.log.recreate(topic)
+
+    def grow(self, topic: str, kafka_partitions: int) -> None:
+        """Give a topic more Kafka partitions."""
+        self.log.grow(topic, kafka_partitions)
+
+    def set_position(self, group: str, place: Place, offset: int) -> None:
+        """Move a group's position."""
+        self.log.set_position(group, place, offset)
+
+    def forget_positions(self, group: str) -> None:
+        """Let a group's positions expire."""
+        self.log.forget_positions(group)
+
+    def inconsistencies(self) -> list[str]:
+        """What keeps units from starting."""
+        units = (UnitPlaces.of(counting(), number, CODEC.topics) for number in range(4))
+        return [str(found) for unit in units for found in self._examined(unit)]
+
+    def _examined(self, unit: UnitPlaces) -> list[Inconsistency]:
+        provenance, state = split_state(restore(self.log, unit.changelog))
+        found = facts_in_memory(self.log, unit, provenance)
+        return at_start(unit, provenance, bool(state), found)
 
     def start(self, plan: Plan) -> MemoryWorker:
         """Start a worker."""

@@ -10,12 +10,13 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from kafka import KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from shared.messaging.admin import admin_client, ensure_topics
 from shared.messaging.clients import Publisher, Reader
 from shared.messaging.deployment import Deployment
+from shared.messaging.doctor import examine_stages
 from shared.messaging.record import NewRecord, Place, Record
 from shared.messaging.stage import RoundSource
 from shared.runtime.settings import Settings
@@ -24,7 +25,12 @@ from tests.support.messaging import counting
 
 SESSION_S = 1.5
 _DEADLINE_S = 60.0
-_READ_TOPICS = ("prices.charges", "dlq.jobs.events", *(f"changelog.{name}" for name in STAGES))
+_READ_TOPICS = (
+    "jobs.events",
+    "prices.charges",
+    "dlq.jobs.events",
+    *(f"changelog.{name}" for name in STAGES),
+)
 
 
 class KafkaWorker:
@@ -181,6 +187,42 @@ class KafkaBackend:
         partition = TopicPartition(self.deployment.name(place.topic), place.kafka_partition)
         with admin_client(self.deployment) as client:
             client.delete_records({partition: offset})
+
+    def recreate(self, topic: str) -> None:
+        """Delete a topic and create an empty one; Kafka deletes in the background."""
+        name = self.deployment.name(topic)
+        with admin_client(self.deployment) as client:
+            count = len(client.describe_topics([name])[0]["partitions"])
+            client.delete_topics([name])
+            self.until(lambda: name not in client.list_topics())
+            client.create_topics({name: {"num_partitions": count}})
+            client.wait_for_topics([name])
+
+    def grow(self, topic: str, kafka_partitions: int) -> None:
+        """Give a topic more Kafka partitions."""
+        with admin_client(self.deployment) as client:
+            client.create_partitions({self.deployment.name(topic): kafka_partitions})
+            self.until(lambda: self._count(client, topic) == kafka_partitions)
+
+    def set_position(self, group: str, place: Place, offset: int) -> None:
+        """Move a group's position."""
+        partition = TopicPartition(self.deployment.name(place.topic), place.kafka_partition)
+        with admin_client(self.deployment) as client:
+            moved = {partition: OffsetAndMetadata(offset, "", -1)}
+            client.alter_group_offsets(self.deployment.name(group), moved)
+
+    def forget_positions(self, group: str) -> None:
+        """Let a group's positions expire."""
+        with admin_client(self.deployment) as client:
+            client.delete_groups([self.deployment.name(group)])
+
+    def inconsistencies(self) -> list[str]:
+        """What keeps units from starting."""
+        examined = examine_stages(self.deployment, [counting()])
+        return [str(found) for unit in examined.values() for found in unit]
+
+    def _count(self, client: KafkaAdminClient, topic: str) -> int:
+        return len(client.describe_topics([self.deployment.name(topic)])[0]["partitions"])
 
     def start(self, plan: Plan) -> KafkaWorker:
         """Start a worker."""

@@ -10,6 +10,7 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 from shared.messaging.dead_letters import KEPT_BYTES
 from shared.messaging.guarded_unit import DEFAULT_AFTER
 from shared.messaging.hooks import POINTS
+from shared.messaging.provenance import PROVENANCE_KEY
 from shared.messaging.record import NewRecord, Place, Record
 from shared.messaging.topics import ROUND_ENDED
 from tests.contract.backends import Backend, Plan, Worker
@@ -52,6 +53,7 @@ def state(backend: Backend, stage: str = "counting") -> State:
         (number, record.key.decode()): record.value
         for number in range(4)
         for record in backend.read(Place(f"changelog.{stage}", number))
+        if record.key.decode() != PROVENANCE_KEY
     }
     return {key: value for key, value in latest.items() if value is not None}
 

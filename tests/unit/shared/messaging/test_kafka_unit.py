@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError
 from shared.messaging.deployment import Deployment, now_us
 from shared.messaging.guarded_unit import DEFAULT_AFTER, GuardedUnit, guarded
 from shared.messaging.kafka_unit import BATCH_RECORDS, INBOX_RECORDS, KafkaUnit
+from shared.messaging.provenance import Provenance
 from shared.messaging.record import Place, Record
 from shared.messaging.stage import RoundSource, Stage
 from shared.messaging.unit import FAILURES_KEY, Commit, EventTimeLimit
@@ -33,6 +34,7 @@ class Committed:
     """Takes the place of the transactions."""
 
     def __init__(self) -> None:
+        self.provenance = Provenance()
         self.commits: list[Commit] = []
         self.is_closed = False
         self.some = asyncio.Event()

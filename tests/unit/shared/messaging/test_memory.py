@@ -45,6 +45,9 @@ class Counts:
     def watch_lag(self, stage: str, lag_records: Callable[[], int]) -> None:
         """Nobody asks."""
 
+    def refused(self, stage: str, inconsistencies: int) -> None:
+        """Nobody asks."""
+
 
 def test_every_record_is_metered_once() -> None:
     log, counts = InMemoryLog(), Counts()

@@ -1,0 +1,142 @@
+"""Operators replace data under stages: what does not belong together is refused, and named."""
+
+from collections import defaultdict
+
+import pytest
+
+from shared.messaging.provenance import PROVENANCE_KEY
+from shared.messaging.record import NewRecord, Place, Record
+from tests.contract.backends import Backend, Plan
+from tests.contract.test_delivery import ROUNDS, outputs, rounds_closed, state, undisturbed, work
+
+INPUT, OUTPUT, CHANGELOG = "jobs.events", "prices.charges", "changelog.counting"
+PLACES = [Place(INPUT, number) for number in range(4)]
+
+
+def worked(backend: Backend, rounds: int = ROUNDS - 1) -> list[NewRecord]:
+    """Let a worker do the first rounds and end; the records of the last one are still to come."""
+    records = work()
+    size = len(records) // ROUNDS
+    worker = backend.start(Plan())
+    for done in range(rounds):
+        backend.append(records[done * size : (done + 1) * size])
+        backend.until(rounds_closed(backend, done + 1))
+    worker.stop()
+    return records[rounds * size :]
+
+
+def again(records: list[Record]) -> list[NewRecord]:
+    """Records as a backup restores them."""
+    return [NewRecord(found.place, found.key, found.value, found.headers) for found in records]
+
+
+def everything(backend: Backend, topic: str) -> list[Record]:
+    """All records of a topic."""
+    return [found for number in range(4) for found in backend.read(Place(topic, number))]
+
+
+def up_to_the_first_commit(changelog: list[Record]) -> list[Record]:
+    """An old backup of a changelog: each commit ends with its provenance."""
+    old: dict[Place, list[Record]] = defaultdict(list)
+    for found in changelog:
+        if PROVENANCE_KEY.encode() not in [one.key for one in old[found.place]]:
+            old[found.place].append(found)
+    return [found for records in old.values() for found in records]
+
+
+def test_what_nobody_touched_fits_and_goes_on(backend: Backend) -> None:
+    rest = worked(backend)
+    assert backend.inconsistencies() == []
+    backend.append(rest)
+    backend.start(Plan())
+    backend.until(rounds_closed(backend, ROUNDS))
+    assert (outputs(backend), state(backend)) == undisturbed(work())
+
+
+def test_a_changelog_that_was_lost_or_is_older_is_refused(backend: Backend) -> None:
+    worked(backend)
+    kept = everything(backend, CHANGELOG)
+    backend.recreate(CHANGELOG)
+    lost = backend.inconsistencies()
+    assert len(lost) == 4
+    assert all("the state is lost: restore a backup of changelog.counting" in one for one in lost)
+    backend.append(again(up_to_the_first_commit(kept)))
+    older = backend.inconsistencies()
+    assert any("but the group stands at" in one for one in older)
+    assert any("changelog.counting is another topic" in one for one in older)
+
+
+def test_a_refused_worker_stays_and_does_nothing_until_what_it_misses_is_back(
+    backend: Backend,
+) -> None:
+    rest = worked(backend)
+    position = backend.position("counting", PLACES[0])
+    backend.set_position("counting", PLACES[0], 1)
+    backend.append(rest)
+    before = outputs(backend)
+    refused = backend.start(Plan())
+    backend.until(lambda: "the group stands at 1" in refused.last_words)
+    assert (refused.ended, outputs(backend)) == (False, before)
+    refused.stop()
+    backend.set_position("counting", PLACES[0], position)
+    backend.start(Plan())
+    backend.until(rounds_closed(backend, ROUNDS))
+    assert (outputs(backend), state(backend)) == undisturbed(work())
+
+
+def test_positions_that_expired_are_taken_from_the_state(backend: Backend) -> None:
+    rest = worked(backend)
+    backend.forget_positions("counting")
+    assert backend.inconsistencies() == []
+    backend.append(rest)
+    backend.start(Plan())
+    backend.until(rounds_closed(backend, ROUNDS))
+    assert (outputs(backend), state(backend)) == undisturbed(work())
+
+
+def test_inputs_and_outputs_that_were_restored_older_are_refused(backend: Backend) -> None:
+    worked(backend)
+    inputs, ledger = everything(backend, INPUT), everything(backend, OUTPUT)
+    for topic, kept in ((INPUT, inputs), (OUTPUT, ledger)):
+        backend.recreate(topic)
+        backend.append(again([found for found in kept if found.offset < 30]))
+    found = backend.inconsistencies()
+    for says in (
+        "jobs.events is another topic",
+        "prices.charges is another topic",
+        "jobs.events/0 ends at 30, it was read up to",
+        "prices.charges/0 ends at",
+    ):
+        assert any(says in one for one in found), (says, found)
+
+
+def test_records_that_were_deleted_unread_are_missed(backend: Backend) -> None:
+    backend.append(worked(backend))
+    begin = backend.position("counting", PLACES[2]) + 5
+    backend.delete_before(PLACES[2], begin)
+    [unread] = backend.inconsistencies()
+    assert f"jobs.events/2 begins at {begin}" in unread
+    assert "records were deleted unread" in unread
+
+
+def test_more_kafka_partitions_are_refused_before_a_key_is_looked_for_in_them(
+    backend: Backend,
+) -> None:
+    worked(backend)
+    backend.grow(INPUT, 6)
+    found = backend.inconsistencies()
+    assert any("jobs.events has 6 Kafka partitions, declared are 4" in one for one in found)
+    assert any("the state was made with 4" in one for one in found)
+
+
+@pytest.mark.parametrize("what", ["recreate", "grow"])
+def test_what_is_replaced_under_a_running_worker_stops_it(backend: Backend, what: str) -> None:
+    backend.append(work()[: len(work()) // ROUNDS])
+    worker = backend.start(Plan())
+    backend.until(rounds_closed(backend, 1))
+    if what == "grow":
+        backend.grow(INPUT, 6)
+    else:
+        backend.recreate(INPUT)
+    backend.until(lambda: "refused" in worker.last_words)
+    assert not worker.ended
