@@ -1,6 +1,7 @@
 """A job as placement tracks it, and the bytes in which the changelog keeps it."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any, Self
 
@@ -81,8 +82,11 @@ class Tracked:
         return next(c for c in self.candidates if c.cluster == cluster)
 
     def to_bytes(self) -> bytes:
-        """JSON, in which an infinite number is null."""
-        return orjson.dumps(self)
+        """JSON, in which an infinite number is null and nodes are runs."""
+        state = {name: getattr(self, name) for name in self.__slots__}
+        if self.placed:
+            state["placed"] = {**asdict(self.placed), "nodes": runs_of(self.placed.nodes)}
+        return orjson.dumps(state)
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Self:
@@ -99,7 +103,7 @@ class Tracked:
             state[name] = tuple(Void(**fields) for fields in state[name])
         if state["placed"]:
             placed = state["placed"]
-            state["placed"] = Placed(**{**placed, "nodes": tuple(placed["nodes"])})
+            state["placed"] = Placed(**{**placed, "nodes": tuple(nodes_of(placed["nodes"]))})
         return cls(**state)
 
 
@@ -107,3 +111,21 @@ def _candidate(fields: dict[str, Any]) -> Candidate:
     if fields["part_eff"] is None:
         fields["part_eff"] = inf
     return Candidate(**fields)
+
+
+def runs_of(nodes: Sequence[int]) -> list[int]:
+    """First and count of each run of indices that follow one another, one after the other: a job on
+    all nodes of the largest cluster takes no more than one on a few."""
+    runs: list[int] = []
+    for node in nodes:
+        if runs and node == runs[-2] + runs[-1]:
+            runs[-1] += 1
+        else:
+            runs += [node, 1]
+    return runs
+
+
+def nodes_of(runs: Sequence[int]) -> Iterator[int]:
+    """The indices that `runs_of` wrote."""
+    for first, count in zip(runs[::2], runs[1::2], strict=True):
+        yield from range(first, first + count)

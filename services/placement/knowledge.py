@@ -26,7 +26,7 @@ from services.placement.known_times import KnownTimes
 from services.placement.limits import Limit, Subject, limit_of
 from services.placement.predictions import ClusterKnowledge
 from shared.domain.checks import require_not_negative
-from shared.domain.cluster import Cluster
+from shared.domain.cluster import Cluster, require_few_clusters
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
 from shared.domain.node import NodeNames
@@ -165,6 +165,7 @@ class Knowledge:
     def _take(self, message: Message) -> None:
         match message:
             case ClusterDeclared():
+                require_few_clusters(self._clusters, message.cluster)
                 cluster = cluster_of(message)
                 self._clusters[cluster.name], self._names[cluster.name] = cluster, cluster.names()
                 self._clusters = dict(sorted(self._clusters.items()))

@@ -386,7 +386,7 @@ def _started(job: Tracked, message: JobStarted, names: NodeNames) -> Placed:
     here = placed if placed and placed.cluster == message.cluster else None
     if not message.nodes and here is None:
         raise RejectedError("nodes", "must be named: placement did not choose them")
-    nodes = tuple(sorted(names.index(name) for name in message.nodes))
+    nodes = names.indices(message.nodes)
     if here is not None and nodes in ((), here.nodes):
         return replace(here, ends_s=since_s + limit_s)
     grant = message.grant or (here.grant if here else 0)

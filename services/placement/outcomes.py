@@ -23,9 +23,10 @@ from services.placement.jobs import Placed, Tracked
 from services.placement.model import Rules, misfit
 from services.placement.news import Situation
 from services.placement.obstacles import Obstacles
-from services.placement.reach import Choice, favourite
+from services.placement.reach import Choice, Choices, favourite, preference
 from services.placement.room import Room
 from shared.domain.cluster import Cluster
+from shared.domain.folding import fold
 from shared.domain.node import NodeNames
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
@@ -33,6 +34,8 @@ from shared.policies.backfill.easy import Start
 
 OUTPUT: Final = "placement.decisions"
 SOURCE: Final = "placement"
+# A decision on many clusters tells of these; `coplace why` tells of all.
+MOST_CANDIDATES: Final = 32
 _MOST_NODES: Final = 2**32 - 1
 
 
@@ -114,8 +117,9 @@ class Outcomes:
         return {c.cluster: self._told(job, c, start) for c in self.room.choices(job)}
 
     def weighed(self, job: Tracked, reasons: Mapping[str, str]) -> list[CandidateMessage]:
-        """A waiting job's choices with these reasons."""
-        return [candidate_message(c, reasons[c.cluster]) for c in self.room.choices(job)]
+        """A waiting job's most favoured choices with these reasons."""
+        choices = most_favoured(self.room.choices(job), reasons)
+        return [candidate_message(c, reasons[c.cluster]) for c in choices]
 
     def started(
         self, job: Tracked, placed: Placed, start: Start, weighed: Iterable[CandidateMessage]
@@ -127,7 +131,7 @@ class Outcomes:
         decided.node_indices.extend(placed.nodes)
         names = self.node_names[start.cluster]
         if names:
-            decided.node_names.extend(map(names.name, placed.nodes))
+            decided.node_names.extend(fold(map(names.name, placed.nodes)))
         cores = self.clusters[start.cluster].cores_for(shareable=job.job.shareable)
         decided.cores_per_node = cores
         decided.walltime_s = placed.limit_s
@@ -137,6 +141,7 @@ class Outcomes:
         timeout_us = round(self.decisions.rules.start_timeout_s * 1e6)
         decided.start_by_us = decided.decided_at_us + timeout_us if timeout_us else 0
         decided.candidates.extend(weighed)
+        decided.candidates_left_out = len(job.candidates) - len(decided.candidates)
         return self.decisions.publish(job, decided)
 
     def of_waiting(self, job: Tracked, situation: Situation) -> Publish:
@@ -150,6 +155,7 @@ class Outcomes:
         else:
             decided.reason = reason_of(self.room.choices(job), reasons)
         decided.candidates.extend(self.weighed(job, reasons))
+        decided.candidates_left_out = len(job.candidates) - len(decided.candidates)
         promise = self.promise(job)
         if promise is not None:
             decided.reservation.CopyFrom(promise)
@@ -194,6 +200,16 @@ class Outcomes:
             return problem or "did not fit or was lost when the job was ranked"
         best, policy = favourite(self.room.choices(job)).cluster, self.decisions.rules.policy
         return f"policy {policy}: only the best cluster, {best}"
+
+
+def most_favoured(choices: Choices, reasons: Mapping[str, str]) -> Choices:
+    """At most MOST_CANDIDATES as they stand: where a job starts, which nothing speaks against, and
+    those that it would go to first."""
+    if len(choices) <= MOST_CANDIDATES:
+        return choices
+    order = sorted(choices, key=lambda c: (bool(reasons[c.cluster]), *preference(c)))
+    kept = {choice.cluster for choice in order[:MOST_CANDIDATES]}
+    return tuple(choice for choice in choices if choice.cluster in kept)
 
 
 def reason_of(choices: Iterable[Choice], reasons: Mapping[str, str]) -> str:

@@ -11,9 +11,10 @@ from coplace.v1.prediction_pb2 import (
     PowerModelPublished,
 )
 
-from shared.domain.checks import require_positive
+from shared.domain.checks import require_positive, require_text
 from shared.domain.errors import RejectedError
 from shared.domain.node import NodeNames
+from shared.messaging.domain_types import MOST_VERSION
 from shared.policies import degradation as pair_model
 from shared.policies import power_model as power
 from shared.policies.forest import Forest, Tree
@@ -29,6 +30,7 @@ class Degradation:
 
 def power_model(message: PowerModelPublished) -> power.PowerModel:
     """The forest, or the fallback while there is none."""
+    require_text("version", message.version, limit=MOST_VERSION)
     _require_features(message.features, power.FEATURES)
     trees = [Tree(t.feature, t.threshold, t.left, t.right, t.value) for t in message.trees]
     forest = Forest.of(trees, features=len(power.FEATURES)) if trees else None
@@ -37,6 +39,7 @@ def power_model(message: PowerModelPublished) -> power.PowerModel:
 
 def degradation(message: DegradationModelPublished) -> Degradation:
     """The weights of the pair model."""
+    require_text("version", message.version, limit=MOST_VERSION)
     _require_features(message.features, pair_model.FEATURES)
     if len(message.weights) != len(message.features) or not np.isfinite(message.weights).all():
         raise RejectedError("weights", "must be one finite number a feature")

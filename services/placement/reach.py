@@ -57,9 +57,14 @@ class Choice(NamedTuple):
         return Entry(order, arrival, on.nodes, on.walltime_s, job.shareable, app)
 
 
+def preference(choice: Choice) -> tuple[bool, int, int]:
+    """Orders a job's choices: where it would go first, first."""
+    return not choice.waits, choice.tier, choice.rank
+
+
 def favourite(choices: Iterable[Choice]) -> Choice:
     """The one that a job would go to before all others."""
-    return min(choices, key=lambda c: (not c.waits, c.tier, c.rank))
+    return min(choices, key=preference)
 
 
 Choices = tuple[Choice, ...]

@@ -1,15 +1,25 @@
 """Clusters: nodes of one model under one resource manager."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from shared.domain.checks import require_positive, require_text
 from shared.domain.errors import RejectedError
+from shared.domain.folding import MOST_HOST_LIST_BYTES, most_folded_bytes
 from shared.domain.hostlist import MOST_NODES
 from shared.domain.node import NodeNames
 
 # Coefficients are tables of all pairs of P-states, and have to fit into a message.
 MOST_PSTATES: Final = 100
+# What a job may choose from is kept with each job that waits.
+MOST_CLUSTERS: Final = 128
+
+
+def require_few_clusters(known: Mapping[str, object], name: str) -> None:
+    """Raise RejectedError where `name` would be one more than a region can have."""
+    if name not in known and len(known) >= MOST_CLUSTERS:
+        raise RejectedError("cluster", f"must be one of the {MOST_CLUSTERS} that a region can have")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +62,15 @@ class Cluster:
             require_positive("memory_gib_per_node", self.memory_gib_per_node)
         if self.architecture:
             require_text("architecture", self.architecture)
-        if self.node_names and (named := len(self.names())) != self.nodes:
+        if self.node_names:
+            self._check_names(self.names())
+
+    def _check_names(self, names: NodeNames) -> None:
+        if (named := len(names)) != self.nodes:
             raise RejectedError("node_names", f"must be {self.nodes} as the nodes, got {named}")
+        if (size_bytes := most_folded_bytes(names.declared)) > MOST_HOST_LIST_BYTES:
+            problem = f"may fill {size_bytes} bytes as host lists, the limit is"
+            raise RejectedError("node_names", f"{problem} {MOST_HOST_LIST_BYTES}: number the nodes")
 
     def names(self) -> NodeNames:
         """The names of its nodes, expanded anew."""

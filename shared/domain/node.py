@@ -1,7 +1,7 @@
 """Nodes: their names, which all sides derive alike from a cluster and an index."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from shared.domain.errors import RejectedError
@@ -41,6 +41,11 @@ class NodeNames:
     def __len__(self) -> int:
         return len(self._names)
 
+    @property
+    def declared(self) -> Sequence[str]:
+        """All that were declared, by index."""
+        return self._names
+
     def name(self, index: int) -> str:
         """The name of a node; nodes beyond those declared have one all the same."""
         return self._names[index] if index < len(self) else node_name(self._cluster, index)
@@ -52,3 +57,17 @@ class NodeNames:
         if name not in self._indices:
             raise RejectedError("nodes", f"{name[:80]!r} is no node that {self._cluster} declared")
         return self._indices[name]
+
+    def indices(self, host_lists: Iterable[str]) -> tuple[int, ...]:
+        """Ascending, of nodes that are named one by one or as host lists. Raises RejectedError."""
+        return tuple(sorted({index for entry in host_lists for index in self._of_entry(entry)}))
+
+    def _of_entry(self, entry: str) -> Iterable[int]:
+        """A name may look like a host list where its cluster's name does."""
+        try:
+            return [self.index(entry)]
+        except RejectedError:
+            named = expand(entry)
+            if named == [entry]:
+                raise
+            return map(self.index, named)

@@ -16,12 +16,15 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
 )
 
+from shared.domain.checks import require_text
 from shared.domain.cluster import Cluster
 from shared.domain.coefficients import Coefficients, Uncertainty
 from shared.domain.errors import RejectedError
 from shared.domain.job import MOST_DEPENDENCIES, Condition, Dependency, Job
 from shared.domain.signature import Signature
 
+# `coefficients-{node_model}@{round}` and the like: a job that waits keeps those it was weighed by.
+MOST_VERSION: Final = 320
 _CONDITIONS: Final[Mapping[DependencyCondition.ValueType, Condition]] = {
     DEPENDENCY_CONDITION_AFTER_OK: Condition.AFTER_OK,
     DEPENDENCY_CONDITION_AFTER_ANY: Condition.AFTER_ANY,
@@ -99,6 +102,7 @@ def signatures_of(message: SignatureUpdated) -> tuple[Signature, ...]:
 
 def coefficients_of(message: CoefficientsPublished) -> Coefficients:
     """The matrices of a node model."""
+    require_text("version", message.version, limit=MOST_VERSION)
     count = len(message.pstates_ghz)
 
     def matrix(field: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

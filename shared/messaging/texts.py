@@ -8,12 +8,13 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from shared.domain.errors import RejectedError
+from shared.domain.folding import MOST_HOST_LIST_BYTES
 
 # Keys and attributes become parts of other keys: ids of 1,024 characters are the longest.
 MOST_TEXT_BYTES: Final = 4_096
 # All texts of one list, such as node names: a processor may keep it as JSON, which at worst doubles
 # each and puts three bytes around it, in one record.
-MOST_LIST_BYTES: Final = 524_288
+MOST_LIST_BYTES: Final = MOST_HOST_LIST_BYTES
 _AROUND_BYTES: Final = 3
 
 

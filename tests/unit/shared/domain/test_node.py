@@ -35,3 +35,11 @@ def test_without_declared_names_nodes_are_named_by_cluster_and_index() -> None:
 def test_names_that_are_none_or_there_twice_are_refused(hosts: list[str]) -> None:
     with pytest.raises(RejectedError):
         NodeNames("p1", hosts)
+
+
+def test_nodes_are_found_by_name_and_by_host_list() -> None:
+    assert NodeNames("p1", ["n[001-020]"]).indices(["n[002-004]", "n001", "n003"]) == (0, 1, 2, 3)
+    assert NodeNames("p1").indices(["p1-[0007-0008]"]) == (7, 8)
+    assert NodeNames("a,b[1]").indices(["a,b[1]-0007"]) == (7,)
+    with pytest.raises(RejectedError, match="'n099' is no node that p1 declared"):
+        NodeNames("p1", ["n[001-020]"]).indices(["n[019,099]"])

@@ -1,0 +1,121 @@
+"""Node names to host lists: the inverse of `hostlist.expand`.
+
+`n001, n002, n003, n007` become `n[001-003,007]`: as few characters as one varying number a list
+allows. Order is kept, so that names still stand beside the indices that they belong to.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final
+
+# Text and numbers in turn: n1-ib0 is "n", "1", "-ib", "0", "". A number of more digits is text.
+_NUMBER: Final = re.compile(r"((?<![0-9])[0-9]{1,9}(?![0-9]))")
+
+# The names of a cluster's nodes, and of those of any job on it, are host lists of at most so many
+# bytes: decisions and the states of services hold them beside everything else.
+MOST_HOST_LIST_BYTES: Final = 524_288
+
+_Parts = list[str]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One entry of a host list: names that differ in the number at `place`, None while there is but
+    one name."""
+
+    parts: _Parts
+    place: int | None = None
+    numbers: list[str] = field(default_factory=list)
+
+    def takes(self, parts: _Parts) -> bool:
+        """Add a name if it differs in that one number only."""
+        place = self.place
+        if place is None:
+            place = _only_difference(self.parts, parts)
+            if place is None:
+                return False
+            self.place, self.numbers = place, [self.parts[place]]
+        elif self.parts[:place] != parts[:place] or self.parts[place + 1 :] != parts[place + 1 :]:
+            return False
+        self.numbers.append(parts[place])
+        return True
+
+    def text(self) -> str:
+        """As a host list."""
+        if self.place is None:
+            return "".join(self.parts)
+        before, after = "".join(self.parts[: self.place]), "".join(self.parts[self.place + 1 :])
+        return f"{before}[{','.join(_ranges(self.numbers))}]{after}"
+
+
+def fold(names: Iterable[str]) -> list[str]:
+    """Host lists that name these nodes in this order. Names hold no commas and no brackets."""
+    entries: list[_Entry] = []
+    for name in names:
+        parts = _NUMBER.split(name)
+        if not entries or not entries[-1].takes(parts):
+            entries.append(_Entry(parts))
+    return [entry.text() for entry in entries]
+
+
+def most_folded_bytes(names: Sequence[str]) -> int:
+    """No fold of any of these names, in this order, is longer with a comma behind each entry.
+
+    Names that differ in their last number only and stand together begin at most two entries and
+    continue at most one of another number. In between each costs its number, and of numbers that
+    follow one another two in three at most: runs of two with one left out.
+    """
+    return sum(_most_bytes(list(block)) for _, block in groupby(names, _all_but_last_number))
+
+
+def _most_bytes(block: list[str]) -> int:
+    """Of one block, which in any case is not longer than with each name written out."""
+    size = max(len(name.encode()) for name in block)
+    written = sum(len(name.encode()) + 3 for name in block)
+    if len(block) == 1:
+        return written
+    numbers = [_NUMBER.split(name)[-2] for name in block]
+    digits = max(map(len, numbers))
+    # A range of k numbers that follow one another leaves k + 1 rooms for a gap.
+    costs = sum((2 * (count + 1) + 2) // 3 for count in _run_lengths(numbers))
+    return min(written, 3 * (size + 3) + costs * (digits + 1))
+
+
+def _all_but_last_number(name: str) -> tuple[str, str]:
+    parts = _NUMBER.split(name)
+    return ("".join(parts[:-2]), parts[-1]) if len(parts) > 1 else (name, "")
+
+
+def _only_difference(left: _Parts, right: _Parts) -> int | None:
+    """The place of the only part that differs, if it is a number."""
+    if len(left) != len(right):
+        return None
+    differing = [
+        place for place, pair in enumerate(zip(left, right, strict=True)) if len({*pair}) > 1
+    ]
+    return differing[0] if len(differing) == 1 and differing[0] % 2 else None
+
+
+def _ranges(numbers: Iterable[str]) -> Iterator[str]:
+    for first, last in _runs(numbers):
+        yield first if first == last else f"{first}-{last}"
+
+
+def _run_lengths(numbers: Iterable[str]) -> Iterator[int]:
+    return (int(last) - int(first) + 1 for first, last in _runs(numbers))
+
+
+def _runs(numbers: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """First and last of those that follow one another, written with as many digits."""
+    first = last = ""
+    for number in numbers:
+        if last and number == f"{int(last) + 1:0{len(first)}d}" and len(number) <= 9:
+            last = number
+        else:
+            if first:
+                yield first, last
+            first = last = number
+    if first:
+        yield first, last
