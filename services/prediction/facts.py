@@ -5,7 +5,7 @@ from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMea
 
 from services.prediction.model import shutter_slowdown
 from services.prediction.state import Pair, Reading, Run, Traffic
-from shared.domain.checks import require_not_negative, require_positive
+from shared.domain.checks import require_not_negative, require_positive, require_text
 from shared.domain.errors import RejectedError
 from shared.domain.job import Job
 from shared.messaging.event import Event
@@ -30,6 +30,8 @@ def run_of(job: Job, message: JobFinished) -> Run | None:
 
 def reading_of(event: Event, message: NodeSamples) -> Reading:
     """The mean of the readings in one event."""
+    for field in ("node", "cluster", "node_model"):
+        require_text(field, getattr(message, field))
     for sample in message.samples:
         require_not_negative("samples.power_w", sample.power_w)
     if not message.samples:

@@ -9,6 +9,7 @@ from coplace.v1.telemetry_pb2 import NodeSamples
 
 from services.prediction.node_factors import Draw, node_factors
 from services.prediction.publish import node_power_event
+from shared.domain.folding import names_of
 from shared.domain.job import Job
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
@@ -16,7 +17,7 @@ from shared.messaging.table import Table
 
 # As for the other models: trained on so many first, then on twice as many each time.
 MIN_DRAWS: Final = 50
-# Older draws make room for newer ones, some at a time; factors of as many nodes fit into a message.
+# Older draws make room for newer ones, some at a time.
 REMEMBERED: Final = 8_000
 FORGOTTEN_AT_ONCE: Final = 800
 
@@ -24,13 +25,19 @@ _PROGRESS: Final = "trained"
 
 
 class Occupant(NamedTuple):
-    """A job that has nodes for itself; `ended_us` is 0 while it runs."""
+    """A job that has nodes for itself, which are named as its start did; `ended_us` is 0 while it
+    runs."""
 
     app_id: str
     freq_ghz: float
     nodes: tuple[str, ...]
     started_us: int
     ended_us: int = 0
+
+    @property
+    def names(self) -> list[str]:
+        """Its nodes by name."""
+        return names_of(self.nodes)
 
     def had(self, first_us: int, last_us: int) -> bool:
         """Whether it ran all that time."""
@@ -67,8 +74,8 @@ class NodePower:
         """An attempt of a job started on these nodes."""
         if job.shareable or not job.app_id or key in self._occupants:
             return
-        nodes = tuple(message.nodes)
-        occupant = Occupant(job.app_id, message.freq_ghz, nodes, message.started_at_us)
+        nodes, since_us = tuple(message.nodes), message.started_at_us
+        occupant = Occupant(job.app_id, message.freq_ghz, nodes, since_us)
         self._occupants.put(key, occupant)
         self._enter(key, occupant)
 
@@ -145,12 +152,12 @@ class NodePower:
         return FORGOTTEN_AT_ONCE
 
     def _enter(self, key: str, occupant: Occupant) -> None:
-        for node in occupant.nodes:
+        for node in occupant.names:
             self._on[node].add(key)
 
     def _leave(self, key: str) -> None:
         occupant = self._occupants.drop(key)
-        for node in occupant.nodes if occupant else ():
+        for node in occupant.names if occupant else ():
             self._on[node].discard(key)
 
 

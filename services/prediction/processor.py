@@ -20,6 +20,8 @@ from services.prediction.node_power import NodePower
 from services.prediction.publish import degradation_event, power_event
 from services.prediction.state import Progress, Reading, State, Traffic
 from services.prediction.training import fallback_power_w, in_order, pair_rows, power_rows
+from shared.domain.cluster import MOST_CLUSTERS, require_few_clusters
+from shared.domain.errors import RejectedError
 from shared.messaging.domain_types import cluster_of, job_of
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, Round
@@ -33,6 +35,8 @@ MIN_PAIRS: Final = 20
 # counts once more.
 REMEMBERED: Final = 20_000
 FORGOTTEN_AT_ONCE: Final = 2_000
+# Twice what clusters can declare: meters also name node models.
+MOST_NODE_MODELS: Final = 2 * MOST_CLUSTERS
 
 _PROGRESS: Final = "published"
 
@@ -164,6 +168,7 @@ class Prediction:
 
     def _read(self, event: Event, message: NodeSamples) -> None:
         reading = reading_of(event, message)
+        self._require_few_models(message.node_model)
         self._node_power.read(event, message, reading.power_w)
         if _is_newer(reading, self._state.nodes.get(message.node)):
             self._state.nodes.put(message.node, reading)
@@ -182,8 +187,17 @@ class Prediction:
         self._state.pairs.put(event.id, pair_of(event, message))
 
     def _declare(self, message: ClusterDeclared) -> None:
-        self._state.clusters.put(message.cluster, cluster_of(message))
+        require_few_clusters(self._state.clusters, message.cluster)
+        cluster = cluster_of(message)
+        self._require_few_models(cluster.node_model)
+        self._state.clusters.put(message.cluster, cluster)
         self._node_models.add(message.node_model)
+
+    def _require_few_models(self, name: str) -> None:
+        """A power model says something of each, in one message."""
+        if name not in self._node_models and len(self._node_models) >= MOST_NODE_MODELS:
+            problem = f"must be one of the {MOST_NODE_MODELS} that a region can have"
+            raise RejectedError("node_model", problem)
 
 
 def _attempt(job_id: str, attempt: int) -> str:

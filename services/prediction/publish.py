@@ -1,6 +1,6 @@
 """Models as events. A version is `{model}@{round}`, and its content never changes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from coplace.v1 import prediction_pb2
@@ -21,6 +21,9 @@ OUTPUT: Final = "prediction.models"
 POWER: Final = "power"
 DEGRADATION: Final = "degradation"
 NODE_POWER: Final = "node-power"
+# 10,000 nodes of names as they are; the number and what stands around the names comes to 14.
+MOST_FACTORS_BYTES: Final = 524_288
+_FACTOR_BYTES: Final = 14
 
 
 def power_event(
@@ -57,8 +60,9 @@ def degradation_event(trained: TrainedWeights | None, training_pairs: int, ended
 def node_power_event(
     factors: Mapping[tuple[str, str], float], training_readings: int, ended: Round
 ) -> Publish:
-    """A version of the factors of nodes, which are named by cluster and node."""
-    table = sorted(factors.items())
+    """A version of the factors of nodes, which are named by cluster and node: of those that are
+    furthest from 1, as many as fit into a message. What is not listed counts as 1."""
+    table = sorted(_furthest(factors))
     payload = NodePowerPublished(
         version=f"{NODE_POWER}@{ended.number}",
         clusters=[cluster for (cluster, _), _ in table],
@@ -67,6 +71,16 @@ def node_power_event(
         training_readings=training_readings,
     )
     return _published(NODE_POWER, payload, ended)
+
+
+def _furthest(factors: Mapping[tuple[str, str], float]) -> Iterator[tuple[tuple[str, str], float]]:
+    room_bytes = MOST_FACTORS_BYTES
+    order = sorted(factors.items(), key=lambda row: (-abs(row[1] - 1), row[0]))
+    for (cluster, node), factor in order:
+        room_bytes -= len(cluster.encode()) + len(node.encode()) + _FACTOR_BYTES
+        if room_bytes < 0:
+            return
+        yield (cluster, node), factor
 
 
 def _published(

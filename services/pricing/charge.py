@@ -60,6 +60,7 @@ def _evidence_message(row: Evidence) -> InterferenceEvidence:
         slowdown_ratio=row.slowdown_ratio,
         shutters_used=row.shutters_used,
         shutters_dropped=row.shutters_dropped,
+        co_runners=row.co_runners if row.co_runners > 1 else 0,
     )
 
 

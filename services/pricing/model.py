@@ -16,6 +16,8 @@ from shared.domain.money import service_units
 
 # Section 6.3: shutters whose neighbours differ by more cross a phase boundary (in IPC).
 DELTA_IPC: Final = 0.05
+# A charge has to fit into a message, whatever the names of co-runners.
+MOST_ROWS: Final = 256
 _LEAST_IPC: Final = 1e-6
 _MOST_IPC: Final = 1e3
 # No machine gives one job more: what claims to have used it is broken.
@@ -120,13 +122,15 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The time of a run that went by beside one co-runner, and what that did to it."""
+    """The time of a run that went by beside one co-runner, and what that did to it; or beside
+    several, told together without a name."""
 
     co_runner_job_id: str
     duration_us: int
     slowdown_ratio: float
     shutters_used: int = 0
     shutters_dropped: int = 0
+    co_runners: int = 1
 
     @property
     def solo_us(self) -> Decimal:
@@ -146,7 +150,35 @@ def evidence(co_runs: Iterable[CoRun], usage: Usage) -> tuple[Evidence, ...]:
         rows: dict[str, list[tuple[CoRun, int]]] = {}
         for co_run, duration_us in _segments(co_runs, usage.started_at_us, usage.ended_at_us):
             rows.setdefault(co_run.co_runner_job_id, []).append((co_run, duration_us))
-        return tuple(_row(name, segments) for name, segments in rows.items())
+        return _few([_row(name, segments) for name, segments in rows.items()])
+
+
+def _few(rows: Sequence[Evidence]) -> tuple[Evidence, ...]:
+    """As they are, or the MOST_ROWS - 1 that cost the run the most time and one of all others.
+
+    A charge is computed from the rows that it carries, so that these reproduce it: the row of the
+    others has the ratio that leaves the sum of their solo times as is, as each row has.
+    """
+    if len(rows) <= MOST_ROWS:
+        return tuple(rows)
+    cost = [row.duration_us - row.solo_us for row in rows]
+    order = sorted(range(len(rows)), key=lambda index: (-cost[index], index))
+    kept = sorted(order[: MOST_ROWS - 1])
+    others = [rows[index] for index in order[MOST_ROWS - 1 :]]
+    return (*(rows[index] for index in kept), _together(others))
+
+
+def _together(rows: Sequence[Evidence]) -> Evidence:
+    duration_us = sum(row.duration_us for row in rows)
+    solo_us = sum((row.solo_us for row in rows), Decimal(0))
+    return Evidence(
+        "",
+        duration_us,
+        max(1.0, float(duration_us / solo_us)),
+        sum(row.shutters_used for row in rows),
+        sum(row.shutters_dropped for row in rows),
+        len(rows),
+    )
 
 
 def _row(co_runner_job_id: str, segments: Sequence[tuple[CoRun, int]]) -> Evidence:

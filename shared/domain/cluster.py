@@ -1,8 +1,7 @@
 """Clusters: nodes of one model under one resource manager."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from shared.domain.checks import require_positive, require_text
 from shared.domain.errors import RejectedError
@@ -16,7 +15,15 @@ MOST_PSTATES: Final = 100
 MOST_CLUSTERS: Final = 128
 
 
-def require_few_clusters(known: Mapping[str, object], name: str) -> None:
+class Names(Protocol):
+    """What tells which names are known: a dictionary, a table."""
+
+    def __contains__(self, name: str, /) -> bool: ...
+
+    def __len__(self) -> int: ...
+
+
+def require_few_clusters(known: Names, name: str) -> None:
     """Raise RejectedError where `name` would be one more than a region can have."""
     if name not in known and len(known) >= MOST_CLUSTERS:
         raise RejectedError("cluster", f"must be one of the {MOST_CLUSTERS} that a region can have")

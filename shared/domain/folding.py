@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
+from shared.domain.errors import RejectedError
+from shared.domain.hostlist import expand
+
 # Text and numbers in turn: n1-ib0 is "n", "1", "-ib", "0", "". A number of more digits is text.
 _NUMBER: Final = re.compile(r"((?<![0-9])[0-9]{1,9}(?![0-9]))")
 
@@ -58,6 +61,16 @@ def fold(names: Iterable[str]) -> list[str]:
         if not entries or not entries[-1].takes(parts):
             entries.append(_Entry(parts))
     return [entry.text() for entry in entries]
+
+
+def names_of(told: Iterable[str]) -> list[str]:
+    """Nodes that are told one by one or as host lists; as they are told where that is neither, as
+    where the name of a cluster makes a node's look like a part of a host list."""
+    texts = list(told)
+    try:
+        return expand(",".join(texts))
+    except RejectedError:
+        return texts
 
 
 def most_folded_bytes(names: Sequence[str]) -> int:

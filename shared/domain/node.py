@@ -58,16 +58,17 @@ class NodeNames:
             raise RejectedError("nodes", f"{name[:80]!r} is no node that {self._cluster} declared")
         return self._indices[name]
 
-    def indices(self, host_lists: Iterable[str]) -> tuple[int, ...]:
-        """Ascending, of nodes that are named one by one or as host lists. Raises RejectedError."""
-        return tuple(sorted({index for entry in host_lists for index in self._of_entry(entry)}))
+    def indices(self, told: Iterable[str]) -> tuple[int, ...]:
+        """Ascending, of nodes that are told one by one or as host lists. Raises RejectedError."""
+        texts = set(told)
+        lists = {text for text in texts if not self._is_name(text)}
+        names = [*(texts - lists), *(expand(",".join(sorted(lists))) if lists else ())]
+        return tuple(sorted({self.index(name) for name in names}))
 
-    def _of_entry(self, entry: str) -> Iterable[int]:
+    def _is_name(self, text: str) -> bool:
         """A name may look like a host list where its cluster's name does."""
         try:
-            return [self.index(entry)]
+            self.index(text)
         except RejectedError:
-            named = expand(entry)
-            if named == [entry]:
-                raise
-            return map(self.index, named)
+            return not {*text} & {*",[]"}
+        return True

@@ -21,8 +21,10 @@ from google.protobuf.message import Message
 from services.energy.advice import Advice, AdvicePolicy, Point, advice
 from services.energy.processor.measured import signature_of
 from services.energy.processor.misuse import Count, Misuse
+from services.energy.processor.profile import METRICS
 from services.energy.processor.runs import JobRun, Runs
 from shared.domain.coefficients import Coefficients
+from shared.domain.errors import RejectedError
 from shared.domain.job import JobState
 from shared.domain.signature import Signature
 from shared.messaging.digest import require_sha256
@@ -83,7 +85,7 @@ class Advisor:
         """Remember what the round's end decides on. Raises RejectedError."""
         match event.payload:
             case AppIdMismatch() as found:
-                metrics = tuple(each.metric for each in found.metrics if each.differs)
+                metrics = _differing(found)
                 self._remember(event, found.measured, metrics)
             case SignatureMeasured() as measured:
                 if measured.job_id and not measured.kernel:
@@ -189,6 +191,12 @@ class Advisor:
             coefficients_version=version,
             user_mismatches=self._misuse.of(run.user, ended.ended_at_us),
         )
+
+
+def _differing(found: AppIdMismatch) -> tuple[str, ...]:
+    if not {each.metric for each in found.metrics} <= set(METRICS):
+        raise RejectedError("metrics", f"must be of {', '.join(METRICS)}")
+    return tuple(sorted({each.metric for each in found.metrics if each.differs}, key=METRICS.index))
 
 
 def _case(state: Mapping[str, Any]) -> Case:

@@ -1,7 +1,9 @@
 """AppDB: what each application's runs were like, by node model and P-state."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, NamedTuple
 
 from coplace.v1.energy_pb2 import AppIdMismatch, MetricDeviation, SignatureAt, SignatureUpdated
 from coplace.v1.telemetry_pb2 import SignatureMeasured
@@ -9,14 +11,24 @@ from google.protobuf.message import Message
 
 from services.energy.processor.conformity import Deviation
 from services.energy.processor.measured import measured_of, require_few_pstates, signature_of
-from services.energy.processor.row import Mismatch, Row, Run
+from services.energy.processor.row import Mismatch, Rival, Row, Run
+from shared.domain.checks import require_text
 from shared.domain.signature import Signature
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.table import Table
 
 SOURCE: Final = "energy.appdb"
 OUTPUT: Final = "energy.signatures"
 MISMATCHES: Final = "energy.mismatches"
+
+
+class _Kept(NamedTuple):
+    """A rival as its changelog keeps it, with its row and the P-state that it was compared at."""
+
+    row: str
+    freq_ghz: float
+    rival: list[Any]
 
 
 class AppDB:
@@ -27,47 +39,66 @@ class AppDB:
     """
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
-        self._rows = {key: Row.from_bytes(value) for key, value in restored.items()}
-        self._waiting = {key for key, row in self._rows.items() if row.waiting}
-        self._changed: set[str] = set()
+        self._rows = Table("row", restored, Row.encoded, Row.decoded)
+        self._rivals = Table("rival", restored, list, _Kept._make)
+        self._waiting = Table("waiting", restored, Run.encoded, Run.decoded)
+        for key, freq_ghz, rival in self._rivals.values():
+            self._row(key).rivals[freq_ghz] = Rival.decoded(rival)
+        self._round: defaultdict[str, dict[str, Run]] = defaultdict(dict)
+        for run in self._waiting.values():
+            self._round[run.row][run.event_id] = run
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Remember a run until its round ends; kernels are no applications."""
         message = event.payload
         if not isinstance(message, SignatureMeasured) or message.kernel:
             return []
+        if message.job_id:
+            require_text("job_id", message.job_id)
         signature = signature_of(message)
         run = Run(event.time_us, event.id, event.traceparent, message.job_id, signature)
-        row = self._rows.setdefault(event.key, Row())
-        if row.knows(event.id):
+        row, waiting = self._row(run.row), self._round.get(run.row, {})
+        if event.id in row.seen or event.id in waiting:
             raise AlreadyAppliedError(event.id)
-        waiting = (one.signature.freq_ghz for one in row.waiting)
-        require_few_pstates({*row.means, *waiting, run.signature.freq_ghz})
-        row.waiting.append(run)
-        self._waiting.add(event.key)
-        self._changed.add(event.key)
+        others = (one.signature.freq_ghz for one in waiting.values())
+        require_few_pstates({*row.means, *others, run.signature.freq_ghz})
+        self._round[run.row][run.event_id] = run
+        self._waiting.put(run.key, run)
         return []
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
         """Publish every row that a run of this round changed, and the runs that changed none."""
-        published = [p for key in sorted(self._waiting) for p in self._folded(key, ended)]
-        self._changed |= self._waiting
-        self._waiting = set()
+        published = [p for key in sorted(self._round) for p in self._folded(key, ended)]
+        self._round.clear()
         return published
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """The rows that changed."""
-        changed, self._changed = self._changed, set()
-        return {key: self._rows[key].to_bytes() for key in sorted(changed)}
+        """Rows, what rivals them, and waiting runs, as far as they changed."""
+        return self._rows.changes() | self._rivals.changes() | self._waiting.changes()
+
+    def _row(self, key: str) -> Row:
+        return self._rows.get(key) or Row()
 
     def _folded(self, key: str, ended: Round) -> Iterable[Publish]:
-        row = self._rows[key]
-        newest, mismatches = row.fold()
+        row, runs = self._row(key), self._round[key].values()
+        before = set(row.rivals)
+        newest, mismatches = row.fold(runs)
+        self._keep(key, row, before)
+        for run in runs:
+            self._waiting.drop(run.key)
         if newest is not None:
             payload = _updated(row, newest)
             yield _published(OUTPUT, key, str(ended.number), ended, payload, newest)
         for one in mismatches:
             yield _published(MISMATCHES, key, one.run.event_id, ended, _mismatch(one), one.run)
+
+    def _keep(self, key: str, row: Row, rivals_before: AbstractSet[float]) -> None:
+        """A rival is a record of its own: a row has one for each of its P-states."""
+        self._rows.put(key, row)
+        for freq_ghz in rivals_before - row.rivals.keys():
+            self._rivals.drop(f"{key}|{freq_ghz!r}")
+        for freq_ghz, rival in row.rivals.items():
+            self._rivals.put(f"{key}|{freq_ghz!r}", _Kept(key, freq_ghz, rival.encoded()))
 
 
 def _published(

@@ -1,7 +1,6 @@
 """A row of the AppDB: what is known of an application on a node model, and runs that doubt it."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple, Self
 
@@ -25,6 +24,26 @@ class Run(NamedTuple):
     job_id: str
     signature: Signature
 
+    @property
+    def row(self) -> str:
+        """The key of its row."""
+        return f"{self.signature.app_id}|{self.signature.node_model}"
+
+    @property
+    def key(self) -> str:
+        """Its own among the runs of all rows."""
+        return f"{self.row}|{self.event_id}"
+
+    @classmethod
+    def decoded(cls, value: list[Any]) -> Self:
+        """The run that a changelog kept."""
+        time_us, event_id, traceparent, job_id, signature = value
+        return cls(time_us, event_id, traceparent, job_id, Signature(**signature))
+
+    def encoded(self) -> list[Any]:
+        """As its changelog keeps it."""
+        return [*self[:-1], asdict(self.signature)]
+
 
 class Mismatch(NamedTuple):
     """A run that the row did not take in."""
@@ -40,10 +59,20 @@ class Rival:
     profile: Profile
     jobs: tuple[str, ...]
 
+    @classmethod
+    def decoded(cls, value: list[Any]) -> Self:
+        """The rival that a changelog kept."""
+        profile, jobs = value
+        return cls(Profile.from_json(profile), tuple(jobs))
+
+    def encoded(self) -> list[Any]:
+        """As its changelog keeps it."""
+        return [self.profile.to_json(), self.jobs]
+
 
 @dataclass(slots=True)
 class Row:
-    """A profile, None before the first run, and runs not yet in it.
+    """A profile, None before the first run, and the events last seen of it.
 
     `rivals` are kept by the P-state that their runs were compared with: where several P-states are
     in use, runs at one of them say nothing about the means of another.
@@ -52,17 +81,16 @@ class Row:
     profile: Profile | None = None
     rivals: dict[float, Rival] = field(default_factory=dict)
     seen: list[str] = field(default_factory=list)
-    waiting: list[Run] = field(default_factory=list)
 
     @property
     def means(self) -> Mapping[float, Signature]:
         """Mean signatures by P-state."""
         return self.profile.means if self.profile else {}
 
-    def fold(self) -> tuple[Run | None, list[Mismatch]]:
-        """Take the waiting runs in, in the order of (event time, id): the newest that was taken,
-        and those that were not."""
-        runs = sorted(self.waiting, key=lambda run: (run.time_us, run.event_id))
+    def fold(self, waiting: Iterable[Run]) -> tuple[Run | None, list[Mismatch]]:
+        """Take runs in, in the order of (event time, id): the newest that was taken, and those that
+        were not."""
+        runs = sorted(waiting, key=lambda run: (run.time_us, run.event_id))
         newest, mismatches = None, []
         for run in runs:
             verdict = self._taken(run)
@@ -71,12 +99,7 @@ class Row:
             else:
                 mismatches.append(Mismatch(run, verdict))
         self.seen = [*self.seen, *(run.event_id for run in runs)][-REMEMBERED_IDS:]
-        self.waiting = []
         return newest, mismatches
-
-    def knows(self, event_id: str) -> bool:
-        """Whether the run of this event is in already."""
-        return event_id in self.seen or any(run.event_id == event_id for run in self.waiting)
 
     def _taken(self, run: Run) -> Verdict | None:
         """None when the run was taken in, else what speaks against it.
@@ -110,30 +133,15 @@ class Row:
             self.profile, self.rivals = rival.profile, {}
         return None
 
-    def to_bytes(self) -> bytes:
-        """The row as its changelog keeps it."""
-        state = {
-            "profile": self.profile.to_json() if self.profile else None,
-            "rivals": [[f, r.profile.to_json(), r.jobs] for f, r in self.rivals.items()],
-            "seen": self.seen,
-            "waiting": [[*run[:-1], asdict(run.signature)] for run in self.waiting],
-        }
-        return json.dumps(state, separators=(",", ":")).encode()
-
     @classmethod
-    def from_bytes(cls, value: bytes) -> Self:
-        """The row that a changelog kept."""
-        state: dict[str, Any] = json.loads(value)
-        rivals = {
-            freq_ghz: Rival(Profile.from_json(profile), tuple(jobs))
-            for freq_ghz, profile, jobs in state["rivals"]
-        }
-        waiting = [
-            Run(time_us, event_id, traceparent, job_id, Signature(**signature))
-            for time_us, event_id, traceparent, job_id, signature in state["waiting"]
-        ]
-        profile = Profile.from_json(state["profile"]) if state["profile"] else None
-        return cls(profile, rivals, state["seen"], waiting)
+    def decoded(cls, value: list[Any]) -> Self:
+        """The row that a changelog kept, without its rivals: each is a record of its own."""
+        profile, seen = value
+        return cls(Profile.from_json(profile) if profile else None, seen=seen)
+
+    def encoded(self) -> list[Any]:
+        """As its changelog keeps it, without its rivals."""
+        return [self.profile.to_json() if self.profile else None, self.seen]
 
 
 def _joined(rival: Rival | None, run: Run) -> Rival:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.pricing.model import (
+    MOST_ROWS,
     CoRun,
     Evidence,
     Interference,
@@ -151,3 +152,40 @@ def test_any_shutter_is_refused_or_gives_a_finite_ratio(a: float, b: float, c: f
     possible = all(1e-6 <= ipc <= 1e3 for ipc in (a, b, c))
     with nullcontext() if possible else pytest.raises(RejectedError, match="ipc_"):
         assert 1 <= interference([Shutter(a, b, c)]).slowdown_ratio < 1e10
+
+
+def many_co_runs(count: int) -> list[CoRun]:
+    """One after the other, each with another slowdown."""
+    names = (f"{number:05d}".ljust(256, '"') for number in range(count))
+    return [
+        CoRun(name, 1_000_000 * (n + 1), 1_000_000 * (n + 2), Interference(1 + n / 977, 1, 1))
+        for n, name in enumerate(names)
+    ]
+
+
+def test_of_very_many_co_runners_those_that_cost_least_are_one_row() -> None:
+    usage = Usage(1, 4, 1_000_000, 1_101_000_000)
+    rows = evidence(many_co_runs(1_100), usage)
+    assert len(rows) == MOST_ROWS
+    assert (rows[-1].co_runner_job_id, rows[-1].co_runners) == ("", 1_100 - MOST_ROWS + 1)
+    assert {row.co_runners for row in rows[:-1]} == {1}
+    assert sum(row.duration_us for row in rows) == 1_100_000_000
+    assert sum(row.shutters_used for row in rows) == 1_100
+    assert min(row.slowdown_ratio for row in rows[:-1]) > rows[-1].slowdown_ratio
+
+
+def test_the_row_of_many_co_runners_costs_what_theirs_would() -> None:
+    co_runs, usage = many_co_runs(1_100), Usage(1, 4, 1_000_000, 1_101_000_000)
+    apart = [
+        Evidence(r.co_runner_job_id, 1_000_000, r.interference.slowdown_ratio) for r in co_runs
+    ]
+    rate = Decimal("0.0001")
+    together = price(rate, 4, usage.runtime_us, evidence(co_runs, usage))
+    each = price(rate, 4, usage.runtime_us, apart)
+    assert abs(together.price_su - each.price_su) <= Decimal("0.000001")
+    assert together.state_of_practice_su == each.state_of_practice_su
+
+
+def test_as_many_co_runners_as_there_are_rows_keep_their_names() -> None:
+    rows = evidence(many_co_runs(MOST_ROWS), Usage(1, 4, 1_000_000, 1_101_000_000))
+    assert len({row.co_runner_job_id for row in rows}) == MOST_ROWS
