@@ -182,6 +182,9 @@ def _decoded(field: str, text: bytes) -> str:
     if len(text) > MOST_TEXT_BYTES:
         raise RejectedError(field, f"has {len(text)} bytes, the limit is {MOST_TEXT_BYTES}")
     try:
-        return text.decode()
+        decoded = text.decode()
     except UnicodeDecodeError:
         raise RejectedError(field, "must be UTF-8") from None
+    if decoded and not decoded.isprintable():
+        raise RejectedError(field, f"must be printable, got {decoded[:40]!r}")
+    return decoded

@@ -14,6 +14,7 @@ from shared.messaging.record import Place, Record
 from tests.support.messaging import CODEC, START_US, TOPICS, at_offset, submission
 
 GOOD = at_offset(CODEC.encode(submission("job")), 7)
+PRINTABLE = st.characters(categories=["L", "M", "N", "P", "S"], include_characters=" ")
 LAST_US = 253_402_300_799_999_999  # 9999-12-31T23:59:59.999999Z
 
 
@@ -23,7 +24,7 @@ def with_header(name: str, value: bytes) -> Record:
 
 
 @given(
-    job=st.text(min_size=1, max_size=40),
+    job=st.text(PRINTABLE, min_size=1, max_size=40),
     time_us=st.integers(0, LAST_US),
     traceparent=st.sampled_from(["", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"]),
 )
@@ -43,6 +44,7 @@ def test_a_time_survives_the_round_trip(time_us: int) -> None:
         (replace(GOOD, headers=()), "ce_type: is missing"),
         (with_header("ce_id", b""), "ce_id: is missing"),
         (with_header("ce_id", b"\xff"), "ce_id: must be UTF-8"),
+        (with_header("ce_id", b"a\x00b"), r"ce_id: must be printable, got 'a\\x00b'"),
         (with_header("ce_type", b"coplace.v1.ChargeMade"), "ce_type: .* is not in jobs.events"),
         (with_header("ce_time", b"yesterday"), "ce_time: must be RFC 3339"),
         (with_header("ce_time", b"2026-01-01T00:00:00"), "ce_time: must say its offset"),
