@@ -132,9 +132,22 @@ def at_start(
 def at_work(unit: UnitPlaces, provenance: Provenance, found: LogFacts) -> list[Inconsistency]:
     """What was replaced under a unit: all that a start compares but the group's positions."""
     return [
-        *_identities(unit, provenance.topics, found.topics),
+        *_identities(provenance.topics, found.topics),
+        *_changed_counts(unit, provenance.topics, found.topics),
         *_ranges(provenance, found),
-        *_last_read(unit, provenance, found),
+        *_last_read(provenance, found, unit.compacted),
+    ]
+
+
+def read_model_differences(
+    provenance: Provenance, found: LogFacts, compacted: frozenset[str]
+) -> list[Inconsistency]:
+    """What a read model was made from and Kafka does not hold. Its rows do not depend on where a
+    key lies: more Kafka partitions make no difference."""
+    return [
+        *_identities(provenance.topics, found.topics),
+        *_ranges(provenance, found),
+        *_last_read(provenance, found, compacted),
     ]
 
 
@@ -211,7 +224,7 @@ def _committed(unit: UnitPlaces, found: LogFacts) -> Mapping[Place, int]:
 
 
 def _identities(
-    unit: UnitPlaces, known: Mapping[str, TopicIdentity], topics: Mapping[str, TopicIdentity]
+    known: Mapping[str, TopicIdentity], topics: Mapping[str, TopicIdentity]
 ) -> Iterator[Inconsistency]:
     for topic, before in known.items():
         there = topics.get(topic)
@@ -222,9 +235,14 @@ def _identities(
                 f"{topic} is another topic than the one that the state belongs to",
                 f"it was deleted and created again: {HOW_TO}, 'A topic was replaced'",
             )
-        elif topic == unit.changelog.topic:
-            continue
-        elif there.kafka_partitions != before.kafka_partitions:
+
+
+def _changed_counts(
+    unit: UnitPlaces, known: Mapping[str, TopicIdentity], topics: Mapping[str, TopicIdentity]
+) -> Iterator[Inconsistency]:
+    for topic, before in known.items():
+        there = topics.get(topic, before)
+        if topic != unit.changelog.topic and there.kafka_partitions != before.kafka_partitions:
             yield Inconsistency(
                 f"{topic} has {there.kafka_partitions} Kafka partitions, the state was made with "
                 f"{before.kafka_partitions}",
@@ -251,13 +269,13 @@ def _ranges(provenance: Provenance, found: LogFacts) -> Iterator[Inconsistency]:
 
 
 def _last_read(
-    unit: UnitPlaces, provenance: Provenance, found: LogFacts
+    provenance: Provenance, found: LogFacts, compacted: frozenset[str]
 ) -> Iterator[Inconsistency]:
     for place, last in provenance.last_read.items():
         if last.offset < found.begins.get(place, 0) or last.offset >= found.ends.get(place, 0):
             continue
         there = found.sha256.get(place)
-        if there == last.sha256 or (there is None and place.topic in unit.compacted):
+        if there == last.sha256 or (there is None and place.topic in compacted):
             continue
         yield Inconsistency(
             f"{_at(place)} has another record at {last.offset} than the one that was read there",

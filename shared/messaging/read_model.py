@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from redis.asyncio import Redis
 
+from shared.messaging.provenance import LastRead, Provenance, TopicIdentity
 from shared.messaging.record import Place
 
 Entry = TypeVar("Entry")
@@ -13,6 +14,23 @@ Field = str | int | bytes
 Name = Callable[[str], str]
 
 _APPLY_ENTRIES: Final = (Path(__file__).parent / "read_model.lua").read_text()
+
+
+class Applied(NamedTuple):
+    """The record that a read model applied last, and of which topic."""
+
+    topic_id: bytes
+    last_read: LastRead
+
+    def to_text(self) -> str:
+        """Its form in Redis."""
+        return f"{self.topic_id.hex()} {self.last_read.offset} {self.last_read.sha256.hex()}"
+
+    @classmethod
+    def from_text(cls, text: str) -> "Applied":
+        """What `to_text` made."""
+        topic_id, offset, sha256 = text.split(" ")
+        return cls(bytes.fromhex(topic_id), LastRead(int(offset), bytes.fromhex(sha256)))
 
 
 class ReadModel(Generic[Entry]):
@@ -46,23 +64,53 @@ class ReadModel(Generic[Entry]):
         """The offset from which a place is still to be applied; 0 for a new or lost Redis."""
         return int(await self._redis.get(self._position_key(place)) or 0)
 
+    async def provenance(self, places: Iterable[Place]) -> Provenance:
+        """What the rows were made from."""
+        positions: dict[Place, int] = {}
+        applied: dict[Place, Applied] = {}
+        for place in places:
+            position, text = await self._redis.mget(self._position_key(place), self._key_of(place))
+            if position is not None:
+                positions[place] = int(position)
+            if text is not None:
+                applied[place] = Applied.from_text(text if isinstance(text, str) else text.decode())
+        return Provenance(
+            topics={p.topic: TopicIdentity(found.topic_id, 0) for p, found in applied.items()},
+            positions=positions,
+            last_read={place: found.last_read for place, found in applied.items()},
+        )
+
+    async def clear(self, places: Iterable[Place]) -> None:
+        """Forget all rows and positions at once: the topics are applied again from their start."""
+        keys = [self._name(key) for keys in self._keys.values() for key in keys]
+        for place in places:
+            keys += (self._position_key(place), self._key_of(place))
+        await self._redis.delete(*keys)
+
     async def apply(
         self,
         place: Place,
         read_from: int,
         next_position: int,
         entries: Iterable[tuple[int, Entry]],
+        applied: Applied | None = None,
     ) -> None:
-        """Apply a batch of (offset, entry); what was applied before changes nothing.
+        """Apply a batch of (offset, entry), whose last record is `applied`; what was applied before
+        changes nothing.
 
         Raises redis.ResponseError when Redis has lost what lies before `read_from`: the place must
         then be read again from `position`.
         """
-        keys = [self._position_key(place), *map(self._name, self._keys[place.topic])]
-        arguments: list[Field] = [read_from, next_position]
+        rows = map(self._name, self._keys[place.topic])
+        keys = [self._position_key(place), *rows, self._key_of(place)]
+        arguments: list[Field] = [read_from, next_position, applied.to_text() if applied else ""]
         for offset, entry in entries:
             arguments += (offset, *self._fields(entry))
         await self._apply(keys=keys, args=arguments)
 
     def _position_key(self, place: Place) -> str:
         return self._name(f"position:{place.topic}:{place.kafka_partition}")
+
+    def _key_of(self, place: Place) -> str:
+        """Of what identifies the record that was applied last."""
+        return self._name(f"applied:{place.topic}:{place.kafka_partition}")

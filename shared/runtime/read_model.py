@@ -3,21 +3,28 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
 from typing import Final, Generic, TypeVar
 
+import structlog
+from kafka.errors import KafkaError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from shared.domain.errors import RejectedError
+from shared.messaging.consistency import InconsistentError
 from shared.messaging.crash import end_process
 from shared.messaging.dead_letters import dead_letter
 from shared.messaging.deployment import Deployment, now_us
 from shared.messaging.event import Event
 from shared.messaging.faust_app import run_stateless, stateless_app
-from shared.messaging.hooks import Tally
+from shared.messaging.hooks import Meter, Tally
+from shared.messaging.provenance import LastRead
 from shared.messaging.publisher import KafkaPublisher
-from shared.messaging.read_model import Name, ReadModel
+from shared.messaging.read_model import Applied, Name, ReadModel
+from shared.messaging.read_model_check import ReadModelCheck
 from shared.messaging.record import Place, Record
 from shared.messaging.topics import DLQ_PREFIX
 from shared.runtime.redis_client import redis_client, wait_for_redis
@@ -27,6 +34,11 @@ from shared.runtime.topics import wait_for_topics
 Entry = TypeVar("Entry")
 # How soon a Redis that lost everything is noticed while nothing new arrives.
 _WATCH_S: Final = 2.0
+# Kafka is asked in every so many of these.
+_KAFKA_EVERY: Final = 5
+_LOOK_AGAIN_S: Final = 5.0
+
+_log = structlog.get_logger(__name__)
 
 
 class LostPositionError(Exception):
@@ -37,7 +49,8 @@ class Applier(Generic[Entry]):
     """Applies records to a read model, and remembers how far Redis must be.
 
     `entry_of` is the entry in an event, None for one that changes nothing; it raises RejectedError
-    for one that cannot be used.
+    for one that cannot be used. `check` raises InconsistentError when Redis does not follow from
+    Kafka, `topic_id` is Kafka's of a topic.
     """
 
     def __init__(
@@ -47,7 +60,11 @@ class Applier(Generic[Entry]):
         model: ReadModel[Entry],
         entry_of: Callable[[Event], Entry | None],
         dead_letters: KafkaPublisher,
+        check: Callable[[], Awaitable[None]],
+        topic_id: Callable[[str], bytes],
     ) -> None:
+        self._check_kafka = check
+        self._topic_id = topic_id
         self._codec = deployment.codec
         self._meter = deployment.hooks.meter
         self._name = name
@@ -57,19 +74,23 @@ class Applier(Generic[Entry]):
         self._applied: dict[Place, int] = {}
 
     async def positions(self, places: Sequence[Place]) -> Mapping[Place, int]:
-        """Where to read on. Raises LostPositionError when Redis was reset under this process."""
+        """Where to read on. Raises LostPositionError when Redis was reset under this process, and
+        InconsistentError when Kafka was."""
+        await self._check_kafka()
         found = await self._found({place: self._applied.get(place, 0) for place in places})
         self._applied |= found
         return found
 
     async def watch(self) -> None:
-        """End the process when Redis was reset: the next one reads the topics again, although
-        nothing new may ever arrive to bring it to light."""
-        while True:
+        """End the process when Redis was reset or Kafka replaced: the next one reads the topics
+        again, or refuses to, although nothing new may ever arrive to bring it to light."""
+        for number in count(1):
             await asyncio.sleep(_WATCH_S)
             try:
                 await self.check()
-            except (LostPositionError, RedisError) as error:
+                if number % _KAFKA_EVERY == 0:
+                    await self._check_kafka()
+            except (LostPositionError, InconsistentError, RedisError, KafkaError) as error:
                 end_process(self._name, error)
 
     async def check(self) -> None:
@@ -101,7 +122,8 @@ class Applier(Generic[Entry]):
             if (entry := await self._entry(record, tally)) is not None
         ]
         following = max(self._applied.get(place, 0), batch[-1].offset + 1)
-        await self._model.apply(place, self._applied.get(place, 0), following, entries)
+        applied = Applied(self._topic_id(place.topic), LastRead.of(batch[-1]))
+        await self._model.apply(place, self._applied.get(place, 0), following, entries, applied)
         self._applied[place] = following
 
     async def _entry(self, record: Record, tally: Tally) -> Entry | None:
@@ -128,13 +150,43 @@ def run_read_model(
         topics = {*model.topics, *(DLQ_PREFIX + topic for topic in model.topics)}
         await wait_for_topics(process.settings, topics, process.readiness, process.stop)
         await wait_for_redis(redis, process.readiness, process.stop)
+        check = ReadModelCheck(deployment, name, model)
+        await _wait_until_it_follows(name, check, process, deployment.hooks.meter)
         async with redis, KafkaPublisher(deployment, name) as dead_letters:
-            applier = Applier(deployment, name, model, entry_of, dead_letters)
+            applier = Applier(
+                deployment,
+                name,
+                model,
+                entry_of,
+                dead_letters,
+                check.check,
+                lambda topic: check.topic_ids[topic],
+            )
             handlers = dict.fromkeys(model.topics, applier.apply)
             app = stateless_app(deployment, name, handlers, applier.positions)
             watching = asyncio.create_task(applier.watch())
             process.readiness.ready()
             await run_stateless(app, process.stop)
             watching.cancel()
+            check.close()
 
     run_process(name, main)
+
+
+async def _wait_until_it_follows(
+    name: str, check: ReadModelCheck, process: Process, meter: Meter
+) -> None:
+    """Return when the read model follows from Kafka, or when the process shall stop: until then
+    it stays up and says why it does not work."""
+    while not process.stop.is_set():
+        wrong = await check.differences()
+        meter.refused(name, len(wrong))
+        if not wrong:
+            return
+        error = InconsistentError(name, wrong)
+        if str(error) not in process.readiness.waiting_for:
+            _log.error("refused", found=[str(each) for each in wrong])
+        process.readiness.refuse(str(error))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_AGAIN_S):
+                await process.stop.wait()

@@ -8,8 +8,10 @@ import pytest
 from coplace.v1.jobs_pb2 import JobSubmitted
 
 from shared.domain.errors import RejectedError
+from shared.messaging.consistency import Inconsistency, InconsistentError
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event, Publish
+from shared.messaging.provenance import LastRead, TopicIdentity
 from shared.messaging.publisher import KafkaPublisher
 from shared.messaging.read_model import ReadModel
 from shared.messaging.record import Place, Record
@@ -72,7 +74,21 @@ class Rig:
         self.letters = Letters()
         deployment = Deployment.of(Settings(kafka_partitions=4))
         letters = cast(KafkaPublisher, self.letters)
-        self.applier = Applier(deployment, "users", self.model, user_of, letters)
+        self.inconsistent = False
+        self.applier = Applier(
+            deployment,
+            "users",
+            self.model,
+            user_of,
+            letters,
+            self.check_kafka,
+            lambda topic: topic.encode(),
+        )
+
+    async def check_kafka(self) -> None:
+        """What a comparison with Kafka found."""
+        if self.inconsistent:
+            raise InconsistentError("users", [Inconsistency("jobs.events is older", "rebuild")])
 
     async def users(self) -> list[bytes]:
         """All that were applied."""
@@ -126,3 +142,28 @@ async def test_another_workers_progress_is_no_loss(rig: Rig) -> None:
     await rig.applier.apply(records("ada"))
     await rig.model.apply(PLACE, 1, 5, [])
     await rig.applier.check()
+
+
+async def test_redis_says_which_record_of_which_topic_it_applied_last(rig: Rig) -> None:
+    applied = records("ada", "bob")
+    await rig.applier.apply(applied)
+    await rig.applier.apply(records("old"))
+    found = await rig.model.provenance([PLACE, Place("jobs.events", 99)])
+    assert found.positions == {PLACE: 2}
+    assert found.last_read == {PLACE: LastRead.of(applied[1])}
+    assert found.topics == {"jobs.events": TopicIdentity(b"jobs.events", 0)}
+
+
+async def test_nothing_is_read_on_when_redis_does_not_follow_from_kafka(rig: Rig) -> None:
+    rig.inconsistent = True
+    with pytest.raises(InconsistentError, match="users is refused"):
+        await rig.applier.positions([PLACE])
+
+
+async def test_a_cleared_read_model_begins_anew(rig: Rig) -> None:
+    await rig.applier.apply(records("ada"))
+    await rig.model.clear([PLACE])
+    assert await rig.redis.keys("*") == []
+    later = Rig(rig.redis)
+    await later.applier.apply(records("ada"))
+    assert await rig.users() == [b"ada"]
