@@ -4,13 +4,15 @@ import re
 from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest, PublishStreamRequest
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
-from services.ingest.checks import Limits, time_us
-from services.ingest.payloads import KINDS
+from services.ingest.payloads import KINDS, Kind
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
+from shared.messaging.contents import check_contents, times_us
 from shared.messaging.event import Event, Publish
+from shared.messaging.field_checks import YEAR_2000_US
+from shared.messaging.texts import require_short_texts
 from shared.messaging.topics import Topics
 from shared.messaging.trace import job_traceparent
 from shared.messaging.unit import EventTimeLimit
@@ -36,14 +38,17 @@ class Intake:
 
     def accept(self, envelope: Envelope, now_s: float) -> Publish:
         """The event to publish. Raises RejectedError, which names the field, for bad input."""
-        limits = Limits(round(now_s * 1e6) + self._ahead_us, self._max_message_bytes)
-        _check_size(envelope, limits)
+        self._check_size(envelope)
         name = envelope.WhichOneof("payload")
         if name is None:
             raise RejectedError("payload", f"must be one of {', '.join(KINDS)}")
         kind, payload = KINDS[name], getattr(envelope, name)
-        kind.check(name, payload, limits)
-        _check_attributes(envelope, limits)
+        latest_us = round(now_s * 1e6) + self._ahead_us
+        try:
+            _check_payload(payload, kind, latest_us)
+        except RejectedError as error:
+            raise RejectedError(f"{name}.{error.field}", error.problem) from None
+        _check_attributes(envelope, latest_us)
         return Publish(
             kind.topic,
             Event(
@@ -55,6 +60,11 @@ class Intake:
                 traceparent=_traceparent(envelope.traceparent, getattr(payload, "job_id", "")),
             ),
         )
+
+    def _check_size(self, envelope: Envelope) -> None:
+        largest = self._max_message_bytes - RECORD_OVERHEAD_BYTES
+        if envelope.ByteSize() > largest:
+            raise RejectedError("event", f"has {envelope.ByteSize()} bytes, the limit is {largest}")
 
 
 def parse_envelope(request: type[PublishRequest | PublishStreamRequest], data: bytes) -> Envelope:
@@ -73,16 +83,26 @@ def check_source(envelope: Envelope, speaker: str) -> None:
         )
 
 
-def _check_size(envelope: Envelope, limits: Limits) -> None:
-    largest = limits.max_message_bytes - RECORD_OVERHEAD_BYTES
-    if envelope.ByteSize() > largest:
-        raise RejectedError("event", f"has {envelope.ByteSize()} bytes, the limit is {largest}")
+def _check_payload(payload: Message, kind: Kind, latest_us: int) -> None:
+    check_contents(payload)
+    require_short_texts(payload)
+    kind.check(payload)
+    for field, time_us in times_us(payload):
+        _require_before(field, time_us, latest_us)
 
 
-def _check_attributes(envelope: Envelope, limits: Limits) -> None:
+def _check_attributes(envelope: Envelope, latest_us: int) -> None:
     require_text("id", envelope.id, limit=1024)
     require_text("source", envelope.source)
-    time_us("time_us", envelope.time_us, limits)
+    if envelope.time_us < YEAR_2000_US:
+        raise RejectedError("time_us", f"must not lie before 2000, got {envelope.time_us} us")
+    _require_before("time_us", envelope.time_us, latest_us)
+
+
+def _require_before(field: str, time_us: int, latest_us: int) -> None:
+    if time_us > latest_us:
+        problem = f"must not lie after the horizon of {latest_us} us, got {time_us} us"
+        raise RejectedError(field, problem)
 
 
 def _traceparent(given: str, job_id: str) -> str:

@@ -5,18 +5,30 @@ from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMea
 
 from services.prediction.model import shutter_slowdown
 from services.prediction.state import Pair, Reading, Run, Traffic
-from shared.domain.checks import require_not_negative, require_positive, require_text
+from shared.domain.bounds import (
+    BANDWIDTH_GBPS,
+    CLOCK_GHZ,
+    IPC,
+    JOB_ENERGY_J,
+    NODE_POWER_W,
+    READING_W,
+)
+from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.job import Job
 from shared.messaging.event import Event
 
 
 def run_of(job: Job, message: JobFinished) -> Run | None:
-    """A run that power can be learned from; None where no meter ran, or no job."""
-    require_not_negative("energy_j", message.energy_j)
+    """A run that power can be learned from; None where no meter ran, or no job, and where energy
+    and time make no power that a node has: each was told by itself."""
+    JOB_ENERGY_J.require("energy_j", message.energy_j)
     runtime_s = (message.ended_at_us - message.started_at_us) / 1e6
     used = message.nodes and message.cores_per_node and message.freq_ghz > 0
     if not (message.started_at_us and runtime_s > 0 and message.energy_j and used):
+        return None
+    node_power_w = message.energy_j / message.nodes / runtime_s
+    if not NODE_POWER_W.has(node_power_w):
         return None
     return Run(
         time_us=message.ended_at_us,
@@ -24,7 +36,7 @@ def run_of(job: Job, message: JobFinished) -> Run | None:
         cluster=message.cluster,
         freq_ghz=message.freq_ghz,
         cores_per_node=message.cores_per_node,
-        node_power_w=message.energy_j / message.nodes / runtime_s,
+        node_power_w=node_power_w,
     )
 
 
@@ -33,7 +45,7 @@ def reading_of(event: Event, message: NodeSamples) -> Reading:
     for field in ("node", "cluster", "node_model"):
         require_text(field, getattr(message, field))
     for sample in message.samples:
-        require_not_negative("samples.power_w", sample.power_w)
+        READING_W.require("samples.power_w", sample.power_w)
     if not message.samples:
         raise RejectedError("samples", "must hold at least one reading")
     mean_w = sum(sample.power_w for sample in message.samples) / len(message.samples)
@@ -46,7 +58,7 @@ def pair_of(event: Event, message: ShuttersMeasured) -> Pair:
         raise RejectedError("shutters", "must hold at least one shutter")
     for shutter in message.shutters:
         for field in ("ipc_before", "ipc_during", "ipc_after"):
-            require_positive(f"shutters.{field}", getattr(shutter, field))
+            IPC.require(f"shutters.{field}", getattr(shutter, field))
     ipc = [(s.ipc_before, s.ipc_during, s.ipc_after) for s in message.shutters]
     return Pair(
         time_us=event.time_us,
@@ -59,6 +71,6 @@ def pair_of(event: Event, message: ShuttersMeasured) -> Pair:
 
 def traffic_of(event: Event, message: SignatureMeasured) -> Traffic:
     """The bandwidth of one run."""
-    require_positive("freq_ghz", message.freq_ghz)
-    require_not_negative("mem_gbps", message.mem_gbps)
+    CLOCK_GHZ.require("freq_ghz", message.freq_ghz)
+    BANDWIDTH_GBPS.require("mem_gbps", message.mem_gbps)
     return Traffic(message.freq_ghz, event.time_us, event.id, message.mem_gbps)

@@ -10,7 +10,8 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from itertools import pairwise
 from typing import Final
 
-from shared.domain.checks import require_positive, require_text
+from shared.domain.bounds import CORE_S, CORES_PER_NODE, IPC, NODES
+from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.money import service_units
 
@@ -18,10 +19,6 @@ from shared.domain.money import service_units
 DELTA_IPC: Final = 0.05
 # A charge has to fit into a message, whatever the names of co-runners.
 MOST_ROWS: Final = 256
-_LEAST_IPC: Final = 1e-6
-_MOST_IPC: Final = 1e3
-# No machine gives one job more: what claims to have used it is broken.
-_MOST_CORE_US: Final = 10**19
 _EXACT: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 
@@ -35,11 +32,7 @@ class Shutter:
 
     def __post_init__(self) -> None:
         for field in ("ipc_before", "ipc_during", "ipc_after"):
-            value = getattr(self, field)
-            if not _LEAST_IPC <= value <= _MOST_IPC:
-                raise RejectedError(
-                    field, f"must be from {_LEAST_IPC} to {_MOST_IPC}, got {value!r}"
-                )
+            IPC.require(field, getattr(self, field))
 
     @property
     def ipc_co(self) -> float:
@@ -102,12 +95,11 @@ class Usage:
     ended_at_us: int
 
     def __post_init__(self) -> None:
-        require_positive("nodes", self.nodes)
-        require_positive("cores_per_node", self.cores_per_node)
+        NODES.require("nodes", self.nodes)
+        CORES_PER_NODE.require("cores_per_node", self.cores_per_node)
         if not 0 <= self.started_at_us <= self.ended_at_us:
             raise RejectedError("ended_at_us", "must not lie before started_at_us, nor before 1970")
-        if self.cores >= 2**32 or self.cores * self.runtime_us > _MOST_CORE_US:
-            raise RejectedError("nodes", f"{self.cores} cores for {self.runtime_us} us is too much")
+        CORE_S.require("ended_at_us", self.cores * self.runtime_us / 1e6)
 
     @property
     def cores(self) -> int:

@@ -8,7 +8,6 @@ from shared.domain.errors import RejectedError
 # Wide enough for any machine, and narrow enough that nothing downstream overflows.
 _LEAST: Final = 1e-9
 _MOST: Final = 1e15
-_MOST_S: Final = 1e9
 
 
 def require_finite(field: str, value: float) -> None:
@@ -27,13 +26,6 @@ def require_not_negative(field: str, value: float) -> None:
     """Raise RejectedError unless `value` is at least 0 and of a plausible magnitude."""
     if not 0 <= value <= _MOST:
         raise RejectedError(field, f"must be from 0 to {_MOST:g}, got {value!r}")
-
-
-def require_duration_s(field: str, value: float) -> None:
-    """Raise RejectedError unless `value` s are above 0 and few enough to be added to a time."""
-    require_positive(field, value)
-    if value > _MOST_S:
-        raise RejectedError(field, f"must be at most {_MOST_S:g} s, got {value!r}")
 
 
 def require_text(field: str, value: str, *, limit: int = 256) -> None:

@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from shared.domain.checks import require_positive, require_text
+from shared.domain.bounds import CLOCK_GHZ, LENGTHS, NODE_MEMORY_GIB, QUANTITIES
+from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.folding import MOST_HOST_LIST_BYTES, most_folded_bytes
-from shared.domain.hostlist import MOST_NODES
 from shared.domain.node import NodeNames
 
-# Coefficients are tables of all pairs of P-states, and have to fit into a message.
-MOST_PSTATES: Final = 100
+MOST_PSTATES: Final = LENGTHS["pstates_ghz"].most
 # What a job may choose from is kept with each job that waits.
 MOST_CLUSTERS: Final = 128
 
@@ -53,20 +52,17 @@ class Cluster:
         for field in ("name", "site", "node_model"):
             require_text(field, getattr(self, field))
         for field in ("nodes", "cores_per_node", "idle_power_w", "peak_bandwidth_gbps"):
-            require_positive(field, getattr(self, field))
-        self._check_optional()
-        if self.nodes > MOST_NODES:
-            raise RejectedError("nodes", f"must be at most {MOST_NODES}, got {self.nodes}")
+            QUANTITIES[field].require(field, getattr(self, field))
         if not 1 <= len(self.pstates_ghz) <= MOST_PSTATES:
             raise RejectedError("pstates_ghz", f"must name 1 to {MOST_PSTATES} frequencies")
         for freq_ghz in self.pstates_ghz:
-            require_positive("pstates_ghz", freq_ghz)
+            CLOCK_GHZ.require("pstates_ghz", freq_ghz)
         if list(self.pstates_ghz) != sorted(set(self.pstates_ghz)):
             raise RejectedError("pstates_ghz", "must be ascending without repetition")
+        self._check_optional()
 
     def _check_optional(self) -> None:
-        if self.memory_gib_per_node:
-            require_positive("memory_gib_per_node", self.memory_gib_per_node)
+        NODE_MEMORY_GIB.require_if_known("memory_gib_per_node", self.memory_gib_per_node)
         if self.architecture:
             require_text("architecture", self.architecture)
         if self.node_names:

@@ -6,19 +6,11 @@ from enum import StrEnum
 from math import ceil
 from typing import Any, Final, Self
 
-from shared.domain.checks import (
-    require_duration_s,
-    require_not_negative,
-    require_positive,
-    require_text,
-)
+from shared.domain.bounds import JOB_MEMORY_GIB, LENGTHS, PRIORITY, QUANTITIES
+from shared.domain.checks import require_not_negative, require_text
 from shared.domain.cluster import Cluster
-from shared.domain.errors import RejectedError
 
-# Wide enough for classes of service and fair shares, and narrow enough for a key of the queue.
-MOST_PRIORITY: Final = 100
-MOST_DEPENDENCIES: Final = 64
-MOST_ARCHITECTURES: Final = 16
+MOST_PRIORITY: Final = round(PRIORITY.most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +40,11 @@ class Job:
             require_text(field, getattr(self, field))
         if self.app_id:
             require_text("app_id", self.app_id)
-        for field in ("attempt", "nodes"):
-            require_positive(field, getattr(self, field))
-        require_duration_s("walltime_s", self.walltime_s)
-        for field in ("submit_s", "memory_gib"):
-            require_not_negative(field, getattr(self, field))
-        if abs(self.priority) > MOST_PRIORITY:
-            problem = f"must be from -{MOST_PRIORITY} to {MOST_PRIORITY}, got {self.priority}"
-            raise RejectedError("priority", problem)
-        if len(self.architectures) > MOST_ARCHITECTURES:
-            raise RejectedError("architectures", f"must be at most {MOST_ARCHITECTURES}")
+        for field in ("attempt", "nodes", "walltime_s", "priority"):
+            QUANTITIES[field].require(field, getattr(self, field))
+        require_not_negative("submit_s", self.submit_s)
+        JOB_MEMORY_GIB.require_if_known("memory_gib", self.memory_gib)
+        LENGTHS["architectures"].require("architectures", len(self.architectures))
         for architecture in self.architectures:
             require_text("architectures", architecture)
 

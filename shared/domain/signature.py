@@ -2,12 +2,8 @@
 
 from dataclasses import dataclass
 
-from shared.domain.checks import (
-    require_duration_s,
-    require_not_negative,
-    require_positive,
-    require_text,
-)
+from shared.domain.bounds import QUANTITIES
+from shared.domain.checks import require_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +27,5 @@ class Signature:
     def __post_init__(self) -> None:
         for field in ("app_id", "node_model", "tpi_scale"):
             require_text(field, getattr(self, field))
-        for field in ("freq_ghz", "power_w", "cpi", "count"):
-            require_positive(field, getattr(self, field))
-        require_duration_s("time_s", self.time_s)
-        for field in ("tpi", "mem_gbps"):
-            require_not_negative(field, getattr(self, field))
+        for field in ("freq_ghz", "time_s", "power_w", "cpi", "tpi", "mem_gbps", "count"):
+            QUANTITIES[field].require(field, getattr(self, field))

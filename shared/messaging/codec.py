@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from shared.domain.errors import RejectedError
+from shared.messaging.contents import check_contents
 from shared.messaging.event import Event, Publish
 from shared.messaging.record import NewRecord, Place, Record
 from shared.messaging.schemas import MESSAGES
@@ -119,6 +120,7 @@ class Codec:
             raise RejectedError("value", f"must be a protobuf {message_type}") from None
         if len(value) > MOST_TEXT_BYTES:
             require_short_texts(payload)
+        check_contents(payload)
         event = Event(
             id=_text(headers, "ce_id"),
             source=_text(headers, "ce_source"),

@@ -16,11 +16,12 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
 )
 
+from shared.domain.bounds import LENGTHS
 from shared.domain.checks import require_text
 from shared.domain.cluster import Cluster
 from shared.domain.coefficients import Coefficients, Uncertainty
 from shared.domain.errors import RejectedError
-from shared.domain.job import MOST_DEPENDENCIES, Condition, Dependency, Job
+from shared.domain.job import Condition, Dependency, Job
 from shared.domain.signature import Signature
 
 # `coefficients-{node_model}@{round}` and the like: a job that waits keeps those it was weighed by.
@@ -69,8 +70,7 @@ def job_of(message: JobSubmitted) -> Job:
 
 def dependencies_of(message: JobSubmitted) -> tuple[Dependency, ...]:
     """What the attempt waits for."""
-    if len(message.depends_on) > MOST_DEPENDENCIES:
-        raise RejectedError("depends_on", f"must name at most {MOST_DEPENDENCIES} jobs")
+    LENGTHS["depends_on"].require("depends_on", len(message.depends_on))
     for dependency in message.depends_on:
         if dependency.condition not in _CONDITIONS:
             raise RejectedError("depends_on", f"of {dependency.job_id[:80]!r} needs a condition")

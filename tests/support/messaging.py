@@ -77,7 +77,16 @@ def submission(
     job: str, *, user: str = "ada", nodes: int = 1, time_us: int = START_US, sequence: int = 1
 ) -> Publish:
     """A job's submission."""
-    payload = JobSubmitted(job_id=job, attempt=1, user=user, nodes=nodes, submitted_at_us=time_us)
+    payload = JobSubmitted(
+        job_id=job,
+        attempt=1,
+        user=user,
+        account="physics",
+        nodes=nodes,
+        walltime_s=60,
+        reference_cluster="alpha",
+        submitted_at_us=time_us,
+    )
     event_id = f"north/coplace.v1.JobSubmitted/{job}/{sequence}"
     return Publish("jobs.events", Event(event_id, "north", time_us, job, payload))
 

@@ -14,7 +14,7 @@ from services.energy.drift import Drift
 from services.energy.model import Fit
 from services.energy.processor.node_model import NodeModel
 from services.energy.processor.observed import Head, Run
-from shared.domain.checks import require_positive
+from shared.domain.bounds import CLOCK_GHZ
 from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, Round
@@ -107,7 +107,7 @@ class Learner:
 
     def _declare(self, name: str, pstates_ghz: list[float]) -> None:
         for freq_ghz in pstates_ghz:
-            require_positive("pstates_ghz", freq_ghz)
+            CLOCK_GHZ.require("pstates_ghz", freq_ghz)
         model = self._model(name)
         model.expect(pstates_ghz)
         self._models[name] = model

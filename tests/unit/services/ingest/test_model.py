@@ -112,6 +112,35 @@ def test_what_is_refused_names_the_field(field: str, kind: str, changes: dict[st
 
 
 @pytest.mark.parametrize(
+    ("kind", "changes", "refusal"),
+    [
+        (
+            "clusterDeclared",
+            {"pstatesGhz": [1200, 2400]},
+            "cluster_declared.pstates_ghz[0]: must be from 0.1 to 10 GHz, got 1200.0: is that MHz?",
+        ),
+        ("jobStarted", {"freqGhz": 2.4e6}, "is that kHz?"),
+        ("signatureMeasured", {"powerW": 0.3}, "is that kW?"),
+        (
+            "jobSubmitted",
+            {"walltimeS": 1e9},
+            "walltime_s: must be from 0.001 to 3.16224e+07 s",
+        ),
+        ("jobSubmitted", {"memoryGib": 1e15}, "job_submitted.memory_gib: must be"),
+        ("clusterDeclared", {"memoryGibPerNode": 1e-9}, "memory_gib_per_node: must be"),
+        ("jobFinished", {"nodes": 100_001}, "job_finished.nodes: must be from 1 to 100000 nodes"),
+        ("nodeSamples", {"samples": [{"timeUs": NOW_US}] * 3_601}, "must hold at most 3600"),
+    ],
+)
+def test_what_no_machine_has_is_refused_with_what_was_meant(
+    kind: str, changes: dict[str, object], refusal: str
+) -> None:
+    with pytest.raises(RejectedError) as error:
+        INTAKE.accept(envelope(kind, **changes), NOW_S)
+    assert refusal in str(error.value)
+
+
+@pytest.mark.parametrize(
     ("field", "attribute", "value"),
     [
         ("id", "id", ""),

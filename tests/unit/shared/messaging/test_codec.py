@@ -95,7 +95,7 @@ def test_an_attribute_too_long_to_be_part_of_a_key_is_refused(name: str) -> None
 
 
 def test_unknown_fields_are_ignored_and_counted() -> None:
-    later = JobSubmitted(job_id="job", attempt=1).SerializeToString() + b"\xf8\x3f\x01"
+    later = submission("job").event.payload.SerializeToString() + b"\xf8\x3f\x01"
     event = CODEC.decode(replace(GOOD, value=later))
     assert isinstance(event.payload, JobSubmitted)
     assert event.payload.attempt == 1

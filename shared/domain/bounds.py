@@ -1,0 +1,154 @@
+"""What a quantity, a text or a list can be at most, whoever says so: declared once.
+
+Ingest refuses what lies beyond at the door, every stage refuses it in its records, and domain types
+on construction. So what is worked out of accepted values neither overflows nor outgrows a message.
+`docs/bounds.md` shows the tables.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from shared.domain.errors import RejectedError
+from shared.domain.hostlist import MOST_NODES
+
+# Means and projections of values at a bound may round to beyond it.
+_ROUNDING: Final = 1e-9
+_DAY_S: Final = 86_400.0
+_CLOCKS: Final = (("MHz", 1e-3), ("kHz", 1e-6), ("Hz", 1e-9))
+_WATTS: Final = (("kW", 1e3), ("mW", 1e-3))
+_SECONDS: Final = (("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
+_GIBS: Final = (("MiB", 2.0**-10), ("bytes", 2.0**-30))
+_RATES: Final = (("MB/s", 1e-3), ("bytes/s", 1e-9))
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The least and the most of a quantity, and why. `mistaken` are units in which people give it,
+    each with the factor that leads to the right one."""
+
+    least: float
+    most: float
+    unit: str
+    why: str
+    mistaken: tuple[tuple[str, float], ...] = ()
+
+    def require(self, field: str, value: float) -> None:
+        """Raise RejectedError unless `value` lies within."""
+        if not self.has(value):
+            unit = f" {self.unit}" if self.unit else ""
+            problem = f"must be from {self.least:g} to {self.most:g}{unit}, got {value!r}"
+            raise RejectedError(field, problem + self._hint(value))
+
+    def require_if_known(self, field: str, value: float) -> None:
+        """Likewise, where 0 says that nobody knows."""
+        if value != 0:
+            self.require(field, value)
+
+    def has(self, value: float) -> bool:
+        """Whether a value lies within; what is no number does not."""
+        low, most = self.least, self.most
+        return low - _ROUNDING * abs(low) <= value <= most + _ROUNDING * abs(most)
+
+    def _hint(self, value: float) -> str:
+        for unit, factor in self.mistaken:
+            if self.has(value * factor):
+                return f": is that {unit}?"
+        return ""
+
+
+CLOCK_GHZ: Final = Bound(
+    0.1, 10, "GHz", "no processor of a cluster is clocked lower or higher", _CLOCKS
+)
+WALLTIME_S: Final = Bound(
+    1e-3, 366 * _DAY_S, "s", "a year: longer ones are no limits", _SECONDS[1:]
+)
+ITERATION_S: Final = Bound(1e-6, 366 * _DAY_S, "s", "from a few cycles to a whole job")
+NODE_POWER_W: Final = Bound(
+    1, 1e5, "W", "from a single board to a rack with its own cooling", _WATTS
+)
+READING_W: Final = Bound(0, 1e5, "W", "a meter shows 0 when the node is off", _WATTS[1:])
+JOB_ENERGY_J: Final = Bound(
+    0, 1e16, "J", "ten years of the largest machine", (("mJ", 1e-3), ("uJ", 1e-6))
+)
+NODE_MEMORY_GIB: Final = Bound(0.1, 1e6, "GiB", "from a single board to a petabyte", _GIBS)
+JOB_MEMORY_GIB: Final = Bound(
+    1e-3, 1e8, "GiB", "over all nodes: ten times what the largest machine has", _GIBS
+)
+PEAK_BANDWIDTH_GBPS: Final = Bound(
+    0.1, 1e6, "GB/s", "from a single board to a rack of accelerators", _RATES
+)
+BANDWIDTH_GBPS: Final = Bound(0, 1e6, "GB/s", "as the peak; a program may use none", _RATES)
+CPI: Final = Bound(0.01, 1e3, "", "from a hundred instructions a cycle to one in 1,000 cycles")
+IPC: Final = Bound(1e-3, 100, "", "the inverse of CPI")
+TPI: Final = Bound(0, 1e6, "", "a few an instruction, or a million of them on another scale")
+SLOWDOWN_RATIO: Final = Bound(1, 1e5, "", "the highest IPC over the lowest")
+NODES: Final = Bound(1, MOST_NODES, "nodes", "ten times what the largest machine has")
+CORES_PER_NODE: Final = Bound(1, 10_000, "cores", "ten times what the largest node has")
+ATTEMPT: Final = Bound(1, 1_000_000, "", "requeues of one job, counted from 1")
+GRANT: Final = Bound(1, 2**53, "", "starts that were granted, counted from 1: a double holds it")
+PRIORITY: Final = Bound(-100, 100, "", "classes of service and fair shares, as a key of the queue")
+RUNS: Final = Bound(1, 2**32 - 1, "runs", "what a mean was taken of")
+CORE_S: Final = Bound(0, 1e13, "core-seconds", "a million cores for four months, of one run")
+COEFFICIENT: Final = Bound(-1e9, 1e9, "", "of a published model: bounded sums stay finite")
+NODE_FACTOR: Final = Bound(1e-3, 1e3, "", "what a node draws over the mean node")
+
+# By the name of the field that holds it, in messages and in domain types.
+QUANTITIES: Final[Mapping[str, Bound]] = {
+    "freq_ghz": CLOCK_GHZ,
+    "pstates_ghz": CLOCK_GHZ,
+    "walltime_s": WALLTIME_S,
+    "time_s": ITERATION_S,
+    "power_w": NODE_POWER_W,
+    "idle_power_w": NODE_POWER_W,
+    "samples.power_w": READING_W,
+    "energy_j": JOB_ENERGY_J,
+    "memory_gib": JOB_MEMORY_GIB,
+    "memory_gib_per_node": NODE_MEMORY_GIB,
+    "peak_bandwidth_gbps": PEAK_BANDWIDTH_GBPS,
+    "mem_gbps": BANDWIDTH_GBPS,
+    "cpi": CPI,
+    "ipc_before": IPC,
+    "ipc_during": IPC,
+    "ipc_after": IPC,
+    "tpi": TPI,
+    "slowdown_ratio": SLOWDOWN_RATIO,
+    "nodes": NODES,
+    "cores_per_node": CORES_PER_NODE,
+    "attempt": ATTEMPT,
+    "grant": GRANT,
+    "priority": PRIORITY,
+    "count": RUNS,
+    "coefficient": COEFFICIENT,
+    "factors": NODE_FACTOR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """The most entries of a list, and why."""
+
+    most: int
+    why: str
+
+    def require(self, field: str, count: int) -> None:
+        """Raise RejectedError for a longer list."""
+        if count > self.most:
+            raise RejectedError(field, f"must hold at most {self.most}, got {count}")
+
+
+# By the name of the list in messages and in domain types.
+LENGTHS: Final[Mapping[str, Length]] = {
+    "depends_on": Length(64, "each is looked at whenever one of them ends"),
+    "architectures": Length(16, "more than there are"),
+    "pstates_ghz": Length(100, "coefficients are tables of all pairs, and fit into a message"),
+    "node_names": Length(MOST_NODES, "one a node, in host lists of any length"),
+    "nodes": Length(MOST_NODES, "one a node"),
+    "samples": Length(3_600, "an hour, one a second"),
+    "shutters": Length(3_600, "an hour, one a second"),
+    "trees": Length(1_000, "of a forest"),
+    "trees.value": Length(10_000, "leaves and inner nodes of a tree"),
+    "fallback_power_w": Length(1_000, "one a node model"),
+    "coefficients": Length(10_000, "one a pair of P-states"),
+    "metrics": Length(100, "of a signature"),
+}

@@ -1,0 +1,259 @@
+"""What each field of each event must be, wherever it comes from.
+
+Ingest asks at the door, and the codec asks of each record that a stage reads, since records can be
+written straight to topics. What only an operator's clock or a fold can know is asked there.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    LimitsDeclared,
+    LimitSubject,
+)
+from coplace.v1.energy_pb2 import AppIdMismatch, CoefficientsPublished, SignatureUpdated
+from coplace.v1.jobs_pb2 import (
+    DependencyCondition,
+    JobCancelled,
+    JobDeclined,
+    JobFinished,
+    JobHeld,
+    JobOutcome,
+    JobReleased,
+    JobRequeued,
+    JobSeized,
+    JobStarted,
+    JobSubmitted,
+)
+from coplace.v1.prediction_pb2 import (
+    DegradationModelPublished,
+    NodePowerPublished,
+    PowerModelPublished,
+)
+from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
+from google.protobuf.message import Message
+
+from shared.domain.bounds import CORE_S
+from shared.domain.checks import require_text
+from shared.messaging.domain_types import MOST_VERSION
+from shared.messaging.field_checks import (
+    Check,
+    anything,
+    ascending,
+    each,
+    each_of_any,
+    fields,
+    if_known,
+    one_of,
+    quantity,
+    text,
+    text_or_empty,
+    time_us,
+    time_us_or_never,
+)
+
+_ATTEMPT: Final[Mapping[str, Check]] = {"job_id": text, "attempt": quantity("attempt")}
+_DEPENDENCY: Final = fields({"job_id": text, "condition": one_of(DependencyCondition.items())})
+_METRICS: Final[Mapping[str, Check]] = {
+    name: quantity(name) for name in ("freq_ghz", "time_s", "power_w", "cpi", "tpi", "mem_gbps")
+}
+_SIGNATURE: Final = fields(
+    {
+        "app_id": text,
+        "node_model": text,
+        "job_id": text_or_empty,
+        **_METRICS,
+        "tpi_scale": text,
+        "kernel": anything,
+    }
+)
+_SHUTTER: Final = fields(
+    {name: quantity(name) for name in ("ipc_before", "ipc_during", "ipc_after")}
+)
+_SAMPLE: Final = fields({"time_us": time_us, "power_w": quantity("samples.power_w")})
+
+
+def _version(value: str) -> None:
+    require_text("", value, limit=MOST_VERSION)
+
+
+def _core_time(message: JobFinished) -> None:
+    """What a price multiplies."""
+    runtime_us = message.ended_at_us - message.started_at_us if message.started_at_us else 0
+    core_s = message.nodes * message.cores_per_node * runtime_us / 1e6
+    CORE_S.require("ended_at_us", core_s)
+
+
+# A job that was cancelled in the queue has a finish without a start; a resource manager without
+# meters and frequency control knows no energy and no frequency.
+_CHECKS: Final[Mapping[type[Message], Check]] = {
+    JobSubmitted: fields(
+        {
+            **_ATTEMPT,
+            "app_id": text_or_empty,
+            "user": text,
+            "account": text,
+            "nodes": quantity("nodes"),
+            "walltime_s": quantity("walltime_s"),
+            "reference_cluster": text,
+            "shareable": anything,
+            "submitted_at_us": time_us,
+            "priority": quantity("priority"),
+            "depends_on": each_of_any("depends_on", _DEPENDENCY),
+            "memory_gib": if_known("memory_gib"),
+            "architectures": each_of_any("architectures", text),
+        }
+    ),
+    JobStarted: fields(
+        {
+            **_ATTEMPT,
+            "cluster": text,
+            "nodes": each_of_any("nodes", text),
+            "freq_ghz": if_known("freq_ghz"),
+            "started_at_us": time_us,
+            "grant": if_known("grant"),
+        }
+    ),
+    JobFinished: fields(
+        {
+            **_ATTEMPT,
+            "outcome": one_of(JobOutcome.items()),
+            "cluster": text,
+            "app_id": text_or_empty,
+            "user": text,
+            "account": text,
+            "nodes": quantity("nodes"),
+            "cores_per_node": quantity("cores_per_node"),
+            "freq_ghz": if_known("freq_ghz"),
+            "submitted_at_us": time_us,
+            "started_at_us": time_us_or_never,
+            "ended_at_us": time_us,
+            "energy_j": quantity("energy_j"),
+            "node_model": text_or_empty,
+            "grant": if_known("grant"),
+        },
+        ascending("submitted_at_us", "started_at_us", "ended_at_us"),
+        _core_time,
+    ),
+    JobRequeued: fields({**_ATTEMPT, "reason": text_or_empty, "requeued_at_us": time_us}),
+    JobDeclined: fields(
+        {
+            **_ATTEMPT,
+            "grant": quantity("grant"),
+            "reason": text_or_empty,
+            "declined_at_us": time_us,
+        }
+    ),
+    JobSeized: fields(
+        {**_ATTEMPT, "reason": text, "seized_at_us": time_us, "grant": if_known("grant")}
+    ),
+    JobCancelled: fields({"job_id": text, "reason": text_or_empty, "cancelled_at_us": time_us}),
+    JobHeld: fields({"job_id": text, "reason": text_or_empty, "held_at_us": time_us}),
+    JobReleased: fields({"job_id": text, "released_at_us": time_us}),
+    SignatureMeasured: _SIGNATURE,
+    NodeSamples: fields(
+        {"node": text, "cluster": text, "node_model": text, "samples": each("samples", _SAMPLE)}
+    ),
+    ShuttersMeasured: fields(
+        {
+            **_ATTEMPT,
+            "co_runner_job_id": text,
+            "app_id": text_or_empty,
+            "co_runner_app_id": text_or_empty,
+            "node_model": text_or_empty,
+            "began_at_us": time_us,
+            "ended_at_us": time_us,
+            "shutters": each("shutters", _SHUTTER),
+        },
+        ascending("began_at_us", "ended_at_us"),
+    ),
+    ClusterDeclared: fields(
+        {
+            "cluster": text,
+            "site": text,
+            "node_model": text,
+            "nodes": quantity("nodes"),
+            "cores_per_node": quantity("cores_per_node"),
+            "pstates_ghz": each("pstates_ghz", quantity("pstates_ghz")),
+            "idle_power_w": quantity("idle_power_w"),
+            "peak_bandwidth_gbps": quantity("peak_bandwidth_gbps"),
+            "memory_gib_per_node": if_known("memory_gib_per_node"),
+            "architecture": text_or_empty,
+            "node_names": each_of_any("node_names", anything),
+        }
+    ),
+    ClusterLost: fields({"cluster": text, "reason": text_or_empty, "lost_at_us": time_us}),
+    ClusterReturned: fields({"cluster": text, "returned_at_us": time_us}),
+    LimitsDeclared: fields(
+        {
+            "subject": one_of(LimitSubject.items()),
+            "name": text,
+            "most_running_jobs": anything,
+            "most_nodes": anything,
+        }
+    ),
+    SignatureUpdated: fields(
+        {
+            "app_id": text,
+            "node_model": text,
+            "tpi_scale": text,
+            "at": each("pstates_ghz", fields({**_METRICS, "count": quantity("count")})),
+        }
+    ),
+    AppIdMismatch: fields(
+        {
+            "app_id": text,
+            "node_model": text,
+            "job_id": text_or_empty,
+            "metrics": each_of_any("metrics", fields({"metric": text})),
+            "measured": _SIGNATURE,
+        }
+    ),
+    CoefficientsPublished: fields(
+        {
+            "node_model": text,
+            "version": _version,
+            "tpi_scale": text_or_empty,
+            "pstates_ghz": each_of_any("pstates_ghz", quantity("pstates_ghz")),
+            **{name: each_of_any("coefficients", quantity("coefficient")) for name in "abcdef"},
+        }
+    ),
+    PowerModelPublished: fields(
+        {
+            "version": _version,
+            "trees": each_of_any(
+                "trees", fields({"value": each("trees.value", quantity("samples.power_w"))})
+            ),
+            "fallback_power_w": each_of_any("fallback_power_w", text),
+        },
+    ),
+    DegradationModelPublished: fields(
+        {"version": _version, "weights": each_of_any("coefficients", quantity("coefficient"))}
+    ),
+    NodePowerPublished: fields(
+        {"version": _version, "factors": each_of_any("nodes", quantity("factors"))}
+    ),
+}
+_BY_NAME: Final[Mapping[str, Check]] = {
+    kind.DESCRIPTOR.full_name: check for kind, check in _CHECKS.items()
+}
+
+
+def check_contents(message: Message) -> None:
+    """Raise RejectedError, naming the field, for a message of impossible contents."""
+    check = _BY_NAME.get(message.DESCRIPTOR.full_name)
+    if check is not None:
+        check(message)
+
+
+def times_us(message: Message) -> Iterator[tuple[str, int]]:
+    """When a message says that something happened, by field."""
+    for field in message.DESCRIPTOR.fields:
+        if field.name.endswith("_at_us"):
+            yield field.name, getattr(message, field.name)
+    if isinstance(message, NodeSamples):
+        for index, sample in enumerate(message.samples):
+            yield f"samples[{index}].time_us", sample.time_us
