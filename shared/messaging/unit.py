@@ -16,13 +16,15 @@ from coplace.v1.control_pb2 import RoundEnded
 from google.protobuf.descriptor import Descriptor
 
 from shared.domain.errors import RejectedError
+from shared.messaging import early
 from shared.messaging.codec import Codec, OversizeError, count_unknown_fields
-from shared.messaging.dead_letters import dead_letter, quarantined
+from shared.messaging.dead_letters import dead_letter, posted, quarantined
+from shared.messaging.early import EarlyFacts
 from shared.messaging.event import Event, Publish
 from shared.messaging.hooks import Hooks, Tally
 from shared.messaging.quarantine import Blame, Isolating, at
 from shared.messaging.record import NewRecord, Place, Record
-from shared.messaging.stage import AlreadyAppliedError, Round, RoundSource, Stage
+from shared.messaging.stage import AlreadyAppliedError, EarlyError, Round, RoundSource, Stage
 from shared.messaging.topics import ROUND_ENDED, Topics
 
 # What the changelog keeps of the unit beside its processor's state.
@@ -139,8 +141,9 @@ class Unit:
         self._has_news = True
         self._closed = _closed_round(restored)
         self._processor = stage.create(
-            number, {key: value for key, value in restored.items() if key not in _OWN_KEYS}
+            number, {key: value for key, value in restored.items() if not _is_own(key)}
         )
+        self._early = EarlyFacts(restored)
         self._codec = codec
         self._limit = limit or EventTimeLimit()
         self._stamper = (hooks or Hooks()).stamper
@@ -193,7 +196,7 @@ class Unit:
         self._now_us = now_us
         ended = Round(self.next_round, max(now_us, self._closed_us + 1))
         outputs = list(self._end_round(ended))
-        if outputs or self._has_news:
+        if outputs or self._has_news or self._early.is_due(ended.ended_at_us):
             self._end(ended, outputs)
         return self._take_commit()
 
@@ -217,20 +220,59 @@ class Unit:
             return
         try:
             event = self._codec.decode(record)
-            if isinstance(event.payload, RoundEnded):
-                self._take_mark(record, event.payload)
-                return
-            self._limit.check(event, self._closed_us, self._now_us)
-            self._commit.tally.unknown_fields += count_unknown_fields(event)
-            outputs = list(self._processor.handle(event))
         except RejectedError as error:
-            self._commit.tally.dead_letters += 1
-            self._append(dead_letter(record, str(error), self.stage.name, self._closed_us))
+            self._refuse(record, str(error))
+            return
+        if isinstance(event.payload, RoundEnded):
+            self._take_mark(record, event.payload)
+            return
+        self._commit.tally.unknown_fields += count_unknown_fields(event)
+        job_id = getattr(event.payload, "job_id", "")
+        try:
+            self._handle(record, event)
+        except EarlyError as error:
+            self._keep(job_id, record, str(error))
+        else:
+            self._join(job_id)
+
+    def _handle(self, record: Record, event: Event) -> None:
+        """Raises EarlyError for what is to be handled later."""
+        try:
+            self._limit.check(event, self._closed_us, self._now_us)
+            outputs = list(self._processor.handle(event))
+        except EarlyError:
+            raise
+        except RejectedError as error:
+            self._refuse(record, str(error))
         except AlreadyAppliedError:
             self._commit.tally.copies_dropped += 1
         else:
             self._has_news = True
             self._publish(outputs)
+
+    def _refuse(self, record: Record, reason: str) -> None:
+        self._commit.tally.dead_letters += 1
+        self._append(dead_letter(record, reason, self.stage.name, self._closed_us))
+
+    def _keep(self, job_id: str, record: Record, reason: str) -> None:
+        """An early fact waits for what it is about."""
+        self._has_news = True
+        if self._early.keep(job_id, record, reason, self.stage.name):
+            self._commit.tally.early += 1
+        else:
+            self._refuse(record, f"{reason} (there is no room for more facts that came too early)")
+
+    def _join(self, job_id: str) -> None:
+        """Hand over what waited for news of a job, again for as long as one of them is news."""
+        waiting = self._early.of(job_id) if len(self._early) else []
+        for record in waiting:
+            try:
+                self._handle(record, self._codec.decode(record))
+            except EarlyError:
+                continue
+            self._early.drop(job_id, record)
+            self._join(job_id)
+            return
 
     def _pass_over(self, record: Record, blame: Blame) -> None:
         self._commit.tally.dead_letters += 1
@@ -269,6 +311,9 @@ class Unit:
         self._has_news = False
         self._commit.tally.rounds_closed += 1
         self._publish(outputs)
+        for letter in self._early.end_round(ended.ended_at_us, is_last=ended.last):
+            self._commit.tally.dead_letters += 1
+            self._append(posted(letter, ended.ended_at_us))
         mark = RoundEnded(round=ended.number, ended_at_us=ended.ended_at_us, last=ended.last)
         self._commit.changelog[_ROUND_KEY] = mark.SerializeToString()
         self._forward(mark)
@@ -313,10 +358,15 @@ class Unit:
     def _take_commit(self) -> Commit:
         commit, self._commit = self._commit, Commit()
         commit.changelog.update(self._processor.changes())
+        commit.changelog.update(self._early.take_changes())
         for key, value in commit.changelog.items():
             self._codec.check_state(key, value)
         commit.tally.records_out = len(commit.outputs)
         return commit
+
+
+def _is_own(key: str) -> bool:
+    return key in _OWN_KEYS or key.startswith(early.PREFIX)
 
 
 def _closed_round(restored: Mapping[str, bytes]) -> Round | None:
