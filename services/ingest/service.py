@@ -1,7 +1,6 @@
 """The gRPC service: validates, publishes, and answers after the broker has it."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -19,6 +18,7 @@ from grpc.aio import ServicerContext
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake, check_source, parse_envelope
 from shared.domain.errors import RejectedError
+from shared.messaging.clock import now_us
 from shared.messaging.event import Publish
 from shared.runtime.grpc_server import RefusedCallError, ends_process, received
 
@@ -149,7 +149,7 @@ class IngestService:
             event_id = envelope.id
             for speaker in context.auth_context().get("x509_common_name", ()):
                 check_source(envelope, speaker.decode())
-            return self._intake.accept(envelope, time.time())
+            return self._intake.accept(envelope, now_us() / 1e6)
         except RejectedError as error:
             raise UnusableError(event_id, str(error)) from None
 

@@ -1,12 +1,10 @@
 """Settings of ingest, read from COPLACE_INGEST_* environment variables."""
 
 from pydantic import Field
-from pydantic_settings import SettingsConfigDict
-
-from shared.runtime.environment import EnvironmentSettings
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
-class IngestSettings(EnvironmentSettings):
+class IngestSettings(BaseSettings):
     """What only ingest needs to be told."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_INGEST_", frozen=True)

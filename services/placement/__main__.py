@@ -1,6 +1,5 @@
 """`python -m services.placement`: what the region knows in, decisions out."""
 
 from services.placement.app import main
-from shared.runtime.environment import run
 
-run(main)
+main()

@@ -20,6 +20,9 @@ from shared.runtime.settings import Settings, settings
 # is 5 ms, at each of the many times that a transaction waits for the broker.
 QUICK_SWITCH_S: Final = 0.0005
 
+# How placement asks the sequencer for a round: only where a clock closes them, since the marks of
+# emulated rounds could not go round in a circle.
+WAKES: Final = "placement.wakes"
 SEQUENCED = (
     "jobs.events",
     "commands",
@@ -58,7 +61,7 @@ def stages(
     return [
         Stage(
             name="placement.sequencer",
-            inputs=SEQUENCED,
+            inputs=SEQUENCED if shared.is_emulated else (*SEQUENCED, WAKES),
             outputs=(sequencer.OUTPUT,),
             create=create_sequencer,
             single=True,
@@ -67,11 +70,12 @@ def stages(
         Stage(
             name="placement",
             inputs=(sequencer.OUTPUT,),
-            outputs=(outcomes.OUTPUT,),
+            outputs=(outcomes.OUTPUT,) if shared.is_emulated else (outcomes.OUTPUT, WAKES),
             create=create_placement,
             given_up=duty.end,
             single=True,
             marks_outputs=shared.is_emulated,
+            wakes="" if shared.is_emulated else WAKES,
         ),
     ]
 

@@ -1,5 +1,6 @@
 """What is news of jobs that no pass started: a verdict, or what its reason is."""
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_HELD, VERDICT_QUEUED, Verdict
@@ -34,6 +35,10 @@ class News:
         self._obstacles = obstacles
         self._room = room
         self._put_off: dict[str, float] = {}
+
+    def due_s(self) -> Iterable[float]:
+        """When news that was put off is told."""
+        return self._put_off.values()
 
     def take_due(self, now_s: float) -> set[str]:
         """Ids of the jobs whose news was put off until now."""

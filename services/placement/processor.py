@@ -1,6 +1,7 @@
 """Placement: folds what the region knows, and decides at the end of each round."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import ceil
 
 from coplace.v1.control_pb2 import (
     ClusterDeclared,
@@ -96,6 +97,11 @@ class Placement:
     def changes(self) -> Mapping[str, bytes | None]:
         """Publications and jobs that changed."""
         return self._knowledge.changes() | self._ledger.changes()
+
+    def wake_us(self) -> int | None:
+        """When the next start has to be confirmed, or news that was put off is told."""
+        due = [*self._withdrawals.due_s(), *self._news.due_s()]
+        return ceil(min(due) * 1e6) if due else None
 
     def suspects(self) -> Sequence[str]:
         """The jobs that the end of this round may start, by arrival."""

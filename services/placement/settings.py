@@ -1,15 +1,14 @@
 """Settings of placement, read from COPLACE_PLACEMENT_* environment variables."""
 
 from pydantic import Field
-from pydantic_settings import SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from shared.policies.frequency import Reading
 from shared.policies.ranking import Policy
-from shared.runtime.environment import EnvironmentSettings
 
 
-class PlacementSettings(EnvironmentSettings):
-    """Raises WrongSettingsError naming the variable."""
+class PlacementSettings(BaseSettings):
+    """Raises pydantic.ValidationError naming the field."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_PLACEMENT_", frozen=True)
 

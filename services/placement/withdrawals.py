@@ -1,6 +1,7 @@
 """Starts that were decided and did not come true: their resource managers are asked to decline."""
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from services.placement.explanation import when
 from services.placement.jobs import Placed, Tracked
@@ -8,6 +9,9 @@ from services.placement.knowledge import Knowledge
 from services.placement.ledger import Ledger
 from services.placement.outcomes import Decisions
 from shared.messaging.event import Publish
+
+# A start may still be confirmed at the very end of its time; round times are microseconds.
+_LATER_S: Final = 1e-3
 
 
 class Withdrawals:
@@ -22,6 +26,13 @@ class Withdrawals:
         self._ledger = ledger
         self._knowledge = knowledge
         self._timeout_s = timeout_s
+
+    def due_s(self) -> Iterator[float]:
+        """When starts are asked back that nobody has confirmed."""
+        if self._timeout_s:
+            for job, placed in self._ledger.holdings.granted():
+                if not job.asked_back:
+                    yield placed.since_s + self._timeout_s + _LATER_S
 
     def of_round(self, decisions: Decisions) -> Iterator[Publish]:
         """What is asked back at the end of a round."""

@@ -4,14 +4,12 @@ from decimal import Decimal
 from typing import Final
 
 from pydantic import Field
-from pydantic_settings import SettingsConfigDict
-
-from shared.runtime.environment import EnvironmentSettings
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _ONE_SU_PER_CORE_HOUR: Final = Decimal(1) / Decimal(3600)
 
 
-class PricingSettings(EnvironmentSettings):
+class PricingSettings(BaseSettings):
     """What only pricing needs to be told."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_PRICING_", frozen=True)

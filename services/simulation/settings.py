@@ -3,13 +3,11 @@
 from pathlib import Path
 
 from pydantic import Field
-from pydantic_settings import SettingsConfigDict
-
-from shared.runtime.environment import EnvironmentSettings
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
-class SimulationSettings(EnvironmentSettings):
-    """Raises WrongSettingsError naming the variable."""
+class SimulationSettings(BaseSettings):
+    """Raises pydantic.ValidationError naming the field."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_SIMULATION_", frozen=True)
 

@@ -1,9 +1,9 @@
 """What the Kafka side of a process works with: settings, topics, names, listeners."""
 
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from shared.messaging.clock import GuardedClock, process_clock
 from shared.messaging.codec import ENVELOPE_BYTES, Codec
 from shared.messaging.hooks import Hooks
 from shared.messaging.record import Place, Record
@@ -21,12 +21,13 @@ class Deployment:
     codec: Codec
     limit: EventTimeLimit
     hooks: Hooks = field(default_factory=Hooks)
+    clock: GuardedClock = field(default_factory=process_clock)
 
     @classmethod
     def of(cls, settings: Settings, hooks: Hooks | None = None) -> "Deployment":
         """The deployment that the settings describe."""
         topics = Topics(kafka_partitions=settings.kafka_partitions or None)
-        limit = EventTimeLimit() if settings.is_emulated else EventTimeLimit.of_wall_clock(now_us())
+        limit = EventTimeLimit() if settings.is_emulated else EventTimeLimit.of_wall_clock()
         codec = Codec(topics, settings.max_message_bytes)
         return cls(settings, codec, limit, hooks or Hooks())
 
@@ -58,8 +59,3 @@ class Deployment:
         place = Place(self.topic_of(found.topic), found.partition)
         headers = tuple((name, value or b"") for name, value in found.headers)
         return Record(place, found.offset, found.key or b"", found.value, headers)
-
-
-def now_us() -> int:
-    """The wall clock."""
-    return time.time_ns() // 1_000

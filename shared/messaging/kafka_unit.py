@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from shared.messaging.consistency import InconsistentError, UnitPlaces, at_work, opened
-from shared.messaging.deployment import Deployment, now_us
+from shared.messaging.deployment import Deployment
 from shared.messaging.guarded_unit import GuardedUnit, guarded
 from shared.messaging.kafka_facts import KafkaFacts
 from shared.messaging.provenance import Provenance, split_state
@@ -149,7 +149,7 @@ class KafkaUnit:
 
     async def _close_round(self) -> None:
         self._next_round_s = time.monotonic() + self._deployment.settings.round_period_s
-        now = now_us()
+        now = self._deployment.clock.now_us()
         await self._merge(lambda: self._guard.close_round(now))
 
     def _take(self) -> Sequence[Record]:
@@ -164,7 +164,7 @@ class KafkaUnit:
     def _wall_clock_us(self) -> int:
         """Virtual time has none. In production it counts for stages that go by marks too: after
         idle days the last mark is old, and the first event of a new day does not lie ahead."""
-        return 0 if self._deployment.settings.is_emulated else now_us()
+        return 0 if self._deployment.settings.is_emulated else self._deployment.clock.now_us()
 
     async def _merge(self, work: Callable[[], Commit]) -> None:
         try:

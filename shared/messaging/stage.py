@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event, Publish
@@ -55,6 +55,15 @@ class Processor(Protocol):
         ...
 
 
+@runtime_checkable
+class Waking(Protocol):
+    """A processor with something that falls due although nothing happens."""
+
+    def wake_us(self) -> int | None:
+        """When the earliest of it is due, None when nothing is; asked at the end of a round."""
+        ...
+
+
 class RoundSource(StrEnum):
     """What closes the rounds of a stage."""
 
@@ -70,6 +79,8 @@ class Stage:
     n of the changelog. A `single` stage has one unit that owns every partition of every input: its
     other group members stand by. `create` gets the unit's number and the restored state.
     `marks_outputs` False writes no round's marks: nobody downstream closes rounds by them.
+    `wakes` is the output by which a `Waking` processor has a stage that goes by the clock close a
+    round; empty where none could.
     `given_up` is told the number of a unit whose processor is not used any more.
     """
 
@@ -80,6 +91,7 @@ class Stage:
     single: bool = False
     rounds: RoundSource = RoundSource.MARKS
     marks_outputs: bool = True
+    wakes: str = ""
     given_up: Callable[[int], None] = lambda _number: None
 
     @property

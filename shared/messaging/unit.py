@@ -12,25 +12,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from coplace.v1.control_pb2 import RoundEnded
+from coplace.v1.control_pb2 import RoundEnded, WakeWanted
 from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
 
 from shared.domain.errors import RejectedError
-from shared.messaging import early
+from shared.messaging.clock import TOLERANCE_US
 from shared.messaging.codec import Codec, OversizeError, count_unknown_fields
-from shared.messaging.dead_letters import dead_letter, posted, quarantined
-from shared.messaging.early import EarlyFacts
+from shared.messaging.dead_letters import dead_letter, quarantined
 from shared.messaging.event import Event, Publish
 from shared.messaging.hooks import Hooks, Tally
+from shared.messaging.marks import check_number, check_time, check_writer
 from shared.messaging.quarantine import Blame, Isolating, at
 from shared.messaging.record import NewRecord, Place, Record
-from shared.messaging.stage import AlreadyAppliedError, EarlyError, Round, RoundSource, Stage
+from shared.messaging.stage import AlreadyAppliedError, Round, RoundSource, Stage, Waking
 from shared.messaging.topics import ROUND_ENDED, Topics
 
 # What the changelog keeps of the unit beside its processor's state.
 FAILURES_KEY = "coplace.failures"
 _ROUND_KEY = ROUND_ENDED
-_OWN_KEYS = frozenset({_ROUND_KEY, FAILURES_KEY})
+_WAKE_KEY = "coplace.wake"
+_OWN_KEYS = frozenset({_ROUND_KEY, _WAKE_KEY, FAILURES_KEY})
+# The key of what is wanted of the one writer of a region's rounds.
+WAKE_KEY = "region"
+# What is due and stays due is looked at so often, not in each round.
+_LEAST_WAKE_US = 1_000_000
 _DAY_US = 86_400_000_000
 _VIRTUAL_EPOCH_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 
@@ -39,18 +45,20 @@ _VIRTUAL_EPOCH_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 class EventTimeLimit:
     """Events that lie further ahead are refused: one of them would drag the clock of a fold along.
 
-    Ahead of what: the last closed round's end, the wall clock where rounds are closed by it, and
-    `origin_us` before there is either.
+    Ahead of what: the wall clock; where there is none the last closed round's end, and `origin_us`
+    before there is one.
     """
 
     origin_us: int = _VIRTUAL_EPOCH_US
     ahead_us: int = 366 * _DAY_US
+    round_ahead_us: int = TOLERANCE_US
+    """How far the clocks of two machines may differ: a round that ended later is not believed."""
 
     @classmethod
-    def of_wall_clock(cls, now_us: int) -> "EventTimeLimit":
+    def of_wall_clock(cls, origin_us: int = 0) -> "EventTimeLimit":
         """A day ahead of the clock: in production no event lies in the future. The default's year
         is for emulated runs, where a round may skip the days in which nothing happens."""
-        return cls(now_us, _DAY_US)
+        return cls(origin_us, _DAY_US)
 
     def check(self, event: Event, *reached_us: int) -> None:
         """Raise RejectedError when the event lies too far ahead of what time has reached."""
@@ -141,15 +149,16 @@ class Unit:
         self._has_news = True
         self._closed = _closed_round(restored)
         self._processor = stage.create(
-            number, {key: value for key, value in restored.items() if not _is_own(key)}
+            number, {key: value for key, value in restored.items() if key not in _OWN_KEYS}
         )
-        self._early = EarlyFacts(restored)
         self._codec = codec
         self._limit = limit or EventTimeLimit()
         self._stamper = (hooks or Hooks()).stamper
         self._waiting: dict[Place, deque[Record]] = {place: deque() for place in self.places}
         self._marks: dict[Place, tuple[Round, int]] = {}
         self._now_us = 0
+        self._wake_us = int(restored.get(_WAKE_KEY, b"0"))
+        self._wanted_us = 0
         self._commit = Commit()
         self._blame = blame
         self.at_record: Record | None = None
@@ -191,13 +200,14 @@ class Unit:
         """End the round of a stage whose rounds a clock closes.
 
         A round in which nothing came and nothing is due leaves no trace: an idle system writes
-        nothing.
+        nothing. No round ends before the clock has passed the end of the last one.
         """
         self._now_us = now_us
-        ended = Round(self.next_round, max(now_us, self._closed_us + 1))
-        outputs = list(self._end_round(ended))
-        if outputs or self._has_news or self._early.is_due(ended.ended_at_us):
-            self._end(ended, outputs)
+        if now_us > self._closed_us:
+            ended = Round(self.next_round, now_us)
+            outputs = list(self._end_round(ended))
+            if outputs or self._has_news or 0 < self._wake_us <= now_us:
+                self._end(ended, outputs)
         return self._take_commit()
 
     @property
@@ -220,59 +230,23 @@ class Unit:
             return
         try:
             event = self._codec.decode(record)
-        except RejectedError as error:
-            self._refuse(record, str(error))
-            return
-        if isinstance(event.payload, RoundEnded):
-            self._take_mark(record, event.payload)
-            return
-        self._commit.tally.unknown_fields += count_unknown_fields(event)
-        job_id = getattr(event.payload, "job_id", "")
-        try:
-            self._handle(record, event)
-        except EarlyError as error:
-            self._keep(job_id, record, str(error))
-        else:
-            self._join(job_id)
-
-    def _handle(self, record: Record, event: Event) -> None:
-        """Raises EarlyError for what is to be handled later."""
-        try:
-            self._limit.check(event, self._closed_us, self._now_us)
+            if isinstance(event.payload, RoundEnded):
+                self._take_mark(record, event.source, event.payload)
+                return
+            self._limit.check(event, self._reached_us)
+            if isinstance(event.payload, WakeWanted):
+                self._take_wake(event.payload)
+                return
+            self._commit.tally.unknown_fields += count_unknown_fields(event)
             outputs = list(self._processor.handle(event))
-        except EarlyError:
-            raise
         except RejectedError as error:
-            self._refuse(record, str(error))
+            self._commit.tally.dead_letters += 1
+            self._append(dead_letter(record, str(error), self.stage.name, self._closed_us))
         except AlreadyAppliedError:
             self._commit.tally.copies_dropped += 1
         else:
             self._has_news = True
             self._publish(outputs)
-
-    def _refuse(self, record: Record, reason: str) -> None:
-        self._commit.tally.dead_letters += 1
-        self._append(dead_letter(record, reason, self.stage.name, self._closed_us))
-
-    def _keep(self, job_id: str, record: Record, reason: str) -> None:
-        """An early fact waits for what it is about."""
-        self._has_news = True
-        if self._early.keep(job_id, record, reason, self.stage.name):
-            self._commit.tally.early += 1
-        else:
-            self._refuse(record, f"{reason} (there is no room for more facts that came too early)")
-
-    def _join(self, job_id: str) -> None:
-        """Hand over what waited for news of a job, again for as long as one of them is news."""
-        waiting = self._early.of(job_id) if len(self._early) else []
-        for record in waiting:
-            try:
-                self._handle(record, self._codec.decode(record))
-            except EarlyError:
-                continue
-            self._early.drop(job_id, record)
-            self._join(job_id)
-            return
 
     def _pass_over(self, record: Record, blame: Blame) -> None:
         self._commit.tally.dead_letters += 1
@@ -280,14 +254,41 @@ class Unit:
         fault = blame.records[at(record)]
         self._append(quarantined(record, fault, self.stage.name, self._closed_us))
 
-    def _take_mark(self, record: Record, mark: RoundEnded) -> None:
+    @property
+    def _reached_us(self) -> int:
+        """A closed round does not count beside a clock: it may have been closed by a wrong one."""
+        return self._now_us or self._closed_us
+
+    def _take_mark(self, record: Record, source: str, mark: RoundEnded) -> None:
         if self.stage.rounds is RoundSource.CLOCK:
             return
-        if self._closed and mark.round <= self._closed.number:
+        check_writer(self._codec.topics.spec(record.place.topic), source)
+        if mark.round < self.next_round:
             self._commit.tally.copies_dropped += 1
             return
+        check_number(mark, self._closed, skips=not self._now_us)
+        self._check_time(mark)
         self._marks[record.place] = (Round(mark.round, mark.ended_at_us, mark.last), record.offset)
         self._commit.positions[record.place] = record.offset
+
+    def _check_time(self, mark: RoundEnded) -> None:
+        """A round of a false time does not end here: its events are decided at the end of the next
+        one, which has the next number."""
+        ahead_us = self._limit.round_ahead_us if self._now_us else self._limit.ahead_us
+        latest_us = max(self._reached_us, self._limit.origin_us) + ahead_us
+        try:
+            check_time(mark, self._closed, latest_us)
+        except RejectedError:
+            if self._now_us:
+                self._close(Round(mark.round, self._closed_us))
+            raise
+
+    def _take_wake(self, wanted: WakeWanted) -> None:
+        """The earliest counts: whoever still waits then says so again."""
+        if wanted.at_us <= 0:
+            raise RejectedError("at_us", f"must be a time after 1970, got {wanted.at_us} us")
+        self._wake_us = min(wanted.at_us, self._wake_us or wanted.at_us)
+        self._commit.changelog[_WAKE_KEY] = str(self._wake_us).encode()
 
     def _close_marked_round(self) -> None:
         """The lowest number closes first: a place whose old marks were deleted has later ones."""
@@ -307,23 +308,38 @@ class Unit:
         return self._processor.end_round(ended)
 
     def _end(self, ended: Round, outputs: Iterable[Publish]) -> None:
-        self._closed = ended
         self._has_news = False
         self._commit.tally.rounds_closed += 1
         self._publish(outputs)
-        for letter in self._early.end_round(ended.ended_at_us, is_last=ended.last):
-            self._commit.tally.dead_letters += 1
-            self._append(posted(letter, ended.ended_at_us))
+        mark = self._close(ended)
+        if 0 < self._wake_us <= ended.ended_at_us:
+            self._wake_us, self._commit.changelog[_WAKE_KEY] = 0, None
+        for place in self._mark_places:
+            self._commit.outputs.append(self._codec.encode_mark(place, self._own_event(mark, "")))
+        self._want_wake()
+
+    def _close(self, ended: Round) -> RoundEnded:
+        self._closed = ended
         mark = RoundEnded(round=ended.number, ended_at_us=ended.ended_at_us, last=ended.last)
         self._commit.changelog[_ROUND_KEY] = mark.SerializeToString()
-        self._forward(mark)
+        return mark
 
-    def _forward(self, mark: RoundEnded) -> None:
+    def _own_event(self, payload: Message, key: str) -> Event:
+        """What the unit itself says of the last round."""
         source = f"{self.stage.name}.{self.number}"
-        event_id = f"{source}/{ROUND_ENDED}/round/{mark.round}"
-        event = Event(event_id, source, mark.ended_at_us, "", mark)
-        for place in self._mark_places:
-            self._commit.outputs.append(self._codec.encode_mark(place, event))
+        event_id = f"{source}/{payload.DESCRIPTOR.full_name}/round/{self.next_round - 1}"
+        return Event(event_id, source, self._closed_us, key, payload)
+
+    def _want_wake(self) -> None:
+        """Have a round closed when something is due, unless one is wanted for before that."""
+        if not self.stage.wakes or not isinstance(self._processor, Waking):
+            return
+        due_us = self._processor.wake_us()
+        if due_us is None or self._closed_us < self._wanted_us <= due_us:
+            return
+        self._wanted_us = max(due_us, self._closed_us + _LEAST_WAKE_US)
+        wanted = self._own_event(WakeWanted(at_us=self._wanted_us), WAKE_KEY)
+        self._append(Publish(self.stage.wakes, wanted))
 
     def _publish(self, outputs: Iterable[Publish]) -> None:
         for publish in outputs:
@@ -358,15 +374,10 @@ class Unit:
     def _take_commit(self) -> Commit:
         commit, self._commit = self._commit, Commit()
         commit.changelog.update(self._processor.changes())
-        commit.changelog.update(self._early.take_changes())
         for key, value in commit.changelog.items():
             self._codec.check_state(key, value)
         commit.tally.records_out = len(commit.outputs)
         return commit
-
-
-def _is_own(key: str) -> bool:
-    return key in _OWN_KEYS or key.startswith(early.PREFIX)
 
 
 def _closed_round(restored: Mapping[str, bytes]) -> Round | None:

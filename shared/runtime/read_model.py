@@ -14,10 +14,11 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from shared.domain.errors import RejectedError
+from shared.messaging.clock import now_us
 from shared.messaging.consistency import InconsistentError
 from shared.messaging.crash import end_process
 from shared.messaging.dead_letters import dead_letter
-from shared.messaging.deployment import Deployment, now_us
+from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event
 from shared.messaging.faust_app import run_stateless, stateless_app
 from shared.messaging.hooks import Meter, Tally

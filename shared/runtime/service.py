@@ -15,7 +15,6 @@ from shared.messaging.crash import end_process
 from shared.messaging.kafka import run_stages
 from shared.messaging.stage import Stage
 from shared.messaging.topics import DLQ_PREFIX
-from shared.runtime.environment import WrongSettingsError
 from shared.runtime.http import Readiness, http_server
 from shared.runtime.logging import configure_logging
 from shared.runtime.settings import Settings, settings
@@ -51,7 +50,7 @@ def run_process(name: str, main: Main) -> None:
     """Run `main` with health, metrics, traces and logs until it returns.
 
     SIGTERM and SIGINT ask it to stop. An exception ends the process with exit code 1; of a
-    CannotStartError and of wrong settings one line says what to do.
+    CannotStartError one line says what to do.
     """
     gc.set_threshold(*GC_THRESHOLDS)
     config = settings()
@@ -59,7 +58,7 @@ def run_process(name: str, main: Main) -> None:
     telemetry = Telemetry(name, config)
     try:
         asyncio.run(_run(main, Process(config, telemetry)))
-    except (CannotStartError, WrongSettingsError) as error:
+    except CannotStartError as error:
         telemetry.close()
         log.critical("cannot start", problem=str(error))
         raise SystemExit(1) from None

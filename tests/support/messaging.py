@@ -96,11 +96,12 @@ def encoded(*publishes: Publish) -> list[NewRecord]:
     return [CODEC.encode(publish) for publish in publishes]
 
 
-def mark(place: Place, number: int, ended_at_us: int | None = None) -> NewRecord:
-    """The mark of a round at a place."""
+def mark(place: Place, number: int, ended_at_us: int | None = None, writer: str = "") -> NewRecord:
+    """The mark of a round at a place, by a producer of its topic."""
+    writer = writer or TOPICS.spec(place.topic).producers[-1]
     at_us = START_US + 30_000_000 * (number + 1) if ended_at_us is None else ended_at_us
     payload = RoundEnded(round=number, ended_at_us=at_us)
-    event = Event(f"test/coplace.v1.RoundEnded/round/{number}", "test", at_us, "", payload)
+    event = Event(f"{writer}/coplace.v1.RoundEnded/round/{number}", writer, at_us, "", payload)
     return CODEC.encode_mark(place, event)
 
 

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 
 from services.console.bench.run import Measured
 from services.console.bench.step import MOST_P99_S, Seen
-from shared.runtime.pictures import save_png
 
 
 def draw(measured: Measured, path: Path) -> None:
@@ -22,7 +21,7 @@ def draw(measured: Measured, path: Path) -> None:
     latency.set(xlabel="jobs submitted a second", ylabel="submission to outcome, ms", yscale="log")
     latency.legend()
     _draw_cpu(cpu, measured.waiting, measured.cores)
-    save_png(figure, path)
+    figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
 def _draw_latency(axis: Axes, steps: Sequence[Seen], label: str, colour: str) -> None:

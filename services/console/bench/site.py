@@ -28,7 +28,8 @@ from services.console.bench.jobs import (
 )
 from services.console.bench.step import DRAIN_S, Kind, Seen, Step, percentiles_ms
 from services.simulation.adapters import DECISIONS, IngestClient
-from shared.messaging.deployment import Deployment, now_us
+from shared.messaging.clock import now_us
+from shared.messaging.deployment import Deployment
 from shared.messaging.event import Publish
 from shared.runtime.settings import settings
 

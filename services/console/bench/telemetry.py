@@ -18,7 +18,8 @@ from services.simulation.adapters import IngestClient
 from services.simulation.clusters import clusters
 from shared.domain.cluster import Cluster
 from shared.domain.node import node_name
-from shared.messaging.deployment import Deployment, now_us
+from shared.messaging.clock import now_us
+from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event, Publish
 from shared.runtime.settings import settings
 

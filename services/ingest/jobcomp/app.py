@@ -10,8 +10,9 @@ from services.ingest.jobcomp.model import Site, envelopes
 from services.ingest.model import Intake
 from services.ingest.settings import IngestSettings
 from shared.domain.errors import RejectedError
+from shared.messaging.clock import now_us
 from shared.messaging.dead_letters import dead_letter
-from shared.messaging.deployment import Deployment, now_us
+from shared.messaging.deployment import Deployment
 from shared.messaging.event import Publish
 from shared.messaging.faust_app import run_stateless, stateless_app
 from shared.messaging.hooks import Tally

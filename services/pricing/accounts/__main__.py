@@ -1,6 +1,5 @@
 """`python -m services.pricing.accounts`: the ledger in, balances in Redis out."""
 
 from services.pricing.accounts.app import main
-from shared.runtime.environment import run
 
-run(main)
+main()

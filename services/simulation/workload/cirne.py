@@ -20,7 +20,6 @@ from scipy.special import gammainc, gammaincinv, ndtr, ndtri
 
 from services.simulation.workload.rigid import Floats, Ints, RigidJobs
 from services.simulation.workload.streams import Stream, stream
-from shared.domain.errors import UnusableError
 
 MEAN_RUN_S: Final = 3.65 * 3600
 MAX_NODES: Final = 128
@@ -62,10 +61,10 @@ def cirne_jobs(
 
     The mean runtime is MEAN_RUN_S for every seed. The arrivals end after SPAN_S for 5,000 jobs of
     up to MAX_NODES nodes, after proportionally less for fewer jobs: the load stays. Raises
-    UnusableError for less than one job or node.
+    ValueError for less than one job or node.
     """
     if jobs < 1 or max_nodes < 1:
-        raise UnusableError(f"jobs and nodes must be at least 1, got {jobs} and {max_nodes}")
+        raise ValueError(f"jobs and nodes must be at least 1, got {jobs} and {max_nodes}")
     size_rank, own_rank = stream(seed, Stream.SIZE), stream(seed, Stream.RUNTIME)
     size = ndtri(size_rank.random(jobs))
     rest = np.sqrt(1 - correlation**2) * ndtri(own_rank.random(jobs))

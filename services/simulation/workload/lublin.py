@@ -15,8 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincinv
 
-from shared.domain.errors import UnusableError
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -51,10 +49,10 @@ DAY_S: Final = BUCKETS * BUCKET_S
 def sizes(rng: np.random.Generator, machine_nodes: Ints) -> Ints:
     """Nodes of each job; `machine_nodes` (jobs,) is the size of the machine that it is for.
 
-    Raises UnusableError for a machine of fewer than MIN_MACHINE_NODES.
+    Raises ValueError for a machine of fewer than MIN_MACHINE_NODES.
     """
     if machine_nodes.min(initial=MIN_MACHINE_NODES) < MIN_MACHINE_NODES:
-        raise UnusableError(
+        raise ValueError(
             f"the Lublin-Feitelson model needs machines of at least {MIN_MACHINE_NODES} nodes, "
             f"got one of {machine_nodes.min()}"
         )

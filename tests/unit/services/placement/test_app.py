@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable
 
-from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.placement_pb2 import VERDICT_WITHDRAWN, PlacementDecided
 
 from services.placement.app import SEQUENCED, stages
+from services.placement.settings import PlacementSettings
 from shared.messaging.codec import Codec
 from shared.messaging.embedded import EmbeddedRuntime
 from shared.messaging.event import Event, Publish
 from shared.messaging.memory import InMemoryLog
+from shared.messaging.record import Place
 from shared.messaging.stage import RoundSource
 from shared.messaging.topics import Topics
 from shared.runtime.settings import Settings
@@ -67,3 +69,21 @@ def test_bad_input_becomes_a_dead_letter_and_the_round_goes_on() -> None:
     assert b"nodes: the job fits on no cluster: needs 5 nodes, the cluster has 4" in (
         letter.value or b""
     )
+
+
+def test_a_start_that_nobody_confirms_is_asked_back_in_time_although_nothing_else_happens() -> None:
+    log = InMemoryLog()
+    own = PlacementSettings(start_timeout_s=10.0)
+    runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.CLOCK), own), TOPICS)
+    append(log, [*knowledge(), submitted("a", T0_US + 1)])
+    ended: list[int] = []
+    for tick in range(1, 300):
+        now_us = T0_US + tick * 100_000
+        runtime.run_until_quiet(now_us)
+        runtime.close_rounds("placement.sequencer", now_us)
+        runtime.run_until_quiet(now_us)
+        ended.append(log.end_offset(Place("placement.inputs", 0)))
+    [decided] = decisions(log).values()
+    assert decided.verdict == VERDICT_WITHDRAWN
+    assert decided.decided_at_us - T0_US == 10_200_000
+    assert len({*ended}) == 2  # the round of the start, and the one in which it is asked back

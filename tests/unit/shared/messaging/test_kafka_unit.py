@@ -8,7 +8,8 @@ from itertools import count, islice
 import pytest
 from aiokafka.errors import KafkaError
 
-from shared.messaging.deployment import Deployment, now_us
+from shared.messaging.clock import now_us
+from shared.messaging.deployment import Deployment
 from shared.messaging.guarded_unit import DEFAULT_AFTER, GuardedUnit, guarded
 from shared.messaging.kafka_unit import BATCH_RECORDS, INBOX_RECORDS, KafkaUnit
 from shared.messaging.provenance import Provenance

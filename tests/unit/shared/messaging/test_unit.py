@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
-from coplace.v1.control_pb2 import DeadLetter, RoundEnded
+from coplace.v1.control_pb2 import DeadLetter, RoundEnded, WakeWanted
 from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade
 from hypothesis import given
@@ -205,14 +205,122 @@ def test_state_travels_in_the_changelog() -> None:
     assert [event.id for event in events(again.outputs)] == [f"c/{second.event.id}"]
 
 
-def test_a_round_closed_by_the_clock_never_goes_back_in_time() -> None:
+def test_a_clock_that_goes_back_closes_no_round_until_it_has_passed_the_last_one() -> None:
     clocked = unit(counting(rounds=RoundSource.CLOCK))
     assert clocked.process([at_offset(mark(PLACES[0], 9), 0)]).positions == {PLACES[0]: 1}
     clocked.close_round(START_US)
     clocked.process(numbered(encoded(*at_place_0(1))))
-    [later] = events(clocked.close_round(START_US - 5).outputs)
+    for now_us in (START_US - 5, START_US):
+        assert clocked.close_round(now_us).tally.rounds_closed == 0
+    [later] = events(clocked.close_round(START_US + 7).outputs)
     assert isinstance(later.payload, RoundEnded)
-    assert (later.payload.round, later.payload.ended_at_us) == (1, START_US + 1)
+    assert (later.payload.round, later.payload.ended_at_us) == (1, START_US + 7)
+
+
+SEQUENCER = "placement.sequencer.0"
+INPUTS = Place("placement.inputs", 0)
+BY_MARKS = Stage("p", ("placement.inputs",), ("prices.charges",), lambda _n, _r: Batching(), True)
+
+
+def production() -> Unit:
+    """A unit that goes by the sequencer's marks; its last round is the third."""
+    found = unit(BY_MARKS)
+    marked = [mark(INPUTS, number, START_US + number, SEQUENCER) for number in range(3)]
+    assert found.process(numbered(marked), START_US).tally.rounds_closed == 3
+    return found
+
+
+def after_mark(found: Unit, number: int, at_us: int, writer: str = SEQUENCER) -> Commit:
+    """What one more mark does."""
+    return found.process([at_offset(mark(INPUTS, number, at_us, writer), 3)], START_US)
+
+
+@pytest.mark.parametrize(
+    ("number", "at_us", "writer", "reason"),
+    [
+        (2**64 - 1, START_US + 3, SEQUENCER, "round: is 18446744073709551615, the next one is 3"),
+        (4, START_US + 3, SEQUENCER, "round: is 4, the next one is 3"),
+        (3, START_US + 3, "north", "ce_source: 'north' does not end rounds here"),
+        (3, START_US + 3, "placement.sequencer.0x", "ce_source: "),
+        (3, START_US + 3_600_000_000, SEQUENCER, "ended_at_us: "),
+        (3, START_US - 1, SEQUENCER, "ended_at_us: "),
+    ],
+)
+def test_a_mark_that_cannot_be_is_a_dead_letter_and_rounds_go_on(
+    number: int, at_us: int, writer: str, reason: str
+) -> None:
+    placing = production()
+    refused = after_mark(placing, number, at_us, writer)
+    assert (refused.tally.rounds_closed, refused.tally.dead_letters) == (0, 1)
+    [letter] = events(refused.outputs)
+    assert isinstance(letter.payload, DeadLetter)
+    assert letter.payload.reason.startswith(reason)
+    following = 4 if reason.startswith("ended_at_us") else 3
+    assert after_mark(placing, following, START_US + 9).tally.rounds_closed == 1
+
+
+def test_no_mark_at_all_may_be_the_first_of_a_number_that_was_never_reached() -> None:
+    first = mark(INPUTS, 2**64 - 1, START_US, SEQUENCER)
+    assert unit(BY_MARKS).process([at_offset(first, 0)], START_US).tally.dead_letters == 1
+
+
+def test_a_writers_own_copy_of_its_mark_stays_a_copy() -> None:
+    again = after_mark(production(), 2, START_US + 2)
+    assert (again.tally.copies_dropped, again.tally.dead_letters) == (1, 0)
+
+
+@dataclass
+class Alarm(Batching):
+    """Waits for times."""
+
+    due_us: int | None = None
+
+    def wake_us(self) -> int | None:
+        """The next one."""
+        return self.due_us
+
+
+def wanted(commit: Commit) -> list[int]:
+    """What wake-ups a commit asks for."""
+    found = [event.payload for event in events(commit.outputs)]
+    return [payload.at_us for payload in found if isinstance(payload, WakeWanted)]
+
+
+def test_a_wake_up_is_asked_for_once_and_again_when_it_has_passed() -> None:
+    alarm = Alarm()
+    outputs = ("prices.charges", "placement.wakes")
+    waking = Stage(
+        "p",
+        ("placement.inputs",),
+        outputs,
+        lambda _n, _r: alarm,
+        single=True,
+        marks_outputs=False,
+        wakes="placement.wakes",
+    )
+    waiting = unit(waking)
+    asked = []
+    due_s = [None, 300, 310, 250, 320, 320, 320]
+    at_s = [0, 1, 2, 3, 4, 251, 252]
+    for number, (due, at) in enumerate(zip(due_s, at_s, strict=True)):
+        alarm.due_us = None if due is None else START_US + due * 1_000_000
+        now_us = START_US + at * 1_000_000
+        record = at_offset(mark(INPUTS, number, now_us, SEQUENCER), number)
+        asked.append([(us - START_US) // 1_000_000 for us in wanted(waiting.process([record]))])
+    assert asked == [[], [300], [], [250], [], [320], []]
+
+
+def test_a_clock_closes_a_round_for_who_waits_and_an_idle_system_still_writes_nothing() -> None:
+    clocked = unit(counting(rounds=RoundSource.CLOCK, inputs=("placement.wakes",), single=True))
+    clocked.close_round(START_US)
+    wake = Event("w", "placement.0", START_US, "region", WakeWanted(at_us=START_US + 50))
+    asked = clocked.process(numbered(encoded(Publish("placement.wakes", wake))), START_US + 1)
+    kept = {key: value for key, value in asked.changelog.items() if value is not None}
+    assert clocked.close_round(START_US + 49).is_empty
+    again = unit(counting(rounds=RoundSource.CLOCK, inputs=("placement.wakes",), single=True), kept)
+    for one in (clocked, again):
+        assert one.close_round(START_US + 50).tally.rounds_closed == 1
+        assert one.close_round(START_US + 51).is_empty
 
 
 def test_idle_rounds_of_the_clock_leave_no_trace_but_the_first_after_a_start() -> None:
