@@ -6,6 +6,7 @@ from typing import Any
 from shared.messaging.clock import GuardedClock, process_clock
 from shared.messaging.codec import ENVELOPE_BYTES, Codec
 from shared.messaging.hooks import Hooks
+from shared.messaging.readable import install
 from shared.messaging.record import Place, Record
 from shared.messaging.topics import Topics
 from shared.messaging.unit import EventTimeLimit
@@ -25,7 +26,8 @@ class Deployment:
 
     @classmethod
     def of(cls, settings: Settings, hooks: Hooks | None = None) -> "Deployment":
-        """The deployment that the settings describe."""
+        """The deployment that the settings describe; its consumers read whatever a topic holds."""
+        install()
         topics = Topics(kafka_partitions=settings.kafka_partitions or None)
         limit = EventTimeLimit() if settings.is_emulated else EventTimeLimit.of_wall_clock()
         codec = Codec(topics, settings.max_message_bytes)

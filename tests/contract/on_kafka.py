@@ -51,6 +51,11 @@ class KafkaWorker:
         return self._process.poll() is not None
 
     @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
     def exit_code(self) -> int | None:
         """How it ended."""
         return self._process.returncode
