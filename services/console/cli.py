@@ -10,6 +10,8 @@ from rich.console import Console
 from deploy.local.cli import app as local_app
 from services.console.dlq_cli import app as dlq_app
 from services.console.energy.cli import app as energy_app
+from services.console.restore_cli import app as restore_app
+from services.console.restore_cli import doctor
 from services.console.simulate.cli import simulate
 from services.console.topics_cli import app as topics_app
 from services.console.topics_cli import tail
@@ -20,7 +22,9 @@ app.add_typer(local_app, name="local")
 app.add_typer(topics_app, name="topics")
 app.add_typer(dlq_app, name="dlq")
 app.add_typer(energy_app, name="energy")
+app.add_typer(restore_app, name="restore")
 app.command()(tail)
+app.command()(doctor)
 app.command()(simulate)
 
 Seed = Annotated[int, typer.Option(help="Of the workload, the nodes and the noise.")]

@@ -117,7 +117,7 @@ def at_start(
     unit: UnitPlaces, provenance: Provenance | None, has_state: bool, found: LogFacts
 ) -> list[Inconsistency]:
     """What keeps a unit from going on with the state that its changelog holds."""
-    counts = list(_wrong_counts(unit, found.topics))
+    counts = list(wrong_counts(unit, found.topics))
     if provenance is None:
         return [*counts, *_without_provenance(unit, has_state, found)]
     if provenance.format != FORMAT:
@@ -151,7 +151,7 @@ def read_model_differences(
     ]
 
 
-def _wrong_counts(unit: UnitPlaces, topics: Mapping[str, TopicIdentity]) -> Iterator[Inconsistency]:
+def wrong_counts(unit: UnitPlaces, topics: Mapping[str, TopicIdentity]) -> Iterator[Inconsistency]:
     for topic, count in unit.kafka_partitions.items():
         there = topics.get(topic)
         if there is None:
