@@ -192,14 +192,20 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
             self._checking = asyncio.create_task(self._check())
 
     async def _check(self) -> None:
-        """Also without any unit: who loses a topic is assigned none of it any more."""
-        places = UnitPlaces.of(self.stage, 0, self._deployment.topics)
-        found = await asyncio.to_thread(self._facts.of_places, places.kafka_partitions, {}, ())
+        """Ask Kafka once for all units. Also without any: who loses a topic is assigned none of it
+        any more."""
+        stage = UnitPlaces.of(self.stage, 0, self._deployment.topics)
+        units = [(unit.places, unit.provenance) for unit in self._units.values()]
+        found = await asyncio.to_thread(
+            self._facts.of_places,
+            stage.kafka_partitions,
+            {place: last for _, known in units for place, last in known.last_read.items()},
+            {place for _, known in units for place in (*known.positions, *known.written_to)},
+        )
         self._topics = self._topics or found.topics
-        if wrong := at_work(places, Provenance(topics=self._topics), found):
-            raise InconsistentError(self.stage.name, wrong)
-        for unit in list(self._units.values()):
-            await unit.check(self._facts)
+        for places, known in [(stage, Provenance(topics=self._topics)), *units]:
+            if wrong := at_work(places, known, found):
+                raise InconsistentError(places.name, wrong)
 
     async def _leave(self) -> None:
         if self._checking is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from shared.messaging.consistency import InconsistentError, UnitPlaces, at_work, opened
+from shared.messaging.consistency import InconsistentError, UnitPlaces, opened
 from shared.messaging.deployment import Deployment
 from shared.messaging.guarded_unit import GuardedUnit, guarded
 from shared.messaging.kafka_facts import KafkaFacts
@@ -94,13 +94,15 @@ class KafkaUnit:
         """The one at work; another one after something was isolated."""
         return self._guard.unit
 
-    async def check(self, facts: KafkaFacts) -> None:
-        """Raise InconsistentError when data were replaced under the unit."""
-        places = UnitPlaces.of(self.unit.stage, self.unit.number, self._deployment.topics)
-        provenance = self._transactions.provenance
-        found = await asyncio.to_thread(facts.of, places, provenance)
-        if wrong := at_work(places, provenance, found):
-            raise InconsistentError(places.name, wrong)
+    @property
+    def places(self) -> UnitPlaces:
+        """What it works with."""
+        return UnitPlaces.of(self.unit.stage, self.unit.number, self._deployment.topics)
+
+    @property
+    def provenance(self) -> Provenance:
+        """Of its state at the last commit."""
+        return self._transactions.provenance
 
     def receive(self, records: Iterable[Record]) -> None:
         """Put records into the inbox."""
