@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log, nan, sqrt
+from math import nan, sqrt
 from typing import Any, Final, NamedTuple, Self
 
 from services.energy.model import KernelRun
+from shared.numerics.elementary import log
 
 # The least weight of a new run: twenty runs then make up most of the mean.
 WEIGHT: Final = 0.05
@@ -74,10 +75,10 @@ class Drift:
             runs=self.runs + 1,
             power_bias=mixed(self.power_bias, error.power),
             time_bias=mixed(self.time_bias, error.time),
-            power_square=mixed(self.power_square, error.power**2),
-            time_square=mixed(self.time_square, error.time**2),
-            power_excess=mixed(self.power_excess, (error.power / _least(sd.power)) ** 2),
-            time_excess=mixed(self.time_excess, (error.time / _least(sd.time)) ** 2),
+            power_square=mixed(self.power_square, _square(error.power)),
+            time_square=mixed(self.time_square, _square(error.time)),
+            power_excess=mixed(self.power_excess, _square(error.power / _least(sd.power))),
+            time_excess=mixed(self.time_excess, _square(error.time / _least(sd.time))),
             predicted_j=self.predicted_j + predicted.power_w * predicted.time_s,
             measured_j=self.measured_j + measured.power_w * measured.time_s,
         )
@@ -104,3 +105,7 @@ class Drift:
 def _least(sd: float) -> float:
     """NaN stays NaN."""
     return max(sd, LEAST_SD)
+
+
+def _square(x: float) -> float:
+    return x * x

@@ -187,7 +187,7 @@ def _least_squares(metric: Floats, tpi: Floats, both: Mask) -> _Solved:
     columns = np.stack([metric, tpi, np.ones_like(metric)])
     design = np.where(both, columns[..., np.newaxis], 0.0)
     target = np.where(both, metric[:, np.newaxis, :], 0.0)
-    length = np.sqrt(total(design**2, axis=1))
+    length = np.sqrt(total(np.square(design), axis=1))
     length = np.where(length > 0, length, 1.0)
     found = decomposed(design / length[:, np.newaxis])
     coefficients = found.solved(target, TOLERANCE) / length
@@ -228,7 +228,7 @@ def _applied(coefficients: Floats, metric: Floats, tpi: Floats) -> Floats:
 def _rms_of_pairs(error: Floats, counted: Mask) -> Floats:
     """Over the kernels of each pair, shape (from, to)."""
     count = counted.sum(axis=0)
-    square = np.where(counted, error, 0.0) ** 2
+    square = np.square(np.where(counted, error, 0.0))
     mean = square.sum(axis=0) / np.where(count > 0, count, 1)
     return np.where(count > 0, np.sqrt(mean), np.nan)
 
@@ -241,4 +241,4 @@ def _as_deviation(left_out: Floats) -> Floats:
 
 
 def _rms(error: Floats, counted: Mask) -> float:
-    return float(np.sqrt(np.mean(error[counted] ** 2))) if counted.any() else 0.0
+    return float(np.sqrt(np.mean(np.square(error[counted])))) if counted.any() else 0.0

@@ -20,7 +20,7 @@ from shared.policies.frequency import FrequencyRule, Weighing, choose_pstates, d
 from shared.policies.power_model import PowerModel
 from shared.policies.projection import Projection
 from shared.policies.reference import reference_signature
-from shared.policies.spread import Quantile
+from shared.policies.spread import Quantile, Stretch
 from shared.policies.time_coefficient import AppTime, Hardware, TimeCoefficients
 
 Floats = NDArray[np.float64]
@@ -108,7 +108,7 @@ def predict(
         power_w=power_w,
         time_sd=time_sd,
         power_sd=power_sd,
-        planned=Quantile.planned(time_s, power_w, time_sd, power_sd, quantile),
+        planned=Quantile.of(time_s, power_w, Stretch.planned(time_sd, power_sd, quantile)),
         distance=np.where(known, far, _only_distance(power_w * time_s, time_s, weighing)),
         nominal_s=nominal,
     )

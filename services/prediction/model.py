@@ -77,7 +77,7 @@ def train_weights(features: Floats, slowdown_ratio: Floats) -> TrainedWeights:
     """
     weights = non_negative(features.T, slowdown_ratio - 1)
     error = 1 + total(features * weights, axis=1) - slowdown_ratio
-    return TrainedWeights(tuple(weights.tolist()), float(np.sqrt(np.mean(error**2))))
+    return TrainedWeights(tuple(weights.tolist()), float(np.sqrt(np.mean(np.square(error)))))
 
 
 def shutter_slowdown(shutters: Sequence[tuple[float, float, float]]) -> float:

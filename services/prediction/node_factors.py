@@ -6,6 +6,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.numerics.elementary import exps, logs
+
 Ints = NDArray[np.int64]
 
 # Readings that the belief in an average node counts as much as: nodes of one model differ about as
@@ -35,7 +37,7 @@ def node_factors(draws: Sequence[Draw]) -> Mapping[tuple[str, str], float]:
     """
     if not draws:
         return {}
-    log_w = np.log([draw.power_w for draw in draws])
+    log_w = logs(np.array([draw.power_w for draw in draws]))
     names = sorted({(draw.cluster, draw.node) for draw in draws})
     groups = sorted({draw.group for draw in draws})
     node = _indices([(draw.cluster, draw.node) for draw in draws], names)
@@ -46,7 +48,7 @@ def node_factors(draws: Sequence[Draw]) -> Mapping[tuple[str, str], float]:
     for _ in range(SWEEPS):
         usual = np.bincount(group, log_w - offset[node], len(groups)) / per_group
         offset = np.bincount(node, log_w - usual[group], len(names)) / per_node
-    return dict(zip(names, np.exp(offset).tolist(), strict=True))
+    return dict(zip(names, exps(offset).tolist(), strict=True))
 
 
 def _indices(values: Sequence[object], among: Sequence[object]) -> Ints:

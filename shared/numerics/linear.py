@@ -55,7 +55,7 @@ class Decomposition(NamedTuple):
 
     def leverage(self, tolerance: float) -> Floats:
         """The diagonal of the hat matrix A (A'A)^-1 A', shape (rows, ...)."""
-        return total(self.left**2 * self.kept(tolerance)[:, np.newaxis])
+        return total(np.square(self.left) * self.kept(tolerance)[:, np.newaxis])
 
     def _along(self, target: Floats) -> Floats:
         return total(self.left * target, axis=1)
@@ -81,7 +81,7 @@ def decomposed(matrix: Floats) -> Decomposition:
         turned = [_made_orthogonal(columns, right, p, q, tolerance) for p, q in pairs]
         if not any(turned):
             break
-    singular = np.sqrt(total(columns**2, axis=1))
+    singular = np.sqrt(total(np.square(columns), axis=1))
     length = np.where(singular > 0, singular, 1.0)[:, np.newaxis]
     return Decomposition(columns / length, singular, right)
 
@@ -95,7 +95,7 @@ def _identity(matrix: Floats) -> Floats:
 def _made_orthogonal(columns: Floats, right: Floats, p: int, q: int, tolerance: float) -> bool:
     """Rotate columns p and q in place where they are not at right angles; whether any were."""
     mixed = total(columns[p] * columns[q])
-    p_square, q_square = total(columns[p] ** 2), total(columns[q] ** 2)
+    p_square, q_square = total(np.square(columns[p])), total(np.square(columns[q]))
     turned = np.abs(mixed) > tolerance * np.sqrt(p_square) * np.sqrt(q_square)
     if not turned.any():
         return False
@@ -111,8 +111,8 @@ def _rotation(p_square: Floats, q_square: Floats, mixed: Floats) -> tuple[Floats
     """Cosine and sine of the smaller angle that brings two columns to right angles."""
     with np.errstate(over="ignore"):
         zeta = (q_square - p_square) / (2 * mixed)
-        tangent = np.copysign(1.0, zeta) / (np.abs(zeta) + np.sqrt(1 + zeta**2))
-    cosine = 1 / np.sqrt(1 + tangent**2)
+        tangent = np.copysign(1.0, zeta) / (np.abs(zeta) + np.sqrt(1 + zeta * zeta))
+    cosine = 1 / np.sqrt(1 + tangent * tangent)
     return cosine, cosine * tangent
 
 
@@ -130,6 +130,6 @@ def non_negative(matrix: Floats, target: Floats) -> Floats:
     sets = np.array(list(product((False, True), repeat=len(matrix)))).T
     parts = np.where(sets[:, np.newaxis], reduced[..., np.newaxis], 0.0)
     solved = decomposed(parts).solved(along, _ACTIVE_TOLERANCE)
-    error = total((total(parts * solved[:, np.newaxis]) - along) ** 2)
+    error = total(np.square(total(parts * solved[:, np.newaxis]) - along))
     best = np.where((solved >= 0).all(axis=0), error, np.inf).argmin()
     return np.asarray(solved[:, best])

@@ -54,7 +54,7 @@ def _energy_variance(c: Coefficients) -> Floats:
     """Relative variance of what each pair says of energy; infinite where nothing is known."""
     if c.uncertainty is None:
         return np.full_like(c.a, np.inf)
-    variance = c.uncertainty.time_sd**2 + c.uncertainty.power_sd**2
+    variance = np.square(c.uncertainty.time_sd) + np.square(c.uncertainty.power_sd)
     return np.where(np.isnan(variance), np.inf, variance)
 
 
@@ -70,8 +70,8 @@ def _shortest_paths(c: Coefficients, variance: Floats, start: int) -> dict[int, 
         found[here] = path
         for there in np.flatnonzero(c.available[here]).tolist():
             if there not in found:
-                step = (c.pstates_ghz[there] - c.pstates_ghz[here]) ** 2
-                cost = (hops + 1, error + float(variance[here, there]), steps + step)
+                step = c.pstates_ghz[there] - c.pstates_ghz[here]
+                cost = (hops + 1, error + float(variance[here, there]), steps + step * step)
                 heapq.heappush(waiting, (cost, (*path, there)))
     del found[start]
     return found
@@ -97,7 +97,7 @@ def _combined(known: Uncertainty, paths: dict[tuple[int, int], Path]) -> Uncerta
     time_sd, power_sd = known.time_sd.copy(), known.power_sd.copy()
     for pair, path in paths.items():
         for sd in (time_sd, power_sd):
-            sd[pair] = np.sqrt(sum(sd[step] ** 2 for step in pairwise(path)))
+            sd[pair] = np.sqrt(sum(np.square(sd[step]) for step in pairwise(path)))
     return Uncertainty(time_sd, power_sd)
 
 

@@ -59,11 +59,11 @@ def distance(energy_j: Floats, time_s: Floats, weighing: Weighing = EVEN) -> Flo
     least_s = np.fmin.reduce(time_s, axis=-1, keepdims=True)
     weight = weighing.t_weight
     if weighing.reading is Reading.PRINTED:
-        squares = energy_j**2 / least_j + weight * time_s**2 / least_s
+        squares = np.square(energy_j) / least_j + weight * np.square(time_s) / least_s
     elif weighing.reading is Reading.AUTHORS:
-        squares = (energy_j / least_j) ** 2 + (weight * time_s / least_s) ** 2
+        squares = np.square(energy_j / least_j) + np.square(weight * time_s / least_s)
     else:
-        squares = (energy_j / least_j) ** 2 + weight * (time_s / least_s) ** 2
+        squares = np.square(energy_j / least_j) + weight * np.square(time_s / least_s)
     return np.asarray(np.sqrt(squares), dtype=np.float64)
 
 

@@ -1,6 +1,5 @@
 """Mean node power of a job from what is known when it is submitted: features and evaluation."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
+from shared.numerics.elementary import log, log2
 from shared.policies.forest import Forest
 
 Floats = NDArray[np.float64]
@@ -39,8 +39,8 @@ def stable_code(text: str) -> int:
 def feature_row(job: Job, cluster: Cluster, freq_ghz: float) -> tuple[float, ...]:
     """FEATURES of a job on a cluster at a P-state: jobs that teach ran at many."""
     return (
-        math.log2(job.nodes),
-        math.log(job.walltime_s),
+        log2(job.nodes),
+        log(job.walltime_s),
         float(job.shareable),
         float(stable_code(job.app_id)),
         float(stable_code(job.user)),

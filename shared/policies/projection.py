@@ -7,7 +7,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.policies.spread import Quantile, Spread, stacked
+from shared.policies.spread import Quantile, Spread, Stretch, stacked
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -77,11 +77,15 @@ class Projection:
     def at(self, quantile: float) -> Quantile:
         """What time, power and energy each exceed with the probability 1 - `quantile`; NaN where
         there is no interval."""
-        return Quantile.of(self.time_s, self.power_w, self.time_sd, self.power_sd, quantile)
+        spread = self.spread or _unknown(self)
+        stretch = Stretch.of(spread.time_sd, spread.power_sd, quantile)
+        return Quantile.of(self.time_s, self.power_w, stretch.taken(spread.row))
 
     def planned(self, quantile: float) -> Quantile:
         """As `at`; the projection itself where there is no interval."""
-        return Quantile.planned(self.time_s, self.power_w, self.time_sd, self.power_sd, quantile)
+        spread = self.spread or _unknown(self)
+        stretch = Stretch.planned(spread.time_sd, spread.power_sd, quantile)
+        return Quantile.of(self.time_s, self.power_w, stretch.taken(spread.row))
 
     def _deviation(self, of: str) -> Floats:
         if self.spread is None:

@@ -8,13 +8,14 @@ is multiplied (E = P T, one projection after another) has exactly the root of th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
+from shared.numerics.elementary import exps
+from shared.numerics.normal import quantile as normal_quantile
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -27,38 +28,58 @@ def at_quantile(value: Floats, sd: Floats, quantile: float) -> Floats:
 
     Raises RejectedError unless the quantile is above 0 and below 1.
     """
+    return np.asarray(value * _stretch(sd, quantile))
+
+
+def _stretch(sd: Floats, quantile: float) -> Floats:
     if not 0 < quantile < 1:
         raise RejectedError("quantile", f"must be above 0 and below 1, got {quantile}")
-    return np.asarray(value * np.exp(NormalDist().inv_cdf(quantile) * sd))
+    exponent = normal_quantile(quantile) * sd
+    return exps(exponent) if exponent.any() else exponent + 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretch:
+    """How many times their projections the quantiles of time, power and energy are, arrays of one
+    shape. That of energy is not the product of the other two: the errors of power and of time
+    seldom have their worst together."""
+
+    time: Floats
+    power: Floats
+    energy: Floats
+
+    @classmethod
+    def of(cls, time_sd: Floats, power_sd: Floats, quantile: float) -> "Stretch":
+        """From relative standard deviations; NaN where one of them is."""
+        energy_sd = np.sqrt(power_sd * power_sd + time_sd * time_sd)
+        return cls(*(_stretch(sd, quantile) for sd in (time_sd, power_sd, energy_sd)))
+
+    @classmethod
+    def planned(cls, time_sd: Floats, power_sd: Floats, quantile: float) -> "Stretch":
+        """As `of`; what has no interval counts as it is projected."""
+        return cls.of(np.nan_to_num(time_sd), np.nan_to_num(power_sd), quantile)
+
+    def taken(self, row: Ints) -> "Stretch":
+        """Those of the rows that hold for each signature."""
+        return Stretch(self.time[row], self.power[row], self.energy[row])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantile:
-    """One quantile of time, power and energy. That of energy is not the product of the other two:
-    the errors of power and of time seldom have their worst together."""
+    """One quantile of time, power and energy."""
 
     time_s: Floats
     power_w: Floats
     energy_j: Floats
 
     @classmethod
-    def of(
-        cls, time_s: Floats, power_w: Floats, time_sd: Floats, power_sd: Floats, quantile: float
-    ) -> "Quantile":
-        """Arrays of one shape; NaN where a deviation is."""
-        energy_sd = np.hypot(power_sd, time_sd)
+    def of(cls, time_s: Floats, power_w: Floats, stretch: Stretch) -> "Quantile":
+        """Projections times their stretch."""
         return cls(
-            time_s=at_quantile(time_s, time_sd, quantile),
-            power_w=at_quantile(power_w, power_sd, quantile),
-            energy_j=at_quantile(power_w * time_s, energy_sd, quantile),
+            time_s=time_s * stretch.time,
+            power_w=power_w * stretch.power,
+            energy_j=power_w * time_s * stretch.energy,
         )
-
-    @classmethod
-    def planned(
-        cls, time_s: Floats, power_w: Floats, time_sd: Floats, power_sd: Floats, quantile: float
-    ) -> "Quantile":
-        """As `of`; what has no interval counts as it is projected."""
-        return cls.of(time_s, power_w, np.nan_to_num(time_sd), np.nan_to_num(power_sd), quantile)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

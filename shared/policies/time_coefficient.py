@@ -8,12 +8,13 @@ hardware; how, and how far off that is, is our own (docs/energy.md has the figur
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp, inf, sqrt
+from math import inf, sqrt
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.numerics.elementary import exp, logs
 from shared.policies.projection import Projection
 
 Floats = NDArray[np.float64]
@@ -91,7 +92,7 @@ class TimeCoefficients:
         here_s, share, here_runs = _columns(on_reference, self._both)
         there_s, _, there_runs = _columns(on_model, self._both)
         # Positive where an application gains less from this hardware than it promises.
-        self._residuals = np.log(there_s / here_s) - np.log(self._promised(share))
+        self._residuals = logs(there_s / here_s) - logs(self._promised(share))
         self._weights = _weight(here_runs, there_runs)
         self._correction = exp(_weighted_median(self._residuals, self._weights))
 

@@ -1,13 +1,14 @@
-"""What is decided, learned and published, for comparison between processors: python -m
+"""What is decided, learned, emulated and published, for comparison between processors: python -m
 tests.e2e.figures FOLDER
 
-Writes a demo's files and learned.txt; prints the OpenBLAS kernels that the process has loaded.
+Writes a demo's files and figures.txt; prints the OpenBLAS kernels that the process has loaded.
 """
 
 import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,14 @@ from services.energy.adaptive import Evidence, adapted, gram_of
 from services.energy.model import KernelRun, fit
 from services.prediction.model import train_forest, train_weights
 from services.prediction.node_factors import Draw, node_factors
+from services.simulation.truth.noise import Noise
+from services.simulation.workload.cirne import cirne_jobs
+from services.simulation.workload.rigid import lublin_jobs
+from shared.policies.spread import Stretch
 
 JOBS = 60
 PSTATES_GHZ = (1.2, 1.6, 2.0, 2.7)
-LEARNED_FILE = "learned.txt"
+FIGURES_FILE = "figures.txt"
 
 Figures = NDArray[np.float64] | list[object]
 
@@ -49,6 +54,16 @@ def learned(rng: np.random.Generator) -> Iterator[tuple[str, Figures]]:
     yield "node factors", list(node_factors(draws).items())
 
 
+def emulated() -> Iterator[tuple[str, Figures]]:
+    """Jobs of the workload models, the noise of runs and quantiles of projections."""
+    for name, jobs in (("lublin", lublin_jobs(1, 999, 512, 1024)), ("cirne", cirne_jobs(1, 999))):
+        yield name, np.stack([jobs.submit_s, jobs.run_s, jobs.requested_s])
+    yield "noise", [Noise(1).run(f"job-{number}") for number in range(999)]
+    sd = np.linspace(0, 0.4, 999)
+    stretch = Stretch.of(sd, sd[::-1], 0.95)
+    yield "quantiles", np.stack([stretch.time, stretch.power, stretch.energy])
+
+
 def _runs(rng: np.random.Generator) -> Iterator[tuple[float, KernelRun]]:
     for freq_ghz in PSTATES_GHZ:
         power_w, cpi, tpi = rng.uniform((250, 0.4, 0), (500, 4, 0.1)).tolist()
@@ -62,8 +77,9 @@ def _draw(number: int, rng: np.random.Generator) -> Draw:
 def main(folder: Path) -> None:
     """Write everything into one folder."""
     run_embedded(replace(DemoOptions(jobs=JOBS), out=folder), Console(quiet=True))
-    lines = [f"{name}: {_text(value)}" for name, value in learned(np.random.default_rng(1))]
-    (folder / LEARNED_FILE).write_text("\n".join(lines))
+    found = chain(learned(np.random.default_rng(1)), emulated())
+    lines = [f"{name}: {_text(value)}" for name, value in found]
+    (folder / FIGURES_FILE).write_text("\n".join(lines))
     loaded = {str(library.get("architecture")) for library in threadpool_info()}
     print(json.dumps(sorted(loaded - {"None"})))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, inf, log, sqrt
+from math import inf, sqrt
 from typing import Final
 
 from rich.box import MARKDOWN
@@ -11,6 +11,7 @@ from rich.table import Table
 from services.energy.adapters.matching import Matched
 from shared.domain.checks import require_not_negative, require_positive
 from shared.domain.errors import RejectedError
+from shared.numerics.elementary import exp, log
 from shared.policies.ear import project
 from shared.policies.time_coefficient import AppTime, Hardware, TimeCoefficients, clock_shares
 

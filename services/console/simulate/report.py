@@ -4,6 +4,7 @@ import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
+from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Final
@@ -89,7 +90,7 @@ def write_run(folder: Path, played: Played, job_id: Ints, summary: Summary) -> N
 def half_width(values: Sequence[float]) -> float:
     """Half of the confidence interval of the mean of at least two values (Student's t)."""
     quantile = t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)
-    return float(quantile * stdev(values) / len(values) ** 0.5)
+    return float(quantile * stdev(values) / sqrt(len(values)))
 
 
 def _grouped(lines: Iterable[Line]) -> list[tuple[str, list[Line]]]:

@@ -7,7 +7,7 @@ the limits between which it must lie there.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import sqrt
+from math import prod, sqrt
 from typing import Final, NamedTuple
 
 from services.energy.processor.profile import METRICS, MOST_RUNS, Profile
@@ -73,7 +73,7 @@ def _deviations(profile: Profile, mean: Signature, run: Signature) -> Iterator[D
     for metric in METRICS:
         known, measured = float(getattr(mean, metric)), float(getattr(run, metric))
         if known and measured:
-            limits = sorted(known * clock**exponent for exponent in _LIMITS[metric])
+            limits = sorted(known * prod([clock] * exponent) for exponent in _LIMITS[metric])
             expected = min(max(measured, limits[0]), limits[1])
             yield Deviation(metric, measured, expected, _tolerance(profile, mean, metric))
 

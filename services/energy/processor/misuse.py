@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 
 from shared.messaging.table import Table
+from shared.numerics.elementary import power
 
 _DAY_US: Final = 86_400_000_000
 # Who comes below this is forgotten: what is kept does not grow with all users that ever were.
@@ -18,7 +19,7 @@ class Count(NamedTuple):
     def at(self, time_us: int, half_life_days: float) -> float:
         """What is left of it later: half after each half-life."""
         passed_us = max(0, time_us - self.time_us)
-        return float(self.value * 0.5 ** (passed_us / (half_life_days * _DAY_US)))
+        return float(self.value * power(0.5, passed_us / (half_life_days * _DAY_US)))
 
 
 class Misuse:

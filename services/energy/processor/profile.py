@@ -33,7 +33,7 @@ class Profile:
     @classmethod
     def of(cls, first: Signature) -> Self:
         """One run, of which nobody knows yet how far others will be from it."""
-        return cls({first.freq_ghz: first}, dict.fromkeys(METRICS, PRIOR_SPREAD**2))
+        return cls({first.freq_ghz: first}, dict.fromkeys(METRICS, PRIOR_SPREAD * PRIOR_SPREAD))
 
     def taking(self, run: Signature) -> "Profile":
         """The profile with one more run."""
@@ -76,7 +76,8 @@ class Profile:
         if not mean:
             return before
         n = min(count, MOST_RUNS)
-        square = (new / mean - 1) ** 2 * n / (n + 1)
+        error = new / mean - 1
+        square = error * error * n / (n + 1)
         return before + max(1 / (runs + PRIOR_RUNS + 1), FORGETTING) * (square - before)
 
 

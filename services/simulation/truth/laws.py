@@ -4,13 +4,13 @@ Times, powers, CPI and bandwidths at the nominal P-state are those of Table 1 (w
 what happens at the other P-states is declared here.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from services.simulation.workload.table1 import GOLD_6254, PLATINUM_8168, NodeModel, Profile
+from shared.numerics.elementary import power
 
 TRANSACTION_BYTES: Final = 64  # one cache line
 
@@ -69,7 +69,7 @@ def behaviour(nominal: Profile, model: NodeModel, freq_ghz: float) -> Behaviour:
 def _power_w(nominal: Profile, model: NodeModel, clock: float, mem_gbps: float) -> float:
     curve = POWER_CURVES[model.name]
     core_w = nominal.power_w - curve.idle_w - curve.memory_w_per_gbps * nominal.mem_gbps
-    core_w *= math.pow(clock, curve.core_exponent)
+    core_w *= power(clock, curve.core_exponent)
     return curve.idle_w + core_w + curve.memory_w_per_gbps * mem_gbps
 
 

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from math import exp
 from typing import Final
 
 import numpy as np
+
+from shared.numerics.elementary import exp
 
 NODE_POWER_SIGMA: Final = 0.015  # manufacturing variability of nodes of one model
 RUN_TIME_SIGMA: Final = 0.01

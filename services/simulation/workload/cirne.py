@@ -13,13 +13,15 @@ NUMBER HERE IS A CALIBRATION OF OURS. Of two sources:
   10.21227/e02v-y602, cirne.10n.maxjob8n.anl.200.csv), whose times are compressed.
 """
 
+from math import sqrt
 from typing import Final
 
 import numpy as np
-from scipy.special import gammainc, gammaincinv, ndtr, ndtri
 
 from services.simulation.workload.rigid import Floats, Ints, RigidJobs
 from services.simulation.workload.streams import Stream, stream
+from shared.numerics import gamma, normal
+from shared.numerics.elementary import exps
 
 MEAN_RUN_S: Final = 3.65 * 3600
 MAX_NODES: Final = 128
@@ -66,33 +68,36 @@ def cirne_jobs(
     if jobs < 1 or max_nodes < 1:
         raise ValueError(f"jobs and nodes must be at least 1, got {jobs} and {max_nodes}")
     size_rank, own_rank = stream(seed, Stream.SIZE), stream(seed, Stream.RUNTIME)
-    size = ndtri(size_rank.random(jobs))
-    rest = np.sqrt(1 - correlation**2) * ndtri(own_rank.random(jobs))
-    request = ndtr(correlation * size + rest)
-    requested = np.exp(LN_REQUEST_RANGE * request)
+    size = normal.quantiles(size_rank.random(jobs))
+    rest = sqrt(1 - correlation * correlation) * normal.quantiles(own_rank.random(jobs))
+    request = _normal_share(correlation * size + rest)
+    requested = exps(LN_REQUEST_RANGE * request)
     run = requested * _accuracy(stream(seed, Stream.ACCURACY).random(jobs))
     scale_s = MEAN_RUN_S / run.mean()
     return RigidJobs(
         submit_s=_arrivals_s(stream(seed, Stream.ARRIVAL).random(jobs)),
-        nodes=_sizes(ndtr(size), max_nodes),
+        nodes=_sizes(_normal_share(size), max_nodes),
         run_s=run * scale_s,
         requested_s=np.ceil(requested * scale_s / REQUEST_STEP_S) * REQUEST_STEP_S,
     )
 
 
+def _normal_share(x: Floats) -> Floats:
+    """The share of the standard normal distribution below each value."""
+    return np.asarray(0.5 * (1 + np.copysign(gamma.shares(0.5, 0.5 * x * x), x)))
+
+
 def _sizes(uniform: Floats, max_nodes: int) -> Ints:
     """Powers of two up to `max_nodes`, (jobs,)."""
-    weights = SIZE_DECAY ** np.arange(max_nodes.bit_length())
+    weights = np.cumprod([1.0, *[SIZE_DECAY] * (max_nodes.bit_length() - 1)])
     ends = np.cumsum(weights / weights.sum())
-    return 2 ** np.searchsorted(ends[:-1], uniform, side="right").astype(np.int64)
+    return np.left_shift(1, np.searchsorted(ends[:-1], uniform, side="right").astype(np.int64))
 
 
 def _accuracy(uniform: Floats) -> Floats:
     """The gamma given that no job runs longer than requested, by inverting its distribution."""
     scale = ACCURACY_MEAN / ACCURACY_SHAPE
-    return np.asarray(
-        scale * gammaincinv(ACCURACY_SHAPE, uniform * gammainc(ACCURACY_SHAPE, 1 / scale))
-    )
+    return scale * gamma.quantiles(ACCURACY_SHAPE, uniform * gamma.share(ACCURACY_SHAPE, 1 / scale))
 
 
 def _arrivals_s(uniform: Floats) -> Floats:
@@ -104,8 +109,19 @@ def _arrivals_s(uniform: Floats) -> Floats:
     days = SPAN_S / DAY_S * len(uniform) / 5000
     share = (np.arange(len(uniform)) + uniform) / len(uniform)
     clock_s = np.linspace(0, DAY_S, 24 * 60 + 1)
-    angle = 2 * np.pi * (clock_s - BUSIEST_S) / DAY_S
+    sine = _sines((clock_s - BUSIEST_S) / DAY_S)
     amplitude_s = DAILY_AMPLITUDE * DAY_S / (2 * np.pi)
-    passed_s = clock_s + amplitude_s * (np.sin(angle) - np.sin(angle[0]))
+    passed_s = clock_s + amplitude_s * (sine - sine[0])
     whole, rest = np.divmod(share * days, 1)
     return np.asarray(whole * DAY_S + np.interp(rest * DAY_S, passed_s, clock_s))
+
+
+def _sines(turns: Floats) -> Floats:
+    """The sine of each angle in full turns, by Taylor's series of at most a quarter of one."""
+    part = turns - np.rint(turns)
+    folded = np.where(np.abs(part) > 0.25, np.copysign(0.5, part) - part, part)
+    angle = 2 * np.pi * folded
+    value = np.ones_like(angle)
+    for n in range(21, 1, -2):
+        value = 1 - angle * angle / (n * (n - 1)) * value
+    return angle * value

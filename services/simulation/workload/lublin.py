@@ -13,7 +13,9 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammainc, gammaincinv
+
+from shared.numerics import gamma
+from shared.numerics.elementary import LN2, exps, logs
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -57,9 +59,9 @@ def sizes(rng: np.random.Generator, machine_nodes: Ints) -> Ints:
             f"got one of {machine_nodes.min()}"
         )
     kind, stage, place = rng.random((len(machine_nodes), 3)).T
-    log2_size = _two_stage_uniform(stage, place, np.log2(machine_nodes))
+    log2_size = _two_stage_uniform(stage, place, logs(machine_nodes.astype(np.float64)) / LN2)
     log2_size = np.where(kind <= SERIAL_PROB + POW2_PROB, np.floor(log2_size + 0.5), log2_size)
-    parallel = np.floor(2.0**log2_size + 0.5)
+    parallel = np.floor(exps(log2_size * LN2) + 0.5)
     nodes = np.where(kind <= SERIAL_PROB, 1, parallel).astype(np.int64)
     # Rounding up to a power of two may leave a machine whose size is none.
     return np.minimum(nodes, machine_nodes)
@@ -79,14 +81,14 @@ def runtimes_s(rng: np.random.Generator, nodes: Ints) -> Floats:
     first = component <= _first_gamma_share(nodes)
     ln_first = _truncated_gamma(place, A1, B1, MAX_LN_RUNTIME)
     ln_second = _truncated_gamma(place, A2, B2, MAX_LN_RUNTIME)
-    return np.exp(np.where(first, ln_first, ln_second))
+    return exps(np.where(first, ln_first, ln_second))
 
 
 def _first_gamma_share(nodes: Ints) -> Floats:
     """Share of the first gamma, (jobs,): p = PA nodes + PB within [0, 1], given the limit holds."""
     p = np.clip(PA * nodes + PB, 0, 1)
-    first = p * gammainc(A1, MAX_LN_RUNTIME / B1)
-    second = (1 - p) * gammainc(A2, MAX_LN_RUNTIME / B2)
+    first = p * gamma.share(A1, MAX_LN_RUNTIME / B1)
+    second = (1 - p) * gamma.share(A2, MAX_LN_RUNTIME / B2)
     return np.asarray(first / (first + second))
 
 
@@ -96,7 +98,7 @@ def arrivals_s(rng: np.random.Generator, jobs: int) -> Floats:
     The gaps are e to the power of a gamma, in seconds of a clock that runs as fast as jobs arrive
     at that time of day; reading them on a real clock gives the daily cycle.
     """
-    gaps = np.exp(_truncated_gamma(rng.random(jobs), AARR * ARAR, BARR, MAX_LN_GAP))
+    gaps = exps(_truncated_gamma(rng.random(jobs), AARR * ARAR, BARR, MAX_LN_GAP))
     days, rest_s = np.divmod(np.cumsum(gaps), DAY_S)
     clock_s = np.concatenate(([0.0], np.cumsum(day_weights() * BUCKET_S)))
     return np.asarray(days * DAY_S + np.interp(rest_s, clock_s, np.arange(BUCKETS + 1) * BUCKET_S))
@@ -104,11 +106,12 @@ def arrivals_s(rng: np.random.Generator, jobs: int) -> Floats:
 
 def day_weights() -> Floats:
     """Arrival rate of each half hour from midnight relative to the mean rate, (48,)."""
-    fitted = np.arange(FIRST_BUCKET, FIRST_BUCKET + BUCKETS)
-    rates = gammainc(ANUM, (fitted + 0.5) / BNUM) - gammainc(ANUM, (fitted - 0.5) / BNUM)
+    fitted = np.arange(FIRST_BUCKET, FIRST_BUCKET + BUCKETS, dtype=np.float64)
+    ends = gamma.shares(ANUM, (fitted + 0.5) / BNUM)
+    rates = ends - gamma.shares(ANUM, (fitted - 0.5) / BNUM)
     return np.asarray(np.roll(rates / rates.mean(), FIRST_BUCKET - 1))
 
 
 def _truncated_gamma(uniform: Floats, alpha: float, beta: float, limit: float) -> Floats:
     """Gamma(alpha, beta) given that it is at most `limit`, by inverting its distribution."""
-    return np.asarray(beta * gammaincinv(alpha, uniform * gammainc(alpha, limit / beta)))
+    return beta * gamma.quantiles(alpha, uniform * gamma.share(alpha, limit / beta))
