@@ -125,6 +125,13 @@ bench-chaos: JOBS = 200
 bench-chaos: setup system-servers ## kill every process in turn and compare the results
 	$(BIN)/coplace bench-chaos $(WORKLOAD)
 
+# Each thousand of messages is a run of its own: one that fails prints the seed that shows it.
+MESSAGES ?= 200000
+
+.PHONY: fuzz
+fuzz: setup ## send hostile messages to ingest and all stages, no server: SEED= MESSAGES=
+	$(BIN)/python -m tests.support.hostile_run $(MESSAGES) $(SEED)
+
 .PHONY: compose-check
 compose-check: setup system-servers system-containers ## play a demo through the containers
 	$(BIN)/python -m deploy.compose.check

@@ -169,6 +169,7 @@ class Knowledge:
                 cluster = cluster_of(message)
                 self._clusters[cluster.name], self._names[cluster.name] = cluster, cluster.names()
                 self._clusters = dict(sorted(self._clusters.items()))
+                self.node_factors = self._node_factors()
             case ClusterLost() | ClusterReturned():
                 self._reach(message)
             case LimitsDeclared():
@@ -191,6 +192,13 @@ class Knowledge:
                 self.degradation = payloads.degradation(message)
             case NodePowerPublished():
                 self.node_factors = payloads.node_factors(message, self._names)
+
+    def _node_factors(self) -> Mapping[str, Mapping[int, float]]:
+        """Those told last, of the nodes as they are called now."""
+        newest = self._newest.get(f"{_PREFIX}{NodePowerPublished.DESCRIPTOR.full_name}/")
+        if newest is None or not isinstance(newest.payload, NodePowerPublished):
+            return {}
+        return payloads.node_factors(newest.payload, self._names)
 
     def _forget_oldest(
         self, node_model: str, rows: dict[str, tuple[Signature, ...]], in_use: Set[str]

@@ -11,7 +11,8 @@ from coplace.v1.prediction_pb2 import (
     PowerModelPublished,
 )
 
-from shared.domain.checks import require_positive, require_text
+from shared.domain.bounds import NODE_FACTOR
+from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.node import NodeNames
 from shared.messaging.domain_types import MOST_VERSION
@@ -49,14 +50,16 @@ def degradation(message: DegradationModelPublished) -> Degradation:
 def node_factors(
     message: NodePowerPublished, names: Mapping[str, NodeNames]
 ) -> Mapping[str, Mapping[int, float]]:
-    """What nodes draw against the mean node, by cluster and index; `names` of declared clusters."""
+    """What nodes draw against the mean node, by cluster and index; `names` of declared clusters.
+    Nodes that no cluster has count for nothing: a cluster may be declared anew at any time."""
     if not len(message.clusters) == len(message.nodes) == len(message.factors):
         raise RejectedError("factors", "must be as many as nodes and clusters")
     found: dict[str, dict[int, float]] = defaultdict(dict)
     for cluster, node, factor in zip(message.clusters, message.nodes, message.factors, strict=True):
-        require_positive("factors", factor)
-        known = names.get(cluster) or NodeNames(cluster)
-        found[cluster][known.index(node)] = factor
+        NODE_FACTOR.require("factors", factor)
+        index = names[cluster].find(node) if cluster in names else None
+        if index is not None:
+            found[cluster][index] = factor
     return found
 
 

@@ -146,6 +146,7 @@ class Placement:
         match event.payload:
             case ClusterDeclared() as declared:
                 self._ledger.holdings.declare(self._knowledge.clusters[declared.cluster])
+                self._ledger.holdings.prefer(self._knowledge.node_factors)
             case NodePowerPublished():
                 self._ledger.holdings.prefer(self._knowledge.node_factors)
             case ClusterLost() | ClusterReturned() | LimitsDeclared():

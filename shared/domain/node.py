@@ -50,6 +50,13 @@ class NodeNames:
         """The name of a node; nodes beyond those declared have one all the same."""
         return self._names[index] if index < len(self) else node_name(self._cluster, index)
 
+    def find(self, name: str) -> int | None:
+        """The index of a node, None where no node has the name."""
+        try:
+            return self.index(name)
+        except RejectedError:
+            return None
+
     def index(self, name: str) -> int:
         """The index of a node. Raises RejectedError for a name that no node has."""
         if not self._names:

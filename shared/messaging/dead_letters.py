@@ -11,7 +11,7 @@ from shared.messaging.topics import DLQ_PREFIX
 
 QUARANTINED = "quarantined"
 KEPT_BYTES = 65_536
-_MOST_REASON = 2_048
+_MOST_REASON = 1_024
 _KEPT_HEADERS = 32
 _KEPT_HEADER_BYTES = 1_024
 

@@ -78,8 +78,25 @@ def test_a_cluster_that_is_declared_later_finds_its_factors() -> None:
     assert list(decided.node_indices) == [3]
 
 
+def test_factors_of_nodes_that_no_cluster_has_count_for_nothing() -> None:
+    processor = placement()
+    region.feed(processor, [factors(["p2-0001", "p1-0003"], [0.9, 0.97])])
+    [decided] = round_of(processor, 0, submitted("a"))
+    assert list(decided.node_indices) == [3]
+
+
+def test_nodes_that_are_named_anew_leave_factors_that_a_restart_can_read() -> None:
+    processor = placement()
+    region.feed(processor, [factors(["p1-0003"], [0.97])])
+    region.feed(processor, [region.declared("p1", 4, T0_US + 9, node_names=["n[0-3]"])])
+    state = {key: value for key, value in processor.changes().items() if value is not None}
+    for each in (processor, Placement(state, Rules(Policy.BASE), 7.0)):
+        [decided] = round_of(each, 1, submitted("a", T0_US + 10))
+        assert list(decided.node_indices) == [0]
+
+
 @pytest.mark.parametrize(
-    ("names", "values"), [(["p1-0001"], []), (["p1-0001"], [0.0]), (["p2-0001"], [1.0])]
+    ("names", "values"), [(["p1-0001"], []), (["p1-0001"], [0.0]), (["p1-0001"], [1e9])]
 )
 def test_factors_that_cannot_be_used_are_refused(names: list[str], values: list[float]) -> None:
     with pytest.raises(RejectedError):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from shared.messaging.codec import MAX_MESSAGE_BYTES
 from shared.messaging.dead_letters import KEPT_BYTES, dead_letter
 from shared.messaging.record import Place, Record
-from tests.support.messaging import CODEC, START_US
+from tests.support.messaging import CODEC, START_US, at_offset, submission
 
 
 @given(
@@ -27,3 +27,9 @@ def test_any_record_makes_a_letter_that_can_be_sent(
     assert len(new.value or b"") < 3 * KEPT_BYTES
     assert letter.value == (value or b"")[:KEPT_BYTES]
     assert publish.event.id == "stage/coplace.v1.DeadLetter/jobs.events/1/42"
+
+
+def test_a_reason_in_any_script_fits_what_readers_take() -> None:
+    record = at_offset(CODEC.encode(submission("job")), 7)
+    letter = CODEC.encode(dead_letter(record, "\U0001f600" * 5_000, "counting", START_US))
+    CODEC.decode(at_offset(letter, 0))

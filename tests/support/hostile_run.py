@@ -1,0 +1,167 @@
+"""All stages under an adversary: `python -m tests.support.hostile_run MESSAGES [SEED]`."""
+
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+
+from coplace.v1.control_pb2 import DeadLetter
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_pb2 import PlacementDecided
+from google.protobuf.message import Message
+
+from services.energy.app import stages as energy_stages
+from services.ingest.model import Intake
+from services.ingest.payloads import KINDS
+from services.placement.app import stages as placement_stages
+from services.prediction.app import stages as prediction_stages
+from services.pricing.app import stages as pricing_stages
+from shared.domain.errors import RejectedError
+from shared.messaging.embedded import EmbeddedRuntime
+from shared.messaging.event import Event, Publish
+from shared.messaging.memory import InMemoryLog
+from shared.messaging.stage import RoundSource
+from shared.messaging.topics import DLQ_PREFIX
+from shared.runtime.settings import Settings
+from tests.support.hostile import DAY_US, Adversary
+from tests.support.messaging import CODEC, START_US, TOPICS, mark
+
+SHARED = Settings(rounds=RoundSource.MARKS, kafka_partitions=4)
+STAGES = [
+    *energy_stages(SHARED),
+    *prediction_stages(SHARED),
+    *placement_stages(SHARED),
+    *pricing_stages(SHARED),
+]
+INPUTS = sorted({kind.topic for kind in KINDS.values()})
+_BY_HAND = "adversary"
+_TOPICS = {
+    "SignatureUpdated": "energy.signatures",
+    "AppIdMismatch": "energy.mismatches",
+    "CoefficientsPublished": "energy.coefficients",
+    "PowerModelPublished": "prediction.models",
+    "DegradationModelPublished": "prediction.models",
+    "NodePowerPublished": "prediction.models",
+}
+_MODELS = {"Power": "power", "Degradation": "degradation", "NodePower": "node-power"}
+
+
+@dataclass
+class HostileRun:
+    """A log of its own; what ingest took, refused, and what stages could not use."""
+
+    seed: int
+    log: InMemoryLog = field(default_factory=InMemoryLog)
+    taken: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    decided: int = 0
+
+    def __post_init__(self) -> None:
+        self._adversary = Adversary(self.seed, START_US)
+        self._intake = Intake(TOPICS)
+        self._round = 0
+        self._drawn = 0
+
+    def play(self, rounds: int, messages: int) -> None:
+        """Rounds of so many messages each, by workers that start anew now and then."""
+        runtime = EmbeddedRuntime(self.log, STAGES, codec=CODEC)
+        for _ in range(rounds):
+            for _ in range(messages):
+                self._send()
+            self._end_round()
+            runtime.run_until_quiet()
+            if self._adversary.random.random() < 0.2:
+                runtime.leave()
+                runtime = EmbeddedRuntime(self.log, STAGES, codec=CODEC)
+        runtime.leave()
+
+    def faults(self) -> list[str]:
+        """What stages wrote that others refused, and decisions that could not be explained."""
+        found = [words for each in self._decisions() if (words := _words(each))]
+        for topic in sorted({name for stage in STAGES for name in stage.inputs}):
+            found += [str(letter) for letter in self._letters(DLQ_PREFIX + topic)]
+        return found
+
+    def _send(self) -> None:
+        self._drawn += 1
+        if self._adversary.random.random() < 0.05:
+            self._write_by_hand(self._adversary.internal())
+            return
+        envelope = self._adversary.envelope()
+        try:
+            accepted = self._intake.accept(envelope, self._adversary.now_us / 1e6)
+        except RejectedError as error:
+            self.refused[error.field.split("[", maxsplit=1)[0]] += 1
+            self._write_refused(envelope)
+            return
+        self.taken += 1
+        self.log.append(CODEC.encode(accepted))
+
+    def _write_refused(self, envelope: Envelope) -> None:
+        """Straight to the topic, where the codec can write it."""
+        name = envelope.WhichOneof("payload")
+        payload, topic = getattr(envelope, str(name)), KINDS[str(name)].topic
+        self._write(topic, payload, envelope.time_us)
+
+    def _write_by_hand(self, message: Message) -> None:
+        topic = _TOPICS[message.DESCRIPTOR.name]
+        self._write(topic, message, self._adversary.now_us)
+
+    def _write(self, topic: str, payload: Message, time_us: int) -> None:
+        key = TOPICS.spec(topic).key_of(payload)
+        event = Event(f"{_BY_HAND}/{self._drawn}", _BY_HAND, time_us, key, payload)
+        try:
+            self.log.append(CODEC.encode(Publish(topic, event)))
+        except RejectedError:
+            return
+
+    def _end_round(self) -> None:
+        adversary = self._adversary
+        adversary.now_us += adversary.random.choice((1, 1_000_000, 60_000_000, DAY_US, 8 * DAY_US))
+        for topic in INPUTS:
+            for place in TOPICS.places(topic):
+                self.log.append(mark(place, self._round, adversary.now_us))
+        self._round += 1
+
+    def _decisions(self) -> list[PlacementDecided]:
+        places = TOPICS.places("placement.decisions")
+        events = [CODEC.decode(record) for p in places for record in self.log.read(p, 0, 1 << 40)]
+        decided = [e.payload for e in events if isinstance(e.payload, PlacementDecided)]
+        self.decided = len(decided)
+        return decided
+
+    def _letters(self, topic: str) -> list[DeadLetter]:
+        """Of records that no adversary wrote."""
+        records = [r for p in TOPICS.places(topic) for r in self.log.read(p, 0, 1 << 40)]
+        letters = [CODEC.decode(record).payload for record in records]
+        ours = [one for one in letters if isinstance(one, DeadLetter)]
+        return [one for one in ours if _is_of_a_stage(one)]
+
+
+def _is_of_a_stage(letter: DeadLetter) -> bool:
+    if letter.kind:
+        return True
+    return letter.headers["ce_source"] not in (b"north", _BY_HAND.encode())
+
+
+def _words(decision: PlacementDecided) -> str:
+    told = (decision.reason, *(candidate.constraint for candidate in decision.candidates))
+    return next((text for text in told if "please report" in text or "failed, stack" in text), "")
+
+
+def main(messages: int, seed: int) -> None:
+    """Print what was taken and refused; end at the first fault with the seed that shows it."""
+    done = 0
+    while done < messages:
+        run = HostileRun(seed)
+        run.play(rounds=25, messages=40)
+        faults = run.faults()
+        done += 1_000
+        print(f"seed {seed}: {run.taken} taken, {run.refused.total()} refused,", end=" ")
+        print(f"{run.decided} decided, {len(faults)} faults", run.refused.most_common(5))
+        if faults:
+            raise SystemExit("\n".join(faults[:5]))
+        seed += 1
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1)
