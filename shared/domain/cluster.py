@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from shared.domain.bounds import CLOCK_GHZ, LENGTHS, NODE_MEMORY_GIB, QUANTITIES
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
-from shared.domain.folding import MOST_HOST_LIST_BYTES, most_folded_bytes
+from shared.domain.folding import MOST_HOST_LIST_BYTES, always_fit
 from shared.domain.node import NodeNames
 
 MOST_PSTATES: Final = LENGTHS["pstates_ghz"].most
@@ -71,9 +71,9 @@ class Cluster:
     def _check_names(self, names: NodeNames) -> None:
         if (named := len(names)) != self.nodes:
             raise RejectedError("node_names", f"must be {self.nodes} as the nodes, got {named}")
-        if (size_bytes := most_folded_bytes(names.declared)) > MOST_HOST_LIST_BYTES:
-            problem = f"may fill {size_bytes} bytes as host lists, the limit is"
-            raise RejectedError("node_names", f"{problem} {MOST_HOST_LIST_BYTES}: number the nodes")
+        if not always_fit(names.declared):
+            problem = f"may fill more than {MOST_HOST_LIST_BYTES} bytes as host lists"
+            raise RejectedError("node_names", f"{problem}: number the nodes")
 
     def names(self) -> NodeNames:
         """The names of its nodes, expanded anew."""

@@ -20,6 +20,9 @@ _NUMBER: Final = re.compile(r"((?<![0-9])[0-9]{1,9}(?![0-9]))")
 # bytes: decisions and the states of services hold them beside everything else.
 MOST_HOST_LIST_BYTES: Final = 524_288
 
+_DIGITS: Final = "0123456789"
+_MOST_DIGITS: Final = 9
+
 _Parts = list[str]
 
 
@@ -73,6 +76,13 @@ def names_of(told: Iterable[str]) -> list[str]:
         return texts
 
 
+def always_fit(names: Sequence[str]) -> bool:
+    """Whether no decision on some of these nodes has more than MOST_HOST_LIST_BYTES of names."""
+    if sum(len(name.encode()) + 3 for name in names) <= MOST_HOST_LIST_BYTES:
+        return True  # each written out: nothing has to be worked out
+    return most_folded_bytes(names) <= MOST_HOST_LIST_BYTES
+
+
 def most_folded_bytes(names: Sequence[str]) -> int:
     """No fold of any of these names, in this order, is longer with a comma behind each entry.
 
@@ -89,7 +99,7 @@ def _most_bytes(block: list[str]) -> int:
     written = sum(len(name.encode()) + 3 for name in block)
     if len(block) == 1:
         return written
-    numbers = [_NUMBER.split(name)[-2] for name in block]
+    numbers = [_last_number(name)[1] for name in block]
     digits = max(map(len, numbers))
     # A range of k numbers that follow one another leaves k + 1 rooms for a gap.
     costs = sum((2 * (count + 1) + 2) // 3 for count in _run_lengths(numbers))
@@ -97,8 +107,17 @@ def _most_bytes(block: list[str]) -> int:
 
 
 def _all_but_last_number(name: str) -> tuple[str, str]:
-    parts = _NUMBER.split(name)
-    return ("".join(parts[:-2]), parts[-1]) if len(parts) > 1 else (name, "")
+    before, _, after = _last_number(name)
+    return before, after
+
+
+def _last_number(name: str) -> tuple[str, str, str]:
+    """What stands before it, its digits, what stands behind it; most names end in a number."""
+    before = name.rstrip(_DIGITS)
+    if 0 < len(name) - len(before) <= _MOST_DIGITS:
+        return before, name[len(before) :], ""
+    *others, number, after = ["", *_NUMBER.split(name)] if _NUMBER.search(name) else [name, "", ""]
+    return "".join(others), number, after
 
 
 def _only_difference(left: _Parts, right: _Parts) -> int | None:
@@ -124,7 +143,7 @@ def _runs(numbers: Iterable[str]) -> Iterator[tuple[str, str]]:
     """First and last of those that follow one another, written with as many digits."""
     first = last = ""
     for number in numbers:
-        if last and number == f"{int(last) + 1:0{len(first)}d}" and len(number) <= 9:
+        if last and number == f"{int(last) + 1:0{len(first)}d}" and len(number) <= _MOST_DIGITS:
             last = number
         else:
             if first:

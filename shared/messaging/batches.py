@@ -3,12 +3,13 @@
 Format 2: https://kafka.apache.org/documentation/#recordbatch
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Final, NamedTuple, Self
 
 from aiokafka.record.util import calc_crc32c, decode_varint, encode_varint
 
+from shared.domain.errors import RejectedError
 from shared.messaging.decompression import DecompressionError, decompressed
 
 # The header of a record that stands for a batch that nobody could read, with the reason.
@@ -59,6 +60,12 @@ class Header(NamedTuple):
         )
         checked = _HEADER.pack(*plain)[_CRC_FROM:] + records
         return _HEADER.pack(*plain._replace(crc=calc_crc32c(checked)))[:_CRC_FROM] + checked
+
+
+def require_readable(headers: Mapping[str, bytes]) -> None:
+    """Raise RejectedError for the record that stands for a batch that nobody could read."""
+    if UNREADABLE in headers:
+        raise RejectedError("batch", headers[UNREADABLE].decode(errors="replace"))
 
 
 class _Fields(NamedTuple):

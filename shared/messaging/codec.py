@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from shared.domain.errors import RejectedError
-from shared.messaging.batches import UNREADABLE
+from shared.messaging.batches import require_readable
 from shared.messaging.contents import check_contents
 from shared.messaging.event import Event, Publish
 from shared.messaging.record import NewRecord, Place, Record
@@ -109,8 +109,7 @@ class Codec:
     def decode(self, record: Record) -> Event:
         """The event of a record. Raises RejectedError, which names what is wrong with it."""
         headers = dict(record.headers)
-        if UNREADABLE in headers:
-            raise RejectedError("batch", headers[UNREADABLE].decode(errors="replace"))
+        require_readable(headers)
         value = self._checked_value(record)
         message_type = _text(headers, "ce_type")
         template = self.topics.spec(record.place.topic).messages.get(message_type)

@@ -46,6 +46,7 @@ from shared.messaging.field_checks import (
     each,
     each_of_any,
     fields,
+    host_list,
     if_known,
     one_of,
     quantity,
@@ -111,7 +112,7 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
         {
             **_ATTEMPT,
             "cluster": text,
-            "nodes": each_of_any("nodes", text),
+            "nodes": each_of_any("nodes", host_list),
             "freq_ghz": if_known("freq_ghz"),
             "started_at_us": time_us,
             "grant": if_known("grant"),

@@ -7,6 +7,7 @@ from typing import Any, Final
 from shared.domain.bounds import LENGTHS, QUANTITIES, Bound
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
+from shared.messaging.texts import MOST_LIST_BYTES
 
 YEAR_2000_US: Final = 946_684_800_000_000
 _YEAR_10000_US: Final = 253_402_300_800_000_000
@@ -27,6 +28,11 @@ def text_or_empty(value: str) -> None:
     """At most 256 printable characters."""
     if value:
         require_text("", value)
+
+
+def host_list(value: str) -> None:
+    """The name of a node or a host list of names: printable, as long as a list of texts may be."""
+    require_text("", value, limit=MOST_LIST_BYTES)
 
 
 def within(bound: Bound) -> Check:

@@ -27,8 +27,8 @@ class Settings(BaseSettings):
     )
     max_message_bytes: int = Field(
         1_048_576,
-        ge=262_144,
-        description="Largest message that gRPC and topics accept; a dead letter has to fit",
+        ge=1_048_576,
+        description="Largest message that gRPC and topics accept; what stages write has to fit",
     )
     session_timeout_s: float = Field(
         10.0, gt=0, description="A silent group member loses its Kafka partitions after this"

@@ -10,6 +10,7 @@ from services.ingest.jobcomp.model import Site, envelopes
 from services.ingest.model import Intake
 from services.ingest.settings import IngestSettings
 from shared.domain.errors import RejectedError
+from shared.messaging.batches import require_readable
 from shared.messaging.clock import now_us
 from shared.messaging.dead_letters import dead_letter
 from shared.messaging.deployment import Deployment
@@ -44,6 +45,7 @@ class Jobcomp:
                 yield dead_letter(record, str(error), NAME, round(now_s * 1e6))
 
     def _facts(self, record: Record, now_s: float) -> list[Publish]:
+        require_readable(dict(record.headers))
         message = Message.parse(record.value, self._max_message_bytes)
         return [self._intake.accept(envelope, now_s) for envelope in envelopes(message, self._site)]
 
