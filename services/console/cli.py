@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from deploy.local.cli import app as local_app
+from services.console.clock_cli import app as clock_app
 from services.console.dlq_cli import app as dlq_app
 from services.console.energy.cli import app as energy_app
 from services.console.restore_cli import app as restore_app
@@ -20,6 +21,7 @@ from shared.policies.ranking import Policy
 app = typer.Typer(no_args_is_help=True, help="Place, power and price batch jobs across clusters.")
 app.add_typer(local_app, name="local")
 app.add_typer(topics_app, name="topics")
+app.add_typer(clock_app, name="clock")
 app.add_typer(dlq_app, name="dlq")
 app.add_typer(energy_app, name="energy")
 app.add_typer(restore_app, name="restore")

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from services.placement import outcomes, sequencer
+from services.placement.ledger import mended
 from services.placement.model import Rules
 from services.placement.processor import Placement
 from services.placement.sequencer import Sequencer
@@ -72,6 +73,7 @@ def stages(
             inputs=(sequencer.OUTPUT,),
             outputs=(outcomes.OUTPUT,) if shared.is_emulated else (outcomes.OUTPUT, WAKES),
             create=create_placement,
+            mend=mended,
             given_up=duty.end,
             single=True,
             marks_outputs=shared.is_emulated,

@@ -391,3 +391,24 @@ def _started(job: Tracked, message: JobStarted, names: NodeNames) -> Placed:
         return replace(here, ends_s=since_s + limit_s)
     grant = message.grant or (here.grant if here else 0)
     return Placed(message.cluster, nodes, job.arrival, limit_s, since_s + limit_s, grant)
+
+
+def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
+    """The jobs that a wrong clock placed, ended or told of in the future, as of now."""
+    changes: dict[str, bytes | None] = {}
+    for key, value in restored.items():
+        if key.startswith(_PREFIX):
+            job = Tracked.from_bytes(value)
+            if _bring_back(job, now_us / 1e6):
+                changes[key] = job.to_bytes()
+    return changes
+
+
+def _bring_back(job: Tracked, now_s: float) -> bool:
+    """Whether anything of the job lay in the future."""
+    before = (job.placed, job.ended_s, job.settles_s)
+    if job.placed is not None and job.placed.since_s > now_s:
+        job.placed = replace(job.placed, ends_s=now_s + job.placed.limit_s)
+    job.ended_s = None if job.ended_s is None else min(job.ended_s, now_s)
+    job.settles_s = min(job.settles_s, now_s)
+    return before != (job.placed, job.ended_s, job.settles_s)

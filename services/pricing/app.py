@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from services.pricing.processor import CHARGES, PricingProcessor, Tariff
+from services.pricing.processor import CHARGES, PricingProcessor, Tariff, mended
 from services.pricing.settings import PricingSettings
 from shared.messaging.stage import Stage
 from shared.runtime.service import run_service
@@ -23,6 +23,7 @@ def stages(settings: Settings) -> list[Stage]:
             outputs=(CHARGES,),
             create=lambda _unit, restored: PricingProcessor(tariff, restored),
             rounds=settings.rounds,
+            mend=lambda restored, now_us: mended(restored, tariff, now_us),
             marks_outputs=settings.is_emulated,
         )
     ]

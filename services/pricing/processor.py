@@ -204,3 +204,19 @@ def _interval(measured: ShuttersMeasured, event_id: str) -> CoRunInterval:
         shutters_used=found.interference.shutters_used,
         shutters_dropped=found.interference.shutters_dropped,
     )
+
+
+def mended(
+    restored: Mapping[str, bytes], tariff: Tariff, now_us: int
+) -> Mapping[str, bytes | None]:
+    """The attempts of which something was put off into a future that a wrong clock made, with what
+    is due as soon as it may be after `now_us`."""
+    attempts = Attempts(restored)
+    for attempt in attempts:
+        facts = attempt.facts
+        charge_us = min(facts.charge_due_us, now_us + tariff.grace_us)
+        forget_us = min(facts.forget_due_us, now_us + tariff.remember_us)
+        if (charge_us, forget_us) != (facts.charge_due_us, facts.forget_due_us):
+            facts.charge_due_us, facts.forget_due_us = charge_us, forget_us
+            attempts.save(attempt)
+    return attempts.changes()

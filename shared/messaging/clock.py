@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
+from shared.runtime.settings import settings
+
 TOLERANCE_US: Final = 10_000_000
 PATIENCE_US: Final = 60_000_000
 # Between the two readings a process may be stopped: then they are not of one moment.
@@ -84,8 +86,10 @@ def _steady_us() -> int:
 
 @cache
 def process_clock() -> GuardedClock:
-    """The one clock of this process."""
-    return GuardedClock()
+    """The one clock of this process, as its settings say."""
+    config = settings()
+    tolerance_us, patience_us = config.clock_tolerance_s * 1e6, config.clock_patience_s * 1e6
+    return GuardedClock(None, round(tolerance_us), round(patience_us))
 
 
 def now_us() -> int:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Self
 
+from shared.messaging.codec import format_time
 from shared.messaging.provenance import FORMAT, Provenance, TopicIdentity
 from shared.messaging.record import Place
 from shared.messaging.stage import Stage
@@ -22,6 +23,22 @@ class Inconsistency(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.what}: {self.advice}"
+
+
+MEND_CLOCK: Final = (
+    "set the clocks of all machines right; if they are, run `coplace clock mend` "
+    "(docs/how-to/clocks.md)"
+)
+
+
+def ahead_of_clock(closed_us: int, now_us: int, tolerance_us: int) -> list[Inconsistency]:
+    """A state whose last round ended in the future was made under a wrong clock, or is read under
+    one: no round would end until that time has come."""
+    if closed_us - now_us <= tolerance_us:
+        return []
+    ahead_s = (closed_us - now_us) / 1e6
+    what = f"its last round ended at {format_time(closed_us)}, {ahead_s:.0f} s ahead of the clock"
+    return [Inconsistency(what, MEND_CLOCK)]
 
 
 class InconsistentError(Exception):

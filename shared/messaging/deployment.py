@@ -1,6 +1,6 @@
 """What the Kafka side of a process works with: settings, topics, names, listeners."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shared.messaging.clock import GuardedClock, process_clock
@@ -30,6 +30,7 @@ class Deployment:
         install()
         topics = Topics(kafka_partitions=settings.kafka_partitions or None)
         limit = EventTimeLimit() if settings.is_emulated else EventTimeLimit.of_wall_clock()
+        limit = replace(limit, round_ahead_us=round(settings.clock_tolerance_s * 1e6))
         codec = Codec(topics, settings.max_message_bytes)
         return cls(settings, codec, limit, hooks or Hooks())
 

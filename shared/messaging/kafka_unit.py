@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from shared.messaging.consistency import InconsistentError, UnitPlaces, opened
+from shared.messaging.consistency import InconsistentError, UnitPlaces, ahead_of_clock, opened
 from shared.messaging.deployment import Deployment
 from shared.messaging.guarded_unit import GuardedUnit, guarded
 from shared.messaging.kafka_facts import KafkaFacts
@@ -15,12 +15,21 @@ from shared.messaging.provenance import Provenance, split_state
 from shared.messaging.record import Place, Record
 from shared.messaging.stage import RoundSource, Stage
 from shared.messaging.transactions import Transactions, read_changelog
-from shared.messaging.unit import Commit, Unit
+from shared.messaging.unit import Commit, Unit, closed_at_us
 
 BATCH_RECORDS = 500
 INBOX_RECORDS = 2_000
 # Work without outputs is nobody's to wait for: it may share its transaction with what follows.
 _LINGER_S = 0.25
+
+
+def _check_clock(deployment: Deployment, places: UnitPlaces, state: Mapping[str, bytes]) -> None:
+    """Raise InconsistentError when the state was dragged along by a clock that was wrong."""
+    if deployment.settings.is_emulated:
+        return
+    now_us, tolerance_us = deployment.clock.now_us(), deployment.limit.round_ahead_us
+    if wrong := ahead_of_clock(closed_at_us(state), now_us, tolerance_us):
+        raise InconsistentError(places.name, wrong)
 
 
 class Committer(Protocol):
@@ -75,6 +84,7 @@ class KafkaUnit:
             places = UnitPlaces.of(stage, number, deployment.topics)
             found = await asyncio.to_thread(facts.of, places, provenance)
             committed, transactions.provenance = opened(places, provenance, bool(state), found)
+            _check_clock(deployment, places, state)
         except InconsistentError:
             await transactions.close()
             raise

@@ -81,7 +81,8 @@ class Stage:
     `marks_outputs` False writes no round's marks: nobody downstream closes rounds by them.
     `wakes` is the output by which a `Waking` processor has a stage that goes by the clock close a
     round; empty where none could.
-    `given_up` is told the number of a unit whose processor is not used any more.
+    `mend` is what to change in a restored state so that nothing in it lies in the future, given the
+    time, us. `given_up` is told the number of a unit whose processor is not used any more.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Stage:
     rounds: RoundSource = RoundSource.MARKS
     marks_outputs: bool = True
     wakes: str = ""
+    mend: Callable[[Mapping[str, bytes], int], Mapping[str, bytes | None]] = lambda _state, _us: {}
     given_up: Callable[[int], None] = lambda _number: None
 
     @property

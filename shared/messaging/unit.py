@@ -30,9 +30,9 @@ from shared.messaging.topics import ROUND_ENDED, Topics
 
 # What the changelog keeps of the unit beside its processor's state.
 FAILURES_KEY = "coplace.failures"
-_ROUND_KEY = ROUND_ENDED
+ROUND_KEY = ROUND_ENDED
 _WAKE_KEY = "coplace.wake"
-_OWN_KEYS = frozenset({_ROUND_KEY, _WAKE_KEY, FAILURES_KEY})
+_OWN_KEYS = frozenset({ROUND_KEY, _WAKE_KEY, FAILURES_KEY})
 # The key of what is wanted of the one writer of a region's rounds.
 WAKE_KEY = "region"
 # What is due and stays due is looked at so often, not in each round.
@@ -148,9 +148,7 @@ class Unit:
         # What a predecessor handled may still wait for the end of its round.
         self._has_news = True
         self._closed = _closed_round(restored)
-        self._processor = stage.create(
-            number, {key: value for key, value in restored.items() if key not in _OWN_KEYS}
-        )
+        self._processor = stage.create(number, processor_state(restored))
         self._codec = codec
         self._limit = limit or EventTimeLimit()
         self._stamper = (hooks or Hooks()).stamper
@@ -170,6 +168,11 @@ class Unit:
     def next_round(self) -> int:
         """The number of the first round that is not closed."""
         return self._closed.number + 1 if self._closed else 0
+
+    @property
+    def closed_us(self) -> int:
+        """When the last closed round ended, 0 when there was none."""
+        return self._closed.ended_at_us if self._closed else 0
 
     @property
     def held(self) -> frozenset[Place]:
@@ -203,16 +206,12 @@ class Unit:
         nothing. No round ends before the clock has passed the end of the last one.
         """
         self._now_us = now_us
-        if now_us > self._closed_us:
+        if now_us > self.closed_us:
             ended = Round(self.next_round, now_us)
             outputs = list(self._end_round(ended))
             if outputs or self._has_news or 0 < self._wake_us <= now_us:
                 self._end(ended, outputs)
         return self._take_commit()
-
-    @property
-    def _closed_us(self) -> int:
-        return self._closed.ended_at_us if self._closed else 0
 
     def _is_round_complete(self) -> bool:
         for place, queue in self._waiting.items():
@@ -241,7 +240,7 @@ class Unit:
             outputs = list(self._processor.handle(event))
         except RejectedError as error:
             self._commit.tally.dead_letters += 1
-            self._append(dead_letter(record, str(error), self.stage.name, self._closed_us))
+            self._append(dead_letter(record, str(error), self.stage.name, self.closed_us))
         except AlreadyAppliedError:
             self._commit.tally.copies_dropped += 1
         else:
@@ -252,12 +251,12 @@ class Unit:
         self._commit.tally.dead_letters += 1
         self._commit.tally.quarantined += 1
         fault = blame.records[at(record)]
-        self._append(quarantined(record, fault, self.stage.name, self._closed_us))
+        self._append(quarantined(record, fault, self.stage.name, self.closed_us))
 
     @property
     def _reached_us(self) -> int:
         """A closed round does not count beside a clock: it may have been closed by a wrong one."""
-        return self._now_us or self._closed_us
+        return self._now_us or self.closed_us
 
     def _take_mark(self, record: Record, source: str, mark: RoundEnded) -> None:
         if self.stage.rounds is RoundSource.CLOCK:
@@ -280,7 +279,7 @@ class Unit:
             check_time(mark, self._closed, latest_us)
         except RejectedError:
             if self._now_us:
-                self._close(Round(mark.round, self._closed_us))
+                self._close(Round(mark.round, self.closed_us))
             raise
 
     def _take_wake(self, wanted: WakeWanted) -> None:
@@ -321,23 +320,23 @@ class Unit:
     def _close(self, ended: Round) -> RoundEnded:
         self._closed = ended
         mark = RoundEnded(round=ended.number, ended_at_us=ended.ended_at_us, last=ended.last)
-        self._commit.changelog[_ROUND_KEY] = mark.SerializeToString()
+        self._commit.changelog[ROUND_KEY] = mark.SerializeToString()
         return mark
 
     def _own_event(self, payload: Message, key: str) -> Event:
         """What the unit itself says of the last round."""
         source = f"{self.stage.name}.{self.number}"
         event_id = f"{source}/{payload.DESCRIPTOR.full_name}/round/{self.next_round - 1}"
-        return Event(event_id, source, self._closed_us, key, payload)
+        return Event(event_id, source, self.closed_us, key, payload)
 
     def _want_wake(self) -> None:
         """Have a round closed when something is due, unless one is wanted for before that."""
         if not self.stage.wakes or not isinstance(self._processor, Waking):
             return
         due_us = self._processor.wake_us()
-        if due_us is None or self._closed_us < self._wanted_us <= due_us:
+        if due_us is None or self.closed_us < self._wanted_us <= due_us:
             return
-        self._wanted_us = max(due_us, self._closed_us + _LEAST_WAKE_US)
+        self._wanted_us = max(due_us, self.closed_us + _LEAST_WAKE_US)
         wanted = self._own_event(WakeWanted(at_us=self._wanted_us), WAKE_KEY)
         self._append(Publish(self.stage.wakes, wanted))
 
@@ -380,8 +379,26 @@ class Unit:
         return commit
 
 
+def processor_state(restored: Mapping[str, bytes]) -> dict[str, bytes]:
+    """A changelog's state without what the unit itself keeps there."""
+    return {key: value for key, value in restored.items() if key not in _OWN_KEYS}
+
+
+def with_round_ended(restored: Mapping[str, bytes], ended_at_us: int) -> bytes:
+    """A changelog's last closed round as one that ended at another time, of the same number."""
+    closed = RoundEnded.FromString(restored[ROUND_KEY])
+    closed.ended_at_us = ended_at_us
+    return closed.SerializeToString()
+
+
+def closed_at_us(restored: Mapping[str, bytes]) -> int:
+    """When the last closed round of a changelog ended, 0 when there was none."""
+    closed = _closed_round(restored)
+    return closed.ended_at_us if closed else 0
+
+
 def _closed_round(restored: Mapping[str, bytes]) -> Round | None:
-    if _ROUND_KEY not in restored:
+    if ROUND_KEY not in restored:
         return None
-    mark = RoundEnded.FromString(restored[_ROUND_KEY])
+    mark = RoundEnded.FromString(restored[ROUND_KEY])
     return Round(mark.round, mark.ended_at_us)

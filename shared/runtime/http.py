@@ -17,6 +17,8 @@ class Readiness:
 
     def __init__(self, waiting_for: str = "start-up") -> None:
         self.waiting_for = waiting_for
+        self.alarm = ""
+        """What is wrong although the process works; it is told beside its readiness."""
 
     def ready(self) -> None:
         """Everything that the process needs is there."""
@@ -60,7 +62,8 @@ def _application(readiness: Readiness, metrics: CollectorRegistry) -> web.Applic
     async def readyz(_request: web.Request) -> web.Response:
         if readiness.waiting_for:
             return web.Response(status=503, text=f"waiting for {readiness.waiting_for}\n")
-        return web.Response(text="ready\n")
+        alarm = f", but {readiness.alarm}" if readiness.alarm else ""
+        return web.Response(text=f"ready{alarm}\n")
 
     async def exposition(_request: web.Request) -> web.Response:
         return web.Response(

@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 from opentelemetry.metrics import Meter as InstrumentFactory
 
+from shared.messaging.clock import ClockJumpedError, GuardedClock, process_clock
 from shared.messaging.crash import end_process
 from shared.messaging.kafka import run_stages
 from shared.messaging.stage import Stage
@@ -44,6 +45,8 @@ class CannotStartError(Exception):
 # A service's state is many objects that live long and no cycles: at its defaults Python's collector
 # of cycles goes through them so often that a fifth of all CPU time goes into it.
 GC_THRESHOLDS: Final = (50_000, 20, 100)
+# How soon a clock that jumped is noticed in a process that does not ask for the time.
+_CLOCK_WATCH_S: Final = 1.0
 
 
 def run_process(name: str, main: Main) -> None:
@@ -100,8 +103,30 @@ async def _run(main: Main, process: Process) -> None:
     loop = asyncio.get_running_loop()
     for asked in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(asked, process.stop.set)
+    watching = asyncio.create_task(watch_clock(process))
     async with http_server(process.settings, process.readiness, process.telemetry.registry):
         await main(process)
+    watching.cancel()
+
+
+async def watch_clock(process: Process, clock: GuardedClock | None = None) -> None:
+    """Raise the alarm while the wall clock is off, and end the process when it stays so."""
+    if process.settings.is_emulated:
+        return
+    clock = clock or process_clock()
+    process.telemetry.watch_clock(lambda: clock.off_us / 1e6)
+    while True:
+        clock.now_us()
+        off = f"the wall clock is {clock.off_us / 1e6:+.1f} s off the time that passed"
+        alarm = off if clock.off_us else ""
+        if bool(alarm) != bool(process.readiness.alarm):
+            log.error("clock", problem=alarm or "the wall clock is right again")
+        process.readiness.alarm = alarm
+        try:
+            clock.check()
+        except ClockJumpedError as error:
+            end_process("clock", error)
+        await asyncio.sleep(_CLOCK_WATCH_S)
 
 
 def _topics(stages: Sequence[Stage]) -> set[str]:

@@ -50,6 +50,16 @@ class Settings(BaseSettings):
     )
     round_period_s: float = Field(0.1, gt=0, description="Wall time of a round that a clock closes")
 
+    clock_tolerance_s: float = Field(
+        10.0,
+        gt=0,
+        description="Steps of the wall clock up to this are followed, and clocks of two machines "
+        "may differ by it; a larger step is a jump, which no round follows",
+    )
+    clock_patience_s: float = Field(
+        60.0, ge=0, description="A process whose clock jumped and is not back after this ends"
+    )
+
     http_host: str = Field("127.0.0.1", description="Where health and metrics are served")
     http_port: int = Field(0, ge=0, le=65535, description="0 takes a free port and logs it")
     log_level: Literal["debug", "info", "warning", "error"] = Field(

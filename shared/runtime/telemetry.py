@@ -41,6 +41,15 @@ class Telemetry:
         """The listeners that the drivers of stages tell about their work."""
         return Hooks(stamper=self.stamper, meter=BatchMeter(self.meter))
 
+    def watch_clock(self, off_s: Callable[[], float]) -> None:
+        """Ask, whenever the metrics are read, how far the wall clock is off."""
+        self.meter.create_observable_gauge(
+            "clock_off",
+            [lambda _options: [Observation(off_s())]],
+            unit="s",
+            description="The wall clock less the time that passed: an alarm unless 0",
+        )
+
     def close(self) -> None:
         """Flush and stop the exporters."""
         if self._tracers:

@@ -9,6 +9,7 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
+from services.placement.ledger import mended
 from services.placement.model import Rules
 from services.placement.processor import Placement
 from shared.domain.errors import RejectedError
@@ -260,3 +261,18 @@ def test_decisions_of_one_round_on_one_job_have_different_ids_and_survive_a_rest
             "placement/coplace.v1.PlacementDecided/a/1/1/withdrawn/1/p1",
             "placement/coplace.v1.PlacementDecided/a/2/1",
         ]
+
+
+def test_a_start_that_a_wrong_clock_decided_is_asked_back_after_it_is_mended() -> None:
+    ahead = 10**6
+    before = placement(start_timeout_s=10.0)
+    [start] = round_of(before, ahead, submitted("a"))
+    state = {key: value for key, value in before.changes().items() if value is not None}
+    changes = mended(state, end_us(0))
+    state |= {key: value for key, value in changes.items() if value is not None}
+    assert [*changes] == ["job/a"]
+    assert mended(state, end_us(0)) == {}
+    after = Placement(state, Rules(Policy.PRIORITY_INC_V, start_timeout_s=10.0), 7.0)
+    assert round_of(after, 0) == []
+    assert [decided.verdict for decided in round_of(after, 1)] == [VERDICT_WITHDRAWN]
+    assert start.decided_at_us == end_us(ahead)

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.pricing.charge import audit
-from services.pricing.processor import PricingProcessor, Tariff
+from services.pricing.processor import PricingProcessor, Tariff, mended
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, Round
@@ -300,3 +300,16 @@ def _charges(log: Iterable[tuple[str, Message]], crash_at: int | None) -> list[b
             made += driver.end_round(index, START_US + index * HOUR_US)
     made += driver.end_round(99, START_US + 99 * HOUR_US)
     return [charge.SerializeToString(deterministic=True) for charge in made]
+
+
+def test_what_a_wrong_clock_put_off_is_due_after_it_is_mended() -> None:
+    wrong_us = START_US + 10 * 365 * 24 * HOUR_US
+    driver = Driver(CLOCK)
+    driver.take(submitted())
+    driver.take(finished())
+    assert driver.end_round(0, wrong_us) == []
+    driver.save(mended(driver.state, CLOCK, START_US))
+    assert mended(driver.state, CLOCK, START_US) == {}
+    driver.processor = PricingProcessor(CLOCK, driver.state)
+    assert driver.end_round(1, START_US + CLOCK.grace_us - 1) == []
+    assert len(driver.end_round(2, START_US + CLOCK.grace_us)) == 1

@@ -8,7 +8,7 @@ from itertools import count, islice
 import pytest
 from aiokafka.errors import KafkaError
 
-from shared.messaging.clock import now_us
+from shared.messaging.clock import GuardedClock, now_us
 from shared.messaging.deployment import Deployment
 from shared.messaging.guarded_unit import DEFAULT_AFTER, GuardedUnit, guarded
 from shared.messaging.kafka_unit import BATCH_RECORDS, INBOX_RECORDS, KafkaUnit
@@ -201,3 +201,22 @@ def endless_submissions(place: Place) -> Iterator[Record]:
     for sequence in count():
         [new] = encoded(submission(job, user=f"u{sequence}", sequence=sequence))
         yield at_offset(new, sequence)
+
+
+async def test_a_clock_that_jumps_drags_no_round_along() -> None:
+    """An hour ahead for a while, and back."""
+    committed, jump_us = Committed(), [0]
+    stage = counting(rounds=RoundSource.CLOCK)
+    settings = Settings(kafka_partitions=4, round_period_s=0.01)
+    clock = GuardedClock(lambda: (now_us() + jump_us[0], now_us()))
+    deployment = Deployment(settings, CODEC, EventTimeLimit.of_wall_clock(), clock=clock)
+    unit = KafkaUnit(deployment, a_guard(stage, deployment), committed)
+    fresh = endless_submissions(PLACES[0])
+    async with running(unit), asyncio.timeout(30):
+        for jump_s in (0, 3_600, 0):
+            jump_us[0] = jump_s * 1_000_000
+            closed = sum(commit.tally.rounds_closed for commit in committed.commits)
+            while sum(commit.tally.rounds_closed for commit in committed.commits) < closed + 2:
+                unit.receive(islice(fresh, 1))
+                await asyncio.sleep(0.005)
+            assert unit.unit.closed_us <= now_us()

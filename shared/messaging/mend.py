@@ -1,0 +1,66 @@
+"""Brings states back that a wrong clock dragged into the future."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from shared.messaging.consistency import UnitPlaces, ahead_of_clock, opened
+from shared.messaging.deployment import Deployment
+from shared.messaging.kafka_facts import KafkaFacts
+from shared.messaging.provenance import split_state
+from shared.messaging.record import Place
+from shared.messaging.stage import Stage
+from shared.messaging.transactions import Transactions, read_changelog
+from shared.messaging.unit import (
+    ROUND_KEY,
+    Commit,
+    closed_at_us,
+    processor_state,
+    unit_count,
+    with_round_ended,
+)
+
+
+async def mend_clock(deployment: Deployment, stages: Iterable[Stage], now_us: int) -> list[str]:
+    """Have no round have ended after `now_us`, and nothing be put off beyond what follows from it.
+
+    Owners that are at work are fenced: they end, and begin again with the mended state. Returns the
+    units that were mended, by name; the others are not touched.
+
+    Raises InconsistentError for a state that does not belong to what Kafka holds.
+    """
+    facts = KafkaFacts(deployment)
+    try:
+        return [
+            f"{stage.name}/{number}"
+            for stage in stages
+            for number in range(unit_count(stage, deployment.topics))
+            if await _mend_unit(deployment, stage, number, facts, now_us)
+        ]
+    finally:
+        await asyncio.to_thread(facts.close)
+
+
+async def _mend_unit(
+    deployment: Deployment, stage: Stage, number: int, facts: KafkaFacts, now_us: int
+) -> bool:
+    changelog = Place(stage.changelog, number)
+    if not _is_ahead(deployment, await read_changelog(deployment, changelog), now_us):
+        return False
+    transactions = Transactions(deployment, stage, number)
+    await transactions.open()
+    try:
+        provenance, state = split_state(await read_changelog(deployment, changelog))
+        places = UnitPlaces.of(stage, number, deployment.topics)
+        found = await asyncio.to_thread(facts.of, places, provenance)
+        _, transactions.provenance = opened(places, provenance, bool(state), found)
+        ended = {ROUND_KEY: with_round_ended(state, now_us)}
+        mended = stage.mend(processor_state(state), now_us)
+        await transactions.commit(Commit(changelog={**mended, **ended}))
+    finally:
+        await transactions.close()
+    return True
+
+
+def _is_ahead(deployment: Deployment, restored: Mapping[str, bytes], now_us: int) -> bool:
+    tolerance_us = deployment.limit.round_ahead_us
+    return bool(ahead_of_clock(closed_at_us(restored), now_us, tolerance_us))

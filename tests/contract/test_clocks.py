@@ -1,0 +1,70 @@
+"""A clock that was wrong, on real Kafka: the state that it dragged along is refused, and mended."""
+
+import asyncio
+
+import pytest
+from aiokafka.errors import ProducerFenced
+from kafka.errors import CoordinatorNotAvailableError
+
+from shared.messaging.clock import GuardedClock, now_us
+from shared.messaging.consistency import InconsistentError
+from shared.messaging.deployment import Deployment
+from shared.messaging.kafka_facts import KafkaFacts
+from shared.messaging.kafka_unit import KafkaUnit
+from shared.messaging.mend import mend_clock
+from shared.messaging.stage import RoundSource, Stage
+from shared.messaging.unit import Commit
+from tests.contract.on_kafka import KafkaBackend
+from tests.support.messaging import counting
+
+HOUR_US = 3_600_000_000
+
+
+def deployment(backend: KafkaBackend, *, ahead_us: int = 0) -> Deployment:
+    """A production deployment on a machine whose clock is ahead."""
+    found = Deployment.of(
+        backend.deployment.settings.model_copy(update={"rounds": RoundSource.CLOCK})
+    )
+    clock = GuardedClock(lambda: (now_us() + ahead_us, now_us()))
+    return Deployment(found.settings, found.codec, found.limit, clock=clock)
+
+
+async def opened(place: Deployment, stage: Stage) -> KafkaUnit:
+    """Unit 0 of the stage. A new broker has no coordinator yet, which a member would wait for."""
+    while True:
+        facts = KafkaFacts(place)
+        try:
+            return await KafkaUnit.open(place, stage, 0, facts)
+        except CoordinatorNotAvailableError:
+            await asyncio.sleep(0.5)
+        finally:
+            await asyncio.to_thread(facts.close)
+
+
+async def close_a_round(unit: KafkaUnit) -> None:
+    """Let it work until its first round is closed and committed."""
+    task = asyncio.create_task(unit.run())
+    async with asyncio.timeout(30):
+        while not unit.unit.closed_us:  # noqa: ASYNC110 a unit tells nobody
+            await asyncio.sleep(0.02)
+    await unit.close(task)
+
+
+async def test_a_state_from_the_future_is_refused_until_it_is_mended(
+    on_kafka: KafkaBackend,
+) -> None:
+    wrong, right = deployment(on_kafka, ahead_us=HOUR_US), deployment(on_kafka)
+    stage = counting(rounds=RoundSource.CLOCK)
+    await close_a_round(await opened(wrong, stage))
+    with pytest.raises(InconsistentError, match=r"ahead of the clock: .*`coplace clock mend`"):
+        await opened(right, stage)
+    owner = await opened(wrong, stage)
+    mended_us = now_us()
+    assert await mend_clock(right, [stage], mended_us) == ["counting/0"]
+    with pytest.raises(ProducerFenced):
+        await owner._transactions.commit(Commit(changelog={"x": b"late"}))
+    await owner.discard()
+    heir = await opened(right, stage)
+    assert (heir.unit.closed_us, heir.unit.next_round) == (mended_us, 1)
+    await heir.discard()
+    assert await mend_clock(right, [stage], now_us()) == []
