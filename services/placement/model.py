@@ -18,6 +18,7 @@ from services.placement.predictions import (
     predict,
     reference_columns,
 )
+from shared.domain.bounds import WALLTIME_S
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.policies.frequency import Reading, Weighing
@@ -217,10 +218,12 @@ def limits(jobs: Sequence[Job], found: Predictions, reference: Ints, max_slowdow
     T / T(reference, nominal), T being the quantile that is planned with: a job that is slowed on
     purpose is not killed because the slowdown was predicted too low. A co-runner may come at any
     time: the limit of a shareable job allows for the worst slowdown from the start, so that no
-    guest makes its host overdue.
+    guest makes its host overdue. None is longer than the longest walltime, so that ends of limits
+    stay within calendars, however slow a cluster is.
     """
     reference_s = found.nominal_s[np.arange(len(jobs)), reference]
     walltime_s = np.array([job.walltime_s for job in jobs])
     allowance = np.array([max_slowdown if job.shareable else 1.0 for job in jobs])
     factor = walltime_s * allowance / reference_s
-    return np.asarray(found.planned.time_s * factor[:, np.newaxis])
+    limit_s = found.planned.time_s * factor[:, np.newaxis]
+    return np.where(limit_s <= WALLTIME_S.most, limit_s, WALLTIME_S.most)
