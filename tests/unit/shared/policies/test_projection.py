@@ -56,7 +56,7 @@ signatures = st.lists(
         signature,
         st.sampled_from(PSTATES_GHZ),
         time_s=metric,
-        power_w=metric,
+        power_w=st.floats(1, 1e3),
         cpi=metric,
         tpi=st.floats(0, 100),
     ),
