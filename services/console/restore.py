@@ -14,7 +14,7 @@ from services.energy.appdb_cache.adapters import RedisAppDB
 from services.energy.appdb_cache.app import NAME as APPDB_CACHE
 from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.accounts.app import NAME as ACCOUNTS
-from shared.messaging.admin import admin_client
+from shared.messaging.admin import admin_client, when_coordinated
 from shared.messaging.clients import Reader
 from shared.messaging.consistency import Inconsistency, UnitPlaces
 from shared.messaging.deployment import Deployment
@@ -89,7 +89,8 @@ def require_stopped(deployment: Deployment, stage: Stage) -> None:
     """Raise ValueError while a worker of the stage is in its consumer group."""
     group = deployment.name(stage.name)
     with admin_client(deployment) as client:
-        state = client.describe_groups([group])[group]["group_state"]
+        described = when_coordinated(lambda: client.describe_groups([group]))
+    state = described[group]["group_state"]
     if state not in _IDLE:
         raise ValueError(
             f"{stage.name} runs (its group is {state}): stop its processes, and wait "

@@ -76,3 +76,18 @@ def rebuild(
     with _told():
         restore.rebuild(Deployment.of(settings()), model)
     typer.echo(f"{model} is empty: start its process")
+
+
+@app.command()
+def repartition(
+    count: Annotated[int, typer.Argument(min=2, help="Kafka partitions of each keyed topic.")],
+) -> None:
+    """Give keyed topics more Kafka partitions, and move the state with the keys."""
+    from services.console.repartition import repartition as move
+    from services.console.topics import every_stage
+
+    deployment = Deployment.of(settings())
+    with _told():
+        for line in move(deployment, count, every_stage(deployment.settings)):
+            typer.echo(line)
+    typer.echo(f"set COPLACE_KAFKA_PARTITIONS={count} for every process")

@@ -41,6 +41,7 @@ def stages(
             create=create_appdb,
             rounds=shared.rounds,
             marks_outputs=shared.is_emulated,
+            keyed_by=appdb.row_of,
         ),
         Stage(
             name=learner.SOURCE,

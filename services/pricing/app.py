@@ -4,6 +4,7 @@ from typing import Final
 
 from services.pricing.processor import CHARGES, PricingProcessor, Tariff, mended
 from services.pricing.settings import PricingSettings
+from services.pricing.state import job_of
 from shared.messaging.stage import Stage
 from shared.runtime.service import run_service
 from shared.runtime.settings import Settings, settings
@@ -25,6 +26,7 @@ def stages(settings: Settings) -> list[Stage]:
             rounds=settings.rounds,
             mend=lambda restored, now_us: mended(restored, tariff, now_us),
             marks_outputs=settings.is_emulated,
+            keyed_by=job_of,
         )
     ]
 

@@ -93,6 +93,11 @@ def _unknown(key: AttemptKey) -> Attempt:
     return Attempt(PricedAttempt(job_id=job_id, attempt=number, state=JobState.UNKNOWN))
 
 
+def job_of(key: str, _value: bytes) -> str:
+    """The job that a record of the changelog is about."""
+    return key.split("\n")[1]
+
+
 def _facts_key(key: AttemptKey) -> str:
     return "\n".join(("attempt", key[0], str(key[1])))
 

@@ -1,9 +1,18 @@
 """Topics and groups of a deployment on Kafka, for operators, the command line and start-up."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeVar
 
 from kafka import KafkaAdminClient
-from kafka.errors import TopicAlreadyExistsError, for_code
+from kafka.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    TopicAlreadyExistsError,
+    for_code,
+)
 
 from shared.messaging.deployment import Deployment
 from shared.messaging.stage import Stage
@@ -12,6 +21,22 @@ from shared.messaging.unit import unit_count
 
 # Old state is of no use: compact it soon, or a restart reads all of it.
 _CHANGELOG_SEGMENT_MS = 600_000
+_COORDINATOR_TRIES = 20
+_COORDINATOR_PAUSE_S = 0.25
+
+T = TypeVar("T")
+
+
+def when_coordinated(ask: Callable[[], T]) -> T:
+    """What a group's coordinator answers. A broker that has just started, or never had a group, has
+    none for a moment. Raises KafkaError when that lasts."""
+    for _ in range(_COORDINATOR_TRIES):
+        with suppress(
+            CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError
+        ):
+            return ask()
+        time.sleep(_COORDINATOR_PAUSE_S)
+    return ask()
 
 
 def admin_client(deployment: Deployment) -> KafkaAdminClient:

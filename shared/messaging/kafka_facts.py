@@ -8,7 +8,7 @@ from uuid import UUID
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import OffsetSpec
 
-from shared.messaging.admin import admin_client
+from shared.messaging.admin import admin_client, when_coordinated
 from shared.messaging.consistency import LogFacts, UnitPlaces
 from shared.messaging.deployment import Deployment
 from shared.messaging.provenance import LastRead, Provenance, TopicIdentity, content_sha256
@@ -58,7 +58,7 @@ class KafkaFacts:
         wanted = {self._partition(place): place for place in unit.inputs}
         positions = {
             place: found
-            for partition, found in self._client.list_group_offsets([group])[group].items()
+            for partition, found in self._offsets_of(group).items()
             if (place := wanted.get(partition)) is not None and found.offset >= 0
         }
         # Positions before ends: these only grow meanwhile.
@@ -72,6 +72,12 @@ class KafkaFacts:
             committed={place: found.offset for place, found in positions.items()},
             commits=max(numbers, default=None),
         )
+
+    def _offsets_of(self, group: str) -> Mapping[TopicPartition, Any]:
+        found: Mapping[TopicPartition, Any] = when_coordinated(
+            lambda: self._client.list_group_offsets([group])
+        )[group]
+        return found
 
     def _log(
         self, topics: Iterable[str], last_read: Mapping[Place, LastRead], places: Iterable[Place]

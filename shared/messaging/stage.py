@@ -83,6 +83,8 @@ class Stage:
     round; empty where none could.
     `mend` is what to change in a restored state so that nothing in it lies in the future, given the
     time, us. `given_up` is told the number of a unit whose processor is not used any more.
+    `keyed_by` is the key of the events that a record of the state (key, value) belongs to: with it
+    the state of a keyed stage moves to where its keys go with more Kafka partitions.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Stage:
     wakes: str = ""
     mend: Callable[[Mapping[str, bytes], int], Mapping[str, bytes | None]] = lambda _state, _us: {}
     given_up: Callable[[int], None] = lambda _number: None
+    keyed_by: Callable[[str, bytes], str] | None = None
 
     @property
     def changelog(self) -> str:

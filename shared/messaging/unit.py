@@ -32,7 +32,7 @@ from shared.messaging.topics import ROUND_ENDED, Topics
 FAILURES_KEY = "coplace.failures"
 ROUND_KEY = ROUND_ENDED
 _WAKE_KEY = "coplace.wake"
-_OWN_KEYS = frozenset({ROUND_KEY, _WAKE_KEY, FAILURES_KEY})
+OWN_KEYS = frozenset({ROUND_KEY, _WAKE_KEY, FAILURES_KEY})
 # The key of what is wanted of the one writer of a region's rounds.
 WAKE_KEY = "region"
 # What is due and stays due is looked at so often, not in each round.
@@ -381,7 +381,7 @@ class Unit:
 
 def processor_state(restored: Mapping[str, bytes]) -> dict[str, bytes]:
     """A changelog's state without what the unit itself keeps there."""
-    return {key: value for key, value in restored.items() if key not in _OWN_KEYS}
+    return {key: value for key, value in restored.items() if key not in OWN_KEYS}
 
 
 def with_round_ended(restored: Mapping[str, bytes], ended_at_us: int) -> bytes:

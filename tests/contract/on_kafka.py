@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from shared.messaging.admin import admin_client, ensure_topics
+from shared.messaging.admin import admin_client, ensure_topics, when_coordinated
 from shared.messaging.clients import Publisher, Reader
 from shared.messaging.deployment import Deployment
 from shared.messaging.doctor import examine_stages
@@ -183,7 +183,8 @@ class KafkaBackend:
         """Where a group reads on."""
         partition = TopicPartition(self.deployment.name(place.topic), place.kafka_partition)
         with admin_client(self.deployment) as client:
-            groups = client.list_group_offsets(self.deployment.name(group))
+            name = self.deployment.name(group)
+            groups = when_coordinated(lambda: client.list_group_offsets(name))
         found = groups[self.deployment.name(group)]
         return int(found[partition].offset) if partition in found else 0
 

@@ -1,15 +1,27 @@
 """What operators do after data were replaced, on real Kafka."""
 
+from collections import Counter
+
 import pytest
+from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitted
+from coplace.v1.pricing_pb2 import ChargeMade
+from google.protobuf.message import Message
 
 from services.console import restore
+from services.console.repartition import repartition
+from services.pricing.app import stages as pricing_stages
+from shared.messaging.admin import admin_client, ensure_topics
+from shared.messaging.clients import Publisher, Reader
 from shared.messaging.consistency import InconsistentError
-from shared.messaging.record import Place
+from shared.messaging.deployment import Deployment
+from shared.messaging.doctor import examine_stages
+from shared.messaging.event import Event, Publish
+from shared.messaging.record import NewRecord, Place
 from tests.contract.backends import Plan
 from tests.contract.on_kafka import KafkaBackend
 from tests.contract.test_delivery import ROUNDS, outputs, rounds_closed, state, undisturbed, work
 from tests.contract.test_replaced_data import CHANGELOG, INPUT, worked
-from tests.support.messaging import counting
+from tests.support.messaging import START_US, counting
 
 
 def test_a_lost_state_is_made_anew_from_the_inputs_and_rounds_go_on(
@@ -51,3 +63,84 @@ def test_a_stage_that_runs_is_not_mended(on_kafka: KafkaBackend) -> None:
     on_kafka.until(rounds_closed(on_kafka, 1))
     with pytest.raises(ValueError, match="stop its processes"):
         restore.require_stopped(on_kafka.deployment, counting())
+
+
+JOBS = [f"north/alpha/{number}/0" for number in range(30)]
+
+
+def facts(deployment: Deployment, *kinds: type[Message]) -> list[NewRecord]:
+    """Of every job, on as many Kafka partitions as the deployment has."""
+    return [
+        deployment.codec.encode(Publish(INPUT, Event(f"{kind.__name__}/{job}", "rm", 1, job, fact)))
+        for job in JOBS
+        for kind in kinds
+        for fact in [fact_of(kind, job)]
+    ]
+
+
+def fact_of(kind: type[Message], job: str) -> Message:
+    """One fact of a job that ran an hour."""
+    whole = {
+        "job_id": job,
+        "attempt": 1,
+        "cluster": "alpha",
+        "user": "ada",
+        "account": "physics",
+        "nodes": 2,
+        "cores_per_node": 48,
+        "submitted_at_us": START_US,
+        "started_at_us": START_US,
+        "ended_at_us": START_US + 3_600_000_000,
+        "outcome": JobOutcome.JOB_OUTCOME_COMPLETED,
+        "walltime_s": 3_600,
+        "freq_ghz": 2.4,
+        "app_id": "hpcg",
+        "reference_cluster": "alpha",
+    }
+    names = set(kind.DESCRIPTOR.fields_by_name) & set(whole)
+    if kind is JobStarted:
+        whole["nodes"] = ["n1", "n2"]
+    return kind(**{name: whole[name] for name in names})
+
+
+def charged(deployment: Deployment) -> Counter[str]:
+    """How often each job was."""
+    places = deployment.topics.places("prices.charges")
+    with Reader(deployment, places) as reader:
+        events = [deployment.codec.decode(record).payload for record in reader.to_end()]
+    return Counter(event.job_id for event in events if isinstance(event, ChargeMade))
+
+
+def test_jobs_that_run_while_topics_get_more_kafka_partitions_are_charged(
+    on_kafka: KafkaBackend,
+) -> None:
+    four = on_kafka.deployment
+    six = Deployment.of(four.settings.model_copy(update={"kafka_partitions": 6}))
+    pricing = pricing_stages(four.settings)
+    with admin_client(four) as client:
+        ensure_topics(client, four, pricing)
+    environment = {"COPLACE_ROUNDS": "clock", "COPLACE_PRICING_GRACE_S": "0"}
+    on_kafka.append(facts(four, JobSubmitted, JobStarted))
+    worker = on_kafka.start_process("services.pricing", environment)
+    on_kafka.until(lambda: _read(on_kafka) == 2 * len(JOBS))
+    worker.stop()
+    on_kafka.append(facts(four, JobStarted)[:1])
+    with pytest.raises(ValueError, match="pricing has not read all of"):
+        list(repartition(four, 6, pricing))
+    worker = on_kafka.start_process("services.pricing", environment)
+    on_kafka.until(lambda: _read(on_kafka) == 2 * len(JOBS) + 1)
+    worker.stop()
+    told = list(repartition(four, 6, pricing))
+    assert "jobs.events has 6 Kafka partitions" in told
+    assert list(repartition(four, 6, pricing)) == ["pricing was moved before"]
+    assert set(map(len, examine_stages(six, pricing_stages(six.settings)).values())) == {0}
+    with Publisher(six) as publisher:
+        publisher.append(facts(six, JobFinished))
+    on_kafka.start_process("services.pricing", {**environment, "COPLACE_KAFKA_PARTITIONS": "6"})
+    on_kafka.until(lambda: len(charged(six)) == len(JOBS))
+    assert charged(six) == Counter(JOBS)
+
+
+def _read(on_kafka: KafkaBackend) -> int:
+    """How many records of jobs.events pricing has read."""
+    return sum(on_kafka.position("pricing", Place(INPUT, number)) for number in range(4))

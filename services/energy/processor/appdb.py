@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
 
+import orjson
 from coplace.v1.energy_pb2 import AppIdMismatch, MetricDeviation, SignatureAt, SignatureUpdated
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 from google.protobuf.message import Message
@@ -99,6 +100,18 @@ class AppDB:
             self._rivals.drop(f"{key}|{freq_ghz!r}")
         for freq_ghz, rival in row.rivals.items():
             self._rivals.put(f"{key}|{freq_ghz!r}", _Kept(key, freq_ghz, rival.encoded()))
+
+
+def row_of(key: str, value: bytes) -> str:
+    """The row that a record of the changelog belongs to."""
+    table, _, rest = key.partition("|")
+    match table:
+        case "rival":
+            return _Kept._make(orjson.loads(value)).row
+        case "waiting":
+            return Run.decoded(orjson.loads(value)).row
+        case _:
+            return rest
 
 
 def _published(
