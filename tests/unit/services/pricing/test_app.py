@@ -19,7 +19,16 @@ JOB = "north/alpha/1/1767225600"
 
 
 def test_a_delayed_charge_is_made_when_its_grace_is_over_although_nothing_else_happens() -> None:
-    submitted = JobSubmitted(job_id=JOB, attempt=1, user="ada", account="physics", nodes=1)
+    submitted = JobSubmitted(
+        job_id=JOB,
+        attempt=1,
+        user="ada",
+        account="physics",
+        nodes=1,
+        walltime_s=60.0,
+        reference_cluster="alpha",
+        submitted_at_us=START_US,
+    )
     finished = JobFinished(
         job_id=JOB,
         attempt=1,
@@ -29,6 +38,7 @@ def test_a_delayed_charge_is_made_when_its_grace_is_over_although_nothing_else_h
         account="physics",
         nodes=1,
         cores_per_node=8,
+        submitted_at_us=START_US,
         started_at_us=START_US,
         ended_at_us=START_US + 1_000_000,
     )
