@@ -141,15 +141,16 @@ class Ledger:
         """The resource manager says where an attempt runs, and since when: it is right, whatever
         was decided, unless the grant was taken from it. Of two that run an attempt the first is."""
         known = self._known(message.job_id)
+        if message.cluster not in names:
+            raise RejectedError("cluster", f"{message.cluster[:80]!r} is not declared")
         void = self._void_claim(known, message)
         if void is not None:
+            _require_few_void(known)
             self._tell(known, void)
             self.late_starts += 1
             return
         job = self._newest(event, message.job_id, message.attempt)
         _require_given(job, message.grant)
-        if message.cluster not in names:
-            raise RejectedError("cluster", f"{message.cluster[:80]!r} is not declared")
         state, placed = next_state(job.state, JobFact.STARTED), job.placed
         elsewhere = placed is not None and placed.cluster != message.cluster
         if state is job.state and not (elsewhere and job.state is JobState.RUNNING):
@@ -364,6 +365,13 @@ def _require_room(job: Job, clusters: Mapping[str, Cluster]) -> None:
         raise RejectedError(
             "nodes", f"the job fits on no cluster: {'; '.join(sorted(problems)[-3:])}"
         )
+
+
+def _require_few_void(job: Tracked) -> None:
+    """Those who are to be told are kept with the job until the round ends."""
+    if len(job.void) > _MOST_SEIZED:
+        problem = f"was told of {len(job.void)} void starts in this round: tell the rest again"
+        raise RejectedError("job_id", problem)
 
 
 def _require_given(job: Tracked, grant: int) -> None:

@@ -72,8 +72,9 @@ class Sequencer:
     """
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
-        self._events = {key: from_bytes(value) for key, value in restored.items()}
-        self._saved = set(restored)
+        events = map(from_bytes, restored.values())
+        self._events = {event.id: event for event in events}
+        self._saved = set(self._events)
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Hold an event. Raises RejectedError for a model whose SHA-256 is not its content's."""
@@ -94,10 +95,16 @@ class Sequencer:
     def changes(self) -> Mapping[str, bytes | None]:
         """Events held since the last call, and None for those that went out."""
         held = self._events.keys()
-        changes: dict[str, bytes | None] = dict.fromkeys(sorted(self._saved - held))
-        changes |= {key: to_bytes(self._events[key]) for key in sorted(held - self._saved)}
+        changes: dict[str, bytes | None] = dict.fromkeys(map(_key, sorted(self._saved - held)))
+        changes |= {_key(id_): to_bytes(self._events[id_]) for id_ in sorted(held - self._saved)}
         self._saved = set(held)
         return changes
+
+
+def _key(event_id: str) -> str:
+    """Where the changelog keeps an event. Whoever writes an event chooses its id, which must not be
+    that of something else."""
+    return f"held|{event_id}"
 
 
 def _in_order(events: Collection[Event]) -> list[Event]:

@@ -26,6 +26,7 @@ from services.simulation.truth.laws import Behaviour
 from services.simulation.truth.noise import METER_SIGMA, SHUTTER_SIGMA, Noise
 from services.simulation.workload.request import JobRequest
 from shared.domain.cluster import Cluster
+from shared.domain.folding import fold
 from shared.domain.job import job_id
 from shared.messaging.event import Event, Publish
 from shared.messaging.trace import job_traceparent
@@ -87,7 +88,7 @@ def started(run: Running) -> Publish:
         job_id=run.job_id,
         attempt=ATTEMPT,
         cluster=run.machine.cluster.name,
-        nodes=[names[node] for node in run.allocation.nodes],
+        nodes=fold(names[node] for node in run.allocation.nodes),
         freq_ghz=run.allocation.freq_ghz,
         started_at_us=run.started_us,
     )

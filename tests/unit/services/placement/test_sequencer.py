@@ -1,5 +1,6 @@
 """The sequencer gives a round one order, whatever order it arrived in."""
 
+from dataclasses import replace
 from itertools import chain
 
 import pytest
@@ -12,6 +13,7 @@ from services.placement.processor import Placement
 from services.placement.sequencer import Sequencer
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event
+from shared.messaging.provenance import PROVENANCE_KEY
 from shared.messaging.stage import AlreadyAppliedError, Round
 from tests.unit.services.placement.region import (
     T0_US,
@@ -124,7 +126,19 @@ def test_the_largest_event_of_a_topic_fits_into_the_changelog() -> None:
     [value] = sequencer.changes().values()
     assert value is not None
     assert len(value) < start.payload.ByteSize() + 1_000
-    assert sequenced(Sequencer({start.id: value})) == sequenced(sequencer)
+    assert sequenced(Sequencer({"held|": value})) == sequenced(sequencer)
+
+
+@pytest.mark.parametrize("event_id", ["coplace.v1.RoundEnded", "coplace.wake", PROVENANCE_KEY])
+def test_an_event_may_be_called_like_what_the_unit_keeps_for_itself(event_id: str) -> None:
+    event = replace(submitted("a"), id=event_id)
+    sequencer = Sequencer({})
+    feed(sequencer, [event])
+    state = sequencer.changes()
+    assert event_id not in state
+    assert sequenced(Sequencer({key: value for key, value in state.items() if value})) == [
+        replace(event, key="region")
+    ]
 
 
 def test_what_comes_and_goes_within_a_batch_is_never_written() -> None:

@@ -27,6 +27,8 @@ from tests.unit.services.placement.region import (
     lost,
     placement,
     round_of,
+    seized,
+    started,
     submitted,
 )
 
@@ -136,3 +138,16 @@ def test_the_nodes_of_a_job_are_kept_as_runs() -> None:
     restored = Tracked.from_bytes(value).placed
     assert restored is not None
     assert restored.nodes == tuple(range(500))
+
+
+def test_a_job_whose_void_starts_are_claimed_everywhere_fits() -> None:
+    processor = placement(policy=Policy.BASE)
+    feed(processor, clusters(wide(i) for i in range(MOST_CLUSTERS - 2)))
+    [granted] = carried_round(processor, 0, submitted("a", nodes=2))
+    carried_round(processor, 1, seized("a", end_us(0)))
+    claims = [started(granted, cluster=wide(number), nodes=[]) for number in range(17)]
+    feed(processor, claims[:16])
+    with pytest.raises(RejectedError, match="tell the rest again"):
+        processor.handle(claims[16])
+    assert len(carried_round(processor, 2)) >= 16
+    feed(processor, claims[16:])

@@ -138,7 +138,7 @@ def test_a_start_takes_place_at_the_end_of_its_round() -> None:
     [started] = payloads([emulator.next_round()], JobStarted)
 
     assert started.started_at_us == EPOCH_US + 60_000_000
-    assert list(started.nodes) == ["p1-0003", "p1-0004"]
+    assert list(started.nodes) == ["p1-[0003-0004]"]
 
 
 def test_rounds_end_on_a_grid_are_numbered_without_gaps_and_skip_what_is_idle() -> None:
