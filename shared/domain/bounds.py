@@ -90,8 +90,10 @@ GRANT: Final = Bound(1, 2**53, "", "starts that were granted, counted from 1: a 
 PRIORITY: Final = Bound(-100, 100, "", "classes of service and fair shares, as a key of the queue")
 RUNS: Final = Bound(1, 2**32 - 1, "runs", "what a mean was taken of")
 CORE_S: Final = Bound(0, 1e13, "core-seconds", "a million cores for four months, of one run")
-COEFFICIENT: Final = Bound(-1e9, 1e9, "", "of a published model: bounded sums stay finite")
-NODE_FACTOR: Final = Bound(1e-3, 1e3, "", "what a node draws over the mean node")
+COEFFICIENT: Final = Bound(
+    -1e30, 1e30, "", "what is learned of bounded values lies within, and its products stay finite"
+)
+NODE_FACTOR: Final = Bound(1e-6, 1e6, "", "what a node draws over the mean node")
 
 # By the name of the field that holds it, in messages and in domain types.
 QUANTITIES: Final[Mapping[str, Bound]] = {

@@ -36,7 +36,7 @@ from coplace.v1.prediction_pb2 import (
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
 from google.protobuf.message import Message
 
-from shared.domain.bounds import CORE_S
+from shared.domain.bounds import CORE_S, LENGTHS, NODE_POWER_W
 from shared.domain.checks import require_text
 from shared.messaging.domain_types import MOST_VERSION
 from shared.messaging.field_checks import (
@@ -79,6 +79,13 @@ _SAMPLE: Final = fields({"time_us": time_us, "power_w": quantity("samples.power_
 
 def _version(value: str) -> None:
     require_text("", value, limit=MOST_VERSION)
+
+
+def _powers(by_node_model: Mapping[str, float]) -> None:
+    LENGTHS["fallback_power_w"].require("", len(by_node_model))
+    for node_model, power_w in by_node_model.items():
+        text(node_model)
+        NODE_POWER_W.require("", power_w)
 
 
 def _core_time(message: JobFinished) -> None:
@@ -228,7 +235,7 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "trees": each_of_any(
                 "trees", fields({"value": each("trees.value", quantity("samples.power_w"))})
             ),
-            "fallback_power_w": each_of_any("fallback_power_w", text),
+            "fallback_power_w": _powers,
         },
     ),
     DegradationModelPublished: fields(
