@@ -132,6 +132,11 @@ MESSAGES ?= 200000
 fuzz: setup ## send hostile messages to ingest and all stages, no server: SEED= MESSAGES=
 	$(BIN)/python -m tests.support.hostile_run $(MESSAGES) $(SEED)
 
+.PHONY: simulate-faults
+simulate-faults: MINUTES = 2
+simulate-faults: setup ## the whole system in virtual time under a seeded adversary: SEED= MINUTES=
+	$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES)
+
 .PHONY: compose-check
 compose-check: setup system-servers system-containers ## play a demo through the containers
 	$(BIN)/python -m deploy.compose.check

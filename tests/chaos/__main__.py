@@ -1,0 +1,113 @@
+"""`python -m tests.chaos --seed 1 --minutes 10`: episodes one after the other, until time is up or
+one is violated."""
+
+import argparse
+import sys
+import time
+from collections import Counter
+
+from tests.chaos.episode import EVENTS_AN_EPISODE, Episode, Report
+
+_TELL_EVERY_S = 10.0
+# Every so many an episode is played twice: the same seed must give the same bytes.
+_REPEAT_EVERY = 20
+
+
+class Simulation:
+    """Episodes of consecutive seeds, and what they come to."""
+
+    def __init__(self, first_seed: int, events: int) -> None:
+        self._seed, self._events_an_episode = first_seed, events
+        self._began_s = self._told_s = time.monotonic()
+        self.episodes = self.events = 0
+        self.faults: Counter[str] = Counter()
+
+    def run(self, minutes: float, most_episodes: int) -> Report | None:
+        """The first report with a violation, None when there is none."""
+        while self.episodes < most_episodes and self._elapsed_s < 60 * minutes:
+            report = self._play(self._seed + self.episodes)
+            if report.violations:
+                return report
+            self._tell()
+        return None
+
+    @property
+    def summary(self) -> str:
+        """What was done so far, and how fast."""
+        faults, elapsed_s = self.faults.total(), self._elapsed_s
+        done = f"{self.episodes} episodes, {self.events} events, {faults} faults"
+        return (
+            f"{done} in {elapsed_s:.0f} s: "
+            f"{self.events / elapsed_s:.0f} events/s, {faults / elapsed_s:.1f} faults/s"
+        )
+
+    @property
+    def _elapsed_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    def _play(self, seed: int) -> Report:
+        report = Episode(seed, self._events_an_episode).play()
+        self.episodes += 1
+        self.events += report.events
+        self.faults += report.faults
+        if not report.violations and self.episodes % _REPEAT_EVERY == 0:
+            again = Episode(seed, self._events_an_episode).play()
+            if again.digest != report.digest:
+                raise SystemExit(f"seed {seed} gives other bytes when it is played again")
+        return report
+
+    def _tell(self) -> None:
+        if time.monotonic() - self._told_s >= _TELL_EVERY_S:
+            self._told_s = time.monotonic()
+            print(self.summary, flush=True)
+
+
+def smallest(seed: int, events: int) -> Report:
+    """The violated report of the shortest beginning of an episode, found by halving."""
+    least, report = 0, Episode(seed, events).play()
+    most = report.events
+    while most - least > max(1, most // 20):
+        middle = (least + most) // 2
+        shorter = Episode(seed, middle).play()
+        if shorter.violations:
+            most, report = middle, shorter
+        else:
+            least = middle
+    return report
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="of the first episode; 0: a fresh one")
+    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--episodes", type=int, default=1 << 60, help="at most so many")
+    parser.add_argument("--events", type=int, default=EVENTS_AN_EPISODE, help="in an episode")
+    parser.add_argument("--trace", action="store_true", help="print the faults of a violation")
+    arguments = parser.parse_args()
+    first = arguments.seed or time.time_ns() // 1_000_000_000
+    print(f"seed {first}", flush=True)
+    simulation = Simulation(first, arguments.events)
+    report = simulation.run(arguments.minutes, arguments.episodes)
+    print(simulation.summary)
+    for name, count in sorted(simulation.faults.items()):
+        print(f"  {count:8d} {name.replace('_', ' ')}")
+    if report is not None:
+        _fail(smallest(report.seed, arguments.events), is_traced=arguments.trace)
+
+
+def _fail(report: Report, *, is_traced: bool) -> None:
+    print(f"\nseed {report.seed} is violated within {report.events} events:")
+    for violation in report.violations:
+        print(f"- {violation}")
+    if is_traced:
+        print(*report.trace, sep="\n")
+    print(
+        f"\nreplay: .venv/bin/python -m tests.chaos --seed {report.seed} --episodes 1 "
+        f"--events {report.events} --trace"
+    )
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""The process that keeps balances, over a Redis in memory that runs the real Lua."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import fakeredis
+from redis.exceptions import ResponseError
+
+from services.pricing.accounts.adapters import LEDGER, RedisAccounts
+from services.pricing.accounts.app import entry
+from services.pricing.accounts.model import Entry
+from shared.messaging.codec import Codec
+from shared.messaging.deployment import Deployment
+from shared.messaging.event import Publish
+from shared.messaging.memory import InMemoryLog
+from shared.messaging.record import Record
+from shared.runtime.read_model import Applier, LostPositionError
+
+T = TypeVar("T")
+_BATCH: Final = 50
+Snapshot = Mapping[bytes, bytes]
+
+
+async def _nothing_was_replaced() -> None:
+    """What is compared with Kafka: no simulated operator replaces a topic."""
+
+
+class _DeadLetters:
+    """Where records go that are no entries."""
+
+    def __init__(self, log: InMemoryLog, codec: Codec) -> None:
+        self._log, self._codec = log, codec
+
+    async def send_all(self, publishes: Iterable[Publish]) -> None:
+        """Append them."""
+        self._log.append([self._codec.encode(publish) for publish in publishes])
+
+
+class Accounts:
+    """A consumer of the ledger that is killed, goes on as a zombie, and finds Redis changed."""
+
+    def __init__(self, log: InMemoryLog, deployment: Deployment) -> None:
+        self._log, self._deployment = log, deployment
+        self._loop = asyncio.new_event_loop()
+        self._redis = fakeredis.FakeAsyncRedis()
+        self._model = RedisAccounts(self._redis, deployment.name)
+        self._places = deployment.topics.places(LEDGER)
+        self._letters = _DeadLetters(log, deployment.codec)
+        self._stalled: list[tuple[Applier[Entry], list[Record]]] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """A new process: it goes on at Redis's positions."""
+        self._applier: Applier[Entry] = Applier(
+            self._deployment,
+            "accounts",
+            self._model,
+            entry,
+            self._letters,  # type: ignore[arg-type]
+            _nothing_was_replaced,
+            lambda topic: self._log.identity(topic, 0).topic_id,
+        )
+        self._next = dict(self._run(self._applier.positions(self._places)))
+
+    def step(self) -> None:
+        """Apply what is new; a Redis that was reset under the process ends it, as in production."""
+        try:
+            self._run(self._applier.check())
+            batch = self._batch()
+            if batch:
+                self._run(self._applier.apply(batch))
+        except (LostPositionError, ResponseError):
+            self.restart()
+
+    def stall(self) -> None:
+        """The process stops with a batch in its hands; another takes over."""
+        batch = self._batch()
+        if batch:
+            self._stalled.append((self._applier, batch))
+            self.restart()
+
+    def resume(self) -> None:
+        """Zombies apply what they held."""
+        stalled, self._stalled = self._stalled, []
+        for applier, batch in stalled:
+            try:
+                self._run(applier.apply(batch))
+            except ResponseError:
+                continue  # Redis is behind what it had applied: the process ends
+
+    def flush(self) -> None:
+        """Redis loses everything."""
+        self._run(self._redis.flushall())
+
+    def snapshot(self) -> Snapshot:
+        """A backup of Redis."""
+        keys = self._run(self._redis.keys())
+        return {key: self._run(self._redis.dump(key)) for key in sorted(keys)}
+
+    def restore(self, backup: Snapshot) -> None:
+        """Redis is what it was then."""
+        self.flush()
+        for key, value in backup.items():
+            self._run(self._redis.restore(key, 0, value))
+
+    def spent_micro_su(self) -> Mapping[str, int]:
+        """Balances."""
+        spent: Mapping[str, int] = self._run(self._model.spent_micro_su())
+        return spent
+
+    def close(self) -> None:
+        """Leave nothing open."""
+        self._run(self._redis.aclose())
+        self._loop.close()
+
+    def _batch(self) -> list[Record]:
+        batch: list[Record] = []
+        for place in self._places:
+            found = self._log.read(place, self._next[place], _BATCH)
+            if found:
+                self._next[place] = found[-1].offset + 1
+                batch += found
+        return batch
+
+    def _run(self, work: Coroutine[Any, Any, T] | Any) -> Any:
+        return self._loop.run_until_complete(work)

@@ -1,0 +1,32 @@
+"""The auditor: reads topics and the journals of resource managers, and nothing else. To add a
+check, write a function of the evidence that yields what is violated, and list it in CHECKS."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tests.chaos.audit import decisions, delivery, money, starts
+from tests.chaos.audit.evidence import Evidence
+
+Check = Callable[[Evidence], Iterator[str]]
+
+CHECKS: Final[tuple[Check, ...]] = (
+    delivery.nothing_acknowledged_is_lost,
+    delivery.nothing_is_made_of_nothing,
+    starts.no_attempt_is_started_twice,
+    starts.no_core_is_given_twice,
+    money.each_finished_run_has_one_final_charge,
+    money.each_price_follows_from_what_was_measured,
+    money.each_charge_proves_its_price,
+    money.balances_are_the_ledger,
+    decisions.every_decision_is_explained,
+    decisions.every_job_ends_or_waits_with_a_reason,
+)
+
+
+def violations(evidence: Evidence) -> list[str]:
+    """All that is violated, each with the name of its check."""
+    return [
+        f"{check.__name__.replace('_', ' ')}: {problem}"
+        for check in CHECKS
+        for problem in check(evidence)
+    ]

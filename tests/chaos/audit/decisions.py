@@ -1,0 +1,71 @@
+"""Every decision says why, and every job ends or waits with a reason."""
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from coplace.v1.placement_pb2 import (
+    VERDICT_CANCELLED,
+    VERDICT_HELD,
+    VERDICT_QUEUED,
+    VERDICT_START,
+    PlacementDecided,
+    Verdict,
+)
+
+from tests.chaos.audit.evidence import Evidence, is_hostile
+
+# What keeps a job from starting where nothing else is left to wait for.
+_TOO_LARGE: Final = re.compile(r"needs \d+ nodes.*, the cluster has|has binaries for|did not fit")
+_AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")
+
+
+def every_decision_is_explained(evidence: Evidence) -> Iterator[str]:
+    """A start says of each other candidate what kept it back; all else gives a reason."""
+    for decided in evidence.decisions:
+        if decided.verdict == VERDICT_START:
+            yield from _unexplained_start(decided)
+        elif not decided.reason:
+            yield f"{_name(decided)} has no reason"
+        elif decided.verdict in (VERDICT_QUEUED, VERDICT_HELD):
+            for candidate in decided.candidates:
+                if not candidate.constraint:
+                    yield f"{_name(decided)} does not say why not on {candidate.cluster}"
+
+
+def every_job_ends_or_waits_with_a_reason(evidence: Evidence) -> Iterator[str]:
+    """Where all clusters are there and nothing else runs, only what cannot start waits."""
+    last = evidence.last_decision
+    ended = {job_id for job_id, _ in evidence.world.journal.finishes}
+    ended |= {name for name, decided in last.items() if decided.verdict == VERDICT_CANCELLED}
+    for job_id in evidence.world.journal.submissions:
+        if job_id in ended or is_hostile(job_id) or _is_refused(evidence, job_id):
+            continue
+        decided = last.get(job_id)
+        if decided is None:
+            yield f"{job_id} was submitted and nothing was ever decided on it"
+        elif not _may_wait(decided, ended):
+            yield f"{_name(decided)} is the last word on a job that never ended: {decided.reason}"
+
+
+def _unexplained_start(decided: PlacementDecided) -> Iterator[str]:
+    for candidate in decided.candidates:
+        if bool(candidate.constraint) == (candidate.cluster == decided.cluster):
+            yield f"{_name(decided)} says {candidate.constraint!r} of {candidate.cluster}"
+
+
+def _may_wait(decided: PlacementDecided, ended: Collection[str]) -> bool:
+    if decided.verdict != VERDICT_QUEUED:
+        return decided.verdict == VERDICT_HELD
+    awaits = _AWAITS.search(decided.reason)
+    return awaits[1] not in ended if awaits else bool(_TOO_LARGE.search(decided.reason))
+
+
+def _is_refused(evidence: Evidence, job_id: str) -> bool:
+    ids = [e.id for e in evidence.world.journal.events.values() if e.key == job_id]
+    return any(("placement", event_id) in evidence.refused for event_id in ids)
+
+
+def _name(decided: PlacementDecided) -> str:
+    verdict = Verdict.Name(decided.verdict).removeprefix("VERDICT_")
+    return f"{verdict} of {decided.job_id}/{decided.attempt} in round {decided.round}"

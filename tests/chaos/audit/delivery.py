@@ -1,0 +1,33 @@
+"""What was acknowledged is neither lost nor doubled on its way to placement."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tests.chaos.audit.evidence import Evidence, events_of
+
+SEQUENCER = "placement.sequencer"
+
+
+def nothing_acknowledged_is_lost(evidence: Evidence) -> Iterator[str]:
+    """Each acknowledged fact stands in placement's input, or was refused with a reason."""
+    arrived = set(evidence.inputs)
+    for event_id in _sequenced(evidence):
+        if event_id not in arrived and (SEQUENCER, event_id) not in evidence.refused:
+            yield f"{event_id} was acknowledged and never reached placement"
+
+
+def nothing_is_made_of_nothing(evidence: Evidence) -> Iterator[str]:
+    """Placement's input holds no fact more often than ingest took it."""
+    times = _sequenced(evidence)
+    for event_id, count in Counter(evidence.inputs).items():
+        if event_id in times and count > times[event_id]:
+            yield f"{event_id} came {times[event_id]} times and reached placement {count} times"
+
+
+def _sequenced(evidence: Evidence) -> Counter[str]:
+    world = evidence.world
+    return Counter(
+        event.id
+        for topic in ("jobs.events", "commands")
+        for event in events_of(world.log, world.codec, topic)
+    )

@@ -1,0 +1,76 @@
+"""What the topics say, read once for all checks."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from coplace.v1.control_pb2 import DeadLetter, RoundEnded
+from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.pricing_pb2 import ChargeMade
+
+from shared.domain.errors import RejectedError
+from shared.messaging.codec import Codec
+from shared.messaging.event import Event
+from shared.messaging.memory import InMemoryLog
+from shared.messaging.topics import DLQ_PREFIX
+from tests.chaos.world import World
+
+_WHOLE = 1 << 60
+
+
+def events_of(log: InMemoryLog, codec: Codec, topic: str) -> Iterator[Event]:
+    """The events of a topic that can be decoded, without marks."""
+    for place in codec.topics.places(topic):
+        for record in log.read(place, 0, _WHOLE):
+            try:
+                event = codec.decode(record)
+            except RejectedError:
+                continue
+            if not isinstance(event.payload, RoundEnded):
+                yield event
+
+
+def is_hostile(job_id: str) -> bool:
+    """Whether a job is one of those that somebody hostile tells lies about."""
+    return job_id.startswith("hostile-")
+
+
+@dataclass(slots=True)
+class Evidence:
+    """A run as its topics and journals tell it. `refused` has the ids of what `stage` put into a
+    dead-letter queue, with the reason."""
+
+    world: World
+    decisions: list[PlacementDecided] = field(default_factory=list)
+    charges: list[ChargeMade] = field(default_factory=list)
+    inputs: list[str] = field(default_factory=list)
+    refused: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, world: World) -> "Evidence":
+        """Read everything."""
+        found = cls(world)
+        for event in events_of(world.log, world.codec, "placement.decisions"):
+            if isinstance(event.payload, PlacementDecided):
+                found.decisions.append(event.payload)
+        for event in events_of(world.log, world.codec, "prices.charges"):
+            if isinstance(event.payload, ChargeMade):
+                found.charges.append(event.payload)
+        found.inputs = [e.id for e in events_of(world.log, world.codec, "placement.inputs")]
+        for topic in world.codec.topics.specs:
+            for event in events_of(world.log, world.codec, DLQ_PREFIX + topic):
+                found._refuse(event)
+        return found
+
+    @property
+    def last_decision(self) -> dict[str, PlacementDecided]:
+        """The newest decision on each job."""
+        newest: dict[str, PlacementDecided] = {}
+        for decided in self.decisions:
+            newest[decided.job_id] = decided
+        return newest
+
+    def _refuse(self, event: Event) -> None:
+        letter = event.payload
+        assert isinstance(letter, DeadLetter)
+        event_id = letter.headers.get("ce_id", b"").decode(errors="replace")
+        self.refused[letter.stage, event_id] = letter.reason

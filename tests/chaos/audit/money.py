@@ -1,0 +1,87 @@
+"""What finished runs cost: computed again from what resource managers and agents reported."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from coplace.v1.pricing_pb2 import ChargeMade
+from coplace.v1.telemetry_pb2 import ShuttersMeasured
+
+from services.pricing.accounts.model import entry_of, spent_micro_su
+from services.pricing.charge import audit, charge_message, usage_of
+from services.pricing.model import CoRun, Shutter, evidence, interference
+from services.pricing.settings import PricingSettings
+from shared.domain.errors import RejectedError
+from tests.chaos.audit.evidence import Evidence, is_hostile
+
+Key = tuple[str, int]
+
+
+def each_finished_run_has_one_final_charge(found: Evidence) -> Iterator[str]:
+    """Its revisions count from 1 without gap or copy, and nothing else is charged."""
+    revisions: dict[Key, list[int]] = defaultdict(list)
+    for charge in found.charges:
+        revisions[charge.job_id, charge.attempt].append(charge.revision)
+    finished = found.world.journal.finishes
+    for key in finished:
+        if key not in revisions and not is_hostile(key[0]):
+            yield f"{key} finished and was never charged"
+    for key, numbers in revisions.items():
+        if key not in finished and not is_hostile(key[0]):
+            yield f"{key} was charged and never finished"
+        if numbers != list(range(1, len(numbers) + 1)):
+            yield f"{key} has the revisions {numbers}"
+
+
+def each_price_follows_from_what_was_measured(found: Evidence) -> Iterator[str]:
+    """The last revision is, to the last digit, what finish and shutters give."""
+    shutters = _shutters(found)
+    rate = PricingSettings().rate_su_per_core_s
+    for key, charge in _final(found).items():
+        finished = found.world.journal.finishes.get(key)
+        if finished is None or is_hostile(key[0]):
+            continue
+        rows = evidence(shutters[key], usage_of(finished))
+        expected = charge_message(finished, charge.revision, rate, rows, charge.charged_at_us)
+        if expected.price_su != charge.price_su or expected.account != charge.account:
+            yield f"{key} costs {charge.price_su} SU, its facts give {expected.price_su}"
+
+
+def each_charge_proves_its_price(found: Evidence) -> Iterator[str]:
+    """Anybody can compute it again from the charge alone."""
+    for charge in found.charges:
+        try:
+            audit(charge)
+        except RejectedError as error:
+            yield f"the charge of {charge.job_id} does not prove its price: {error}"
+
+
+def balances_are_the_ledger(found: Evidence) -> Iterator[str]:
+    """Redis and the ledger agree to the last digit."""
+    expected = spent_micro_su(map(entry_of, found.charges))
+    balances = found.world.accounts.spent_micro_su()
+    for account in sorted(expected.keys() | balances.keys()):
+        if expected.get(account, 0) != balances.get(account, 0):
+            yield (
+                f"{account} spent {balances.get(account, 0)} by Redis and "
+                f"{expected.get(account, 0)} by the ledger (0.000001 SU)"
+            )
+
+
+def _final(found: Evidence) -> dict[Key, ChargeMade]:
+    final: dict[Key, ChargeMade] = {}
+    for charge in found.charges:
+        final[charge.job_id, charge.attempt] = charge
+    return final
+
+
+def _shutters(found: Evidence) -> dict[Key, list[CoRun]]:
+    co_runs: dict[Key, list[CoRun]] = defaultdict(list)
+    for event in found.world.journal.events.values():
+        if isinstance(event.payload, ShuttersMeasured):
+            told = event.payload
+            measured = interference(
+                [Shutter(s.ipc_before, s.ipc_during, s.ipc_after) for s in told.shutters]
+            )
+            co_run = CoRun(told.co_runner_job_id, told.began_at_us, told.ended_at_us, measured)
+            co_runs[told.job_id, told.attempt].append(co_run)
+    return co_runs

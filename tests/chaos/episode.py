@@ -1,0 +1,159 @@
+"""One run of a world from a seed: an adversary acts, then all is well, then the auditor judges."""
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from coplace.v1.control_pb2 import ClusterReturned, LimitsDeclared
+from coplace.v1.jobs_pb2 import JobReleased
+
+from tests.chaos.audit import violations
+from tests.chaos.audit.evidence import Evidence
+from tests.chaos.clock import SECOND_US
+from tests.chaos.events import EVENTS, declare, publish
+from tests.chaos.faults import ARMING, FAULTS
+from tests.chaos.managers import Temper
+from tests.chaos.world import Scale, World
+
+EVENTS_AN_EPISODE: Final = 1_000
+# Together the quiet periods are longer than a start may go unconfirmed and a charge waits.
+_PERIOD_US: Final = 120 * SECOND_US
+_QUIET_PERIODS: Final = 4
+_MOST_SETTLING: Final = 200
+_MOST_VIOLATIONS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of an episode. `digest` is that of every byte in every topic."""
+
+    seed: int
+    events: int
+    faults: Counter[str]
+    violations: tuple[str, ...]
+    digest: str
+    trace: tuple[str, ...]
+
+
+class Episode:
+    """Plays one seed."""
+
+    def __init__(self, seed: int, events: int = EVENTS_AN_EPISODE) -> None:
+        self.seed = seed
+        self._most_events = events
+        self._rng = Random(seed)
+        scale = Scale(self._rng.choice([1, 2, 3]), self._rng.choice([1, 2, 2, 3]))
+        self.world = World(self._rng, scale)
+        self._ill_will = self._rng.choice([0.1, 0.2, 0.3])
+
+    def play(self) -> Report:
+        """The whole of it."""
+        try:
+            self._open()
+            while self.world.events < self._most_events and not self.world.journal.violations:
+                self._turn()
+            self._calm()
+            self._settle()
+            return self._report()
+        finally:
+            self.world.close()
+
+    def _open(self) -> None:
+        for _ in range(self._rng.randint(1, 4)):
+            self.world.events += 1
+            declare(self.world)
+
+    def _turn(self) -> None:
+        """A burst of events, some faults, and some time."""
+        world, rng = self.world, self._rng
+        burst = rng.choice([1, 2, 5, 10, 30])
+        for event in rng.choices(list(EVENTS), list(EVENTS.values()), k=burst):
+            world.events += 1
+            event(world)
+        faults = sum(rng.random() < self._ill_will for _ in range(burst))
+        for fault in rng.choices(list(FAULTS), list(FAULTS.values()), k=faults):
+            world.journal.trace.append(f"{world.clock.now_us} {world.events} {fault.__name__}")
+            fault(world)
+            if fault not in ARMING:
+                world.journal.faults[fault.__name__] += 1
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            world.let_pass(rng.choice([SECOND_US, 60 * SECOND_US, 600 * SECOND_US]))
+
+    def _calm(self) -> None:
+        """From here on nothing goes wrong, and nobody stands in the way of a job."""
+        world = self.world
+        for worker in world.workers:
+            worker.disarm()
+        world.clock.wrong_us.clear()
+        for manager in world.managers.found.values():
+            manager.temper = Temper()
+        now_us = world.clock.now_us
+        for name in sorted(world.lost):
+            returned = ClusterReturned(cluster=name, returned_at_us=now_us)
+            publish(world, name, f"{now_us}-calm", cluster_returned=returned)
+        for event in list(world.journal.events.values()):
+            if isinstance(event.payload, LimitsDeclared):
+                lifted = LimitsDeclared(subject=event.payload.subject, name=event.payload.name)
+                publish(world, lifted.name, f"{lifted.subject}-calm", limits_declared=lifted)
+
+    def _settle(self) -> None:
+        """Until nothing more happens, and again after all that was held was released."""
+        for _ in range(_MOST_SETTLING // 2):
+            before = self._progress
+            self._release()
+            self._run_to_rest()
+            if self._progress == before or self.world.journal.violations:
+                return
+
+    def _run_to_rest(self) -> None:
+        quiet, before = 0, None
+        for _ in range(_MOST_SETTLING):
+            self.world.settle(_PERIOD_US)
+            for manager in self.world.managers.found.values():
+                manager.end_all()
+            quiet = quiet + 1 if self._is_at_rest and self._progress == before else 0
+            before = self._progress
+            if quiet == _QUIET_PERIODS or self.world.journal.violations:
+                return
+
+    @property
+    def _progress(self) -> tuple[int, int]:
+        return len(self.world.journal.finishes), len(self.world.journal.runs)
+
+    @property
+    def _is_at_rest(self) -> bool:
+        idle = all(manager.is_idle for manager in self.world.managers.found.values())
+        return idle and self.world.network.is_empty
+
+    def _release(self) -> None:
+        world, now_us = self.world, self.world.clock.now_us
+        ended = {job_id for job_id, _ in world.journal.finishes}
+        for job_id in world.journal.submissions:
+            if job_id not in ended:
+                released = JobReleased(job_id=job_id, released_at_us=now_us)
+                publish(world, job_id, f"{now_us}-calm", job_released=released)
+
+    def _report(self) -> Report:
+        world = self.world
+        found = [*world.journal.violations]
+        if not found:
+            found += violations(Evidence.of(world))
+        return Report(
+            seed=self.seed,
+            events=world.events,
+            faults=world.journal.faults,
+            violations=tuple(found[:_MOST_VIOLATIONS]),
+            digest=digest_of(world),
+            trace=tuple(world.journal.trace),
+        )
+
+
+def digest_of(world: World) -> str:
+    """SHA-256 of all records at all places."""
+    digest = hashlib.sha256()
+    for place in world.log.places():
+        for record in world.log.read(place, 0, 1 << 60):
+            digest.update(repr((place, record)).encode())
+    return digest.hexdigest()

@@ -1,0 +1,275 @@
+"""What users, operators and node agents do. To add a kind of event, write a function of the world
+and give it a weight in EVENTS."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from coplace.v1.control_pb2 import (
+    LIMIT_SUBJECT_ACCOUNT,
+    LIMIT_SUBJECT_USER,
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    LimitsDeclared,
+)
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import (
+    DEPENDENCY_CONDITION_AFTER_ANY,
+    DEPENDENCY_CONDITION_AFTER_OK,
+    Dependency,
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    JobSubmitted,
+)
+from coplace.v1.telemetry_pb2 import (
+    NodeSample,
+    NodeSamples,
+    Shutter,
+    ShuttersMeasured,
+    SignatureMeasured,
+)
+
+from shared.domain.hostlist import expand
+from tests.chaos.clock import DAY_US, HOUR_US, SECOND_US, some_time_us
+from tests.chaos.world import World
+
+_USERS: Final = ("ada", "bob", "cyd", "dan")
+_ACCOUNTS: Final = ("physics", "bio")
+_APPS: Final = tuple(f"app-{number}" for number in range(6))
+_MODELS: Final = {
+    "gold": (36, (1.2, 2.0, 3.1)),
+    "platinum": (48, (1.2, 2.7)),
+    "epyc": (2, (2.5,)),
+}
+_ARCHITECTURES: Final = ("", "x86_64", "aarch64")
+
+
+def publish(
+    world: World, subject: str, sequence: object, delay_us: int = 0, **payload: Any
+) -> None:
+    """Send one fact; a tenth of them twice."""
+    [fact] = payload.values()
+    event_id = f"chaos/{fact.DESCRIPTOR.full_name}/{subject}/{sequence}"
+    envelope = Envelope(id=event_id, source="chaos", time_us=world.clock.now_us, **payload)
+    world.network.send(envelope, delay_us)
+    if world.rng.random() < 0.1:
+        world.network.send(envelope, delay_us + some_time_us(world.rng, 1000, HOUR_US))
+
+
+def declare(world: World) -> None:
+    """A cluster, or another shape of one."""
+    rng = world.rng
+    name = rng.choice(["alpha", "beta", "gamma", "delta"])
+    model = rng.choice(list(_MODELS))
+    cores, pstates_ghz = _MODELS[model]
+    nodes = rng.randint(1, 10)
+    declared = ClusterDeclared(
+        cluster=name,
+        site="site",
+        node_model=model,
+        nodes=nodes,
+        cores_per_node=cores,
+        pstates_ghz=pstates_ghz,
+        idle_power_w=100.0,
+        peak_bandwidth_gbps=150.0,
+        memory_gib_per_node=rng.choice([0.0, 64.0, 192.0]),
+        architecture=rng.choice(_ARCHITECTURES),
+        node_names=rng.choice([[], [f"{name}-n[01-{nodes:02d}]"]]),
+    )
+    before = world.clusters.get(name)
+    if before is not None:
+        # A cluster keeps its nodes' model and names; what it has of them changes.
+        for field in ("node_model", "cores_per_node", "pstates_ghz"):
+            declared.ClearField(field)
+        declared.node_model = before.node_model
+        declared.cores_per_node = before.cores_per_node
+        declared.pstates_ghz.extend(before.pstates_ghz)
+        if bool(before.node_names) != bool(declared.node_names):
+            del declared.node_names[:]
+            if before.node_names:
+                declared.node_names.append(f"{name}-n[01-{nodes:02d}]")
+    world.clusters[name] = declared
+    world.journal.cores[name] = declared.cores_per_node
+    publish(world, name, world.clock.now_us, cluster_declared=declared)
+
+
+def lose_or_return(world: World) -> None:
+    """A cluster is out of reach, or back."""
+    if not world.clusters:
+        return
+    name, now_us = world.rng.choice(sorted(world.clusters)), world.clock.now_us
+    if name in world.lost:
+        world.lost.discard(name)
+        returned = ClusterReturned(cluster=name, returned_at_us=now_us)
+        publish(world, name, now_us, cluster_returned=returned)
+    else:
+        world.lost.add(name)
+        lost = ClusterLost(cluster=name, reason="the link is down", lost_at_us=now_us)
+        publish(world, name, now_us, cluster_lost=lost)
+
+
+def limit(world: World) -> None:
+    """What a user or an account may have at once."""
+    rng = world.rng
+    subject = rng.choice([LIMIT_SUBJECT_USER, LIMIT_SUBJECT_ACCOUNT])
+    name = rng.choice(_USERS if subject == LIMIT_SUBJECT_USER else _ACCOUNTS)
+    declared = LimitsDeclared(
+        subject=subject,
+        name=name,
+        most_running_jobs=rng.randint(0, 3),
+        most_nodes=rng.randint(0, 8),
+    )
+    publish(world, f"{subject}/{name}", world.clock.now_us, limits_declared=declared)
+
+
+def submit(world: World) -> None:
+    """A job of any kind, sometimes told late."""
+    rng = world.rng
+    if not world.clusters:
+        return declare(world)
+    reference = rng.choice(sorted(world.clusters))
+    number = len(world.journal.events) * 1000 + world.events % 1000
+    late_us = some_time_us(rng, 1000, 10 * DAY_US) if rng.random() < 0.02 else 0
+    at_us = world.clock.now_us - late_us
+    job_id = f"site/{reference}/{number}/{at_us // SECOND_US}"
+    others = list(world.journal.submissions)[-20:]
+    depends_on = [
+        Dependency(
+            job_id=rng.choice([*others, f"site/{reference}/nobody/1"]),
+            condition=rng.choice([DEPENDENCY_CONDITION_AFTER_OK, DEPENDENCY_CONDITION_AFTER_ANY]),
+        )
+        for _ in range(rng.choice([0, 0, 0, 0, 0, 0, 1, 2]))
+    ]
+    submitted = JobSubmitted(
+        job_id=job_id,
+        attempt=1,
+        app_id=rng.choice([*_APPS, ""]),
+        user=rng.choice(_USERS),
+        account=rng.choice(_ACCOUNTS),
+        nodes=rng.choice([1, 1, 1, 2, 3, 4, 8]),
+        walltime_s=some_time_us(rng, SECOND_US, HOUR_US) / SECOND_US,
+        reference_cluster=reference,
+        shareable=rng.random() < 0.4,
+        submitted_at_us=at_us,
+        priority=rng.choice([0, 0, 0, -100, 100, rng.randint(-100, 100)]),
+        depends_on=depends_on,
+        memory_gib=rng.choice([0.0, 0.0, 0.0, 100.0, 400.0]),
+        architectures=rng.choice([[], [], [], ["x86_64"], ["x86_64", "aarch64"]]),
+    )
+    publish(world, job_id, 1, job_submitted=submitted)
+    return None
+
+
+def cancel(world: World) -> None:
+    """Somebody wants a job ended."""
+    job_id, now_us = _some_job(world), world.clock.now_us
+    if job_id:
+        cancelled = JobCancelled(job_id=job_id, reason="not needed", cancelled_at_us=now_us)
+        publish(world, job_id, now_us, job_cancelled=cancelled)
+
+
+def hold_or_release(world: World) -> None:
+    """Somebody wants that a job not start, or that it may."""
+    job_id, now_us = _some_job(world), world.clock.now_us
+    if not job_id:
+        return
+    if world.rng.random() < 0.5:
+        world.held.add(job_id)
+        held = JobHeld(job_id=job_id, reason="wait for the licence", held_at_us=now_us)
+        publish(world, job_id, now_us, job_held=held)
+    else:
+        world.held.discard(job_id)
+        released = JobReleased(job_id=job_id, released_at_us=now_us)
+        publish(world, job_id, now_us, job_released=released)
+
+
+def measure(world: World) -> None:
+    """A signature of an application, or of a kernel of the learning phase."""
+    rng = world.rng
+    model = rng.choice(list(_MODELS))
+    app, (_, pstates_ghz) = rng.randrange(len(_APPS)), _MODELS[model]
+    freq_ghz, is_kernel = rng.choice(pstates_ghz), rng.random() < 0.5
+    factor = pstates_ghz[-1] / freq_ghz
+    measured = SignatureMeasured(
+        app_id=f"kernel-{app}" if is_kernel else _APPS[app],
+        node_model=model,
+        freq_ghz=freq_ghz,
+        time_s=(50 + app) * factor * rng.uniform(0.98, 1.02),
+        power_w=(380 - 5 * app) / factor * rng.uniform(0.98, 1.02),
+        cpi=0.4 + 0.5 * app,
+        tpi=0.005 * app,
+        mem_gbps=20.0 * app,
+        tpi_scale="chaos",
+        kernel=is_kernel,
+    )
+    publish(world, f"{app}/{model}", _sequence(world), signature_measured=measured)
+
+
+def sample(world: World) -> None:
+    """Readings of a node's meter."""
+    if not world.clusters:
+        return
+    rng, now_us = world.rng, world.clock.now_us
+    declared = world.clusters[rng.choice(sorted(world.clusters))]
+    index = rng.randrange(declared.nodes)
+    names = expand(",".join(declared.node_names)) if declared.node_names else []
+    samples = [
+        NodeSample(time_us=now_us - n * SECOND_US, power_w=rng.uniform(100, 400)) for n in range(3)
+    ]
+    node = names[index] if names else f"{declared.cluster}-{index:04d}"
+    readings = NodeSamples(
+        node=node, cluster=declared.cluster, node_model=declared.node_model, samples=samples
+    )
+    publish(world, node, _sequence(world), node_samples=readings)
+
+
+def shutter(world: World) -> None:
+    """What a run's slowdown was beside another job; some of it comes long after the charge."""
+    rng, now_us = world.rng, world.clock.now_us
+    runs = [r for r in world.journal.runs[-30:] if now_us - (r.ended_us or now_us) < HOUR_US]
+    if not runs:
+        return
+    run = rng.choice(runs)
+    began_us = rng.randint(run.began_us, now_us)
+    ended_us = rng.randint(began_us, now_us)
+    ipc = rng.uniform(0.5, 2.0)
+    shutters = [
+        Shutter(ipc_before=ipc, ipc_during=ipc * rng.uniform(1, 1.5), ipc_after=ipc)
+        for _ in range(rng.randint(1, 4))
+    ]
+    measured = ShuttersMeasured(
+        job_id=run.job_id,
+        attempt=run.attempt,
+        co_runner_job_id=rng.choice(["site/alpha/x/1", "site/alpha/y/1"]),
+        app_id=_APPS[0],
+        co_runner_app_id=_APPS[1],
+        node_model="gold",
+        began_at_us=began_us,
+        ended_at_us=ended_us,
+        shutters=shutters,
+    )
+    delay_us = some_time_us(rng, 1000, 600 * SECOND_US)
+    publish(world, run.job_id, _sequence(world), delay_us, shutters_measured=measured)
+
+
+def _some_job(world: World) -> str:
+    jobs = list(world.journal.submissions)[-40:]
+    return world.rng.choice(jobs) if jobs else ""
+
+
+def _sequence(world: World) -> str:
+    return f"{world.clock.now_us}-{world.events}"
+
+
+EVENTS: Final[Mapping[Callable[[World], None], float]] = {
+    submit: 30,
+    measure: 12,
+    shutter: 12,
+    sample: 6,
+    cancel: 3,
+    hold_or_release: 5,
+    declare: 2,
+    lose_or_return: 2,
+    limit: 2,
+}

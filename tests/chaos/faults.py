@@ -1,0 +1,142 @@
+"""What goes wrong. To add a fault, write a function of the world that does it once, and give it a
+weight in FAULTS."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from coplace.v1.jobs_pb2 import JobSeized
+
+from shared.messaging.hooks import POINTS
+from shared.messaging.record import Place
+from tests.chaos import hostile
+from tests.chaos.clock import DAY_US, HOUR_US, SECOND_US, some_time_us
+from tests.chaos.events import publish
+from tests.chaos.managers import DECISIONS
+from tests.chaos.workers import Fate
+from tests.chaos.world import World
+
+
+def crash_between_steps(world: World) -> None:
+    """A process is killed between two steps of its next commit."""
+    world.rng.choice(world.workers).arm(world.rng.choice(POINTS), Fate.CRASH)
+
+
+def stall_between_steps(world: World) -> None:
+    """A process stops between two steps; the others take over; it comes back as a zombie."""
+    world.rng.choice(world.workers).arm(world.rng.choice(POINTS), Fate.STALL)
+
+
+def kill(world: World) -> None:
+    """A process is killed between two batches; its session lasts on or ends with it."""
+    world.rng.choice(world.workers).kill(is_expelled=world.rng.random() < 0.5)
+
+
+def copy(world: World) -> None:
+    """A client that got no answer sends again what arrived long ago."""
+    if world.network.sent:
+        envelope = world.rng.choice(world.network.sent)
+        world.network.send(envelope, some_time_us(world.rng, 1000, HOUR_US))
+
+
+def repeat_decisions(world: World) -> None:
+    """Resource managers restart behind where they were."""
+    for place in world.codec.topics.places(DECISIONS):
+        world.managers.rewind(place, world.rng.randint(1, 50))
+
+
+def silence(world: World) -> None:
+    """A resource manager neither starts nor ends nor reports anything for a while."""
+    if world.managers.found:
+        manager = world.managers.found[world.rng.choice(sorted(world.managers.found))]
+        for_us = some_time_us(world.rng, SECOND_US, HOUR_US)
+        manager.temper.silent_until_us = world.clock.now_us + for_us
+
+
+def sloth(world: World) -> None:
+    """A resource manager takes its time to start, or to report."""
+    if world.managers.found:
+        manager = world.managers.found[world.rng.choice(sorted(world.managers.found))]
+        manager.temper.start_within_us = some_time_us(world.rng, SECOND_US, 1000 * SECOND_US)
+        manager.temper.report_within_us = some_time_us(world.rng, SECOND_US, 1000 * SECOND_US)
+
+
+def flush_redis(world: World) -> None:
+    """Redis loses everything."""
+    world.accounts.flush()
+
+
+def restore_redis(world: World) -> None:
+    """Redis is what it was some time ago."""
+    backup = world.accounts.snapshot()
+    for _ in range(world.rng.randint(1, 5)):
+        world.let_pass(10 * SECOND_US)
+        world.accounts.step()
+    world.accounts.restore(backup)
+
+
+def kill_accounts(world: World) -> None:
+    """The process that keeps balances starts anew."""
+    world.accounts.restart()
+
+
+def stall_accounts(world: World) -> None:
+    """The process that keeps balances comes back as a zombie with an old batch."""
+    world.accounts.stall()
+    for _ in range(world.rng.randint(0, 3)):
+        world.let_pass(10 * SECOND_US)
+        world.accounts.step()
+    world.accounts.resume()
+
+
+def compact(world: World) -> None:
+    """Kafka compacts the changelogs."""
+    for place in world.log.places():
+        if place.topic.startswith("changelog."):
+            world.log.compact(place)
+
+
+def retain(world: World) -> None:
+    """Kafka deletes what every group has read of a telemetry topic."""
+    for place in (Place("telemetry.nodes", 0), Place("telemetry.nodes", 1)):
+        world.log.delete_before(place, world.log.position("prediction", place))
+
+
+def power_off_and_seize(world: World) -> None:
+    """The nodes of a cluster lose their power; an operator takes back what was granted there."""
+    if not world.managers.found:
+        return
+    name, now_us = world.rng.choice(sorted(world.managers.found)), world.clock.now_us
+    manager = world.managers.found[name]
+    for job_id, attempt in manager.power_off():
+        seized = JobSeized(job_id=job_id, attempt=attempt, reason="no power", seized_at_us=now_us)
+        publish(world, job_id, f"{attempt}/{now_us}", job_seized=seized)
+
+
+def skip_time(world: World) -> None:
+    """Nothing happens for long."""
+    world.clock.advance(some_time_us(world.rng, HOUR_US, DAY_US))
+
+
+# These only prepare a fault; it counts when it happens.
+ARMING: Final = (crash_between_steps, stall_between_steps)
+
+FAULTS: Final[Mapping[Callable[[World], None], float]] = {
+    crash_between_steps: 30,
+    stall_between_steps: 10,
+    kill: 10,
+    copy: 30,
+    hostile.at_the_door: 15,
+    hostile.into_a_topic: 10,
+    hostile.past_the_door: 10,
+    repeat_decisions: 5,
+    silence: 3,
+    sloth: 3,
+    flush_redis: 1,
+    restore_redis: 1,
+    kill_accounts: 3,
+    stall_accounts: 2,
+    compact: 1,
+    retain: 1,
+    power_off_and_seize: 2,
+    skip_time: 0.5,
+}

@@ -1,0 +1,126 @@
+"""What should never be accepted, and what may be but is extreme: at the door of ingest, and
+straight into topics. It speaks of subjects of its own, since whoever may forge facts about a job
+may end it."""
+
+import math
+from random import Random
+from typing import Any, Final
+
+from coplace.v1.ingest_service_pb2 import Envelope
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from shared.messaging.event import Event, Publish
+from shared.messaging.record import NewRecord
+from tests.chaos.world import World
+
+_NUMBERS: Final = (0, 1, -1, 2**31 - 1, 2**32 - 1, 2**63 - 1, -(2**63), 10**15)
+_FLOATS: Final = (0.0, -1.0, 1e-9, 1e-300, 1e9, 1e15, 1e300, math.inf, math.nan)
+_TEXTS: Final = ("", " ", "\n", "\x00", "a" * 257, "a" * 5_000, "ü" * 256, "../..", "a|b/c")
+_TOPICS: Final = (
+    "jobs.events",
+    "commands",
+    "telemetry.signatures",
+    "telemetry.nodes",
+    "telemetry.shutters",
+    "energy.signatures",
+    "energy.coefficients",
+    "prediction.models",
+    "prices.charges",
+)
+# Fields that say of whom a fact is.
+_SUBJECTS: Final = ("job_id", "cluster", "node", "name")
+_MOST_SUBJECTS: Final = 3
+
+
+def at_the_door(world: World) -> None:
+    """A fact that was taken before, of another subject, with some fields out of all bounds."""
+    if not world.network.sent:
+        return
+    envelope = Envelope()
+    envelope.CopyFrom(world.rng.choice(world.network.sent))
+    payload = getattr(envelope, envelope.WhichOneof("payload") or "")
+    for _ in range(world.rng.randint(1, 3)):
+        _distort(payload, world.rng)
+    _disown(payload, world.rng)
+    envelope.id = f"hostile/{world.clock.now_us}/{world.events}"
+    if world.rng.random() < 0.1:
+        envelope.time_us = world.rng.choice(_NUMBERS)
+    world.network.send(envelope)
+
+
+def into_a_topic(world: World) -> None:
+    """A record that nobody can use."""
+    rng = world.rng
+    place = rng.choice(world.codec.topics.places(rng.choice(_TOPICS)))
+    found = world.log.read(place, max(0, world.log.end_offset(place) - 20), 20)
+    like = rng.choice(found) if found else None
+    headers = like.headers if like else ()
+    value = bytes(rng.randrange(256) for _ in range(rng.choice([0, 1, 10, 100])))
+    spoilt = rng.choice(
+        [
+            NewRecord(place, b"hostile", value, headers),
+            NewRecord(place, b"\xff\xfe", value),
+            NewRecord(place, b"hostile", None, headers),
+            NewRecord(place, b"hostile", value, (("ce_type", b"\xff"), ("ce_id", b"x"))),
+            NewRecord(place, b"hostile", like.value if like else b"", headers),
+        ]
+    )
+    world.log.append(spoilt)
+
+
+def past_the_door(world: World) -> None:
+    """A well-formed record of an extreme fact, which ingest never saw."""
+    if not world.network.sent:
+        return
+    envelope = Envelope()
+    envelope.CopyFrom(world.rng.choice(world.network.sent))
+    payload = getattr(envelope, envelope.WhichOneof("payload") or "")
+    for _ in range(world.rng.randint(1, 3)):
+        _distort(payload, world.rng)
+    _disown(payload, world.rng)
+    kind = payload.DESCRIPTOR.full_name
+    topics = [t for t in _TOPICS if kind in world.codec.topics.spec(t).messages]
+    topic = world.rng.choice(topics)
+    key = world.codec.topics.spec(topic).key_of(payload)
+    event_id = f"straight/{world.clock.now_us}/{world.events}"
+    event = Event(event_id, "hostile", world.clock.now_us, key, payload)
+    try:
+        world.log.append(world.codec.encode(Publish(topic, event)))
+    except ValueError:
+        return  # not even a record
+
+
+def _distort(message: Message, rng: Random) -> None:
+    field: Any = rng.choice(list(message.DESCRIPTOR.fields))
+    value = _extreme(field, rng)
+    if value is None:
+        return
+    try:
+        if field.is_repeated:
+            del getattr(message, field.name)[:]
+            getattr(message, field.name).extend([value] * rng.choice([0, 1, 3, 200]))
+        else:
+            setattr(message, field.name, value)
+    except (ValueError, TypeError):
+        return  # protobuf itself does not hold it
+
+
+def _extreme(field: FieldDescriptor, rng: Random) -> Any:
+    match field.cpp_type:
+        case FieldDescriptor.CPPTYPE_STRING:
+            return rng.choice(_TEXTS)
+        case FieldDescriptor.CPPTYPE_DOUBLE | FieldDescriptor.CPPTYPE_FLOAT:
+            return rng.choice(_FLOATS)
+        case FieldDescriptor.CPPTYPE_MESSAGE:
+            return None
+        case FieldDescriptor.CPPTYPE_BOOL:
+            return True
+        case _:
+            return rng.choice(_NUMBERS)
+
+
+def _disown(message: Message, rng: Random) -> None:
+    for field in message.DESCRIPTOR.fields:
+        if field.name in _SUBJECTS:
+            setattr(message, field.name, f"hostile-{rng.randrange(_MOST_SUBJECTS)}")

@@ -1,0 +1,71 @@
+"""What the outside world knows to be true: what ingest acknowledged, and what resource managers
+did. The auditor compares topics with it."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
+
+from shared.messaging.event import Event
+
+
+@dataclass(slots=True)
+class Run:
+    """One real execution of an attempt, as its resource manager saw it; times in us."""
+
+    job_id: str
+    attempt: int
+    cluster: str
+    nodes: tuple[str, ...]
+    cores_per_node: int
+    began_us: int
+    ended_us: int | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The attempt."""
+        return self.job_id, self.attempt
+
+    def overlaps(self, other: "Run") -> bool:
+        """Whether both were alive at once."""
+        mine = float("inf") if self.ended_us is None else self.ended_us
+        others = float("inf") if other.ended_us is None else other.ended_us
+        return self.began_us < others and other.began_us < mine
+
+
+@dataclass(slots=True)
+class Death:
+    """A process that ended by an error of its own, with the last line of its trace."""
+
+    service: str
+    error: str
+    trace: str
+    at_us: int
+
+
+@dataclass(slots=True)
+class Journal:
+    """Facts in the order in which they happened. `acknowledged` counts how often ingest took an id;
+    `cores` is what each node of a cluster has."""
+
+    acknowledged: Counter[str] = field(default_factory=Counter)
+    events: dict[str, Event] = field(default_factory=dict)
+    submissions: dict[str, JobSubmitted] = field(default_factory=dict)
+    finishes: dict[tuple[str, int], JobFinished] = field(default_factory=dict)
+    runs: list[Run] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    deaths: list[Death] = field(default_factory=list)
+    cores: dict[str, int] = field(default_factory=dict)
+    refused: int = 0
+    violations: list[str] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+
+    def acknowledge(self, event: Event) -> None:
+        """Ingest answered that it has this."""
+        self.acknowledged[event.id] += 1
+        self.events.setdefault(event.id, event)
+        match event.payload:
+            case JobSubmitted() as submitted:
+                self.submissions.setdefault(submitted.job_id, submitted)
+            case JobFinished() as finished:
+                self.finishes.setdefault((finished.job_id, finished.attempt), finished)

@@ -1,0 +1,272 @@
+"""Resource managers as the how-to asks for them, with whims: they answer late, hold reports back,
+are silent, run jobs that fail or go back into the queue, and restart from old decisions."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_CANCELLED,
+    JOB_OUTCOME_COMPLETED,
+    JOB_OUTCOME_FAILED,
+    JOB_OUTCOME_TIMED_OUT,
+    JobDeclined,
+    JobFinished,
+    JobOutcome,
+    JobRequeued,
+    JobStarted,
+    JobSubmitted,
+)
+from coplace.v1.placement_pb2 import (
+    VERDICT_CANCELLED,
+    VERDICT_START,
+    VERDICT_WITHDRAWN,
+    PlacementDecided,
+)
+
+from shared.domain.hostlist import expand
+from shared.domain.node import node_name
+from shared.messaging.codec import Codec
+from shared.messaging.memory import InMemoryLog
+from shared.messaging.record import Place
+from tests.chaos.clock import BEGIN_US, SECOND_US, Clock, some_time_us
+from tests.chaos.journal import Journal, Run
+from tests.chaos.network import Network
+
+DECISIONS: Final = "placement.decisions"
+_OUTCOMES: Final = (JOB_OUTCOME_COMPLETED, JOB_OUTCOME_FAILED, JOB_OUTCOME_TIMED_OUT)
+
+# A job whose submission did not come through ingest.
+_NOBODYS: Final = JobSubmitted(user="nobody", account="nobody", submitted_at_us=BEGIN_US)
+
+
+@dataclass(slots=True)
+class Temper:
+    """How a resource manager behaves: how long it takes to start what it was told to, how long its
+    reports are on their way, until when it is silent, and the shares of starts that it declines and
+    of runs that go back into the queue."""
+
+    start_within_us: int = 20 * SECOND_US
+    report_within_us: int = 5 * SECOND_US
+    silent_until_us: int = 0
+    declines: float = 0.03
+    requeues: float = 0.1
+
+
+Grant = tuple[str, int, int]
+
+
+@dataclass(slots=True)
+class Pending:
+    """A start that was decided and is not obeyed yet."""
+
+    decided: PlacementDecided
+    due_us: int
+
+
+class Manager:
+    """The resource manager of one cluster, and what it did.
+
+    It keeps to the rule of grants: of each it makes one start or one decline, once. Grant 0 is that
+    of decisions that number none; nobody can decline it.
+    """
+
+    def __init__(
+        self, cluster: str, rng: Random, clock: Clock, network: Network, journal: Journal
+    ) -> None:
+        self.cluster = cluster
+        self.temper = Temper()
+        self.inbox: list[PlacementDecided] = []
+        self._rng, self._clock, self._network, self._journal = rng, clock, network, journal
+        self._pending: dict[Grant, Pending] = {}
+        self._runs: dict[Grant, Run] = {}
+        self._ends: dict[Grant, int] = {}
+        self._claimed: set[Grant] = set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing runs and nothing is to be started."""
+        return not (self._pending or self._runs or self.inbox)
+
+    def act(self) -> None:
+        """Take in what was decided, then start and end what is due; nothing while it is silent."""
+        now_us = self._clock.now_us
+        if now_us < self.temper.silent_until_us:
+            return
+        inbox, self.inbox = self.inbox, []
+        for decided in inbox:
+            self._obey(decided)
+        for grant, pending in list(self._pending.items()):
+            if pending.due_us <= now_us:
+                del self._pending[grant]
+                self._start(grant, pending.decided)
+        for grant, ends_us in list(self._ends.items()):
+            if ends_us <= now_us:
+                self._end(grant)
+
+    def power_off(self) -> list[tuple[str, int]]:
+        """Its nodes lose their power: nothing runs or starts any more, and nobody reports it. The
+        attempts that were there."""
+        gone = [*self._pending, *self._runs]
+        self._pending.clear()
+        for grant in list(self._runs):
+            self._close(grant)
+        self._claimed.update(gone)
+        return [(job_id, attempt) for job_id, attempt, _ in gone]
+
+    def end_all(self) -> None:
+        """Let everything end soon."""
+        self._ends = dict.fromkeys(self._ends, 0)
+
+    def _obey(self, decided: PlacementDecided) -> None:
+        """Each decision may come again."""
+        grant = decided.job_id, decided.attempt, decided.grant
+        if decided.verdict == VERDICT_START and grant not in self._claimed:
+            delay_us = some_time_us(self._rng, 1000, self.temper.start_within_us)
+            self._claimed.add(grant)
+            self._pending[grant] = Pending(decided, self._clock.now_us + delay_us)
+        elif decided.verdict == VERDICT_WITHDRAWN:
+            if grant not in self._runs:
+                self._decline(grant, "withdrawn")
+            elif decided.is_void:
+                self._close(grant)
+        elif decided.verdict == VERDICT_CANCELLED:
+            if grant in self._runs:
+                self._finish(grant, JOB_OUTCOME_CANCELLED)
+            else:
+                self._decline(grant, "cancelled")
+
+    def _start(self, grant: Grant, decided: PlacementDecided) -> None:
+        is_late = 0 < decided.start_by_us < self._clock.now_us
+        if is_late or (decided.grant and self._rng.random() < self.temper.declines):
+            self._decline(grant, "too late" if is_late else "a node is drained")
+            return
+        names = expand(",".join(decided.node_names)) if decided.node_names else ()
+        nodes = tuple(names) or tuple(node_name(self.cluster, i) for i in decided.node_indices)
+        now_us, job_id, attempt = self._clock.now_us, decided.job_id, decided.attempt
+        run = Run(job_id, attempt, self.cluster, nodes, decided.cores_per_node, now_us)
+        self._runs[grant] = run
+        self._journal.runs.append(run)
+        limit_us = round(decided.walltime_s * 1e6)
+        self._ends[grant] = now_us + min(some_time_us(self._rng, SECOND_US, 3 * limit_us), limit_us)
+        started = JobStarted(
+            job_id=job_id,
+            attempt=attempt,
+            cluster=self.cluster,
+            nodes=nodes,
+            freq_ghz=decided.freq_ghz,
+            started_at_us=now_us,
+            grant=decided.grant,
+        )
+        self._report(f"{job_id}/{attempt}", decided.grant, job_started=started)
+
+    def _decline(self, grant: Grant, reason: str) -> None:
+        self._pending.pop(grant, None)
+        self._claimed.add(grant)
+        job_id, attempt, number = grant
+        if number:
+            declined = JobDeclined(
+                job_id=job_id,
+                attempt=attempt,
+                grant=number,
+                reason=reason,
+                declined_at_us=self._clock.now_us,
+            )
+            self._report(f"{job_id}/{attempt}", number, job_declined=declined)
+
+    def _end(self, grant: Grant) -> None:
+        """Most end; some go back into the queue."""
+        if self._rng.random() < self.temper.requeues:
+            run = self._close(grant)
+            requeued = JobRequeued(
+                job_id=run.job_id,
+                attempt=run.attempt + 1,
+                reason="node failure",
+                requeued_at_us=self._clock.now_us,
+            )
+            self._report(run.job_id, run.attempt + 1, job_requeued=requeued)
+        else:
+            self._finish(grant, self._rng.choice(_OUTCOMES))
+
+    def _close(self, grant: Grant) -> Run:
+        run = self._runs.pop(grant)
+        run.ended_us = self._clock.now_us
+        del self._ends[grant]
+        return run
+
+    def _finish(self, grant: Grant, outcome: JobOutcome.ValueType) -> None:
+        run = self._close(grant)
+        submitted = self._journal.submissions.get(run.job_id, _NOBODYS)
+        finished = JobFinished(
+            job_id=run.job_id,
+            attempt=run.attempt,
+            outcome=outcome,
+            cluster=self.cluster,
+            app_id=submitted.app_id,
+            user=submitted.user,
+            account=submitted.account,
+            nodes=len(run.nodes),
+            cores_per_node=run.cores_per_node,
+            submitted_at_us=min(submitted.submitted_at_us, run.began_us),
+            started_at_us=run.began_us,
+            ended_at_us=self._clock.now_us,
+            grant=grant[2],
+        )
+        self._report(run.job_id, run.attempt, job_finished=finished)
+
+    def _report(self, subject: str, sequence: int, **payload: object) -> None:
+        [fact] = payload.values()
+        source = f"site/{self.cluster}"
+        name = fact.DESCRIPTOR.full_name  # type: ignore[attr-defined]
+        envelope = Envelope(
+            id=f"{source}/{name}/{subject}/{sequence}",
+            source=source,
+            time_us=self._clock.now_us,
+            **payload,  # type: ignore[arg-type]
+        )
+        delay_us = some_time_us(self._rng, 1000, self.temper.report_within_us)
+        self._network.send(envelope, delay_us)
+        if self._rng.random() < 0.1:
+            self._network.send(envelope, delay_us * 3)
+
+
+@dataclass(slots=True)
+class Managers:
+    """One resource manager for each cluster that a decision names."""
+
+    log: InMemoryLog
+    codec: Codec
+    create: Callable[[str], Manager]
+    found: dict[str, Manager] = field(default_factory=dict)
+    _read_to: dict[Place, int] = field(default_factory=dict)
+
+    def of(self, cluster: str) -> Manager:
+        """The resource manager of a cluster."""
+        if cluster not in self.found:
+            self.found[cluster] = self.create(cluster)
+        return self.found[cluster]
+
+    def read(self) -> None:
+        """Hear what was decided since the last call."""
+        for decided in self._new_decisions():
+            if decided.cluster:
+                self.of(decided.cluster).inbox.append(decided)
+
+    def act(self) -> None:
+        """Let each do what is due."""
+        for manager in self.found.values():
+            manager.act()
+
+    def rewind(self, place: Place, by: int) -> None:
+        """They crashed before they noted how far they had read: decisions come again."""
+        self._read_to[place] = max(0, self._read_to.get(place, 0) - by)
+
+    def _new_decisions(self) -> Iterator[PlacementDecided]:
+        for place in self.codec.topics.places(DECISIONS):
+            for record in self.log.read(place, self._read_to.get(place, 0), 1 << 30):
+                self._read_to[place] = record.offset + 1
+                payload = self.codec.decode(record).payload
+                if isinstance(payload, PlacementDecided):
+                    yield payload

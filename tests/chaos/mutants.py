@@ -1,0 +1,285 @@
+"""Planted bugs: each replaces right code by a realistic mistake, which the auditor must find. To
+add one, write a context manager and list it in MUTANTS."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from itertools import count
+from typing import Any, Final
+from unittest.mock import patch
+from zlib import crc32
+
+from coplace.v1.placement_pb2 import VERDICT_QUEUED, PlacementDecided
+
+from services.placement.ledger import Ledger
+from services.placement.obstacles import Obstacles
+from services.placement.occupancy import Occupancy
+from services.placement.outcomes import Outcomes
+from services.placement.processor import Placement
+from services.placement.sequencer import Sequencer
+from services.pricing.accounts.adapters import RedisAccounts
+from services.pricing.processor import PricingProcessor
+from services.pricing.state import Attempts
+from shared.domain.job import TRANSITIONS, JobFact, JobState
+from shared.messaging import embedded, memory
+from shared.messaging.memory import InMemoryLog
+from shared.messaging.unit import Unit
+
+Mutant = Callable[[], AbstractContextManager[Any]]
+
+
+def _sometimes(every: int) -> Callable[[], bool]:
+    """True at each `every`th call."""
+    calls = count(1)
+    return lambda: next(calls) % every == 0
+
+
+@contextmanager
+def state_is_lost_beside_its_position() -> Iterator[None]:
+    """One commit in twenty writes no changelog: positions move without the state."""
+    right, is_due = InMemoryLog.send, _sometimes(20)
+
+    def send(log: InMemoryLog, producer: Any, records: Iterable[Any]) -> None:
+        kept = list(records)
+        if kept and kept[0].place.topic.startswith("changelog.") and is_due():
+            kept = []
+        right(log, producer, kept)
+
+    with patch.object(InMemoryLog, "send", send):
+        yield
+
+
+@contextmanager
+def position_is_lost_beside_its_state() -> Iterator[None]:
+    """One commit in twenty moves no position: what was done is read again."""
+    right, is_due = InMemoryLog.send_positions, _sometimes(20)
+
+    def send(log: InMemoryLog, producer: Any, group: str, moved: Any, commits: Any = None) -> None:
+        right(log, producer, group, {} if is_due() else moved, commits)
+
+    with patch.object(InMemoryLog, "send_positions", send):
+        yield
+
+
+@contextmanager
+def outputs_leave_before_the_commit() -> Iterator[None]:
+    """Outputs are appended outside of the transaction: a crash behind them doubles them."""
+    right = InMemoryLog.send
+
+    def send(log: InMemoryLog, producer: Any, records: Iterable[Any]) -> None:
+        for record in records:
+            if record.place.topic.startswith("changelog."):
+                right(log, producer, [record])
+            else:
+                log.append(record)
+
+    with patch.object(InMemoryLog, "send", send):
+        yield
+
+
+def nobody_is_fenced() -> AbstractContextManager[Any]:
+    """A zombie commits beside the owner that took over."""
+    return patch.object(InMemoryLog, "_require_owner", lambda _log, _producer: None)
+
+
+def the_undecided_is_read() -> AbstractContextManager[Any]:
+    """Readers see records of transactions that are open."""
+    whole = property(lambda partition: partition.end)
+    return patch.object(memory._Partition, "stable_end", whole)
+
+
+@contextmanager
+def tombstones_are_ignored() -> Iterator[None]:
+    """A restart remembers what was forgotten."""
+
+    def restore(log: InMemoryLog, changelog: Any) -> dict[str, bytes]:
+        records = log.read(changelog, 0, 1 << 62)
+        return {r.key.decode(): r.value for r in records if r.value is not None}
+
+    with patch.object(embedded, "restore", restore):
+        yield
+
+
+@contextmanager
+def balances_move_apart_from_positions() -> Iterator[None]:
+    """One batch in five moves Redis's position and not its balances."""
+    right, is_due = RedisAccounts.apply, _sometimes(5)
+
+    async def apply(
+        model: Any, place: Any, read_from: int, then: int, entries: Any, applied: Any
+    ) -> None:
+        await right(model, place, read_from, then, [] if is_due() else entries, applied)
+
+    with patch.object(RedisAccounts, "apply", apply):
+        yield
+
+
+@contextmanager
+def the_sequencer_drops_the_last_of_a_full_round() -> Iterator[None]:
+    """Of ten events or more one is lost."""
+    right = Sequencer.end_round
+
+    def end_round(sequencer: Sequencer, ended: Any) -> list[Any]:
+        found = list(right(sequencer, ended))
+        return found[:-1] if len(found) >= 10 else found
+
+    with patch.object(Sequencer, "end_round", end_round):
+        yield
+
+
+@contextmanager
+def refusals_leave_no_dead_letter() -> Iterator[None]:
+    """What is refused is gone."""
+    right = Unit._append
+
+    def append(unit: Unit, publish: Any) -> None:
+        if not publish.topic.startswith("dlq."):
+            right(unit, publish)
+
+    with patch.object(Unit, "_append", append):
+        yield
+
+
+@contextmanager
+def a_copy_of_a_submission_queues_up_again() -> Iterator[None]:
+    """Jobs that ended are not remembered."""
+    right = Ledger.submit
+
+    def submit(ledger: Ledger, event: Any, message: Any, clusters: Any) -> None:
+        known = ledger.get(message.job_id)
+        if known is not None and known.ended:
+            del ledger._jobs[message.job_id]
+        right(ledger, event, message, clusters)
+
+    with patch.object(Ledger, "submit", submit):
+        yield
+
+
+@contextmanager
+def jobs_are_lost_by_a_restart() -> Iterator[None]:
+    """One change of placement's ledger in ten is not written."""
+    right, is_due = Ledger.changes, _sometimes(10)
+
+    def changes(ledger: Ledger) -> dict[str, bytes | None]:
+        found = right(ledger)
+        return {} if is_due() else found
+
+    with patch.object(Ledger, "changes", changes):
+        yield
+
+
+@contextmanager
+def a_node_is_given_twice() -> Iterator[None]:
+    """The lowest nodes are given, whoever has them."""
+
+    def best_free(_occupancy: Occupancy, nodes: int) -> tuple[int, ...]:
+        return tuple(range(nodes))
+
+    with patch.object(Occupancy, "best_free", best_free):
+        yield
+
+
+@contextmanager
+def decisions_end_by_an_error() -> Iterator[None]:
+    """Explaining why a job waits raises, for some."""
+    right = Outcomes.of_waiting
+
+    def of_waiting(outcomes: Outcomes, job: Any, situation: Any) -> Any:
+        if crc32(job.job.job_id.encode()) % 10 == 0:
+            raise ValueError("was free to start")
+        return right(outcomes, job, situation)
+
+    with patch.object(Outcomes, "of_waiting", of_waiting):
+        yield
+
+
+@contextmanager
+def waiting_is_not_explained() -> Iterator[None]:
+    """A job that waits is told so without a reason."""
+    right = Outcomes.of_waiting
+
+    def of_waiting(outcomes: Outcomes, job: Any, situation: Any) -> Any:
+        published = right(outcomes, job, situation)
+        decided = published.event.payload
+        if isinstance(decided, PlacementDecided) and decided.verdict == VERDICT_QUEUED:
+            decided.reason = ""
+        return published
+
+    with patch.object(Outcomes, "of_waiting", of_waiting):
+        yield
+
+
+def lost_clusters_get_jobs() -> AbstractContextManager[Any]:
+    """Nobody minds that a cluster is out of reach."""
+    return patch.object(Obstacles, "of_entry", lambda _obstacles, _job, _candidate: None)
+
+
+@contextmanager
+def a_restart_charges_again() -> Iterator[None]:
+    """Pricing forgets which revision it made last."""
+    right = Attempts._restore
+
+    def restore(attempts: Attempts, state: Any) -> None:
+        right(attempts, state)
+        for attempt in attempts:
+            if attempt.state is JobState.FINISHED and attempt.facts.revision:
+                attempt.facts.revision = 0
+                attempt.facts.is_open = True
+
+    with patch.object(Attempts, "_restore", restore):
+        yield
+
+
+@contextmanager
+def late_shutters_are_dropped() -> Iterator[None]:
+    """What comes after the charge makes no new revision."""
+    right = PricingProcessor._reopen
+
+    def reopen(processor: PricingProcessor, attempt: Any) -> None:
+        if not attempt.facts.revision:
+            right(processor, attempt)
+
+    with patch.object(PricingProcessor, "_reopen", reopen):
+        yield
+
+
+def a_finish_needs_its_start() -> AbstractContextManager[Any]:
+    """A finish whose start did not come yet is taken for a copy."""
+    without = dict(TRANSITIONS)
+    del without[JobState.SUBMITTED, JobFact.FINISHED]
+    return patch.dict(TRANSITIONS, without, clear=True)
+
+
+@contextmanager
+def a_round_is_forgotten() -> Iterator[None]:
+    """One round in ten of placement decides nothing and drops what it was to announce."""
+    right, is_due = Placement._announce, _sometimes(10)
+
+    def announce(placement: Placement, outcomes: Any) -> Any:
+        found = list(right(placement, outcomes))
+        return [] if is_due() else found
+
+    with patch.object(Placement, "_announce", announce):
+        yield
+
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    state_is_lost_beside_its_position,
+    position_is_lost_beside_its_state,
+    outputs_leave_before_the_commit,
+    nobody_is_fenced,
+    the_undecided_is_read,
+    tombstones_are_ignored,
+    balances_move_apart_from_positions,
+    the_sequencer_drops_the_last_of_a_full_round,
+    refusals_leave_no_dead_letter,
+    a_copy_of_a_submission_queues_up_again,
+    jobs_are_lost_by_a_restart,
+    a_node_is_given_twice,
+    decisions_end_by_an_error,
+    waiting_is_not_explained,
+    lost_clusters_get_jobs,
+    a_restart_charges_again,
+    late_shutters_are_dropped,
+    a_finish_needs_its_start,
+    a_round_is_forgotten,
+)

@@ -1,0 +1,146 @@
+"""The whole system in one process and in virtual time: ingest, every stage with several workers,
+accounts, resource managers and users, over one log in memory."""
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+import structlog
+from coplace.v1.control_pb2 import ClusterDeclared
+
+from services.energy.app import stages as energy_stages
+from services.energy.settings import EnergySettings
+from services.placement.app import stages as placement_stages
+from services.placement.settings import PlacementSettings
+from services.prediction.app import stages as prediction_stages
+from services.pricing.app import stages as pricing_stages
+from shared.messaging.deployment import Deployment
+from shared.messaging.memory import InMemoryLog
+from shared.messaging.stage import RoundSource
+from shared.runtime.settings import Settings
+from tests.chaos.accounts import Accounts
+from tests.chaos.clock import SECOND_US, Clock, some_time_us
+from tests.chaos.journal import Journal
+from tests.chaos.managers import Manager, Managers
+from tests.chaos.network import Network
+from tests.chaos.workers import Plant, Worker
+
+# A stalled worker lets the others go on; one that stalls meanwhile lets them go on once more.
+_MOST_STALLED: Final = 2
+
+
+def _silence(_logger: object, _name: str, _line: MutableMapping[str, Any]) -> str:
+    raise structlog.DropEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How large a simulated region is."""
+
+    kafka_partitions: int = 2
+    workers: int = 2
+
+
+class World:
+    """What there is. `adversary` moves it, the auditor judges it."""
+
+    def __init__(self, rng: Random, scale: Scale) -> None:
+        # Thousands of injected deaths are no news; what matters is in the journal.
+        structlog.configure(processors=[_silence])
+        self.rng, self.scale = rng, scale
+        self.clock = Clock()
+        self.log = InMemoryLog()
+        self.journal = Journal()
+        settings = Settings(
+            kafka_partitions=scale.kafka_partitions, rounds=RoundSource.CLOCK, namespace="chaos"
+        )
+        self.deployment = Deployment.of(settings)
+        self.codec = self.deployment.codec
+        self.network = Network(self.log, self.codec, self.journal, self.clock)
+        self.managers = Managers(self.log, self.codec, self._new_manager)
+        self.accounts = Accounts(self.log, self.deployment)
+        self.workers = self._new_workers(settings)
+        self.clusters: dict[str, ClusterDeclared] = {}
+        self.lost: set[str] = set()
+        self.held: set[str] = set()
+        self.limited: set[str] = set()
+        self.events = 0
+        self._stalled = 0
+
+    def let_pass(self, most_us: int) -> None:
+        """Some time passes and everybody does some of what there is to do."""
+        self.clock.advance(some_time_us(self.rng, 1000, most_us))
+        self.network.deliver()
+        for worker in self.rng.sample(self.workers, len(self.workers)):
+            self._work(worker)
+        self.managers.read()
+        self.managers.act()
+        if self.rng.random() < 0.5:
+            self.accounts.step()
+
+    def settle(self, period_us: int = 30 * SECOND_US) -> None:
+        """Time passes and everybody does all that there is to do."""
+        self.clock.advance(period_us)
+        self.network.deliver()
+        for worker in self.workers:
+            worker.start()
+        self.run_until_quiet()
+        for worker in self.workers:
+            worker.close_rounds()
+        self.run_until_quiet()
+        self.managers.read()
+        self.managers.act()
+        self.accounts.resume()
+        self.accounts.step()
+
+    def run_until_quiet(self) -> None:
+        """Let the workers work until they find nothing more."""
+        while sum(worker.step() for worker in self.workers):
+            for worker in self.workers:
+                worker.start()
+
+    def close(self) -> None:
+        """Leave nothing open."""
+        self.accounts.close()
+
+    def _work(self, worker: Worker) -> None:
+        roll = self.rng.random()
+        if not worker.is_up:
+            if roll < 0.3 and not worker.is_stalled:
+                worker.start()
+            return
+        if roll < 0.9:
+            worker.step()
+        if roll > 0.4:
+            worker.close_rounds()
+
+    def _while_stalled(self) -> None:
+        """What happens while a worker has stopped in the middle of a step."""
+        if self._stalled >= _MOST_STALLED:
+            return
+        self._stalled += 1
+        for _ in range(self.rng.randint(1, 8)):
+            self.let_pass(10 * SECOND_US)
+        self._stalled -= 1
+
+    def _new_manager(self, cluster: str) -> Manager:
+        rng = Random(f"{cluster}/{self.rng.random()}")
+        return Manager(cluster, rng, self.clock, self.network, self.journal)
+
+    def _new_workers(self, settings: Settings) -> list[Worker]:
+        services = {
+            "energy": energy_stages(settings, EnergySettings()),
+            "prediction": prediction_stages(settings),
+            "placement": placement_stages(settings, PlacementSettings()),
+            "pricing": pricing_stages(settings),
+        }
+        plant = Plant(self.log, self.codec, self.clock, self.journal, self._while_stalled)
+        workers = [
+            Worker(plant, service, f"{service}-{number}", stages)
+            for service, stages in services.items()
+            for number in range(self.scale.workers)
+        ]
+        for worker in workers:
+            worker.start()
+        return workers
