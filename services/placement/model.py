@@ -96,6 +96,8 @@ def misfit(job: Job, cluster: Cluster) -> str:
     if not job.runs_on(cluster):
         wanted, given = " or ".join(job.architectures), cluster.architecture or "not declared"
         return f"has binaries for {wanted}, the cluster's architecture is {given}"
+    if job.shareable and cluster.cores_per_node < 2:
+        return "is to share nodes, and those of the cluster have 1 core"
     nodes = job.nodes_on(cluster)
     if nodes <= cluster.nodes:
         return ""

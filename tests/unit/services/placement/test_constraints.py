@@ -88,6 +88,13 @@ def test_a_job_goes_where_it_has_a_binary() -> None:
     )
 
 
+def test_a_job_that_shares_nodes_goes_where_half_of_one_is_a_core_at_least() -> None:
+    processor = placement()
+    feed(processor, [declared("p1", 4, T0_US + 1, cores_per_node=1)])
+    [start] = round_of(processor, 0, submitted("a", shareable=True))
+    assert (start.cluster, start.cores_per_node) == ("p2", 18)
+
+
 def test_a_job_waits_for_the_only_cluster_it_has_a_binary_for() -> None:
     processor = heterogeneous()
     only: dict[str, Any] = {"nodes": 4, "architectures": ["aarch64"]}
