@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from shared.domain.errors import RejectedError
@@ -90,25 +91,23 @@ def most_folded_bytes(names: Sequence[str]) -> int:
     continue at most one of another number. In between each costs its number, and of numbers that
     follow one another two in three at most: runs of two with one left out.
     """
-    return sum(_most_bytes(list(block)) for _, block in groupby(names, _all_but_last_number))
+    blocks = groupby(map(_last_number, names), itemgetter(0, 2))
+    return sum(
+        _most_bytes(len((before + after).encode()), [number for _, number, _ in block])
+        for (before, after), block in blocks
+    )
 
 
-def _most_bytes(block: list[str]) -> int:
-    """Of one block, which in any case is not longer than with each name written out."""
-    size = max(len(name.encode()) for name in block)
-    written = sum(len(name.encode()) + 3 for name in block)
-    if len(block) == 1:
+def _most_bytes(size: int, numbers: list[str]) -> int:
+    """Of one block of names with `size` bytes beside their numbers, which in any case is not longer
+    than with each name written out."""
+    written = sum(map(len, numbers)) + len(numbers) * (size + 3)
+    if len(numbers) == 1 or not numbers[0]:
         return written
-    numbers = [_last_number(name)[1] for name in block]
     digits = max(map(len, numbers))
     # A range of k numbers that follow one another leaves k + 1 rooms for a gap.
     costs = sum((2 * (count + 1) + 2) // 3 for count in _run_lengths(numbers))
-    return min(written, 3 * (size + 3) + costs * (digits + 1))
-
-
-def _all_but_last_number(name: str) -> tuple[str, str]:
-    before, _, after = _last_number(name)
-    return before, after
+    return min(written, 3 * (size + digits + 3) + costs * (digits + 1))
 
 
 def _last_number(name: str) -> tuple[str, str, str]:
@@ -140,10 +139,10 @@ def _run_lengths(numbers: Iterable[str]) -> Iterator[int]:
 
 
 def _runs(numbers: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """First and last of those that follow one another, written with as many digits."""
+    """First and last of those that follow one another, as `expand` writes them out again."""
     first = last = ""
     for number in numbers:
-        if last and number == f"{int(last) + 1:0{len(first)}d}" and len(number) <= _MOST_DIGITS:
+        if last and int(number) == int(last) + 1 and _is_as_wide(number, last):
             last = number
         else:
             if first:
@@ -151,3 +150,9 @@ def _runs(numbers: Iterable[str]) -> Iterator[tuple[str, str]]:
             first = last = number
     if first:
         yield first, last
+
+
+def _is_as_wide(number: str, before: str) -> bool:
+    """With as many digits, or with one more because it needs it; of 9 digits at most."""
+    digits, more = len(number), len(number) - len(before)
+    return more == 0 or (more > 0 and number[0] != "0" and digits <= _MOST_DIGITS)

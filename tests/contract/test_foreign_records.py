@@ -129,8 +129,8 @@ def test_batches_that_expand_without_end_are_dead_letters_and_the_others_count(
     asyncio.run(send(on_kafka, "gzip", encoded(after)))
     on_kafka.until(lambda: charged(on_kafka) == {before.event.id, after.event.id})
     on_kafka.until(lambda: len(letters(on_kafka)) == len(CODECS))
-    for offset, (codec, letter) in enumerate(zip(CODECS, letters(on_kafka), strict=True), 1):
-        assert f"{codec} does not expand to at most {MOST_BATCH_BYTES} bytes" in letter.reason
-        assert letter.offset == offset
+    reasons = {letter.offset: letter.reason for letter in letters(on_kafka)}
+    for offset, codec in enumerate(CODECS, 1):
+        assert f"{codec} does not expand to at most {MOST_BATCH_BYTES} bytes" in reasons[offset]
     assert not worker.ended
     assert psutil.Process(worker.pid).memory_info().rss < MOST_WORKER_BYTES + 4 * MOST_BATCH_BYTES
