@@ -1,8 +1,6 @@
 """`coplace local`: real servers on this machine, for as long as they are wanted."""
 
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -26,9 +24,8 @@ _RUN_DIR = Path("run")
 @app.command()
 def up(run_dir: RunDir = _RUN_DIR) -> None:
     """Start the servers in the background and print how to use them."""
-    with _errors_as_messages():
-        servers = LocalServers(run_dir)
-        servers.up()
+    servers = LocalServers(run_dir)
+    servers.up()
     typer.echo(f"export COPLACE_KAFKA_BOOTSTRAP={servers.kafka_bootstrap}")
     typer.echo(f"export COPLACE_REDIS_URL={servers.redis_url}")
 
@@ -36,9 +33,8 @@ def up(run_dir: RunDir = _RUN_DIR) -> None:
 @app.command()
 def status(run_dir: RunDir = _RUN_DIR) -> None:
     """Show each process: its state, process id, age, and whether it is ready."""
-    with _errors_as_messages():
-        servers = LocalServers(run_dir)
-        states, recorded = servers.states(), RunState.load(servers.run_dir)
+    servers = LocalServers(run_dir)
+    states, recorded = servers.states(), RunState.load(servers.run_dir)
     table = Table("process", "state", "pid", "uptime_s", "ready", "log")
     for state in states:
         ready = "yes" if _is_ready(state, recorded.ready_urls.get(state.name)) else "no"
@@ -56,9 +52,8 @@ def logs(
 ) -> None:
     """Print the end of a process's log."""
     log = LocalServers(run_dir).log(name)
-    with _errors_as_messages():
-        if not log.exists():
-            raise LocalServersError(f"there is no log {log}: see `coplace local status`")
+    if not log.exists():
+        raise LocalServersError(f"there is no log {log}: see `coplace local status`")
     if follow:
         subprocess.run(["tail", "-n", str(lines), "-F", str(log)], check=False)
     else:
@@ -68,18 +63,8 @@ def logs(
 @app.command()
 def down(run_dir: RunDir = _RUN_DIR) -> None:
     """Stop every process; the data stays."""
-    with _errors_as_messages():
-        LocalServers(run_dir).down()
+    LocalServers(run_dir).down()
 
 
 def _is_ready(state: ProcessState, ready_url: str | None) -> bool:
     return state.pid > 0 and (ready_url is None or is_ready(ready_url))
-
-
-@contextmanager
-def _errors_as_messages() -> Iterator[None]:
-    try:
-        yield
-    except LocalServersError as error:
-        typer.echo(f"coplace local: {error}", err=True)
-        raise typer.Exit(1) from error

@@ -5,11 +5,12 @@ from contextlib import contextmanager
 
 import grpc
 
+from shared.domain.errors import UnusableError
 from shared.runtime.grpc_security import grpc_channel
 from shared.runtime.settings import settings
 
 
-class UnansweredError(ValueError):
+class UnansweredError(UnusableError):
     """The service refused, or is not there."""
 
 
@@ -20,4 +21,4 @@ def asking(address: str) -> Iterator[grpc.Channel]:
         with grpc_channel(address, settings()) as channel:
             yield channel
     except grpc.RpcError as error:
-        raise UnansweredError(f"{address}: {error.details()}") from error
+        raise UnansweredError(f"{address}: {error.details()}: is the service up there?") from error

@@ -15,6 +15,7 @@ from services.console.demo.parity import first_difference
 from services.console.demo.run import run_embedded
 from services.console.options import DemoOptions
 from services.console.servers import STATEFUL
+from shared.runtime.folders import within
 from shared.runtime.settings import Settings
 
 # A stopped worker is given up after its session; it comes back when another has its units.
@@ -67,7 +68,7 @@ def play(
     options: DemoOptions, every: Iterable[Trial], run_dir: Path, console: Console
 ) -> list[Outcome]:
     """Play all trials on one Kafka and Redis, and compare each with the embedded run."""
-    alone = replace(options, out=options.out / "embedded")
+    alone = replace(options, out=within(options.out, "embedded"))
     run_embedded(alone, console)
     with LocalServers(run_dir) as servers:
         return [_play(trial, options, alone.out, servers, console.print) for trial in every]
@@ -103,7 +104,7 @@ def _play(
 ) -> Outcome:
     tell(f"{trial.name}:")
     began_s = time.monotonic()
-    struck = replace(options, out=options.out / trial.name, workers=trial.workers)
+    struck = replace(options, out=within(options.out, trial.name), workers=trial.workers)
     run(struck, servers, trial.blows, tell)
     difference = first_difference(expected, struck.out)
     return Outcome(trial, difference, time.monotonic() - began_s)

@@ -11,6 +11,7 @@ from deploy.local.cli import app as local_app
 from services.console.clock_cli import app as clock_app
 from services.console.dlq_cli import app as dlq_app
 from services.console.energy.cli import app as energy_app
+from services.console.failures import TellingGroup
 from services.console.restore_cli import app as restore_app
 from services.console.restore_cli import doctor
 from services.console.simulate.cli import simulate
@@ -18,7 +19,11 @@ from services.console.topics_cli import app as topics_app
 from services.console.topics_cli import tail
 from shared.policies.ranking import Policy
 
-app = typer.Typer(no_args_is_help=True, help="Place, power and price batch jobs across clusters.")
+app = typer.Typer(
+    cls=TellingGroup,
+    no_args_is_help=True,
+    help="Place, power and price batch jobs across clusters.",
+)
 app.add_typer(local_app, name="local")
 app.add_typer(topics_app, name="topics")
 app.add_typer(clock_app, name="clock")
@@ -29,8 +34,8 @@ app.command()(tail)
 app.command()(doctor)
 app.command()(simulate)
 
-Seed = Annotated[int, typer.Option(help="Of the workload, the nodes and the noise.")]
-Jobs = Annotated[int, typer.Option(min=1, help="How many jobs are submitted.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of the workload, the nodes and the noise.")]
+Jobs = Annotated[int, typer.Option(min=1, max=10_000_000, help="How many jobs are submitted.")]
 PolicyName = Annotated[Policy, typer.Option(help="How clusters and frequencies are chosen.")]
 Out = Annotated[Path, typer.Option(help="Folder of the files that are written.")]
 Swf = Annotated[
@@ -41,7 +46,7 @@ Coefficients = Annotated[
     Path | None,
     typer.Option(exists=True, file_okay=False, help="Folder of EAR coefficients, not learned."),
 ]
-Workers = Annotated[int, typer.Option(min=1, help="Processes of each stateful service.")]
+Workers = Annotated[int, typer.Option(min=1, max=100, help="Processes of each stateful service.")]
 RunDir = Annotated[Path, typer.Option(help="Folder of the servers' data and logs.")]
 
 
@@ -109,13 +114,15 @@ def demo_parity(
 @app.command()
 def bench_chaos(
     seed: Seed = 1,
-    jobs: Annotated[int, typer.Option(min=30, help="How many jobs are submitted.")] = 200,
+    jobs: Annotated[
+        int, typer.Option(min=30, max=1_000_000, help="How many jobs are submitted.")
+    ] = 200,
     policy: PolicyName = Policy.PRIORITY_INC_V,
     out: Out = Path("out"),
     swf: Swf = None,
     coefficients: Coefficients = None,
     kills: Annotated[int, typer.Option(min=1, max=20, help="Kills in a run.")] = 5,
-    repeats: Annotated[int, typer.Option(min=1, help="Runs of each process.")] = 2,
+    repeats: Annotated[int, typer.Option(min=1, max=100, help="Runs of each process.")] = 2,
     run_dir: RunDir = Path("run/chaos"),
 ) -> None:
     """Kill or stop every process in the middle of runs and compare what these come to."""
@@ -139,10 +146,9 @@ def why(
 ) -> None:
     """Say where a job stands, why it does not start yet, and when it is expected to."""
     from services.console import why as question
-    from services.console.telling import TABLE_WIDTH, told_in_one_line
+    from services.console.telling import TABLE_WIDTH
 
-    with told_in_one_line():
-        answer = question.ask(address, job_id)
+    answer = question.ask(address, job_id)
     for line in question.lines(answer):
         typer.echo(line)
     for table in question.tables(answer):
@@ -218,7 +224,7 @@ def bench_placement(
             envvar="COPLACE_DATA", help="Folder of published data: eamc/ and swf/ are read."
         ),
     ] = Path("../shared/data"),
-    seeds: Annotated[int, typer.Option(min=1, help="Workloads of each kind.")] = 10,
+    seeds: Annotated[int, typer.Option(min=1, max=1_000, help="Workloads of each kind.")] = 10,
     out: Out = Path("out/placement"),
     into: Annotated[
         Path | None,
@@ -230,11 +236,9 @@ def bench_placement(
 ) -> None:
     """Compare EAMC with the paper's figures, and play real logs under EASY."""
     from services.console.bench_placement.run import Options, run
-    from services.console.telling import told_in_one_line
 
-    with told_in_one_line():
-        for name, table in run(Options(data, seeds, out, into, workers)).items():
-            typer.echo(f"\n{name}\n\n{table}")
+    for name, table in run(Options(data, seeds, out, into, workers)).items():
+        typer.echo(f"\n{name}\n\n{table}")
     typer.echo(f"\ntables.md, the figure and CSV files are in {out}")
 
 
@@ -244,8 +248,9 @@ def asyncapi(out: Out = Path("out")) -> None:
     import yaml
 
     from shared.messaging.asyncapi import document
+    from shared.runtime.folders import written
 
-    out.mkdir(parents=True, exist_ok=True)
     path = out / "asyncapi.yaml"
-    path.write_text(yaml.safe_dump(document(), sort_keys=False), encoding="utf-8")
+    with written(path) as fresh:
+        fresh.write_text(yaml.safe_dump(document(), sort_keys=False), encoding="utf-8")
     typer.echo(path)

@@ -7,6 +7,7 @@ from typing import Final
 from coplace.v1.control_pb2 import DeadLetter
 
 from services.console.kafka_topics import KafkaTopics
+from shared.domain.errors import UnusableError
 from shared.messaging.clients import Publisher
 from shared.messaging.deployment import Deployment
 from shared.messaging.record import NewRecord, Place
@@ -15,7 +16,7 @@ from shared.messaging.topics import DLQ_PREFIX
 SEQUENCED: Final = "placement.inputs"
 
 
-class CannotReplayError(ValueError):
+class CannotReplayError(UnusableError):
     """A dead letter whose record cannot or must not be appended again."""
 
 
@@ -34,11 +35,12 @@ class DeadLetters:
         yield from found.values()
 
     def one(self, topic: str, kafka_partition: int, offset: int) -> DeadLetter:
-        """The dead letter of a place and offset. Raises LookupError."""
+        """The dead letter of a place and offset. Raises UnusableError where there is none."""
         for letter in self.of(topic):
             if (letter.kafka_partition, letter.offset) == (kafka_partition, offset):
                 return letter
-        raise LookupError(f"no dead letter of {topic}/{kafka_partition}/{offset}")
+        place = f"{topic}/{kafka_partition}/{offset}"
+        raise UnusableError(f"there is no dead letter of {place}: `coplace dlq list` prints them")
 
     def replay(self, letter: DeadLetter) -> None:
         """Append the original record to its topic again.

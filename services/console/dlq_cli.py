@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from google.protobuf.json_format import MessageToJson
 
-from services.console.dead_letters import CannotReplayError, DeadLetters
+from services.console.dead_letters import DeadLetters
 from shared.messaging.deployment import Deployment
 from shared.runtime.settings import settings
 
@@ -40,10 +40,7 @@ def show(place: PlaceText) -> None:
 def replay(place: PlaceText) -> None:
     """Append the original record to its topic again."""
     letters = _letters()
-    try:
-        letters.replay(letters.one(*_parsed(place)))
-    except (CannotReplayError, LookupError) as error:
-        raise typer.BadParameter(str(error)) from error
+    letters.replay(letters.one(*_parsed(place)))
     typer.echo(f"appended the record of {place} again")
 
 

@@ -1,22 +1,11 @@
-"""How commands tell what went wrong."""
+"""How commands tell what a reader should know."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 import typer
 
 # A row of a table stays on one line, in a pipe or a narrow terminal too.
 TABLE_WIDTH = 400
-
-
-@contextmanager
-def told_in_one_line() -> Iterator[None]:
-    """Files and values that cannot be used end the command with one line that says why."""
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from error
 
 
 def note(lines: Iterable[str]) -> None:

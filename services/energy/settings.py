@@ -3,14 +3,15 @@
 from pathlib import Path
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from services.energy.advice import AdvicePolicy, AdviceRule
 from shared.policies.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
+from shared.runtime.environment import EnvironmentSettings
 
 
-class EnergySettings(BaseSettings):
-    """Raises pydantic.ValidationError naming the field."""
+class EnergySettings(EnvironmentSettings):
+    """Raises WrongSettingsError naming the variable."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_ENERGY_", frozen=True)
 

@@ -1,10 +1,12 @@
 """Settings of ingest, read from COPLACE_INGEST_* environment variables."""
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
+
+from shared.runtime.environment import EnvironmentSettings
 
 
-class IngestSettings(BaseSettings):
+class IngestSettings(EnvironmentSettings):
     """What only ingest needs to be told."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_INGEST_", frozen=True)

@@ -1,14 +1,15 @@
 """Settings of placement, read from COPLACE_PLACEMENT_* environment variables."""
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from shared.policies.frequency import Reading
 from shared.policies.ranking import Policy
+from shared.runtime.environment import EnvironmentSettings
 
 
-class PlacementSettings(BaseSettings):
-    """Raises pydantic.ValidationError naming the field."""
+class PlacementSettings(EnvironmentSettings):
+    """Raises WrongSettingsError naming the variable."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_PLACEMENT_", frozen=True)
 

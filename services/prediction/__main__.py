@@ -1,5 +1,6 @@
 """`python -m services.prediction`: finished jobs, meters and shutters in, models out."""
 
 from services.prediction.app import main
+from shared.runtime.environment import run
 
-main()
+run(main)

@@ -5,7 +5,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from coplace.v1.control_pb2 import ClusterDeclared
-from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobStarted, JobSubmitted
+from coplace.v1.jobs_pb2 import (
+    JobFinished,
+    JobRequeued,
+    JobSeized,
+    JobStarted,
+    JobSubmitted,
+)
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
 from google.protobuf.message import Message
 
@@ -70,7 +76,9 @@ class Prediction:
             case JobSubmitted():
                 self._submit(message)
             case JobRequeued():
-                self._requeue(message)
+                self._next_attempt(message.job_id, message.attempt, message.requeued_at_us)
+            case JobSeized():
+                self._next_attempt(message.job_id, message.attempt + 1, message.seized_at_us)
             case JobStarted():
                 self._start(message)
             case JobFinished():
@@ -137,14 +145,13 @@ class Prediction:
             raise AlreadyAppliedError(key)
         self._state.jobs.put(key, job_of(message))
 
-    def _requeue(self, message: JobRequeued) -> None:
-        """The next attempt asks for what the one before asked for."""
-        before = _attempt(message.job_id, message.attempt - 1)
-        self._node_power.finish(before, message.requeued_at_us)
+    def _next_attempt(self, job_id: str, attempt: int, now_us: int) -> None:
+        """It asks for what the one before asked for."""
+        before = _attempt(job_id, attempt - 1)
+        self._node_power.finish(before, now_us)
         job = self._state.jobs.drop(before)
         if job is not None:
-            requeued = replace(job, attempt=message.attempt)
-            self._state.jobs.put(_attempt(message.job_id, message.attempt), requeued)
+            self._state.jobs.put(_attempt(job_id, attempt), replace(job, attempt=attempt))
 
     def _start(self, message: JobStarted) -> None:
         key = _attempt(message.job_id, message.attempt)

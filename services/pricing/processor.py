@@ -26,7 +26,7 @@ from shared.domain.checks import require_positive, require_text
 from shared.domain.errors import RejectedError
 from shared.domain.job import JobFact, JobState, next_state
 from shared.messaging.event import Event, Publish
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.stage import AlreadyAppliedError, EarlyError, Round
 
 CHARGES: Final = "prices.charges"
 
@@ -56,17 +56,17 @@ class PricingProcessor:
         """Apply one fact. Raises RejectedError for bad input, AlreadyAppliedError for a copy."""
         match event.payload:
             case JobSubmitted() as fact:
-                self._advance(fact, JobFact.SUBMITTED)
-            case JobStarted() as fact:
-                self._advance(fact, JobFact.STARTED)
+                self._advance(_key(fact.job_id, fact.attempt), JobFact.SUBMITTED)
             case JobFinished() as fact:
                 self._finish(fact, event.traceparent)
             case JobRequeued() as fact:
-                self._requeue(fact)
+                self._follow(fact.job_id, fact.attempt)
+            case JobSeized() as fact:
+                self._follow(fact.job_id, fact.attempt + 1)
             case ShuttersMeasured() as measured:
                 self._measure(measured, event.id)
-            case JobCancelled() | JobHeld() | JobReleased() | JobDeclined() | JobSeized():
-                pass  # what is asked of a job costs nothing; its finish tells what came of it
+            case JobStarted() | JobDeclined() | JobCancelled() | JobHeld() | JobReleased():
+                pass  # costs nothing; its finish tells what came of it
             case other:
                 raise RejectedError("ce_type", f"{other.DESCRIPTOR.full_name} tells no price")
         return ()
@@ -82,24 +82,18 @@ class PricingProcessor:
             if self._attempts.get(key).facts.charge_due_us == due_us
         }
         charges = [self._charge(self._attempts.get(key), ended) for key in sorted(due)]
-        for due_us, key in self._to_forget.take(ended.ended_at_us):
-            attempt = self._attempts.get(key)
-            if attempt.facts.forget_due_us == due_us:
-                self._attempts.forget(attempt)
+        for _, (job_id, _) in self._to_forget.take(ended.ended_at_us):
+            self._forget(job_id, ended.ended_at_us)
         return charges
 
     def changes(self) -> Mapping[str, bytes | None]:
         """State that changed since the last call."""
         return self._attempts.changes()
 
-    def _advance(
-        self, fact: JobSubmitted | JobStarted | JobFinished | JobRequeued, kind: JobFact
-    ) -> Attempt:
-        attempt = self._attempts.get(_key(fact.job_id, fact.attempt))
-        state = next_state(attempt.state, kind)
+    def _advance(self, key: AttemptKey, fact: JobFact) -> Attempt:
+        attempt = self._attempts.get(key)
+        state = next_state(attempt.state, fact)
         if state is attempt.state:
-            if kind is JobFact.FINISHED and state is JobState.UNKNOWN:
-                raise RejectedError("job_id", f"{fact.job_id} finished, but was never submitted")
             raise AlreadyAppliedError
         attempt.facts.state = state
         attempt.facts.forget_due_us = 0
@@ -107,20 +101,36 @@ class PricingProcessor:
         return attempt
 
     def _finish(self, finished: JobFinished, traceparent: str) -> None:
+        """A finish carries all that a price needs but that somebody submitted the job; whether its
+        attempt was announced does not matter."""
         for field in ("user", "account", "cluster"):
             require_text(field, getattr(finished, field))
         usage_of(finished)
-        attempt = self._advance(finished, JobFact.FINISHED)
+        key = _key(finished.job_id, finished.attempt)
+        self._require_submitted(finished.job_id)
+        if self._attempts.get(key).state is JobState.UNKNOWN:
+            self._advance(key, JobFact.SUBMITTED)
+        attempt = self._advance(key, JobFact.FINISHED)
         attempt.facts.finished.CopyFrom(finished)
         attempt.facts.traceparent = traceparent
         self._reopen(attempt)
 
-    def _requeue(self, requeued: JobRequeued) -> None:
-        """The next attempt is in the queue; the one before may never say how it ended."""
-        self._advance(requeued, JobFact.SUBMITTED)
-        before = self._attempts.get((requeued.job_id, requeued.attempt - 1))
-        if before.state in (JobState.SUBMITTED, JobState.RUNNING):
+    def _follow(self, job_id: str, number: int) -> None:
+        """An attempt follows the one before, which may never say how it ended."""
+        key = _key(job_id, number)
+        self._require_submitted(job_id)
+        before = self._attempts.get((job_id, number - 1))
+        is_left = before.state is JobState.SUBMITTED and not before.is_settled
+        if self._attempts.get(key).state is JobState.UNKNOWN:
+            self._advance(key, JobFact.SUBMITTED)
+        elif not is_left:
+            raise AlreadyAppliedError
+        if is_left:
             self._reopen(before)
+
+    def _require_submitted(self, job_id: str) -> None:
+        if not self._attempts.knows(job_id):
+            raise EarlyError("job_id", f"{job_id[:80]!r} was never submitted: submit it first")
 
     def _measure(self, measured: ShuttersMeasured, event_id: str) -> None:
         attempt = self._attempts.get(_key(measured.job_id, measured.attempt))
@@ -152,6 +162,14 @@ class PricingProcessor:
         else:
             attempt.facts.forget_due_us = ended.ended_at_us + self._tariff.remember_us
         self._save(attempt)
+
+    def _forget(self, job_id: str, now_us: int) -> None:
+        """Of a job everything is forgotten at once: a copy of the end of an early attempt is known
+        for as long as a later one may end."""
+        attempts = self._attempts.of_job(job_id)
+        if all(0 < attempt.facts.forget_due_us <= now_us for attempt in attempts):
+            for attempt in attempts:
+                self._attempts.forget(attempt)
 
     def _charge(self, attempt: Attempt, ended: Round) -> Publish:
         facts = attempt.facts

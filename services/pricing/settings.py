@@ -4,12 +4,14 @@ from decimal import Decimal
 from typing import Final
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
+
+from shared.runtime.environment import EnvironmentSettings
 
 _ONE_SU_PER_CORE_HOUR: Final = Decimal(1) / Decimal(3600)
 
 
-class PricingSettings(BaseSettings):
+class PricingSettings(EnvironmentSettings):
     """What only pricing needs to be told."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_PRICING_", frozen=True)

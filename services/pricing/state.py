@@ -1,6 +1,7 @@
 """What pricing remembers of each attempt of a job, and its form in the changelog."""
 
 import heapq
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -29,6 +30,11 @@ class Attempt:
         """Where it stands in the transition table."""
         return JobState(self.facts.state)
 
+    @property
+    def is_settled(self) -> bool:
+        """True when it was said, or will be at the round's end, when it is forgotten."""
+        return self.facts.is_open or bool(self.facts.forget_due_us)
+
     def co_runs(self) -> Iterator[CoRun]:
         """Its intervals in the model's terms."""
         for found in self.intervals.values():
@@ -43,12 +49,23 @@ class Attempts:
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
         self._attempts: dict[AttemptKey, Attempt] = {}
+        self._of_jobs: dict[str, set[int]] = defaultdict(set)
         self._changes: dict[str, bytes | None] = {}
         for value in restored.values():
             self._restore(PricingState.FromString(value))
+        for job_id, number in self._attempts:
+            self._of_jobs[job_id].add(number)
 
     def __iter__(self) -> Iterator[Attempt]:
         return iter(self._attempts.values())
+
+    def knows(self, job_id: str) -> bool:
+        """True when an attempt of the job was submitted, and is not forgotten."""
+        return any(a.state is not JobState.UNKNOWN for a in self.of_job(job_id))
+
+    def of_job(self, job_id: str) -> list[Attempt]:
+        """What is remembered of a job, by attempt."""
+        return [self._attempts[job_id, n] for n in sorted(self._of_jobs.get(job_id, ()))]
 
     def get(self, key: AttemptKey) -> Attempt:
         """The attempt; a new one, that is not yet remembered, when nothing is known of it."""
@@ -57,6 +74,7 @@ class Attempts:
     def save(self, attempt: Attempt) -> None:
         """Remember the attempt's facts as they are now."""
         self._attempts[attempt.key] = attempt
+        self._of_jobs[attempt.facts.job_id].add(attempt.facts.attempt)
         state = PricingState(attempt=attempt.facts)
         self._changes[_facts_key(attempt.key)] = state.SerializeToString()
 
@@ -68,7 +86,11 @@ class Attempts:
 
     def forget(self, attempt: Attempt) -> None:
         """Drop all that is known of the attempt."""
+        job_id, number = attempt.key
         del self._attempts[attempt.key]
+        self._of_jobs[job_id].discard(number)
+        if not self._of_jobs[job_id]:
+            del self._of_jobs[job_id]
         self._changes[_facts_key(attempt.key)] = None
         for event_id in attempt.intervals:
             self._changes[_interval_key(attempt.key, event_id)] = None

@@ -1,5 +1,6 @@
 """`python -m services.simulation`: plays resource managers and nodes on Kafka, then ends."""
 
 from services.simulation.app import main
+from shared.runtime.environment import run
 
-main()
+run(main)

@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 def workload(settings: SimulationSettings) -> tuple[Sequence[JobRequest], tuple[Cluster, ...]]:
     """The jobs, and the clusters that hold them: those of a log have the size of its machine.
 
-    Raises OSError or ValueError for a log that cannot be replayed.
+    Raises OSError or UnusableError for a log that cannot be replayed.
     """
     requests, emulated = _labelled_workload(settings)
     return mislabelled(requests, settings.seed, settings.mislabelled_share), emulated

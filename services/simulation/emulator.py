@@ -26,6 +26,7 @@ from services.simulation.truth.noise import Noise
 from services.simulation.workload.request import JobRequest
 from services.simulation.workload.table1 import profile
 from shared.domain.cluster import Cluster
+from shared.domain.errors import UnusableError
 from shared.messaging.event import Publish
 from shared.messaging.stage import Round
 
@@ -53,7 +54,7 @@ class Emulator:
     `kill_at_limit` ends jobs at their limit, as most resource managers do. `measured_after_s` above
     0 has running jobs measured so long after their start too.
 
-    Raises ValueError for a request that no cluster can hold or a cluster that it does not know.
+    Raises UnusableError for a request that no cluster can hold or a cluster that it does not know.
     """
 
     def __init__(
@@ -264,6 +265,6 @@ class Emulator:
 
 def _require_placeable(request: JobRequest, clusters: Sequence[Cluster]) -> None:
     if request.reference_cluster not in {cluster.name for cluster in clusters}:
-        raise ValueError(f"request {request.index} refers to no cluster: {request}")
+        raise UnusableError(f"request {request.index} refers to no cluster: {request}")
     if request.nodes > max(cluster.nodes for cluster in clusters):
-        raise ValueError(f"request {request.index} is bigger than every cluster: {request}")
+        raise UnusableError(f"request {request.index} is bigger than every cluster: {request}")

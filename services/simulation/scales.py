@@ -1,6 +1,5 @@
 """In which unit the emulated counters report memory transactions per instruction (TPI)."""
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +8,11 @@ from typing import Final
 from services.simulation.truth.laws import transactions_per_instruction
 from services.simulation.workload.table1 import APPS, NODE_MODELS
 from shared.domain import eamc_source
+from shared.domain.errors import RejectedError, UnusableError
+from shared.runtime.rows import Row, read_rows
+
+# The published data numbers them from 1.
+_APPS: Final = {str(number): app_id for number, app_id in enumerate(APPS, start=1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +38,28 @@ PER_INSTRUCTION: Final = TpiScale("per-instruction", learned_here=True)
 def read_eamc_scale(folder: Path) -> TpiScale:
     """The unit of published coefficients, from the signatures in their `apps.csv`.
 
-    Raises OSError when the file cannot be read and ValueError when it lacks an application.
+    Raises OSError when the file cannot be read and UnusableError when it lacks an application.
     """
     units = {}
-    with (folder / "apps.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            app_id = tuple(APPS)[int(row["app_id"]) - 1]
-            model = NODE_MODELS[eamc_source.NODE_MODEL_OF_MODULE[row["module"]]]
-            nominal = APPS[app_id].on[model.name]
-            units[app_id, model.name] = float(row["tpi"]) / transactions_per_instruction(
-                nominal, model
-            )
+    for row in read_rows(folder / "apps.csv", ("app_id", "module", "tpi")):
+        app_id = _one_of(row, "app_id", _APPS)
+        model = NODE_MODELS[_one_of(row, "module", eamc_source.NODE_MODEL_OF_MODULE)]
+        nominal = APPS[app_id].on[model.name]
+        tpi = row.number_of("tpi")
+        units[app_id, model.name] = tpi / transactions_per_instruction(nominal, model)
     _require_all(folder, units)
     return TpiScale(eamc_source.TPI_SCALE, learned_here=False, units=units)
+
+
+def _one_of(row: Row, field: str, known: Mapping[str, str]) -> str:
+    """What the published data's name of an application or a module stands for."""
+    name = row.text(field)
+    if name not in known:
+        raise RejectedError(field, f"{name} is none of {', '.join(known)} in {row.where}")
+    return known[name]
 
 
 def _require_all(folder: Path, units: Mapping[tuple[str, str], float]) -> None:
     missing = [(app, model) for app in APPS for model in NODE_MODELS if (app, model) not in units]
     if missing:
-        raise ValueError(f"{folder / 'apps.csv'} has no signature of {missing[0]}: complete it")
+        raise UnusableError(f"{folder / 'apps.csv'} has no signature of {missing[0]}: complete it")

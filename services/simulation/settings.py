@@ -3,11 +3,13 @@
 from pathlib import Path
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
+
+from shared.runtime.environment import EnvironmentSettings
 
 
-class SimulationSettings(BaseSettings):
-    """Raises pydantic.ValidationError naming the field."""
+class SimulationSettings(EnvironmentSettings):
+    """Raises WrongSettingsError naming the variable."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_SIMULATION_", frozen=True)
 

@@ -18,18 +18,19 @@ _KEPT_HEADER_BYTES = 1_024
 
 def dead_letter(record: Record, reason: str, stage: str, time_us: int) -> Publish:
     """The dead letter of a record that `stage` refused; its id names the place and offset."""
-    return _publish(_letter(record, reason, stage), time_us)
+    return posted(letter_of(record, reason, stage), time_us)
 
 
 def quarantined(record: Record, fault: Fault, stage: str, time_us: int) -> Publish:
     """The dead letter of a record that nothing is known to be wrong with, and that `stage` failed
     at again after restarts."""
-    letter = _letter(record, fault.reason, stage)
+    letter = letter_of(record, fault.reason, stage)
     letter.kind, letter.stack_digest, letter.stack = QUARANTINED, fault.digest, fault.stack
-    return _publish(letter, time_us)
+    return posted(letter, time_us)
 
 
-def _letter(record: Record, reason: str, stage: str) -> DeadLetter:
+def letter_of(record: Record, reason: str, stage: str) -> DeadLetter:
+    """What a dead letter keeps of a record."""
     value = record.value or b""
     topic, kafka_partition = record.place
     return DeadLetter(
@@ -46,7 +47,8 @@ def _letter(record: Record, reason: str, stage: str) -> DeadLetter:
     )
 
 
-def _publish(letter: DeadLetter, time_us: int) -> Publish:
+def posted(letter: DeadLetter, time_us: int) -> Publish:
+    """A dead letter on its way to its queue."""
     subject = f"{letter.topic}/{letter.kafka_partition}/{letter.offset}"
     event_id = f"{letter.stage}/{letter.DESCRIPTOR.full_name}/{subject}"
     event = Event(event_id, letter.stage, time_us, subject, letter)

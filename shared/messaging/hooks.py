@@ -21,6 +21,7 @@ class Tally:
     published: Counter[str] = field(default_factory=Counter)
     """Events of the processor by type: `records_out` less the round marks and dead letters."""
     quarantined: int = 0
+    early: int = 0
     """Records and subjects that were left out since they made the stage fail: an alarm."""
 
     def add(self, later: "Tally") -> None:

@@ -12,6 +12,7 @@ import yaml
 from aiokafka.partitioner import murmur2
 from google.protobuf.message import Message
 
+from shared.domain.errors import UnusableError
 from shared.messaging.record import Place
 
 TOPIC_FILES = Path(__file__).parents[2] / "proto" / "topics"
@@ -115,11 +116,14 @@ class Topics:
         self._kafka_partitions = kafka_partitions
 
     def spec(self, topic: str) -> TopicSpec:
-        """What is declared of a topic; dead-letter queues are derived. Raises ValueError."""
+        """What is declared of a topic; dead-letter queues are derived. Raises UnusableError."""
         if topic.startswith(DLQ_PREFIX):
             return dead_letter_spec(self.spec(topic.removeprefix(DLQ_PREFIX)))
         if topic not in self.specs:
-            raise ValueError(f"unknown topic {topic}: describe it in proto/topics/{topic}.yaml")
+            raise UnusableError(
+                f"unknown topic {topic}: `coplace topics list` prints those there are; a new one "
+                f"needs proto/topics/{topic}.yaml"
+            )
         return self.specs[topic]
 
     def kafka_partitions(self, topic: str) -> int:

@@ -17,15 +17,24 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from shared.domain.errors import RejectedError
+from shared.messaging import early
 from shared.messaging.clock import TOLERANCE_US
 from shared.messaging.codec import Codec, OversizeError, count_unknown_fields
-from shared.messaging.dead_letters import dead_letter, quarantined
+from shared.messaging.dead_letters import dead_letter, posted, quarantined
+from shared.messaging.early import EarlyFacts
 from shared.messaging.event import Event, Publish
 from shared.messaging.hooks import Hooks, Tally
 from shared.messaging.marks import check_number, check_time, check_writer
 from shared.messaging.quarantine import Blame, Isolating, at
 from shared.messaging.record import NewRecord, Place, Record
-from shared.messaging.stage import AlreadyAppliedError, Round, RoundSource, Stage, Waking
+from shared.messaging.stage import (
+    AlreadyAppliedError,
+    EarlyError,
+    Round,
+    RoundSource,
+    Stage,
+    Waking,
+)
 from shared.messaging.topics import ROUND_ENDED, Topics
 
 # What the changelog keeps of the unit beside its processor's state.
@@ -149,6 +158,7 @@ class Unit:
         self._has_news = True
         self._closed = _closed_round(restored)
         self._processor = stage.create(number, processor_state(restored))
+        self._early = EarlyFacts(restored)
         self._codec = codec
         self._limit = limit or EventTimeLimit()
         self._stamper = (hooks or Hooks()).stamper
@@ -209,9 +219,13 @@ class Unit:
         if now_us > self.closed_us:
             ended = Round(self.next_round, now_us)
             outputs = list(self._end_round(ended))
-            if outputs or self._has_news or 0 < self._wake_us <= now_us:
+            if outputs or self._has_news or self._is_due(now_us):
                 self._end(ended, outputs)
         return self._take_commit()
+
+    def _is_due(self, now_us: int) -> bool:
+        """True when something waits for this round's end although nothing came."""
+        return 0 < self._wake_us <= now_us or self._early.is_due(now_us)
 
     def _is_round_complete(self) -> bool:
         for place, queue in self._waiting.items():
@@ -233,19 +247,58 @@ class Unit:
                 self._take_mark(record, event.source, event.payload)
                 return
             self._limit.check(event, self._reached_us)
-            if isinstance(event.payload, WakeWanted):
-                self._take_wake(event.payload)
-                return
-            self._commit.tally.unknown_fields += count_unknown_fields(event)
-            outputs = list(self._processor.handle(event))
         except RejectedError as error:
-            self._commit.tally.dead_letters += 1
-            self._append(dead_letter(record, str(error), self.stage.name, self.closed_us))
+            self._refuse(record, str(error))
+            return
+        if isinstance(event.payload, WakeWanted):
+            self._take_wake(event.payload)
+            return
+        self._commit.tally.unknown_fields += count_unknown_fields(event)
+        job_id = getattr(event.payload, "job_id", "")
+        try:
+            self._handle(record, event)
+        except EarlyError as error:
+            self._keep(job_id, record, str(error))
+        else:
+            self._join(job_id)
+
+    def _handle(self, record: Record, event: Event) -> None:
+        """Raises EarlyError for what is to be handled later."""
+        try:
+            outputs = list(self._processor.handle(event))
+        except EarlyError:
+            raise
+        except RejectedError as error:
+            self._refuse(record, str(error))
         except AlreadyAppliedError:
             self._commit.tally.copies_dropped += 1
         else:
             self._has_news = True
             self._publish(outputs)
+
+    def _refuse(self, record: Record, reason: str) -> None:
+        self._commit.tally.dead_letters += 1
+        self._append(dead_letter(record, reason, self.stage.name, self.closed_us))
+
+    def _keep(self, job_id: str, record: Record, reason: str) -> None:
+        """An early fact waits for what it is about."""
+        self._has_news = True
+        if self._early.keep(job_id, record, reason, self.stage.name):
+            self._commit.tally.early += 1
+        else:
+            self._refuse(record, f"{reason} (there is no room for more facts that came too early)")
+
+    def _join(self, job_id: str) -> None:
+        """Hand over what waited for news of a job, again for as long as one of them is news."""
+        waiting = self._early.of(job_id) if len(self._early) else []
+        for record in waiting:
+            try:
+                self._handle(record, self._codec.decode(record))
+            except EarlyError:
+                continue
+            self._early.drop(job_id, record)
+            self._join(job_id)
+            return
 
     def _pass_over(self, record: Record, blame: Blame) -> None:
         self._commit.tally.dead_letters += 1
@@ -310,6 +363,9 @@ class Unit:
         self._has_news = False
         self._commit.tally.rounds_closed += 1
         self._publish(outputs)
+        for letter in self._early.end_round(ended.ended_at_us, is_last=ended.last):
+            self._commit.tally.dead_letters += 1
+            self._append(posted(letter, ended.ended_at_us))
         mark = self._close(ended)
         if 0 < self._wake_us <= ended.ended_at_us:
             self._wake_us, self._commit.changelog[_WAKE_KEY] = 0, None
@@ -373,6 +429,7 @@ class Unit:
     def _take_commit(self) -> Commit:
         commit, self._commit = self._commit, Commit()
         commit.changelog.update(self._processor.changes())
+        commit.changelog.update(self._early.take_changes())
         for key, value in commit.changelog.items():
             self._codec.check_state(key, value)
         commit.tally.records_out = len(commit.outputs)
@@ -381,7 +438,7 @@ class Unit:
 
 def processor_state(restored: Mapping[str, bytes]) -> dict[str, bytes]:
     """A changelog's state without what the unit itself keeps there."""
-    return {key: value for key, value in restored.items() if key not in OWN_KEYS}
+    return {key: value for key, value in restored.items() if not _is_own(key)}
 
 
 def with_round_ended(restored: Mapping[str, bytes], ended_at_us: int) -> bytes:
@@ -395,6 +452,10 @@ def closed_at_us(restored: Mapping[str, bytes]) -> int:
     """When the last closed round of a changelog ended, 0 when there was none."""
     closed = _closed_round(restored)
     return closed.ended_at_us if closed else 0
+
+
+def _is_own(key: str) -> bool:
+    return key in OWN_KEYS or key.startswith(early.PREFIX)
 
 
 def _closed_round(restored: Mapping[str, bytes]) -> Round | None:

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from math import floor, inf
 
+from shared.domain.errors import UnusableError
+
 _HOUR_S = 3600.0
 _J_PER_KWH = 3.6e6
 
@@ -12,7 +14,7 @@ _J_PER_KWH = 3.6e6
 class Tariff:
     """The price of a kWh in each hour; behind the last hour the first follows again.
 
-    Hours count from 0 s. One hour alone is a constant price. Raises ValueError for no hour and
+    Hours count from 0 s. One hour alone is a constant price. Raises UnusableError for no hour and
     for a price below 0.
     """
 
@@ -21,7 +23,7 @@ class Tariff:
 
     def __post_init__(self) -> None:
         if not self.per_kwh or not all(0 <= price < inf for price in self.per_kwh):
-            raise ValueError(f"a tariff needs prices of at least 0, got {self.per_kwh}")
+            raise UnusableError(f"a tariff needs prices of at least 0, got {self.per_kwh}")
         object.__setattr__(self, "_until", (0.0, *accumulate(self.per_kwh)))
 
     def cost(self, power_w: float, start_s: float, end_s: float) -> float:

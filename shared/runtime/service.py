@@ -16,6 +16,7 @@ from shared.messaging.crash import end_process
 from shared.messaging.kafka import run_stages
 from shared.messaging.stage import Stage
 from shared.messaging.topics import DLQ_PREFIX
+from shared.runtime.environment import WrongSettingsError
 from shared.runtime.http import Readiness, http_server
 from shared.runtime.logging import configure_logging
 from shared.runtime.settings import Settings, settings
@@ -53,7 +54,7 @@ def run_process(name: str, main: Main) -> None:
     """Run `main` with health, metrics, traces and logs until it returns.
 
     SIGTERM and SIGINT ask it to stop. An exception ends the process with exit code 1; of a
-    CannotStartError one line says what to do.
+    CannotStartError and of wrong settings one line says what to do.
     """
     gc.set_threshold(*GC_THRESHOLDS)
     config = settings()
@@ -61,7 +62,7 @@ def run_process(name: str, main: Main) -> None:
     telemetry = Telemetry(name, config)
     try:
         asyncio.run(_run(main, Process(config, telemetry)))
-    except CannotStartError as error:
+    except (CannotStartError, WrongSettingsError) as error:
         telemetry.close()
         log.critical("cannot start", problem=str(error))
         raise SystemExit(1) from None

@@ -5,18 +5,23 @@ from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from shared.messaging.stage import RoundSource
+from shared.runtime.environment import EnvironmentSettings
 
 
-class Settings(BaseSettings):
-    """One process's shared settings. Raises pydantic.ValidationError naming the field."""
+class Settings(EnvironmentSettings):
+    """One process's shared settings. Raises WrongSettingsError naming the variable."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_", frozen=True)
 
     kafka_bootstrap: str = Field("127.0.0.1:9092", description="Kafka brokers, host:port,...")
-    redis_url: str = Field("redis://127.0.0.1:6379/0", description="rediss:// speaks TLS")
+    redis_url: str = Field(
+        "redis://127.0.0.1:6379/0",
+        pattern=r"^(rediss?|unix)://",
+        description="rediss:// speaks TLS",
+    )
     namespace: str = Field(
         "",
         pattern=r"^[a-zA-Z0-9._-]*$",

@@ -132,6 +132,7 @@ _COUNTERS = {
     "records_in": "Records taken from the input topics",
     "records_out": "Records written to the output topics",
     "dead_letters": "Records that could not be used",
+    "early": "Facts that wait for what they are about, which had not come",
     "quarantined": "Records and jobs left out since handling them failed again after restarts",
     "copies_dropped": "Events that had been applied before",
     "unknown_fields": "Fields of messages that this version does not know",

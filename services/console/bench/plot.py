@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from services.console.bench.run import Measured
 from services.console.bench.step import MOST_P99_S, Seen
+from shared.runtime.pictures import save_png
 
 
 def draw(measured: Measured, path: Path) -> None:
@@ -21,7 +22,7 @@ def draw(measured: Measured, path: Path) -> None:
     latency.set(xlabel="jobs submitted a second", ylabel="submission to outcome, ms", yscale="log")
     latency.legend()
     _draw_cpu(cpu, measured.waiting, measured.cores)
-    figure.savefig(path, dpi=110, metadata={"Software": None})
+    save_png(figure, path)
 
 
 def _draw_latency(axis: Axes, steps: Sequence[Seen], label: str, colour: str) -> None:

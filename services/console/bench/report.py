@@ -9,6 +9,7 @@ from rich.table import Table
 
 from services.console.bench.run import Measured
 from services.console.bench.step import Seen
+from shared.runtime.folders import written
 
 FILES: Final = ("bench.json", "bench.png")
 # What others do. Slurm: "High Throughput Computing Administration Guide", section Performance
@@ -24,9 +25,9 @@ def write(measured: Measured, folder: Path) -> None:
     """Write all files into `folder`."""
     from services.console.bench import plot  # a second to import, and only needed at the end
 
-    folder.mkdir(parents=True, exist_ok=True)
     text = orjson.dumps(measured, option=orjson.OPT_INDENT_2)
-    (folder / "bench.json").write_bytes(text + b"\n")
+    with written(folder / "bench.json") as path:
+        path.write_bytes(text + b"\n")
     plot.draw(measured, folder / "bench.png")
 
 

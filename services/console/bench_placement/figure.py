@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from services.console.bench_placement.intervals import gain
 from services.console.bench_placement.measures import GAINS
 from services.console.bench_placement.rows import MIN_RUNTIME, ROWS, WORKLOADS, Grid
+from shared.runtime.pictures import save_png
 
 _COLOURS: Final = mpl.colormaps["tab20"].colors  # type: ignore[attr-defined]
 
@@ -36,5 +37,4 @@ def draw(grid: Grid, path: Path) -> None:
         axis.set_xticks(range(len(GAINS)), list(GAINS))
         axis.set(title=f"workload {workload}", ylabel="saved over min-runtime, %", ylim=(-110, 40))
     figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110, metadata={"Software": None})
+    save_png(figure, path)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from shared.domain.errors import UnusableError
+
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; its first column is text, the others are figures."""
@@ -12,13 +14,13 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def filled(document: str, tables: Mapping[str, str]) -> str:
     """The document with each table between `<!-- NAME -->` and `<!-- /NAME -->`.
 
-    Raises ValueError for a table that the document has no place for.
+    Raises UnusableError for a table that the document has no place for.
     """
     for name, text in tables.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         before, found, rest = document.partition(begin)
         _, closed, after = rest.partition(end)
         if not found or not closed:
-            raise ValueError(f"the document has no place for {name}: add its two marks")
+            raise UnusableError(f"the document has no place for {name}: add its two marks")
         document = f"{before}{begin}{text}\n{end}{after}"
     return document

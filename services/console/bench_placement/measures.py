@@ -5,6 +5,7 @@ from typing import Final
 
 from services.console.bench_placement.intervals import Measure
 from services.simulation.simulator.metrics import Summary
+from shared.domain.errors import UnusableError
 
 DAY_S: Final = 86400.0
 HOUR_S: Final = 3600.0
@@ -52,7 +53,7 @@ def p2_response_h(summary: Summary) -> float:
 def _known(value: float | None) -> float:
     """What is None only where no job ran or none is known: not on these workloads."""
     if value is None:
-        raise ValueError("no job ran there: the workload is too small to be compared")
+        raise UnusableError("no job ran there: the workload is too small to be compared")
     return value
 
 

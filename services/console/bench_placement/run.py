@@ -26,7 +26,9 @@ from services.console.simulate.progress import progress_of
 from services.simulation.simulator.epm import Epm
 from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.simulator.system import built_in_system
+from shared.domain.errors import UnusableError
 from shared.policies.frequency import Reading, Weighing
+from shared.runtime.folders import written
 
 # The sensitivity table shows no intervals: so many seeds tell its rows apart.
 SENSITIVITY_SEEDS: Final = 5
@@ -56,10 +58,10 @@ class Played:
 def run(options: Options) -> dict[str, str]:
     """Play, measure and write; the tables by name.
 
-    Raises OSError or ValueError for data that cannot be read and a document without marks.
+    Raises OSError or UnusableError for data that cannot be read and a document without marks.
     """
     if missing := [name for name in LOGS.values() if not (options.data / "swf" / name).is_file()]:
-        raise ValueError(f"{options.data / 'swf'} has no {', '.join(missing)}: set COPLACE_DATA")
+        raise UnusableError(f"{options.data / 'swf'} has no {', '.join(missing)}: set COPLACE_DATA")
     setup = setup_of(built_in_system(["p1", "p2"]), options.data / "eamc")
     epm = Epm.of(setup.knowledge)
     blocks = _blocks(options.seeds)
@@ -128,9 +130,9 @@ def _timed(folder: Path) -> tuple[list[LogRun], list[ScaleRun]]:
 
 
 def _write(out: Path, found: Mapping[str, str], blocks: Sequence[Block], played: Played) -> None:
-    out.mkdir(parents=True, exist_ok=True)
     text = "\n\n".join(f"## {name}\n\n{shown}" for name, shown in found.items())
-    (out / "tables.md").write_text(text + "\n", encoding="utf-8")
+    with written(out / "tables.md") as path:
+        path.write_text(text + "\n", encoding="utf-8")
     every = [played.grid, *played.readings.values(), *played.variations.values()]
     _write_rows(out / "cases.csv", list(_case_rows(blocks, every)))
     figure.draw(played.grid, out / PICTURE)
@@ -153,7 +155,7 @@ def _case_rows(blocks: Sequence[Block], every: Sequence[Grid]) -> Iterator[dict[
 
 
 def _write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

@@ -2,6 +2,7 @@
 
 from itertools import zip_longest
 from pathlib import Path
+from typing import IO
 
 COMPARED = ("decisions.jsonl", "charges.jsonl", "jobs.csv", "accounts.json", "summary.json")
 
@@ -19,13 +20,17 @@ def first_difference(left: Path, right: Path) -> str | None:
 
 
 def _difference_of(left: Path, right: Path) -> str | None:
-    with left.open(encoding="utf-8") as one, right.open(encoding="utf-8") as other:
+    with _text(left) as one, _text(right) as other:
         for number, (a, b) in enumerate(zip_longest(one, other), start=1):
             if a != b:
                 return (
                     f"{left.name}, line {number}:\n  {left}: {_cut(a, b)}\n  {right}: {_cut(b, a)}"
                 )
     return None
+
+
+def _text(path: Path) -> IO[str]:
+    return path.open(encoding="utf-8", errors="backslashreplace")
 
 
 def _cut(line: str | None, other: str | None) -> str:

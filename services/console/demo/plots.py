@@ -12,6 +12,7 @@ from matplotlib.patches import Patch
 
 from services.console.demo.history import History
 from services.simulation.simulator.units import runs
+from shared.runtime.pictures import save_png
 
 HOUR_US = 3.6e9
 
@@ -30,7 +31,7 @@ def gantt(history: History, path: Path) -> None:
     axes[-1].set_xlabel("hours since the first submission")
     patches = [Patch(color=colours[app], label=app or "no application") for app in apps]
     figure.legend(handles=patches, loc="outside lower center", ncols=8)
-    figure.savefig(path, dpi=110, metadata={"Software": None})
+    save_png(figure, path)
 
 
 def _draw_jobs(
@@ -79,7 +80,7 @@ def power(history: History, path: Path) -> None:
     axis.stackplot(hours, *series.values(), labels=list(series), step="post")
     axis.set(xlabel="hours since the first submission", ylabel="power, kW", title="Power over time")
     figure.legend(loc="outside lower center", ncols=len(series))
-    figure.savefig(path, dpi=110, metadata={"Software": None})
+    save_png(figure, path)
 
 
 def _load(

@@ -13,6 +13,7 @@ from rich.table import Table
 from services.console.demo.history import History
 from services.console.demo.summary import Summary, summarise
 from shared.domain.money import QUANTUM
+from shared.runtime.folders import written
 
 FILES = (
     "decisions.jsonl",
@@ -41,7 +42,6 @@ def write(history: History, spent_micro_su: Mapping[str, int], folder: Path) -> 
     """Write all files of a run into `folder` and return its figures. Times are event times."""
     from services.console.demo import plots  # a second to import, and no other command needs it
 
-    folder.mkdir(parents=True, exist_ok=True)
     summary = summarise(history)
     _write_lines(folder / "decisions.jsonl", history.decisions)
     _write_lines(folder / "charges.jsonl", history.charges)
@@ -54,7 +54,7 @@ def write(history: History, spent_micro_su: Mapping[str, int], folder: Path) -> 
 
 
 def _write_lines(path: Path, messages: Iterable[Message]) -> None:
-    with path.open("wb") as file:
+    with written(path) as fresh, fresh.open("wb") as file:
         for message in messages:
             plain = MessageToDict(
                 message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
@@ -63,7 +63,8 @@ def _write_lines(path: Path, messages: Iterable[Message]) -> None:
 
 
 def _write_json(path: Path, content: Mapping[str, object]) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    with written(path) as fresh:
+        fresh.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def _balances(spent_micro_su: Mapping[str, int]) -> Mapping[str, str]:
@@ -75,7 +76,7 @@ def _write_jobs(path: Path, history: History) -> None:
     """One row a finished attempt; seconds count from the first submission."""
     charges = history.final_charges()
     begin_us = min(job.submitted_at_us for job in history.finished)
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for job in history.finished:

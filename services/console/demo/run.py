@@ -19,6 +19,7 @@ from services.console.kafka_topics import CHARGES, KafkaTopics
 from services.console.options import DemoOptions
 from services.console.servers import running
 from services.simulation.app import workload
+from shared.runtime.folders import within
 
 PATIENCE_S: Final = 180.0
 
@@ -46,8 +47,8 @@ def run_on_servers(options: DemoOptions, console: Console, run_dir: Path) -> Non
 
 def run_parity(options: DemoOptions, console: Console, run_dir: Path) -> str | None:
     """Run both; the first difference of what they decided and charged, None when there is none."""
-    alone = replace(options, out=options.out / "embedded")
-    served = replace(options, out=options.out / "kafka")
+    alone = replace(options, out=within(options.out, "embedded"))
+    served = replace(options, out=within(options.out, "kafka"))
     run_embedded(alone, console)
     run_on_servers(served, console, run_dir)
     return first_difference(alone.out, served.out)

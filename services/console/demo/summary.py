@@ -14,6 +14,7 @@ from coplace.v1.placement_pb2 import (
 )
 
 from services.console.demo.history import History, JobKey
+from shared.domain.errors import UnusableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,10 @@ class Summary:
 
 
 def summarise(history: History) -> Summary:
-    """The figures of a run. Raises ValueError when no job finished."""
+    """The figures of a run. Raises UnusableError when no job finished."""
     done = history.finished
     if not done:
-        raise ValueError("no job finished: nothing to report; look at the decisions' reasons")
+        raise UnusableError("no job finished: nothing to report; look at the decisions' reasons")
     starts, outcomes = history.starts(), history.first_outcomes()
     charges = history.final_charges()
     keys = [(job.job_id, job.attempt) for job in done]

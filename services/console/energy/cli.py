@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from services.console.telling import TABLE_WIDTH, note, told_in_one_line
+from services.console.telling import TABLE_WIDTH, note
 from shared.policies.frequency import Reading
 from shared.policies.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
 
@@ -74,20 +74,19 @@ def project(
     from services.energy.adapters.matching import read_matched
 
     header = projections.columns(via_intermediate=via_intermediate, interval=interval)
-    with told_in_one_line():
-        rows: list[Sequence[object]] = []
-        several = read_matched(coefficients, signatures, module or ())
-        if interval is not None:
-            several, notes = projections.with_errors_beside(several, coefficients)
-            note(notes)
-        for matched in several:
-            found = projections.projected(matched, via_intermediate=via_intermediate)
-            rows += projections.rows(
-                matched, found, via_intermediate=via_intermediate, interval=interval
-            )
-            note(projections.left_out(matched, found))
-            note(matched.doubts)
-        _write(out_csv, header, rows)
+    rows: list[Sequence[object]] = []
+    several = read_matched(coefficients, signatures, module or ())
+    if interval is not None:
+        several, notes = projections.with_errors_beside(several, coefficients)
+        note(notes)
+    for matched in several:
+        found = projections.projected(matched, via_intermediate=via_intermediate)
+        rows += projections.rows(
+            matched, found, via_intermediate=via_intermediate, interval=interval
+        )
+        note(projections.left_out(matched, found))
+        note(matched.doubts)
+    _write(out_csv, header, rows)
     typer.echo(f"{len(rows)} projections are in {out_csv}")
 
 
@@ -114,17 +113,14 @@ def choose(
     from services.energy.adapters.matching import read_matched
 
     weights = tuple(t_weight or (1.0, 1.5))
-    with told_in_one_line():
-        knobs = choices.Knobs(
-            weights, distance, default_ghz, min_energy_threshold, min_time_threshold
-        )
-        several = [
-            (matched, projections.projected(matched, via_intermediate=via_intermediate))
-            for matched in read_matched(coefficients, signatures, module or ())
-        ]
-        chosen = choices.choose(several, knobs)
-        if out_csv is not None:
-            _write(out_csv, choices.COLUMNS, (each.row for each in chosen))
+    knobs = choices.Knobs(weights, distance, default_ghz, min_energy_threshold, min_time_threshold)
+    several = [
+        (matched, projections.projected(matched, via_intermediate=via_intermediate))
+        for matched in read_matched(coefficients, signatures, module or ())
+    ]
+    chosen = choices.choose(several, knobs)
+    if out_csv is not None:
+        _write(out_csv, choices.COLUMNS, (each.row for each in chosen))
     for matched, found in several:
         note(projections.left_out(matched, found))
         note(matched.doubts)
@@ -148,11 +144,10 @@ def time_coefficients(
     from services.console.energy import time_coefficients as ratios
     from services.energy.adapters.matching import read_matched
 
-    with told_in_one_line():
-        several = read_matched(coefficients, signatures, module or ())
-        rows = list(ratios.compared(several, ratios.nodes(node)))
-        if out_csv is not None:
-            _write(out_csv, ratios.COLUMNS, (row.cells for row in rows))
+    several = read_matched(coefficients, signatures, module or ())
+    rows = list(ratios.compared(several, ratios.nodes(node)))
+    if out_csv is not None:
+        _write(out_csv, ratios.COLUMNS, (row.cells for row in rows))
     Console(width=TABLE_WIDTH).print(ratios.table(rows))
     typer.echo(ratios.summary(rows) or "too few applications ran on both to tell how sure this is")
 
@@ -179,16 +174,15 @@ def learn(
     """Learn the coefficients of every module of a file of kernels."""
     from services.console.energy.learning import learned, write
 
-    with told_in_one_line():
-        for module in learned(signatures):
-            note(module.notes)
-            typer.echo(module.summary)
-            for path in write(module, out):
-                typer.echo(f"  {path}")
-            if plot:
-                from services.console.energy.plot import write_plot
+    for module in learned(signatures):
+        note(module.notes)
+        typer.echo(module.summary)
+        for path in write(module, out):
+            typer.echo(f"  {path}")
+        if plot:
+            from services.console.energy.plot import write_plot
 
-                typer.echo(f"  {write_plot(module, out)}")
+            typer.echo(f"  {write_plot(module, out)}")
 
 
 @app.command("import")
@@ -201,12 +195,10 @@ def import_report(
     from services.energy.adapters.ear_report import read_report, signatures_of, write_accounting
     from services.energy.adapters.signatures_csv import write_signatures
 
-    with told_in_one_line():
-        runs = [run for path in report for run in read_report(path)]
-        signatures = signatures_of(runs, module)
-        out.mkdir(parents=True, exist_ok=True)
-        write_signatures(out / "signatures.csv", signatures)
-        write_accounting(out / "accounting.csv", runs)
+    runs = [run for path in report for run in read_report(path)]
+    signatures = signatures_of(runs, module)
+    write_signatures(out / "signatures.csv", signatures)
+    write_accounting(out / "accounting.csv", runs)
     without = sum(not run.is_projectable for run in runs)
     typer.echo(f"{len(signatures)} signatures are in {out / 'signatures.csv'}")
     typer.echo(
@@ -231,10 +223,7 @@ def ask(
     """What a running system knows: time, power and energy of applications, over gRPC."""
     from services.console.energy import ask as asked
 
-    with told_in_one_line():
-        request = asked.request(
-            app_ids, node_model or (), ghz or (), via_intermediate=via_intermediate
-        )
-        projections = asked.project(address, request)
+    request = asked.request(app_ids, node_model or (), ghz or (), via_intermediate=via_intermediate)
+    projections = asked.project(address, request)
     note(asked.gaps(projections))
     Console(width=TABLE_WIDTH).print(asked.table(projections))

@@ -16,6 +16,7 @@ from services.energy.adapters.signatures_csv import SignatureRow, read_signature
 from services.energy.model import Fit, KernelRun, fit, refusals
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
+from shared.runtime.folders import within, written
 
 ERROR_COLUMNS = (
     *("from_ghz", "to_ghz", "kernels", "power", "time", "power_left_out", "time_left_out"),
@@ -116,8 +117,7 @@ def _as_pairs(pairs: Iterable[tuple[float, float]]) -> str:
 
 def write(found: Learned, folder: Path) -> tuple[Path, Path]:
     """Write the table and its errors; their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    table = folder / f"{found.module}{SUFFIX}.csv"
+    table = within(folder, f"{found.module}{SUFFIX}.csv")
     write_coefficients_file(table, found.coefficients)
     errors = errors_file(table)
     _write_errors(errors, found.fit)
@@ -126,7 +126,7 @@ def write(found: Learned, folder: Path) -> tuple[Path, Path]:
 
 def _write_errors(path: Path, found: Fit) -> None:
     """Relative root mean squares of each pair: of the fit, and of each kernel left out of it."""
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(ERROR_COLUMNS)
         writer.writerows(_error_rows(found))

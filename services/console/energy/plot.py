@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from services.console.energy.learning import Learned
 from shared.domain.signature import Signature
 from shared.policies.ear import project
+from shared.runtime.folders import within
+from shared.runtime.pictures import save_png
 
 Floats = NDArray[np.float64]
 
@@ -24,8 +26,8 @@ def write_plot(found: Learned, folder: Path) -> Path:
     for axis, title, x, y in zip(figure.subplots(1, 3), titles, measured, predicted, strict=True):
         _draw(axis, title, x, y, clocks_ghz)
     figure.suptitle(f"{found.module}: {found.fit.kernels} kernels")
-    path = folder / f"{found.module}_fit.png"
-    figure.savefig(path, dpi=110, metadata={"Software": None})
+    path = within(folder, f"{found.module}_fit.png")
+    save_png(figure, path)
     return path
 
 

@@ -2,23 +2,32 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import inf
+from math import inf, isnan
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from services.console.telling import told_in_one_line
 from services.simulation.simulator.lookahead import AS_TUNED as USUAL
 from services.simulation.simulator.lookahead import Ahead
 from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.simulator.sweep import THRESHOLD
 from services.simulation.simulator.system import Unit
+from shared.domain.errors import UnusableError
 from shared.policies.backfill.runtimes import Runtimes
 from shared.policies.frequency import Reading
 from shared.policies.lookahead import Prices
 
 _Number = TypeVar("_Number", int, float)
+
+# No figure of a simulation comes near; squares and products of such still have room.
+MOST: Final = 1e12
+MOST_JOBS: Final = 10_000_000
+
+
+def _amount(what: str) -> Any:
+    return typer.Option(min=0, max=MOST, help=what)
+
 
 Policies = Annotated[
     list[SimulatedPolicy] | None,
@@ -27,7 +36,8 @@ Policies = Annotated[
 Out = Annotated[Path | None, typer.Option(help="Folder of tables, summaries and pictures.")]
 Kill = Annotated[bool, typer.Option("--kill/--no-kill", help="End jobs at their walltime.")]
 CapW = Annotated[
-    float | None, typer.Option(min=0, help="Power of all jobs at most, W; of each of --clusters.")
+    float | None,
+    _amount("Power of all jobs at most, W; of each of --clusters."),
 ]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; as many as cores if not said")]
 
@@ -39,11 +49,11 @@ Procs = Annotated[
 JobsCsv = Annotated[
     Path | None, typer.Option(help="File of job_id, submit_s, start_s, end_s, procs.")
 ]
-ProcW = Annotated[float | None, typer.Option(min=0, help="Power of a busy processor, W.")]
+ProcW = Annotated[float | None, _amount("Power of a busy processor, W.")]
 RuntimesName = Annotated[
     Runtimes | None, typer.Option(help="What backfilling expects; requested. Of easy alone.")
 ]
-IdleW = Annotated[float | None, typer.Option(min=0, help="Power of an idle processor, W.")]
+IdleW = Annotated[float | None, _amount("Power of an idle processor, W.")]
 
 # Clusters of nodes whose energy is known.
 Clusters = Annotated[
@@ -55,8 +65,10 @@ Coefficients = Annotated[
 ]
 Workload = Annotated[str | None, typer.Option(help="cirne (if not said), lublin or a log's file.")]
 Counts = Annotated[Unit | None, typer.Option(help="What the sizes of a log count; nodes.")]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Jobs; 5000 of a model, all of a log.")]
-Speed = Annotated[float | None, typer.Option(min=0, help="How many times as fast jobs arrive; 1.")]
+Jobs = Annotated[
+    int | None, typer.Option(min=1, max=MOST_JOBS, help="Jobs; 5000 of a model, all of a log.")
+]
+Speed = Annotated[float | None, _amount("How many times as fast jobs arrive; 1.")]
 Mixes = Annotated[
     list[str] | None,
     typer.Option(
@@ -67,12 +79,14 @@ Mixes = Annotated[
 ]
 Weights = Annotated[
     list[float] | None,
-    typer.Option("--t-weight", min=0, help="Weight of time over energy; 1; again to compare."),
+    typer.Option(
+        "--t-weight", min=0, max=MOST, help="Weight of time over energy; 1; again to compare."
+    ),
 ]
 Seeds = Annotated[
     list[int] | None, typer.Option("--seed", min=0, help="Of the jobs; 1 if none; again for more.")
 ]
-Threshold = Annotated[float | None, typer.Option(min=0, help="Of priority-inc-v; 0.35.")]
+Threshold = Annotated[float | None, _amount("Of priority-inc-v; 0.35.")]
 ReadingName = Annotated[
     Reading | None, typer.Option(help="Of equations 4 and 5 and the threshold, ADR 0003.")
 ]
@@ -82,21 +96,23 @@ Tariffs = Annotated[
 
 # Of look-ahead.
 ResponsePrice = Annotated[
-    float | None, typer.Option(min=0, help="Of an hour of a job's response, tariff's unit; 1.5.")
+    float | None,
+    _amount("Of an hour of a job's response, tariff's unit; 1.5."),
 ]
 UnitPrice = Annotated[
-    float | None, typer.Option(min=0, help="Of an hour that a job holds a node or core; 0.33.")
+    float | None,
+    _amount("Of an hour that a job holds a node or core; 0.33."),
 ]
-MakespanPrice = Annotated[
-    float | None, typer.Option(min=0, help="Of an hour until the last limit; 0.")
-]
+MakespanPrice = Annotated[float | None, _amount("Of an hour until the last limit; 0.")]
 Head = Annotated[int | None, typer.Option(min=2, help="Jobs that are played forward; 12.")]
 Budget = Annotated[int | None, typer.Option(min=0, help="Proposals at one instant; 1.")]
 Large = Annotated[
-    float | None, typer.Option(min=0, help="Units x root of h from which jobs count alike; 120.")
+    float | None,
+    _amount("Units x root of h from which jobs count alike; 120."),
 ]
 PatienceH = Annotated[
-    float | None, typer.Option(min=0, help="Who has waited so long is passed no more, h; 96.")
+    float | None,
+    _amount("Who has waited so long is passed no more, h; 96."),
 ]
 
 
@@ -163,63 +179,71 @@ def simulate(
         "--large": large,
         "--patience-h": patience_h,
     }
-    with told_in_one_line():
-        if clusters is None and system is None:
-            _refuse("one pool", of_clusters)
-            from services.console.simulate import pool as on_pool
+    _require_numbers({"--cap-w": cap_w, **of_a_pool, **of_clusters})
+    if clusters is None and system is None:
+        _refuse("one pool", of_clusters)
+        from services.console.simulate import pool as on_pool
 
-            on_pool.run(
-                on_pool.Options(
-                    swf=_needed("--swf", swf),
-                    policies=tuple(policy or [SimulatedPolicy.EASY]),
-                    procs=procs,
-                    jobs_csv=jobs_csv,
-                    out=out,
-                    kill_at_limit=kill,
-                    cap_w=inf if cap_w is None else cap_w,
-                    proc_w=proc_w or 0.0,
-                    idle_w=idle_w or 0.0,
-                    runtimes=runtimes or Runtimes.REQUESTED,
-                    workers=workers,
-                )
+        on_pool.run(
+            on_pool.Options(
+                swf=_needed("--swf", swf),
+                policies=tuple(policy or [SimulatedPolicy.EASY]),
+                procs=procs,
+                jobs_csv=jobs_csv,
+                out=out,
+                kill_at_limit=kill,
+                cap_w=inf if cap_w is None else cap_w,
+                proc_w=proc_w or 0.0,
+                idle_w=idle_w or 0.0,
+                runtimes=runtimes or Runtimes.REQUESTED,
+                workers=workers,
             )
-        else:
-            _refuse("clusters", of_a_pool)
-            from services.console.simulate import clusters as on_clusters
+        )
+    else:
+        _refuse("clusters", of_a_pool)
+        from services.console.simulate import clusters as on_clusters
 
-            on_clusters.run(
-                on_clusters.Options(
-                    system=on_clusters.system_of(clusters, system, cap_w, tariffs),
-                    coefficients=_needed("--coefficients", coefficients),
-                    policies=tuple(policy or [SimulatedPolicy.EASY]),
-                    workload=workload or "cirne",
-                    counts=counts or Unit.NODE,
-                    jobs=jobs,
-                    speed=1.0 if speed is None else speed,
-                    mixes=tuple(mix or ["uniform"]),
-                    t_weights=tuple(t_weight or [1.0]),
-                    seeds=tuple(seed or [1]),
-                    threshold=THRESHOLD if threshold is None else threshold,
-                    reading=reading or Reading.DIMENSIONLESS,
-                    ahead=Ahead(
-                        prices=Prices(
-                            _or(response_price, USUAL.prices.response_per_h),
-                            _or(unit_price, USUAL.prices.unit_per_h),
-                            _or(makespan_price, USUAL.prices.makespan_per_h),
-                        ),
-                        bounds=replace(
-                            USUAL.bounds,
-                            head=_or(head, USUAL.bounds.head),
-                            budget=_or(budget, USUAL.bounds.budget),
-                            large=_or(large, USUAL.bounds.large),
-                            patience_s=3600 * _or(patience_h, USUAL.bounds.patience_s / 3600),
-                        ),
+        on_clusters.run(
+            on_clusters.Options(
+                system=on_clusters.system_of(clusters, system, cap_w, tariffs),
+                coefficients=_needed("--coefficients", coefficients),
+                policies=tuple(policy or [SimulatedPolicy.EASY]),
+                workload=workload or "cirne",
+                counts=counts or Unit.NODE,
+                jobs=jobs,
+                speed=1.0 if speed is None else speed,
+                mixes=tuple(mix or ["uniform"]),
+                t_weights=tuple(t_weight or [1.0]),
+                seeds=tuple(seed or [1]),
+                threshold=THRESHOLD if threshold is None else threshold,
+                reading=reading or Reading.DIMENSIONLESS,
+                ahead=Ahead(
+                    prices=Prices(
+                        _or(response_price, USUAL.prices.response_per_h),
+                        _or(unit_price, USUAL.prices.unit_per_h),
+                        _or(makespan_price, USUAL.prices.makespan_per_h),
                     ),
-                    kill_at_limit=kill,
-                    out=out,
-                    workers=workers,
-                )
+                    bounds=replace(
+                        USUAL.bounds,
+                        head=_or(head, USUAL.bounds.head),
+                        budget=_or(budget, USUAL.bounds.budget),
+                        large=_or(large, USUAL.bounds.large),
+                        patience_s=3600 * _or(patience_h, USUAL.bounds.patience_s / 3600),
+                    ),
+                ),
+                kill_at_limit=kill,
+                out=out,
+                workers=workers,
             )
+        )
+
+
+def _require_numbers(options: Mapping[str, object]) -> None:
+    """The bounds of options let nan through."""
+    for name, value in options.items():
+        several = value if isinstance(value, list) else [value]
+        if any(isinstance(each, float) and isnan(each) for each in several):
+            raise UnusableError(f"{name} must be a number, got nan")
 
 
 def _or(value: _Number | None, usual: _Number) -> _Number:
@@ -228,10 +252,10 @@ def _or(value: _Number | None, usual: _Number) -> _Number:
 
 def _refuse(played_on: str, options: Mapping[str, object]) -> None:
     if given := [name for name, value in options.items() if value is not None]:
-        raise ValueError(f"{', '.join(given)}: of no use on {played_on}: leave it out")
+        raise UnusableError(f"{', '.join(given)}: of no use on {played_on}: leave it out")
 
 
 def _needed(option: str, value: Path | None) -> Path:
     if value is None:
-        raise ValueError(f"{option} is needed: give a path")
+        raise UnusableError(f"{option} is needed: give a path")
     return value

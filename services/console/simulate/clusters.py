@@ -19,6 +19,7 @@ from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.simulator.sweep import Case, Result, Setup, combinations, play_case, sweep
 from services.simulation.simulator.system import System, Unit, built_in_system, read_system
 from services.simulation.simulator.tariffs import read_tariffs
+from shared.domain.errors import UnusableError
 from shared.policies.frequency import Reading
 
 UNIFORM = "uniform"
@@ -47,7 +48,7 @@ class Options:
 
     @property
     def workloads(self) -> list[WorkloadSpec]:
-        """One of each mix. Raises ValueError for a mix that is no share."""
+        """One of each mix. Raises UnusableError for a mix that is no share."""
         return [
             WorkloadSpec(self.workload, self.jobs, _share(mix), self.counts, self.speed)
             for mix in self.mixes
@@ -73,7 +74,7 @@ def system_of(
 ) -> System:
     """The clusters by name or of a file, at the tariffs of another.
 
-    Raises OSError or ValueError for what are none.
+    Raises OSError or UnusableError for what are none.
     """
     system = _clusters_of(clusters, file, cap_w)
     return system if tariffs is None else replace(system, tariff_of=read_tariffs(tariffs))
@@ -84,22 +85,26 @@ def _clusters_of(clusters: str | None, file: Path | None, cap_w: float | None) -
         names = [name.strip() for name in (clusters or "").split(",")]
         return built_in_system(names, inf if cap_w is None else cap_w)
     if clusters is not None or cap_w is not None:
-        raise ValueError("--system says clusters and caps itself: leave out --clusters and --cap-w")
+        raise UnusableError(
+            "--system says clusters and caps itself: leave out --clusters and --cap-w"
+        )
     return read_system(file)
 
 
 def setup_of(system: System, coefficients: Path) -> Setup:
     """A system with the tables and signatures of a folder, which each cluster's module names.
 
-    Raises OSError or ValueError for files that cannot be used, and a module without any.
+    Raises OSError or UnusableError for files that cannot be used, and a module without any.
     """
     tables = sorted(coefficients.glob("*_coefficients.csv"))
     if not tables:
-        raise ValueError(f"{coefficients} holds no *_coefficients.csv: give the folder that does")
+        raise UnusableError(
+            f"{coefficients} holds no *_coefficients.csv: give the folder that does"
+        )
     known = {each.module: each for each in read_matched(tables, coefficients / "apps.csv")}
     if missing := sorted({c.module for c in system.clusters} - known.keys()):
         problem = f"{coefficients} knows no module {', '.join(missing)}"
-        raise ValueError(f"{problem}: it has {', '.join(sorted(known))}")
+        raise UnusableError(f"{problem}: it has {', '.join(sorted(known))}")
     matched = [known[cluster.module] for cluster in system.clusters]
     return Setup(
         system,
@@ -108,7 +113,7 @@ def setup_of(system: System, coefficients: Path) -> Setup:
 
 
 def run(options: Options) -> None:
-    """Play, print and write. Raises OSError or ValueError for what cannot be played."""
+    """Play, print and write. Raises OSError or UnusableError for what cannot be played."""
     setup, cases = setup_of(options.system, options.coefficients), options.cases
     results = [_one(setup, cases[0], options.out)] if len(cases) == 1 else _all(setup, options)
     lines = [_line(result) for result in results]
@@ -162,4 +167,4 @@ def _share(mix: str) -> float | None:
     try:
         return None if mix == UNIFORM else float(mix)
     except ValueError as error:
-        raise ValueError(f"--mix must be {UNIFORM} or a share, got {mix!r}") from error
+        raise UnusableError(f"--mix must be {UNIFORM} or a share, got {mix!r}") from error

@@ -17,12 +17,13 @@ from services.simulation.simulator.log import LoggedJobs, read_log
 from services.simulation.simulator.metrics import Summary, summarise
 from services.simulation.simulator.one_pool import Machine, play_log
 from services.simulation.simulator.policy import SimulatedPolicy
+from shared.domain.errors import UnusableError
 from shared.policies.backfill.runtimes import Runtimes
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command was told. Raises ValueError for what contradicts itself."""
+    """What the command was told. Raises UnusableError for what contradicts itself."""
 
     swf: Path
     policies: tuple[SimulatedPolicy, ...]
@@ -38,13 +39,13 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.jobs_csv is not None and len(self.policies) > 1:
-            raise ValueError("--jobs-csv holds one schedule: give one policy")
+            raise UnusableError("--jobs-csv holds one schedule: give one policy")
         if self.cap_w < float("inf") and not self.proc_w:
-            raise ValueError("--cap-w needs --proc-w: a log names no power")
+            raise UnusableError("--cap-w needs --proc-w: a log names no power")
 
 
 def run(options: Options) -> None:
-    """Play, print and write. Raises OSError or ValueError for a log that cannot be played."""
+    """Play, print and write. Raises OSError or UnusableError for a log that cannot be played."""
     logged = read_log(
         options.swf,
         options.procs,

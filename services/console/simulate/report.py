@@ -16,6 +16,7 @@ from services.simulation.simulator.files import write_all_of_jobs, write_summary
 from services.simulation.simulator.metrics import Summary
 from services.simulation.simulator.played import Played
 from shared.policies.workload import Ints
+from shared.runtime.folders import written
 
 Measure = Callable[[Summary], float | None]
 
@@ -62,9 +63,9 @@ def write_comparison(folder: Path, lines: Sequence[Line]) -> None:
     """comparison.csv, one line a simulation, and comparison.png, one bar a group."""
     from services.simulation.simulator.plots import comparison
 
-    folder.mkdir(parents=True, exist_ok=True)
     rows = [dict(line.parameters) | _flat(line.summary) for line in lines]
-    with (folder / "comparison.csv").open("w", newline="", encoding="utf-8") as file:
+    table = folder / "comparison.csv"
+    with written(table) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

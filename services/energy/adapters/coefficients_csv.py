@@ -11,11 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from services.energy.adapters.rows import Row, read_rows
 from shared.domain import eamc_source
 from shared.domain.checks import require_finite, require_positive
 from shared.domain.coefficients import Coefficients, Mask, Matrix
 from shared.domain.errors import RejectedError
+from shared.runtime.folders import written
+from shared.runtime.rows import Row, read_rows
 
 SUFFIX: Final = "_coefficients"
 LETTERS: Final = "ABCDEF"
@@ -54,7 +55,7 @@ def read_coefficients_file(path: Path, node_model: str = "") -> Coefficients:
 
 def write_coefficients_file(path: Path, coefficients: Coefficients) -> None:
     """Write a table that `read_coefficients_file` reads back to the last digit."""
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         writer.writerows(_lines(coefficients))

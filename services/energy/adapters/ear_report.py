@@ -12,9 +12,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
-from services.energy.adapters.rows import Row, read_rows
 from shared.domain.checks import require_not_negative, require_positive
 from shared.domain.signature import Signature
+from shared.runtime.folders import written
+from shared.runtime.rows import Row, read_rows
 
 TPI_SCALE: Final = "ear-bytes-per-instruction"
 REQUIRED: Final = (
@@ -133,7 +134,7 @@ def _mean(group: list[Signature]) -> Signature:
 
 def write_accounting(path: Path, runs: Iterable[ReportedRun]) -> None:
     """Write the energy of every run, projectable or not."""
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(ACCOUNTING_COLUMNS)
         for run in runs:

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from services.energy.adapters.coefficients_csv import SUFFIX
-from services.energy.adapters.rows import Row, read_rows
 from shared.domain.checks import require_not_negative
 from shared.domain.coefficients import MOST_SD, Coefficients, Uncertainty
+from shared.runtime.rows import Row, read_rows
 
 COLUMNS: Final = ("from_ghz", "to_ghz", "time_left_out", "power_left_out")
 

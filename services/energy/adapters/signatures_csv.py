@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from services.energy.adapters.rows import Row, read_rows
 from shared.domain import eamc_source
 from shared.domain.checks import require_positive
 from shared.domain.errors import RejectedError
 from shared.domain.signature import Signature
+from shared.runtime.folders import written
+from shared.runtime.rows import Row, read_rows
 
 REQUIRED: Final = ("app_id", "module", "time_s", "dc_node_power_w", "cpi", "tpi")
 COLUMNS: Final = (
@@ -53,7 +54,7 @@ def read_signatures(path: Path, *, needs_pstate: bool = False) -> list[Signature
 
 def write_signatures(path: Path, signatures: Iterable[Signature]) -> None:
     """Write signatures in the form that `read_signatures` reads."""
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         writer.writerows(_lines(signatures))

@@ -1,5 +1,6 @@
 """`python -m services.energy.api`: projections over gRPC."""
 
 from services.energy.api.app import main
+from shared.runtime.environment import run
 
-main()
+run(main)

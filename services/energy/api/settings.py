@@ -1,10 +1,12 @@
 """Settings of the energy API, read from COPLACE_ENERGY_API_* environment variables."""
 
 from pydantic import Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
+
+from shared.runtime.environment import EnvironmentSettings
 
 
-class EnergyApiSettings(BaseSettings):
+class EnergyApiSettings(EnvironmentSettings):
     """What only the energy API needs to be told."""
 
     model_config = SettingsConfigDict(env_prefix="COPLACE_ENERGY_API_", frozen=True)

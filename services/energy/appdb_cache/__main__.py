@@ -1,5 +1,6 @@
 """`python -m services.energy.appdb_cache`: signatures and coefficients in, rows in Redis out."""
 
 from services.energy.appdb_cache.app import main
+from shared.runtime.environment import run
 
-main()
+run(main)

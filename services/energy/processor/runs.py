@@ -3,16 +3,23 @@
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobStarted, JobSubmitted
+from coplace.v1.jobs_pb2 import (
+    JobFinished,
+    JobRequeued,
+    JobSeized,
+    JobStarted,
+    JobSubmitted,
+)
 from google.protobuf.message import Message
 
 from shared.domain.job import JobFact, JobState, next_state
+from shared.messaging.stage import EarlyError
 from shared.messaging.table import Table
 
 
 class JobRun(NamedTuple):
-    """The newest attempt of a job. `advised_ghz` is 0 until it was advised; `is_counted` says that
-    its mismatch was."""
+    """The newest attempt of a job. `ended_us` is the end of the round that brought its end, else 0;
+    `advised_ghz` is 0 until it was advised; `is_counted` says that its mismatch was."""
 
     attempt: int
     user: str
@@ -24,14 +31,16 @@ class JobRun(NamedTuple):
 
 
 class Runs:
-    """Folds job events; an ended job is remembered for `remember_us`, since what was measured of it
-    may arrive behind its end."""
+    """Folds job events; an ended job is remembered for `remember_us` after its end arrived, since
+    what was measured of it may arrive behind that."""
 
     def __init__(self, table: Table[JobRun], remember_us: int) -> None:
         self._jobs = table
         self._remember_us = remember_us
         self._ends = [(run.ended_us, job_id) for job_id, run in table.items() if run.ended_us]
         heapify(self._ends)
+        over = JobState.FINISHED
+        self._ending = {job for job, run in table.items() if run.state == over and not run.ended_us}
 
     def get(self, job_id: str) -> JobRun | None:
         """The newest attempt; None for a job that nobody submitted, or that ended long ago."""
@@ -50,14 +59,20 @@ class Runs:
                 self._advance(message, JobFact.STARTED, cluster=message.cluster)
             case JobFinished():
                 self._begin(message.job_id, message.attempt, message.user)
-                self._advance(message, JobFact.FINISHED, ended_us=message.ended_at_us)
+                self._advance(message, JobFact.FINISHED)
             case JobRequeued():
-                before = self._jobs.get(message.job_id)
-                if before is not None:
-                    self._begin(message.job_id, message.attempt, before.user)
+                self._follow(message.job_id, message.attempt)
+            case JobSeized():
+                self._follow(message.job_id, message.attempt + 1)
 
     def forget(self, now_us: int) -> None:
-        """Drop the jobs that ended long enough ago."""
+        """Drop the jobs whose end came long enough ago; what ended since the last call did now."""
+        for job_id in sorted(self._ending):
+            ending = self._jobs.get(job_id)
+            if ending is not None and ending.state == JobState.FINISHED:
+                self._jobs.put(job_id, ending._replace(ended_us=now_us))
+                heappush(self._ends, (now_us, job_id))
+        self._ending.clear()
         while self._ends and self._ends[0][0] + self._remember_us <= now_us:
             ended_us, job_id = heappop(self._ends)
             run = self._jobs.get(job_id)
@@ -69,20 +84,21 @@ class Runs:
         if before is None or before.attempt < attempt:
             self._jobs.put(job_id, JobRun(attempt, user, JobState.SUBMITTED))
 
-    def _advance(
-        self,
-        message: JobStarted | JobFinished,
-        fact: JobFact,
-        cluster: str = "",
-        ended_us: int = 0,
-    ) -> None:
+    def _follow(self, job_id: str, attempt: int) -> None:
+        before = self._jobs.get(job_id)
+        if before is None:
+            raise EarlyError("job_id", f"{job_id[:80]!r} was never submitted: submit it first")
+        self._begin(job_id, attempt, before.user)
+
+    def _advance(self, message: JobStarted | JobFinished, fact: JobFact, cluster: str = "") -> None:
         run = self._jobs.get(message.job_id)
-        if run is None or run.attempt != message.attempt:
-            return
+        if run is None or run.attempt < message.attempt:
+            problem = f"{message.job_id[:80]!r} was never submitted in this attempt"
+            raise EarlyError("job_id", problem)
         state = next_state(JobState(run.state), fact)
-        if state == run.state:
+        if state == run.state or run.attempt > message.attempt:
             return
-        if ended_us:
-            heappush(self._ends, (ended_us, message.job_id))
-        known = run._replace(state=state, cluster=cluster or run.cluster, ended_us=ended_us)
+        if state is JobState.FINISHED:
+            self._ending.add(message.job_id)
+        known = run._replace(state=state, cluster=cluster or run.cluster)
         self._jobs.put(message.job_id, known)

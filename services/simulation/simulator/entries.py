@@ -9,6 +9,7 @@ from services.simulation.simulator.jobs import SubmittedJobs
 from services.simulation.simulator.played import Traits
 from services.simulation.simulator.policy import SimulatedPolicy, order_of
 from services.simulation.simulator.system import System
+from shared.domain.errors import UnusableError
 from shared.policies.frequency import FrequencyRule, Weighing
 from shared.policies.ranking import FREQUENCY_RULES, Policy, Ranking, rank_clusters
 from shared.policies.workload import Floats, Ints, Mask, Workload
@@ -52,13 +53,13 @@ def entries_of(
 
     A job has none on a cluster that it is too large for, that does not know its application, or
     whose cap is below its power. Its times are those on the reference cluster times the ratio of
-    the application's. Raises ValueError where no job fits anywhere.
+    the application's. Raises UnusableError where no job fits anywhere.
     """
     rule = _rule(choice.policy)
     offers = _offers(system, submitted, epm.predict(rule, choice.weighing).of(app))
     kept = offers.eligible.any(axis=1)
     if not kept.any():
-        raise ValueError("no job fits on any cluster: look at sizes, applications and caps")
+        raise UnusableError("no job fits on any cluster: look at sizes, applications and caps")
     rank = _ranked(offers, choice)
     ratio = offers.predictions.time_ratio
     limit_s = submitted.jobs.requested_s[:, np.newaxis] * ratio

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shared.domain.coefficients import Coefficients
+from shared.domain.errors import UnusableError
 from shared.domain.signature import Signature
 from shared.policies.ear import Metrics, project_metrics
 from shared.policies.frequency import EVEN, FrequencyRule, Weighing, choose_pstates
@@ -66,10 +67,10 @@ class Epm:
 
     @classmethod
     def of(cls, knowledge: Sequence[NodeKnowledge]) -> "Epm":
-        """Of the applications that some cluster knows. Raises ValueError when there is none."""
+        """Of the applications that some cluster knows. Raises UnusableError when there is none."""
         apps = tuple(dict.fromkeys(app for each in knowledge for app in each.signatures))
         if not apps:
-            raise ValueError("no cluster knows an application: give signatures of its module")
+            raise UnusableError("no cluster knows an application: give signatures of its module")
         return cls(apps, tuple(_projected(each, apps) for each in knowledge))
 
     def predict(self, rule: FrequencyRule, weighing: Weighing = EVEN) -> Predictions:

@@ -10,6 +10,7 @@ from typing import Final
 from services.simulation.simulator.metrics import Summary
 from services.simulation.simulator.played import Played
 from shared.policies.workload import Floats, Ints
+from shared.runtime.folders import written
 
 JOB_COLUMNS: Final = ("job_id", "submit_s", "start_s", "end_s", "procs")
 MORE_COLUMNS: Final = ("cluster", "freq_ghz", "wait_s", "energy_j")
@@ -28,13 +29,14 @@ def write_all_of_jobs(path: Path, played: Played, job_id: Ints) -> None:
         ghz = played.chosen(played.traits.freq_ghz).tolist()
     more = (clusters, ghz, _numbers(played.wait_s), _numbers(played.energy_j))
     rows = zip(*_job_columns(played, job_id), *more, strict=True)
-    _write(path, (*JOB_COLUMNS, *MORE_COLUMNS), rows)
+    with written(path) as fresh:
+        _write(fresh, (*JOB_COLUMNS, *MORE_COLUMNS), rows)
 
 
 def write_summary(path: Path, summary: Summary) -> None:
     """The measures of a schedule as JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
+    with written(path) as fresh:
+        fresh.write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
 
 
 def _job_columns(played: Played, job_id: Ints) -> tuple[Sequence[object], ...]:

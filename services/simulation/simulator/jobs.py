@@ -12,6 +12,7 @@ from services.simulation.simulator.system import System, Unit
 from services.simulation.workload.cirne import MAX_NODES, cirne_jobs
 from services.simulation.workload.rigid import RigidJobs, lublin_jobs
 from services.simulation.workload.streams import Stream, stream
+from shared.domain.errors import UnusableError
 from shared.policies.workload import Ints
 
 CIRNE: Final = "cirne"
@@ -37,9 +38,9 @@ class WorkloadSpec:
 
     def __post_init__(self) -> None:
         if not 0 < self.speed < inf:
-            raise ValueError(f"speed must be above 0, got {self.speed}")
+            raise UnusableError(f"speed must be above 0, got {self.speed}")
         if self.share is not None and not 0 <= self.share <= 1:
-            raise ValueError(f"share must be from 0 to 1, got {self.share}")
+            raise UnusableError(f"share must be from 0 to 1, got {self.share}")
 
     @property
     def label(self) -> str:
@@ -64,7 +65,7 @@ class SubmittedJobs:
 def submitted(spec: WorkloadSpec, seed: int, system: System) -> SubmittedJobs:
     """The jobs of a workload, the same for the same seed; a log is the same for any.
 
-    Raises OSError or ValueError for a log that cannot be read, ValueError for a model that
+    Raises OSError or UnusableError for a log that cannot be read, ValueError for a model that
     knows no such system.
     """
     made = (
@@ -100,13 +101,13 @@ def _logged(spec: WorkloadSpec, system: System) -> SubmittedJobs:
 
 def draw_apps(best: Ints, spec: WorkloadSpec, seed: int, jobs: int) -> Ints:
     """An application for each job, (jobs,), as an index into `best` (applications,): the cluster
-    that each is best off on. Raises ValueError where a share of none is asked for."""
+    that each is best off on. Raises UnusableError where a share of none is asked for."""
     weights = np.full(len(best), 1 / len(best))
     if spec.share is not None:
         elsewhere = best != 0
         if not 0 < elsewhere.sum() < len(best):
             problem = "needs applications that are best off on the first cluster and others"
-            raise ValueError(f"a share of {spec.share:g} {problem}: draw them uniformly")
+            raise UnusableError(f"a share of {spec.share:g} {problem}: draw them uniformly")
         weights[elsewhere] = spec.share / elsewhere.sum()
         weights[~elsewhere] = (1 - spec.share) / (~elsewhere).sum()
     return stream(seed, Stream.APP).choice(len(best), size=jobs, p=weights)

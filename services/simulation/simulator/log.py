@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from services.simulation.workload.swf import Skip, SwfLog, read_swf
+from shared.domain.errors import UnusableError
 from shared.policies.workload import Ints, Workload
 
 
@@ -41,18 +42,18 @@ def read_log(
     the time that it asked for, else its run time; `kill_at_limit` says that it ends then at the
     latest. Each processor draws `proc_w`; a job that draws more than `cap_w` is too large for the
     machine. Jobs of one instant stay in the order of the file.
-    Raises OSError when the file cannot be read, ValueError when it names no size or holds no job
+    Raises OSError when the file cannot be read, UnusableError when it names no size or holds no job
     that can run.
     """
     log = read_swf(path)
     machine_procs = procs if procs is not None else log.machine_procs
     if machine_procs is None:
-        raise ValueError(f"{path} says neither MaxProcs nor MaxNodes: give the number of them")
+        raise UnusableError(f"{path} says neither MaxProcs nor MaxNodes: give the number of them")
     under_cap = machine_procs * proc_w <= cap_w
     kept = log.playable(machine_procs if under_cap else int(cap_w / proc_w))
     if not len(kept.rows):
         problem = f"{path} holds no job that can run (left out: {dict(kept.skipped)})"
-        raise ValueError(f"{problem}: is it an SWF log?")
+        raise UnusableError(f"{problem}: is it an SWF log?")
     submit_s = kept.column("submit_s")
     by_submission = submit_s.argsort(kind="stable")
     workload = _workload(kept, by_submission, proc_w)

@@ -8,6 +8,7 @@ import numpy as np
 from services.simulation.simulator.log import LoggedJobs
 from services.simulation.simulator.played import Fleet, Played
 from services.simulation.simulator.policy import ONE_POOL, SimulatedPolicy, order_of
+from shared.domain.errors import UnusableError
 from shared.policies.backfill.runtimes import PredictingPool, Runtimes, UserRuntimes
 from shared.policies.backfill.timeline import Pool, play
 
@@ -29,12 +30,12 @@ def play_log(
 ) -> Played:
     """Play a log.
 
-    Raises ValueError for a policy that needs applications, which a log does not name, and for
+    Raises UnusableError for a policy that needs applications, which a log does not name, and for
     predictions where nothing is backfilled by them.
     """
     if policy not in ONE_POOL:
         known = ", ".join(ONE_POOL)
-        raise ValueError(f"{policy} needs applications, and a log names none: take {known}")
+        raise UnusableError(f"{policy} needs applications, and a log names none: take {known}")
     jobs = logged.workload
     order = order_of(policy, np.zeros_like(jobs.order), np.zeros_like(jobs.order), jobs.limit_s)
     workload = replace(jobs, order=order)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shared.domain.errors import UnusableError
 from shared.policies.tariff import Tariff
 from shared.policies.workload import Floats, Ints, Schedule, Workload
 
@@ -35,7 +36,7 @@ class Traits:
 class Played:
     """A workload, the schedule that came of it, and the fleet; columns of the shape (jobs,).
 
-    `traits` is None for jobs of a log, which does not name their application. Raises ValueError
+    `traits` is None for jobs of a log, which does not name their application. Raises UnusableError
     for a workload without a job.
     """
 
@@ -46,7 +47,7 @@ class Played:
 
     def __post_init__(self) -> None:
         if not len(self.workload):
-            raise ValueError("a workload without a job came to nothing: give it one")
+            raise UnusableError("a workload without a job came to nothing: give it one")
 
     def chosen(self, column: Floats | Ints) -> Floats | Ints:
         """Of a column (jobs, clusters) the values where each job ran, (jobs,)."""

@@ -20,6 +20,7 @@ from services.simulation.simulator.steps import (
 )
 from services.simulation.simulator.units import assign_units, runs
 from shared.policies.workload import Floats
+from shared.runtime.pictures import save_png
 
 HOUR_S: Final = 3600.0
 # A Gantt chart of more jobs than this shows the first of them: no screen has as many pixels.
@@ -33,7 +34,7 @@ def gantt(played: Played, path: Path) -> None:
     """Draw each cluster's units over time as PNG, a colour an application.
 
     Jobs hold the lowest units that are free. Where applications are unknown neighbours in the
-    queue differ in colour. Raises ValueError where a schedule oversubscribes a cluster.
+    queue differ in colour. Raises UnusableError where a schedule oversubscribes a cluster.
     """
     names = played.fleet.names
     figure = Figure(figsize=(14 if len(played.workload) <= FEW else 28, 4 * len(names)))
@@ -47,7 +48,7 @@ def gantt(played: Played, path: Path) -> None:
     axes[-1].set_xlim(0, _shown_h(played))
     if played.traits is not None:
         figure.legend(handles=_patches(played.traits), loc="outside lower center", ncols=8)
-    _save(figure, path)
+    save_png(figure, path)
 
 
 def power(played: Played, path: Path) -> None:
@@ -68,7 +69,7 @@ def power(played: Played, path: Path) -> None:
     top.legend(loc="upper right", ncols=len(layers))
     bottom.set(xlabel="hours since the first submission", ylabel="units in use, %", ylim=(0, 105))
     bottom.legend(loc="upper right", ncols=len(played.fleet.names))
-    _save(figure, path)
+    save_png(figure, path)
 
 
 def comparison(measures: Mapping[str, Mapping[str, Sequence[float]]], path: Path) -> None:
@@ -86,7 +87,7 @@ def comparison(measures: Mapping[str, Mapping[str, Sequence[float]]], path: Path
         _draw_bars(axis, measure, cases)
     for axis in axes[len(measures) :]:
         axis.set_axis_off()
-    _save(figure, path)
+    save_png(figure, path)
 
 
 def _draw_bars(axis: Axes, measure: str, cases: Mapping[str, Sequence[float]]) -> None:
@@ -138,8 +139,3 @@ def _patches(traits: Traits) -> list[Patch]:
         Patch(color=COLOURS[index % len(COLOURS)], label=app)
         for index, app in enumerate(traits.apps)
     ]
-
-
-def _save(figure: Figure, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110, metadata={"Software": None})

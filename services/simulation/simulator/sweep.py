@@ -82,7 +82,7 @@ def play_case(setup: Setup, case: Case) -> Outcome:
     """Play one case.
 
     The jobs of a seed run the same applications whatever the policy and its weights. Raises
-    OSError or ValueError for a workload that cannot be read or of which nothing fits.
+    OSError or UnusableError for a workload that cannot be read or of which nothing fits.
     """
     return play_jobs(setup, case, submitted(case.workload, case.seed, setup.system))
 

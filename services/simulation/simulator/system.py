@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from services.simulation.clusters import clusters
 from services.simulation.simulator.played import Fleet
 from shared.domain import eamc_source
+from shared.domain.errors import UnusableError
 from shared.policies.backfill.timeline import Pool
 from shared.policies.tariff import Tariff
 from shared.policies.workload import Ints
+from shared.runtime.user_files import read_yaml
 
 _MODULE_OF: Final = {model: name for name, model in eamc_source.NODE_MODEL_OF_MODULE.items()}
 
@@ -75,7 +76,7 @@ class SimulatedCluster(BaseModel):
 class System:
     """Clusters in the order in which jobs are offered to them; the first is the primary one, that
     times relate to. `tariff_of` are tariffs by cluster, of all or of none. Raises
-    ValueError for no cluster, for two of one name, and for tariffs of others."""
+    UnusableError for no cluster, for two of one name, and for tariffs of others."""
 
     clusters: tuple[SimulatedCluster, ...]
     tariff_of: Mapping[str, Tariff] = field(default_factory=dict)
@@ -83,9 +84,9 @@ class System:
     def __post_init__(self) -> None:
         names = [cluster.name for cluster in self.clusters]
         if not names or len(set(names)) < len(names):
-            raise ValueError(f"a system needs clusters of different names, got {names}")
+            raise UnusableError(f"a system needs clusters of different names, got {names}")
         if self.tariff_of and set(self.tariff_of) != set(names):
-            raise ValueError(f"tariffs are for {sorted(self.tariff_of)}, clusters are {names}")
+            raise UnusableError(f"tariffs are for {sorted(self.tariff_of)}, clusters are {names}")
 
     @property
     def tariffs(self) -> tuple[Tariff, ...]:
@@ -117,23 +118,26 @@ class _SystemFile(BaseModel):
 def read_system(path: Path) -> System:
     """A system from YAML: `clusters`, a list with the fields of SimulatedCluster.
 
-    Raises OSError when the file cannot be read, ValueError when it is not of this form.
+    Raises OSError when the file cannot be read, UnusableError when it is not of this form.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is no YAML: {error}") from error
-    return System(tuple(_SystemFile.model_validate(content).clusters))
+        content = _SystemFile.model_validate(read_yaml(path))
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors()
+        )
+        raise UnusableError(f"{path} is no system: {problems}") from error
+    return System(tuple(content.clusters))
 
 
 def built_in_system(names: list[str], cap_w: float = inf) -> System:
     """Clusters of the EAMC paper by name, of 512 nodes each, each under a cap of its own.
 
-    Raises ValueError for a name that none of them has.
+    Raises UnusableError for a name that none of them has.
     """
     known = {cluster.name: cluster for cluster in clusters()}
     if unknown := [name for name in names if name not in known]:
-        raise ValueError(f"{', '.join(unknown)}: the built-in clusters are {', '.join(known)}")
+        raise UnusableError(f"{', '.join(unknown)}: the built-in clusters are {', '.join(known)}")
     chosen = [known[name] for name in names]
     return System(
         tuple(

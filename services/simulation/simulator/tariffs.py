@@ -1,11 +1,12 @@
 """Tariffs of clusters as a file."""
 
-import csv
 from collections import defaultdict
 from pathlib import Path
 from typing import Final
 
+from shared.domain.errors import RejectedError, UnusableError
 from shared.policies.tariff import Tariff
+from shared.runtime.rows import Row, read_rows
 
 # A column of money or of grams of CO2.
 PRICE_COLUMNS: Final = ("price_per_kwh", "gco2_per_kwh")
@@ -15,24 +16,27 @@ def read_tariffs(path: Path) -> dict[str, Tariff]:
     """Tariffs by cluster from CSV: cluster, hour, and one of PRICE_COLUMNS.
 
     The hours of a cluster are 0, 1, 2... from the midnight that times count from; behind the last
-    the first follows. Raises OSError when the file cannot be read, ValueError when it is not so.
+    the first follows. Raises OSError when the file cannot be read, UnusableError when it is not so.
     """
+    rows = read_rows(path, ("cluster", "hour"))
+    columns = [name for name in PRICE_COLUMNS if name in rows[0].values]
+    if len(columns) != 1:
+        raise UnusableError(f"{path} needs one of the columns {', '.join(PRICE_COLUMNS)}")
     prices: dict[str, dict[int, float]] = defaultdict(dict)
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = csv.DictReader(file)
-        names = [name for name in PRICE_COLUMNS if name in (rows.fieldnames or ())]
-        if len(names) != 1 or not {"cluster", "hour"} <= set(rows.fieldnames or ()):
-            wanted = " or ".join(PRICE_COLUMNS)
-            raise ValueError(f"{path} needs the columns cluster, hour and {wanted}")
-        for row in rows:
-            try:
-                prices[row["cluster"]][int(row["hour"])] = float(row[names[0]])
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"{path} line {rows.line_num}: {error}") from error
+    for row in rows:
+        prices[row.text("cluster")][_hour(row)] = row.number_of(columns[0])
     return {cluster: _tariff(path, cluster, hours) for cluster, hours in prices.items()}
+
+
+def _hour(row: Row) -> int:
+    hour = row.number_of("hour")
+    if not hour.is_integer():
+        raise RejectedError("hour", f"must be a whole number, got {hour} in {row.where}")
+    return int(hour)
 
 
 def _tariff(path: Path, cluster: str, hours: dict[int, float]) -> Tariff:
     if sorted(hours) != list(range(len(hours))):
-        raise ValueError(f"{path}: the hours of {cluster} must be 0 to {len(hours) - 1}, each once")
+        problem = f"must be 0 to {len(hours) - 1} for {cluster}, each once, in {path}"
+        raise RejectedError("hour", problem)
     return Tariff(tuple(hours[hour] for hour in range(len(hours))))

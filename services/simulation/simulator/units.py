@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
+from shared.domain.errors import UnusableError
 from shared.policies.workload import Floats, Ints
 
 
 def assign_units(units: int, used: Ints, start_s: Floats, end_s: Floats) -> list[list[int]]:
     """The units of each job of one cluster, ascending: the lowest that are free when it starts.
 
-    What ends at an instant is free for what starts then. Raises ValueError where a job finds too
+    What ends at an instant is free for what starts then. Raises UnusableError where a job finds too
     few units: the schedule then gave out more than there are.
     """
     free = list(range(units))
@@ -23,7 +24,7 @@ def assign_units(units: int, used: Ints, start_s: Floats, end_s: Floats) -> list
                 heappush(free, unit)
         elif counts[job] > len(free):
             problem = f"a job takes {counts[job]} of {len(free)} free units at {start_s[job]:g} s"
-            raise ValueError(f"{problem}: the schedule oversubscribes the cluster of {units}")
+            raise UnusableError(f"{problem}: the schedule oversubscribes the cluster of {units}")
         else:
             held[job] = [heappop(free) for _ in range(counts[job])]
     return held

@@ -20,6 +20,7 @@ import numpy as np
 
 from services.simulation.workload.rigid import Floats, Ints, RigidJobs
 from services.simulation.workload.streams import Stream, stream
+from shared.domain.errors import UnusableError
 from shared.numerics import gamma, normal
 from shared.numerics.elementary import exps
 
@@ -63,10 +64,10 @@ def cirne_jobs(
 
     The mean runtime is MEAN_RUN_S for every seed. The arrivals end after SPAN_S for 5,000 jobs of
     up to MAX_NODES nodes, after proportionally less for fewer jobs: the load stays. Raises
-    ValueError for less than one job or node.
+    UnusableError for less than one job or node.
     """
     if jobs < 1 or max_nodes < 1:
-        raise ValueError(f"jobs and nodes must be at least 1, got {jobs} and {max_nodes}")
+        raise UnusableError(f"jobs and nodes must be at least 1, got {jobs} and {max_nodes}")
     size_rank, own_rank = stream(seed, Stream.SIZE), stream(seed, Stream.RUNTIME)
     size = normal.quantiles(size_rank.random(jobs))
     rest = sqrt(1 - correlation * correlation) * normal.quantiles(own_rank.random(jobs))

@@ -15,6 +15,7 @@ from services.simulation.workload.table1 import APPS, profile
 from services.simulation.workload.walltimes import walltimes_s
 from shared.domain.checks import require_positive
 from shared.domain.cluster import Cluster
+from shared.domain.errors import UnusableError
 
 USERS: Final = 40
 ACCOUNTS: Final = 8
@@ -42,13 +43,13 @@ def built_in(
 
     A longer workload begins with the same jobs; only their arrivals change, since one factor
     scales them to the offered load: sum(nodes x nominal runtime on the reference cluster) over
-    (nodes of all clusters x last arrival). Raises RejectedError or ValueError for arguments that
+    (nodes of all clusters x last arrival). Raises RejectedError or UnusableError for arguments that
     allow no workload.
     """
     require_positive("jobs", jobs)
     require_positive("offered_load", offered_load)
     if not clusters:
-        raise ValueError("a workload needs at least one cluster to refer to, got none")
+        raise UnusableError("a workload needs at least one cluster to refer to, got none")
     draws = _draw(seed, jobs, clusters)
     submit_s = draws.arrival_s * _arrival_scale(draws, clusters, offered_load)
     return [_request(i, draws, submit_s, clusters) for i in range(jobs)]

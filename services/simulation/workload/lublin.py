@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from shared.numerics import gamma
 from shared.numerics.elementary import LN2, exps, logs
 
+from shared.domain.errors import UnusableError
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -51,10 +53,10 @@ DAY_S: Final = BUCKETS * BUCKET_S
 def sizes(rng: np.random.Generator, machine_nodes: Ints) -> Ints:
     """Nodes of each job; `machine_nodes` (jobs,) is the size of the machine that it is for.
 
-    Raises ValueError for a machine of fewer than MIN_MACHINE_NODES.
+    Raises UnusableError for a machine of fewer than MIN_MACHINE_NODES.
     """
     if machine_nodes.min(initial=MIN_MACHINE_NODES) < MIN_MACHINE_NODES:
-        raise ValueError(
+        raise UnusableError(
             f"the Lublin-Feitelson model needs machines of at least {MIN_MACHINE_NODES} nodes, "
             f"got one of {machine_nodes.min()}"
         )

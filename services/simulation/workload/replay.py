@@ -10,6 +10,7 @@ from services.simulation.workload.streams import shareable
 from services.simulation.workload.swf import Skip, SwfRecord, read_swf
 from services.simulation.workload.table1 import APPS, PLATINUM_8168, NodeModel, profile
 from shared.domain.checks import require_positive
+from shared.domain.errors import UnusableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def replay(
     P-state. Logs do not say which application ran: a hash of the executable, or else of the
     user, picks one of the eight, so that what belongs together stays together. `max_nodes`
     is MaxProcs, else MaxNodes, else the largest job. Raises OSError when the file cannot be
-    read and ValueError when no job is left.
+    read and UnusableError when no job is left.
     """
     if jobs is not None:
         require_positive("jobs", jobs)
@@ -49,7 +50,7 @@ def replay(
     records = sorted(kept.records(jobs), key=lambda record: record.submit_s)
     if not records:
         problem = f"{path} holds no job to replay (left out: {dict(kept.skipped)})"
-        raise ValueError(f"{problem}: is it an SWF log?")
+        raise UnusableError(f"{problem}: is it an SWF log?")
     requests = tuple(
         _request(i, record, records[0].submit_s, reference_cluster, node_model, bool(shares))
         for i, (record, shares) in enumerate(

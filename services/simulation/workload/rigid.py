@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from services.simulation.workload import lublin
 from services.simulation.workload.streams import Stream, stream
 from services.simulation.workload.walltimes import walltimes_s
+from shared.domain.errors import UnusableError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -18,7 +19,7 @@ class RigidJobs:
     """Jobs by submission, each array of the shape (jobs,).
 
     `run_s` is the time on the reference cluster at the nominal P-state, `requested_s` what the
-    user asks for there. Raises ValueError for columns that no jobs have.
+    user asks for there. Raises UnusableError for columns that no jobs have.
     """
 
     submit_s: Floats
@@ -28,10 +29,10 @@ class RigidJobs:
 
     def __post_init__(self) -> None:
         if (np.diff(self.submit_s) < 0).any():
-            raise ValueError("submit_s must ascend: sort the jobs by submission")
+            raise UnusableError("submit_s must ascend: sort the jobs by submission")
         for name in ("nodes", "run_s", "requested_s"):
             if not (getattr(self, name) > 0).all():
-                raise ValueError(f"{name} must be above 0 for every job")
+                raise UnusableError(f"{name} must be above 0 for every job")
 
     def __len__(self) -> int:
         return len(self.submit_s)
@@ -43,7 +44,7 @@ def lublin_jobs(
     """Jobs of the Lublin-Feitelson model for clusters of `machine_nodes`, `total_nodes` in all.
 
     One factor scales the arrivals to the offered load: node-seconds of the jobs over those of all
-    nodes until the last arrival. Raises ValueError for a machine too small for the model.
+    nodes until the last arrival. Raises UnusableError for a machine too small for the model.
     """
     nodes = lublin.sizes(stream(seed, Stream.SIZE), np.full(jobs, machine_nodes))
     run_s = lublin.runtimes_s(stream(seed, Stream.RUNTIME), nodes)

@@ -3,24 +3,23 @@
 Format: Parallel Workloads Archive, https://www.cs.huji.ac.il/labs/parallel/workload/swf.html.
 """
 
-import gzip
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.runtime.user_files import BrokenOffError, lines
+
 Floats = NDArray[np.float64]
 
 _SIZE_COMMENT: Final = re.compile(r";\s*(MaxProcs|MaxNodes):\s*(\d+)")
-_GZIP_MAGIC: Final = b"\x1f\x8b"
 # Lines that are parsed at a time: a broken one sends no more than these down the slow path.
 _BLOCK: Final = 4096
 # Whole numbers up to here are exact as float64.
@@ -114,12 +113,12 @@ class SwfLog:
 
 
 def read_swf(path: Path) -> SwfLog:
-    """All that can be read of a log. Raises OSError when the file cannot be opened."""
+    """All that can be read of a log. Raises OSError, and UnusableError for what is too large."""
     skipped: Counter[Skip] = Counter()
     declared: dict[str, int] = {}
-    lines = (line.strip() for line in _lines(path, skipped))
+    stripped = (line.strip() for line in _lines(path, skipped))
     blocks = [np.empty((0, len(_FIELDS)))]
-    while block := list(islice(lines, _BLOCK)):
+    while block := list(islice(stripped, _BLOCK)):
         _read_comments((line for line in block if line.startswith(";")), declared)
         blocks.append(_parsed([line for line in block if line and line[0] != ";"], skipped))
     machine_procs = declared.get("MaxProcs", declared.get("MaxNodes"))
@@ -174,17 +173,7 @@ def _record(row: Sequence[float]) -> SwfRecord:
 
 
 def _lines(path: Path, skipped: Counter[Skip]) -> Iterator[str]:
-    with _open_text(path) as log:
-        try:
-            yield from log
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            skipped[Skip.TRUNCATED] += 1
-
-
-def _open_text(path: Path) -> IO[str]:
-    """Open by content, not by name. Bytes that are no UTF-8 end as broken fields of their line."""
-    with path.open("rb") as log:
-        compressed = log.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-    if compressed:
-        return gzip.open(path, "rt", encoding="utf-8", errors="replace")
-    return path.open(encoding="utf-8", errors="replace")
+    try:
+        yield from lines(path, errors="replace")
+    except BrokenOffError:
+        skipped[Skip.TRUNCATED] += 1

@@ -21,7 +21,7 @@ from services.energy.adapters.ear_report import (
 )
 from services.energy.adapters.matching import read_matched
 from services.energy.adapters.signatures_csv import read_signatures, write_signatures
-from shared.domain.errors import RejectedError
+from shared.domain.errors import RejectedError, UnusableError
 from tests.support.data import DATA, needs_data
 from tests.unit.services.energy.files import apps, pairs, read, write
 
@@ -111,7 +111,7 @@ def test_a_pair_without_a_row_was_never_measured(tmp_path: Path) -> None:
 def test_what_is_no_table_of_signatures_is_rejected(text: str, tmp_path: Path) -> None:
     path = tmp_path / "apps.csv"
     path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(RejectedError, match=r"apps\.csv"):
+    with pytest.raises(UnusableError, match=r"apps\.csv"):
         read_signatures(path)
 
 

@@ -241,6 +241,18 @@ def test_a_requeued_job_gives_its_nodes_back_and_is_decided_again() -> None:
         processor.handle(finished("a", T0_US, attempt=1))
 
 
+def test_copies_of_what_happened_long_ago_are_known_for_as_long_after_they_came() -> None:
+    processor, then_us = placement(), T0_US - 8 * 86_400 * 10**6
+    story = [submitted("a", then_us), finished("a", then_us + 1)]
+    round_of(processor, 0, *story)
+    assert round_of(processor, 1) == []
+    for number in (2, 3):
+        for one in story:
+            with pytest.raises(AlreadyAppliedError):
+                processor.handle(one)
+        assert round_of(processor, number) == []
+
+
 def test_a_job_that_was_requeued_while_it_waited_stands_in_the_queue_once() -> None:
     processor = placement(policy=Policy.BASE)
     round_of(processor, 0, submitted("a", nodes=4))

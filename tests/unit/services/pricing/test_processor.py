@@ -7,10 +7,12 @@ import pytest
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import (
     JobCancelled,
+    JobDeclined,
     JobFinished,
     JobHeld,
     JobReleased,
     JobRequeued,
+    JobSeized,
     JobStarted,
     JobSubmitted,
 )
@@ -24,7 +26,7 @@ from services.pricing.charge import audit
 from services.pricing.processor import PricingProcessor, Tariff, mended
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.stage import AlreadyAppliedError, EarlyError, Round
 
 START_US = 1_767_225_600_000_000
 HOUR_US = 3_600_000_000
@@ -159,16 +161,17 @@ def test_a_clock_waits_for_the_grace_before_it_charges() -> None:
     assert (charge.revision, charge.slowdown_ratio) == (1, 1.25)
 
 
-def test_a_finish_without_a_submission_is_refused() -> None:
+@pytest.mark.parametrize("early", [finished(), JobRequeued(job_id="s/c/1/0", attempt=2)])
+def test_what_comes_before_the_submission_is_early(early: Message) -> None:
     driver = Driver()
-    with pytest.raises(RejectedError, match="never submitted"):
-        driver.take(finished())
+    with pytest.raises(EarlyError, match="never submitted"):
+        driver.take(early)
     assert driver.end_round(0, START_US + HOUR_US) == []
     assert driver.state == {}
 
 
-@pytest.mark.parametrize("fact", [submitted(), finished(), started(), shutters()])
-def test_a_copy_and_a_start_after_the_finish_change_nothing(fact: Message) -> None:
+@pytest.mark.parametrize("fact", [submitted(), finished(), shutters()])
+def test_a_copy_changes_nothing(fact: Message) -> None:
     driver = Driver()
     for payload in (submitted(), shutters(), finished()):
         driver.take(payload)
@@ -178,8 +181,12 @@ def test_a_copy_and_a_start_after_the_finish_change_nothing(fact: Message) -> No
     assert driver.end_round(1, START_US + 2 * HOUR_US) == []
 
 
-@pytest.mark.parametrize("kind", [JobCancelled, JobHeld, JobReleased])
-def test_what_is_asked_of_a_job_costs_nothing(kind: type[Message]) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [JobStarted, JobDeclined, JobCancelled, JobHeld, JobReleased],
+    ids=lambda kind: kind.__name__,
+)
+def test_what_is_asked_of_a_job_and_its_start_cost_nothing(kind: type[Message]) -> None:
     driver = Driver()
     driver.take(submitted())
     driver.end_round(0, START_US)
@@ -203,8 +210,42 @@ def test_an_attempt_that_was_requeued_without_an_end_is_forgotten() -> None:
     for payload in (submitted(), started(), JobRequeued(job_id="s/c/1/0", attempt=2)):
         driver.take(payload)
     driver.end_round(0, START_US)
-    driver.end_round(1, START_US + 10 * HOUR_US)
-    assert len(driver.state) == 1
+    driver.take(finished(attempt=2))
+    assert len(driver.end_round(1, START_US + HOUR_US)) == 1
+    driver.end_round(2, START_US + 11 * HOUR_US)
+    assert driver.state == {}
+
+
+def test_each_attempt_is_charged_when_its_finish_overtakes_the_requeue() -> None:
+    driver = Driver()
+    driver.take(submitted())
+    driver.take(finished(attempt=2))
+    driver.take(JobRequeued(job_id="s/c/1/0", attempt=2))
+    driver.take(finished())
+    charges = driver.end_round(0, START_US + HOUR_US)
+    assert [(charge.attempt, charge.revision) for charge in charges] == [(1, 1), (2, 1)]
+
+
+def test_a_late_finish_of_an_attempt_that_was_seized_is_charged_as_that_attempt() -> None:
+    driver = Driver()
+    driver.take(submitted())
+    driver.take(JobSeized(job_id="s/c/1/0", attempt=1))
+    driver.take(finished(attempt=2))
+    (second,) = driver.end_round(0, START_US + HOUR_US)
+    driver.take(finished())
+    (first,) = driver.end_round(1, START_US + 2 * HOUR_US)
+    assert (first.attempt, second.attempt) == (1, 2)
+
+
+def test_a_copy_of_the_end_of_an_early_attempt_is_known_while_a_later_one_runs() -> None:
+    driver = Driver()
+    for payload in (submitted(), finished(), JobRequeued(job_id="s/c/1/0", attempt=2)):
+        driver.take(payload)
+    driver.end_round(0, START_US + HOUR_US)
+    driver.end_round(1, START_US + 100 * HOUR_US)
+    driver.crash()
+    with pytest.raises(AlreadyAppliedError):
+        driver.take(finished())
 
 
 def test_all_state_of_a_job_is_dropped_some_time_after_its_charge() -> None:

@@ -4,9 +4,9 @@ import ssl
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from shared.messaging.stage import RoundSource
+from shared.runtime.environment import WrongSettingsError
 from shared.runtime.grpc_security import grpc_channel_credentials, grpc_server_credentials
 from shared.runtime.security import kafka_options, redis_options
 from shared.runtime.settings import Settings
@@ -38,7 +38,7 @@ def test_a_setting_that_cannot_work_is_named(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    with pytest.raises(ValidationError, match=r"(?i)rounds|partitions|namespace|cert|sasl"):
+    with pytest.raises(WrongSettingsError, match=r"(?i)rounds|partitions|namespace|cert|sasl"):
         Settings()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from services.console.energy.cli import app
+from services.console.cli import app
 from tests.support.data import DATA, ROOT, needs_data
 from tests.unit.services.energy.files import apps, pairs, read, write
 
@@ -16,7 +16,7 @@ KERNELS = [(0.4, 0.3, 430.0), (0.9, 7.0, 390.0), (1.9, 15.0, 370.0), (4.2, 70.0,
 
 
 def coplace_energy(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(each) for each in arguments])
+    return CliRunner().invoke(app, ["energy", *map(str, arguments)])
 
 
 def published(*modules: str) -> list[object]:
@@ -179,6 +179,15 @@ def test_what_is_learned_projects_its_own_kernels(tmp_path: Path) -> None:
         seen = measured[row["app_id"], row["to_ghz"]]
         assert float(row["time_s"]) == pytest.approx(float(seen["time_s"]))
         assert float(row["power_w"]) == pytest.approx(float(seen["dc_node_power_w"]))
+
+
+def test_a_module_whose_name_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
+    rows = [{**row, "module": "../lab"} for row in read(kernels(tmp_path))]
+    source = write(tmp_path / "k.csv", rows)
+    done = coplace_energy("learn", "--signatures", source, "--out", tmp_path / "out")
+    assert done.exit_code == 1
+    assert "leads out of it" in done.stderr
+    assert not list(tmp_path.glob("lab*"))
 
 
 def test_learning_tells_its_errors_with_each_kernel_left_out(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from services.console.energy.cli import app
+from services.console.cli import app
 from tests.support.data import DATA, needs_data
 from tests.unit.services.energy.files import apps, pairs, read, write
 
@@ -14,7 +14,7 @@ NODES = ["--node", "a=4:100", "--node", "b=2:200"]
 
 
 def time_coefficients(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["time-coefficients", *map(str, arguments)])
+    return CliRunner().invoke(app, ["energy", "time-coefficients", *map(str, arguments)])
 
 
 def files(folder: Path, *rows: dict[str, object]) -> list[object]:

@@ -3,12 +3,15 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer import main
 from typer.testing import CliRunner, Result
 
 from services.console.cli import app
 from tests.support.data import DATA, needs_data
+from tests.unit.services.console.hostile import given, options_of, problems_of, write_files
 from tests.unit.services.energy.files import apps, pairs, write
 
 LINE = "{job} {submit} -1 {run} {procs} -1 -1 {procs} {limit} -1 1 1 1 -1 -1 -1 -1 -1"
@@ -117,6 +120,18 @@ def test_a_run_is_written_with_its_summary_and_pictures(log: Path, tmp_path: Pat
     }
 
 
+def test_links_in_the_folder_are_not_followed(log: Path, tmp_path: Path) -> None:
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    out.mkdir()
+    elsewhere.write_text("precious")
+    for name in ("summary.json", "jobs.csv", "gantt.png", "power.png"):
+        (out / name).symlink_to(elsewhere)
+    done = coplace_simulate("--swf", log, "--out", out)
+    assert done.exit_code == 0, done.output
+    assert elsewhere.read_text() == "precious"
+    assert not any(path.is_symlink() for path in out.iterdir())
+
+
 def test_several_policies_are_compared(log: Path, tmp_path: Path) -> None:
     policies = ("fcfs", "sjf", "easy", "conservative")
     options = [each for policy in policies for each in ("--policy", policy)]
@@ -198,3 +213,27 @@ def test_the_papers_system_comes_to_what_the_paper_says_of_its_makespan() -> Non
     rows = [line.split("│") for line in done.stdout.splitlines() if "cirne uniform" in line]
     assert len(rows) == 2
     assert all(10 * 24 < float(row[2]) < 15 * 24 for row in rows)
+
+
+@pytest.mark.parametrize("played_on", ["pool", "clusters"])
+def test_hostile_options_beside_usable_ones_end_in_one_line(
+    played_on: str,
+    log: Path,
+    models: Path,
+    system: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path)
+    usable = {
+        "pool": ("--swf", log),
+        "clusters": ("--system", system, "--coefficients", models, "--workload", log),
+    }[played_on]
+    commands: Any = main.get_command(app)
+    attacks = (
+        ["simulate", *map(str, usable), *given(option, value)]
+        for option, values in options_of(commands.commands["simulate"])
+        for value in values
+    )
+    assert not problems_of(attacks)

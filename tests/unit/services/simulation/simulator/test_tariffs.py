@@ -31,9 +31,9 @@ def test_carbon_intensity_is_a_tariff_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        (["cluster,hour"], "price_per_kwh or gco2_per_kwh"),
+        (["cluster,hour", "p1,0"], "price_per_kwh, gco2_per_kwh"),
         ([HEADER, "p1,0,cheap"], "line 2"),
-        ([HEADER, "p1,0,0.1", "p1,2,0.3"], "the hours of p1 must be 0 to 1"),
+        ([HEADER, "p1,0,0.1", "p1,2,0.3"], "hour: must be 0 to 1 for p1"),
     ],
 )
 def test_a_broken_file_is_refused_by_name(tmp_path: Path, lines: list[str], told: str) -> None:

@@ -5,8 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from shared.domain.errors import RejectedError
+from shared.runtime.user_files import lines
+
+# A million rows of signatures; each is kept with the names of its fields.
+MOST_TABLE_CHARACTERS: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +64,19 @@ class Row:
 def read_rows(path: Path, required: Sequence[str], *, delimiter: str = ",") -> list[Row]:
     """All rows of a file with a header.
 
-    Raises OSError when it cannot be read, RejectedError when it is no text, has no rows or lacks a
-    column or a value.
+    Raises OSError when it cannot be read, UnusableError when it is too large, RejectedError when it
+    is no text, has no rows or lacks a column or a value.
     """
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, delimiter=delimiter, skipinitialspace=True)
-            header = [name.strip() for name in reader.fieldnames or ()]
-            reader.fieldnames = header
-            _require_columns(path, header, required)
-            lines = [(reader.line_num, values) for values in reader]
-    except (UnicodeDecodeError, csv.Error) as error:
+        text = lines(path, most=MOST_TABLE_CHARACTERS, newline="")
+        reader = csv.DictReader(text, delimiter=delimiter, skipinitialspace=True)
+        header = [name.strip() for name in reader.fieldnames or ()]
+        reader.fieldnames = header
+        _require_columns(path, header, required)
+        found = [(reader.line_num, values) for values in reader]
+    except csv.Error as error:
         raise RejectedError("file", f"{path} is no table in UTF-8 text: {error}") from error
-    rows = [Row(path, number, *each) for number, each in enumerate(lines, start=1)]
+    rows = [Row(path, number, *each) for number, each in enumerate(found, start=1)]
     if not rows:
         raise RejectedError("rows", f"{path} has none below its header")
     for row in rows:

@@ -1,0 +1,136 @@
+"""What comes too early is kept until it can be used, and ends as a dead letter if it never can."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from coplace.v1.control_pb2 import DeadLetter
+from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
+from coplace.v1.pricing_pb2 import ChargeMade
+
+from shared.messaging import early
+from shared.messaging.event import Event, Publish
+from shared.messaging.record import Record
+from shared.messaging.stage import EarlyError, Round, RoundSource, Stage
+from shared.messaging.unit import Commit, Unit
+from tests.support.messaging import CODEC, START_US, at_offset, encoded, payloads, submission
+
+JOB = "j0"
+KEPT_US = early.KEPT_US
+
+
+@dataclass
+class Ends:
+    """Charges a job that was submitted when it ends."""
+
+    known: set[str] = field(default_factory=set)
+
+    def handle(self, event: Event) -> Iterable[Publish]:
+        """Raises EarlyError for an end without a submission."""
+        if isinstance(event.payload, JobSubmitted):
+            self.known.add(event.key)
+            return []
+        if event.key not in self.known:
+            raise EarlyError("job_id", "was never submitted")
+        charge = ChargeMade(job_id=event.key, attempt=1)
+        return [Publish("prices.charges", Event("c", "c", event.time_us, event.key, charge))]
+
+    def end_round(self, ended: Round) -> Iterable[Publish]:
+        """Nothing waits for it."""
+        return ()
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """Who is known."""
+        return dict.fromkeys(sorted(self.known), b"known")
+
+
+STAGE = Stage(
+    "ends",
+    ("jobs.events",),
+    ("prices.charges",),
+    lambda _n, restored: Ends(set(restored)),
+    single=True,
+    rounds=RoundSource.CLOCK,
+    marks_outputs=False,
+)
+
+
+def finish(reason: str = "") -> Publish:
+    payload = JobFinished(job_id=JOB, attempt=1, app_id=reason, ended_at_us=START_US)
+    return Publish("jobs.events", Event(f"finished/{JOB}", "test", START_US, JOB, payload))
+
+
+def records(*published: Publish, first: int = 0) -> list[Record]:
+    return [at_offset(new, first + n) for n, new in enumerate(encoded(*published))]
+
+
+class Life:
+    """A unit that may be killed after each commit."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, bytes] = {}
+        self.unit = Unit(STAGE, 0, {}, CODEC)
+
+    def take(self, found: Sequence[Record]) -> list[object]:
+        return self._keep(self.unit.process(found, START_US))
+
+    def end_round(self, now_us: int) -> list[object]:
+        return self._keep(self.unit.close_round(now_us))
+
+    def restart(self) -> None:
+        self.unit = Unit(STAGE, 0, dict(self.state), CODEC)
+
+    def _keep(self, commit: Commit) -> list[object]:
+        for key, value in commit.changelog.items():
+            self.state.pop(key, None)
+            self.state |= {} if value is None else {key: value}
+        return [event.payload for event in payloads(commit.outputs)]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_came_too_early_is_applied_behind_what_it_waits_for(restarts: bool) -> None:
+    life = Life()
+    assert life.take(records(finish())) == []
+    life.end_round(START_US)
+    if restarts:
+        life.restart()
+    [charge] = life.take(records(submission(JOB), first=1))
+    assert isinstance(charge, ChargeMade)
+    assert not any(key.startswith(early.PREFIX) for key in life.state)
+
+
+def test_what_is_never_joined_becomes_the_dead_letter_of_its_record_a_day_after_it_came() -> None:
+    life = Life()
+    [record] = records(finish())
+    life.take([record])
+    assert life.end_round(START_US + 5) == []
+    life.restart()
+    assert life.end_round(START_US + 4 + KEPT_US) == []
+    [letter] = life.end_round(START_US + 5 + KEPT_US)
+    assert isinstance(letter, DeadLetter)
+    assert (letter.reason, letter.offset) == ("job_id: was never submitted", record.offset)
+    assert letter.value == record.value
+    assert not any(key.startswith(early.PREFIX) for key in life.state)
+    assert life.end_round(START_US + 3 * KEPT_US) == []
+
+
+def test_there_is_room_for_so_many_of_a_job_and_the_rest_is_refused_at_once() -> None:
+    life = Life()
+    letters = life.take(records(*[finish()] * (early.MOST_OF_A_JOB + 2)))
+    assert len(letters) == 2
+    charges = life.take(records(submission(JOB), first=early.MOST_OF_A_JOB + 2))
+    assert len(charges) == early.MOST_OF_A_JOB
+
+
+def test_what_no_dead_letter_can_hold_is_not_kept() -> None:
+    life = Life()
+    assert len(life.take(records(finish("x" * 100_000)))) == 1
+
+
+def test_what_is_early_in_the_last_round_of_a_run_is_refused_at_its_end() -> None:
+    facts = early.EarlyFacts({})
+    [record] = records(finish())
+    assert facts.keep(JOB, record, "was never submitted", "ends")
+    [letter] = facts.end_round(START_US, is_last=True)
+    assert letter.offset == record.offset
+    assert len(facts) == 0

@@ -1,0 +1,64 @@
+"""What is written into a folder stays in it, whole."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from shared.domain.errors import UnusableError
+from shared.runtime.folders import within, written
+
+
+def test_a_link_is_replaced_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "out" / "summary.json"
+    victim.write_text("precious")
+    path.parent.mkdir()
+    path.symlink_to(victim)
+    with written(path) as fresh:
+        fresh.write_text("new")
+    assert (victim.read_text(), path.read_text()) == ("precious", "new")
+    assert not path.is_symlink()
+
+
+def test_a_second_name_of_a_file_elsewhere_is_not_written_through(tmp_path: Path) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "summary.json"
+    victim.write_text("precious")
+    os.link(victim, path)
+    with written(path) as fresh:
+        fresh.write_text("new")
+    assert (victim.read_text(), path.read_text()) == ("precious", "new")
+
+
+def test_what_was_there_stays_until_the_new_file_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "summary.json"
+    path.write_text("old")
+
+    def fail() -> None:
+        with written(path) as fresh:
+            fresh.write_text("ne")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_new_files_have_the_rights_of_any_other(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    with written(tmp_path / "new") as fresh:
+        fresh.touch()
+    assert (tmp_path / "new").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../up", "/etc/passwd", "a/b"])
+def test_a_name_that_leads_out_of_the_folder_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UnusableError, match="leads out of it"):
+        within(tmp_path, name)
+
+
+def test_a_folder_of_ours_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "kafka").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UnusableError, match="is a link to another folder"):
+        within(tmp_path, "kafka")
