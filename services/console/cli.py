@@ -156,6 +156,26 @@ def why(
 
 
 @app.command()
+def seize(
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="As it was submitted.")],
+    reason: Annotated[str, typer.Option(help="Why nothing of it runs there: it is recorded.")],
+    placement: Annotated[
+        str, typer.Option(envvar="COPLACE_PLACEMENT_ADDRESS", help="host:port of placement.")
+    ] = "127.0.0.1:50053",
+    ingest: Annotated[
+        str, typer.Option(envvar="COPLACE_INGEST_ADDRESS", help="host:port of ingest.")
+    ] = "127.0.0.1:50051",
+    source: Annotated[
+        str, typer.Option(envvar="COPLACE_SOURCE", help="Who seizes it: it is recorded.")
+    ] = "operator",
+) -> None:
+    """Take a job from a resource manager that does not answer: it waits as its next attempt."""
+    from services.console import seize as seizing
+
+    typer.echo(seizing.seize(placement, ingest, job_id, reason, source))
+
+
+@app.command()
 def compare(
     left: Annotated[Path, typer.Argument(help="Folder that one run wrote its files to.")],
     right: Annotated[Path, typer.Argument(help="The same of another run.")],

@@ -5,10 +5,8 @@ from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from kafka.errors import KafkaError
-from redis.exceptions import RedisError
 
-from services.console.telling import told_in_one_line
+from shared.domain.errors import UnusableError
 from shared.messaging.consistency import InconsistentError
 from shared.messaging.deployment import Deployment
 from shared.runtime.settings import settings
@@ -23,11 +21,10 @@ StageName = Annotated[str, typer.Argument(metavar="STAGE", help="As `coplace doc
 
 @contextmanager
 def _told() -> Iterator[None]:
-    with told_in_one_line():
-        try:
-            yield
-        except (InconsistentError, KafkaError, RedisError) as error:
-            raise ValueError(error) from error
+    try:
+        yield
+    except (InconsistentError, ValueError) as error:
+        raise UnusableError(str(error)) from error
 
 
 def doctor() -> None:

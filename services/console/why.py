@@ -82,8 +82,13 @@ def _allocation(found: Allocation) -> Iterator[str]:
     since = f"since {_at(found.since_us)}, until {_at(found.ends_by_us)} at the latest"
     clock = f" at {found.freq_ghz:g} GHz" if found.freq_ghz else ""
     yield f"on {found.nodes} nodes of {found.cluster}{clock} {since}"
-    if found.start_by_us:
-        yield f"if it is not confirmed by {_at(found.start_by_us)}, the start is taken back"
+    if found.asked_back:
+        yield (
+            f"grant {found.grant} was asked back and {found.cluster} has not answered: the job "
+            "starts nowhere else until it does, or somebody seizes it (`coplace seize`)"
+        )
+    elif found.start_by_us:
+        yield f"if it is not confirmed by {_at(found.start_by_us)}, the start is asked back"
 
 
 def _forecast(found: Forecast) -> Iterator[str]:

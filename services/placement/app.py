@@ -1,9 +1,12 @@
 """Composition root of placement."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Final
+
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from services.placement import outcomes, sequencer
 from services.placement.ledger import mended
@@ -82,6 +85,23 @@ def stages(
     ]
 
 
+def watch(meter: Meter, duty: Duty) -> None:
+    """Measure what resource managers owe; a standby knows of nothing."""
+
+    def unanswered(_options: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(duty.inquiry.unanswered())] if duty.inquiry else []
+
+    def late(_options: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(duty.inquiry.late_starts())] if duty.inquiry else []
+
+    meter.create_observable_gauge(
+        "grants_unanswered", [unanswered], description="Starts that were asked back, in silence"
+    )
+    meter.create_observable_counter(
+        "late_starts", [late], description="Starts under grants that had been taken away"
+    )
+
+
 def main() -> None:
     """Run the process: decisions, and beside them answers."""
     sys.setswitchinterval(QUICK_SWITCH_S)
@@ -92,4 +112,5 @@ def main() -> None:
         handlers = service.handlers()
         return grpc_server(process, own.host, own.port, handlers, most_calls=MOST_QUESTIONS)
 
-    run_service("placement", stages(settings(), own, duty), beside=answering)
+    measuring = partial(watch, duty=duty)
+    run_service("placement", stages(settings(), own, duty), measuring, answering)

@@ -44,13 +44,13 @@ class PlacementSettings(EnvironmentSettings):
     start_timeout_s: float = Field(
         300.0,
         ge=0,
-        description="A start that is not confirmed within this is withdrawn; 0: never is, since "
+        description="A start that is not confirmed within this is asked back; 0: never is, since "
         "some resource managers do not report starts",
     )
     most_missed_starts: int = Field(
         3,
         ge=0,
-        description="A job of which so many starts were not confirmed is held; 0: none is",
+        description="A job of which so many starts were declined is held; 0: none is",
     )
     most_applications: int = Field(
         10_000,
@@ -59,5 +59,5 @@ class PlacementSettings(EnvironmentSettings):
         "their applications are first runs again",
     )
     remember_days: float = Field(
-        7.0, gt=0, description="How long after its end copies of a job's events are recognised"
+        7.0, gt=0, description="How long after its end came copies of a job's events are recognised"
     )

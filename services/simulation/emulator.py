@@ -13,7 +13,12 @@ from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_TIMED_OUT,
     JobOutcome,
 )
-from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_START, PlacementDecided
+from coplace.v1.placement_pb2 import (
+    VERDICT_CANCELLED,
+    VERDICT_START,
+    VERDICT_WITHDRAWN,
+    PlacementDecided,
+)
 
 from services.simulation import facts
 from services.simulation.facts import EPOCH_US, id_of, submit_us
@@ -79,6 +84,7 @@ class Emulator:
         self._measured_after_us = round(measured_after_s * 1e6)
         self._queued: dict[str, JobRequest] = {}
         self._running: dict[str, Running] = {}
+        self._declined: set[tuple[str, int]] = set()
         self._ends: list[tuple[int, str]] = []
         self._measurements: list[tuple[int, str]] = []
         self._outbox: list[Publish] = []
@@ -107,8 +113,8 @@ class Emulator:
         return RoundOutput(events, self._round)
 
     def apply(self, decisions: Sequence[PlacementDecided]) -> None:
-        """End what was cancelled and start what was decided on the last round; the order of
-        `decisions` does not matter.
+        """End what was cancelled, decline what was asked back and did not start, and start what was
+        decided on the last round; the order of `decisions` does not matter.
 
         Raises ImpossibleDecisionError for a decision that the clusters cannot obey.
         """
@@ -117,6 +123,8 @@ class Emulator:
         for decision in decisions:
             if decision.verdict == VERDICT_CANCELLED:
                 self._cancel(decision.job_id)
+            elif decision.verdict == VERDICT_WITHDRAWN:
+                self._decline(decision)
         starts = [decision for decision in decisions if decision.verdict == VERDICT_START]
         # A job may join one that starts in the same round: that one goes first.
         for decision in sorted(starts, key=lambda d: (bool(d.co_runner_job_id), d.job_id)):
@@ -167,7 +175,17 @@ class Emulator:
         self._queued[job] = request
         self._outbox.append(facts.submitted(request, job, cluster))
 
+    def _decline(self, decision: PlacementDecided) -> None:
+        """Give a start back, unless it took place: then that word has crossed the question."""
+        grant = (decision.job_id, decision.grant)
+        if decision.job_id not in self._running and grant not in self._declined:
+            self._declined.add(grant)
+            cluster = self._machines[decision.cluster].cluster
+            self._outbox.append(facts.declined(decision, cluster, self._current.ended_at_us))
+
     def _start(self, decision: PlacementDecided) -> None:
+        if (decision.job_id, decision.grant) in self._declined:
+            return
         request, machine = self._of(decision)
         co_runner = self._running.get(decision.co_runner_job_id)
         require_possible(decision, request, machine, co_runner)
@@ -206,6 +224,7 @@ class Emulator:
             solo=solo,
             solo_s_left=solo.time_s * request.repetitions,
             deadline_us=limit_us if self._kill_at_limit else None,
+            grant=decision.grant,
         )
 
     def _cancel(self, job: str) -> None:
@@ -251,7 +270,8 @@ class Emulator:
             raise ImpossibleDecisionError(
                 decision, f"was decided for another round than {self._current.number}"
             )
-        runs = decision.verdict == VERDICT_CANCELLED and decision.job_id in self._running
+        may_run = decision.verdict in (VERDICT_CANCELLED, VERDICT_WITHDRAWN)
+        runs = may_run and decision.job_id in self._running
         if decision.job_id not in self._queued and not runs:
             raise ImpossibleDecisionError(decision, "is not in the queue")
 

@@ -6,11 +6,13 @@ from typing import Final
 
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
+    JobDeclined,
     JobFinished,
     JobOutcome,
     JobStarted,
     JobSubmitted,
 )
+from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.telemetry_pb2 import (
     NodeSample,
     NodeSamples,
@@ -91,6 +93,7 @@ def started(run: Running) -> Publish:
         nodes=fold(names[node] for node in run.allocation.nodes),
         freq_ghz=run.allocation.freq_ghz,
         started_at_us=run.started_us,
+        grant=run.grant,
     )
     cluster = run.machine.cluster
     return _of_job(JOBS, cluster, run.job_id, run.started_us, payload)
@@ -115,8 +118,22 @@ def finished(run: Running, outcome: JobOutcome.ValueType, now_us: int) -> Publis
         ended_at_us=now_us,
         energy_j=run.energy_j(now_us),
         node_model=cluster.node_model,
+        grant=run.grant,
     )
     return _of_job(JOBS, cluster, run.job_id, now_us, payload)
+
+
+def declined(decision: PlacementDecided, cluster: Cluster, now_us: int) -> Publish:
+    """The resource manager gives a start back, as it was asked."""
+    payload = JobDeclined(
+        job_id=decision.job_id,
+        attempt=decision.attempt,
+        grant=decision.grant,
+        reason="as asked",
+        declined_at_us=now_us,
+    )
+    job, grant = decision.job_id, decision.grant
+    return _of_job(JOBS, cluster, job, now_us, payload, sequence=grant)
 
 
 def cancelled(request: JobRequest, job: str, cluster: Cluster, now_us: int) -> Publish:

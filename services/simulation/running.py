@@ -36,6 +36,7 @@ class Running:
     solo: Behaviour
     solo_s_left: float
     deadline_us: int | None
+    grant: int = 0
     settled_us: int = 0
     slowdown_ratio: float = 1.0
     co_runner: "Running | None" = None

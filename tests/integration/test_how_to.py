@@ -13,7 +13,12 @@ from uuid import uuid4
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDecided
+from coplace.v1.placement_pb2 import (
+    VERDICT_QUEUED,
+    VERDICT_START,
+    VERDICT_WITHDRAWN,
+    PlacementDecided,
+)
 from coplace.v1.pricing_pb2 import ChargeMade
 from google.protobuf.message import Message
 from kafka import KafkaConsumer
@@ -151,14 +156,31 @@ async def test_a_resource_manager_reports_jobs_and_starts_what_was_decided_for_i
         node_indices=[7, 8],
         freq_ghz=2.0,
         walltime_s=3600,
+        grant=1,
     )
-    await _publish(deployment, "placement.decisions", [elsewhere, queued, start])
+    declines = PlacementDecided(
+        job_id=_OTHER_JOB, attempt=1, verdict=VERDICT_WITHDRAWN, cluster="alpha", grant=1
+    )
+    too_late = PlacementDecided(
+        job_id=_OTHER_JOB, attempt=1, verdict=VERDICT_START, cluster="alpha", grant=1
+    )
+    crossed = PlacementDecided(
+        job_id=_JOB, attempt=1, verdict=VERDICT_WITHDRAWN, cluster="alpha", grant=1
+    )
+    decided = [elsewhere, queued, declines, too_late, start, crossed]
+    await _publish(deployment, "placement.decisions", decided)
     with _obeying(tmp_path, environment) as first_line:
-        assert first_line == (
-            f"start {_JOB} on alpha-0007,alpha-0008 at 2.0 GHz for at most 3600 s\n"
+        assert first_line in (
+            f"declined {_OTHER_JOB}: as asked\n",
+            f"start {_JOB} on alpha-0007,alpha-0008 at 2.0 GHz for at most 3600 s\n",
         )
         started = _event_of(deployment, "jobs.events", "coplace.v1.JobStarted").payload
+        declined = _event_of(deployment, "jobs.events", "coplace.v1.JobDeclined").payload
     assert list(started.nodes) == ["alpha-0007", "alpha-0008"]  # type: ignore[attr-defined]
+    assert (started.job_id, started.grant) == (_JOB, 1)  # type: ignore[attr-defined]
+    assert (declined.job_id, declined.grant) == (_OTHER_JOB, 1)  # type: ignore[attr-defined]
+    answers = [type(one.payload).__name__ for one in _so_far(deployment, "jobs.events")]
+    assert sorted(answers) == ["JobDeclined", "JobStarted", "JobSubmitted"]
 
 
 async def test_the_readme_connects_a_resource_manager_and_a_billing_consumer(
@@ -234,6 +256,11 @@ def _obeying(folder: Path, environment: dict[str, str]) -> Iterator[str]:
 
 def _event_of(deployment: Deployment, topic: str, event_type: str) -> Event:
     return next(event for event in _events(deployment, topic) if event.type == event_type)
+
+
+def _so_far(deployment: Deployment, topic: str) -> list[Event]:
+    with Reader(deployment, deployment.codec.topics.places(topic)) as reader:
+        return [deployment.codec.decode(record) for record in reader.to_end()]
 
 
 def _events(deployment: Deployment, topic: str) -> Iterator[Event]:

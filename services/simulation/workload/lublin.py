@@ -14,10 +14,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.domain.errors import UnusableError
 from shared.numerics import gamma
 from shared.numerics.elementary import LN2, exps, logs
-
-from shared.domain.errors import UnusableError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -66,6 +66,19 @@ def rows(answer: ExplainResponse) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in found]
 
 
+def test_of_a_start_that_was_asked_back_it_is_told_whose_answer_is_missing() -> None:
+    allocation = Allocation(
+        cluster="p1", nodes=4, since_us=_T0_US, ends_by_us=_T0_US, grant=2, asked_back="held"
+    )
+    answer = ExplainResponse(
+        job_id="a", standing=JOB_STANDING_DECIDED, reason="held", allocation=allocation
+    )
+    assert list(why.lines(answer))[-1] == (
+        "grant 2 was asked back and p1 has not answered: the job starts nowhere else until it "
+        "does, or somebody seizes it (`coplace seize`)"
+    )
+
+
 def test_a_waiting_job_is_told_why_when_and_what_is_promised() -> None:
     assert list(why.lines(waiting())) == [
         "north/p1/7/1767225600 (attempt 2) waits, and nodes are promised to it",
@@ -121,7 +134,7 @@ def test_a_job_that_holds_nodes_says_where_since_when_and_until_when() -> None:
         "a is to start: its resource manager has not confirmed it yet",
         "on 4 nodes of p1 at 2.1 GHz since 2026-01-01 00:00:00 UTC, until 2026-01-01 01:00:00 UTC "
         "at the latest",
-        "if it is not confirmed by 2026-01-01 00:05:00 UTC, the start is taken back",
+        "if it is not confirmed by 2026-01-01 00:05:00 UTC, the start is asked back",
     ]
     assert rows(answer) == []
 

@@ -219,7 +219,17 @@ def finished(
     grant: int = 0,
 ) -> Event:
     payload = JobFinished(
-        job_id=job_id, attempt=attempt, ended_at_us=time_us, outcome=outcome, grant=grant
+        job_id=job_id,
+        attempt=attempt,
+        outcome=outcome,
+        cluster="p1",
+        user="ada",
+        account="physics",
+        nodes=1,
+        cores_per_node=1,
+        submitted_at_us=min(T0_US, time_us),
+        ended_at_us=time_us,
+        grant=grant,
     )
     return event(f"finished/{job_id}/{attempt}", payload, time_us)
 

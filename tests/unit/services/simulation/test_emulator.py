@@ -8,6 +8,7 @@ from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
     JOB_OUTCOME_TIMED_OUT,
+    JobDeclined,
     JobFinished,
     JobStarted,
     JobSubmitted,
@@ -16,6 +17,7 @@ from coplace.v1.placement_pb2 import (
     VERDICT_CANCELLED,
     VERDICT_QUEUED,
     VERDICT_START,
+    VERDICT_WITHDRAWN,
     PlacementDecided,
 )
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
@@ -129,6 +131,22 @@ def test_a_cancelled_job_ends_where_it_is_in_the_queue_or_on_its_nodes() -> None
     ran, waited = ends[jobs[0].job_id], ends[jobs[2].job_id]
     assert ran.started_at_us < ran.ended_at_us
     assert (waited.started_at_us, waited.energy_j) == (0, 0.0)
+
+
+def test_a_start_that_was_declined_never_takes_place_and_one_that_did_is_not_declined() -> None:
+    emulator, jobs = in_round_one(request(), request(1), request(2, submit_s=60.0))
+    runs, waits = (start(job, grant=1) for job in jobs)
+    emulator.apply([runs])
+    emulator.next_round()
+    asked = [start(job, round=2, grant=1, verdict=VERDICT_WITHDRAWN) for job in jobs]
+    emulator.apply([*asked, start(jobs[1], round=2, grant=1)])
+    output = emulator.next_round()
+    [declined] = payloads([output], JobDeclined)
+    assert (declined.job_id, declined.attempt, declined.grant) == (waits.job_id, 1, 1)
+    assert payloads([output], JobStarted) == []
+    emulator.apply([start(jobs[1], round=3, grant=2, node_indices=[5, 6])])
+    [started] = payloads([emulator.next_round()], JobStarted)
+    assert (started.job_id, started.grant) == (waits.job_id, 2)
 
 
 def test_a_start_takes_place_at_the_end_of_its_round() -> None:

@@ -1,19 +1,19 @@
 """What comes too early is kept until it can be used, and ends as a dead letter if it never can."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import pytest
 from coplace.v1.control_pb2 import DeadLetter
-from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
+from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from shared.messaging import early
 from shared.messaging.event import Event, Publish
 from shared.messaging.record import Record
 from shared.messaging.stage import EarlyError, Round, RoundSource, Stage
-from shared.messaging.unit import Commit, Unit
-from tests.support.messaging import CODEC, START_US, at_offset, encoded, payloads, submission
+from tests.support.lives import Life
+from tests.support.messaging import START_US, at_offset, encoded, submission
 
 JOB = "j0"
 KEPT_US = early.KEPT_US
@@ -55,8 +55,19 @@ STAGE = Stage(
 )
 
 
-def finish(reason: str = "") -> Publish:
-    payload = JobFinished(job_id=JOB, attempt=1, app_id=reason, ended_at_us=START_US)
+def finish() -> Publish:
+    payload = JobFinished(
+        job_id=JOB,
+        attempt=1,
+        outcome=JOB_OUTCOME_COMPLETED,
+        cluster="c",
+        user="ada",
+        account="physics",
+        nodes=1,
+        cores_per_node=1,
+        submitted_at_us=START_US,
+        ended_at_us=START_US,
+    )
     return Publish("jobs.events", Event(f"finished/{JOB}", "test", START_US, JOB, payload))
 
 
@@ -64,32 +75,9 @@ def records(*published: Publish, first: int = 0) -> list[Record]:
     return [at_offset(new, first + n) for n, new in enumerate(encoded(*published))]
 
 
-class Life:
-    """A unit that may be killed after each commit."""
-
-    def __init__(self) -> None:
-        self.state: dict[str, bytes] = {}
-        self.unit = Unit(STAGE, 0, {}, CODEC)
-
-    def take(self, found: Sequence[Record]) -> list[object]:
-        return self._keep(self.unit.process(found, START_US))
-
-    def end_round(self, now_us: int) -> list[object]:
-        return self._keep(self.unit.close_round(now_us))
-
-    def restart(self) -> None:
-        self.unit = Unit(STAGE, 0, dict(self.state), CODEC)
-
-    def _keep(self, commit: Commit) -> list[object]:
-        for key, value in commit.changelog.items():
-            self.state.pop(key, None)
-            self.state |= {} if value is None else {key: value}
-        return [event.payload for event in payloads(commit.outputs)]
-
-
 @pytest.mark.parametrize("restarts", [False, True])
 def test_what_came_too_early_is_applied_behind_what_it_waits_for(restarts: bool) -> None:
-    life = Life()
+    life = Life(STAGE)
     assert life.take(records(finish())) == []
     life.end_round(START_US)
     if restarts:
@@ -100,7 +88,7 @@ def test_what_came_too_early_is_applied_behind_what_it_waits_for(restarts: bool)
 
 
 def test_what_is_never_joined_becomes_the_dead_letter_of_its_record_a_day_after_it_came() -> None:
-    life = Life()
+    life = Life(STAGE)
     [record] = records(finish())
     life.take([record])
     assert life.end_round(START_US + 5) == []
@@ -115,7 +103,7 @@ def test_what_is_never_joined_becomes_the_dead_letter_of_its_record_a_day_after_
 
 
 def test_there_is_room_for_so_many_of_a_job_and_the_rest_is_refused_at_once() -> None:
-    life = Life()
+    life = Life(STAGE)
     letters = life.take(records(*[finish()] * (early.MOST_OF_A_JOB + 2)))
     assert len(letters) == 2
     charges = life.take(records(submission(JOB), first=early.MOST_OF_A_JOB + 2))
@@ -123,8 +111,9 @@ def test_there_is_room_for_so_many_of_a_job_and_the_rest_is_refused_at_once() ->
 
 
 def test_what_no_dead_letter_can_hold_is_not_kept() -> None:
-    life = Life()
-    assert len(life.take(records(finish("x" * 100_000)))) == 1
+    [record] = records(finish())
+    large = replace(record, value=b"x" * 100_000)
+    assert not early.EarlyFacts({}).keep(JOB, large, "was never submitted", "ends")
 
 
 def test_what_is_early_in_the_last_round_of_a_run_is_refused_at_its_end() -> None:
