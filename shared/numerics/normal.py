@@ -1,5 +1,6 @@
 """The normal distribution: the same digits on every processor."""
 
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -89,8 +90,9 @@ def quantiles(share: Floats) -> Floats:
     return np.where(np.abs(off) <= 0.425, inner, np.copysign(outer, off))
 
 
+@lru_cache(maxsize=64)
 def quantile(share: float) -> float:
-    """That of one share."""
+    """That of one share; plans ask for the same one again and again."""
     return float(quantiles(np.array([share]))[0])
 
 
