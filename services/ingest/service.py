@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 import grpc
 from coplace.v1.ingest_service_pb2 import (
+    Envelope,
     PublishRequest,
     PublishResponse,
     PublishStreamRequest,
@@ -136,22 +137,22 @@ class IngestService:
         self, request: _Request, data: bytes, context: ServicerContext[Any, Any]
     ) -> Publish:
         """The event to publish. Raises UnusableError for bad input."""
-        if len(data) > _LARGE_BYTES:
-            return await asyncio.to_thread(self._accept, request, data, context)
-        return self._accept(request, data, context)
-
-    def _accept(
-        self, request: _Request, data: bytes, context: ServicerContext[Any, Any]
-    ) -> Publish:
-        event_id = ""
         try:
             envelope = parse_envelope(request, data)
-            event_id = envelope.id
+        except RejectedError as error:
+            raise UnusableError("", str(error)) from None
+        # A short host list may name all nodes that there are.
+        if len(data) > _LARGE_BYTES or envelope.HasField("cluster_declared"):
+            return await asyncio.to_thread(self._accept, envelope, context)
+        return self._accept(envelope, context)
+
+    def _accept(self, envelope: Envelope, context: ServicerContext[Any, Any]) -> Publish:
+        try:
             for speaker in context.auth_context().get("x509_common_name", ()):
                 check_source(envelope, speaker.decode())
             return self._intake.accept(envelope, now_us() / 1e6)
         except RejectedError as error:
-            raise UnusableError(event_id, str(error)) from None
+            raise UnusableError(envelope.id, str(error)) from None
 
 
 class UnusableError(Exception):

@@ -38,6 +38,7 @@ from google.protobuf.message import Message
 
 from shared.domain.bounds import CORE_S, LENGTHS, NODE_POWER_W
 from shared.domain.checks import require_text
+from shared.domain.errors import RejectedError
 from shared.messaging.domain_types import MOST_VERSION
 from shared.messaging.field_checks import (
     Check,
@@ -56,6 +57,7 @@ from shared.messaging.field_checks import (
     time_us_or_never,
 )
 
+MOST_UNKNOWN_BYTES: Final = 16_384
 _ATTEMPT: Final[Mapping[str, Check]] = {"job_id": text, "attempt": quantity("attempt")}
 _DEPENDENCY: Final = fields({"job_id": text, "condition": one_of(DependencyCondition.items())})
 _METRICS: Final[Mapping[str, Check]] = {
@@ -252,9 +254,22 @@ _BY_NAME: Final[Mapping[str, Check]] = {
 
 def check_contents(message: Message) -> None:
     """Raise RejectedError, naming the field, for a message of impossible contents."""
+    if message.ByteSize() > MOST_UNKNOWN_BYTES:
+        _require_few_unknown(message)
     check = _BY_NAME.get(message.DESCRIPTOR.full_name)
     if check is not None:
         check(message)
+
+
+def _require_few_unknown(message: Message) -> None:
+    """Fields of a later version are carried and counted: by a stage after the other."""
+    known = type(message)()
+    known.CopyFrom(message)
+    known.DiscardUnknownFields()
+    size_bytes = message.ByteSize() - known.ByteSize()
+    if size_bytes > MOST_UNKNOWN_BYTES:
+        problem = f"fill {size_bytes} bytes, the limit is {MOST_UNKNOWN_BYTES}"
+        raise RejectedError("fields that this version does not know", problem)
 
 
 def times_us(message: Message) -> Iterator[tuple[str, int]]:

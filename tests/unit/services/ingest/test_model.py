@@ -216,6 +216,14 @@ def test_fields_of_a_later_version_are_carried_and_not_read() -> None:
     assert accepted.event.payload.SerializeToString() == later
 
 
+def test_a_message_of_little_else_than_unknown_fields_is_refused() -> None:
+    found = envelope("jobRequeued")
+    payload = found.job_requeued
+    payload.ParseFromString(payload.SerializeToString() + b"\xf8\x3f\x01" * 6_000)
+    with pytest.raises(RejectedError, match="does not know: fill 18000 bytes"):
+        INTAKE.accept(found, NOW_S)
+
+
 def test_a_copy_passes_unchanged() -> None:
     assert INTAKE.accept(envelope("jobStarted"), NOW_S) == INTAKE.accept(
         envelope("jobStarted"), NOW_S
