@@ -10,6 +10,7 @@ from coplace.v1.control_pb2 import DeadLetter
 from kafka import KafkaProducer
 
 from shared.messaging.batches import MOST_BATCH_BYTES
+from shared.messaging.clients import Reader
 from shared.messaging.record import NewRecord
 from tests.contract.backends import Plan
 from tests.contract.on_kafka import KafkaBackend, KafkaWorker
@@ -96,7 +97,7 @@ def letters(on_kafka: KafkaBackend) -> list[DeadLetter]:
     return [event.payload for event in events if isinstance(event.payload, DeadLetter)]
 
 
-def test_a_stage_takes_records_of_every_codec_and_with_any_header_name(
+def test_a_stage_and_a_reader_take_records_of_every_codec_and_with_any_header_name(
     on_kafka: KafkaBackend,
 ) -> None:
     worker = on_kafka.start(Plan())
@@ -104,6 +105,9 @@ def test_a_stage_takes_records_of_every_codec_and_with_any_header_name(
     on_kafka.until(lambda: charged(on_kafka) == expected)
     assert not letters(on_kafka)
     assert not worker.ended
+    with Reader(on_kafka.deployment, TOPICS.places("jobs.events")) as reader:
+        found = [CODEC.decode(record).id for record in reader.to_end()]
+    assert sorted(found) == sorted(expected)
 
 
 def test_a_read_model_takes_records_of_every_codec_and_with_any_header_name(
