@@ -1,23 +1,29 @@
 """Every process killed, and every stateful one stopped beyond its session, run by run."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
+from deploy.local.errors import LocalServersError
 from deploy.local.servers import LocalServers
-from services.console.chaos import TARGETS, Blow, draw, run
+from services.console.chaos import TARGETS, Blow, UndealtBlowsError, draw, run
+from services.console.demo.accounts import WrongAccountsError
 from services.console.demo.parity import first_difference
 from services.console.demo.run import run_embedded
+from services.console.kafka_topics import StalledRunError
 from services.console.options import DemoOptions
 from services.console.servers import STATEFUL
-from shared.runtime.folders import within
+from services.console.telling import TABLE_WIDTH
+from shared.runtime.folders import within, written
 from shared.runtime.settings import Settings
 
+SAME: Final = "same files"
 # A stopped worker is given up after its session; it comes back when another has its units.
 _SESSIONS_STOPPED: Final = 1.5
 
@@ -66,25 +72,36 @@ def trials(jobs: int, kills: int, repeats: int, session_s: float) -> list[Trial]
 
 def play(
     options: DemoOptions, every: Iterable[Trial], run_dir: Path, console: Console
-) -> list[Outcome]:
-    """Play all trials on one Kafka and Redis, and compare each with the embedded run."""
+) -> Iterator[Outcome]:
+    """Play all trials on one Kafka and Redis, and compare each with the embedded run; what came of
+    each as soon as it is over."""
     alone = replace(options, out=within(options.out, "embedded"))
     run_embedded(alone, console)
     with LocalServers(run_dir) as servers:
-        return [_play(trial, options, alone.out, servers, console.print) for trial in every]
+        for trial in every:
+            yield _play(trial, options, alone.out, servers, console.print)
+
+
+def write(outcomes: Sequence[Outcome], path: Path) -> None:
+    """The matrix as far as it is known, as Markdown."""
+    console = Console(width=TABLE_WIDTH)
+    with console.capture() as captured:
+        console.print(table(outcomes))
+    with written(path) as fresh:
+        fresh.write_text(captured.get(), encoding="utf-8")
 
 
 def table(outcomes: Iterable[Outcome]) -> Table:
-    """The matrix as people read it."""
-    rows = Table("process", "seed", "workers", "blows", "result", "s", title="chaos")
+    """The matrix as people read it, in Markdown."""
+    rows = Table("process", "seed", "workers", "blows", "result", "s", box=MARKDOWN)
     for outcome in outcomes:
         trial = outcome.trial
         rows.add_row(
             trial.target,
             str(trial.seed),
             str(trial.workers),
-            "\n".join(map(str, trial.blows)),
-            outcome.difference or "same files",
+            ", ".join(map(str, trial.blows)),
+            outcome.difference or SAME,
             f"{outcome.duration_s:.0f}",
         )
     return rows
@@ -105,6 +122,22 @@ def _play(
     tell(f"{trial.name}:")
     began_s = time.monotonic()
     struck = replace(options, out=within(options.out, trial.name), workers=trial.workers)
-    run(struck, servers, trial.blows, tell)
-    difference = first_difference(expected, struck.out)
-    return Outcome(trial, difference, time.monotonic() - began_s)
+    difference = _difference(struck, expected, trial, servers, tell)
+    duration_s = time.monotonic() - began_s
+    tell(f"{trial.name}: {difference or SAME} after {duration_s:.0f} s")
+    return Outcome(trial, difference, duration_s)
+
+
+def _difference(
+    struck: DemoOptions,
+    expected: Path,
+    trial: Trial,
+    servers: LocalServers,
+    tell: Callable[[str], None],
+) -> str | None:
+    """A run that does not come to its end is a result too: the others are still played."""
+    try:
+        run(struck, servers, trial.blows, tell)
+    except (StalledRunError, UndealtBlowsError, WrongAccountsError, LocalServersError) as error:
+        return f"{type(error).__name__}: {error}"
+    return first_difference(expected, struck.out)

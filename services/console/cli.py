@@ -131,7 +131,10 @@ def bench_chaos(
 
     options = DemoOptions(seed, jobs, policy, out, swf, coefficients)
     trials = chaos_matrix.trials(jobs, kills, repeats, chaos_matrix.session_timeout_s())
-    outcomes = chaos_matrix.play(options, trials, run_dir, Console())
+    outcomes: list[chaos_matrix.Outcome] = []
+    for outcome in chaos_matrix.play(options, trials, run_dir, Console()):
+        outcomes.append(outcome)
+        chaos_matrix.write(outcomes, out / "chaos.md")
     Console().print(chaos_matrix.table(outcomes))
     if any(outcome.difference for outcome in outcomes):
         raise typer.Exit(1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from coplace.v1.control_pb2 import DeadLetter
@@ -14,6 +15,18 @@ from shared.messaging.record import NewRecord, Place
 from shared.messaging.topics import DLQ_PREFIX
 
 SEQUENCED: Final = "placement.inputs"
+
+
+class Kind(StrEnum):
+    """Why a record is a dead letter."""
+
+    REFUSED = "refused"
+    QUARANTINED = "quarantined"
+
+
+def kind_of(letter: DeadLetter) -> Kind:
+    """Letters of records that a stage refused name no kind."""
+    return Kind(letter.kind) if letter.kind else Kind.REFUSED
 
 
 class CannotReplayError(UnusableError):
