@@ -38,7 +38,7 @@ _TRANSIENT: Final = frozenset(
         grpc.StatusCode.UNKNOWN,
     }
 )
-_PAYLOADS: Final = {
+PAYLOADS: Final = {
     field.message_type.full_name: field.name
     for field in Envelope.DESCRIPTOR.oneofs_by_name["payload"].fields
     if field.message_type is not None
@@ -107,7 +107,7 @@ def envelope_of(event: Event) -> Envelope:
     envelope = Envelope(
         id=event.id, source=event.source, time_us=event.time_us, traceparent=event.traceparent
     )
-    getattr(envelope, _PAYLOADS[event.type]).CopyFrom(event.payload)
+    getattr(envelope, PAYLOADS[event.type]).CopyFrom(event.payload)
     return envelope
 
 
