@@ -247,11 +247,11 @@ class Unit:
                 self._take_mark(record, event.source, event.payload)
                 return
             self._limit.check(event, self._reached_us)
+            if isinstance(event.payload, WakeWanted):
+                self._take_wake(event.payload)
+                return
         except RejectedError as error:
             self._refuse(record, str(error))
-            return
-        if isinstance(event.payload, WakeWanted):
-            self._take_wake(event.payload)
             return
         self._commit.tally.unknown_fields += count_unknown_fields(event)
         job_id = getattr(event.payload, "job_id", "")

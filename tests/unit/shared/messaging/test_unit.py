@@ -323,6 +323,15 @@ def test_a_clock_closes_a_round_for_who_waits_and_an_idle_system_still_writes_no
         assert one.close_round(START_US + 51).is_empty
 
 
+@pytest.mark.parametrize("at_us", [0, -1, -(2**63)])
+def test_a_forged_wake_up_before_1970_is_a_dead_letter(at_us: int) -> None:
+    clocked = unit(counting(rounds=RoundSource.CLOCK, inputs=("placement.wakes",), single=True))
+    clocked.close_round(START_US)
+    forged = Event("w", "nobody", START_US, "region", WakeWanted(at_us=at_us))
+    commit = clocked.process(numbered(encoded(Publish("placement.wakes", forged))), START_US + 1)
+    assert commit.tally.dead_letters == 1
+
+
 def test_idle_rounds_of_the_clock_leave_no_trace_but_the_first_after_a_start() -> None:
     """What a predecessor handled may still wait for the end of its round."""
     clocked = unit(counting(rounds=RoundSource.CLOCK))
