@@ -136,6 +136,7 @@ fuzz: setup ## send hostile messages to ingest and all stages, no server: SEED= 
 simulate-faults: MINUTES = 2
 simulate-faults: setup ## the whole system in virtual time under a seeded adversary: SEED= MINUTES=
 	$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES)
+
 .PHONY: attack
 attack: setup system-servers ## hostile records into every topic, hostile requests to ingest
 	$(BIN)/python -m tests.attacks
