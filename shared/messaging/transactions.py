@@ -62,16 +62,22 @@ class Transactions:
         self._step.reached("outputs sent")
         changes = await self._send(self._changes(commit.changelog))
         self._step.reached("changelog sent")
-        await self._send_positions(commit.positions)
-        self._step.reached("offsets sent")
-        written_to = self._ends(commit.outputs, await asyncio.gather(*outputs))
-        after = self.provenance.after(commit.positions, commit.last_read, written_to)
-        changes += await self._send(self._changes(after.change()))
+        after, _ = await asyncio.gather(
+            self._send_provenance(commit, outputs), self._send_positions(commit.positions)
+        )
         await asyncio.gather(*changes)
+        self._step.reached("offsets sent")
         self._step.reached("committing")
         await self._producer.commit_transaction()
         self.provenance = after
         self._step.reached("committed")
+
+    async def _send_provenance(self, commit: Commit, outputs: Acknowledgements) -> Provenance:
+        """It says where outputs lie, so that it comes after them."""
+        written_to = self._ends(commit.outputs, await asyncio.gather(*outputs))
+        after = self.provenance.after(commit.positions, commit.last_read, written_to)
+        await asyncio.gather(*await self._send(self._changes(after.change())))
+        return after
 
     async def _send_positions(self, positions: Mapping[Place, int]) -> None:
         """The number of the commit goes with them: also a commit that moves none is told apart."""

@@ -3,11 +3,14 @@
 import hashlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import grpc
 import orjson
@@ -74,7 +77,10 @@ class Edges:
         client.close()
         self.redis = redis.Redis.from_url(servers.redis_url)
         self.ingest_port, *ports = free_ports(1 + len(_MODULES))
-        servers.start(self._program(name, port) for name, port in zip(_MODULES, ports, strict=True))
+        self.programs = {
+            name: self._program(name, port) for name, port in zip(_MODULES, ports, strict=True)
+        }
+        servers.start(self.programs.values())
         self._channel = grpc.insecure_channel(f"127.0.0.1:{self.ingest_port}")
         self.client = IngestServiceStub(self._channel)
 
@@ -105,6 +111,34 @@ class Edges:
         places = self.deployment.topics.places("dlq.slurm.jobcomp")
         events = self._events(places)
         return [found for found in events if isinstance(found, DeadLetter)]
+
+    def not_ready(self, name: str) -> str:
+        """Why a service does not work; empty while it does."""
+        try:
+            with urlopen(str(self.programs[name].ready_url), timeout=5):
+                return ""
+        except HTTPError as refused:
+            return refused.read().decode()
+        except OSError:
+            return "it restarts"
+
+    def coplace(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """An operator's command."""
+        settings = self.deployment.settings
+        environment = {
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "COPLACE_KAFKA_BOOTSTRAP": settings.kafka_bootstrap,
+            "COPLACE_REDIS_URL": self.servers.redis_url,
+            "COPLACE_NAMESPACE": settings.namespace,
+            "COPLACE_KAFKA_PARTITIONS": str(settings.kafka_partitions),
+        }
+        return subprocess.run(
+            [sys.executable, "-c", "from services.console.cli import app; app()", *arguments],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def spent(self) -> dict[str, int]:
         """Balances in Redis, 0.000001 SU."""
@@ -242,6 +276,29 @@ def test_a_redis_that_lost_everything_rebuilds_itself_from_the_ledger(edges: Edg
     finish.job_finished.ended_at_us += 3_600_000_000
     edges.publish(finish)
     eventually(lambda: edges.spent() == spent | {"lost": 192_000_000})
+
+
+def test_a_ledger_that_was_replaced_is_refused_until_an_operator_has_decided(edges: Edges) -> None:
+    ledger = edges.deployment.name("prices.charges")
+    with admin_client(edges.deployment) as client:
+        client.delete_topics([ledger])
+        eventually(lambda: ledger not in client.list_topics())
+        client.create_topics({ledger: {"num_partitions": 4}})
+    eventually(lambda: "prices.charges is another" in edges.not_ready("accounts"))
+    eventually(lambda: "prices.charges is another" in edges.not_ready("pricing"))
+    examined = edges.coplace("doctor")
+    assert examined.returncode == 1
+    assert "coplace restore rebuild accounts" in examined.stdout
+    stopped = [edges.programs[name] for name in ("accounts", "pricing")]
+    edges.servers.remove(stopped)
+    eventually(lambda: not edges.coplace("restore", "accept", "pricing").returncode)
+    assert not edges.coplace("restore", "rebuild", "accounts").returncode
+    edges.servers.start(stopped)
+    job = "north/alpha/after-restore/1"
+    finish = of_job(job, "jobFinished", account="restored")
+    finish.job_finished.ended_at_us += 3_600_000_000
+    edges.publish(of_job(job, "jobSubmitted", account="restored"), finish)
+    eventually(lambda: edges.spent() == {"restored": 192_000_000})
 
 
 @pytest.mark.parametrize("name", list(_MODULES))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.energy.processor.appdb import AppDB
+from services.energy.processor.appdb import AppDB, row_of
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, Round
@@ -96,3 +96,13 @@ def test_neither_order_nor_a_restart_within_the_round_changes_a_row(
         after.handle(event)
 
     assert [p.event for p in after.end_round(Round(0, 0))] == in_round(AppDB({}), 0, *RUNS)
+
+
+def test_all_that_is_kept_says_which_row_it_belongs_to() -> None:
+    appdb = AppDB({})
+    in_round(appdb, 0, measured("a", 1))
+    in_round(appdb, 1, measured("d", 2, job_id="j", cpi=9.0))
+    appdb.handle(measured("c", 3))
+    kept = {key: value for key, value in appdb.changes().items() if value is not None}
+    assert {key.partition("|")[0] for key in kept} == {"row", "rival", "waiting"}
+    assert {row_of(key, value) for key, value in kept.items()} == {"lu.C|gold-6254"}
