@@ -57,6 +57,11 @@ class EarlyFacts:
         """A fact is early no more."""
         self._remove(_key(job_id, record), self._facts[job_id])
 
+    @property
+    def due_us(self) -> int:
+        """When the first has been early for too long; 0 when none will."""
+        return self._due_us
+
     def is_due(self, now_us: int) -> bool:
         """True when something has been early for too long."""
         return 0 < self._due_us <= now_us

@@ -19,7 +19,8 @@ from shared.messaging.hooks import Hooks
 from shared.messaging.quarantine import At, Blame, Fault, at, culprits
 from shared.messaging.record import Place, Record
 from shared.messaging.stage import Stage
-from shared.messaging.unit import FAILURES_KEY, Commit, EventTimeLimit, Unit
+from shared.messaging.unit import Commit, EventTimeLimit, Unit
+from shared.messaging.unit_state import FAILURES_KEY
 
 Build = Callable[[Mapping[str, bytes], Blame | None], Unit]
 
@@ -136,8 +137,8 @@ class GuardedUnit:
             log.error("what was isolated failed here", digest=fault.digest, stack=fault.stack)
 
     def _where(self) -> tuple[str, int, int]:
-        record = self.unit.at_record
-        if record is None:
+        record = self.unit.read_record
+        if self.unit.at_record is None or record is None:
             return "", 0, self.unit.next_round
         return record.place.topic, record.place.kafka_partition, record.offset
 

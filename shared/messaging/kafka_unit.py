@@ -15,7 +15,8 @@ from shared.messaging.provenance import Provenance, split_state
 from shared.messaging.record import Place, Record
 from shared.messaging.stage import RoundSource, Stage
 from shared.messaging.transactions import Transactions, read_changelog
-from shared.messaging.unit import Commit, Unit, closed_at_us
+from shared.messaging.unit import Commit, Unit
+from shared.messaging.unit_state import closed_at_us
 
 BATCH_RECORDS = 500
 INBOX_RECORDS = 2_000

@@ -10,14 +10,8 @@ from shared.messaging.provenance import split_state
 from shared.messaging.record import Place
 from shared.messaging.stage import Stage
 from shared.messaging.transactions import Transactions, read_changelog
-from shared.messaging.unit import (
-    ROUND_KEY,
-    Commit,
-    closed_at_us,
-    processor_state,
-    unit_count,
-    with_round_ended,
-)
+from shared.messaging.unit import Commit, unit_count
+from shared.messaging.unit_state import ROUND_KEY, closed_at_us, processor_state, with_round_ended
 
 
 async def mend_clock(deployment: Deployment, stages: Iterable[Stage], now_us: int) -> list[str]:

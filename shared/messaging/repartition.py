@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from coplace.v1.control_pb2 import RoundEnded
 
 from shared.messaging.topics import ROUND_ENDED, partition_of
-from shared.messaging.unit import OWN_KEYS
+from shared.messaging.unit_state import OWN_KEYS
 
 State = Mapping[str, bytes]
 KeyedBy = Callable[[str, bytes], str]

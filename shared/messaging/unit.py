@@ -17,7 +17,6 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from shared.domain.errors import RejectedError
-from shared.messaging import early
 from shared.messaging.clock import TOLERANCE_US
 from shared.messaging.codec import Codec, OversizeError, count_unknown_fields
 from shared.messaging.dead_letters import dead_letter, posted, quarantined
@@ -35,15 +34,11 @@ from shared.messaging.stage import (
     Stage,
     Waking,
 )
-from shared.messaging.topics import ROUND_ENDED, Topics
+from shared.messaging.topics import Topics
+from shared.messaging.unit_state import ROUND_KEY, WAKE_KEY, closed_round, processor_state
 
-# What the changelog keeps of the unit beside its processor's state.
-FAILURES_KEY = "coplace.failures"
-ROUND_KEY = ROUND_ENDED
-_WAKE_KEY = "coplace.wake"
-OWN_KEYS = frozenset({ROUND_KEY, _WAKE_KEY, FAILURES_KEY})
 # The key of what is wanted of the one writer of a region's rounds.
-WAKE_KEY = "region"
+_REGION_KEY = "region"
 # What is due and stays due is looked at so often, not in each round.
 _LEAST_WAKE_US = 1_000_000
 _DAY_US = 86_400_000_000
@@ -156,7 +151,7 @@ class Unit:
         self._mark_places = self._own_places if stage.marks_outputs else []
         # What a predecessor handled may still wait for the end of its round.
         self._has_news = True
-        self._closed = _closed_round(restored)
+        self._closed = closed_round(restored)
         self._processor = stage.create(number, processor_state(restored))
         self._early = EarlyFacts(restored)
         self._codec = codec
@@ -165,12 +160,14 @@ class Unit:
         self._waiting: dict[Place, deque[Record]] = {place: deque() for place in self.places}
         self._marks: dict[Place, tuple[Round, int]] = {}
         self._now_us = 0
-        self._wake_us = int(restored.get(_WAKE_KEY, b"0"))
+        self._wake_us = int(restored.get(WAKE_KEY, b"0"))
         self._wanted_us = 0
         self._commit = Commit()
         self._blame = blame
         self.at_record: Record | None = None
         """The record in hand; None at the end of a round."""
+        self.read_record: Record | None = None
+        """The one that was read last: it may have brought an early one into hand."""
         self.suspects: Sequence[str] = ()
         """What the last end of a round dealt with, in a trial of a processor that can tell."""
 
@@ -234,12 +231,11 @@ class Unit:
         return len(self._marks) == len(self.places)
 
     def _apply(self, record: Record) -> None:
-        self.at_record = record
+        self.at_record = self.read_record = record
         self._commit.tally.records_in += 1
         self._commit.positions[record.place] = record.offset + 1
         self._commit.last_read[record.place] = record
-        if self._blame is not None and at(record) in self._blame.records:
-            self._pass_over(record, self._blame)
+        if self._is_passed_over(record):
             return
         try:
             event = self._codec.decode(record)
@@ -292,19 +288,25 @@ class Unit:
         """Hand over what waited for news of a job, again for as long as one of them is news."""
         waiting = self._early.of(job_id) if len(self._early) else []
         for record in waiting:
+            self.at_record = record
             try:
-                self._handle(record, self._codec.decode(record))
+                if not self._is_passed_over(record):
+                    self._handle(record, self._codec.decode(record))
             except EarlyError:
                 continue
             self._early.drop(job_id, record)
             self._join(job_id)
             return
 
-    def _pass_over(self, record: Record, blame: Blame) -> None:
+    def _is_passed_over(self, record: Record) -> bool:
+        """Whether a record is left out; then it becomes a dead letter."""
+        fault = self._blame.records.get(at(record)) if self._blame else None
+        if fault is None:
+            return False
         self._commit.tally.dead_letters += 1
         self._commit.tally.quarantined += 1
-        fault = blame.records[at(record)]
         self._append(quarantined(record, fault, self.stage.name, self.closed_us))
+        return True
 
     @property
     def _reached_us(self) -> int:
@@ -340,7 +342,7 @@ class Unit:
         if wanted.at_us <= 0:
             raise RejectedError("at_us", f"must be a time after 1970, got {wanted.at_us} us")
         self._wake_us = min(wanted.at_us, self._wake_us or wanted.at_us)
-        self._commit.changelog[_WAKE_KEY] = str(self._wake_us).encode()
+        self._commit.changelog[WAKE_KEY] = str(self._wake_us).encode()
 
     def _close_marked_round(self) -> None:
         """The lowest number closes first: a place whose old marks were deleted has later ones."""
@@ -368,7 +370,7 @@ class Unit:
             self._append(posted(letter, ended.ended_at_us))
         mark = self._close(ended)
         if 0 < self._wake_us <= ended.ended_at_us:
-            self._wake_us, self._commit.changelog[_WAKE_KEY] = 0, None
+            self._wake_us, self._commit.changelog[WAKE_KEY] = 0, None
         for place in self._mark_places:
             self._commit.outputs.append(self._codec.encode_mark(place, self._own_event(mark, "")))
         self._want_wake()
@@ -385,15 +387,18 @@ class Unit:
         event_id = f"{source}/{payload.DESCRIPTOR.full_name}/round/{self.next_round - 1}"
         return Event(event_id, source, self.closed_us, key, payload)
 
+    def _next_due_us(self) -> int:
+        """When the processor or an early fact waits no longer; 0 when nothing waits."""
+        waits_us = self._processor.wake_us() if isinstance(self._processor, Waking) else None
+        return min((us for us in (waits_us, self._early.due_us) if us), default=0)
+
     def _want_wake(self) -> None:
         """Have a round closed when something is due, unless one is wanted for before that."""
-        if not self.stage.wakes or not isinstance(self._processor, Waking):
-            return
-        due_us = self._processor.wake_us()
-        if due_us is None or self.closed_us < self._wanted_us <= due_us:
+        due_us = self._next_due_us() if self.stage.wakes else 0
+        if not due_us or self.closed_us < self._wanted_us <= due_us:
             return
         self._wanted_us = max(due_us, self.closed_us + _LEAST_WAKE_US)
-        wanted = self._own_event(WakeWanted(at_us=self._wanted_us), WAKE_KEY)
+        wanted = self._own_event(WakeWanted(at_us=self._wanted_us), _REGION_KEY)
         self._append(Publish(self.stage.wakes, wanted))
 
     def _publish(self, outputs: Iterable[Publish]) -> None:
@@ -434,32 +439,3 @@ class Unit:
             self._codec.check_state(key, value)
         commit.tally.records_out = len(commit.outputs)
         return commit
-
-
-def processor_state(restored: Mapping[str, bytes]) -> dict[str, bytes]:
-    """A changelog's state without what the unit itself keeps there."""
-    return {key: value for key, value in restored.items() if not _is_own(key)}
-
-
-def with_round_ended(restored: Mapping[str, bytes], ended_at_us: int) -> bytes:
-    """A changelog's last closed round as one that ended at another time, of the same number."""
-    closed = RoundEnded.FromString(restored[ROUND_KEY])
-    closed.ended_at_us = ended_at_us
-    return closed.SerializeToString()
-
-
-def closed_at_us(restored: Mapping[str, bytes]) -> int:
-    """When the last closed round of a changelog ended, 0 when there was none."""
-    closed = _closed_round(restored)
-    return closed.ended_at_us if closed else 0
-
-
-def _is_own(key: str) -> bool:
-    return key in OWN_KEYS or key.startswith(early.PREFIX)
-
-
-def _closed_round(restored: Mapping[str, bytes]) -> Round | None:
-    if ROUND_KEY not in restored:
-        return None
-    mark = RoundEnded.FromString(restored[ROUND_KEY])
-    return Round(mark.round, mark.ended_at_us)

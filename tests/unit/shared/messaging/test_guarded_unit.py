@@ -1,7 +1,7 @@
 """A unit over its failures: it ends, it is restarted, and it does without what made it fail."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.messaging.embedded import EmbeddedRuntime, restore
-from shared.messaging.event import Event
+from shared.messaging.event import Event, Publish
 from shared.messaging.memory import InMemoryLog
 from shared.messaging.record import NewRecord, Place
 from shared.messaging.stage import RoundSource, Stage
-from shared.messaging.unit import FAILURES_KEY
+from shared.messaging.unit_state import FAILURES_KEY
 from tests.support.fragile import fragile
 from tests.support.messaging import (
     CODEC,
@@ -30,6 +30,8 @@ from tests.support.messaging import (
     payloads,
     submission,
 )
+from tests.unit.shared.messaging.test_early import STAGE as ENDS
+from tests.unit.shared.messaging.test_early import Ends, finish
 
 AFTER = 3
 
@@ -243,3 +245,28 @@ def test_wherever_the_poison_lies_nothing_else_is_lost(data: st.DataObject) -> N
 
 def pieces(cuts: Sequence[int], size: int) -> list[tuple[int, int]]:
     return list(zip([0, *cuts], [*cuts, size], strict=True))
+
+
+class TripsOverEnds(Ends):
+    """Meets a bug where an end is joined to its submission."""
+
+    def handle(self, event: Event) -> Iterable[Publish]:
+        """Ends of jobs that are known crash it."""
+        if event.key in self.known:
+            raise IndexError("a bug in joining")
+        return super().handle(event)
+
+
+def test_an_early_fact_that_crashes_when_it_is_joined_is_the_one_that_is_left_out() -> None:
+    stage = replace(
+        ENDS, create=lambda _n, restored: TripsOverEnds(set(restored)), rounds=RoundSource.MARKS
+    )
+    lives = Lives(replace(stage, name="counting"))
+    lives.log.append(encoded(finish()))
+    lives.work()
+    lives.log.append(encoded(submission("j0"), submission("other")))
+    lives.work()
+    assert lives.deaths == AFTER
+    [letter] = lives.letters
+    assert (letter.kind, letter.offset) == ("quarantined", 0)
+    assert letter.headers["ce_type"] == b"coplace.v1.JobFinished"

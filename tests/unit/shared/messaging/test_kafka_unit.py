@@ -15,7 +15,8 @@ from shared.messaging.kafka_unit import BATCH_RECORDS, INBOX_RECORDS, KafkaUnit
 from shared.messaging.provenance import Provenance
 from shared.messaging.record import Place, Record
 from shared.messaging.stage import RoundSource, Stage
-from shared.messaging.unit import FAILURES_KEY, Commit, EventTimeLimit
+from shared.messaging.unit import Commit, EventTimeLimit
+from shared.messaging.unit_state import FAILURES_KEY
 from shared.runtime.settings import Settings
 from tests.support.messaging import (
     CODEC,

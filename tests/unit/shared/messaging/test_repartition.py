@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from shared.messaging.repartition import moved
 from shared.messaging.topics import ROUND_ENDED, partition_of
-from shared.messaging.unit import FAILURES_KEY
+from shared.messaging.unit_state import FAILURES_KEY
 
 
 def job_of(key: str, _value: bytes) -> str:

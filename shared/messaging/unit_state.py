@@ -1,0 +1,45 @@
+"""What a changelog keeps of a unit beside its processor's state."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from coplace.v1.control_pb2 import RoundEnded
+
+from shared.messaging import early
+from shared.messaging.stage import Round
+from shared.messaging.topics import ROUND_ENDED
+
+FAILURES_KEY: Final = "coplace.failures"
+ROUND_KEY: Final = ROUND_ENDED
+WAKE_KEY: Final = "coplace.wake"
+OWN_KEYS: Final = frozenset({ROUND_KEY, WAKE_KEY, FAILURES_KEY})
+
+
+def processor_state(restored: Mapping[str, bytes]) -> dict[str, bytes]:
+    """A changelog's state without what the unit itself keeps there."""
+    return {
+        key: value
+        for key, value in restored.items()
+        if key not in OWN_KEYS and not key.startswith(early.PREFIX)
+    }
+
+
+def closed_round(restored: Mapping[str, bytes]) -> Round | None:
+    """The last closed round of a changelog, None when there was none."""
+    if ROUND_KEY not in restored:
+        return None
+    mark = RoundEnded.FromString(restored[ROUND_KEY])
+    return Round(mark.round, mark.ended_at_us)
+
+
+def closed_at_us(restored: Mapping[str, bytes]) -> int:
+    """When the last closed round of a changelog ended, 0 when there was none."""
+    closed = closed_round(restored)
+    return closed.ended_at_us if closed else 0
+
+
+def with_round_ended(restored: Mapping[str, bytes], ended_at_us: int) -> bytes:
+    """A changelog's last closed round as one that ended at another time, of the same number."""
+    closed = RoundEnded.FromString(restored[ROUND_KEY])
+    closed.ended_at_us = ended_at_us
+    return closed.SerializeToString()
