@@ -120,6 +120,11 @@ class EarlyFacts:
             del self._facts[fact.job_id]
 
 
+def job_of(value: bytes) -> str:
+    """The job that an entry of the changelog is about."""
+    return EarlyFact.FromString(value).job_id
+
+
 def _key(job_id: str, record: Record) -> str:
     place = record.place
     return f"{PREFIX}{job_id}|{place.topic}|{place.kafka_partition}|{record.offset:020d}"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from coplace.v1.control_pb2 import RoundEnded
 
+from shared.messaging import early
 from shared.messaging.topics import ROUND_ENDED, partition_of
 from shared.messaging.unit_state import OWN_KEYS
 
@@ -24,7 +25,8 @@ def moved(
             if key in OWN_KEYS:
                 changes[number][key] = None
                 continue
-            goes_to = partition_of(keyed_by(key, value).encode(), kafka_partitions)
+            about = early.job_of(value) if key.startswith(early.PREFIX) else keyed_by(key, value)
+            goes_to = partition_of(about.encode(), kafka_partitions)
             if goes_to != number:
                 changes[number][key] = None
                 changes[goes_to][key] = value

@@ -1,9 +1,10 @@
 from collections.abc import Mapping
 
-from coplace.v1.control_pb2 import RoundEnded
+from coplace.v1.control_pb2 import EarlyFact, RoundEnded
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.messaging.early import PREFIX
 from shared.messaging.repartition import moved
 from shared.messaging.topics import ROUND_ENDED, partition_of
 from shared.messaging.unit_state import FAILURES_KEY
@@ -51,3 +52,15 @@ def test_every_unit_goes_on_with_the_latest_round_and_forgets_failures() -> None
     }
     found = applied(states, moved(states, job_of, 3))
     assert found == {number: {ROUND_ENDED: rounds[1]} for number in range(3)}
+
+
+def test_a_fact_that_came_early_goes_where_its_job_goes() -> None:
+    jobs = [f"job-{number}" for number in range(20)]
+    states: dict[int, dict[str, bytes]] = {number: {} for number in range(2)}
+    for job in jobs:
+        fact = EarlyFact(job_id=job).SerializeToString()
+        states[partition_of(job.encode(), 2)][f"{PREFIX}{job}|jobs.events|0|7"] = fact
+    found = applied(states, moved(states, job_of, 5))
+    for number, state in found.items():
+        assert {partition_of(key.split("|")[1].encode(), 5) for key in state} <= {number}
+    assert sum(map(len, found.values())) == len(jobs)
