@@ -90,7 +90,7 @@ class IngestService:
         """One event."""
         try:
             publish = await self._accepted(PublishRequest, data, context)
-        except UnusableError as error:
+        except RejectedEnvelopeError as error:
             self._meter.rejected()
             raise RefusedCallError(grpc.StatusCode.INVALID_ARGUMENT, error.reason) from None
         await (await self._publisher.send(publish))
@@ -126,7 +126,7 @@ class IngestService:
     ) -> None:
         try:
             publish = await self._accepted(PublishStreamRequest, data, context)
-        except UnusableError as error:
+        except RejectedEnvelopeError as error:
             self._meter.rejected()
             stream.refuse(error)
         else:
@@ -136,11 +136,11 @@ class IngestService:
     async def _accepted(
         self, request: _Request, data: bytes, context: ServicerContext[Any, Any]
     ) -> Publish:
-        """The event to publish. Raises UnusableError for bad input."""
+        """The event to publish. Raises RejectedEnvelopeError for bad input."""
         try:
             envelope = parse_envelope(request, data)
         except RejectedError as error:
-            raise UnusableError("", str(error)) from None
+            raise RejectedEnvelopeError("", str(error)) from None
         # A short host list may name all nodes that there are.
         if len(data) > _LARGE_BYTES or envelope.HasField("cluster_declared"):
             return await asyncio.to_thread(self._accept, envelope, context)
@@ -152,10 +152,10 @@ class IngestService:
                 check_source(envelope, speaker.decode())
             return self._intake.accept(envelope, now_us() / 1e6)
         except RejectedError as error:
-            raise UnusableError(envelope.id, str(error)) from None
+            raise RejectedEnvelopeError(envelope.id, str(error)) from None
 
 
-class UnusableError(Exception):
+class RejectedEnvelopeError(Exception):
     """An event that was refused, by its id, and why; both short enough to be told."""
 
     def __init__(self, event_id: str, reason: str) -> None:
@@ -182,7 +182,7 @@ class _Stream:
         if len(self._in_flight) >= _MOST_IN_FLIGHT:
             await self.delivered()
 
-    def refuse(self, error: UnusableError) -> None:
+    def refuse(self, error: RejectedEnvelopeError) -> None:
         """Note a refusal, and list it where the answer has room. Raises RefusedCallError when this
         stream brings little else."""
         rejection = Rejection(index=self._index, id=error.event_id, reason=error.reason)
