@@ -85,8 +85,8 @@ class Cluster:
         return self.pstates_ghz[-1]
 
     def cores_for(self, *, shareable: bool) -> int:
-        """Cores that a job uses on each of its nodes: half when it shares, else all."""
-        return self.cores_per_node // 2 if shareable else self.cores_per_node
+        """Cores that a job uses on each of its nodes: half when it shares, but one, else all."""
+        return max(1, self.cores_per_node // 2) if shareable else self.cores_per_node
 
     def memory_gib_for(self, *, shareable: bool) -> float:
         """Memory that a job may use on each of its nodes, likewise; 0 where it is not declared."""

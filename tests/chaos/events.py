@@ -31,6 +31,7 @@ from coplace.v1.telemetry_pb2 import (
 )
 
 from shared.domain.hostlist import expand
+from shared.domain.node import node_name
 from tests.chaos.clock import DAY_US, HOUR_US, SECOND_US, some_time_us
 from tests.chaos.world import World
 
@@ -130,7 +131,7 @@ def submit(world: World) -> None:
         return declare(world)
     reference = rng.choice(sorted(world.clusters))
     number = len(world.journal.events) * 1000 + world.events % 1000
-    late_us = some_time_us(rng, 1000, 10 * DAY_US) if rng.random() < 0.02 else 0
+    late_us = rng.randrange(20 * DAY_US) if rng.random() < 0.05 else 0
     at_us = world.clock.now_us - late_us
     job_id = f"site/{reference}/{number}/{at_us // SECOND_US}"
     others = list(world.journal.submissions)[-20:]
@@ -159,6 +160,32 @@ def submit(world: World) -> None:
     )
     publish(world, job_id, 1, job_submitted=submitted)
     return None
+
+
+def run_alone(world: World) -> None:
+    """A resource manager runs a job by itself and tells of its submission last."""
+    rng, now_us = world.rng, world.clock.now_us
+    if not world.clusters:
+        return
+    declared = world.clusters[rng.choice(sorted(world.clusters))]
+    job_id = f"site/{declared.cluster}/own-{world.events}/{now_us // SECOND_US}"
+    submitted = JobSubmitted(
+        job_id=job_id,
+        attempt=1,
+        user=rng.choice(_USERS),
+        account=rng.choice(_ACCOUNTS),
+        nodes=1,
+        walltime_s=some_time_us(rng, SECOND_US, HOUR_US) / SECOND_US,
+        reference_cluster=declared.cluster,
+        submitted_at_us=now_us,
+    )
+    manager = world.managers.of(declared.cluster)
+    names = expand(",".join(declared.node_names)) if declared.node_names else []
+    nodes = names or [node_name(declared.cluster, index) for index in range(declared.nodes)]
+    # The first node is there in whatever shape the cluster is declared anew.
+    if manager.run_alone(submitted, nodes[:1], declared.cores_per_node):
+        delay_us = 4 * manager.temper.report_within_us + some_time_us(rng, 1000, HOUR_US)
+        publish(world, job_id, 1, delay_us, job_submitted=submitted)
 
 
 def cancel(world: World) -> None:
@@ -264,6 +291,7 @@ def _sequence(world: World) -> str:
 
 EVENTS: Final[Mapping[Callable[[World], None], float]] = {
     submit: 30,
+    run_alone: 3,
     measure: 12,
     shutter: 12,
     sample: 6,

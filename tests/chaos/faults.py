@@ -4,8 +4,10 @@ weight in FAULTS."""
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.jobs_pb2 import JobSeized
 
+from shared.messaging.event import Event
 from shared.messaging.hooks import POINTS
 from shared.messaging.record import Place
 from tests.chaos import hostile
@@ -112,6 +114,19 @@ def power_off_and_seize(world: World) -> None:
         publish(world, job_id, f"{attempt}/{now_us}", job_seized=seized)
 
 
+def forge_a_mark(world: World) -> None:
+    """Somebody ends a round of his own, far ahead or long ago, perhaps under the right name."""
+    rng, topic = world.rng, world.rng.choice(["jobs.events", "commands", "placement.inputs"])
+    mark = RoundEnded(
+        round=rng.choice([0, 1, 10**6, 2**64 - 1]),
+        ended_at_us=max(0, world.clock.now_us + rng.choice([-DAY_US, -1, 1, DAY_US, 10**15])),
+    )
+    source = rng.choice(["hostile", "ingest", "placement.sequencer.0"])
+    event = Event(f"{source}/forged/{world.events}", source, mark.ended_at_us, "", mark)
+    place = rng.choice(world.codec.topics.places(topic))
+    world.log.append(world.codec.encode_mark(place, event))
+
+
 def skip_time(world: World) -> None:
     """Nothing happens for long."""
     world.clock.advance(some_time_us(world.rng, HOUR_US, DAY_US))
@@ -138,5 +153,6 @@ FAULTS: Final[Mapping[Callable[[World], None], float]] = {
     compact: 1,
     retain: 1,
     power_off_and_seize: 2,
+    forge_a_mark: 3,
     skip_time: 0.5,
 }

@@ -46,11 +46,13 @@ class Death:
 @dataclass(slots=True)
 class Journal:
     """Facts in the order in which they happened. `acknowledged` counts how often ingest took an id;
-    `cores` is what each node of a cluster has."""
+    `cores` is what each node of a cluster has; `own` are the jobs that resource managers started
+    by themselves."""
 
     acknowledged: Counter[str] = field(default_factory=Counter)
     events: dict[str, Event] = field(default_factory=dict)
     submissions: dict[str, JobSubmitted] = field(default_factory=dict)
+    own: dict[str, JobSubmitted] = field(default_factory=dict)
     finishes: dict[tuple[str, int], JobFinished] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)

@@ -1,7 +1,7 @@
 """Resource managers as the how-to asks for them, with whims: they answer late, hold reports back,
 are silent, run jobs that fail or go back into the queue, and restart from old decisions."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -106,6 +106,19 @@ class Manager:
             if ends_us <= now_us:
                 self._end(grant)
 
+    def run_alone(self, submitted: JobSubmitted, names: Sequence[str], cores: int) -> bool:
+        """Run a job that nobody granted, on nodes that are free here, and tell of its start before
+        its submission; False where there is no room."""
+        taken = {node for run in self._runs.values() for node in run.nodes}
+        free = [name for name in names if name not in taken]
+        if len(free) < submitted.nodes or self._clock.now_us < self.temper.silent_until_us:
+            return False
+        grant = submitted.job_id, submitted.attempt, 0
+        nodes = tuple(free[: submitted.nodes])
+        self._run(grant, nodes, cores, round(submitted.walltime_s * 1e6), 0.0)
+        self._journal.own[submitted.job_id] = submitted
+        return True
+
     def power_off(self) -> list[tuple[str, int]]:
         """Its nodes lose their power: nothing runs or starts any more, and nobody reports it. The
         attempts that were there."""
@@ -145,22 +158,30 @@ class Manager:
             return
         names = expand(",".join(decided.node_names)) if decided.node_names else ()
         nodes = tuple(names) or tuple(node_name(self.cluster, i) for i in decided.node_indices)
-        now_us, job_id, attempt = self._clock.now_us, decided.job_id, decided.attempt
-        run = Run(job_id, attempt, self.cluster, nodes, decided.cores_per_node, now_us)
+        if any(key[2] == 0 and {*nodes} & {*run.nodes} for key, run in self._runs.items()):
+            self._decline(grant, "a job of the resource manager's own runs there")
+            return
+        limit_us = round(decided.walltime_s * 1e6)
+        self._run(grant, nodes, decided.cores_per_node, limit_us, decided.freq_ghz)
+
+    def _run(
+        self, grant: Grant, nodes: tuple[str, ...], cores: int, limit_us: int, freq_ghz: float
+    ) -> None:
+        now_us, (job_id, attempt, number) = self._clock.now_us, grant
+        run = Run(job_id, attempt, self.cluster, nodes, cores, now_us)
         self._runs[grant] = run
         self._journal.runs.append(run)
-        limit_us = round(decided.walltime_s * 1e6)
         self._ends[grant] = now_us + min(some_time_us(self._rng, SECOND_US, 3 * limit_us), limit_us)
         started = JobStarted(
             job_id=job_id,
             attempt=attempt,
             cluster=self.cluster,
             nodes=nodes,
-            freq_ghz=decided.freq_ghz,
+            freq_ghz=freq_ghz,
             started_at_us=now_us,
-            grant=decided.grant,
+            grant=number,
         )
-        self._report(f"{job_id}/{attempt}", decided.grant, job_started=started)
+        self._report(f"{job_id}/{attempt}", number, job_started=started)
 
     def _decline(self, grant: Grant, reason: str) -> None:
         self._pending.pop(grant, None)
@@ -198,7 +219,8 @@ class Manager:
 
     def _finish(self, grant: Grant, outcome: JobOutcome.ValueType) -> None:
         run = self._close(grant)
-        submitted = self._journal.submissions.get(run.job_id, _NOBODYS)
+        own = self._journal.own.get(run.job_id, _NOBODYS)
+        submitted = self._journal.submissions.get(run.job_id, own)
         finished = JobFinished(
             job_id=run.job_id,
             attempt=run.attempt,

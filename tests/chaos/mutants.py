@@ -2,7 +2,7 @@
 add one, write a context manager and list it in MUTANTS."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import count
 from typing import Any, Final
 from unittest.mock import patch
@@ -16,11 +16,13 @@ from services.placement.occupancy import Occupancy
 from services.placement.outcomes import Outcomes
 from services.placement.processor import Placement
 from services.placement.sequencer import Sequencer
+from services.placement.withdrawals import Withdrawals
 from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.processor import PricingProcessor
 from services.pricing.state import Attempts
 from shared.domain.job import TRANSITIONS, JobFact, JobState
-from shared.messaging import embedded, memory
+from shared.messaging import embedded, memory, unit
+from shared.messaging.early import EarlyFacts
 from shared.messaging.memory import InMemoryLog
 from shared.messaging.unit import Unit
 
@@ -262,6 +264,43 @@ def a_round_is_forgotten() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def silence_ends_a_grant() -> Iterator[None]:
+    """What is asked back is free at once: the job starts elsewhere before its holder declined."""
+    right = Withdrawals._ask_back
+
+    def ask_back(
+        withdrawals: Withdrawals, job: Any, placed: Any, intruders: Any, decisions: Any
+    ) -> Iterator[Any]:
+        yield from right(withdrawals, job, placed, intruders, decisions)
+        if job.asked_back and job.cancelled is None:
+            withdrawals._ledger.holdings.release(job)
+            job.state, job.asked_back = JobState.SUBMITTED, ""
+            withdrawals._ledger._touch(job)
+
+    with patch.object(Withdrawals, "_ask_back", ask_back):
+        yield
+
+
+def what_comes_early_is_refused() -> AbstractContextManager[Any]:
+    """A fact that comes before the submission of its job becomes a dead letter."""
+    return patch.object(EarlyFacts, "keep", lambda *_: False)
+
+
+def early_facts_are_lost_by_a_restart() -> AbstractContextManager[Any]:
+    """What is kept for later is kept in memory alone."""
+    return patch.object(EarlyFacts, "take_changes", lambda _facts: {})
+
+
+@contextmanager
+def every_mark_is_believed() -> Iterator[None]:
+    """Whoever writes a mark ends a round, of any number and time."""
+    with ExitStack() as stack:
+        for check in ("check_writer", "check_number", "check_time"):
+            stack.enter_context(patch.object(unit, check, lambda *_, **__: None))
+        yield
+
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
     state_is_lost_beside_its_position,
     position_is_lost_beside_its_state,
@@ -282,4 +321,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     late_shutters_are_dropped,
     a_finish_needs_its_start,
     a_round_is_forgotten,
+    silence_ends_a_grant,
+    what_comes_early_is_refused,
+    early_facts_are_lost_by_a_restart,
+    every_mark_is_believed,
 )

@@ -12,6 +12,7 @@ Check = Callable[[Evidence], Iterator[str]]
 CHECKS: Final[tuple[Check, ...]] = (
     delivery.nothing_acknowledged_is_lost,
     delivery.nothing_is_made_of_nothing,
+    delivery.nothing_sensible_is_isolated,
     starts.no_attempt_is_started_twice,
     starts.no_core_is_given_twice,
     money.each_finished_run_has_one_final_charge,

@@ -17,6 +17,7 @@ from tests.chaos.audit.evidence import Evidence, is_hostile
 
 # What keeps a job from starting where nothing else is left to wait for.
 _TOO_LARGE: Final = re.compile(r"needs \d+ nodes.*, the cluster has|has binaries for|did not fit")
+_NEEDS: Final = re.compile(r"(\S+): needs (\d+) nodes")
 _AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")
 
 
@@ -44,7 +45,7 @@ def every_job_ends_or_waits_with_a_reason(evidence: Evidence) -> Iterator[str]:
         decided = last.get(job_id)
         if decided is None:
             yield f"{job_id} was submitted and nothing was ever decided on it"
-        elif not _may_wait(decided, ended):
+        elif not (_may_wait(decided, ended) or _is_outgrown(evidence, decided)):
             yield f"{_name(decided)} is the last word on a job that never ended: {decided.reason}"
 
 
@@ -59,6 +60,13 @@ def _may_wait(decided: PlacementDecided, ended: Collection[str]) -> bool:
         return decided.verdict == VERDICT_HELD
     awaits = _AWAITS.search(decided.reason)
     return awaits[1] not in ended if awaits else bool(_TOO_LARGE.search(decided.reason))
+
+
+def _is_outgrown(evidence: Evidence, decided: PlacementDecided) -> bool:
+    """The cluster that a job was told to wait for has become smaller than the job since."""
+    needed = _NEEDS.match(decided.reason)
+    cluster = evidence.world.clusters.get(needed[1]) if needed else None
+    return bool(needed and cluster and cluster.nodes < int(needed[2]))
 
 
 def _is_refused(evidence: Evidence, job_id: str) -> bool:

@@ -24,6 +24,16 @@ def nothing_is_made_of_nothing(evidence: Evidence) -> Iterator[str]:
             yield f"{event_id} came {times[event_id]} times and reached placement {count} times"
 
 
+def nothing_sensible_is_isolated(evidence: Evidence) -> Iterator[str]:
+    """Only what somebody hostile sent may make a stage fail."""
+    for (stage, event_id), reason in evidence.quarantined.items():
+        if event_id.startswith(("chaos/", "site/")):
+            yield f"{stage} quarantined {event_id}: {reason}"
+    for decided in evidence.decisions:
+        if "deciding on it failed" in decided.reason:
+            yield f"{decided.job_id} is held: {decided.reason}"
+
+
 def _sequenced(evidence: Evidence) -> Counter[str]:
     world = evidence.world
     return Counter(

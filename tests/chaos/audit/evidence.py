@@ -44,6 +44,7 @@ class Evidence:
     charges: list[ChargeMade] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
     refused: dict[tuple[str, str], str] = field(default_factory=dict)
+    quarantined: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, world: World) -> "Evidence":
@@ -74,3 +75,5 @@ class Evidence:
         assert isinstance(letter, DeadLetter)
         event_id = letter.headers.get("ce_id", b"").decode(errors="replace")
         self.refused[letter.stage, event_id] = letter.reason
+        if letter.kind == "quarantined":
+            self.quarantined[letter.stage, event_id] = letter.reason
