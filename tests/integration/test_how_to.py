@@ -226,7 +226,10 @@ def test_a_dead_letter_is_listed_shown_and_replayed(deployment: Deployment) -> N
         publisher.append([deployment.codec.encode(letter)])
 
     listed = _coplace("dlq", "list")
-    assert listed == "jobs.events/2/17\tpricing\tce_type: 'unheard of' is not in jobs.events\n"
+    assert (
+        listed
+        == "jobs.events/2/17\tpricing\trefused\tce_type: 'unheard of' is not in jobs.events\n"
+    )
     shown = json.loads(_coplace("dlq", "show", "jobs.events/2/17"))
     assert b64decode(shown["value"]) == refused.value
     _coplace("dlq", "replay", "jobs.events/2/17")
