@@ -67,9 +67,10 @@ class NodeNames:
 
     def indices(self, told: Iterable[str]) -> tuple[int, ...]:
         """Ascending, of nodes that are told one by one or as host lists. Raises RejectedError."""
-        texts = set(told)
-        lists = {text for text in texts if not self._is_name(text)}
-        names = [*(texts - lists), *(expand(",".join(sorted(lists))) if lists else ())]
+        texts = dict.fromkeys(told)
+        lists = dict.fromkeys(text for text in texts if not self._is_name(text))
+        alone = [text for text in texts if text not in lists]
+        names = [*alone, *(expand(",".join(lists)) if lists else ())]
         return tuple(sorted({self.index(name) for name in names}))
 
     def _is_name(self, text: str) -> bool:

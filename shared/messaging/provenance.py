@@ -68,7 +68,7 @@ class Provenance:
 
     def first_position(self) -> dict[Place, int]:
         """A position to commit once more with a commit that moved none, to carry its number."""
-        return dict(list(self.positions.items())[:1])
+        return dict(sorted(self.positions.items())[:1])
 
     def change(self) -> dict[str, bytes | None]:
         """What a commit writes to the changelog beside the state."""
@@ -77,7 +77,7 @@ class Provenance:
     def to_bytes(self) -> bytes:
         """Its form in the changelog."""
         places: dict[str, list[PlaceProvenance]] = {topic: [] for topic in self.topics}
-        for place in {**self.positions, **self.written_to}:
+        for place in sorted({*self.positions, *self.written_to}):
             places[place.topic].append(self._place(place))
         topics = [
             TopicProvenance(

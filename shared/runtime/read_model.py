@@ -14,7 +14,6 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from shared.domain.errors import RejectedError
-from shared.messaging.clock import now_us
 from shared.messaging.consistency import InconsistentError
 from shared.messaging.crash import end_process
 from shared.messaging.dead_letters import dead_letter
@@ -67,6 +66,7 @@ class Applier(Generic[Entry]):
         self._check_kafka = check
         self._topic_id = topic_id
         self._codec = deployment.codec
+        self._clock = deployment.clock
         self._meter = deployment.hooks.meter
         self._name = name
         self._model = model
@@ -132,7 +132,7 @@ class Applier(Generic[Entry]):
             return self._entry_of(self._codec.decode(record))
         except RejectedError as error:
             tally.dead_letters += 1
-            letter = dead_letter(record, str(error), self._name, now_us())
+            letter = dead_letter(record, str(error), self._name, self._clock.now_us())
             await self._dead_letters.send_all([letter])
             return None
 

@@ -2,7 +2,7 @@
 accounts, resource managers and users, over one log in memory."""
 
 from collections.abc import MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from services.placement.app import stages as placement_stages
 from services.placement.settings import PlacementSettings
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
+from shared.messaging.clock import GuardedClock
 from shared.messaging.deployment import Deployment
 from shared.messaging.memory import InMemoryLog
 from shared.messaging.stage import RoundSource
@@ -55,7 +56,10 @@ class World:
         settings = Settings(
             kafka_partitions=scale.kafka_partitions, rounds=RoundSource.CLOCK, namespace="chaos"
         )
-        self.deployment = Deployment.of(settings)
+        self.deployment = replace(
+            Deployment.of(settings),
+            clock=GuardedClock(lambda: (self.clock.now_us, self.clock.now_us)),
+        )
         self.codec = self.deployment.codec
         self.network = Network(self.log, self.codec, self.journal, self.clock)
         self.managers = Managers(self.log, self.codec, self._new_manager)
@@ -101,8 +105,9 @@ class World:
                 worker.start()
 
     def close(self) -> None:
-        """Leave nothing open."""
+        """Leave nothing open, and logging as it was."""
         self.accounts.close()
+        structlog.reset_defaults()
 
     def _work(self, worker: Worker) -> None:
         roll = self.rng.random()
