@@ -21,7 +21,7 @@ from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.processor import PricingProcessor
 from services.pricing.state import Attempts
 from shared.domain.job import TRANSITIONS, JobFact, JobState
-from shared.messaging import embedded, memory, unit
+from shared.messaging import embedded, unit
 from shared.messaging.early import EarlyFacts
 from shared.messaging.memory import InMemoryLog
 from shared.messaging.unit import Unit
@@ -62,31 +62,9 @@ def position_is_lost_beside_its_state() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def outputs_leave_before_the_commit() -> Iterator[None]:
-    """Outputs are appended outside of the transaction: a crash behind them doubles them."""
-    right = InMemoryLog.send
-
-    def send(log: InMemoryLog, producer: Any, records: Iterable[Any]) -> None:
-        for record in records:
-            if record.place.topic.startswith("changelog."):
-                right(log, producer, [record])
-            else:
-                log.append(record)
-
-    with patch.object(InMemoryLog, "send", send):
-        yield
-
-
 def nobody_is_fenced() -> AbstractContextManager[Any]:
     """A zombie commits beside the owner that took over."""
     return patch.object(InMemoryLog, "_require_owner", lambda _log, _producer: None)
-
-
-def the_undecided_is_read() -> AbstractContextManager[Any]:
-    """Readers see records of transactions that are open."""
-    whole = property(lambda partition: partition.end)
-    return patch.object(memory._Partition, "stable_end", whole)
 
 
 @contextmanager
@@ -304,9 +282,7 @@ def every_mark_is_believed() -> Iterator[None]:
 MUTANTS: Final[tuple[Mutant, ...]] = (
     state_is_lost_beside_its_position,
     position_is_lost_beside_its_state,
-    outputs_leave_before_the_commit,
     nobody_is_fenced,
-    the_undecided_is_read,
     tombstones_are_ignored,
     balances_move_apart_from_positions,
     the_sequencer_drops_the_last_of_a_full_round,

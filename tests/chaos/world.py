@@ -100,7 +100,7 @@ class World:
 
     def run_until_quiet(self) -> None:
         """Let the workers work until they find nothing more."""
-        while sum(worker.step() for worker in self.workers):
+        while not self.journal.violations and sum(worker.step() for worker in self.workers):
             for worker in self.workers:
                 worker.start()
 
