@@ -171,7 +171,7 @@ def test_what_cannot_be_projected_from_is_a_dead_letter_and_what_follows_is_kept
     eventually(lambda: len(energy.dead_letters("energy.signatures")) == 1)
     [letter] = energy.dead_letters("energy.signatures")
     assert isinstance(letter, DeadLetter)
-    assert letter.reason.startswith("power_w")
+    assert letter.reason.startswith("at[0].power_w")
 
 
 def test_a_redis_that_lost_everything_is_filled_again_although_nothing_new_comes(
