@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.prediction.state import Pair, Run, State
+from shared.domain.bounds import NODE_POWER_W
 from shared.messaging.table import Table
 from shared.policies import degradation, power_model
 
@@ -74,9 +75,10 @@ def _pair_row(
 
 def fallback_power_w(state: State) -> dict[str, float]:
     """Mean power of the nodes of each model, W: of their newest readings, else the declared idle
-    power, which is a lower bound and all that is known."""
+    power, which is a lower bound and all that is known. A node that is off tells nothing."""
     declared = {c.node_model: c.idle_power_w for c in state.clusters.values()}
     readings: dict[str, list[float]] = defaultdict(list)
     for reading in state.nodes.values():
-        readings[reading.node_model].append(reading.power_w)
+        if NODE_POWER_W.has(reading.power_w):
+            readings[reading.node_model].append(reading.power_w)
     return declared | {model: fsum(all_w) / len(all_w) for model, all_w in readings.items()}

@@ -72,6 +72,14 @@ def test_the_fallback_is_the_mean_over_the_newest_readings_of_each_node() -> Non
     assert dict(power.fallback_power_w) == {"platinum-8168": 350.0}
 
 
+def test_a_node_that_is_off_tells_nothing_of_what_its_model_draws() -> None:
+    readings = [read("a", 0.0, 1), read("b", 400.0, 1)]
+
+    power = in_round(Prediction({}), 0, declared(), *readings)["power"]
+
+    assert dict(power.fallback_power_w) == {"platinum-8168": 400.0}
+
+
 def test_a_node_model_that_appears_later_gets_its_fallback() -> None:
     prediction = Prediction({})
     in_round(prediction, 0, declared())
