@@ -37,12 +37,7 @@ def at_the_door(world: World) -> None:
     """A fact that was taken before, of another subject, with some fields out of all bounds."""
     if not world.network.sent:
         return
-    envelope = Envelope()
-    envelope.CopyFrom(world.rng.choice(world.network.sent))
-    payload = getattr(envelope, envelope.WhichOneof("payload") or "")
-    for _ in range(world.rng.randint(1, 3)):
-        _distort(payload, world.rng)
-    _disown(payload, world.rng)
+    envelope, _ = _distorted(world)
     envelope.id = f"hostile/{world.clock.now_us}/{world.events}"
     if world.rng.random() < 0.1:
         envelope.time_us = world.rng.choice(_NUMBERS)
@@ -73,12 +68,7 @@ def past_the_door(world: World) -> None:
     """A well-formed record of an extreme fact, which ingest never saw."""
     if not world.network.sent:
         return
-    envelope = Envelope()
-    envelope.CopyFrom(world.rng.choice(world.network.sent))
-    payload = getattr(envelope, envelope.WhichOneof("payload") or "")
-    for _ in range(world.rng.randint(1, 3)):
-        _distort(payload, world.rng)
-    _disown(payload, world.rng)
+    _, payload = _distorted(world)
     kind = payload.DESCRIPTOR.full_name
     topics = [t for t in _TOPICS if kind in world.codec.topics.spec(t).messages]
     topic = world.rng.choice(topics)
@@ -89,6 +79,17 @@ def past_the_door(world: World) -> None:
         world.log.append(world.codec.encode(Publish(topic, event)))
     except ValueError:
         return  # not even a record
+
+
+def _distorted(world: World) -> tuple[Envelope, Message]:
+    """A fact that was sent before, of another subject and out of bounds; and its payload."""
+    envelope = Envelope()
+    envelope.CopyFrom(world.rng.choice(world.network.sent))
+    payload: Message = getattr(envelope, envelope.WhichOneof("payload") or "")
+    for _ in range(world.rng.randint(1, 3)):
+        _distort(payload, world.rng)
+    _disown(payload, world.rng)
+    return envelope, payload
 
 
 def _distort(message: Message, rng: Random) -> None:
