@@ -5,14 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from coplace.v1.control_pb2 import RoundEnded
-from coplace.v1.jobs_pb2 import JobSeized
 
 from shared.messaging.event import Event
 from shared.messaging.hooks import POINTS
 from shared.messaging.record import Place
 from tests.chaos import hostile
 from tests.chaos.clock import DAY_US, HOUR_US, SECOND_US, some_time_us
-from tests.chaos.events import publish
 from tests.chaos.managers import DECISIONS
 from tests.chaos.workers import Fate
 from tests.chaos.world import World
@@ -107,11 +105,8 @@ def power_off_and_seize(world: World) -> None:
     """The nodes of a cluster lose their power; an operator takes back what was granted there."""
     if not world.managers.found:
         return
-    name, now_us = world.rng.choice(sorted(world.managers.found)), world.clock.now_us
-    manager = world.managers.found[name]
-    for job_id, attempt in manager.power_off():
-        seized = JobSeized(job_id=job_id, attempt=attempt, reason="no power", seized_at_us=now_us)
-        publish(world, job_id, f"{attempt}/{now_us}", job_seized=seized)
+    manager = world.managers.found[world.rng.choice(sorted(world.managers.found))]
+    world.operator.vouch(manager.power_off())
 
 
 def forge_a_mark(world: World) -> None:

@@ -119,15 +119,15 @@ class Manager:
         self._journal.own[submitted.job_id] = submitted
         return True
 
-    def power_off(self) -> list[tuple[str, int]]:
-        """Its nodes lose their power: nothing runs or starts any more, and nobody reports it. The
-        attempts that were there."""
+    def power_off(self) -> list[Grant]:
+        """Its nodes lose their power: nothing runs or starts any more, and nobody reports it. What
+        was there."""
         gone = [*self._pending, *self._runs]
         self._pending.clear()
         for grant in list(self._runs):
             self._close(grant)
         self._claimed.update(gone)
-        return [(job_id, attempt) for job_id, attempt, _ in gone]
+        return gone
 
     def end_all(self) -> None:
         """Let everything end soon."""

@@ -101,9 +101,10 @@ class Worker:
 
     def kill(self, *, is_expelled: bool) -> None:
         """End it at once. It stays a member of its groups until its session ends."""
-        runtime, self._runtime = self._runtime, None
-        if runtime is not None and is_expelled:
-            self._expel()
+        if self._runtime is not None:
+            self._end()
+            if is_expelled:
+                self._expel()
 
     def reached(self, point: str) -> None:
         """Called by the driver between the steps of a commit."""
@@ -121,8 +122,7 @@ class Worker:
         try:
             busy = what(self._runtime, self._plant.clock.wall_us(self.name))
         except (KilledError, FencedError):
-            self._runtime = None
-            self._expel()
+            self.kill(is_expelled=True)
             return True
         except Exception as error:  # noqa: BLE001 a process ends by any error
             self._die(error)
@@ -152,6 +152,12 @@ class Worker:
             self._plant.journal.violations.append(
                 f"no stage is dead: {self.service} ends again and again by {death.error}\n{trace}"
             )
+
+    def _end(self) -> None:
+        """Nobody answers any more for what it had."""
+        self._runtime = None
+        for stage in self._stages:
+            stage.given_up(0)
 
     def _expel(self) -> None:
         for stage in self._stages:

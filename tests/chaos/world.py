@@ -1,31 +1,36 @@
 """The whole system in one process and in virtual time: ingest, every stage with several workers,
 accounts, resource managers and users, over one log in memory."""
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
 import structlog
 from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.placement_service_pb2 import ExplainResponse
 
 from services.energy.app import stages as energy_stages
 from services.energy.settings import EnergySettings
 from services.placement.app import stages as placement_stages
+from services.placement.service import Duty
 from services.placement.settings import PlacementSettings
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
 from shared.messaging.clock import GuardedClock
 from shared.messaging.deployment import Deployment
 from shared.messaging.memory import InMemoryLog
-from shared.messaging.stage import RoundSource
+from shared.messaging.stage import RoundSource, Stage
 from shared.runtime.settings import Settings
 from tests.chaos.accounts import Accounts
 from tests.chaos.clock import SECOND_US, Clock, some_time_us
 from tests.chaos.journal import Journal
 from tests.chaos.managers import Manager, Managers
 from tests.chaos.network import Network
+from tests.chaos.operators import Operator
 from tests.chaos.workers import Plant, Worker
+
+SERVICES: Final = ("energy", "prediction", "placement", "pricing")
 
 # A stalled worker lets the others go on; one that stalls meanwhile lets them go on once more.
 _MOST_STALLED: Final = 2
@@ -64,7 +69,9 @@ class World:
         self.network = Network(self.log, self.codec, self.journal, self.clock)
         self.managers = Managers(self.log, self.codec, self._new_manager)
         self.accounts = Accounts(self.log, self.deployment)
+        self._duties: dict[str, Duty] = {}
         self.workers = self._new_workers(settings)
+        self.operator = Operator(self.explain, self.network, self.clock)
         self.clusters: dict[str, ClusterDeclared] = {}
         self.lost: set[str] = set()
         self.held: set[str] = set()
@@ -80,6 +87,7 @@ class World:
             self._work(worker)
         self.managers.read()
         self.managers.act()
+        self.operator.seize()
         if self.rng.random() < 0.5:
             self.accounts.step()
 
@@ -95,6 +103,7 @@ class World:
         self.run_until_quiet()
         self.managers.read()
         self.managers.act()
+        self.operator.seize()
         self.accounts.resume()
         self.accounts.step()
 
@@ -103,6 +112,14 @@ class World:
         while not self.journal.violations and sum(worker.step() for worker in self.workers):
             for worker in self.workers:
                 worker.start()
+
+    def explain(self, job_id: str) -> ExplainResponse | None:
+        """What placement answers; None where it does not, or does not know the job."""
+        for worker in self.workers:
+            duty = self._duties.get(worker.name)
+            if worker.is_up and duty is not None and duty.inquiry is not None:
+                return duty.inquiry.answer(job_id)
+        return None
 
     def close(self) -> None:
         """Leave nothing open, and logging as it was."""
@@ -134,18 +151,25 @@ class World:
         return Manager(cluster, rng, self.clock, self.network, self.journal)
 
     def _new_workers(self, settings: Settings) -> list[Worker]:
-        services = {
-            "energy": energy_stages(settings, EnergySettings()),
-            "prediction": prediction_stages(settings),
-            "placement": placement_stages(settings, PlacementSettings()),
-            "pricing": pricing_stages(settings),
-        }
         plant = Plant(self.log, self.codec, self.clock, self.journal, self._while_stalled)
         workers = [
-            Worker(plant, service, f"{service}-{number}", stages)
-            for service, stages in services.items()
-            for number in range(self.scale.workers)
+            Worker(plant, service, name, self._new_stages(service, name, settings))
+            for service in SERVICES
+            for name in (f"{service}-{number}" for number in range(self.scale.workers))
         ]
         for worker in workers:
             worker.start()
         return workers
+
+    def _new_stages(self, service: str, worker: str, settings: Settings) -> Sequence[Stage]:
+        """What the process of a service runs."""
+        match service:
+            case "energy":
+                return energy_stages(settings, EnergySettings())
+            case "prediction":
+                return prediction_stages(settings)
+            case "placement":
+                duty = self._duties[worker] = Duty()
+                return placement_stages(settings, PlacementSettings(), duty)
+            case _:
+                return pricing_stages(settings)

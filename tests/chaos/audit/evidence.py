@@ -64,10 +64,13 @@ class Evidence:
 
     @property
     def last_decision(self) -> dict[str, PlacementDecided]:
-        """The newest decision on each job."""
+        """The newest decision on the newest attempt of each job: what is said later of an older
+        one, of which a copy came, says nothing of the job."""
         newest: dict[str, PlacementDecided] = {}
         for decided in self.decisions:
-            newest[decided.job_id] = decided
+            before = newest.get(decided.job_id)
+            if before is None or decided.attempt >= before.attempt:
+                newest[decided.job_id] = decided
         return newest
 
     def _refuse(self, event: Event) -> None:
