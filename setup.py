@@ -5,14 +5,15 @@ The modules stay plain Python. Where no C compiler is found they run as they are
 see docs/adr/0016-compiled-lanes.md.
 """
 
+import tomllib
 from pathlib import Path
 
 from mypyc.build import mypycify
 from setuptools import setup
 
-LANES = sorted(map(str, Path("shared/policies/backfill").glob("[a-z]*.py")))
+PROJECT = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
 
-modules = mypycify(LANES, group_name="shared.policies")
+modules = mypycify(PROJECT["tool"]["coplace"]["compiled"], group_name="shared.scheduling")
 for module in modules:
     module.optional = True
 setup(ext_modules=modules)

@@ -1,1 +1,1 @@
-"""What several services need: the domain, the policies, messaging and the runtime."""
+"""What several services need: the domain, models, scheduling, messaging and the runtime."""

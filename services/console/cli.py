@@ -17,7 +17,7 @@ from services.console.restore_cli import doctor
 from services.console.simulate.cli import simulate
 from services.console.topics_cli import app as topics_app
 from services.console.topics_cli import tail
-from shared.policies.ranking import Policy
+from shared.eamc.ranking import Policy
 
 app = typer.Typer(
     cls=TellingGroup,

@@ -9,8 +9,8 @@ from pydantic_settings import BaseSettings
 from services.energy.settings import EnergySettings
 from services.placement.settings import PlacementSettings
 from services.simulation.settings import SimulationSettings
+from shared.eamc.ranking import Policy
 from shared.messaging.stage import RoundSource
-from shared.policies.ranking import Policy
 from shared.runtime.settings import Settings
 
 # Every round marks every Kafka partition: on one machine few are enough.

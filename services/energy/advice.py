@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from shared.domain.coefficients import Coefficients
 from shared.domain.signature import Signature
-from shared.policies.ear import project
-from shared.policies.frequency import FrequencyRule, Weighing, choose_pstates
-from shared.policies.projection import Projection
-from shared.policies.reference import reference_signature
-from shared.policies.to_solution import (
+from shared.eamc.frequency import FrequencyRule, Weighing, choose_pstates
+from shared.eamc.reference import reference_signature
+from shared.eamc.to_solution import (
     MIN_ENERGY_THRESHOLD,
     MIN_TIME_THRESHOLD,
     min_energy_to_solution,
     min_time_to_solution,
 )
+from shared.models.ear import project
+from shared.models.projection import Projection
 
 Ints = NDArray[np.int64]
 

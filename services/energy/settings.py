@@ -6,7 +6,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from services.energy.advice import AdvicePolicy, AdviceRule
-from shared.policies.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
+from shared.eamc.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
 from shared.runtime.environment import EnvironmentSettings
 
 

@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from shared.policies.backfill.easy import Plan
-from shared.policies.backfill.lane import Lane
-from shared.policies.backfill.load import NodeSet, Reservation, Standing
-from shared.policies.backfill.queue import Entry
-from shared.policies.pairing import Pairing
+from shared.scheduling.easy import Plan
+from shared.scheduling.lane import Lane
+from shared.scheduling.load import NodeSet, Reservation, Standing
+from shared.scheduling.pairing import Pairing
+from shared.scheduling.queue import Entry
 
 # What is said of an entry that came into the queue after the pass.
 NOTHING: Final = "nothing stands against it: it is tried at the end of the next round"

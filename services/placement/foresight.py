@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from shared.policies.backfill.forecast import Expected, forecast
-from shared.policies.backfill.load import Load
-from shared.policies.backfill.queue import Entry
+from shared.scheduling.forecast import Expected, forecast
+from shared.scheduling.load import Load
+from shared.scheduling.queue import Entry
 
 
 @dataclass(frozen=True, slots=True)

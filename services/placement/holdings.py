@@ -8,7 +8,7 @@ from services.placement.limits import Subject, Usage, subjects_of
 from services.placement.occupancy import Occupancy
 from shared.domain.cluster import Cluster
 from shared.domain.job import JobState
-from shared.policies.backfill.load import Load, NodeSet
+from shared.scheduling.load import Load, NodeSet
 
 NodeSetKey = tuple[str, int, tuple[int, ...]]
 

@@ -35,8 +35,8 @@ from shared.messaging.digest import Model, require_sha256
 from shared.messaging.domain_types import cluster_of, coefficients_of, signatures_of
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
-from shared.policies.pairing import Pairing
-from shared.policies.power_model import NO_POWER_MODEL, PowerModel
+from shared.models.power_model import NO_POWER_MODEL, PowerModel
+from shared.scheduling.pairing import Pairing
 
 _PREFIX: Final = "known/"
 

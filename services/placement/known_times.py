@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from shared.domain.signature import Signature
-from shared.policies.projection import Projection
-from shared.policies.time_coefficient import AppTime, clock_shares
+from shared.models.projection import Projection
+from shared.models.time_coefficient import AppTime, clock_shares
 
 Rows = Sequence[Signature]
 Projected = Callable[[Sequence[str]], Iterable[tuple[Sequence[str], Projection]]]

@@ -29,7 +29,7 @@ from shared.domain.node import NodeNames
 from shared.messaging.domain_types import dependencies_of, job_of
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, EarlyError
-from shared.policies.backfill.easy import Start
+from shared.scheduling.easy import Start
 
 _PREFIX: Final = "job/"
 _DAY_S: Final = 86_400.0

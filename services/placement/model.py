@@ -21,9 +21,8 @@ from services.placement.predictions import (
 from shared.domain.bounds import WALLTIME_S
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
-from shared.policies.frequency import Reading, Weighing
-from shared.policies.power_model import PowerModel
-from shared.policies.ranking import (
+from shared.eamc.frequency import Reading, Weighing
+from shared.eamc.ranking import (
     FREQUENCY_RULES,
     NO_PREFERENCE,
     Policy,
@@ -31,6 +30,7 @@ from shared.policies.ranking import (
     part_eff,
     rank_clusters,
 )
+from shared.models.power_model import PowerModel
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -30,7 +30,7 @@ from shared.domain.folding import fold
 from shared.domain.node import NodeNames
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
-from shared.policies.backfill.easy import Start
+from shared.scheduling.easy import Start
 
 OUTPUT: Final = "placement.decisions"
 SOURCE: Final = "placement"

@@ -16,9 +16,9 @@ from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.node import NodeNames
 from shared.messaging.domain_types import MOST_VERSION
-from shared.policies import degradation as pair_model
-from shared.policies import power_model as power
-from shared.policies.forest import Forest, Tree
+from shared.models import degradation as pair_model
+from shared.models import power_model as power
+from shared.models.forest import Forest, Tree
 
 
 @dataclass(frozen=True, slots=True)

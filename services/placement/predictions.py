@@ -15,13 +15,13 @@ from shared.domain.cluster import Cluster
 from shared.domain.coefficients import Coefficients
 from shared.domain.job import Job
 from shared.domain.signature import Signature
-from shared.policies.ear import project, unlearned
-from shared.policies.frequency import FrequencyRule, Weighing, choose_pstates, distance
-from shared.policies.power_model import PowerModel
-from shared.policies.projection import Projection
-from shared.policies.reference import reference_signature
-from shared.policies.spread import Quantile, Stretch
-from shared.policies.time_coefficient import AppTime, Hardware, TimeCoefficients
+from shared.eamc.frequency import FrequencyRule, Weighing, choose_pstates, distance
+from shared.eamc.reference import reference_signature
+from shared.models.ear import project, unlearned
+from shared.models.power_model import PowerModel
+from shared.models.projection import Projection
+from shared.models.spread import Quantile, Stretch
+from shared.models.time_coefficient import AppTime, Hardware, TimeCoefficients
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

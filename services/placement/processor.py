@@ -37,7 +37,7 @@ from services.placement.withdrawals import Withdrawals
 from shared.messaging.event import Event, Publish
 from shared.messaging.quarantine import Fault
 from shared.messaging.stage import Round
-from shared.policies.backfill.easy import schedule
+from shared.scheduling.easy import schedule
 
 
 class Placement:

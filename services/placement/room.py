@@ -10,7 +10,7 @@ from services.placement.limits import Subject, subjects_of
 from services.placement.model import Rules
 from services.placement.obstacles import Obstacles
 from services.placement.reach import Choices, as_weighed, choices
-from shared.policies.backfill.queue import Entry, Queue
+from shared.scheduling.queue import Entry, Queue
 
 _NONE: Final[Mapping[str, Entry]] = {}
 

@@ -3,8 +3,8 @@
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from shared.policies.frequency import Reading
-from shared.policies.ranking import Policy
+from shared.eamc.frequency import Reading
+from shared.eamc.ranking import Policy
 from shared.runtime.environment import EnvironmentSettings
 
 

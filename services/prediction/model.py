@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.models.forest import LEAF, Tree
 from shared.numerics.linear import non_negative, total
-from shared.policies.forest import LEAF, Tree
 
 Floats = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from services.prediction.model import TrainedForest, TrainedWeights
 from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
-from shared.policies import degradation, power_model
+from shared.models import degradation, power_model
 
 SOURCE: Final = "prediction"
 OUTPUT: Final = "prediction.models"

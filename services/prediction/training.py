@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from services.prediction.state import Pair, Run, State
 from shared.domain.bounds import NODE_POWER_W
 from shared.messaging.table import Table
-from shared.policies import degradation, power_model
+from shared.models import degradation, power_model
 
 Floats = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from shared.domain.coefficients import Coefficients, Uncertainty
-from shared.policies.ear import Metrics, project_metrics, project_onto_models
+from shared.models.ear import Metrics, project_metrics, project_onto_models
 
 REPEATS = 7
 

@@ -25,7 +25,7 @@ from services.prediction.node_factors import Draw, node_factors
 from services.simulation.truth.noise import Noise
 from services.simulation.workload.cirne import cirne_jobs
 from services.simulation.workload.rigid import lublin_jobs
-from shared.policies.spread import Stretch
+from shared.models.spread import Stretch
 
 JOBS = 60
 PSTATES_GHZ = (1.2, 1.6, 2.0, 2.7)

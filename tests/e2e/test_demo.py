@@ -12,7 +12,7 @@ from services.console.demo.report import FILES
 from services.console.demo.run import run_embedded
 from services.console.demo.summary import PredictionErrors
 from services.console.options import DemoOptions
-from shared.policies.ranking import Policy
+from shared.eamc.ranking import Policy
 
 Figures = dict[str, float]
 

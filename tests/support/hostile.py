@@ -20,7 +20,7 @@ from google.protobuf.message import Message
 
 from shared.domain.bounds import LENGTHS, QUANTITIES
 from shared.messaging.digest import Model, model_sha256
-from shared.policies import degradation, power_model
+from shared.models import degradation, power_model
 
 Field = FieldDescriptor
 

@@ -10,9 +10,9 @@ from services.console.bench_placement.rows import WORKLOADS
 from services.simulation.simulator.epm import Epm
 from services.simulation.simulator.jobs import MODEL_JOBS, draw_apps
 from services.simulation.simulator.sweep import THRESHOLD
-from shared.policies.frequency import FrequencyRule, Reading, Weighing
-from shared.policies.ranking import Policy, is_demoted, rank_clusters
-from shared.policies.workload import Floats, Ints, Mask
+from shared.eamc.frequency import FrequencyRule, Reading, Weighing
+from shared.eamc.ranking import Policy, is_demoted, rank_clusters
+from shared.scheduling.workload import Floats, Ints, Mask
 
 WEIGHINGS: Final = tuple(Weighing(weight, reading) for reading in Reading for weight in (1.0, 1.5))
 

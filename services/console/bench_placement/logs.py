@@ -17,8 +17,8 @@ from services.simulation.simulator.metrics import summarise
 from services.simulation.simulator.one_pool import Machine, play_log
 from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.workload.rigid import lublin_jobs
-from shared.policies.backfill.timeline import Discipline, Pool, play
-from shared.policies.workload import Workload
+from shared.scheduling.timeline import Discipline, Pool, play
+from shared.scheduling.workload import Workload
 
 KTH: Final = "KTH-SP2"
 LOGS: Final[Mapping[str, str]] = {

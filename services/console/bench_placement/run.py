@@ -27,7 +27,7 @@ from services.simulation.simulator.epm import Epm
 from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.simulator.system import built_in_system
 from shared.domain.errors import UnusableError
-from shared.policies.frequency import Reading, Weighing
+from shared.eamc.frequency import Reading, Weighing
 from shared.runtime.folders import written
 
 # The sensitivity table shows no intervals: so many seeds tell its rows apart.

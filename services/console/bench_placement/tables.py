@@ -27,7 +27,7 @@ from services.console.bench_placement.sensitivity import PRIORITY
 from services.simulation.simulator.epm import Epm
 from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.workload.table1 import APPS
-from shared.policies.frequency import Reading, Weighing
+from shared.eamc.frequency import Reading, Weighing
 
 _NAMES: Final = {str(app.number): f"{app.number} {app.app_id}" for app in APPS.values()}
 

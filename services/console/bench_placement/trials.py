@@ -16,8 +16,8 @@ from services.simulation.simulator.metrics import Summary, summarise
 from services.simulation.simulator.sweep import Case, Setup, play_jobs
 from services.simulation.simulator.system import Unit
 from services.simulation.workload.cirne import SIZE_REQUEST_CORRELATION, cirne_jobs
-from shared.policies.backfill.timeline import Discipline
-from shared.policies.frequency import Reading
+from shared.eamc.frequency import Reading
+from shared.scheduling.timeline import Discipline
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,21 +11,21 @@ from rich.table import Table
 
 from services.energy.adapters.matching import Matched
 from shared.domain.checks import require_not_negative
-from shared.policies.frequency import (
+from shared.eamc.frequency import (
     EVEN,
     FrequencyRule,
     Reading,
     Weighing,
     choose_pstates,
 )
-from shared.policies.projection import Projection
-from shared.policies.ranking import part_eff
-from shared.policies.to_solution import (
+from shared.eamc.ranking import part_eff
+from shared.eamc.to_solution import (
     MIN_ENERGY_THRESHOLD,
     MIN_TIME_THRESHOLD,
     min_energy_to_solution,
     min_time_to_solution,
 )
+from shared.models.projection import Projection
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

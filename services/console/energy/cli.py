@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 
 from services.console.telling import TABLE_WIDTH, note
-from shared.policies.frequency import Reading
-from shared.policies.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
+from shared.eamc.frequency import Reading
+from shared.eamc.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
 
 app = typer.Typer(
     no_args_is_help=True, help="EAR's energy model, on files and of a running system."

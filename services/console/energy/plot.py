@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from services.console.energy.learning import Learned
 from shared.domain.signature import Signature
-from shared.policies.ear import project
+from shared.models.ear import project
 from shared.runtime.folders import within
 from shared.runtime.pictures import save_png
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from services.energy.adapters.errors_csv import errors_file, with_errors
 from services.energy.adapters.matching import Matched
-from shared.policies.bridge import bridged
-from shared.policies.ear import project
-from shared.policies.projection import Projection, Status
+from shared.models.bridge import bridged
+from shared.models.ear import project
+from shared.models.projection import Projection, Status
 
 COLUMNS = ("app_id", "module", "to_ghz", "time_s", "power_w", "energy_j")
 VIA_COLUMN = "via_ghz"

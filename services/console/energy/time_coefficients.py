@@ -11,9 +11,9 @@ from rich.table import Table
 from services.energy.adapters.matching import Matched
 from shared.domain.checks import require_not_negative, require_positive
 from shared.domain.errors import RejectedError
+from shared.models.ear import project
+from shared.models.time_coefficient import AppTime, Hardware, TimeCoefficients, clock_shares
 from shared.numerics.elementary import exp, log
-from shared.policies.ear import project
-from shared.policies.time_coefficient import AppTime, Hardware, TimeCoefficients, clock_shares
 
 COLUMNS: Final = (
     *("app_id", "module", "reference", "time_coefficient", "relative_error", "is_measured"),

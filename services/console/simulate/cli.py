@@ -14,9 +14,9 @@ from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.simulator.sweep import THRESHOLD
 from services.simulation.simulator.system import Unit
 from shared.domain.errors import UnusableError
-from shared.policies.backfill.runtimes import Runtimes
-from shared.policies.frequency import Reading
-from shared.policies.lookahead import Prices
+from shared.eamc.frequency import Reading
+from shared.scheduling.lookahead import Prices
+from shared.scheduling.runtimes import Runtimes
 
 _Number = TypeVar("_Number", int, float)
 

@@ -20,7 +20,7 @@ from services.simulation.simulator.sweep import Case, Result, Setup, combination
 from services.simulation.simulator.system import System, Unit, built_in_system, read_system
 from services.simulation.simulator.tariffs import read_tariffs
 from shared.domain.errors import UnusableError
-from shared.policies.frequency import Reading
+from shared.eamc.frequency import Reading
 
 UNIFORM = "uniform"
 

@@ -18,7 +18,7 @@ from services.simulation.simulator.metrics import Summary, summarise
 from services.simulation.simulator.one_pool import Machine, play_log
 from services.simulation.simulator.policy import SimulatedPolicy
 from shared.domain.errors import UnusableError
-from shared.policies.backfill.runtimes import Runtimes
+from shared.scheduling.runtimes import Runtimes
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from scipy.stats import t
 from services.simulation.simulator.files import write_all_of_jobs, write_summary
 from services.simulation.simulator.metrics import Summary
 from services.simulation.simulator.played import Played
-from shared.policies.workload import Ints
 from shared.runtime.folders import written
+from shared.scheduling.workload import Ints
 
 Measure = Callable[[Summary], float | None]
 

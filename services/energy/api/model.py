@@ -13,9 +13,9 @@ from services.energy.api.request import Asked, Subject
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
 from shared.domain.signature import Signature
-from shared.policies.ear import Metrics, project_onto_models
-from shared.policies.projection import Projection, Status
-from shared.policies.reference import reference_signature
+from shared.eamc.reference import reference_signature
+from shared.models.ear import Metrics, project_onto_models
+from shared.models.projection import Projection, Status
 
 # The AppDB's rows by (app_id, node model).
 Rows = Mapping[tuple[str, str], Sequence[Signature]]

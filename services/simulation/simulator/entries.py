@@ -10,9 +10,9 @@ from services.simulation.simulator.played import Traits
 from services.simulation.simulator.policy import SimulatedPolicy, order_of
 from services.simulation.simulator.system import System
 from shared.domain.errors import UnusableError
-from shared.policies.frequency import FrequencyRule, Weighing
-from shared.policies.ranking import FREQUENCY_RULES, Policy, Ranking, rank_clusters
-from shared.policies.workload import Floats, Ints, Mask, Workload
+from shared.eamc.frequency import FrequencyRule, Weighing
+from shared.eamc.ranking import FREQUENCY_RULES, Policy, Ranking, rank_clusters
+from shared.scheduling.workload import Floats, Ints, Mask, Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ import numpy as np
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import UnusableError
 from shared.domain.signature import Signature
-from shared.policies.ear import Metrics, project_metrics
-from shared.policies.frequency import EVEN, FrequencyRule, Weighing, choose_pstates
-from shared.policies.projection import Projection
-from shared.policies.ranking import part_eff
-from shared.policies.workload import Floats, Ints, Mask
+from shared.eamc.frequency import EVEN, FrequencyRule, Weighing, choose_pstates
+from shared.eamc.ranking import part_eff
+from shared.models.ear import Metrics, project_metrics
+from shared.models.projection import Projection
+from shared.scheduling.workload import Floats, Ints, Mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,8 +9,8 @@ from typing import Final
 
 from services.simulation.simulator.metrics import Summary
 from services.simulation.simulator.played import Played
-from shared.policies.workload import Floats, Ints
 from shared.runtime.folders import written
+from shared.scheduling.workload import Floats, Ints
 
 JOB_COLUMNS: Final = ("job_id", "submit_s", "start_s", "end_s", "procs")
 MORE_COLUMNS: Final = ("cluster", "freq_ghz", "wait_s", "energy_j")

@@ -13,7 +13,7 @@ from services.simulation.workload.cirne import MAX_NODES, cirne_jobs
 from services.simulation.workload.rigid import RigidJobs, lublin_jobs
 from services.simulation.workload.streams import Stream, stream
 from shared.domain.errors import UnusableError
-from shared.policies.workload import Ints
+from shared.scheduling.workload import Ints
 
 CIRNE: Final = "cirne"
 LUBLIN: Final = "lublin"

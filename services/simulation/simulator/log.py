@@ -9,7 +9,7 @@ import numpy as np
 
 from services.simulation.workload.swf import Skip, SwfLog, read_swf
 from shared.domain.errors import UnusableError
-from shared.policies.workload import Ints, Workload
+from shared.scheduling.workload import Ints, Workload
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,11 +9,11 @@ import numpy as np
 from services.simulation.simulator.entries import Entries
 from services.simulation.simulator.epm import Epm
 from services.simulation.simulator.system import System
-from shared.policies.backfill.outlook import Option, Stand
-from shared.policies.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
-from shared.policies.projection import Projection
-from shared.policies.replanned import Replanned, replan
-from shared.policies.workload import NO_ENTRY, Floats, Ints, Schedule
+from shared.models.projection import Projection
+from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
+from shared.scheduling.outlook import Option, Stand
+from shared.scheduling.replanned import Replanned, replan
+from shared.scheduling.workload import NO_ENTRY, Floats, Ints, Schedule
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from services.simulation.simulator.played import Played, Traits
-from shared.policies.workload import Floats, Mask
+from shared.scheduling.workload import Floats, Mask
 
 PERCENTILES: Final = (50, 90, 99)
 

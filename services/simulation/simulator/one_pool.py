@@ -9,8 +9,8 @@ from services.simulation.simulator.log import LoggedJobs
 from services.simulation.simulator.played import Fleet, Played
 from services.simulation.simulator.policy import ONE_POOL, SimulatedPolicy, order_of
 from shared.domain.errors import UnusableError
-from shared.policies.backfill.runtimes import PredictingPool, Runtimes, UserRuntimes
-from shared.policies.backfill.timeline import Pool, play
+from shared.scheduling.runtimes import PredictingPool, Runtimes, UserRuntimes
+from shared.scheduling.timeline import Pool, play
 
 
 @dataclass(frozen=True, slots=True)

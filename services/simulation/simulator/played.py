@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from shared.domain.errors import UnusableError
-from shared.policies.tariff import Tariff
-from shared.policies.workload import Floats, Ints, Schedule, Workload
+from shared.scheduling.workload import Floats, Ints, Schedule, Workload
+from shared.workloads.tariff import Tariff
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,8 +19,8 @@ from services.simulation.simulator.steps import (
     used_units,
 )
 from services.simulation.simulator.units import assign_units, runs
-from shared.policies.workload import Floats
 from shared.runtime.pictures import save_png
+from shared.scheduling.workload import Floats
 
 HOUR_S: Final = 3600.0
 # A Gantt chart of more jobs than this shows the first of them: no screen has as many pixels.

@@ -5,9 +5,9 @@ from typing import Final
 
 import numpy as np
 
-from shared.policies.backfill.timeline import Discipline
-from shared.policies.ranking import Policy
-from shared.policies.workload import NO_ENTRY, Floats, Ints, Mask
+from shared.eamc.ranking import Policy
+from shared.scheduling.timeline import Discipline
+from shared.scheduling.workload import NO_ENTRY, Floats, Ints, Mask
 
 
 class SimulatedPolicy(StrEnum):

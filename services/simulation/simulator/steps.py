@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from services.simulation.simulator.played import Played
-from shared.policies.workload import Floats
+from shared.scheduling.workload import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,9 +22,9 @@ from services.simulation.simulator.metrics import Summary, summarise
 from services.simulation.simulator.played import Played
 from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.simulator.system import System
-from shared.policies.backfill.timeline import Discipline, play
-from shared.policies.frequency import EVEN, Reading, Weighing
-from shared.policies.workload import Ints
+from shared.eamc.frequency import EVEN, Reading, Weighing
+from shared.scheduling.timeline import Discipline, play
+from shared.scheduling.workload import Ints
 
 THRESHOLD: Final = 0.35
 

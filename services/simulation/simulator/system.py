@@ -14,10 +14,10 @@ from services.simulation.clusters import clusters
 from services.simulation.simulator.played import Fleet
 from shared.domain import eamc_source
 from shared.domain.errors import UnusableError
-from shared.policies.backfill.timeline import Pool
-from shared.policies.tariff import Tariff
-from shared.policies.workload import Ints
 from shared.runtime.user_files import read_yaml
+from shared.scheduling.timeline import Pool
+from shared.scheduling.workload import Ints
+from shared.workloads.tariff import Tariff
 
 _MODULE_OF: Final = {model: name for name, model in eamc_source.NODE_MODEL_OF_MODULE.items()}
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from shared.domain.errors import RejectedError, UnusableError
-from shared.policies.tariff import Tariff
 from shared.runtime.rows import Row, read_rows
+from shared.workloads.tariff import Tariff
 
 # A column of money or of grams of CO2.
 PRICE_COLUMNS: Final = ("price_per_kwh", "gco2_per_kwh")

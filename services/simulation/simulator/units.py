@@ -5,7 +5,7 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 from shared.domain.errors import UnusableError
-from shared.policies.workload import Floats, Ints
+from shared.scheduling.workload import Floats, Ints
 
 
 def assign_units(units: int, used: Ints, start_s: Floats, end_s: Floats) -> list[list[int]]:

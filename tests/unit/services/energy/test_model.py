@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.energy.model import Fit, Floats, KernelRun, fit, refusals
-from shared.policies.spread import at_quantile
+from shared.models.spread import at_quantile
 
 PSTATES_GHZ = (1.2, 2.0, 2.7)
 KERNELS = [(0.4, 0.0003, 430.0), (0.9, 0.007, 390.0), (1.9, 0.015, 370.0), (4.2, 0.07, 380.0)]

@@ -37,11 +37,11 @@ from google.protobuf.message import Message
 
 from services.placement.model import Rules
 from services.placement.processor import Placement
+from shared.eamc.ranking import Policy
 from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Processor, Round
-from shared.policies import degradation, power_model
-from shared.policies.ranking import Policy
+from shared.models import degradation, power_model
 
 M = TypeVar(
     "M",

@@ -21,9 +21,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from services.placement.model import Rules
 from services.placement.processor import Placement
+from shared.eamc.ranking import Policy
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError
-from shared.policies.ranking import Policy
 from tests.unit.services.placement import region
 from tests.unit.services.placement.managers import OUTCOMES, Managers
 from tests.unit.services.placement.region import T0_US, round_of

@@ -4,7 +4,7 @@ from coplace.v1.placement_pb2 import PREDICTION_BASIS_FIRST_RUN, PREDICTION_BASI
 
 from services.placement.model import Rules
 from services.placement.processor import Placement
-from shared.policies.ranking import Policy
+from shared.eamc.ranking import Policy
 from tests.unit.services.placement.region import (
     APPS,
     T0_US,

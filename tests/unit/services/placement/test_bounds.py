@@ -5,7 +5,7 @@ from typing import Any
 from services.placement.model import Rules
 from services.placement.processor import Placement
 from shared.domain.bounds import WALLTIME_S
-from shared.policies.ranking import Policy
+from shared.eamc.ranking import Policy
 from tests.unit.services.placement import region
 from tests.unit.services.placement.region import round_of, submitted
 

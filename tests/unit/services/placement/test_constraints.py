@@ -7,7 +7,7 @@ from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDec
 
 from services.placement.processor import Placement
 from shared.domain.errors import RejectedError
-from shared.policies.ranking import Policy
+from shared.eamc.ranking import Policy
 from tests.unit.services.placement.region import (
     APPS,
     T0_US,

@@ -2,8 +2,8 @@
 
 from services.placement.foresight import Foresight, Outlook
 from services.placement.processor import Placement
-from shared.policies.backfill.forecast import Expected
-from shared.policies.ranking import Policy
+from shared.eamc.ranking import Policy
+from shared.scheduling.forecast import Expected
 from tests.unit.services.placement.region import T0_US, end_us, placement, round_of, submitted
 
 _HOUR_S = 3600.0

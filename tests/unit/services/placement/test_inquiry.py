@@ -21,7 +21,7 @@ from coplace.v1.placement_service_pb2 import (
 
 from services.placement.model import Rules
 from services.placement.processor import Placement
-from shared.policies.ranking import Policy
+from shared.eamc.ranking import Policy
 from tests.unit.services.placement.region import (
     T0_US,
     after,

@@ -8,7 +8,7 @@ import pytest
 
 from services.placement.known_times import KnownTimes
 from shared.domain.signature import Signature
-from shared.policies.projection import Projection
+from shared.models.projection import Projection
 
 BASIS = (object(), object())
 

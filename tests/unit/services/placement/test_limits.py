@@ -11,8 +11,8 @@ from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDec
 from services.placement.model import Rules
 from services.placement.processor import Placement
 from shared.domain.errors import RejectedError
+from shared.eamc.ranking import Policy
 from shared.messaging.event import Event
-from shared.policies.ranking import Policy
 from tests.unit.services.placement.region import (
     T0_US,
     end_us,

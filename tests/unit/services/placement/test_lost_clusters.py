@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from services.placement.model import Rules
 from services.placement.processor import Placement
 from shared.domain.errors import RejectedError
+from shared.eamc.ranking import Policy
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
-from shared.policies.ranking import Policy
 from tests.unit.services.placement.region import (
     APPS,
     PSTATES,

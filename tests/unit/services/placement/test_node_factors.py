@@ -7,8 +7,8 @@ from services.placement.model import Rules
 from services.placement.occupancy import Occupancy
 from services.placement.processor import Placement
 from shared.domain.errors import RejectedError
+from shared.eamc.ranking import Policy
 from shared.messaging.event import Event
-from shared.policies.ranking import Policy
 from tests.unit.services.placement import region
 from tests.unit.services.placement.region import T0_US, finished, round_of, submitted
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from services.placement.model import Rules
 from services.placement.processor import Placement
+from shared.eamc.ranking import Policy
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import RoundSource, Stage
-from shared.policies.ranking import Policy
 from tests.support.lives import Life
 from tests.unit.services.placement import region
 from tests.unit.services.placement.region import T0_US, end_us

@@ -8,8 +8,8 @@ from coplace.v1.placement_pb2 import PlacementDecided
 
 from services.placement.model import Rules
 from services.placement.processor import Placement
+from shared.eamc.ranking import Policy
 from shared.messaging.event import Event
-from shared.policies.ranking import Policy
 from tests.unit.services.placement import region
 from tests.unit.services.placement.region import round_of, submitted
 

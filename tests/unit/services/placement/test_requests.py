@@ -12,9 +12,9 @@ from coplace.v1.placement_pb2 import (
 )
 
 from shared.domain.errors import RejectedError
+from shared.eamc.ranking import Policy
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
-from shared.policies.ranking import Policy
 from tests.unit.services.placement.region import (
     T0_US,
     cancelled,

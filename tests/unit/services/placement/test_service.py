@@ -18,7 +18,7 @@ from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 from services.placement.app import stages
 from services.placement.processor import Placement
 from services.placement.service import Duty, PlacementService
-from shared.policies.ranking import Policy
+from shared.eamc.ranking import Policy
 from shared.runtime.settings import Settings
 from tests.unit.services.placement.region import (
     T0_US,

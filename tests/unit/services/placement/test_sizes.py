@@ -13,9 +13,9 @@ from services.placement.processor import Placement
 from shared.domain.cluster import MOST_CLUSTERS
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
+from shared.eamc.ranking import Policy
 from shared.messaging.event import Event
 from shared.messaging.stage import Round
-from shared.policies.ranking import Policy
 from tests.support.sizes import require_carried
 from tests.unit.services.placement.region import (
     T0_US,

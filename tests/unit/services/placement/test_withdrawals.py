@@ -13,8 +13,8 @@ from services.placement.ledger import mended
 from services.placement.model import Rules
 from services.placement.processor import Placement
 from shared.domain.errors import RejectedError
+from shared.eamc.ranking import Policy
 from shared.messaging.stage import AlreadyAppliedError, Round
-from shared.policies.ranking import Policy
 from tests.unit.services.placement.region import (
     declined,
     end_us,

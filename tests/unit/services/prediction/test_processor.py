@@ -15,9 +15,9 @@ from shared.domain.job import Job
 from shared.messaging.digest import require_sha256
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
-from shared.policies.degradation import PRIOR_WEIGHTS, pair_features, slowdown_ratio
-from shared.policies.forest import Forest, Tree
-from shared.policies.power_model import FEATURES, PowerModel
+from shared.models.degradation import PRIOR_WEIGHTS, pair_features, slowdown_ratio
+from shared.models.forest import Forest, Tree
+from shared.models.power_model import FEATURES, PowerModel
 from tests.unit.services.prediction.support import (
     beside,
     declared,

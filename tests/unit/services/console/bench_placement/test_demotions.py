@@ -10,7 +10,7 @@ from services.console.bench_placement.rows import UNIFORM
 from services.console.simulate.clusters import setup_of
 from services.simulation.simulator.epm import Epm
 from services.simulation.simulator.system import built_in_system
-from shared.policies.frequency import Reading, Weighing
+from shared.eamc.frequency import Reading, Weighing
 
 
 @pytest.fixture(scope="module")

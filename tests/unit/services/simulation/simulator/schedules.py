@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from services.simulation.simulator.played import Fleet, Played, Traits
-from shared.policies.workload import Schedule, Workload
+from shared.scheduling.workload import Schedule, Workload
 
 UNITS = (8, 5)
 

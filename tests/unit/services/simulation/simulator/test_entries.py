@@ -6,8 +6,8 @@ from services.simulation.simulator.epm import Epm
 from services.simulation.simulator.jobs import SubmittedJobs
 from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.simulator.system import System, Unit
-from shared.policies.frequency import EVEN
-from shared.policies.workload import NO_ENTRY
+from shared.eamc.frequency import EVEN
+from shared.scheduling.workload import NO_ENTRY
 from tests.unit.services.simulation.simulator.setups import cluster, jobs, knowledge
 
 CPU, MEM = 0, 1

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from services.simulation.simulator.epm import Epm, NodeKnowledge
-from shared.policies.frequency import FrequencyRule, Weighing
+from shared.eamc.frequency import FrequencyRule, Weighing
 from tests.unit.services.simulation.simulator.setups import coefficients, knowledge
 
 EPM = Epm.of([knowledge("p1"), knowledge("p2")])

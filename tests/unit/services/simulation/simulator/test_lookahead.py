@@ -10,7 +10,7 @@ from services.simulation.simulator.jobs import WorkloadSpec
 from services.simulation.simulator.lookahead import AS_TUNED, Ahead, worth_choosing
 from services.simulation.simulator.policy import SimulatedPolicy
 from services.simulation.simulator.sweep import Case, Outcome, play_case
-from shared.policies.lookahead import Prices
+from shared.scheduling.lookahead import Prices
 from tests.unit.services.simulation.simulator.setups import setup
 
 SETUP = setup(nodes=128)

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.simulation.simulator.policy import ONE_POOL, SimulatedPolicy, order_of
-from shared.policies.backfill.timeline import Discipline
-from shared.policies.ranking import Policy
-from shared.policies.workload import NO_ENTRY
+from shared.eamc.ranking import Policy
+from shared.scheduling.timeline import Discipline
+from shared.scheduling.workload import NO_ENTRY
 
 ranks = st.lists(st.sampled_from([(0, 1), (1, 0), (0, NO_ENTRY)]), min_size=1, max_size=10)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from services.simulation.simulator.tariffs import read_tariffs
-from shared.policies.tariff import Tariff
+from shared.workloads.tariff import Tariff
 
 HEADER = "cluster,hour,price_per_kwh"
 

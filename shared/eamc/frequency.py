@@ -1,0 +1,93 @@
+"""Which P-state a job should run at on a cluster.
+
+D'Amico and Corbalan (2021), equation 4. As printed, E^2 / E_min is an energy and t^2 / t_min a
+time: their sum has no unit. How it can be read, and what follows: docs/adr/0003.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.models.projection import Projection
+from shared.models.spread import Quantile
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class FrequencyRule(StrEnum):
+    """How a P-state is chosen from a projection."""
+
+    NOMINAL = "nominal"
+    MIN_RUNTIME = "min-runtime"
+    MIN_ENERGY = "min-energy"
+    MIN_DISTANCE = "min-distance"
+
+
+class Reading(StrEnum):
+    """What equations 4 and 5 and the threshold of PriorityInc-V are taken to say.
+
+    Given are the squares of the distance; how each ranks clusters is in ranking.py.
+    """
+
+    DIMENSIONLESS = "dimensionless"  # (E / E_min)^2 + w (T / T_min)^2: the text beside them
+    PRINTED = "printed"  # E^2 / E_min + w T^2 / T_min: depends on the units of E and T
+    AUTHORS = "authors"  # (E / E_min)^2 + (w T / T_min)^2: the code that the authors published
+
+
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """How energy and time are weighed: `t_weight` is the w of equations 4 and 5 as read."""
+
+    t_weight: float = 1.0
+    reading: Reading = Reading.DIMENSIONLESS
+
+
+EVEN: Final = Weighing()
+
+
+def distance(energy_j: Floats, time_s: Floats, weighing: Weighing = EVEN) -> Floats:
+    """The root of what a reading says, the minima taken along the last axis.
+
+    Equation 4 over P-states, equation 5 over clusters. NaN where an input is NaN.
+    """
+    # fmin passes over NaN, and unlike nanmin has nothing to say where all are.
+    least_j = np.fmin.reduce(energy_j, axis=-1, keepdims=True)
+    least_s = np.fmin.reduce(time_s, axis=-1, keepdims=True)
+    weight = weighing.t_weight
+    if weighing.reading is Reading.PRINTED:
+        squares = np.square(energy_j) / least_j + weight * np.square(time_s) / least_s
+    elif weighing.reading is Reading.AUTHORS:
+        squares = np.square(energy_j / least_j) + np.square(weight * time_s / least_s)
+    else:
+        squares = np.square(energy_j / least_j) + weight * np.square(time_s / least_s)
+    return np.asarray(np.sqrt(squares), dtype=np.float64)
+
+
+def choose_pstates(
+    projection: Projection,
+    rule: FrequencyRule,
+    weighing: Weighing = EVEN,
+    quantile: float = 0.5,
+) -> Ints:
+    """The chosen P-state of each signature, shape (signatures,); ties go to the lowest frequency.
+
+    Compared are the quantiles of time and energy, at 0.5 the projections themselves. Each signature
+    needs at least one projection, NOMINAL one at the highest P-state.
+    """
+    if rule is FrequencyRule.NOMINAL:
+        return np.full(len(projection.time_s), len(projection.pstates_ghz) - 1, dtype=np.int64)
+    planned = projection.planned(quantile)
+    cost = np.where(projection.available, _cost(planned, rule, weighing), np.inf)
+    return np.asarray(cost.argmin(axis=1), dtype=np.int64)
+
+
+def _cost(planned: Quantile, rule: FrequencyRule, weighing: Weighing) -> Floats:
+    if rule is FrequencyRule.MIN_RUNTIME:
+        return planned.time_s
+    if rule is FrequencyRule.MIN_ENERGY:
+        return planned.energy_j
+    return distance(planned.energy_j, planned.time_s, weighing)

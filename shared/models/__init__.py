@@ -1,0 +1,1 @@
+"""What was learned, as parameters and pure functions of them: energy, power, slowdown."""

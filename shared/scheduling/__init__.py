@@ -1,0 +1,1 @@
+"""Who runs when: the queue of job-cluster entries, the lanes that serve it, look-ahead."""

@@ -1,0 +1,138 @@
+"""One cluster under conservative backfill: every entry that waits has a promise.
+
+Mu'alem and Feitelson, "Utilization, predictability, workloads, and user runtime estimates in
+scheduling the IBM SP2 with backfilling" (2001), section 2: an entry starts when it delays none
+that came before it. When nodes come back early each entry in order moves forward as far as it
+can, never back, until none can. A job that runs past its limit is expected to take as long again:
+then all promises are made anew.
+"""
+
+from math import inf
+
+from shared.scheduling.lane import DONE, Served
+from shared.scheduling.profile import Profile
+from shared.scheduling.queue import Entry, Line
+from shared.scheduling.releases import Releases
+
+
+class ConservativeLane:
+    """Does what `Lane` does, by other rules; jobs do not share nodes here."""
+
+    def __init__(self, nodes: int, number: int = 0, cap_w: float = inf) -> None:
+        self.number = number
+        self.line = Line()
+        self.next_order = DONE
+        self._nodes, self._cap_w = nodes, cap_w
+        self._profile = Profile(0.0, nodes, cap_w)
+        self._now_s = 0.0
+        self._promised_s: dict[int, float] = {}
+        self._new: list[Entry] = []
+        self._next: Entry | None = None
+        self._releases = Releases()
+        self._limit_s: dict[int, float] = {}
+        self._has_room = False  # something came back since the promises were made
+
+    def begin(self, now_s: float) -> None:
+        """Start a pass."""
+        self._now_s = now_s
+        self._profile.forget_before(now_s)
+        if self._is_late():
+            self._start_over()
+        elif self._has_room:
+            self._compress()
+        for entry in sorted(self._new):
+            self._promise(entry)
+        self._new = []
+        self.turn()
+
+    def pass_alone(self, now_s: float) -> list[Served]:
+        """Start all whose promise is due."""
+        self.begin(now_s)
+        started = []
+        while self.next_order != DONE:
+            started.append(self.serve())
+        return started
+
+    def serve(self) -> Served:
+        """Start the next entry, whose promise is due."""
+        entry = self._next
+        assert entry is not None
+        waits_before = next(iter(self.line)).order != entry.order
+        self.line.remove(entry.arrival)
+        del self._promised_s[entry.arrival]
+        self._limit_s[entry.arrival] = entry.limit_s
+        self._releases.hold(
+            (self._now_s + entry.limit_s, entry.arrival, entry.nodes, entry.power_w)
+        )
+        self.turn()
+        return self.number, entry, None, waits_before
+
+    def add(self, entry: Entry) -> None:
+        """An entry arrived. One that belongs before others is promised what these leave."""
+        self.line.add(entry)
+        self._new.append(entry)
+
+    def drop(self, arrival: int) -> None:
+        """Take out the entry of a job that started elsewhere."""
+        entry = next((e for e in self.line if e.arrival == arrival), None)
+        if entry is not None:
+            self.line.remove(arrival)
+            self._give_back(entry, self._promised_s.pop(arrival))
+            self._compress()
+            self.turn()
+
+    def release(self, holder: int) -> None:
+        """What the job `holder` holds is free again."""
+        release_s, _, nodes, power_w = self._releases.let_go(holder)
+        del self._limit_s[holder]
+        if release_s > self._now_s:
+            self._profile.take(self._now_s, release_s, -nodes, -power_w)
+            self._has_room = True
+
+    def turn(self) -> None:
+        """Find the next entry whose promise is due: see `next_order`."""
+        due = (e for e in self.line if self._promised_s[e.arrival] <= self._now_s)
+        self._next = next(due, None)
+        self.next_order = self._next.order if self._next else DONE
+
+    def _promise(self, entry: Entry) -> None:
+        start_s = self._profile.earliest(entry.nodes, entry.power_w, entry.limit_s)
+        self._promised_s[entry.arrival] = start_s
+        self._profile.take(start_s, start_s + entry.limit_s, entry.nodes, entry.power_w)
+
+    def _give_back(self, entry: Entry, start_s: float) -> None:
+        self._profile.take(start_s, start_s + entry.limit_s, -entry.nodes, -entry.power_w)
+
+    def _is_late(self) -> bool:
+        """True when a job ran past its limit, or did so and kept another from its promise."""
+        return self._is_overdue() or min(self._promised_s.values(), default=inf) < self._now_s
+
+    def _is_overdue(self) -> bool:
+        """True when a job runs past its limit."""
+        held = self._releases.in_order
+        return bool(held) and held[0][0] <= self._now_s
+
+    def _compress(self) -> None:
+        """Move promises forward until none can be."""
+        self._has_room = False
+        entries = [entry for entry in self.line if entry.arrival in self._promised_s]
+        while sum(map(self._moved, entries)):
+            pass
+
+    def _moved(self, entry: Entry) -> bool:
+        """Whether the promise to an entry could be moved forward."""
+        before_s = self._promised_s[entry.arrival]
+        self._give_back(entry, before_s)
+        self._promise(entry)
+        return self._promised_s[entry.arrival] < before_s
+
+    def _start_over(self) -> None:
+        """Make the promises anew: running jobs are overdue."""
+        self._has_room = False
+        while self._is_overdue():
+            _, holder, nodes, power_w = self._releases.let_go(self._releases.in_order[0][1])
+            self._releases.hold((self._now_s + self._limit_s[holder], holder, nodes, power_w))
+        self._profile = Profile(self._now_s, self._nodes, self._cap_w)
+        for release_s, _, nodes, power_w in self._releases.in_order:
+            self._profile.take(self._now_s, release_s, nodes, power_w)
+        self._promised_s, self._new = {}, list(self.line)

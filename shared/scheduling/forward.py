@@ -1,0 +1,47 @@
+"""Lanes played forward from one instant to the next, up to what is known to come."""
+
+from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heappush
+
+from shared.scheduling.easy import serve
+from shared.scheduling.lane import Lane, Served
+from shared.scheduling.queue import Entry
+
+# When a job that runs is expected to end, its lane's number, and the holder of its nodes.
+End = tuple[float, int, int]
+# When an entry comes, and its lane's number.
+Coming = tuple[float, int, Entry]
+
+
+def forward(
+    lanes: Sequence[Lane],
+    now_s: float,
+    ends: list[End],
+    coming: list[Coming],
+    share: float = 1.0,
+) -> Iterator[tuple[float, Served]]:
+    """All that starts, and when, soonest first, as far as it is asked for.
+
+    What starts is expected to end after a `share` of its limit. Lanes are numbered by their place.
+    `ends` and `coming` are used up.
+    """
+    heapify(ends)
+    heapify(coming)
+    started: set[int] = set()
+    while True:
+        for served in serve(lanes, now_s):
+            number, entry, _, _ = served
+            started.add(entry.arrival)
+            heappush(ends, (now_s + share * entry.limit_s, number, entry.arrival))
+            yield now_s, served
+        waits = any(len(lane.line) for lane in lanes)
+        if not (coming or (waits and ends)):
+            return
+        now_s = min([ahead[0][0] for ahead in (ends, coming) if ahead])
+        while ends and ends[0][0] == now_s:
+            _, number, holder = heappop(ends)
+            lanes[number].release(holder)
+        while coming and coming[0][0] == now_s:
+            _, number, entry = heappop(coming)
+            if entry.arrival not in started:
+                lanes[number].add(entry)

@@ -1,0 +1,377 @@
+"""One cluster under EASY backfill: what runs, what waits, and which entry acts next.
+
+Lifka, "The ANL/IBM SP scheduling system" (1995); Mu'alem and Feitelson, "Utilization,
+predictability, workloads, and user runtime estimates in scheduling the IBM SP2 with backfilling"
+(2001), section 2. Two resources are counted: nodes, and watts where the cluster has a cap.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from math import inf, isfinite
+from sys import maxsize
+from typing import Final, cast
+
+from shared.scheduling.load import Load, NodeSet, Reservation, Standing
+from shared.scheduling.pairing import Pairing
+from shared.scheduling.queue import Block, Entry, Line
+from shared.scheduling.releases import Releases
+
+# The next order of a lane in which no entry will act before something changes.
+DONE: Final = maxsize
+
+# A Reservation and a Standing as plain tuples: there is one a pass, and few are ever looked at.
+_Promise = tuple[int, int, float]
+_Standing = tuple[int, int, int, int, _Promise | None]
+# What starts now: the lane's number, the entry, the host that it joins, if it passes a blocked one.
+Served = tuple[int, Entry, NodeSet | None, bool]
+# The next entry that acts, or an order before which none does: as far as was looked.
+Turn = Entry | int
+
+
+class Lane:
+    """Starts, joins and reserves in the order of its line.
+
+    An entry starts when its nodes are free and it delays no reservation: it ends by the shadow
+    time, or takes extra nodes only, which it uses up. Joining a job takes no free node, but the
+    nodes are released when both have ended: where the reservation counts on them, which means
+    that they are due by the shadow time, a guest that ends later takes them from the extra ones.
+
+    A pass is `begin`, then `serve` while `next_order` is not DONE, or `pass_alone`. An entry that
+    was refused stays refused until nodes come back: what it lacked only grows less. So a lane that
+    lives on looks at new entries alone, and begins anew after a `release`.
+
+    `backfills` False makes it first come, first served: nothing passes the reservation. `job_ids`,
+    by arrival number, are needed where jobs share nodes: they name hosts.
+    """
+
+    def __init__(
+        self,
+        load: Load,
+        line: Line,
+        pairing: Pairing | None = None,
+        number: int = 0,
+        job_ids: Mapping[int, str] | None = None,
+        *,
+        backfills: bool = True,
+        cap_w: float = inf,
+    ) -> None:
+        self.number, self.total = number, load.nodes
+        self.free, self.headroom_w = load.free, cap_w
+        self.line, self.pairing, self._job_ids = line, pairing, job_ids or {}
+        self._promise: _Promise | None = None
+        self.extra, self._extra_w = 0, 0.0
+        self.next_order = DONE
+        self._turns: Iterator[Turn] = iter(())
+        self._next: Turn = DONE
+        self._backfills, self._is_capped, self._pauses = backfills, cap_w < inf, False
+        self._now_s, self._from, self._reserved_order = 0.0, 0, 0
+        self.releases = Releases()
+        self._hosts: dict[int, list[NodeSet]] = defaultdict(list)
+        # By nodes, application and whether the guest ends in time; holds until something changes.
+        self._best_hosts: dict[tuple[int, int, bool], NodeSet | None] = {}
+        self._welcomed: set[tuple[int, int]] | None = None  # until a host comes or is joined
+        # What became of the cluster entry by entry. `_undone` are the ends of it that promises took
+        # with them when they were given up, `_left` how many there were when a job went elsewhere.
+        self._trail: list[_Standing] = []
+        self._undone: list[list[_Standing]] = []
+        self._left: dict[int, int] = {}
+        for number, node_set in enumerate(load.node_sets):
+            node_set.holder = -1 - number  # no arrival number of a job that starts is below 0
+            self.releases.hold(
+                (node_set.release_s, node_set.holder, node_set.nodes, node_set.power_w)
+            )
+            self.headroom_w -= node_set.power_w
+            self._offer(node_set)
+
+    # The life of a lane -------------------------------------------------------------------------
+
+    def begin(self, now_s: float) -> None:
+        """Start a pass in which other lanes take turns."""
+        self._open_pass(now_s, pauses=True)
+
+    def pass_alone(self, now_s: float) -> list[Served]:
+        """A pass that this lane is alone in: what starts."""
+        if not self._open_pass(now_s, pauses=False):
+            return []
+        acting = cast("Iterator[Entry]", self._turns)  # without pauses there are only entries
+        return [served for entry in acting if (served := self._act(entry))]
+
+    def _open_pass(self, now_s: float, *, pauses: bool) -> bool:
+        """Whether anything changed since the last pass."""
+        self._now_s, self._pauses = now_s, pauses
+        if self._promise is not None and self._promise[2] < now_s:
+            self._unsettle()  # a running job is overdue: it is expected to end at any moment
+        if self._from == DONE:
+            return False
+        self._trail = [(-1, 0, self.free, self.extra, self._promise)]
+        self._undone, self._left = [], {}
+        self._best_hosts.clear()
+        self._turns = self._acting(self._from)
+        self._from = DONE
+        return True
+
+    def turn(self) -> None:
+        """Look for the next entry that will start, join or reserve, a little way: no entry acts
+        before `next_order`."""
+        turn = self._next = next(self._turns, DONE)
+        self.next_order = turn if isinstance(turn, int) else turn[0]
+
+    def serve(self) -> Served | None:
+        """Let the entry of the present turn act, if it is one, and go on: what starts, if any."""
+        turn = self._next
+        served = None if isinstance(turn, int) else self._act(turn)
+        self.turn()
+        return served
+
+    def add(self, entry: Entry) -> None:
+        """An entry arrived."""
+        self.line.add(entry)
+        order, _, nodes, _, shareable, _, _ = entry
+        if self._promise is not None:
+            if order < self._reserved_order:
+                self._unsettle()
+            elif nodes > self.free and not shareable:
+                return  # refused already: what it lacks only grows less
+        if order < self._from:
+            self._from = order
+
+    def drop(self, arrival: int) -> None:
+        """Take out the entry of a job that started elsewhere, and what it was promised."""
+        order = self.line.order_of(arrival)
+        if order is None:
+            return
+        self.line.remove(arrival)
+        self._left[arrival] = len(self._undone)
+        if self._promise is not None and self._promise[0] == arrival:
+            self._cancel(order)
+        elif self.next_order == order:
+            self.turn()
+
+    def release(self, holder: int) -> None:
+        """What the job `holder` holds is free again."""
+        _, _, nodes, power_w = self.releases.let_go(holder)
+        self.free += nodes
+        self.headroom_w += power_w
+        self._unsettle()
+
+    # What it answers ----------------------------------------------------------------------------
+
+    @property
+    def standing(self) -> Standing:
+        """The cluster as it is now."""
+        return _standing(self._trail[-1])
+
+    def standing_before(self, entry: Entry) -> Standing:
+        """The cluster when the turn of an entry came last: before its job started elsewhere, if it
+        did, whatever was taken back since."""
+        order, arrival = entry[0], entry[1]
+        for undone in self._undone[self._left.get(arrival, maxsize) :]:
+            if undone[0][0] < order:
+                return _standing(undone[bisect_left(undone, (order,)) - 1])
+        return _standing(self._trail[bisect_left(self._trail, (order,)) - 1])
+
+    def end_s(self, entry: Entry) -> float:
+        """When the entry ends at the latest if it starts now."""
+        return self._now_s + entry.limit_s
+
+    def _within_cap(self, entry: Entry) -> bool:
+        """True when the watts suffice and no reservation is delayed."""
+        if entry.power_w > self.headroom_w:
+            return False
+        promise = self._promise
+        in_time = promise is None or self.end_s(entry) <= promise[2]
+        return in_time or entry.power_w <= self._extra_w
+
+    def host_for(self, entry: Entry) -> NodeSet | None:
+        """The lone job to join: least summed slowdown, ties by job id; None if none may be."""
+        if entry.power_w > self.headroom_w:
+            return None
+        return self._host_of(entry.nodes, entry.app, entry.limit_s)
+
+    def _host_of(self, nodes: int, app: int, limit_s: float) -> NodeSet | None:
+        if nodes not in self._hosts or self.pairing is None:
+            return None
+        in_time = self._promise is None or self._now_s + limit_s <= self._promise[2]
+        kind = nodes, app, in_time
+        if kind not in self._best_hosts:
+            self._best_hosts[kind] = self._best_host(self.pairing, *kind)
+        return self._best_hosts[kind]
+
+    def _best_host(self, pairing: Pairing, nodes: int, app: int, in_time: bool) -> NodeSet | None:
+        now = self.standing
+        options = [
+            (pairing.summed_slowdowns(host.app)[app], host.host, host)
+            for host in self.hosts_at(now.tick, nodes)
+            if in_time or not now.counts_on(host)
+        ]
+        best = min(options, key=lambda option: option[:2], default=None)
+        return best[2] if best and isfinite(best[0]) else None
+
+    def hosts_at(self, tick: int, nodes: int) -> Iterator[NodeSet]:
+        """The jobs that ran alone on so many nodes at a tick and accept a co-runner."""
+        return (host for host in self._hosts.get(nodes, ()) if host.since <= tick < host.until)
+
+    def _may_join(self, block: Block) -> bool:
+        """False when no entry of a block has a job to join."""
+        if not block.sharing or not self._hosts:
+            return False
+        asked = block.sharing
+        kinds = self._welcome() & asked.keys()
+        return any(self._host_of(*kind, asked[kind]) is not None for kind in kinds)
+
+    def _welcome(self) -> set[tuple[int, int]]:
+        """Nodes and application of the guests that some job accepts, if they end in time."""
+        if self._welcomed is None and self.pairing is not None:
+            hosts = {
+                (h.nodes, h.app) for hosts in self._hosts.values() for h in hosts if h.is_alone
+            }
+            self._welcomed = {
+                (nodes, guest) for nodes, app in hosts for guest in self.pairing.guests_of(app)
+            }
+        return self._welcomed or set()
+
+    # What it does -------------------------------------------------------------------------------
+
+    def _act(self, entry: Entry) -> Served | None:
+        _, arrival, nodes, limit_s, shareable, _, power_w = entry
+        promise, end_s = self._promise, self._now_s + limit_s
+        if shareable and (host := self.host_for(entry)) is not None:
+            self._join(entry, host)
+            return self.number, entry, host, promise is not None
+        if nodes > self.free or (self._is_capped and not self._within_cap(entry)):
+            return self._reserve(entry)
+        if promise is not None and end_s > promise[2]:
+            self.extra -= nodes
+            self._extra_w -= power_w
+        self.free -= nodes
+        self.headroom_w -= power_w
+        self._leave(entry)
+        self.releases.hold((end_s, arrival, nodes, power_w))
+        if shareable:
+            self._open(entry, end_s)
+        return self.number, entry, None, promise is not None
+
+    def _open(self, entry: Entry, end_s: float) -> None:
+        """Let others join a job that starts alone."""
+        name, tick = self._job_ids[entry.arrival], self.standing.tick
+        self._offer(NodeSet(entry.nodes, end_s, name, entry.app, tick, holder=entry.arrival))
+        self._from = 0  # in the next pass those before it may join it
+
+    def _join(self, entry: Entry, host: NodeSet) -> None:
+        end_s, promise = self.end_s(entry), self._promise
+        if promise is not None and host.release_s <= promise[2] < end_s:
+            self.extra -= entry.nodes
+        self.headroom_w -= entry.power_w
+        self._leave(entry)
+        _, holder, nodes, power_w = self.releases.let_go(host.holder)
+        host.release_s, host.until = max(host.release_s, end_s), self.standing.tick
+        self._welcomed = None
+        self.releases.hold((host.release_s, holder, nodes, power_w + entry.power_w))
+
+    def _reserve(self, entry: Entry) -> Served | None:
+        """Promise nodes to the next entry: the first on this cluster that cannot start."""
+        order, arrival, nodes, _, _, _, power_w = entry
+        shadow_s, available, headroom_w = self._shadow(nodes, power_w)
+        self._promise = arrival, nodes, shadow_s
+        self._reserved_order = order
+        self.extra, self._extra_w = available - nodes, headroom_w - power_w
+        self._note(order)
+        return None
+
+    def _shadow(self, needed: int, needed_w: float) -> tuple[float, int, float]:
+        """When there will be enough for an entry if limits hold, and all that is free then."""
+        available, headroom_w, shadow_s = self.free, self.headroom_w, self._now_s
+        for release_s, _, nodes, power_w in self.releases.in_order:
+            if available >= needed and headroom_w >= needed_w and release_s > shadow_s:
+                break
+            available += nodes
+            headroom_w += power_w
+            if release_s > shadow_s:  # an overdue job is expected to end at any moment
+                shadow_s = release_s
+        return shadow_s, available, headroom_w
+
+    def _cancel(self, order: int) -> None:
+        """Forget the promise to an entry that is gone: those behind it get their turn again."""
+        self._promise, self.extra = None, 0
+        tick, place = self.standing.tick, bisect_left(self._trail, (order,))
+        self._undone.append(self._trail[place:])
+        del self._trail[place:]
+        self._note(order, tick)
+        self._turns = self._acting(order)
+        self.turn()
+
+    def _unsettle(self) -> None:
+        """Nodes came back: every entry gets its turn again."""
+        self._promise, self.extra, self._from = None, 0, 0
+
+    def _leave(self, entry: Entry) -> None:
+        self.line.remove(entry.arrival)
+        self._note(entry.order)
+
+    def _note(self, order: int, tick: int | None = None) -> None:
+        """What became of the cluster, after the last tick that there was."""
+        tick = self._trail[-1][1] if tick is None else tick
+        self._trail.append((order, tick + 1, self.free, self.extra, self._promise))
+        if self._best_hosts:
+            self._best_hosts.clear()
+
+    def _offer(self, node_set: NodeSet) -> None:
+        if node_set.host:
+            self._hosts[node_set.nodes].append(node_set)
+            self._welcomed = None
+
+    # The next entry -----------------------------------------------------------------------------
+
+    def _acting(self, order: int) -> Iterator[Turn]:
+        """The entries, from an order on, that act; each has acted when the next is asked for.
+
+        Where asked to, it pauses before it looks through entries: a job that just got a reservation
+        often starts on the next cluster of its rank, and what was found behind it would be in vain.
+        """
+        line = self.line
+        while self._promise is None:
+            entry = line.first(self.total)
+            if entry is None:
+                return
+            yield entry
+            order = entry[0] + 1
+        if not self._backfills or line.last_order < order:
+            return
+        for block in line.blocks_from(order):
+            if self._is_out_of_reach(block):
+                continue
+            if self._pauses and (place := block.place_of(order)) < len(block.entries):
+                yield block.entries[place][0]
+            while (entry := self._backfills_first(block, order)) is not None:
+                yield entry
+                order = entry[0] + 1
+
+    def _backfills_first(self, block: Block, order: int) -> Entry | None:
+        """The first entry of a block, from an order on, that starts or joins."""
+        assert self._promise is not None
+        now_s, shadow_s = self._now_s, self._promise[2]
+        free, extra, joins = self.free, self.extra, self._may_join(block)
+        entries = block.entries
+        for place in range(block.place_of(order), len(entries)):
+            entry = entries[place]
+            nodes = entry[2]
+            if (
+                nodes <= free
+                and (nodes <= extra or now_s + entry[3] <= shadow_s)
+                and (not self._is_capped or self._within_cap(entry))
+            ) or (joins and entry[4] and self.host_for(entry) is not None):
+                return entry
+        return None
+
+    def _is_out_of_reach(self, block: Block) -> bool:
+        """True when no entry of a block may start or join before the reservation."""
+        assert self._promise is not None
+        in_time = self._now_s + block.least_limit_s <= self._promise[2]
+        starts = block.least_nodes <= self.free and (in_time or block.least_nodes <= self.extra)
+        return not starts and not self._may_join(block)
+
+
+def _standing(noted: _Standing) -> Standing:
+    order, tick, free, extra, promise = noted
+    return Standing(order, tick, free, extra, Reservation(*promise) if promise else None)

@@ -1,0 +1,1 @@
+"""What the outside brings: prices of electricity over time."""

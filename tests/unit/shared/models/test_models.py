@@ -1,0 +1,105 @@
+"""Evaluating published models: forests, submission features, slowdown of pairs."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestRegressor
+
+from shared.domain.cluster import Cluster
+from shared.domain.errors import RejectedError
+from shared.domain.job import Job
+from shared.models.degradation import PRIOR_WEIGHTS, pair_features, slowdown_ratio
+from shared.models.forest import Forest, Tree
+from shared.models.power_model import (
+    FEATURES,
+    NO_POWER_MODEL,
+    PowerModel,
+    feature_row,
+    stable_code,
+)
+from shared.scheduling.pairing import Pairing
+
+STUMP = Tree([0, -1, -1], [0.5, 0.0, 0.0], [1, 0, 0], [2, 0, 0], [0.0, 100.0, 200.0])
+CLUSTER = Cluster("p1", "site", "model", 512, 48, (1.2, 2.7), 90.0, 200.0)
+JOB = Job("a", 1, "lu.C", "ada", "physics", 8, 3600.0, "p1", True, 0.0)
+
+
+def test_a_forest_says_what_the_library_that_trained_it_says() -> None:
+    rng = np.random.default_rng(3)
+    rows, target = rng.random((200, 4)), rng.random(200)
+    trained = RandomForestRegressor(n_estimators=7, random_state=0).fit(rows, target)
+    trees = [
+        Tree(
+            np.where(t.children_left == -1, -1, t.feature).tolist(),
+            t.threshold.tolist(),
+            t.children_left.tolist(),
+            t.children_right.tolist(),
+            t.value[:, 0, 0].tolist(),
+        )
+        for t in (estimator.tree_ for estimator in trained.estimators_)
+    ]
+    new = rng.random((50, 4))
+    assert Forest.of(trees, features=4).predict(new) == pytest.approx(trained.predict(new))
+
+
+@pytest.mark.parametrize(
+    ("broken", "problem"),
+    [
+        (STUMP._replace(feature=[3, -1, -1]), "columns"),
+        (STUMP._replace(left=[0, 0, 0]), "after their parents"),
+        (STUMP._replace(right=[3, 0, 0]), "after their parents"),
+        (STUMP._replace(value=[1.0]), "same length"),
+        (STUMP._replace(value=[0.0, float("nan"), 1.0]), "finite"),
+        (Tree([], [], [], [], []), "at least 1"),
+    ],
+)
+def test_arrays_that_are_no_tree_are_rejected(broken: Tree, problem: str) -> None:
+    with pytest.raises(RejectedError, match=problem):
+        Forest.of([STUMP, broken], features=2)
+
+
+def test_a_feature_row_has_a_value_for_each_feature() -> None:
+    row = dict(zip(FEATURES, feature_row(JOB, CLUSTER, 2.1), strict=True))
+    assert (row["log2_nodes"], row["shareable"], row["freq_ghz"]) == (3.0, 1.0, 2.1)
+    assert row["log_walltime_s"] == pytest.approx(np.log(3600))
+
+
+def test_codes_of_names_are_the_same_in_every_process() -> None:
+    code = "from shared.models.power_model import stable_code; print(stable_code('ada'))"
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert int(elsewhere.stdout) == stable_code("ada")
+
+
+def test_power_comes_from_the_forest_else_the_fallback_else_the_declared_idle_power() -> None:
+    forest = Forest.of([STUMP], features=len(FEATURES))
+    fallback = {"model": 333.0}
+    assert PowerModel("v", forest, fallback).power_w([JOB, JOB], CLUSTER).tolist() == [200.0] * 2
+    assert PowerModel("v", None, fallback).power_w([JOB], CLUSTER).tolist() == [333.0]
+    assert NO_POWER_MODEL.power_w([JOB], CLUSTER).tolist() == [90.0]
+
+
+def test_slowdown_is_never_below_1_and_grows_with_what_both_draw() -> None:
+    features = pair_features(np.array([0.0, 100.0, 200.0]), 200.0, 200.0)
+    assert features[2].tolist() == [1.0, 0.5, 0.5, 0.25]
+    assert slowdown_ratio(PRIOR_WEIGHTS, features).tolist() == [1.0, 1.125, 1.25]
+    assert slowdown_ratio((-1.0, 0, 0, 0), features).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_pair_is_accepted_when_both_slowdowns_are_predicted_and_small() -> None:
+    gbps = np.array([10.0, 200.0, np.nan])
+    # What the other draws counts: the one that draws little suffers beside the one that draws much.
+    pairing = Pairing(gbps, 200.0, (0.0, 0.0, 0.6, 0.0), 1.25)
+    assert pairing.slowdown(0, 1) == pytest.approx(1.3)
+    assert pairing.slowdown(1, 0) == pytest.approx(1.015)
+    assert np.isfinite(pairing.summed_slowdowns(0)).tolist() == [True, False, False]
+    assert np.isfinite(pairing.summed_slowdowns(2)).tolist() == [False, False, False]
+
+
+def test_without_a_degradation_model_nobody_shares() -> None:
+    pairing = Pairing(np.array([1.0]), 200.0, None, 1.25)
+    assert np.isnan(pairing.slowdown(0, 0))
+    assert np.isinf(pairing.summed_slowdowns(0)).all()

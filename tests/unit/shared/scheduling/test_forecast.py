@@ -1,0 +1,64 @@
+"""Forecasts of starts, held to what a timeline then does."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.scheduling.forecast import Expected, forecast
+from shared.scheduling.load import Load, NodeSet
+from shared.scheduling.queue import Entry, Queue
+from shared.scheduling.timeline import Discipline, Pool, play
+from shared.scheduling.workload import Workload
+
+waiting = st.lists(
+    st.tuples(st.integers(1, 6), st.sampled_from([1.0, 2.0, 5.0, 8.0])), min_size=1, max_size=20
+)
+
+
+def queue_of(rows: list[tuple[int, float]]) -> Queue:
+    queue = Queue()
+    queue.add("a", [Entry(n, n, units, limit_s) for n, (units, limit_s) in enumerate(rows)])
+    return queue
+
+
+def foreseen(now_s: float, queue: Queue, loads: dict[str, Load]) -> dict[int, Expected]:
+    lines = {name: list(queue.line(name)) for name in loads}
+    return dict(forecast(now_s, lines, loads))
+
+
+@settings(max_examples=100, deadline=None)
+@given(waiting)
+def test_a_forecast_comes_true_when_all_run_to_their_limits(rows: list[tuple[int, float]]) -> None:
+    queue, limit_s = queue_of(rows), np.array([[row[1]] for row in rows])
+    expected = foreseen(0.0, queue, {"a": Load(6, 6)})
+    workload = Workload(
+        submit_s=np.zeros(len(rows)),
+        order=np.arange(len(rows))[:, np.newaxis],
+        units=np.array([[row[0]] for row in rows]),
+        limit_s=limit_s,
+        run_s=limit_s,
+        power_w=np.zeros((len(rows), 1)),
+    )
+    found = play([Pool(6)], workload, Discipline.EASY).start_s.tolist()
+    assert [expected[n].start_s for n in range(len(rows))] == found
+    assert len(queue.line("a")) == len(rows)
+
+
+def test_a_job_waits_for_what_runs_and_for_what_stands_before_it() -> None:
+    queue = queue_of([(4, 10.0), (4, 10.0)])
+    loads = {"a": Load(4, 0, [NodeSet(4, 7.0, "host", 0)])}
+    assert foreseen(5.0, queue, loads) == {0: Expected("a", 7.0), 1: Expected("a", 17.0)}
+    assert loads["a"].node_sets[0].release_s == 7.0
+
+
+def test_the_earliest_cluster_is_expected() -> None:
+    queue = Queue()
+    queue.add("a", [Entry(0, 0, 2, 9.0)])
+    queue.add("b", [Entry(1, 0, 2, 9.0)])
+    loads = {"a": Load(2, 0, [NodeSet(2, 50.0)]), "b": Load(2, 0, [NodeSet(2, 20.0)])}
+    assert foreseen(0.0, queue, loads) == {0: Expected("b", 20.0)}
+
+
+def test_overdue_jobs_are_expected_to_end_now_and_what_fits_nowhere_is_left_out() -> None:
+    queue = queue_of([(9, 1.0), (2, 1.0)])
+    assert foreseen(5.0, queue, {"a": Load(4, 0, [NodeSet(4, 1.0)])}) == {1: Expected("a", 5.0)}

@@ -1,0 +1,192 @@
+"""Look-ahead on small random systems: its own forecasts, its bounds, and who starts when."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
+from shared.scheduling.outlook import Option, Running, Situation, Stand
+from shared.scheduling.queue import order_of
+from shared.scheduling.replanned import Replanned, replan
+from shared.scheduling.timeline import Discipline, Pool, play
+from shared.scheduling.workload import Workload
+from shared.workloads.tariff import Tariff
+
+HOUR_S = 3600.0
+ROOMS = (Pool(8), Pool(8))
+FLAT = Objective((Tariff(), Tariff()), Prices())
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A job as drawn: its limit, and the share of it that it runs for."""
+
+    submit_s: float
+    nodes: int
+    limit_s: float
+    share: float
+
+
+drawn_jobs = st.lists(
+    st.builds(
+        Drawn,
+        submit_s=st.integers(0, 40).map(lambda n: n * 900.0),
+        nodes=st.integers(1, 8),
+        limit_s=st.integers(1, 30).map(lambda n: n * 600.0),
+        share=st.sampled_from([0.1, 0.4, 1.0]),
+    ),
+    min_size=1,
+    max_size=25,
+).map(lambda jobs: sorted(jobs, key=lambda job: job.submit_s))
+budgets = st.integers(0, 6)
+
+
+def waiting(jobs: Sequence[Drawn]) -> list[Waiting]:
+    """Odd jobs are best off on the first cluster, even ones on the second."""
+    return [_waiting(number, job) for number, job in enumerate(jobs)]
+
+
+def _waiting(number: int, job: Drawn) -> Waiting:
+    options = tuple(
+        tuple(
+            Option(job.limit_s * slower * away, job.nodes * power_w, pstate)
+            for pstate, (slower, power_w) in enumerate(((1.0, 400.0), (1.3, 280.0)))
+        )
+        for away in ((1.0, 1.1) if number % 2 else (1.1, 1.0))
+    )
+    best = 0 if number % 2 else 1
+    usual = tuple(
+        Stand(order_of(rank, number, rank), number, cluster, job.nodes, options[cluster][0])
+        for rank, cluster in enumerate((best, 1 - best))
+    )
+    return Waiting(number, job.submit_s, (job.nodes, job.nodes), options, usual)
+
+
+def played(jobs: Sequence[Drawn], policy: LookAhead) -> Replanned:
+    return replan(
+        ROOMS, waiting(jobs), lambda job, _, option: jobs[job].share * option.limit_s, policy
+    )
+
+
+def policy(budget: int, objective: Objective = FLAT, patience_s: float = 12 * HOUR_S) -> LookAhead:
+    return LookAhead(objective, Bounds(budget=budget, patience_s=patience_s))
+
+
+@settings(deadline=None, max_examples=60)
+@given(drawn_jobs, budgets)
+def test_no_cluster_is_ever_oversubscribed(jobs: list[Drawn], budget: int) -> None:
+    schedule = played(jobs, policy(budget)).schedule
+    nodes = np.array([job.nodes for job in jobs])
+    assert (schedule.start_s >= [job.submit_s for job in jobs]).all()
+    for at_s in schedule.start_s:
+        runs = (schedule.start_s <= at_s) & (at_s < schedule.end_s)
+        for cluster, room in enumerate(ROOMS):
+            assert nodes[runs & (schedule.cluster == cluster)].sum() <= room.units
+
+
+@settings(deadline=None, max_examples=30)
+@given(drawn_jobs, budgets)
+def test_the_same_jobs_have_the_same_schedule(jobs: list[Drawn], budget: int) -> None:
+    first, second = played(jobs, policy(budget)), played(jobs, policy(budget))
+    assert (first.schedule.start_s == second.schedule.start_s).all()
+    assert (first.pstate == second.pstate).all()
+
+
+@settings(deadline=None, max_examples=40)
+@given(drawn_jobs)
+def test_without_a_budget_it_is_eamc(jobs: list[Drawn]) -> None:
+    schedule = played(jobs, policy(0)).schedule
+    expected = play(ROOMS, _workload(jobs), Discipline.EASY)
+    assert (schedule.start_s == expected.start_s).all()
+    assert (schedule.cluster == expected.cluster).all()
+
+
+def _workload(jobs: Sequence[Drawn]) -> Workload:
+    usual = [sorted(job.usual, key=lambda stand: stand.cluster) for job in waiting(jobs)]
+    limit_s = np.array([[stand.option.limit_s for stand in stands] for stands in usual])
+    return Workload(
+        submit_s=np.array([job.submit_s for job in jobs]),
+        order=np.array([[stand.order for stand in stands] for stands in usual]),
+        units=np.array([[stand.units for stand in stands] for stands in usual]),
+        limit_s=limit_s,
+        run_s=limit_s * np.array([[job.share] for job in jobs]),
+        power_w=np.array([[stand.option.power_w for stand in stands] for stands in usual]),
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(drawn_jobs, st.integers(1, 8), st.floats(0, 20), st.floats(0.1, 1))
+def test_what_it_takes_costs_less_than_eamc_by_its_own_forecast(
+    jobs: list[Drawn], busy: int, response_per_h: float, share: float
+) -> None:
+    objective = Objective(FLAT.tariffs, Prices(response_per_h))
+    searched = policy(6, objective)
+    running = {-1: Running(0, busy, 0.0, release_s=5 * HOUR_S, expected_s=2 * HOUR_S)}
+    situation = Situation(0.0, ROOMS, running)
+    queue = {job.arrival: replace(job, submit_s=0.0) for job in waiting(jobs)}
+    starts = searched.decide(situation, queue, share)
+    usual = [stand for job in queue.values() for stand in job.usual]
+    if searched.counts.taken:
+        assert searched.counts.forecast_gain > 0
+    else:
+        expected = situation.starts_now(usual)
+        assert starts == expected
+
+
+@settings(deadline=None, max_examples=40)
+@given(drawn_jobs)
+def test_who_has_waited_too_long_is_not_passed_but_by_backfill(jobs: list[Drawn]) -> None:
+    queue = {job.arrival: job for job in waiting(jobs)}
+    starts = policy(6, patience_s=0.0).decide(Situation(1e6, ROOMS, {}), queue, share=0.5)
+    left = queue.keys() - {start.stand.arrival for start in starts}
+    for stand, _, backfilled in starts:
+        if not backfilled and stand.cluster == _first_choice(stand.arrival):
+            passed = {a for a in left if a < stand.arrival and _first_choice(a) == stand.cluster}
+            assert not passed
+
+
+def _first_choice(arrival: int) -> int:
+    return 0 if arrival % 2 else 1
+
+
+def test_a_job_that_waited_too_long_is_passed_by_no_later_one() -> None:
+    wide = Drawn(0.0, 8, 6 * HOUR_S, 1.0)
+    small = [Drawn(n * 900.0, 4, 2 * HOUR_S, 1.0) for n in range(1, 60)]
+    patience_s = 6 * HOUR_S
+    schedule = played([wide, wide, wide, *small], policy(1, patience_s=patience_s)).schedule
+    last = max(schedule.start_s[:3])
+    running_then = 3 * 6 * HOUR_S * 1.1 * 1.3
+    assert last <= patience_s + running_then
+
+
+def test_small_jobs_pass_a_wide_one_where_that_costs_less() -> None:
+    jobs = [Drawn(0.0, 8, 10 * HOUR_S, 1.0)] * 3 + [Drawn(0.0, 1, 600.0, 1.0)] * 4
+    usual = played(jobs, policy(0)).schedule
+    better = played(jobs, policy(3)).schedule
+    assert better.end_s.mean() < usual.end_s.mean()
+
+
+def test_a_job_that_nothing_hurries_waits_for_the_cheap_hours() -> None:
+    night = Tariff((1.0,) * 4 + (0.1,) * 20)
+    objective = Objective((night, night), Prices(response_per_h=0.01, unit_per_h=0.0))
+    schedule = played([Drawn(0.0, 8, HOUR_S, 1.0)], policy(1, objective)).schedule
+    assert schedule.start_s.tolist() == [4 * HOUR_S]
+
+
+def test_a_job_is_slowed_where_time_is_worth_little() -> None:
+    objective = Objective(FLAT.tariffs, Prices(response_per_h=0.01, unit_per_h=0.0))
+    assert played([Drawn(0.0, 8, HOUR_S, 1.0)], policy(1, objective)).pstate.tolist() == [1]
+
+
+def test_of_two_large_jobs_the_one_that_came_first_starts_first() -> None:
+    hours = [9, 30, 8, 30, 4]  # odd numbers are best off on the other cluster, which stays busy
+    jobs = [Drawn(60.0 * number, 8, limit * HOUR_S, 1.0) for number, limit in enumerate(hours)]
+    by_size, by_age = (
+        played(jobs, LookAhead(FLAT, Bounds(large=large))).schedule.start_s
+        for large in (100.0, 10.0)
+    )
+    assert by_size[4] < by_size[2]
+    assert by_age[2] < by_age[4]

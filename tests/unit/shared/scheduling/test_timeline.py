@@ -1,0 +1,232 @@
+"""Timelines of random workloads, against plain loops and against what must always hold."""
+
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.scheduling.easy import schedule
+from shared.scheduling.load import Load, NodeSet
+from shared.scheduling.pairing import Pairing
+from shared.scheduling.queue import Entry, Queue
+from shared.scheduling.timeline import Discipline, Pool, play
+from shared.scheduling.workload import NO_ENTRY, Schedule, Workload
+from tests.unit.shared.scheduling.plain_one_pool import (
+    PlainJob,
+    plain_conservative_starts,
+    plain_easy_starts,
+)
+
+UNITS = 8
+runs = st.sampled_from([1.0, 2.0, 3.0, 5.0, 8.0, 13.0])
+jobs_of_a_pool = st.lists(
+    st.builds(
+        PlainJob,
+        submit_s=st.integers(0, 30).map(float),
+        units=st.integers(1, UNITS),
+        limit_s=runs,
+        run_s=runs,
+    ),
+    min_size=1,
+    max_size=40,
+).map(lambda jobs: sorted(jobs, key=lambda job: job.submit_s))
+
+
+def one_pool(jobs: list[PlainJob]) -> Workload:
+    submit_s, units, limit_s, run_s = map(np.array, zip(*jobs, strict=True))
+    column = (slice(None), np.newaxis)
+    return Workload(
+        submit_s=submit_s,
+        order=np.arange(len(jobs))[column],
+        units=units[column],
+        limit_s=limit_s[column],
+        run_s=run_s[column],
+        power_w=units[column] * 100.0,
+    )
+
+
+def killed(jobs: list[PlainJob]) -> list[PlainJob]:
+    return [job._replace(run_s=min(job.run_s, job.limit_s)) for job in jobs]
+
+
+def exact(jobs: list[PlainJob]) -> list[PlainJob]:
+    return [job._replace(run_s=job.limit_s) for job in jobs]
+
+
+def starts(jobs: list[PlainJob], discipline: Discipline, units: int = UNITS) -> list[float]:
+    return [*map(float, play([Pool(units)], one_pool(jobs), discipline).start_s)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(jobs_of_a_pool)
+def test_easy_starts_every_job_when_a_plain_loop_does(jobs: list[PlainJob]) -> None:
+    assert starts(killed(jobs), Discipline.EASY) == plain_easy_starts(UNITS, killed(jobs))
+
+
+@settings(max_examples=300, deadline=None)
+@given(jobs_of_a_pool)
+def test_easy_expects_overdue_jobs_to_end_at_any_moment_as_a_plain_loop_does(
+    jobs: list[PlainJob],
+) -> None:
+    assert starts(jobs, Discipline.EASY) == plain_easy_starts(UNITS, jobs)
+
+
+@settings(max_examples=100, deadline=None)
+@given(jobs_of_a_pool)
+def test_first_come_first_served_never_lets_one_pass(jobs: list[PlainJob]) -> None:
+    expected = plain_easy_starts(UNITS, jobs, backfills=False)
+    assert starts(jobs, Discipline.FCFS) == expected == sorted(expected)
+
+
+@settings(max_examples=200, deadline=None)
+@given(jobs_of_a_pool)
+def test_conservative_backfill_keeps_every_promise_to_the_second(jobs: list[PlainJob]) -> None:
+    found = starts(exact(jobs), Discipline.CONSERVATIVE)
+    assert found == plain_conservative_starts(UNITS, exact(jobs))
+
+
+@settings(max_examples=200, deadline=None)
+@given(jobs_of_a_pool)
+def test_conservative_backfill_starts_nobody_later_because_others_end_early(
+    jobs: list[PlainJob],
+) -> None:
+    jobs = [job._replace(submit_s=0.0) for job in jobs]  # so that all are promised at once
+    promised = plain_conservative_starts(UNITS, exact(jobs))
+    found = starts(killed(jobs), Discipline.CONSERVATIVE)
+    assert all(start_s <= latest_s for start_s, latest_s in zip(found, promised, strict=True))
+
+
+@settings(max_examples=100, deadline=None)
+@given(jobs_of_a_pool, st.sampled_from(Discipline))
+def test_a_pool_is_never_oversubscribed_even_by_overdue_jobs(
+    jobs: list[PlainJob], discipline: Discipline
+) -> None:
+    workload = one_pool(jobs)
+    found = play([Pool(UNITS)], workload, discipline)
+    assert most_used(found, workload.units[:, 0]) <= UNITS
+    assert (found.start_s >= workload.submit_s).all()
+    assert (found.end_s - found.start_s == workload.run_s[:, 0]).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(jobs_of_a_pool, st.sampled_from(Discipline), st.integers(UNITS, 2 * UNITS))
+def test_the_cap_holds_at_every_instant(
+    jobs: list[PlainJob], discipline: Discipline, capped_units: int
+) -> None:
+    """A unit draws 100 W: a cap on the watts of so many units binds as that many units do."""
+    jobs = killed(jobs)
+    capped = play([Pool(3 * UNITS, capped_units * 100.0)], one_pool(jobs), discipline)
+    assert capped.start_s.tolist() == starts(jobs, discipline, capped_units)
+
+
+def most_used(found: Schedule, used: np.ndarray) -> float:
+    """The most that is used at once; what ends gives back before what starts takes."""
+    times = np.concatenate([found.end_s, found.start_s])
+    change = np.concatenate([-used, used])
+    return float(change[np.lexsort((change, times))].cumsum().max(initial=0))
+
+
+# Several clusters -------------------------------------------------------------------------------
+
+two_columns = st.lists(
+    st.tuples(
+        st.integers(0, 30),  # submit_s
+        st.integers(1, 4),  # units
+        st.tuples(runs, runs),  # limit_s
+        st.tuples(runs, runs),  # run_s
+        st.sampled_from([(0, 0), (0, 1), (1, 0), (0, None), (None, 0)]),  # tiers
+    ),
+    min_size=1,
+    max_size=30,
+)
+POOLS = (Pool(4), Pool(5))
+
+
+def two_clusters(rows: list[tuple]) -> Workload:  # type: ignore[type-arg]
+    rows = sorted(rows, key=lambda row: row[0])
+    tiers = [[t if t is not None else inf for t in row[4]] for row in rows]
+    rank = np.argsort(np.argsort(tiers, axis=1, kind="stable"), axis=1)
+    arrival = np.arange(len(rows))[:, np.newaxis]
+    has_entry = np.isfinite(tiers)
+    order = np.where(has_entry, tiers, 0) * 10_000 + arrival * 10 + rank
+    limit_s = np.array([row[2] for row in rows])
+    return Workload(
+        submit_s=np.array([float(row[0]) for row in rows]),
+        order=np.where(has_entry, order, NO_ENTRY).astype(np.int64),
+        units=np.array([[row[1]] * 2 for row in rows]),
+        limit_s=limit_s,
+        run_s=np.minimum([row[3] for row in rows], limit_s),
+        power_w=np.zeros((len(rows), 2)),
+    )
+
+
+def fresh_starts(workload: Workload) -> list[tuple[float, int]]:
+    """Start and cluster of each job when every pass builds its lanes anew, as placement does."""
+    queue, names = Queue(), {n: str(n) for n in range(len(workload))}
+    pairing = Pairing(np.array([]), 1.0, None, 1.0)
+    found: dict[int, tuple[float, int]] = {}
+    running: list[tuple[float, float, int, int]] = []  # end, release, units, column
+    arrived = 0
+    while len(found) < len(workload):
+        now_s = min([*workload.submit_s[arrived:][:1], *(end_s for end_s, *_ in running)])
+        running = [r for r in running if r[0] > now_s]
+        while arrived < len(workload) and workload.submit_s[arrived] <= now_s:
+            for c in np.flatnonzero(workload.order[arrived] != NO_ENTRY).tolist():
+                values = (workload.order, workload.units, workload.limit_s)
+                order, units, limit_s = (v[arrived, c].item() for v in values)
+                queue.add(str(c), [Entry(order, arrived, units, limit_s)])
+            arrived += 1
+        loads = {}
+        for c, pool in enumerate(POOLS):
+            held = [NodeSet(units, release_s) for _, release_s, units, at in running if at == c]
+            loads[str(c)] = Load(pool.units, pool.units - sum(s.nodes for s in held), held)
+        for start in schedule(now_s, queue, loads, dict.fromkeys("01", pairing), names).starts:
+            job, c = start.entry.arrival, int(start.cluster)
+            found[job] = (now_s, c)
+            end_s = now_s + workload.run_s[job, c]
+            running.append((end_s, now_s + start.entry.limit_s, start.entry.nodes, c))
+    return [found[job] for job in range(len(workload))]
+
+
+@settings(max_examples=300, deadline=None)
+@given(two_columns)
+def test_lanes_that_live_on_decide_as_lanes_built_anew(rows: list[tuple]) -> None:  # type: ignore[type-arg]
+    workload = two_clusters(rows)
+    found = play(POOLS, workload, Discipline.EASY)
+    assert list(zip(found.start_s.tolist(), found.cluster.tolist(), strict=True)) == fresh_starts(
+        workload
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(two_columns, st.sampled_from(Discipline))
+def test_every_job_runs_once_where_it_has_an_entry(
+    rows: list[tuple],  # type: ignore[type-arg]
+    discipline: Discipline,
+) -> None:
+    workload = two_clusters(rows)
+    found = play(POOLS, workload, discipline)
+    jobs = np.arange(len(workload))
+    assert (workload.order[jobs, found.cluster] != NO_ENTRY).all()
+    for column, pool in enumerate(POOLS):
+        here = found.cluster == column
+        part = Schedule(here[here], found.start_s[here], found.end_s[here], here[here])
+        assert most_used(part, workload.units[here, column]) <= pool.units
+
+
+def test_the_line_of_thousands_is_served_in_order() -> None:
+    jobs = [PlainJob(0.0, 1, 10.0, 10.0) for _ in range(2_000)]
+    expected = [10.0 * (n // UNITS) for n in range(2_000)]
+    assert starts(jobs, Discipline.EASY) == expected
+
+
+def test_a_job_larger_than_its_pool_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="9 units of 8"):
+        starts([PlainJob(0.0, 9, 1.0, 1.0)], Discipline.EASY)
+
+
+def test_submissions_that_go_back_in_time_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="submit_s"):
+        one_pool([PlainJob(5.0, 1, 1.0, 1.0), PlainJob(1.0, 1, 1.0, 1.0)])
