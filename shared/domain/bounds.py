@@ -85,6 +85,9 @@ TPI: Final = Bound(0, 1e6, "", "a few an instruction, or a million of them on an
 SLOWDOWN_RATIO: Final = Bound(1, 1e5, "", "the highest IPC over the lowest")
 NODES: Final = Bound(1, MOST_NODES, "nodes", "ten times what the largest machine has")
 CORES_PER_NODE: Final = Bound(1, 10_000, "cores", "ten times what the largest node has")
+RESOURCES: Final = Bound(1, 10_000, "", "of one kind: ten times what the largest node has")
+UNITS_PER_NODE: Final = Bound(1, 10_000, "units", "one a core")
+CORES: Final = Bound(1, 1e8, "cores", "ten times what the largest machine has")
 ATTEMPT: Final = Bound(1, 1_000_000, "", "requeues of one job, counted from 1")
 GRANT: Final = Bound(1, 2**53, "", "starts that were granted, counted from 1: a double holds it")
 PRIORITY: Final = Bound(-100, 100, "", "classes of service and fair shares, as a key of the queue")
@@ -117,6 +120,12 @@ QUANTITIES: Final[Mapping[str, Bound]] = {
     "slowdown_ratio": SLOWDOWN_RATIO,
     "nodes": NODES,
     "cores_per_node": CORES_PER_NODE,
+    "cores_per_unit": CORES_PER_NODE,
+    "memory_gib_per_unit": NODE_MEMORY_GIB,
+    "resources_per_unit": RESOURCES,
+    "resources": RESOURCES,
+    "units_per_node": UNITS_PER_NODE,
+    "cores": CORES,
     "attempt": ATTEMPT,
     "grant": GRANT,
     "priority": PRIORITY,
@@ -146,6 +155,9 @@ LENGTHS: Final[Mapping[str, Length]] = {
     "pstates_ghz": Length(100, "coefficients are tables of all pairs, and fit into a message"),
     "node_names": Length(MOST_NODES, "one a node, in host lists of any length"),
     "nodes": Length(MOST_NODES, "one a node"),
+    "node_units": Length(MOST_NODES, "one a node"),
+    "node_classes": Length(64, "each is named in what is refused"),
+    "resources": Length(16, "kinds of accelerators, licences and disks of one node"),
     "samples": Length(3_600, "an hour, one a second"),
     "shutters": Length(3_600, "an hour, one a second"),
     "trees": Length(1_000, "of a forest"),

@@ -8,6 +8,7 @@ from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.folding import MOST_HOST_LIST_BYTES, always_fit
 from shared.domain.node import NodeNames
+from shared.domain.resources import Resources, require_resources
 
 MOST_PSTATES: Final = LENGTHS["pstates_ghz"].most
 # What a job may choose from is kept with each job that waits.
@@ -29,11 +30,26 @@ def require_few_clusters(known: Names, name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeClass:
+    """Nodes of a cluster that are alike in memory (0: unknown) and in what else they have. Raises
+    RejectedError on construction."""
+
+    nodes: int
+    memory_gib: float = 0.0
+    resources: Resources = ()
+
+    def __post_init__(self) -> None:
+        QUANTITIES["nodes"].require("nodes", self.nodes)
+        NODE_MEMORY_GIB.require_if_known("memory_gib", self.memory_gib)
+        require_resources("resources", self.resources)
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """A cluster as its operator declared it. Raises RejectedError on construction.
 
     `memory_gib_per_node` is 0, and `architecture` and `node_names` (host lists) are empty, where
-    the operator does not say.
+    the operator does not say. `declared_classes` are empty where all nodes are alike.
     """
 
     name: str
@@ -47,6 +63,7 @@ class Cluster:
     memory_gib_per_node: float = 0.0
     architecture: str = ""
     node_names: tuple[str, ...] = ()
+    declared_classes: tuple[NodeClass, ...] = ()
 
     def __post_init__(self) -> None:
         for field in ("name", "site", "node_model"):
@@ -67,6 +84,8 @@ class Cluster:
             require_text("architecture", self.architecture)
         if self.node_names:
             self._check_names(self.names())
+        if self.declared_classes:
+            self._check_classes()
 
     def _check_names(self, names: NodeNames) -> None:
         if (named := len(names)) != self.nodes:
@@ -74,6 +93,16 @@ class Cluster:
         if not always_fit(names.declared):
             problem = f"may fill more than {MOST_HOST_LIST_BYTES} bytes as host lists"
             raise RejectedError("node_names", f"{problem}: number the nodes")
+
+    def _check_classes(self) -> None:
+        LENGTHS["node_classes"].require("node_classes", len(self.declared_classes))
+        if (nodes := sum(each.nodes for each in self.declared_classes)) != self.nodes:
+            raise RejectedError("node_classes", f"must be {self.nodes} nodes, got {nodes}")
+
+    @property
+    def node_classes(self) -> tuple[NodeClass, ...]:
+        """Its nodes in the order of their indices, those that are alike together."""
+        return self.declared_classes or (NodeClass(self.nodes, self.memory_gib_per_node),)
 
     def names(self) -> NodeNames:
         """The names of its nodes, expanded anew."""

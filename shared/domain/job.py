@@ -9,6 +9,8 @@ from typing import Any, Final, Self
 from shared.domain.bounds import JOB_MEMORY_GIB, LENGTHS, PRIORITY, QUANTITIES
 from shared.domain.checks import require_not_negative, require_text
 from shared.domain.cluster import Cluster
+from shared.domain.errors import RejectedError
+from shared.domain.resources import Resources, require_resources, resources_of
 
 MOST_PRIORITY: Final = round(PRIORITY.most)
 
@@ -17,6 +19,8 @@ MOST_PRIORITY: Final = round(PRIORITY.most)
 class Job:
     """One attempt of a job as it was submitted. Raises RejectedError on construction.
 
+    It consists of `nodes` equal units: whole nodes, half of each where it is shareable, or
+    `cores_per_unit` cores, of which `units_per_node` at most (0: any number) go onto one node.
     `walltime_s` relates to `reference_cluster` at its nominal P-state. `memory_gib` is that of the
     whole job, 0 where any nodes will do; `architectures` are empty where it runs everywhere.
     """
@@ -34,6 +38,10 @@ class Job:
     priority: int = 0
     memory_gib: float = 0.0
     architectures: tuple[str, ...] = ()
+    cores_per_unit: int = 0
+    memory_gib_per_unit: float = 0.0
+    resources_per_unit: Resources = ()
+    units_per_node: int = 0
 
     def __post_init__(self) -> None:
         for field in ("job_id", "user", "account", "reference_cluster"):
@@ -47,12 +55,30 @@ class Job:
         LENGTHS["architectures"].require("architectures", len(self.architectures))
         for architecture in self.architectures:
             require_text("architectures", architecture)
+        self._check_unit()
+
+    def _check_unit(self) -> None:
+        for field in ("cores_per_unit", "memory_gib_per_unit", "units_per_node"):
+            QUANTITIES[field].require_if_known(field, getattr(self, field))
+        require_resources("resources_per_unit", self.resources_per_unit)
+        if self.memory_gib and self.memory_gib_per_unit:
+            raise RejectedError("memory_gib_per_unit", "must not be set beside memory_gib")
+        if self.units_per_node and not self.cores_per_unit:
+            raise RejectedError(
+                "units_per_node", "needs cores_per_unit: whole nodes are one a node"
+            )
 
     def nodes_on(self, cluster: Cluster) -> int:
         """Nodes that the job gets there: as many as it asked for, or as hold its memory where those
         do not (D'Amico and Corbalan 2021, section 3.4)."""
         memory_gib = cluster.memory_gib_for(shareable=self.shareable)
         return max(self.nodes, ceil(self.memory_gib / memory_gib)) if memory_gib else self.nodes
+
+    @property
+    def is_of_nodes(self) -> bool:
+        """True where it takes whole nodes of any kind, and nobody beside it."""
+        has_more = self.cores_per_unit or self.memory_gib_per_unit or self.resources_per_unit
+        return not (has_more or self.shareable)
 
     def runs_on(self, cluster: Cluster) -> bool:
         """True where it has a binary."""
@@ -61,7 +87,9 @@ class Job:
     @classmethod
     def restored(cls, fields: Mapping[str, Any]) -> Self:
         """The job whose fields went through JSON, which knows no tuples."""
-        return cls(**{**fields, "architectures": tuple(fields["architectures"])})
+        resources = resources_of(dict(fields.get("resources_per_unit", ())))
+        listed = {"architectures": tuple(fields["architectures"]), "resources_per_unit": resources}
+        return cls(**{**fields, **listed})
 
 
 class Condition(StrEnum):

@@ -39,7 +39,8 @@ from google.protobuf.message import Message
 from shared.domain.bounds import CORE_S, LENGTHS, NODE_POWER_W
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
-from shared.messaging.domain_types import MOST_VERSION
+from shared.domain.resources import require_resources, resources_of
+from shared.messaging.domain_types import MOST_VERSION, cores_of
 from shared.messaging.field_checks import (
     Check,
     anything,
@@ -90,10 +91,30 @@ def _powers(by_node_model: Mapping[str, float]) -> None:
         NODE_POWER_W.require("", power_w)
 
 
+def _resources(counts: Mapping[str, int]) -> None:
+    require_resources("", resources_of(counts))
+
+
+def _held(counts: Mapping[str, int]) -> None:
+    """Those of all units of a job together."""
+    LENGTHS["resources"].require("", len(counts))
+    for name in counts:
+        text(name)
+
+
+_NODE_CLASS: Final = fields(
+    {
+        "nodes": quantity("nodes"),
+        "memory_gib": if_known("memory_gib_per_node"),
+        "resources": _resources,
+    }
+)
+
+
 def _core_time(message: JobFinished) -> None:
     """What a price multiplies."""
     runtime_us = message.ended_at_us - message.started_at_us if message.started_at_us else 0
-    core_s = message.nodes * message.cores_per_node * runtime_us / 1e6
+    core_s = cores_of(message) * runtime_us / 1e6
     CORE_S.require("ended_at_us", core_s)
 
 
@@ -115,6 +136,10 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "depends_on": each_of_any("depends_on", _DEPENDENCY),
             "memory_gib": if_known("memory_gib"),
             "architectures": each_of_any("architectures", text),
+            "cores_per_unit": if_known("cores_per_unit"),
+            "memory_gib_per_unit": if_known("memory_gib_per_unit"),
+            "resources_per_unit": _resources,
+            "units_per_node": if_known("units_per_node"),
         }
     ),
     JobStarted: fields(
@@ -125,6 +150,7 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "freq_ghz": if_known("freq_ghz"),
             "started_at_us": time_us,
             "grant": if_known("grant"),
+            "node_units": each_of_any("node_units", quantity("units_per_node")),
         }
     ),
     JobFinished: fields(
@@ -144,6 +170,8 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "energy_j": quantity("energy_j"),
             "node_model": text_or_empty,
             "grant": if_known("grant"),
+            "cores": if_known("cores"),
+            "resources": _held,
         },
         ascending("submitted_at_us", "started_at_us", "ended_at_us"),
         _core_time,
@@ -193,6 +221,7 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "memory_gib_per_node": if_known("memory_gib_per_node"),
             "architecture": text_or_empty,
             "node_names": each_of_any("node_names", anything),
+            "node_classes": each_of_any("node_classes", _NODE_CLASS),
         }
     ),
     ClusterLost: fields({"cluster": text, "reason": text_or_empty, "lost_at_us": time_us}),

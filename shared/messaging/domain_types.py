@@ -13,15 +13,17 @@ from coplace.v1.jobs_pb2 import (
     DEPENDENCY_CONDITION_AFTER_ANY,
     DEPENDENCY_CONDITION_AFTER_OK,
     DependencyCondition,
+    JobFinished,
     JobSubmitted,
 )
 
 from shared.domain.bounds import LENGTHS
 from shared.domain.checks import require_text
-from shared.domain.cluster import Cluster
+from shared.domain.cluster import Cluster, NodeClass
 from shared.domain.coefficients import Coefficients, Uncertainty
 from shared.domain.errors import RejectedError
 from shared.domain.job import Condition, Dependency, Job
+from shared.domain.resources import resources_of
 from shared.domain.signature import Signature
 
 # `coefficients-{node_model}@{round}` and the like: a job that waits keeps those it was weighed by.
@@ -46,6 +48,10 @@ def cluster_of(message: ClusterDeclared) -> Cluster:
         memory_gib_per_node=message.memory_gib_per_node,
         architecture=message.architecture,
         node_names=tuple(message.node_names),
+        declared_classes=tuple(
+            NodeClass(each.nodes, each.memory_gib, resources_of(each.resources))
+            for each in message.node_classes
+        ),
     )
 
 
@@ -65,7 +71,16 @@ def job_of(message: JobSubmitted) -> Job:
         priority=message.priority,
         memory_gib=message.memory_gib,
         architectures=tuple(message.architectures),
+        cores_per_unit=message.cores_per_unit,
+        memory_gib_per_unit=message.memory_gib_per_unit,
+        resources_per_unit=resources_of(message.resources_per_unit),
+        units_per_node=message.units_per_node,
     )
+
+
+def cores_of(message: JobFinished) -> int:
+    """All cores that a job held, as far as its end tells."""
+    return message.cores or message.nodes * message.cores_per_node
 
 
 def dependencies_of(message: JobSubmitted) -> tuple[Dependency, ...]:
