@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable, Sequence
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from services.console.options import DemoOptions
+from services.emulator.adapters import DECISIONS, MARKED, envelope_of, mark_of
+from services.emulator.app import emulator
+from services.emulator.driver import play
+from services.emulator.emulator import RoundOutput
 from services.energy.app import stages as energy_stages
 from services.ingest.model import Intake
 from services.placement.app import stages as placement_stages
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
-from services.simulation.adapters import DECISIONS, MARKED, envelope_of, mark_of
-from services.simulation.app import emulator
-from services.simulation.driver import play
-from services.simulation.emulator import RoundOutput
 from shared.messaging.codec import Codec
 from shared.messaging.embedded import EmbeddedRuntime
 from shared.messaging.event import Event

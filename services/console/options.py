@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from pydantic_settings import BaseSettings
 
+from services.emulator.settings import SimulationSettings
 from services.energy.settings import EnergySettings
 from services.placement.settings import PlacementSettings
-from services.simulation.settings import SimulationSettings
 from shared.eamc.ranking import Policy
 from shared.messaging.stage import RoundSource
 from shared.runtime.settings import Settings

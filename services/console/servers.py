@@ -96,7 +96,7 @@ class Processes:
     def emulator(self) -> Program:
         """The emulated resource managers and nodes."""
         address = {"COPLACE_SIMULATION_INGEST_ADDRESS": self.ingest_address}
-        emulator = self._program(EMULATOR, "services.simulation", self._emulator_port, address)
+        emulator = self._program(EMULATOR, "services.emulator", self._emulator_port, address)
         return replace(emulator, one_shot=True)
 
     def _grpc_ports(self, name: str) -> Mapping[str, str]:

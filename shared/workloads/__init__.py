@@ -1,1 +1,1 @@
-"""What the outside brings: prices of electricity over time."""
+"""What comes from outside: published applications and models, real logs, prices of electricity."""

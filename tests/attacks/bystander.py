@@ -15,7 +15,7 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from google.protobuf.message import Message
 
 from services.console.servers import RunningSystem
-from services.simulation.adapters import envelope_of
+from services.emulator.adapters import envelope_of
 from shared.domain.errors import RejectedError
 from shared.messaging.clients import Reader
 from shared.messaging.clock import now_us

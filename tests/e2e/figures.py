@@ -18,14 +18,14 @@ from threadpoolctl import threadpool_info
 
 from services.console.demo.run import run_embedded
 from services.console.options import DemoOptions
+from services.emulator.truth.noise import Noise
 from services.energy.adaptive import Evidence, adapted, gram_of
 from services.energy.model import KernelRun, fit
 from services.prediction.model import train_forest, train_weights
 from services.prediction.node_factors import Draw, node_factors
-from services.simulation.truth.noise import Noise
-from services.simulation.workload.cirne import cirne_jobs
-from services.simulation.workload.rigid import lublin_jobs
 from shared.models.spread import Stretch
+from shared.workloads.cirne import cirne_jobs
+from shared.workloads.rigid import lublin_jobs
 
 JOBS = 60
 PSTATES_GHZ = (1.2, 1.6, 2.0, 2.7)

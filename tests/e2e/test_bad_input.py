@@ -30,8 +30,8 @@ from services.console.demo.parity import first_difference
 from services.console.demo.run import PATIENCE_S, write_files
 from services.console.options import DemoOptions
 from services.console.servers import RunningSystem, playing
-from services.simulation.adapters import MARKED, mark_of
-from services.simulation.facts import EPOCH_US
+from services.emulator.adapters import MARKED, mark_of
+from services.emulator.facts import EPOCH_US
 from shared.messaging.clients import Publisher, Reader
 from shared.messaging.dead_letters import KEPT_BYTES
 from shared.messaging.event import Event, Publish

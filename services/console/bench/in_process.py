@@ -12,8 +12,8 @@ from services.console.bench.jobs import Submitted, requests, started, submitted_
 from services.console.bench.step import Kind
 from services.console.embedded import EmbeddedSystem
 from services.console.options import DemoOptions
-from services.simulation.adapters import MARKED
-from services.simulation.emulator import RoundOutput
+from services.emulator.adapters import MARKED
+from services.emulator.emulator import RoundOutput
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
 

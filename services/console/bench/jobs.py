@@ -16,14 +16,14 @@ from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples, SignatureMeasured
 from google.protobuf.message import Message
 
 from services.console.bench.step import Kind
-from services.simulation import facts
-from services.simulation.clusters import clusters
-from services.simulation.emulator import Emulator
-from services.simulation.workload.generate import built_in
-from services.simulation.workload.request import JobRequest
+from services.emulator import facts
+from services.emulator.emulator import Emulator
 from shared.domain.cluster import Cluster
 from shared.domain.node import node_name
 from shared.messaging.event import Event, Publish
+from shared.workloads.clusters import clusters
+from shared.workloads.generate import built_in
+from shared.workloads.request import JobRequest
 
 SEED: Final = 1
 RUNTIME_S: Final = 0.3

@@ -16,7 +16,7 @@ from deploy.local.servers import LocalServers
 from services.console.bench.step import Kind, Seen, Step
 from services.console.options import DEMO_KAFKA_PARTITIONS, variables
 from services.console.servers import Processes, RunningSystem, new_namespace, serving
-from services.simulation.adapters import IngestClient
+from services.emulator.adapters import IngestClient
 from shared.messaging.event import Publish
 from shared.messaging.stage import RoundSource
 from shared.runtime.settings import Settings

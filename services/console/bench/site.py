@@ -27,7 +27,7 @@ from services.console.bench.jobs import (
     submitted_at,
 )
 from services.console.bench.step import DRAIN_S, Kind, Seen, Step, percentiles_ms
-from services.simulation.adapters import DECISIONS, IngestClient
+from services.emulator.adapters import DECISIONS, IngestClient
 from shared.messaging.clock import now_us
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Publish

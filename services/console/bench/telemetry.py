@@ -13,15 +13,15 @@ from typing import Final
 import orjson
 from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples
 
-from services.simulation import facts
-from services.simulation.adapters import IngestClient
-from services.simulation.clusters import clusters
+from services.emulator import facts
+from services.emulator.adapters import IngestClient
 from shared.domain.cluster import Cluster
 from shared.domain.node import node_name
 from shared.messaging.clock import now_us
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event, Publish
 from shared.runtime.settings import settings
+from shared.workloads.clusters import clusters
 
 SAMPLES: Final = 60
 _POWER_W: Final = 350.0

@@ -18,7 +18,7 @@ from services.console.bench_placement.rows import (
     Grid,
     Row,
 )
-from services.simulation.simulator.policy import SimulatedPolicy
+from shared.simulation.policy import SimulatedPolicy
 
 Found = Callable[[Grid], Interval]
 

@@ -7,12 +7,12 @@ from typing import Final
 import numpy as np
 
 from services.console.bench_placement.rows import WORKLOADS
-from services.simulation.simulator.epm import Epm
-from services.simulation.simulator.jobs import MODEL_JOBS, draw_apps
-from services.simulation.simulator.sweep import THRESHOLD
 from shared.eamc.frequency import FrequencyRule, Reading, Weighing
 from shared.eamc.ranking import Policy, is_demoted, rank_clusters
 from shared.scheduling.workload import Floats, Ints, Mask
+from shared.simulation.epm import Epm
+from shared.simulation.jobs import MODEL_JOBS, draw_apps
+from shared.simulation.sweep import THRESHOLD
 
 WEIGHINGS: Final = tuple(Weighing(weight, reading) for reading in Reading for weight in (1.0, 1.5))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from services.console.simulate.report import half_width
-from services.simulation.simulator.metrics import Summary
+from shared.simulation.metrics import Summary
 
 Measure = Callable[[Summary], float]
 

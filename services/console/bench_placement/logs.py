@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from services.simulation.simulator.log import LoggedJobs, read_log
-from services.simulation.simulator.metrics import summarise
-from services.simulation.simulator.one_pool import Machine, play_log
-from services.simulation.simulator.policy import SimulatedPolicy
-from services.simulation.workload.rigid import lublin_jobs
 from shared.scheduling.timeline import Discipline, Pool, play
 from shared.scheduling.workload import Workload
+from shared.simulation.log import LoggedJobs, read_log
+from shared.simulation.metrics import summarise
+from shared.simulation.one_pool import Machine, play_log
+from shared.simulation.policy import SimulatedPolicy
+from shared.workloads.rigid import lublin_jobs
 
 KTH: Final = "KTH-SP2"
 LOGS: Final[Mapping[str, str]] = {

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from services.console.bench_placement.intervals import Measure
-from services.simulation.simulator.metrics import Summary
 from shared.domain.errors import UnusableError
+from shared.simulation.metrics import Summary
 
 DAY_S: Final = 86400.0
 HOUR_S: Final = 3600.0

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from services.simulation.simulator.jobs import WorkloadSpec
-from services.simulation.simulator.metrics import Summary
-from services.simulation.simulator.policy import SimulatedPolicy as Policy
+from shared.simulation.jobs import WorkloadSpec
+from shared.simulation.metrics import Summary
+from shared.simulation.policy import SimulatedPolicy as Policy
 
 
 @dataclass(frozen=True, slots=True)

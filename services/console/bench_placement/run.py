@@ -23,12 +23,12 @@ from services.console.bench_placement.sensitivity import PLAYED, VARIATIONS
 from services.console.bench_placement.trials import AS_IS, Block, grids
 from services.console.simulate.clusters import setup_of
 from services.console.simulate.progress import progress_of
-from services.simulation.simulator.epm import Epm
-from services.simulation.simulator.policy import SimulatedPolicy
-from services.simulation.simulator.system import built_in_system
 from shared.domain.errors import UnusableError
 from shared.eamc.frequency import Reading, Weighing
 from shared.runtime.folders import written
+from shared.simulation.epm import Epm
+from shared.simulation.policy import SimulatedPolicy
+from shared.simulation.system import built_in_system
 
 # The sensitivity table shows no intervals: so many seeds tell its rows apart.
 SENSITIVITY_SEEDS: Final = 5

@@ -4,7 +4,7 @@ from typing import Final
 
 from services.console.bench_placement.rows import BASE, MIN_ENERGY, MIN_RUNTIME, Row
 from services.console.bench_placement.trials import Variation
-from services.simulation.simulator.policy import SimulatedPolicy
+from shared.simulation.policy import SimulatedPolicy
 
 PRIORITY: Final = Row(SimulatedPolicy.PRIORITY_INC)
 PLAYED: Final = (BASE, MIN_RUNTIME, MIN_ENERGY, PRIORITY)

@@ -24,10 +24,10 @@ from services.console.bench_placement.rows import (
     Row,
 )
 from services.console.bench_placement.sensitivity import PRIORITY
-from services.simulation.simulator.epm import Epm
-from services.simulation.simulator.policy import SimulatedPolicy
-from services.simulation.workload.table1 import APPS
 from shared.eamc.frequency import Reading, Weighing
+from shared.simulation.epm import Epm
+from shared.simulation.policy import SimulatedPolicy
+from shared.workloads.table1 import APPS
 
 _NAMES: Final = {str(app.number): f"{app.number} {app.app_id}" for app in APPS.values()}
 

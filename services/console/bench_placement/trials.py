@@ -11,13 +11,13 @@ from typing import Final
 import numpy as np
 
 from services.console.bench_placement.rows import WORKLOADS, Grid, Row
-from services.simulation.simulator.jobs import SubmittedJobs
-from services.simulation.simulator.metrics import Summary, summarise
-from services.simulation.simulator.sweep import Case, Setup, play_jobs
-from services.simulation.simulator.system import Unit
-from services.simulation.workload.cirne import SIZE_REQUEST_CORRELATION, cirne_jobs
 from shared.eamc.frequency import Reading
 from shared.scheduling.timeline import Discipline
+from shared.simulation.jobs import SubmittedJobs
+from shared.simulation.metrics import Summary, summarise
+from shared.simulation.sweep import Case, Setup, play_jobs
+from shared.simulation.system import Unit
+from shared.workloads.cirne import SIZE_REQUEST_CORRELATION, cirne_jobs
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from services.console.demo.history import History
-from services.simulation.simulator.units import runs
 from shared.runtime.pictures import save_png
+from shared.simulation.units import runs
 
 HOUR_US = 3.6e9
 

@@ -18,7 +18,7 @@ from services.console.embedded import Progress as Told
 from services.console.kafka_topics import CHARGES, KafkaTopics
 from services.console.options import DemoOptions
 from services.console.servers import running
-from services.simulation.app import workload
+from services.emulator.app import workload
 from shared.runtime.folders import within
 
 PATIENCE_S: Final = 180.0

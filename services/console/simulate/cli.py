@@ -8,15 +8,15 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from services.simulation.simulator.lookahead import AS_TUNED as USUAL
-from services.simulation.simulator.lookahead import Ahead
-from services.simulation.simulator.policy import SimulatedPolicy
-from services.simulation.simulator.sweep import THRESHOLD
-from services.simulation.simulator.system import Unit
 from shared.domain.errors import UnusableError
 from shared.eamc.frequency import Reading
 from shared.scheduling.lookahead import Prices
 from shared.scheduling.runtimes import Runtimes
+from shared.simulation.lookahead import AS_TUNED as USUAL
+from shared.simulation.lookahead import Ahead
+from shared.simulation.policy import SimulatedPolicy
+from shared.simulation.sweep import THRESHOLD
+from shared.simulation.system import Unit
 
 _Number = TypeVar("_Number", int, float)
 

@@ -11,16 +11,16 @@ from services.console.simulate import report
 from services.console.simulate.progress import progress_of
 from services.console.telling import TABLE_WIDTH, note
 from services.energy.adapters.matching import read_matched
-from services.simulation.simulator.epm import NodeKnowledge
-from services.simulation.simulator.jobs import WorkloadSpec
-from services.simulation.simulator.lookahead import Ahead
-from services.simulation.simulator.metrics import summarise
-from services.simulation.simulator.policy import SimulatedPolicy
-from services.simulation.simulator.sweep import Case, Result, Setup, combinations, play_case, sweep
-from services.simulation.simulator.system import System, Unit, built_in_system, read_system
-from services.simulation.simulator.tariffs import read_tariffs
 from shared.domain.errors import UnusableError
 from shared.eamc.frequency import Reading
+from shared.simulation.epm import NodeKnowledge
+from shared.simulation.jobs import WorkloadSpec
+from shared.simulation.lookahead import Ahead
+from shared.simulation.metrics import summarise
+from shared.simulation.policy import SimulatedPolicy
+from shared.simulation.sweep import Case, Result, Setup, combinations, play_case, sweep
+from shared.simulation.system import System, Unit, built_in_system, read_system
+from shared.simulation.tariffs import read_tariffs
 
 UNIFORM = "uniform"
 

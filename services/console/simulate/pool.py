@@ -12,13 +12,13 @@ from rich.console import Console
 from services.console.simulate import report
 from services.console.simulate.progress import progress_of
 from services.console.telling import TABLE_WIDTH, note
-from services.simulation.simulator.files import write_jobs
-from services.simulation.simulator.log import LoggedJobs, read_log
-from services.simulation.simulator.metrics import Summary, summarise
-from services.simulation.simulator.one_pool import Machine, play_log
-from services.simulation.simulator.policy import SimulatedPolicy
 from shared.domain.errors import UnusableError
 from shared.scheduling.runtimes import Runtimes
+from shared.simulation.files import write_jobs
+from shared.simulation.log import LoggedJobs, read_log
+from shared.simulation.metrics import Summary, summarise
+from shared.simulation.one_pool import Machine, play_log
+from shared.simulation.policy import SimulatedPolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from typing import Final
 from rich.table import Table
 from scipy.stats import t
 
-from services.simulation.simulator.files import write_all_of_jobs, write_summary
-from services.simulation.simulator.metrics import Summary
-from services.simulation.simulator.played import Played
 from shared.runtime.folders import written
 from shared.scheduling.workload import Ints
+from shared.simulation.files import write_all_of_jobs, write_summary
+from shared.simulation.metrics import Summary
+from shared.simulation.played import Played
 
 Measure = Callable[[Summary], float | None]
 
@@ -61,7 +61,7 @@ def table(lines: Sequence[Line], title: str) -> Table:
 
 def write_comparison(folder: Path, lines: Sequence[Line]) -> None:
     """comparison.csv, one line a simulation, and comparison.png, one bar a group."""
-    from services.simulation.simulator.plots import comparison
+    from shared.simulation.plots import comparison
 
     rows = [dict(line.parameters) | _flat(line.summary) for line in lines]
     table = folder / "comparison.csv"
@@ -80,7 +80,7 @@ def write_comparison(folder: Path, lines: Sequence[Line]) -> None:
 
 def write_run(folder: Path, played: Played, job_id: Ints, summary: Summary) -> None:
     """summary.json, jobs.csv, gantt.png and power.png of one simulation."""
-    from services.simulation.simulator import plots
+    from shared.simulation import plots
 
     write_summary(folder / "summary.json", summary)
     write_all_of_jobs(folder / "jobs.csv", played, job_id)

@@ -12,6 +12,7 @@ DOCUMENTS = sorted(
         *REPOSITORY.glob("*.md"),
         *(REPOSITORY / "docs").rglob("*.md"),
         *(REPOSITORY / "services").rglob("*.md"),
+        *(REPOSITORY / "shared").rglob("*.md"),
     ]
 )
 _LINK = re.compile(r"\]\((?!https?:)(?P<target>[^)\s]+)\)")

@@ -14,6 +14,7 @@ from prometheus_client import generate_latest
 from pydantic_settings import BaseSettings
 
 from deploy.compose import check, images
+from services.emulator.settings import SimulationSettings
 from services.energy.adapters.drift_meter import DriftMeter
 from services.energy.api.meter import EnergyApiMeter
 from services.energy.api.settings import EnergyApiSettings
@@ -21,7 +22,6 @@ from services.energy.drift import Drift
 from services.ingest.meter import IngestMeter
 from services.ingest.settings import IngestSettings
 from services.placement.settings import PlacementSettings
-from services.simulation.settings import SimulationSettings
 from shared.messaging.event import Event, Publish
 from shared.messaging.hooks import Tally
 from shared.runtime.settings import Settings

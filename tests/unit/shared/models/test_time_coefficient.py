@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.simulation.clusters import PEAK_BANDWIDTH_GBPS
-from services.simulation.workload.table1 import APPS, GOLD_6254, PLATINUM_8168, NodeModel
 from shared.models.projection import Projection
 from shared.models.time_coefficient import (
     AppTime,
@@ -16,6 +14,8 @@ from shared.models.time_coefficient import (
     TimeCoefficients,
     clock_shares,
 )
+from shared.workloads.clusters import PEAK_BANDWIDTH_GBPS
+from shared.workloads.table1 import APPS, GOLD_6254, PLATINUM_8168, NodeModel
 
 PLATINUM, GOLD = (
     Hardware(m.cores, m.nominal_ghz, PEAK_BANDWIDTH_GBPS[m.name])

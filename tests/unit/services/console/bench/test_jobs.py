@@ -12,14 +12,14 @@ from services.console.bench.step import Kind
 from services.console.embedded import EmbeddedSystem
 from services.console.options import DemoOptions
 from services.console.topics import every_stage
+from services.emulator.adapters import envelope_of
+from services.emulator.emulator import Emulator, RoundOutput
+from services.emulator.facts import EPOCH_US
 from services.ingest.model import Intake
-from services.simulation.adapters import envelope_of
-from services.simulation.clusters import clusters
-from services.simulation.emulator import Emulator, RoundOutput
-from services.simulation.facts import EPOCH_US
 from shared.messaging.event import Publish
 from shared.messaging.stage import Round
 from shared.messaging.topics import Topics
+from shared.workloads.clusters import clusters
 
 TOPICS = Topics(kafka_partitions=1)
 

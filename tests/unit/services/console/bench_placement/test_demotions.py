@@ -8,9 +8,9 @@ import pytest
 from services.console.bench_placement.demotions import changed_shares, read
 from services.console.bench_placement.rows import UNIFORM
 from services.console.simulate.clusters import setup_of
-from services.simulation.simulator.epm import Epm
-from services.simulation.simulator.system import built_in_system
 from shared.eamc.frequency import Reading, Weighing
+from shared.simulation.epm import Epm
+from shared.simulation.system import built_in_system
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from services.console.bench_placement.rows import (
     Grid,
     Row,
 )
-from services.simulation.simulator.metrics import ClusterSummary, Spread, Summary
-from services.simulation.simulator.policy import SimulatedPolicy
+from shared.simulation.metrics import ClusterSummary, Spread, Summary
+from shared.simulation.policy import SimulatedPolicy
 
 PRIORITY = Row(SimulatedPolicy.PRIORITY_INC)
 

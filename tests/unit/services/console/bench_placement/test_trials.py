@@ -6,8 +6,8 @@ import numpy as np
 
 from services.console.bench_placement.rows import BASE, HALF, MIN_RUNTIME, THIRD, UNIFORM
 from services.console.bench_placement.trials import AS_IS, Block, Variation
-from services.simulation.simulator.jobs import CIRNE_UNIFORM, submitted
-from services.simulation.simulator.system import built_in_system
+from shared.simulation.jobs import CIRNE_UNIFORM, submitted
+from shared.simulation.system import built_in_system
 
 
 def test_a_grid_gives_each_trial_to_its_row_and_workload() -> None:

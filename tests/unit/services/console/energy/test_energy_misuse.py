@@ -10,9 +10,9 @@ from services.console.demo.history import payloads
 from services.console.embedded import EmbeddedSystem
 from services.console.energy.misuse import TOPIC, by_user
 from services.console.options import DemoOptions
-from services.simulation.app import workload
-from services.simulation.facts import id_of
-from services.simulation.workload.request import JobRequest
+from services.emulator.app import workload
+from services.emulator.facts import id_of
+from shared.workloads.request import JobRequest
 
 OPTIONS = DemoOptions(seed=2, jobs=250)
 

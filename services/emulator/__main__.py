@@ -1,0 +1,6 @@
+"""`python -m services.emulator`: plays resource managers and nodes on Kafka, then ends."""
+
+from services.emulator.app import main
+from shared.runtime.environment import run
+
+run(main)

@@ -1,0 +1,213 @@
+"""Kafka and gRPC, as the emulator uses them."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+import grpc
+import structlog
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from coplace.v1.control_pb2 import RoundEnded
+from coplace.v1.ingest_service_pb2 import Envelope, PublishStreamRequest
+from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
+from coplace.v1.placement_pb2 import PlacementDecided
+
+from services.emulator import facts
+from shared.messaging.deployment import Deployment
+from shared.messaging.event import Event, Publish
+from shared.messaging.record import Record
+from shared.messaging.stage import Round
+from shared.messaging.topics import ROUND_ENDED
+from shared.runtime.grpc_security import grpc_channel_credentials
+
+SOURCE: Final = "simulation"
+DECISIONS: Final = "placement.decisions"
+# The topics that ingest fills for the emulator, which therefore marks the rounds in them.
+MARKED: Final = (facts.JOBS, facts.COMMANDS, facts.SIGNATURES, facts.NODES, facts.SHUTTERS)
+
+_RETRY_S: Final = 0.5
+_CALL_S: Final = 60.0
+_POLL_MS: Final = 200
+# What a restarted or a not yet started ingest answers; anything else would be answered again.
+_TRANSIENT: Final = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.UNKNOWN,
+    }
+)
+PAYLOADS: Final = {
+    field.message_type.full_name: field.name
+    for field in Envelope.DESCRIPTOR.oneofs_by_name["payload"].fields
+    if field.message_type is not None
+}
+
+log = structlog.get_logger(__name__)
+
+
+class RefusedEventError(RuntimeError):
+    """Ingest refused an event of the emulator: one of the two is wrong."""
+
+
+class IngestClient:
+    """Publishes rounds through ingest; a round is through when all of it is acknowledged."""
+
+    def __init__(self, deployment: Deployment, address: str) -> None:
+        self._stamper = deployment.hooks.stamper
+        credentials = grpc_channel_credentials(deployment.settings)
+        self._channel = (
+            grpc.aio.secure_channel(address, credentials)
+            if credentials
+            else grpc.aio.insecure_channel(address)
+        )
+        self._stub = IngestServiceStub(self._channel)
+
+    async def __aenter__(self) -> "IngestClient":
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._channel.close()
+
+    async def publish(self, events: Sequence[Publish]) -> None:
+        """Publish in order, again until acknowledged: copies have the ids of their originals.
+
+        Raises RefusedEventError for an event that ingest does not take.
+        """
+        envelopes = [self._envelope(published.event) for published in events]
+        while True:
+            try:
+                await self._publish(envelopes)
+                return
+            except grpc.aio.AioRpcError as error:
+                if error.code() not in _TRANSIENT:
+                    raise
+                log.info("ingest does not answer", code=error.code().name)
+            await asyncio.sleep(_RETRY_S)
+
+    async def _publish(self, envelopes: Sequence[Envelope]) -> None:
+        async def stream() -> AsyncIterator[PublishStreamRequest]:
+            for envelope in envelopes:
+                yield PublishStreamRequest(event=envelope)
+
+        response = await self._stub.PublishStream(stream(), timeout=_CALL_S, wait_for_ready=True)
+        if response.rejections:
+            first = response.rejections[0]
+            raise RefusedEventError(f"ingest refused {first.id}: {first.reason}")
+
+    def _envelope(self, event: Event) -> Envelope:
+        if event.traceparent:
+            event = self._stamper.stamp(SOURCE, event)
+        return envelope_of(event)
+
+
+def envelope_of(event: Event) -> Envelope:
+    """The event as ingest takes it."""
+    envelope = Envelope(
+        id=event.id, source=event.source, time_us=event.time_us, traceparent=event.traceparent
+    )
+    getattr(envelope, PAYLOADS[event.type]).CopyFrom(event.payload)
+    return envelope
+
+
+class RoundMarks:
+    """Writes a round's mark to every partition of the topics that ingest fills."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._producer = AIOKafkaProducer(
+            **deployment.connection, acks="all", enable_idempotence=True, linger_ms=0
+        )
+
+    async def __aenter__(self) -> "RoundMarks":
+        await self._producer.start()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._producer.stop()
+
+    async def write(self, ended: Round) -> None:
+        """Return when every mark is acknowledged. Raises KafkaError when one was not."""
+        topics = self._deployment.topics
+        mark = mark_of(ended)
+        records = [
+            self._deployment.codec.encode_mark(place, mark)
+            for topic in MARKED
+            for place in topics.places(topic)
+        ]
+        sent = [
+            await self._producer.send(
+                self._deployment.name(record.place.topic),
+                partition=record.place.kafka_partition,
+                key=record.key,
+                value=record.value,
+                headers=list(record.headers),
+            )
+            for record in records
+        ]
+        await asyncio.gather(*sent)
+
+
+def mark_of(ended: Round) -> Event:
+    """The mark that ends a round in each Kafka partition."""
+    payload = RoundEnded(round=ended.number, ended_at_us=ended.ended_at_us, last=ended.last)
+    event_id = f"{SOURCE}/{ROUND_ENDED}/round/{ended.number}"
+    return Event(event_id, SOURCE, ended.ended_at_us, "", payload)
+
+
+class RecordedDecisions:
+    """Reads placement.decisions from the start, so that a restart finds what was decided."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._places = deployment.topics.places(DECISIONS)
+        self._consumer = AIOKafkaConsumer(
+            **deployment.connection,
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            fetch_max_wait_ms=_POLL_MS,
+            max_partition_fetch_bytes=deployment.max_record_bytes,
+        )
+        self._decided: dict[int, list[PlacementDecided]] = defaultdict(list)
+        self._marked: dict[int, set[int]] = defaultdict(set)
+
+    async def __aenter__(self) -> "RecordedDecisions":
+        await self._consumer.start()
+        name = self._deployment.name(DECISIONS)
+        partitions = [TopicPartition(name, place.kafka_partition) for place in self._places]
+        self._consumer.assign(partitions)
+        await self._consumer.seek_to_beginning(*partitions)
+        ends = await self._consumer.end_offsets(partitions)
+        while any([await self._consumer.position(p) < ends[p] for p in partitions]):
+            await self._poll()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._consumer.stop()
+
+    def is_complete(self, number: int) -> bool:
+        """Whether everything that was decided on a round has been read."""
+        return len(self._marked[number]) == len(self._places)
+
+    async def of_round(self, number: int, stop: asyncio.Event) -> list[PlacementDecided]:
+        """What was decided on a round, waiting until it is complete; [] when `stop` is set."""
+        while not self.is_complete(number):
+            if stop.is_set():
+                return []
+            await self._poll()
+        del self._marked[number]
+        return self._decided.pop(number, [])
+
+    async def _poll(self) -> None:
+        found = await self._consumer.getmany(timeout_ms=_POLL_MS)
+        for records in found.values():
+            for record in records:
+                self._take(self._deployment.record(record))
+
+    def _take(self, record: Record) -> None:
+        message = self._deployment.codec.decode(record).payload
+        if isinstance(message, RoundEnded):
+            self._marked[message.round].add(record.place.kafka_partition)
+        elif isinstance(message, PlacementDecided):
+            self._decided[message.round].append(message)

@@ -1,0 +1,91 @@
+"""Composition root of the emulator."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from services.emulator.adapters import (
+    DECISIONS,
+    MARKED,
+    IngestClient,
+    RecordedDecisions,
+    RoundMarks,
+)
+from services.emulator.emulator import Emulator
+from services.emulator.scales import PER_INSTRUCTION, read_eamc_scale
+from services.emulator.settings import SimulationSettings
+from shared.domain.cluster import Cluster
+from shared.messaging.deployment import Deployment
+from shared.runtime.service import Process, run_process
+from shared.runtime.topics import wait_for_topics
+from shared.workloads.clusters import clusters
+from shared.workloads.generate import built_in
+from shared.workloads.mislabel import mislabelled
+from shared.workloads.replay import replay
+from shared.workloads.request import JobRequest
+
+log = structlog.get_logger(__name__)
+
+
+def workload(settings: SimulationSettings) -> tuple[Sequence[JobRequest], tuple[Cluster, ...]]:
+    """The jobs, and the clusters that hold them: those of a log have the size of its machine.
+
+    Raises OSError or UnusableError for a log that cannot be replayed.
+    """
+    requests, emulated = _labelled_workload(settings)
+    return mislabelled(requests, settings.seed, settings.mislabelled_share), emulated
+
+
+def _labelled_workload(
+    settings: SimulationSettings,
+) -> tuple[Sequence[JobRequest], tuple[Cluster, ...]]:
+    if settings.swf is None:
+        emulated = clusters()
+        return built_in(settings.seed, settings.jobs, emulated), emulated
+    log_workload = replay(settings.swf, settings.jobs, seed=settings.seed)
+    return log_workload.requests, clusters(log_workload.max_nodes)
+
+
+def emulator(settings: SimulationSettings) -> Emulator:
+    """The emulator that the settings describe. Raises as `workload`."""
+    requests, emulated = workload(settings)
+    folder = settings.coefficients
+    return Emulator(
+        requests,
+        emulated,
+        settings.seed,
+        round_s=settings.round_s,
+        tpi_scale=read_eamc_scale(folder) if folder else PER_INSTRUCTION,
+        kill_at_limit=settings.kill_at_limit,
+        measured_after_s=settings.measured_after_s,
+    )
+
+
+async def serve(process: Process) -> None:
+    """Play the run on Kafka, from where its recorded decisions end, until it is over.
+
+    Rounds whose decisions are recorded are replayed without a word; the open one is published
+    again as a whole, since nobody knows how much of it got through.
+    """
+    settings = SimulationSettings()
+    deployment = Deployment.of(process.settings, process.telemetry.hooks())
+    await wait_for_topics(process.settings, {*MARKED, DECISIONS}, process.readiness, process.stop)
+    played = emulator(settings)
+    async with (
+        IngestClient(deployment, settings.ingest_address) as ingest,
+        RoundMarks(deployment) as marks,
+        RecordedDecisions(deployment) as recorded,
+    ):
+        process.readiness.ready()
+        while not played.finished and not process.stop.is_set():
+            output = played.next_round()
+            if not recorded.is_complete(output.round.number):
+                await ingest.publish(output.events)
+                await marks.write(output.round)
+            played.apply(await recorded.of_round(output.round.number, process.stop))
+    log.info("run is over", complete=played.finished)
+
+
+def main() -> None:
+    """Run the process; it ends with its run."""
+    run_process("simulation", serve)

@@ -1,0 +1,290 @@
+"""The emulated resource managers and nodes: a discrete-event core without clock or I/O.
+
+A function of (requests, clusters, seed, decisions): given the same, it says the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_CANCELLED,
+    JOB_OUTCOME_COMPLETED,
+    JOB_OUTCOME_TIMED_OUT,
+    JobOutcome,
+)
+from coplace.v1.placement_pb2 import (
+    VERDICT_CANCELLED,
+    VERDICT_START,
+    VERDICT_WITHDRAWN,
+    PlacementDecided,
+)
+
+from services.emulator import facts
+from services.emulator.facts import EPOCH_US, id_of, submit_us
+from services.emulator.feasibility import ImpossibleDecisionError, require_possible
+from services.emulator.machine import Machine
+from services.emulator.profiling import before_the_first_job, observed
+from services.emulator.running import Allocation, Running
+from services.emulator.scales import PER_INSTRUCTION, TpiScale
+from services.emulator.truth.noise import Noise
+from shared.domain.cluster import Cluster
+from shared.domain.errors import UnusableError
+from shared.messaging.event import Publish
+from shared.messaging.stage import Round
+from shared.workloads.request import JobRequest
+from shared.workloads.table1 import profile
+
+ROUND_S = 30.0
+
+
+class StalledError(RuntimeError):
+    """Jobs wait, none runs and none will come: nothing can happen any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundOutput:
+    """What happened in one round, in the order of its time."""
+
+    events: tuple[Publish, ...]
+    round: Round
+
+
+class Emulator:
+    """Call `next_round`, publish its events, `apply` what was decided on them, until `finished`.
+
+    A start takes place at the end of the round that it was decided in; its event is the first of
+    the next round in which anything happens. Rounds end on a grid of `round_s` of virtual time
+    and are numbered without gaps; those in which nothing happens do not exist.
+    `kill_at_limit` ends jobs at their limit, as most resource managers do. `measured_after_s` above
+    0 has running jobs measured so long after their start too.
+
+    Raises UnusableError for a request that no cluster can hold or a cluster that it does not know.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[JobRequest],
+        clusters: Sequence[Cluster],
+        seed: int,
+        *,
+        round_s: float = ROUND_S,
+        tpi_scale: TpiScale = PER_INSTRUCTION,
+        kill_at_limit: bool = False,
+        measured_after_s: float = 0.0,
+    ) -> None:
+        self._noise = Noise(seed)
+        self._machines = {cluster.name: Machine(cluster, self._noise) for cluster in clusters}
+        for request in requests:
+            _require_placeable(request, clusters)
+        self._arrivals = sorted(requests, key=lambda r: (submit_us(r), r.index), reverse=True)
+        self._round_us = round(round_s * 1e6)
+        self._tpi_scale = tpi_scale
+        self._kill_at_limit = kill_at_limit
+        self._measured_after_us = round(measured_after_s * 1e6)
+        self._queued: dict[str, JobRequest] = {}
+        self._running: dict[str, Running] = {}
+        self._declined: set[tuple[str, int]] = set()
+        self._ends: list[tuple[int, str]] = []
+        self._measurements: list[tuple[int, str]] = []
+        self._outbox: list[Publish] = []
+        self._round: Round | None = None
+
+    @property
+    def finished(self) -> bool:
+        """True when every job has ended and everything about it is said."""
+        waits = self._arrivals or self._queued or self._running or self._outbox
+        return self._round is not None and not waits
+
+    def next_round(self) -> RoundOutput:
+        """Let time pass to the end of the next round in which anything happens.
+
+        The last round is marked so: nothing is left that could be decided on.
+        Raises StalledError when nothing ever will.
+        """
+        self._round = self._next_round()
+        if self._round.number == 0:
+            for machine in self._machines.values():
+                self._outbox += before_the_first_job(machine, self._tpi_scale, self._noise)
+        else:
+            self._pass_time(self._round.ended_at_us)
+        events, self._outbox = tuple(self._outbox), []
+        self._round = replace(self._round, last=self.finished)
+        return RoundOutput(events, self._round)
+
+    def apply(self, decisions: Sequence[PlacementDecided]) -> None:
+        """End what was cancelled, decline what was asked back and did not start, and start what was
+        decided on the last round; the order of `decisions` does not matter.
+
+        Raises ImpossibleDecisionError for a decision that the clusters cannot obey.
+        """
+        for decision in decisions:
+            self._require_current(decision)
+        for decision in decisions:
+            if decision.verdict == VERDICT_CANCELLED:
+                self._cancel(decision.job_id)
+            elif decision.verdict == VERDICT_WITHDRAWN:
+                self._decline(decision)
+        starts = [decision for decision in decisions if decision.verdict == VERDICT_START]
+        # A job may join one that starts in the same round: that one goes first.
+        for decision in sorted(starts, key=lambda d: (bool(d.co_runner_job_id), d.job_id)):
+            self._start(decision)
+
+    def _next_round(self) -> Round:
+        if self._round is None:
+            return Round(0, EPOCH_US)
+        due_us = self._next_due_us()
+        if due_us is None and self._outbox:
+            due_us = self._round.ended_at_us
+        if due_us is None:
+            raise StalledError(
+                f"{len(self._queued)} jobs wait, none runs and none will come, among them "
+                f"{sorted(self._queued)[:3]}: placement must start one of them"
+            )
+        steps = max(1, -((self._round.ended_at_us - due_us) // self._round_us))
+        return Round(self._round.number + 1, self._round.ended_at_us + steps * self._round_us)
+
+    def _next_due_us(self) -> int | None:
+        """When the next thing happens; None when nothing ever will."""
+        while self._ends and not self._holds(*self._ends[0]):
+            heappop(self._ends)
+        while self._measurements and self._measurements[0][1] not in self._running:
+            heappop(self._measurements)
+        expected = [heap[0][0] for heap in (self._ends, self._measurements) if heap]
+        comes = [submit_us(self._arrivals[-1])] if self._arrivals else []
+        return min(expected + comes, default=None)
+
+    def _holds(self, ends_at_us: int, job: str) -> bool:
+        """Whether an expected end still is one: a neighbour's coming or going moves it."""
+        return job in self._running and self._running[job].ends_at_us == ends_at_us
+
+    def _pass_time(self, until_us: int) -> None:
+        while (now_us := self._next_due_us()) is not None and now_us <= until_us:
+            if self._ends and self._ends[0][0] == now_us:
+                run = self._running[heappop(self._ends)[1]]
+                outcome = JOB_OUTCOME_TIMED_OUT if run.timed_out else JOB_OUTCOME_COMPLETED
+                self._finish(run, outcome, now_us)
+            elif self._measurements and self._measurements[0][0] == now_us:
+                self._measure(self._running[heappop(self._measurements)[1]], now_us)
+            else:
+                self._submit(self._arrivals.pop())
+
+    def _submit(self, request: JobRequest) -> None:
+        cluster = self._machines[request.reference_cluster].cluster
+        job = id_of(request, cluster.site)
+        self._queued[job] = request
+        self._outbox.append(facts.submitted(request, job, cluster))
+
+    def _decline(self, decision: PlacementDecided) -> None:
+        """Give a start back, unless it took place: then that word has crossed the question."""
+        grant = (decision.job_id, decision.grant)
+        if decision.job_id not in self._running and grant not in self._declined:
+            self._declined.add(grant)
+            cluster = self._machines[decision.cluster].cluster
+            self._outbox.append(facts.declined(decision, cluster, self._current.ended_at_us))
+
+    def _start(self, decision: PlacementDecided) -> None:
+        if (decision.job_id, decision.grant) in self._declined:
+            return
+        request, machine = self._of(decision)
+        co_runner = self._running.get(decision.co_runner_job_id)
+        require_possible(decision, request, machine, co_runner)
+        run = self._run(decision, request, machine)
+        del self._queued[decision.job_id]
+        self._running[run.job_id] = run
+        machine.take(run.allocation.nodes, run.allocation.cores)
+        if co_runner is not None:
+            run.meets(co_runner, run.started_us)
+            self._expect_end(co_runner)
+        self._expect_end(run)
+        if self._measured_after_us:
+            due_us = run.started_us + self._measured_after_us
+            heappush(self._measurements, (due_us, run.job_id))
+        self._outbox.append(facts.started(run))
+
+    def _measure(self, run: Running, now_us: int) -> None:
+        seen = facts.signature_of_job(run, self._tpi_scale, now_us, facts.WHILE_RUNNING)
+        self._outbox.append(seen)
+
+    def _run(self, decision: PlacementDecided, request: JobRequest, machine: Machine) -> Running:
+        nominal = profile(request.true_app_id, machine.cluster.node_model)
+        solo = observed(nominal, machine, decision.freq_ghz, self._noise, decision.job_id)
+        started_us = self._current.ended_at_us
+        limit_us = started_us + max(1, round(decision.walltime_s * 1e6))
+        return Running(
+            job_id=decision.job_id,
+            request=request,
+            machine=machine,
+            allocation=Allocation(
+                tuple(decision.node_indices),
+                decision.cores_per_node,
+                decision.freq_ghz,
+            ),
+            started_us=started_us,
+            solo=solo,
+            solo_s_left=solo.time_s * request.repetitions,
+            deadline_us=limit_us if self._kill_at_limit else None,
+            grant=decision.grant,
+        )
+
+    def _cancel(self, job: str) -> None:
+        """Let a job leave the queue, or end it, at the round's end."""
+        now_us = self._current.ended_at_us
+        if job in self._running:
+            self._finish(self._running[job], JOB_OUTCOME_CANCELLED, now_us)
+        else:
+            request = self._queued.pop(job)
+            cluster = self._machines[request.reference_cluster].cluster
+            self._outbox.append(facts.cancelled(request, job, cluster, now_us))
+
+    def _finish(self, run: Running, outcome: JobOutcome.ValueType, now_us: int) -> None:
+        if run.co_runner is not None:
+            self._part(run, run.co_runner, now_us)
+        self._outbox += [
+            facts.signature_of_job(run, self._tpi_scale, now_us),
+            facts.node_samples(run, self._noise, now_us),
+            facts.finished(run, outcome, now_us),
+        ]
+        run.machine.release(run.allocation.nodes, run.allocation.cores)
+        del self._running[run.job_id]
+
+    def _part(self, run: Running, co_runner: Running, now_us: int) -> None:
+        self._outbox += [
+            facts.shutters(run, co_runner, self._noise, now_us),
+            facts.shutters(co_runner, run, self._noise, now_us),
+        ]
+        run.leaves(now_us)
+        self._expect_end(co_runner)
+
+    def _expect_end(self, run: Running) -> None:
+        heappush(self._ends, (run.ends_at_us, run.job_id))
+
+    @property
+    def _current(self) -> Round:
+        if self._round is None:
+            raise ValueError("no round has begun: call next_round first")
+        return self._round
+
+    def _require_current(self, decision: PlacementDecided) -> None:
+        if decision.round != self._current.number:
+            raise ImpossibleDecisionError(
+                decision, f"was decided for another round than {self._current.number}"
+            )
+        may_run = decision.verdict in (VERDICT_CANCELLED, VERDICT_WITHDRAWN)
+        runs = may_run and decision.job_id in self._running
+        if decision.job_id not in self._queued and not runs:
+            raise ImpossibleDecisionError(decision, "is not in the queue")
+
+    def _of(self, decision: PlacementDecided) -> tuple[JobRequest, Machine]:
+        if decision.job_id not in self._queued:
+            raise ImpossibleDecisionError(decision, "was started twice")
+        if decision.cluster not in self._machines:
+            raise ImpossibleDecisionError(decision, f"there is no cluster {decision.cluster!r}")
+        return self._queued[decision.job_id], self._machines[decision.cluster]
+
+
+def _require_placeable(request: JobRequest, clusters: Sequence[Cluster]) -> None:
+    if request.reference_cluster not in {cluster.name for cluster in clusters}:
+        raise UnusableError(f"request {request.index} refers to no cluster: {request}")
+    if request.nodes > max(cluster.nodes for cluster in clusters):
+        raise UnusableError(f"request {request.index} is bigger than every cluster: {request}")

@@ -1,0 +1,261 @@
+"""What resource managers and node agents publish about the emulated jobs."""
+
+from bisect import bisect_right
+from datetime import UTC, datetime
+from typing import Final
+
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_CANCELLED,
+    JobDeclined,
+    JobFinished,
+    JobOutcome,
+    JobStarted,
+    JobSubmitted,
+)
+from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.telemetry_pb2 import (
+    NodeSample,
+    NodeSamples,
+    Shutter,
+    ShuttersMeasured,
+    SignatureMeasured,
+)
+from google.protobuf.message import Message
+
+from services.emulator.running import ATTEMPT, Running
+from services.emulator.scales import TpiScale
+from services.emulator.truth.laws import Behaviour
+from services.emulator.truth.noise import METER_SIGMA, SHUTTER_SIGMA, Noise
+from shared.domain.cluster import Cluster
+from shared.domain.folding import fold
+from shared.domain.job import job_id
+from shared.messaging.event import Event, Publish
+from shared.messaging.trace import job_traceparent
+from shared.workloads.request import JobRequest
+
+JOBS: Final = "jobs.events"
+COMMANDS: Final = "commands"
+SIGNATURES: Final = "telemetry.signatures"
+NODES: Final = "telemetry.nodes"
+SHUTTERS: Final = "telemetry.shutters"
+
+# Virtual time begins here: every run of one seed tells the same times.
+EPOCH_US: Final = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+
+NODE_SAMPLES: Final = 10
+SHUTTER_PERIOD_US: Final = 60_000_000
+MAX_SHUTTERS: Final = 32
+# The number of the signature that is measured while a job runs; that of its end has the attempt's.
+WHILE_RUNNING: Final = 0
+
+
+def submit_us(request: JobRequest) -> int:
+    """When a request reaches its resource manager."""
+    return EPOCH_US + round(request.submit_s * 1e6)
+
+
+def id_of(request: JobRequest, site: str) -> str:
+    """The job's natural key."""
+    submit_s = submit_us(request) // 1_000_000
+    return job_id(site, request.reference_cluster, str(request.index), submit_s)
+
+
+def source(cluster: Cluster) -> str:
+    """Who speaks for a cluster: its resource manager."""
+    return f"{cluster.site}/{cluster.name}"
+
+
+def submitted(request: JobRequest, job: str, cluster: Cluster) -> Publish:
+    """A user handed `request` to its reference cluster."""
+    time_us = submit_us(request)
+    payload = JobSubmitted(
+        job_id=job,
+        attempt=ATTEMPT,
+        app_id=request.app_id,
+        user=request.user,
+        account=request.account,
+        nodes=request.nodes,
+        walltime_s=request.walltime_s,
+        reference_cluster=request.reference_cluster,
+        shareable=request.shareable,
+        submitted_at_us=time_us,
+    )
+    return _of_job(JOBS, cluster, job, time_us, payload)
+
+
+def started(run: Running) -> Publish:
+    """The resource manager obeyed a placement decision."""
+    names = run.machine.node_names
+    payload = JobStarted(
+        job_id=run.job_id,
+        attempt=ATTEMPT,
+        cluster=run.machine.cluster.name,
+        nodes=fold(names[node] for node in run.allocation.nodes),
+        freq_ghz=run.allocation.freq_ghz,
+        started_at_us=run.started_us,
+        grant=run.grant,
+    )
+    cluster = run.machine.cluster
+    return _of_job(JOBS, cluster, run.job_id, run.started_us, payload)
+
+
+def finished(run: Running, outcome: JobOutcome.ValueType, now_us: int) -> Publish:
+    """A job ended, with what its price needs."""
+    cluster = run.machine.cluster
+    payload = JobFinished(
+        job_id=run.job_id,
+        attempt=ATTEMPT,
+        outcome=outcome,
+        cluster=cluster.name,
+        app_id=run.request.app_id,
+        user=run.request.user,
+        account=run.request.account,
+        nodes=run.request.nodes,
+        cores_per_node=run.allocation.cores,
+        freq_ghz=run.allocation.freq_ghz,
+        submitted_at_us=submit_us(run.request),
+        started_at_us=run.started_us,
+        ended_at_us=now_us,
+        energy_j=run.energy_j(now_us),
+        node_model=cluster.node_model,
+        grant=run.grant,
+    )
+    return _of_job(JOBS, cluster, run.job_id, now_us, payload)
+
+
+def declined(decision: PlacementDecided, cluster: Cluster, now_us: int) -> Publish:
+    """The resource manager gives a start back, as it was asked."""
+    payload = JobDeclined(
+        job_id=decision.job_id,
+        attempt=decision.attempt,
+        grant=decision.grant,
+        reason="as asked",
+        declined_at_us=now_us,
+    )
+    job, grant = decision.job_id, decision.grant
+    return _of_job(JOBS, cluster, job, now_us, payload, sequence=grant)
+
+
+def cancelled(request: JobRequest, job: str, cluster: Cluster, now_us: int) -> Publish:
+    """A job left the queue: its finish has no start."""
+    payload = JobFinished(
+        job_id=job,
+        attempt=ATTEMPT,
+        outcome=JOB_OUTCOME_CANCELLED,
+        cluster=cluster.name,
+        app_id=request.app_id,
+        user=request.user,
+        account=request.account,
+        nodes=request.nodes,
+        cores_per_node=cluster.cores_for(shareable=request.shareable),
+        submitted_at_us=submit_us(request),
+        ended_at_us=now_us,
+        node_model=cluster.node_model,
+    )
+    return _of_job(JOBS, cluster, job, now_us, payload)
+
+
+def signature_of_job(
+    run: Running, scale: TpiScale, now_us: int, sequence: int = ATTEMPT
+) -> Publish:
+    """How a job behaved while it was alone, so that no neighbour is in its signature.
+
+    A job that never was alone is measured in its shutters, when its neighbour is paused.
+    """
+    factors = run.machine.power_factors(run.allocation.nodes)
+    measured = run.solo._replace(power_w=run.solo.power_w * float(factors.mean()))
+    cluster = run.machine.cluster
+    payload = signature(run.request.true_app_id, cluster, run.allocation.freq_ghz, measured, scale)
+    payload.app_id = run.request.app_id
+    payload.job_id = run.job_id
+    key = f"{run.request.app_id}|{cluster.node_model}"
+    return _of_job(SIGNATURES, cluster, run.job_id, now_us, payload, key, sequence)
+
+
+def signature(
+    app_id: str, cluster: Cluster, freq_ghz: float, measured: Behaviour, scale: TpiScale
+) -> SignatureMeasured:
+    """The metrics of one run as EAR reports them."""
+    return SignatureMeasured(
+        app_id=app_id,
+        node_model=cluster.node_model,
+        freq_ghz=freq_ghz,
+        time_s=measured.time_s,
+        power_w=measured.power_w,
+        cpi=measured.cpi,
+        tpi=scale.of(app_id, cluster.node_model, measured.tpi),
+        mem_gbps=measured.mem_gbps,
+        tpi_scale=scale.name,
+    )
+
+
+def node_samples(run: Running, noise: Noise, now_us: int) -> Publish:
+    """What the meter of the job's first node showed while it ran: all that drew there."""
+    node = run.machine.node_names[run.allocation.nodes[0]]
+    cluster = run.machine.cluster
+    step_us = (now_us - run.started_us) / NODE_SAMPLES
+    times = [run.started_us + int(step_us * (i + 0.5)) for i in range(NODE_SAMPLES)]
+    errors = noise.generator("meter", run.job_id).standard_normal(NODE_SAMPLES)
+    since = [from_us for from_us, _ in run.meter]
+    samples = [
+        NodeSample(
+            time_us=time_us,
+            power_w=run.meter[bisect_right(since, time_us) - 1][1] * (1 + METER_SIGMA * error),
+        )
+        for time_us, error in zip(times, errors.tolist(), strict=True)
+    ]
+    payload = NodeSamples(
+        node=node, cluster=cluster.name, node_model=cluster.node_model, samples=samples
+    )
+    return _of_job(NODES, cluster, run.job_id, now_us, payload, node)
+
+
+def shutters(run: Running, co_runner: Running, noise: Noise, now_us: int) -> Publish:
+    """What the shutters of `run` saw of its time beside `co_runner`, which ends now.
+
+    About one a minute (POPPA pauses the co-runners for some milliseconds), at least one.
+    """
+    began_us = run.beside_since_us
+    count = min(MAX_SHUTTERS, max(1, (now_us - began_us) // SHUTTER_PERIOD_US))
+    draws = noise.generator("shutters", run.job_id, str(run.co_runs)).standard_normal((count, 3))
+    factors = 1 + SHUTTER_SIGMA * draws
+    solo_ipc = 1 / run.solo.cpi
+    co_ipc = solo_ipc / run.slowdown_ratio
+    payload = ShuttersMeasured(
+        job_id=run.job_id,
+        attempt=ATTEMPT,
+        co_runner_job_id=co_runner.job_id,
+        app_id=run.request.app_id,
+        co_runner_app_id=co_runner.request.app_id,
+        node_model=run.machine.cluster.node_model,
+        began_at_us=began_us,
+        ended_at_us=now_us,
+        shutters=[
+            Shutter(
+                ipc_before=co_ipc * before, ipc_during=solo_ipc * during, ipc_after=co_ipc * after
+            )
+            for before, during, after in factors.tolist()
+        ],
+    )
+    cluster = run.machine.cluster
+    return _of_job(SHUTTERS, cluster, run.job_id, now_us, payload, sequence=run.co_runs)
+
+
+def _of_job(
+    topic: str,
+    cluster: Cluster,
+    job: str,
+    time_us: int,
+    payload: Message,
+    key: str = "",
+    sequence: int = ATTEMPT,
+) -> Publish:
+    event = Event(
+        id=f"{source(cluster)}/{payload.DESCRIPTOR.full_name}/{job}/{sequence}",
+        source=source(cluster),
+        time_us=time_us,
+        key=key or job,
+        payload=payload,
+        traceparent=job_traceparent(job),
+    )
+    return Publish(topic, event)

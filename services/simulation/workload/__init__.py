@@ -1,1 +1,0 @@
-"""Workloads for the emulator: published applications, a published model, real logs."""

@@ -1,0 +1,112 @@
+"""Jobs and predictions as the entries that a timeline plays."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shared.domain.errors import UnusableError
+from shared.eamc.frequency import FrequencyRule, Weighing
+from shared.eamc.ranking import FREQUENCY_RULES, Policy, Ranking, rank_clusters
+from shared.scheduling.workload import Floats, Ints, Mask, Workload
+from shared.simulation.epm import Epm, Predictions
+from shared.simulation.jobs import SubmittedJobs
+from shared.simulation.played import Traits
+from shared.simulation.policy import SimulatedPolicy, order_of
+from shared.simulation.system import System
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What decides: a policy, its weights, and the threshold of PriorityInc-V."""
+
+    policy: SimulatedPolicy
+    weighing: Weighing
+    threshold: float
+    kill_at_limit: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entries:
+    """What is played: jobs that fit on some cluster, and their numbers `job_id` (jobs,);
+    `left_out` counts the others."""
+
+    workload: Workload
+    traits: Traits
+    job_id: Ints
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Offers:
+    """Jobs on clusters, each (jobs, clusters)."""
+
+    units: Ints
+    power_w: Floats
+    predictions: Predictions
+    eligible: Mask
+
+
+def entries_of(
+    system: System, epm: Epm, submitted: SubmittedJobs, app: Ints, choice: Choice
+) -> Entries:
+    """The entries of jobs that run the applications `app` (jobs,).
+
+    A job has none on a cluster that it is too large for, that does not know its application, or
+    whose cap is below its power. Its times are those on the reference cluster times the ratio of
+    the application's. Raises UnusableError where no job fits anywhere.
+    """
+    rule = _rule(choice.policy)
+    offers = _offers(system, submitted, epm.predict(rule, choice.weighing).of(app))
+    kept = offers.eligible.any(axis=1)
+    if not kept.any():
+        raise UnusableError("no job fits on any cluster: look at sizes, applications and caps")
+    rank = _ranked(offers, choice)
+    ratio = offers.predictions.time_ratio
+    limit_s = submitted.jobs.requested_s[:, np.newaxis] * ratio
+    run_s = submitted.jobs.run_s[:, np.newaxis] * ratio
+    workload = Workload(
+        submit_s=submitted.jobs.submit_s[kept],
+        order=order_of(choice.policy, rank.rank[kept], rank.tier[kept], limit_s[kept]),
+        units=offers.units[kept],
+        limit_s=limit_s[kept],
+        run_s=run_s[kept],
+        power_w=offers.power_w[kept],
+    )
+    traits = Traits(
+        freq_ghz=offers.predictions.freq_ghz[kept],
+        best=_best(epm, app, offers.eligible, choice.weighing)[kept],
+        app=app[kept],
+        apps=epm.apps,
+    )
+    played = workload.killed_at_limit() if choice.kill_at_limit else workload
+    return Entries(played, traits, submitted.job_id[kept], int((~kept).sum()))
+
+
+def _rule(policy: SimulatedPolicy) -> FrequencyRule:
+    ranking = policy.ranking
+    return FrequencyRule.NOMINAL if ranking is None else FREQUENCY_RULES[ranking]
+
+
+def _offers(system: System, submitted: SubmittedJobs, predictions: Predictions) -> _Offers:
+    size = submitted.jobs.nodes
+    units = np.stack([c.units_for(size, submitted.counts) for c in system.clusters], axis=1)
+    per_node = np.array([cluster.units_per_node for cluster in system.clusters])
+    power_w = predictions.node_w * (units / per_node)
+    fits = units <= [cluster.units for cluster in system.clusters]
+    under_cap = power_w <= [cluster.cap_w for cluster in system.clusters]
+    return _Offers(units, power_w, predictions, predictions.known & fits & under_cap)
+
+
+def _ranked(offers: _Offers, choice: Choice) -> Ranking:
+    efficiency = offers.predictions.part_eff(offers.eligible, choice.weighing)
+    # Without a ranking clusters are taken as they are declared, which Min_runtime does too.
+    policy = choice.policy.ranking or Policy.MIN_RUNTIME
+    return rank_clusters(
+        efficiency, policy, threshold=choice.threshold, reading=choice.weighing.reading
+    )
+
+
+def _best(epm: Epm, app: Ints, eligible: Mask, weighing: Weighing) -> Ints:
+    """The cluster of the least part_eff at EAMC's P-states, whatever the policy chose, (jobs,)."""
+    predictions = epm.predict(FrequencyRule.MIN_DISTANCE, weighing).of(app)
+    return np.asarray(predictions.part_eff(eligible, weighing).argmin(axis=1), dtype=np.int64)

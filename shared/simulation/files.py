@@ -1,0 +1,58 @@
+"""Schedules and summaries as files."""
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from shared.runtime.folders import written
+from shared.scheduling.workload import Floats, Ints
+from shared.simulation.metrics import Summary
+from shared.simulation.played import Played
+
+JOB_COLUMNS: Final = ("job_id", "submit_s", "start_s", "end_s", "procs")
+MORE_COLUMNS: Final = ("cluster", "freq_ghz", "wait_s", "energy_j")
+
+
+def write_jobs(path: Path, played: Played, job_id: Ints) -> None:
+    """One line a job, by submission: JOB_COLUMNS and no more."""
+    _write(path, JOB_COLUMNS, zip(*_job_columns(played, job_id), strict=True))
+
+
+def write_all_of_jobs(path: Path, played: Played, job_id: Ints) -> None:
+    """The same with MORE_COLUMNS; the frequency is empty where no application is known."""
+    clusters = [played.fleet.names[index] for index in played.schedule.cluster.tolist()]
+    ghz: Sequence[object] = [""] * len(clusters)
+    if played.traits is not None:
+        ghz = played.chosen(played.traits.freq_ghz).tolist()
+    more = (clusters, ghz, _numbers(played.wait_s), _numbers(played.energy_j))
+    rows = zip(*_job_columns(played, job_id), *more, strict=True)
+    with written(path) as fresh:
+        _write(fresh, (*JOB_COLUMNS, *MORE_COLUMNS), rows)
+
+
+def write_summary(path: Path, summary: Summary) -> None:
+    """The measures of a schedule as JSON."""
+    with written(path) as fresh:
+        fresh.write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
+
+
+def _job_columns(played: Played, job_id: Ints) -> tuple[Sequence[object], ...]:
+    schedule = played.schedule
+    times = (played.workload.submit_s, schedule.start_s, schedule.end_s)
+    return job_id.tolist(), *map(_numbers, times), played.used_units.tolist()
+
+
+def _numbers(values: Floats) -> list[object]:
+    """Whole numbers without a point, as logs have them."""
+    return [int(value) if value.is_integer() else value for value in values.tolist()]
+
+
+def _write(path: Path, header: Sequence[str], rows: Iterator[Sequence[object]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)

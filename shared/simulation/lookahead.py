@@ -1,0 +1,137 @@
+"""Look-ahead over the entries of PriorityInc-V: what it may choose from, and what comes of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from shared.models.projection import Projection
+from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
+from shared.scheduling.outlook import Option, Stand
+from shared.scheduling.replanned import Replanned, replan
+from shared.scheduling.workload import NO_ENTRY, Floats, Ints, Schedule
+from shared.simulation.entries import Entries
+from shared.simulation.epm import Epm
+from shared.simulation.system import System
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """How look-ahead weighs and how far it goes."""
+
+    prices: Prices
+    bounds: Bounds
+
+
+AS_TUNED: Final = Ahead(Prices(), Bounds())
+
+
+def play_ahead(
+    system: System, epm: Epm, entries: Entries, ahead: Ahead
+) -> tuple[Entries, Schedule]:
+    """The schedule of entries that PriorityInc-V ranked, and the entries at the P-states chosen."""
+    objective = Objective(system.tariffs, ahead.prices)
+    offered = _Offered(system, epm, entries)
+    jobs = [offered.job(job) for job in range(len(entries.workload))]
+    replanned = replan(system.pools, jobs, offered.run_s, LookAhead(objective, ahead.bounds))
+    return _chosen(entries, epm, replanned), replanned.schedule
+
+
+class _Offered:
+    """Jobs with all P-states that are worth a choice."""
+
+    def __init__(self, system: System, epm: Epm, entries: Entries) -> None:
+        work = entries.workload
+        self._system, self._app = system, entries.traits.app
+        self._freq_ghz = entries.traits.freq_ghz
+        self._projections = epm.projections
+        self._worth = [
+            [worth_choosing(projection, app) for app in range(len(epm.apps))]
+            for projection in epm.projections
+        ]
+        self._order, self._units = work.order.tolist(), work.units.tolist()
+        self._limit_s, self._run_s = work.limit_s.tolist(), work.run_s.tolist()
+        self._power_w, self._submit_s = work.power_w.tolist(), work.submit_s.tolist()
+
+    def job(self, job: int) -> Waiting:
+        """One job as look-ahead is told of it: nothing of its real run time."""
+        clusters = range(len(self._projections))
+        return Waiting(
+            arrival=job,
+            submit_s=self._submit_s[job],
+            units=tuple(self._units[job]),
+            options=tuple(tuple(self._options(job, cluster)) for cluster in clusters),
+            usual=tuple(self._usual(job)),
+        )
+
+    def run_s(self, job: int, cluster: int, option: Option) -> float:
+        """The real run time, as much longer than that of the entry as the limit is."""
+        return float(self._run_s[job][cluster] * (option.limit_s / self._limit_s[job][cluster]))
+
+    def _usual(self, job: int) -> Iterator[Stand]:
+        for cluster, order in enumerate(self._order[job]):
+            if order != NO_ENTRY:
+                pstate = self._pstate(job, cluster)
+                limit_s, power_w = self._limit_s[job][cluster], self._power_w[job][cluster]
+                option = Option(limit_s, power_w, pstate)
+                yield Stand(order, job, cluster, self._units[job][cluster], option)
+
+    def _options(self, job: int, cluster: int) -> Iterator[Option]:
+        if self._order[job][cluster] == NO_ENTRY:
+            return
+        app, usual = self._app[job], self._pstate(job, cluster)
+        projection = self._projections[cluster]
+        time_s, node_w = projection.time_s[app], projection.power_w[app]
+        for pstate in self._worth[cluster][app]:
+            longer = float(time_s[pstate] / time_s[usual])
+            drawn_w = self._power_w[job][cluster] * float(node_w[pstate] / node_w[usual])
+            if drawn_w <= self._system.clusters[cluster].cap_w:
+                yield Option(self._limit_s[job][cluster] * longer, drawn_w, pstate)
+
+    def _pstate(self, job: int, cluster: int) -> int:
+        return self._projections[cluster].pstates_ghz.index(self._freq_ghz[job, cluster])
+
+
+def worth_choosing(projection: Projection, app: int) -> list[int]:
+    """The P-states that cost least at some price of time over energy, the fastest first.
+
+    They are the corners of the lower convex hull of (time, energy).
+    """
+    time_s = projection.time_s[app]
+    energy_j = time_s * projection.power_w[app]
+    known = np.flatnonzero(projection.available[app])
+    kept: list[int] = []
+    for pstate in known[np.lexsort((energy_j[known], time_s[known]))].tolist():
+        if kept and energy_j[pstate] >= energy_j[kept[-1]]:
+            continue
+        while len(kept) > 1 and _is_above(time_s, energy_j, kept[-2], kept[-1], pstate):
+            kept.pop()
+        kept.append(pstate)
+    return kept
+
+
+def _is_above(x: Floats, y: Floats, left: int, middle: int, right: int) -> bool:
+    """Whether the point in the middle lies on or above the line between the others."""
+    rise, run = y[right] - y[left], x[right] - x[left]
+    return bool((y[middle] - y[left]) * run >= rise * (x[middle] - x[left]))
+
+
+def _chosen(entries: Entries, epm: Epm, replanned: Replanned) -> Entries:
+    """The entries with limit, run time, power and frequency as chosen where each job ran."""
+    schedule = replanned.schedule
+    ran: tuple[Ints, Ints] = np.arange(len(entries.workload)), schedule.cluster
+    work, traits = entries.workload, entries.traits
+    run_s, power_w, freq_ghz = work.run_s.copy(), work.power_w.copy(), traits.freq_ghz.copy()
+    limit_s = work.limit_s.copy()
+    run_s[ran] = schedule.end_s - schedule.start_s
+    power_w[ran], limit_s[ran] = replanned.power_w, replanned.limit_s
+    freq_ghz[ran] = [
+        epm.projections[cluster].pstates_ghz[pstate]
+        for cluster, pstate in zip(schedule.cluster, replanned.pstate, strict=True)
+    ]
+    return replace(
+        entries,
+        workload=replace(work, run_s=run_s, power_w=power_w, limit_s=limit_s),
+        traits=replace(traits, freq_ghz=freq_ghz),
+    )

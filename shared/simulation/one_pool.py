@@ -1,0 +1,54 @@
+"""A log played on one pool of processors."""
+
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from shared.domain.errors import UnusableError
+from shared.scheduling.runtimes import PredictingPool, Runtimes, UserRuntimes
+from shared.scheduling.timeline import Pool, play
+from shared.simulation.log import LoggedJobs
+from shared.simulation.played import Fleet, Played
+from shared.simulation.policy import ONE_POOL, SimulatedPolicy, order_of
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """`procs` processors under a cap; one that idles draws `idle_w`."""
+
+    procs: int
+    idle_w: float = 0.0
+    cap_w: float = inf
+
+
+def play_log(
+    logged: LoggedJobs,
+    machine: Machine,
+    policy: SimulatedPolicy,
+    runtimes: Runtimes = Runtimes.REQUESTED,
+) -> Played:
+    """Play a log.
+
+    Raises UnusableError for a policy that needs applications, which a log does not name, and for
+    predictions where nothing is backfilled by them.
+    """
+    if policy not in ONE_POOL:
+        known = ", ".join(ONE_POOL)
+        raise UnusableError(f"{policy} needs applications, and a log names none: take {known}")
+    jobs = logged.workload
+    order = order_of(policy, np.zeros_like(jobs.order), np.zeros_like(jobs.order), jobs.limit_s)
+    workload = replace(jobs, order=order)
+    pool = Pool(machine.procs, machine.cap_w)
+    if runtimes is Runtimes.PREDICTED:
+        pool = PredictingPool(machine.procs, machine.cap_w, runtimes=_predictions(logged))
+    schedule = play([pool], workload, policy.discipline)
+    fleet = Fleet(("procs",), np.array([machine.procs]), np.array([machine.idle_w]))
+    return Played(workload, schedule, fleet)
+
+
+def _predictions(logged: LoggedJobs) -> UserRuntimes:
+    jobs = logged.workload
+    return UserRuntimes(
+        logged.user_id.tolist(), jobs.limit_s[:, 0].tolist(), jobs.run_s[:, 0].tolist()
+    )

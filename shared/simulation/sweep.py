@@ -1,0 +1,139 @@
+"""Cases: a policy with its weights on a workload, one by one or all combinations on all cores."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from multiprocessing import get_context
+from typing import Final
+
+from shared.eamc.frequency import EVEN, Reading, Weighing
+from shared.scheduling.timeline import Discipline, play
+from shared.scheduling.workload import Ints
+from shared.simulation.entries import Choice, entries_of
+from shared.simulation.epm import Epm, NodeKnowledge
+from shared.simulation.jobs import (
+    CIRNE_UNIFORM,
+    SubmittedJobs,
+    WorkloadSpec,
+    draw_apps,
+    submitted,
+)
+from shared.simulation.lookahead import AS_TUNED, Ahead, play_ahead
+from shared.simulation.metrics import Summary, summarise
+from shared.simulation.played import Played
+from shared.simulation.policy import SimulatedPolicy
+from shared.simulation.system import System
+
+THRESHOLD: Final = 0.35
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setup:
+    """What all cases share: the clusters, and what is known of the nodes of each."""
+
+    system: System
+    knowledge: tuple[NodeKnowledge, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One simulation: what decides, on which workload. The same case gives the same result.
+
+    `threshold` is that of PriorityInc-V, `reading` that of equations 4 and 5,
+    `ahead` how look-ahead weighs.
+    """
+
+    policy: SimulatedPolicy
+    workload: WorkloadSpec = CIRNE_UNIFORM
+    seed: int = 1
+    t_weight: float = EVEN.t_weight
+    threshold: float = THRESHOLD
+    reading: Reading = EVEN.reading
+    kill_at_limit: bool = True
+    ahead: Ahead = AS_TUNED
+
+    @property
+    def label(self) -> str:
+        """The case without its seed and workload, as tables and pictures name it."""
+        return f"{self.policy} w={self.t_weight:g}" if self.policy.weighs else self.policy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """A case in full: `job_id` (jobs,) are the jobs' numbers, `left_out` how many fit nowhere."""
+
+    played: Played
+    job_id: Ints
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a case came to."""
+
+    case: Case
+    summary: Summary
+    left_out: int
+
+
+def play_case(setup: Setup, case: Case) -> Outcome:
+    """Play one case.
+
+    The jobs of a seed run the same applications whatever the policy and its weights. Raises
+    OSError or UnusableError for a workload that cannot be read or of which nothing fits.
+    """
+    return play_jobs(setup, case, submitted(case.workload, case.seed, setup.system))
+
+
+def play_jobs(
+    setup: Setup, case: Case, jobs: SubmittedJobs, discipline: Discipline | None = None
+) -> Outcome:
+    """Play a case's applications on other jobs, or with another discipline than its policy's."""
+    epm = Epm.of(setup.knowledge)
+    app = draw_apps(epm.best(), case.workload, case.seed, len(jobs.jobs))
+    weighing = Weighing(case.t_weight, case.reading)
+    choice = Choice(case.policy, weighing, case.threshold, case.kill_at_limit)
+    entries = entries_of(setup.system, epm, jobs, app, choice)
+    if case.policy is SimulatedPolicy.LOOK_AHEAD:
+        entries, schedule = play_ahead(setup.system, epm, entries, case.ahead)
+    else:
+        schedule = play(setup.system.pools, entries.workload, discipline or case.policy.discipline)
+    played = Played(entries.workload, schedule, setup.system.fleet, entries.traits)
+    return Outcome(played, entries.job_id, entries.left_out)
+
+
+def result_of(setup: Setup, case: Case) -> Result:
+    """What one case comes to. Raises as `play_case`."""
+    outcome = play_case(setup, case)
+    return Result(case, summarise(outcome.played), outcome.left_out)
+
+
+def sweep(setup: Setup, cases: Sequence[Case], workers: int | None = None) -> Iterator[Result]:
+    """The results of cases in their order, each as soon as it and those before it are there, by
+    as many processes (None: as there are cores).
+
+    Processes are spawned: a fork would copy the locks of a progress bar's thread.
+    """
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(partial(result_of, setup), cases)
+
+
+def combinations(
+    policies: Sequence[SimulatedPolicy],
+    t_weights: Sequence[float],
+    workloads: Sequence[WorkloadSpec],
+    seeds: Sequence[int],
+    *,
+    threshold: float = THRESHOLD,
+    reading: Reading = EVEN.reading,
+    kill_at_limit: bool = True,
+    ahead: Ahead = AS_TUNED,
+) -> list[Case]:
+    """All cases; a policy that weighs nothing is there with the first weight only."""
+    return [
+        Case(policy, workload, seed, t_weight, threshold, reading, kill_at_limit, ahead)
+        for workload, policy, t_weight, seed in product(workloads, policies, t_weights, seeds)
+        if policy.weighs or t_weight == t_weights[0]
+    ]

@@ -1,0 +1,37 @@
+"""The emulated clusters, as their operators declare them."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from shared.domain.cluster import Cluster
+from shared.workloads.table1 import GOLD_6254, NODE_MODELS, PLATINUM_8168
+
+SITE: Final = "demo"
+NODES: Final = 512
+# Of a node without a job.
+IDLE_POWER_W: Final[Mapping[str, float]] = MappingProxyType(
+    {PLATINUM_8168.name: 110.0, GOLD_6254.name: 105.0}
+)
+# Six channels a socket of DDR4-2666 (Platinum 8168) and DDR4-2933 (Gold 6254), two sockets: Intel's
+# figures for the processors.
+PEAK_BANDWIDTH_GBPS: Final[Mapping[str, float]] = MappingProxyType(
+    {PLATINUM_8168.name: 256.0, GOLD_6254.name: 281.6}
+)
+
+
+def clusters(nodes: int = NODES) -> tuple[Cluster, ...]:
+    """One cluster of `nodes` nodes of each node model: p1 and p2 of the EAMC paper."""
+    return tuple(
+        Cluster(
+            name=model.partition,
+            site=SITE,
+            node_model=model.name,
+            nodes=nodes,
+            cores_per_node=model.cores,
+            pstates_ghz=model.pstates_ghz,
+            idle_power_w=IDLE_POWER_W[model.name],
+            peak_bandwidth_gbps=PEAK_BANDWIDTH_GBPS[model.name],
+        )
+        for model in NODE_MODELS.values()
+    )

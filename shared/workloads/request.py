@@ -1,0 +1,45 @@
+"""What a workload is made of: the requests that users submit."""
+
+from dataclasses import dataclass
+
+from shared.domain.checks import require_not_negative, require_positive, require_text
+from shared.domain.errors import RejectedError
+from shared.workloads.table1 import APPS
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """One job as its user submits it. Raises RejectedError on construction.
+
+    Alone on `reference_cluster` at the nominal P-state the job runs `repetitions` times the
+    Table 1 time of what it is; `walltime_s` is what the user asks for there. `app_id` is what the
+    user says it is, `runs` what it is where that is something else.
+    """
+
+    index: int
+    app_id: str
+    user: str
+    account: str
+    nodes: int
+    shareable: bool
+    repetitions: float
+    walltime_s: float
+    submit_s: float
+    reference_cluster: str
+    runs: str = ""
+
+    def __post_init__(self) -> None:
+        for field, app_id in (("app_id", self.app_id), ("runs", self.true_app_id)):
+            if app_id not in APPS:
+                raise RejectedError(field, f"must be one of {', '.join(APPS)}, got {app_id!r}")
+        for field in ("user", "account", "reference_cluster"):
+            require_text(field, getattr(self, field))
+        for field in ("nodes", "repetitions", "walltime_s"):
+            require_positive(field, getattr(self, field))
+        for field in ("index", "submit_s"):
+            require_not_negative(field, getattr(self, field))
+
+    @property
+    def true_app_id(self) -> str:
+        """What really runs."""
+        return self.runs or self.app_id

@@ -1,0 +1,390 @@
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_CANCELLED,
+    JOB_OUTCOME_TIMED_OUT,
+    JobDeclined,
+    JobFinished,
+    JobStarted,
+    JobSubmitted,
+)
+from coplace.v1.placement_pb2 import (
+    VERDICT_CANCELLED,
+    VERDICT_QUEUED,
+    VERDICT_START,
+    VERDICT_WITHDRAWN,
+    PlacementDecided,
+)
+from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
+from google.protobuf.message import Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.emulator.emulator import Emulator, RoundOutput, StalledError
+from services.emulator.facts import EPOCH_US
+from services.emulator.feasibility import ImpossibleDecisionError
+from services.emulator.truth.interference import slowdown_ratio
+from services.emulator.truth.kernels import KERNELS
+from shared.messaging.trace import job_traceparent
+from shared.workloads.clusters import clusters
+from shared.workloads.generate import built_in
+from shared.workloads.request import JobRequest
+from shared.workloads.table1 import profile
+from tests.unit.services.emulator.placer import Placer, play
+
+CLUSTERS = clusters(nodes=16)
+P1, P2 = CLUSTERS
+
+
+def request(index: int = 0, **changes: Any) -> JobRequest:
+    values: dict[str, Any] = {
+        "index": index,
+        "app_id": "STREAM",
+        "user": "user01",
+        "account": "account1",
+        "nodes": 2,
+        "shareable": False,
+        "repetitions": 10.0,
+        "walltime_s": 3600.0,
+        "submit_s": 0.0,
+        "reference_cluster": "p1",
+    }
+    return JobRequest(**(values | changes))
+
+
+def payloads(outputs: Sequence[RoundOutput], kind: type[Message]) -> list[Any]:
+    found = (published.event.payload for output in outputs for published in output.events)
+    return [payload for payload in found if isinstance(payload, kind)]
+
+
+def start(job: JobSubmitted, **changes: Any) -> PlacementDecided:
+    values: dict[str, Any] = {
+        "job_id": job.job_id,
+        "attempt": 1,
+        "round": 1,
+        "verdict": VERDICT_START,
+        "cluster": "p1",
+        "freq_ghz": 2.7,
+        "node_indices": [3, 4],
+        "cores_per_node": 24 if job.shareable else 48,
+        "walltime_s": 3600.0,
+    }
+    return PlacementDecided(**(values | changes))
+
+
+def in_round_one(*requests: JobRequest, **options: Any) -> tuple[Emulator, list[JobSubmitted]]:
+    emulator = Emulator(requests, CLUSTERS, 1, **options)
+    emulator.next_round()
+    emulator.apply([])
+    return emulator, payloads([emulator.next_round()], JobSubmitted)
+
+
+def to_the_end(emulator: Emulator) -> list[RoundOutput]:
+    outputs = []
+    while not emulator.finished:
+        outputs.append(emulator.next_round())
+        emulator.apply([])
+    return outputs
+
+
+def test_round_zero_declares_the_clusters_and_profiles_them() -> None:
+    output = Emulator([request()], CLUSTERS, 1).next_round()
+
+    assert (output.round.number, output.round.ended_at_us) == (0, EPOCH_US)
+    assert {c.cluster for c in payloads([output], ClusterDeclared)} == {"p1", "p2"}
+    signatures = payloads([output], SignatureMeasured)
+    kernels = [s for s in signatures if s.kernel]
+    assert len(kernels) == len(KERNELS) * (len(P1.pstates_ghz) + len(P2.pstates_ghz))
+    assert len(signatures) - len(kernels) == 16
+    assert {s.node_model for s in payloads([output], NodeSamples)} == {
+        c.node_model for c in CLUSTERS
+    }
+
+
+def test_a_job_takes_its_repetitions_of_the_published_time() -> None:
+    emulator, [job] = in_round_one(request())
+    emulator.apply([start(job)])
+
+    [finished] = payloads(to_the_end(emulator), JobFinished)
+
+    runtime_s = (finished.ended_at_us - finished.started_at_us) / 1e6
+    assert runtime_s == pytest.approx(10 * profile("STREAM", P1.node_model).time_s, rel=0.05)
+    energy_j = 2 * profile("STREAM", P1.node_model).power_w * runtime_s
+    assert finished.energy_j == pytest.approx(energy_j, rel=0.08)
+
+
+def test_a_cancelled_job_ends_where_it_is_in_the_queue_or_on_its_nodes() -> None:
+    emulator, jobs = in_round_one(request(repetitions=1e4), request(1), request(2, submit_s=60.0))
+    emulator.apply([start(jobs[0])])
+    jobs += payloads([emulator.next_round()], JobSubmitted)
+    cancels = [start(job, round=2, verdict=VERDICT_CANCELLED) for job in jobs]
+    emulator.apply(cancels)
+
+    ends = {end.job_id: end for end in payloads(to_the_end(emulator), JobFinished)}
+
+    assert {end.outcome for end in ends.values()} == {JOB_OUTCOME_CANCELLED}
+    ran, waited = ends[jobs[0].job_id], ends[jobs[2].job_id]
+    assert ran.started_at_us < ran.ended_at_us
+    assert (waited.started_at_us, waited.energy_j) == (0, 0.0)
+
+
+def test_a_start_that_was_declined_never_takes_place_and_one_that_did_is_not_declined() -> None:
+    emulator, jobs = in_round_one(request(), request(1), request(2, submit_s=60.0))
+    runs, waits = (start(job, grant=1) for job in jobs)
+    emulator.apply([runs])
+    emulator.next_round()
+    asked = [start(job, round=2, grant=1, verdict=VERDICT_WITHDRAWN) for job in jobs]
+    emulator.apply([*asked, start(jobs[1], round=2, grant=1)])
+    output = emulator.next_round()
+    [declined] = payloads([output], JobDeclined)
+    assert (declined.job_id, declined.attempt, declined.grant) == (waits.job_id, 1, 1)
+    assert payloads([output], JobStarted) == []
+    emulator.apply([start(jobs[1], round=3, grant=2, node_indices=[5, 6])])
+    [started] = payloads([emulator.next_round()], JobStarted)
+    assert (started.job_id, started.grant) == (waits.job_id, 2)
+
+
+def test_a_start_takes_place_at_the_end_of_its_round() -> None:
+    emulator, [job] = in_round_one(request(submit_s=31.0))
+    emulator.apply([start(job)])
+
+    [started] = payloads([emulator.next_round()], JobStarted)
+
+    assert started.started_at_us == EPOCH_US + 60_000_000
+    assert list(started.nodes) == ["p1-[0003-0004]"]
+
+
+def test_rounds_end_on_a_grid_are_numbered_without_gaps_and_skip_what_is_idle() -> None:
+    emulator = Emulator([request(), request(1, submit_s=100_000.0)], CLUSTERS, 1)
+
+    outputs, _ = play(emulator, Placer(CLUSTERS))
+
+    rounds = [output.round for output in outputs]
+    assert [r.number for r in rounds] == list(range(len(rounds)))
+    assert all((r.ended_at_us - EPOCH_US) % 30_000_000 == 0 for r in rounds)
+    assert all(a.ended_at_us < b.ended_at_us for a, b in pairwise(rounds))
+    assert len(rounds) < 10
+    assert [r.last for r in rounds] == [False] * (len(rounds) - 1) + [True]
+
+
+def test_events_lie_in_their_round_in_the_order_of_time() -> None:
+    emulator = Emulator(built_in(3, 60, CLUSTERS), CLUSTERS, 3)
+
+    outputs, _ = play(emulator, Placer(CLUSTERS))
+
+    for output in outputs:
+        times = [published.event.time_us for published in output.events]
+        assert times == sorted(times)
+        assert not times or times[-1] <= output.round.ended_at_us
+
+
+def test_every_job_is_submitted_started_measured_and_finished_once_under_its_own_trace() -> None:
+    emulator = Emulator(built_in(3, 60, CLUSTERS), CLUSTERS, 3)
+
+    outputs, _ = play(emulator, Placer(CLUSTERS))
+
+    for kind in (JobSubmitted, JobStarted, JobFinished):
+        assert len({payload.job_id for payload in payloads(outputs, kind)}) == 60
+    ids = [published.event.id for output in outputs for published in output.events]
+    assert len(ids) == len(set(ids))
+    for event in (published.event for output in outputs for published in output.events):
+        job = getattr(event.payload, "job_id", "")
+        assert not job or event.traceparent == job_traceparent(job)
+    assert len([s for s in payloads(outputs, SignatureMeasured) if s.job_id]) == 60
+
+
+def test_a_mislabelled_job_runs_as_what_it_is_under_the_name_that_its_user_gave() -> None:
+    emulator, [job] = in_round_one(request(app_id="ep.D", runs="STREAM"))
+    emulator.apply([start(job)])
+
+    outputs = to_the_end(emulator)
+
+    [seen] = payloads(outputs, SignatureMeasured)
+    [ended] = payloads(outputs, JobFinished)
+    assert (job.app_id, seen.app_id, ended.app_id) == ("ep.D", "ep.D", "ep.D")
+    assert seen.cpi == pytest.approx(profile("STREAM", P1.node_model).cpi, rel=0.05)
+
+
+def test_a_running_job_is_measured_when_it_was_asked_for() -> None:
+    """The second job ends before it would be measured."""
+    jobs = request(), request(1, repetitions=1.0)
+    emulator, [long, short] = in_round_one(*jobs, measured_after_s=200.0)
+    emulator.apply([start(long), start(short, node_indices=[5, 6])])
+
+    events = [p.event for output in to_the_end(emulator) for p in output.events]
+
+    seen = [e for e in events if isinstance(e.payload, SignatureMeasured)]
+    assert len({e.id for e in seen}) == 3
+    early, late = sorted(e.time_us for e in seen if long.job_id in e.id)
+    [began_us] = {e.payload.started_at_us for e in events if isinstance(e.payload, JobStarted)}
+    assert early == began_us + 200_000_000
+    assert late > early
+
+
+def pair(**b_changes: Any) -> tuple[JobRequest, JobRequest]:
+    return (
+        request(0, shareable=True),
+        request(1, shareable=True, **b_changes),
+    )
+
+
+def start_pair(emulator: Emulator, jobs: list[JobSubmitted]) -> None:
+    first, second = jobs
+    emulator.apply([start(first), start(second, co_runner_job_id=first.job_id)])
+
+
+def test_a_pair_slows_each_other_down_and_no_more_when_one_has_left() -> None:
+    emulator, jobs = in_round_one(*pair(repetitions=5.0))
+    start_pair(emulator, jobs)
+
+    outputs = to_the_end(emulator)
+
+    alone_s = profile("STREAM", P1.node_model).time_s
+    half = profile("STREAM", P1.node_model).mem_gbps / 2
+    slow = slowdown_ratio(half, half)
+    runtimes_s = {
+        f.job_id: (f.ended_at_us - f.started_at_us) / 1e6 for f in payloads(outputs, JobFinished)
+    }
+    assert runtimes_s[jobs[1].job_id] == pytest.approx(5 * alone_s * slow, rel=0.05)
+    assert runtimes_s[jobs[0].job_id] == pytest.approx(5 * alone_s * (slow + 1), rel=0.05)
+
+
+def test_shutters_show_the_slowdown_and_signatures_do_not() -> None:
+    emulator, jobs = in_round_one(*pair(repetitions=30.0))
+    start_pair(emulator, jobs)
+
+    outputs = to_the_end(emulator)
+
+    half = profile("STREAM", P1.node_model).mem_gbps / 2
+    measured = payloads(outputs, ShuttersMeasured)
+    assert {m.job_id for m in measured} == {job.job_id for job in jobs}
+    for interval in measured:
+        assert 1 <= len(interval.shutters) <= 32
+        during = sum(s.ipc_during for s in interval.shutters)
+        beside = sum((s.ipc_before + s.ipc_after) / 2 for s in interval.shutters)
+        assert during / beside == pytest.approx(slowdown_ratio(half, half), rel=0.03)
+    for signature in payloads(outputs, SignatureMeasured):
+        published = profile("STREAM", P1.node_model).time_s
+        assert signature.time_s == pytest.approx(published, rel=0.05)
+
+
+def test_the_meter_of_a_shared_node_shows_both_jobs_and_its_idle_half() -> None:
+    emulator, [job] = in_round_one(request(shareable=True))
+    emulator.apply([start(job)])
+    [alone] = payloads(to_the_end(emulator), NodeSamples)
+    emulator, jobs = in_round_one(*pair())
+    start_pair(emulator, jobs)
+    together = payloads(to_the_end(emulator), NodeSamples)[0]
+
+    power_w = profile("STREAM", P1.node_model).power_w
+    assert alone.samples[0].power_w == pytest.approx((power_w + P1.idle_power_w) / 2, rel=0.08)
+    assert together.samples[0].power_w == pytest.approx(power_w, rel=0.08)
+
+
+def test_a_job_beyond_its_limit_runs_on_unless_limits_kill() -> None:
+    emulator, [job] = in_round_one(request())
+    emulator.apply([start(job, walltime_s=60.0)])
+    [on] = payloads(to_the_end(emulator), JobFinished)
+    emulator, [job] = in_round_one(request(), kill_at_limit=True)
+    emulator.apply([start(job, walltime_s=60.0)])
+    [killed] = payloads(to_the_end(emulator), JobFinished)
+
+    assert on.ended_at_us - on.started_at_us > 1_000_000_000
+    assert killed.ended_at_us - killed.started_at_us == 60_000_000
+    assert killed.outcome == JOB_OUTCOME_TIMED_OUT
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 1000), jobs=st.integers(1, 40))
+def test_replayed_decisions_give_identical_outputs_in_any_order(seed: int, jobs: int) -> None:
+    requests = built_in(seed, jobs, CLUSTERS)
+    outputs, decisions = play(Emulator(requests, CLUSTERS, seed), Placer(CLUSTERS))
+
+    again = Emulator(requests, CLUSTERS, seed)
+    for output, decided in zip(outputs, decisions, strict=True):
+        assert again.next_round() == output
+        again.apply(list(reversed(decided)))
+    assert again.finished
+
+
+def test_another_seed_is_another_machine() -> None:
+    [one], [two] = (
+        payloads(play(Emulator([request()], CLUSTERS, seed), Placer(CLUSTERS))[0], JobFinished)
+        for seed in (1, 2)
+    )
+
+    assert one.energy_j != two.energy_j
+    assert one.ended_at_us != two.ended_at_us
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"job_id": "demo/p1/9/9"}, "not in the queue"),
+        ({"round": 7}, "another round"),
+        ({"attempt": 2}, "attempt 2"),
+        ({"cluster": "p9"}, "p9"),
+        ({"freq_ghz": 2.75}, "P-state"),
+        ({"cores_per_node": 24}, "48 cores"),
+        ({"walltime_s": 0.0}, "limit"),
+        ({"node_indices": [3]}, "asked for 2"),
+        ({"node_indices": [3, 3]}, "asked for 2"),
+        ({"node_indices": [3, 16]}, "no node 16"),
+        ({"node_indices": [0, 1]}, "p1-0000"),
+        ({"co_runner_job_id": "demo/p1/9/9"}, "does not run"),
+    ],
+)
+def test_a_decision_that_cannot_be_obeyed_is_refused_by_name(
+    changes: dict[str, Any], problem: str
+) -> None:
+    emulator, [busy, job] = in_round_one(request(), request(1))
+    emulator.apply([start(busy, node_indices=[0, 1])])
+
+    with pytest.raises(ImpossibleDecisionError, match=problem):
+        emulator.apply([start(job, **changes)])
+
+
+def test_a_job_is_started_once() -> None:
+    emulator, [job] = in_round_one(request())
+
+    with pytest.raises(ImpossibleDecisionError, match="twice"):
+        emulator.apply([start(job), start(job, node_indices=[5, 6])])
+
+
+def test_nodes_are_shared_only_by_a_named_pair_of_shareable_jobs() -> None:
+    emulator, [a, b, c, whole] = in_round_one(*pair(), request(2, shareable=True), request(3))
+    emulator.apply([start(a)])
+
+    with pytest.raises(ImpossibleDecisionError, match="without naming"):
+        emulator.apply([start(b)])
+    with pytest.raises(ImpossibleDecisionError, match="whole node set"):
+        emulator.apply([start(b, co_runner_job_id=a.job_id, node_indices=[4, 5])])
+    with pytest.raises(ImpossibleDecisionError, match="cores free"):
+        emulator.apply([start(whole, co_runner_job_id=a.job_id)])
+    emulator.apply([start(b, co_runner_job_id=a.job_id)])
+    with pytest.raises(ImpossibleDecisionError, match="cores free"):
+        emulator.apply([start(c, co_runner_job_id=a.job_id)])
+
+
+def test_a_queued_verdict_changes_nothing() -> None:
+    emulator, [job] = in_round_one(request())
+    emulator.apply([start(job, verdict=VERDICT_QUEUED)])
+
+    with pytest.raises(StalledError, match=r"1 jobs wait"):
+        emulator.next_round()
+
+
+@pytest.mark.parametrize("changes", [{"nodes": 17}, {"reference_cluster": "p9"}])
+def test_a_request_that_no_cluster_can_hold_is_refused_at_once(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="request 0"):
+        Emulator([request(**changes)], CLUSTERS, 1)
+
+
+def test_a_node_model_without_a_truth_is_refused() -> None:
+    with pytest.raises(ValueError, match="gold-9999"):
+        Emulator([], [replace(P1, node_model="gold-9999")], 1)

@@ -1,0 +1,135 @@
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shared.simulation.log import read_log
+from shared.workloads.swf import Skip, SwfRecord
+
+UNKNOWN = SwfRecord(*[-1] * 18)
+
+
+def record(job: int = 1, **known: Any) -> SwfRecord:
+    usual = UNKNOWN._replace(job_number=job, submit_s=100 * job, run_s=600, requested_procs=4)
+    return usual._replace(**known)
+
+
+def text_of(*records: SwfRecord, header: str = "; MaxProcs: 64\n") -> str:
+    return header + "".join(" ".join(map(str, each)) + "\n" for each in records)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.swf"
+
+
+def test_a_job_takes_what_it_asked_for_or_else_what_it_got(path: Path) -> None:
+    asked = record(1, requested_procs=8, allocated_procs=16, requested_s=3600)
+    given = record(2, requested_procs=-1, allocated_procs=16)
+    path.write_text(text_of(asked, given))
+    jobs = read_log(path, proc_w=2.0)
+    assert jobs.workload.units.tolist() == [[8], [16]]
+    assert jobs.workload.limit_s.tolist() == [[3600], [600]]
+    assert jobs.workload.run_s.tolist() == [[600], [600]]
+    assert jobs.workload.power_w.tolist() == [[16], [32]]
+
+
+def test_a_job_that_outran_its_request_is_killed_then_or_runs_on(path: Path) -> None:
+    path.write_text(text_of(record(requested_s=500)))
+    assert read_log(path).workload.run_s.tolist() == [[500]]
+    assert read_log(path, kill_at_limit=False).workload.run_s.tolist() == [[600]]
+    assert read_log(path, kill_at_limit=False).workload.limit_s.tolist() == [[500]]
+
+
+def test_a_job_that_alone_would_break_the_cap_is_too_large_for_the_machine(path: Path) -> None:
+    path.write_text(text_of(record(1, requested_procs=5), record(2, requested_procs=6)))
+    jobs = read_log(path, proc_w=100.0, cap_w=500.0)
+    assert jobs.job_id.tolist() == [1]
+    assert jobs.left_out == {Skip.LARGER_THAN_MACHINE: 1}
+    assert len(read_log(path, proc_w=100.0, cap_w=6400.0).job_id) == 2
+
+
+def test_the_size_is_what_the_caller_says_before_what_the_log_says(path: Path) -> None:
+    path.write_text(text_of(record(), header="; MaxNodes: 32\n; MaxProcs: 64\n"))
+    assert read_log(path).procs == 64
+    assert read_log(path, 8).procs == 8
+    path.write_text(text_of(record(), header="; MaxNodes: 32\n"))
+    assert read_log(path).procs == 32
+
+
+def test_a_log_that_says_no_size_asks_for_one(path: Path) -> None:
+    path.write_text(text_of(record(), header=""))
+    with pytest.raises(ValueError, match="neither MaxProcs nor MaxNodes"):
+        read_log(path)
+
+
+def test_a_log_without_a_job_that_can_run_is_refused_by_name(path: Path) -> None:
+    path.write_text("; MaxProcs: 4\nhello\n")
+    with pytest.raises(ValueError, match=r"log\.swf holds no job that can run"):
+        read_log(path)
+
+
+def test_everything_that_can_be_wrong_with_a_log_is_counted_and_the_rest_kept(path: Path) -> None:
+    lines = text_of(
+        record(1, submit_s=-1),
+        record(2, run_s=0),
+        record(3, run_s=-1),
+        record(4, requested_procs=-1),
+        record(5, requested_procs=65),
+        record(6, requested_s=-1),
+        record(7, submit_s=600),
+    )
+    broken = "1 2 3\n" + lines.splitlines()[1].replace("600", "soon") + "\n"
+    whole = gzip.compress((lines + broken + text_of(*[record(9)] * 5000, header="")).encode())
+    path.write_bytes(whole[:-9])
+    jobs = read_log(path)
+    assert jobs.left_out == {
+        Skip.NO_SUBMIT_TIME: 1,
+        Skip.NO_RUN_TIME: 2,
+        Skip.NO_PROCESSORS: 1,
+        Skip.LARGER_THAN_MACHINE: 1,
+        Skip.FIELD_COUNT: 1,
+        Skip.NOT_A_NUMBER: 1,
+        Skip.TRUNCATED: 1,
+    }
+    assert jobs.job_id[:2].tolist() == [6, 7]
+    assert set(jobs.job_id[2:].tolist()) == {9}
+
+
+def test_time_going_backwards_is_counted_and_sorted(path: Path) -> None:
+    path.write_text(text_of(*(record(i, submit_s=s) for i, s in enumerate((50, 20, 20, 60, 10)))))
+    jobs = read_log(path)
+    assert jobs.out_of_order == 3
+    assert jobs.workload.submit_s.tolist() == [10, 20, 20, 50, 60]
+    assert jobs.job_id.tolist() == [4, 1, 2, 0, 3]
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=50))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_jobs_of_one_instant_stay_in_the_order_of_the_file(path: Path, submits: list[int]) -> None:
+    path.write_text(text_of(*(record(i, submit_s=s) for i, s in enumerate(submits))))
+    jobs = read_log(path)
+    assert jobs.job_id.tolist() == sorted(range(len(submits)), key=lambda i: submits[i])
+    assert (np.diff(jobs.workload.order[:, 0]) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "procs", "jobs", "left_out"),
+    # By zcat and awk from the logs.
+    [
+        ("KTH-SP2.swf.gz", 100, 28_481, {Skip.NO_RUN_TIME: 8}),
+        ("CTC-SP2-1996-3.1-cln.swf.gz", 338, 77_205, {Skip.NO_RUN_TIME: 17}),
+        ("HPC2N-2002-2.2-cln.swf.gz", 240, 202_871, {}),
+    ],
+)
+def test_the_archives_logs_are_read_whole(
+    data_dir: Path, name: str, procs: int, jobs: int, left_out: dict[Skip, int]
+) -> None:
+    log = read_log(data_dir / "swf" / name)
+    assert log.procs == procs
+    assert len(log.workload) == jobs
+    assert log.left_out == left_out

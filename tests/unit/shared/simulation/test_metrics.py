@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.simulation.metrics import bounded_slowdown, summarise
+from shared.simulation.played import Played
+from tests.unit.shared.simulation.schedules import fleet, played, schedules
+
+waits = st.floats(0, 1e6)
+runs = st.floats(0.001, 1e6)
+
+
+@given(st.lists(st.tuples(waits, runs), min_size=1, max_size=20), st.sampled_from([10.0, 60.0]))
+def test_bounded_slowdown_is_feitelsons(jobs: list[tuple[float, float]], threshold: float) -> None:
+    wait, run = np.array(jobs).T
+    expected = [max(1.0, (w + r) / max(r, threshold)) for w, r in jobs]
+    assert bounded_slowdown(wait, run, threshold) == pytest.approx(expected)
+
+
+def test_a_short_job_does_not_rule_the_mean_slowdown() -> None:
+    assert bounded_slowdown(np.array([100.0]), np.array([0.1]), 10)[0] == pytest.approx(10.01)
+
+
+@given(schedules())
+def test_the_measures_are_those_of_a_loop_over_the_jobs(run: Played) -> None:
+    summary = summarise(run)
+    jobs = list(
+        zip(
+            run.workload.submit_s,
+            run.schedule.start_s,
+            run.schedule.end_s,
+            run.workload.units[:, 0],
+            run.schedule.cluster,
+            strict=True,
+        )
+    )
+    watts = (100.0, 150.0)
+    makespan = max(end for _, _, end, _, _ in jobs) - min(submit for submit, *_ in jobs)
+    assert summary.jobs == len(jobs)
+    assert summary.makespan_s == pytest.approx(makespan)
+    assert summary.wait_s.mean == pytest.approx(np.mean([start - sub for sub, start, *_ in jobs]))
+    assert summary.response_s.mean == pytest.approx(np.mean([e - s for s, _, e, _, _ in jobs]))
+    assert summary.sum_runtime_s == pytest.approx(sum(e - s for _, s, e, _, _ in jobs))
+    busy = sum(u * (e - s) for _, s, e, u, _ in jobs)
+    assert summary.utilisation == pytest.approx(busy / (13 * makespan))
+    busy_j = sum(u * watts[c] * (e - s) for _, s, e, u, c in jobs)
+    assert summary.busy_energy_j == pytest.approx(busy_j)
+    free = [
+        n * makespan - sum(u * (e - s) for _, s, e, u, c in jobs if c == k)
+        for k, n in enumerate((8, 5))
+    ]
+    assert summary.idle_energy_j == pytest.approx(10 * free[0] + 20 * free[1])
+    on_p1 = [c == 0 for *_, c in jobs]
+    assert summary.best_cluster_share == pytest.approx(np.mean(on_p1))
+    assert summary.mean_freq_ghz == pytest.approx(np.mean([2.0 if p1 else 3.0 for p1 in on_p1]))
+    slow = [max(1, (e - s) / max(e - b, 60)) for s, b, e, *_ in jobs]
+    assert summary.bounded_slowdown_60s.mean == pytest.approx(np.mean(slow))
+
+
+@given(schedules())
+def test_the_clusters_add_up_to_the_whole(run: Played) -> None:
+    summary = summarise(run)
+    assert sum(cluster.jobs for cluster in summary.clusters) == summary.jobs
+    busy_j = sum(cluster.busy_energy_j for cluster in summary.clusters)
+    assert busy_j == pytest.approx(summary.busy_energy_j)
+    p1, p2 = summary.clusters
+    assert p1.utilisation * 8 + p2.utilisation * 5 == pytest.approx(summary.utilisation * 13)
+    assert p1.best_cluster_share == summary.best_cluster_share
+    assert p2.best_cluster_share is None
+
+
+def test_percentiles_stand_beside_the_mean() -> None:
+    run = played([(0, wait, 10, 1, 0) for wait in range(8)])
+    assert summarise(run).wait_s.p50 == 3.5
+    assert summarise(run).wait_s.p90 == pytest.approx(6.3)
+    assert summarise(run).wait_s.p99 == pytest.approx(6.93)
+
+
+def test_a_cluster_without_a_job_has_no_response_time() -> None:
+    unused = summarise(played([(0, 0, 10, 1, 0)])).clusters[1]
+    assert unused.jobs == 0
+    assert unused.mean_response_s is None
+    assert unused.idle_energy_j == 5 * 20 * 10
+
+
+def test_jobs_of_unknown_applications_have_no_frequency_and_no_best_cluster() -> None:
+    run = played([(0, 0, 10, 1, 0)])
+    summary = summarise(Played(run.workload, run.schedule, fleet()))
+    assert summary.mean_freq_ghz is None
+    assert summary.best_cluster_share is None

@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.eamc.ranking import Policy
+from shared.scheduling.timeline import Discipline
+from shared.scheduling.workload import NO_ENTRY
+from shared.simulation.policy import ONE_POOL, SimulatedPolicy, order_of
+
+ranks = st.lists(st.sampled_from([(0, 1), (1, 0), (0, NO_ENTRY)]), min_size=1, max_size=10)
+
+
+def test_every_policy_of_placement_can_be_simulated() -> None:
+    assert {policy.ranking for policy in SimulatedPolicy} - {None} == set(Policy)
+
+
+def test_only_first_come_shortest_and_conservative_do_not_backfill_as_easy_does() -> None:
+    others = {policy for policy in SimulatedPolicy if policy.discipline is not Discipline.EASY}
+    assert others == set(ONE_POOL) - {SimulatedPolicy.EASY}
+
+
+@given(ranks)
+def test_every_entry_has_a_place_of_its_own(several: list[tuple[int, int]]) -> None:
+    rank = np.array(several)
+    order = order_of(SimulatedPolicy.REORDER, rank, np.zeros_like(rank), np.ones(rank.shape))
+    entries = rank != NO_ENTRY
+    assert sorted(order[entries].tolist()) == list(range(entries.sum()))
+    assert (order[~entries] == NO_ENTRY).all()
+
+
+def test_a_tier_stands_before_the_submission_and_that_before_the_rank() -> None:
+    rank, tier = np.array([[1, 0], [0, 1]]), np.array([[1, 0], [0, 1]])
+    limit_s = np.ones((2, 2))
+    assert order_of(SimulatedPolicy.PRIORITY_INC, rank, tier, limit_s).tolist() == [[2, 0], [1, 3]]
+    flat = np.zeros_like(tier)
+    assert order_of(SimulatedPolicy.REORDER, rank, flat, limit_s).tolist() == [[1, 0], [2, 3]]
+
+
+def test_the_shortest_job_stands_first_and_ties_by_submission() -> None:
+    rank, limit_s = np.zeros((3, 1), dtype=np.int64), np.array([[5.0], [3.0], [5.0]])
+    assert order_of(SimulatedPolicy.SJF, rank, rank, limit_s).ravel().tolist() == [1, 0, 2]
+
+
+@pytest.mark.parametrize("policy", [SimulatedPolicy.MIN_ENERGY, SimulatedPolicy.EASY])
+def test_a_policy_that_weighs_nothing_says_so(policy: SimulatedPolicy) -> None:
+    assert not policy.weighs
+    assert SimulatedPolicy.BASE.weighs

@@ -1,0 +1,68 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from shared.simulation.jobs import WorkloadSpec
+from shared.simulation.policy import SimulatedPolicy
+from shared.simulation.sweep import Case, combinations, play_case, result_of, sweep
+from shared.simulation.units import assign_units
+from tests.unit.shared.simulation.setups import setup
+
+SETUP = setup(nodes=128)
+SMALL = WorkloadSpec(jobs=150)
+
+
+@pytest.mark.parametrize("policy", SimulatedPolicy)
+def test_every_policy_finishes_all_jobs_and_gives_no_node_out_twice(
+    policy: SimulatedPolicy,
+) -> None:
+    outcome = play_case(SETUP, Case(policy, SMALL))
+    played, schedule = outcome.played, outcome.played.schedule
+    assert len(outcome.job_id) == 150
+    assert (schedule.start_s >= played.workload.submit_s).all()
+    for cluster in (0, 1):
+        here = schedule.cluster == cluster
+        start_s, end_s = schedule.start_s[here], schedule.end_s[here]
+        assign_units(128, played.used_units[here], start_s, end_s)
+
+
+def test_a_case_comes_to_the_same_every_time_and_another_seed_to_something_else() -> None:
+    case = Case(SimulatedPolicy.REORDER, SMALL)
+    assert result_of(SETUP, case) == result_of(SETUP, case)
+    assert result_of(SETUP, replace(case, seed=2)).summary != result_of(SETUP, case).summary
+
+
+def test_the_jobs_of_a_seed_are_the_same_under_every_policy_and_weight() -> None:
+    policies = (SimulatedPolicy.BASE, SimulatedPolicy.MIN_ENERGY)
+    cases = [Case(policy, SMALL, t_weight=weight) for policy in policies for weight in (1.0, 1.5)]
+    apps = [play_case(SETUP, case).played.traits for case in cases]
+    assert all(np.array_equal(each.app, apps[0].app) for each in apps if each and apps[0])
+
+
+def test_a_sweep_of_several_processes_gives_what_one_gives_in_the_order_of_the_cases() -> None:
+    cases = combinations([SimulatedPolicy.BASE, SimulatedPolicy.EASY], [1.0], [SMALL], [1, 2])
+    assert list(sweep(SETUP, cases, 2)) == [result_of(SETUP, case) for case in cases]
+
+
+def test_a_policy_that_weighs_nothing_is_simulated_with_one_weight() -> None:
+    policies = [SimulatedPolicy.REORDER, SimulatedPolicy.MIN_ENERGY]
+    cases = combinations(policies, [1.0, 1.5], [SMALL], [1, 2], kill_at_limit=False)
+    assert [(case.policy, case.t_weight, case.seed) for case in cases] == [
+        ("reorder", 1.0, 1),
+        ("reorder", 1.0, 2),
+        ("reorder", 1.5, 1),
+        ("reorder", 1.5, 2),
+        ("min-energy", 1.0, 1),
+        ("min-energy", 1.0, 2),
+    ]
+    assert not any(case.kill_at_limit for case in cases)
+    assert [case.label for case in cases[::2]] == ["reorder w=1", "reorder w=1.5", "min-energy"]
+
+
+def test_energy_is_least_where_it_is_minimised() -> None:
+    energy_j = {
+        policy: result_of(SETUP, Case(policy, SMALL)).summary.busy_energy_j
+        for policy in (SimulatedPolicy.EASY, SimulatedPolicy.MIN_ENERGY)
+    }
+    assert energy_j[SimulatedPolicy.MIN_ENERGY] < 0.9 * energy_j[SimulatedPolicy.EASY]

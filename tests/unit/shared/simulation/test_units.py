@@ -1,0 +1,53 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.simulation.played import Played
+from shared.simulation.units import assign_units, runs
+from tests.unit.shared.simulation.schedules import UNITS, schedules
+
+
+def assigned(run: Played, cluster: int) -> tuple[np.ndarray, list[list[int]]]:
+    here = np.flatnonzero(run.schedule.cluster == cluster)
+    start_s, end_s = run.schedule.start_s[here], run.schedule.end_s[here]
+    return here, assign_units(UNITS[cluster], run.used_units[here], start_s, end_s)
+
+
+@given(schedules())
+def test_no_unit_is_held_twice_at_a_time(run: Played) -> None:
+    for cluster in (0, 1):
+        here, held = assigned(run, cluster)
+        for at in run.schedule.start_s[here]:
+            now = (run.schedule.start_s[here] <= at) & (at < run.schedule.end_s[here])
+            units = [unit for job in np.flatnonzero(now) for unit in held[job]]
+            assert len(units) == len(set(units))
+            assert all(0 <= unit < UNITS[cluster] for unit in units)
+
+
+@given(schedules())
+def test_each_job_holds_as_many_units_as_it_takes(run: Played) -> None:
+    for cluster in (0, 1):
+        here, held = assigned(run, cluster)
+        assert [len(units) for units in held] == run.used_units[here].tolist()
+        assert all(units == sorted(units) for units in held)
+
+
+def test_the_lowest_free_units_are_taken_first() -> None:
+    start_s, end_s = np.array([0.0, 0.0, 5.0]), np.array([5.0, 9.0, 9.0])
+    assert assign_units(4, np.array([2, 1, 3]), start_s, end_s) == [[0, 1], [2], [0, 1, 3]]
+
+
+def test_a_schedule_that_gives_out_more_than_there_is_is_refused() -> None:
+    start_s, end_s = np.array([0.0, 4.0]), np.array([5.0, 9.0])
+    with pytest.raises(ValueError, match="takes 2 of 1 free units at 4 s"):
+        assign_units(3, np.array([2, 2]), start_s, end_s)
+
+
+@given(st.sets(st.integers(0, 30), min_size=1))
+def test_runs_hold_every_index_once_and_touch_nowhere(indices: set[int]) -> None:
+    found = runs(sorted(indices))
+    assert [i for first, count in found for i in range(first, first + count)] == sorted(indices)
+    assert all(a + n < b for (a, n), (b, _) in pairwise(found))
