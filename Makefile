@@ -95,9 +95,13 @@ release-proto: setup ## make the current schemas the ones that later changes may
 	mkdir -p $(dir $(RELEASED))
 	$(BIN)/buf build --exclude-source-info --output $(RELEASED)
 
+# Tests with servers wait more than they compute. A module stays in one worker, since its tests share
+# servers. In the order of collection, the many short ones come last and even the workers out.
+WORKERS ?= 2
+
 .PHONY: test
-test: system-compiler lint system-servers system-containers ## everything that CI runs
-	$(BIN)/python -m pytest
+test: system-compiler lint system-servers system-containers ## everything that CI runs: WORKERS=
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope --no-loadscope-reorder
 
 ## Runs --------------------------------------------------------------------------------------
 

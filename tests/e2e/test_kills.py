@@ -30,10 +30,8 @@ def test_kills_in_the_middle_of_a_run_change_none_of_its_files(
     undisturbed: DemoOptions,
     servers: LocalServers,
     out: Path,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with capsys.disabled():
-        print(f"\nCOPLACE_CHAOS_SEED={seed} draws when {target} is killed")
+    print(f"COPLACE_CHAOS_SEED={seed} draws when {target} is killed")
     blows = draw([target], undisturbed.jobs, KILLS, seed)
     run(replace(undisturbed, out=out), servers, blows, print)
     assert first_difference(undisturbed.out, out) is None
