@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from shared.messaging.assignment import assign_units
 from shared.messaging.codec import Codec
 from shared.messaging.consistency import InconsistentError, UnitPlaces, at_work, opened
-from shared.messaging.guarded_unit import DEFAULT_AFTER, guarded
+from shared.messaging.failures import DEFAULT_AFTER
+from shared.messaging.guarded_unit import guarded
 from shared.messaging.hooks import Hooks
 from shared.messaging.memory import InMemoryLog
 from shared.messaging.memory_facts import facts_in_memory

@@ -9,12 +9,12 @@ something else, until one passes. Nothing but the cause is left out.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
-import orjson
 import structlog
 
 from shared.messaging.codec import Codec, is_mark
+from shared.messaging.failures import DEFAULT_AFTER, Failures, Seen
 from shared.messaging.hooks import Hooks
 from shared.messaging.quarantine import At, Blame, Fault, at, culprits
 from shared.messaging.record import Place, Record
@@ -24,26 +24,10 @@ from shared.messaging.unit_state import FAILURES_KEY
 
 Build = Callable[[Mapping[str, bytes], Blame | None], Unit]
 
-DEFAULT_AFTER: Final = 3
 # Beyond so many causes of one round's failure it is broken, not its input: the process ends.
 _MOST_CULPRITS: Final = 100
-_MOST_COUNTED: Final = 16
 
 _log = structlog.get_logger(__name__)
-
-
-class _Counted(NamedTuple):
-    """How often a failure was seen, and where the last time: a place and offset, or a round."""
-
-    times: int
-    topic: str
-    kafka_partition: int
-    number: int
-
-    def is_passed(self, commit: Commit, closed_round: int) -> bool:
-        if not self.topic:
-            return closed_round >= self.number
-        return commit.positions.get(Place(self.topic, self.kafka_partition), 0) > self.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +63,8 @@ class GuardedUnit:
 
     def __init__(self, build: Build, restored: Mapping[str, bytes], after: int) -> None:
         self._build = build
-        self._failures = _restored_failures(restored)
-        self.is_careful = after > 0 and any(seen.times >= after for seen in self._failures.values())
+        self._failures = Failures(restored.get(FAILURES_KEY))
+        self.is_careful = self._failures.recur(after)
         self._state = dict(restored) if self.is_careful else {}
         self._uncommitted: list[Record] = []
         self._work = _Work((), 0, closes_round=False)
@@ -100,12 +84,8 @@ class GuardedUnit:
 
     def counted(self, error: Exception) -> Commit:
         """The failure, one time more, as the changelog keeps it."""
-        fault, where = Fault.of(error), self._where()
-        before = self._failures.pop(fault.digest, None)
-        times = before.times + 1 if before else 1
-        newest = [*self._failures.items(), (fault.digest, _Counted(times, *where))]
-        self._failures = dict(newest[-_MOST_COUNTED:])
-        return Commit(changelog={FAILURES_KEY: _kept(self._failures)})
+        self._failures.count(error, *self._where())
+        return Commit(changelog={FAILURES_KEY: self._failures.kept})
 
     def isolate(self, error: Exception) -> Commit:
         """Do what failed without what made it fail, and log what that was.
@@ -157,15 +137,13 @@ class GuardedUnit:
         return commit
 
     def _forget_failures(self, commit: Commit, *, is_isolated: bool) -> None:
-        closed = self.unit.next_round - 1
-        kept = {
-            digest: seen
-            for digest, seen in self._failures.items()
-            if not is_isolated and not seen.is_passed(commit, closed)
-        }
-        if len(kept) != len(self._failures):
-            self._failures = kept
-            commit.changelog[FAILURES_KEY] = _kept(kept)
+        def is_passed(seen: Seen) -> bool:
+            if is_isolated or not seen.topic:
+                return is_isolated or seen.number < self.unit.next_round
+            return commit.positions.get(Place(seen.topic, seen.kafka_partition), 0) > seen.number
+
+        if self._failures.forget(is_passed):
+            commit.changelog[FAILURES_KEY] = self._failures.kept
 
     def _try(self, blame: Blame) -> _Passed | _Failed:
         """The work on a fresh unit, record by record, so that one that fails is known."""
@@ -228,15 +206,6 @@ def guarded(
         return Unit(stage, number, state, codec, limit, hooks, blame)
 
     return GuardedUnit(build, restored, after)
-
-
-def _restored_failures(restored: Mapping[str, bytes]) -> dict[str, _Counted]:
-    found = orjson.loads(restored.get(FAILURES_KEY, b"{}"))
-    return {digest: _Counted(*seen) for digest, seen in found.items()}
-
-
-def _kept(failures: Mapping[str, _Counted]) -> bytes | None:
-    return orjson.dumps({d: tuple(seen) for d, seen in failures.items()}) if failures else None
 
 
 def _apply(state: dict[str, bytes], key: str, value: bytes | None) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 
 from shared.messaging.provenance import LastRead, Provenance, TopicIdentity
 from shared.messaging.record import Place
@@ -13,7 +14,13 @@ Entry = TypeVar("Entry")
 Field = str | int | bytes
 Name = Callable[[str], str]
 
+# How read_model.lua begins to say so.
+_BEHIND: Final = "BEHIND"
 _APPLY_ENTRIES: Final = (Path(__file__).parent / "read_model.lua").read_text()
+
+
+class LostPositionError(Exception):
+    """Redis has forgotten what was applied: it must be applied again from the start."""
 
 
 class Applied(NamedTuple):
@@ -84,7 +91,7 @@ class ReadModel(Generic[Entry]):
         """Forget all rows and positions at once: the topics are applied again from their start."""
         keys = [self._name(key) for keys in self._keys.values() for key in keys]
         for place in places:
-            keys += (self._position_key(place), self._key_of(place))
+            keys += (self._position_key(place), self._key_of(place), self._failures_key(place))
         await self._redis.delete(*keys)
 
     async def apply(
@@ -98,7 +105,7 @@ class ReadModel(Generic[Entry]):
         """Apply a batch of (offset, entry), whose last record is `applied`; what was applied before
         changes nothing.
 
-        Raises redis.ResponseError when Redis has lost what lies before `read_from`: the place must
+        Raises LostPositionError when Redis has lost what lies before `read_from`: the place must
         then be read again from `position`.
         """
         rows = map(self._name, self._keys[place.topic])
@@ -106,10 +113,27 @@ class ReadModel(Generic[Entry]):
         arguments: list[Field] = [read_from, next_position, applied.to_text() if applied else ""]
         for offset, entry in entries:
             arguments += (offset, *self._fields(entry))
-        await self._apply(keys=keys, args=arguments)
+        try:
+            await self._apply(keys=keys, args=arguments)
+        except ResponseError as error:
+            if str(error).startswith(_BEHIND):
+                raise LostPositionError(f"{place}: {error}") from error
+            raise
+
+    async def failures(self, place: Place) -> bytes | str | None:
+        """What was kept of failures at a place."""
+        return await self._redis.get(self._failures_key(place))
+
+    async def keep_failures(self, place: Place, kept: bytes | None) -> None:
+        """Keep them as they are now; None: there are none."""
+        key = self._failures_key(place)
+        await (self._redis.delete(key) if kept is None else self._redis.set(key, kept))
 
     def _position_key(self, place: Place) -> str:
         return self._name(f"position:{place.topic}:{place.kafka_partition}")
+
+    def _failures_key(self, place: Place) -> str:
+        return self._name(f"failures:{place.topic}:{place.kafka_partition}")
 
     def _key_of(self, place: Place) -> str:
         """Of what identifies the record that was applied last."""

@@ -11,19 +11,23 @@ from typing import Final, Generic, TypeVar
 import structlog
 from kafka.errors import KafkaError
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from shared.domain.errors import RejectedError
 from shared.messaging.consistency import InconsistentError
 from shared.messaging.crash import end_process
-from shared.messaging.dead_letters import dead_letter
+from shared.messaging.dead_letters import dead_letter, quarantined
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event
+from shared.messaging.failures import Failures
 from shared.messaging.faust_app import run_stateless, stateless_app
 from shared.messaging.hooks import Meter, Tally
 from shared.messaging.provenance import LastRead
 from shared.messaging.publisher import KafkaPublisher
-from shared.messaging.read_model import Applied, Name, ReadModel
+from shared.messaging.quarantine import Fault
+from shared.messaging.read_model import Applied, LostPositionError, Name, ReadModel
 from shared.messaging.read_model_check import ReadModelCheck
 from shared.messaging.record import Place, Record
 from shared.messaging.topics import DLQ_PREFIX
@@ -37,16 +41,18 @@ _WATCH_S: Final = 2.0
 # Kafka is asked in every so many of these.
 _KAFKA_EVERY: Final = 5
 _LOOK_AGAIN_S: Final = 5.0
+# What no record is to blame for.
+_NO_RECORDS_FAULT: Final = (LostPositionError, RedisConnectionError, RedisTimeoutError, KafkaError)
 
 _log = structlog.get_logger(__name__)
 
 
-class LostPositionError(Exception):
-    """Redis has forgotten what this process applied: it must be applied again from the start."""
-
-
 class Applier(Generic[Entry]):
     """Applies records to a read model, and remembers how far Redis must be.
+
+    A failure is counted in Redis and ends the process; one that restarts did not cure is isolated
+    as a unit's is (`GuardedUnit`): records are applied one at a time, and what fails alone is
+    quarantined.
 
     `entry_of` is the entry in an event, None for one that changes nothing; it raises RejectedError
     for one that cannot be used. `check` raises InconsistentError when Redis does not follow from
@@ -72,7 +78,10 @@ class Applier(Generic[Entry]):
         self._model = model
         self._entry_of = entry_of
         self._dead_letters = dead_letters
+        self._quarantine_after = deployment.settings.quarantine_after
         self._applied: dict[Place, int] = {}
+        self._failures: dict[Place, Failures] = {}
+        self._careful: set[Place] = set()
 
     async def positions(self, places: Sequence[Place]) -> Mapping[Place, int]:
         """Where to read on. Raises LostPositionError when Redis was reset under this process, and
@@ -80,6 +89,10 @@ class Applier(Generic[Entry]):
         await self._check_kafka()
         found = await self._found({place: self._applied.get(place, 0) for place in places})
         self._applied |= found
+        for place in places:
+            self._failures[place] = Failures(await self._model.failures(place))
+            if self._failures[place].recur(self._quarantine_after):
+                self._careful.add(place)
         return found
 
     async def watch(self) -> None:
@@ -113,8 +126,54 @@ class Applier(Generic[Entry]):
         for record in records:
             by_place[record.place].append(record)
         for place, batch in by_place.items():
-            await self._apply_at(place, batch, tally)
+            if failed := await self._failed(place, batch, tally):
+                await self._count(place, failed, batch[-1].offset)
+                if place not in self._careful:
+                    raise failed
+                await self._isolate(place, batch, tally)
+            await self._forget_failures(place)
         self._meter.batch(self._name, 0, tally, time.monotonic() - began_s)
+
+    async def _failed(
+        self, place: Place, batch: Sequence[Record], tally: Tally
+    ) -> Exception | None:
+        """Apply a batch; what it failed at, unless that has nothing to do with its records."""
+        tried = Tally()
+        try:
+            await self._apply_at(place, batch, tried)
+        except _NO_RECORDS_FAULT:
+            raise
+        except Exception as error:  # noqa: BLE001 what is unexpected is what this is for
+            return error
+        tally.add(tried)
+        return None
+
+    async def _count(self, place: Place, error: Exception, offset: int) -> None:
+        """Count a failure up to this offset. A Redis that takes no writes does not take this one
+        either: that is never a record's fault."""
+        failures = self._failures.setdefault(place, Failures(None))
+        failures.count(error, *place, offset)
+        await self._model.keep_failures(place, failures.kept)
+
+    async def _forget_failures(self, place: Place) -> None:
+        """Forget those whose place is passed."""
+        failures = self._failures.get(place)
+        if failures and failures.forget(lambda seen: seen.number < self._applied[place]):
+            await self._model.keep_failures(place, failures.kept)
+
+    async def _isolate(self, place: Place, batch: Sequence[Record], tally: Tally) -> None:
+        """Apply a batch without the records that fail alone: these are dead letters first."""
+        for record in batch:
+            if failed := await self._failed(place, [record], tally):
+                fault = Fault.of(failed)
+                letter = quarantined(record, fault, self._name, self._clock.now_us())
+                await self._dead_letters.send_all([letter])
+                await self._move(place, record, [])
+                tally.quarantined += 1
+                tally.dead_letters += 1
+                _log.error(
+                    "quarantined", at=(*place, record.offset), why=fault.what, exc_info=failed
+                )
 
     async def _apply_at(self, place: Place, batch: Sequence[Record], tally: Tally) -> None:
         entries = [
@@ -122,8 +181,12 @@ class Applier(Generic[Entry]):
             for record in batch
             if (entry := await self._entry(record, tally)) is not None
         ]
-        following = max(self._applied.get(place, 0), batch[-1].offset + 1)
-        applied = Applied(self._topic_id(place.topic), LastRead.of(batch[-1]))
+        await self._move(place, batch[-1], entries)
+
+    async def _move(self, place: Place, last: Record, entries: Sequence[tuple[int, Entry]]) -> None:
+        """Apply entries up to a record, and pass it."""
+        following = max(self._applied.get(place, 0), last.offset + 1)
+        applied = Applied(self._topic_id(place.topic), LastRead.of(last))
         await self._model.apply(place, self._applied.get(place, 0), following, entries, applied)
         self._applied[place] = following
 

@@ -5,7 +5,6 @@ from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import fakeredis
-from redis.exceptions import ResponseError
 
 from services.pricing.accounts.adapters import LEDGER, RedisAccounts
 from services.pricing.accounts.app import entry
@@ -14,8 +13,9 @@ from shared.messaging.codec import Codec
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Publish
 from shared.messaging.memory import InMemoryLog
+from shared.messaging.read_model import LostPositionError
 from shared.messaging.record import Record
-from shared.runtime.read_model import Applier, LostPositionError
+from shared.runtime.read_model import Applier
 
 T = TypeVar("T")
 _BATCH: Final = 50
@@ -70,7 +70,7 @@ class Accounts:
             batch = self._batch()
             if batch:
                 self._run(self._applier.apply(batch))
-        except (LostPositionError, ResponseError):
+        except LostPositionError:
             self.restart()
 
     def stall(self) -> None:
@@ -86,7 +86,7 @@ class Accounts:
         for applier, batch in stalled:
             try:
                 self._run(applier.apply(batch))
-            except ResponseError:
+            except LostPositionError:
                 continue  # Redis is behind what it had applied: the process ends
 
     def flush(self) -> None:

@@ -17,6 +17,13 @@ def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield servers.kafka_bootstrap
 
 
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Redis for all cases."""
+    with LocalServers(tmp_path_factory.mktemp("redis"), kafka=False) as servers:
+        yield servers.redis_url
+
+
 @pytest.fixture
 def on_kafka(kafka_bootstrap: str) -> Iterator[KafkaBackend]:
     """A namespace of its own."""

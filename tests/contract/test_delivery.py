@@ -8,7 +8,7 @@ from coplace.v1.control_pb2 import DeadLetter
 from coplace.v1.jobs_pb2 import JobSubmitted
 
 from shared.messaging.dead_letters import KEPT_BYTES
-from shared.messaging.guarded_unit import DEFAULT_AFTER
+from shared.messaging.failures import DEFAULT_AFTER
 from shared.messaging.hooks import POINTS
 from shared.messaging.provenance import PROVENANCE_KEY
 from shared.messaging.record import NewRecord, Place, Record

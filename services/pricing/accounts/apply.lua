@@ -14,10 +14,11 @@ local function apply(first)
   local known = redis.call('HGET', KEYS[3], subject) or ''
   local known_revision, known_amount, known_account = string.match(known, '^(%d+) (%d+) (.*)$')
   if not known_revision or tonumber(revision) > tonumber(known_revision) then
+    -- First what may overflow: a script that fails keeps what it has done.
+    add(account, amount)
     if known_revision then
       add(known_account, '-' .. known_amount)
     end
-    add(account, amount)
     redis.call('HSET', KEYS[3], subject, revision .. ' ' .. amount .. ' ' .. account)
   end
 end

@@ -10,7 +10,8 @@ from aiokafka.errors import KafkaError
 
 from shared.messaging.clock import GuardedClock, now_us
 from shared.messaging.deployment import Deployment
-from shared.messaging.guarded_unit import DEFAULT_AFTER, GuardedUnit, guarded
+from shared.messaging.failures import DEFAULT_AFTER
+from shared.messaging.guarded_unit import GuardedUnit, guarded
 from shared.messaging.kafka_unit import BATCH_RECORDS, INBOX_RECORDS, KafkaUnit
 from shared.messaging.provenance import Provenance
 from shared.messaging.record import Place, Record

@@ -13,9 +13,9 @@ from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event, Publish
 from shared.messaging.provenance import LastRead, TopicIdentity
 from shared.messaging.publisher import KafkaPublisher
-from shared.messaging.read_model import ReadModel
+from shared.messaging.read_model import LostPositionError, ReadModel
 from shared.messaging.record import Place, Record
-from shared.runtime.read_model import Applier, LostPositionError
+from shared.runtime.read_model import Applier
 from shared.runtime.settings import Settings
 from tests.support.messaging import TOPICS, at_offset, encoded, submission
 
