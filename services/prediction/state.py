@@ -1,16 +1,13 @@
 """What the prediction service remembers, in tables that a changelog rebuilds."""
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.messaging.table import Table
 
 T = TypeVar("T")
-
-# What JSON, which knows no tuples, makes lists of.
-_CLUSTER_TUPLES: Final = ("pstates_ghz", "node_names")
 
 
 class Reading(NamedTuple):
@@ -71,7 +68,7 @@ class State:
             "cluster",
             restored,
             _as_is,
-            lambda v: Cluster(**(v | {name: tuple(v[name]) for name in _CLUSTER_TUPLES})),
+            Cluster.restored,
         )
         self.jobs = Table("job", restored, _as_is, Job.restored)
         self.runs = Table(

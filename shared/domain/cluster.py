@@ -1,14 +1,15 @@
 """Clusters: nodes of one model under one resource manager."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, Self
 
 from shared.domain.bounds import CLOCK_GHZ, LENGTHS, NODE_MEMORY_GIB, QUANTITIES
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.folding import MOST_HOST_LIST_BYTES, always_fit
 from shared.domain.node import NodeNames
-from shared.domain.resources import Resources, require_resources
+from shared.domain.resources import Resources, require_resources, resources_of
 
 MOST_PSTATES: Final = LENGTHS["pstates_ghz"].most
 # What a job may choose from is kept with each job that waits.
@@ -42,6 +43,11 @@ class NodeClass:
         QUANTITIES["nodes"].require("nodes", self.nodes)
         NODE_MEMORY_GIB.require_if_known("memory_gib", self.memory_gib)
         require_resources("resources", self.resources)
+
+    @classmethod
+    def restored(cls, fields: Mapping[str, Any]) -> Self:
+        """The class whose fields went through JSON."""
+        return cls(**{**fields, "resources": resources_of(dict(fields["resources"]))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,13 @@ class Cluster:
         LENGTHS["node_classes"].require("node_classes", len(self.declared_classes))
         if (nodes := sum(each.nodes for each in self.declared_classes)) != self.nodes:
             raise RejectedError("node_classes", f"must be {self.nodes} nodes, got {nodes}")
+
+    @classmethod
+    def restored(cls, fields: Mapping[str, Any]) -> Self:
+        """The cluster whose fields went through JSON, which knows no tuples."""
+        listed = {name: tuple(fields[name]) for name in ("pstates_ghz", "node_names")}
+        classes = tuple(map(NodeClass.restored, fields.get("declared_classes", ())))
+        return cls(**{**fields, **listed, "declared_classes": classes})
 
     @property
     def node_classes(self) -> tuple[NodeClass, ...]:

@@ -39,6 +39,7 @@ from google.protobuf.message import Message
 from shared.domain.bounds import CORE_S, LENGTHS, NODE_POWER_W
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
+from shared.domain.hostlist import expand
 from shared.domain.resources import require_resources, resources_of
 from shared.messaging.domain_types import MOST_VERSION, cores_of
 from shared.messaging.field_checks import (
@@ -111,6 +112,24 @@ _NODE_CLASS: Final = fields(
 )
 
 
+def _units_of_nodes(message: JobStarted) -> None:
+    """As many counts as nodes, where both are told."""
+    if not (message.nodes and message.node_units):
+        return
+    nodes = sum(len(expand(hosts)) for hosts in message.nodes)
+    if len(message.node_units) != nodes:
+        problem = f"must be one of each of {nodes} nodes, got {len(message.node_units)}"
+        raise RejectedError("node_units", problem)
+
+
+def _cores_of_nodes(message: JobFinished) -> None:
+    """No more than its nodes gave it."""
+    most = message.nodes * message.cores_per_node
+    if message.cores > most:
+        problem = f"must be at most {most} (nodes x cores_per_node), got {message.cores}"
+        raise RejectedError("cores", problem)
+
+
 def _core_time(message: JobFinished) -> None:
     """What a price multiplies."""
     runtime_us = message.ended_at_us - message.started_at_us if message.started_at_us else 0
@@ -151,7 +170,8 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "started_at_us": time_us,
             "grant": if_known("grant"),
             "node_units": each_of_any("node_units", quantity("units_per_node")),
-        }
+        },
+        _units_of_nodes,
     ),
     JobFinished: fields(
         {
@@ -174,6 +194,7 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "resources": _held,
         },
         ascending("submitted_at_us", "started_at_us", "ended_at_us"),
+        _cores_of_nodes,
         _core_time,
     ),
     JobRequeued: fields({**_ATTEMPT, "reason": text_or_empty, "requeued_at_us": time_us}),

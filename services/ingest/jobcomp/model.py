@@ -13,6 +13,8 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitted
 
 from services.ingest.jobcomp.message import Message
+from services.ingest.jobcomp.tres import Tres
+from shared.domain.bounds import NODE_MEMORY_GIB
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
 from shared.domain.job import job_id
@@ -70,18 +72,36 @@ def _envelope(site: Site, fact: JobSubmitted | JobStarted | JobFinished, time_us
 
 
 def _submitted(message: Message, site: Site) -> JobSubmitted:
+    """What was asked for: equal units, one a node, or whole nodes where Slurm does not say more."""
     cluster, submitted_at_us = message.text("cluster"), message.time_us("@submit")
+    asked = Tres.parse("tres_req", message.text("tres_req"))
+    units = asked.nodes or message.needed_number("total_nodes")
     return JobSubmitted(
         job_id=job_id(site.name, cluster, _local_id(message), submitted_at_us / 1e6),
         attempt=_ATTEMPT,
         app_id=_app_id(message),
         user=message.text("username"),
         account=message.text("account") or site.default_account,
-        nodes=message.needed_number("total_nodes"),
+        nodes=units,
         walltime_s=message.number("time_limit") or _UNLIMITED_S,
         reference_cluster=cluster,
         submitted_at_us=submitted_at_us,
+        cores_per_unit=_each(asked.cpus, units),
+        memory_gib_per_unit=_memory_gib_each(asked, units),
+        resources_per_unit={name: _each(count, units) for name, count in asked.gres.items()},
+        units_per_node=1 if asked.cpus else 0,
     )
+
+
+def _each(count: int, units: int) -> int:
+    """The largest share of a unit, where Slurm divides unevenly."""
+    return -(-count // units)
+
+
+def _memory_gib_each(asked: Tres, units: int) -> float:
+    """Likewise; a little is as much as any node has to give."""
+    memory_gib = float(asked.memory_gib / units)
+    return max(memory_gib, NODE_MEMORY_GIB.least) if memory_gib else 0.0
 
 
 def _started(message: Message, submitted: JobSubmitted) -> JobStarted:
@@ -97,6 +117,9 @@ def _started(message: Message, submitted: JobSubmitted) -> JobStarted:
 def _finished(
     message: Message, submitted: JobSubmitted, outcome: JobOutcome.ValueType, site: Site
 ) -> JobFinished:
+    held = Tres.parse("tres_alloc", message.text("tres_alloc"))
+    nodes = message.number("total_nodes") or submitted.nodes
+    cores = message.needed_number("total_cpus")
     return JobFinished(
         job_id=submitted.job_id,
         attempt=_ATTEMPT,
@@ -105,13 +128,14 @@ def _finished(
         app_id=submitted.app_id,
         user=submitted.user,
         account=submitted.account,
-        nodes=submitted.nodes,
-        # Whole cores on every node, as the price counts them.
-        cores_per_node=-(-message.needed_number("total_cpus") // submitted.nodes),
+        nodes=nodes,
+        cores_per_node=_each(cores, nodes),
         submitted_at_us=submitted.submitted_at_us,
         started_at_us=message.time_us("@start"),
         ended_at_us=message.time_us("@end"),
         node_model=site.node_model,
+        cores=cores,
+        resources={**held.gres, **held.licenses},
     )
 
 

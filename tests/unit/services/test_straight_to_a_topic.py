@@ -28,7 +28,9 @@ STAGES = [
     *pricing_stages(SHARED),
 ]
 # One job fills it, so that the others wait for the end of its limit.
-SMALL = envelope("clusterDeclared", nodes=4)
+SMALL = envelope(
+    "clusterDeclared", nodes=4, nodeClasses=[{"nodes": 3}, {"nodes": 1, "resources": {"gpu": 2}}]
+)
 INPUTS = sorted({kind.topic for kind in KINDS.values()})
 
 

@@ -22,6 +22,9 @@ PAYLOADS: dict[str, dict[str, object]] = {
         "priority": 5,
         "memoryGib": 256,
         "architectures": ["x86_64"],
+        "coresPerUnit": 12,
+        "resourcesPerUnit": {"gpu": 1},
+        "unitsPerNode": 2,
     },
     "jobStarted": {
         **JOB,
@@ -29,6 +32,7 @@ PAYLOADS: dict[str, dict[str, object]] = {
         "nodes": ["n1", "n2"],
         "freqGhz": 2.4,
         "startedAtUs": NOW_US,
+        "nodeUnits": [2, 2],
     },
     "jobFinished": {
         **JOB,
@@ -42,6 +46,8 @@ PAYLOADS: dict[str, dict[str, object]] = {
         "startedAtUs": NOW_US,
         "endedAtUs": NOW_US,
         "energyJ": 1e6,
+        "cores": 150,
+        "resources": {"gpu": 4},
     },
     "jobRequeued": {**JOB, "reason": "node failure", "requeuedAtUs": NOW_US},
     "jobCancelled": {"jobId": JOB["jobId"], "reason": "no longer needed", "cancelledAtUs": NOW_US},
@@ -85,6 +91,10 @@ PAYLOADS: dict[str, dict[str, object]] = {
         "peakBandwidthGbps": 200,
         "memoryGibPerNode": 192,
         "architecture": "x86_64",
+        "nodeClasses": [
+            {"nodes": 448, "memoryGib": 192},
+            {"nodes": 64, "memoryGib": 384, "resources": {"gpu": 2}},
+        ],
     },
     "clusterLost": {"cluster": "alpha", "reason": "power cut", "lostAtUs": NOW_US},
     "clusterReturned": {"cluster": "alpha", "returnedAtUs": NOW_US},

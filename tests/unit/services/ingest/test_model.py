@@ -19,6 +19,7 @@ DAY_US = 86_400_000_000
 JOB_ID = str(JOB["jobId"])
 AFTER = {"jobId": "north/alpha/4710/1767225500", "condition": "DEPENDENCY_CONDITION_AFTER_ANY"}
 YEAR_2099_US = 4_070_908_800_000_000
+MANY_KINDS = {f"kind{number}": 1 for number in range(17)}
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,19 @@ def test_each_kind_goes_to_its_topic_in_a_record_that_its_readers_accept(
             "jobSubmitted",
             {"dependsOn": [{"jobId": "north/alpha/4710/1767225500"}]},
         ),
+        ("job_submitted.cores_per_unit", "jobSubmitted", {"coresPerUnit": 10_001}),
+        ("job_submitted.units_per_node", "jobSubmitted", {"unitsPerNode": 10_001}),
+        ("job_submitted.units_per_node", "jobSubmitted", {"coresPerUnit": 0}),
+        ("job_submitted.memory_gib_per_unit", "jobSubmitted", {"memoryGibPerUnit": 64}),
+        (
+            "job_submitted.memory_gib_per_unit",
+            "jobSubmitted",
+            {"memoryGib": 0, "memoryGibPerUnit": 1e7},
+        ),
+        ("job_submitted.resources_per_unit", "jobSubmitted", {"resourcesPerUnit": {"": 1}}),
+        ("job_submitted.resources_per_unit", "jobSubmitted", {"resourcesPerUnit": {"g\n": 1}}),
+        ("job_submitted.resources_per_unit", "jobSubmitted", {"resourcesPerUnit": {"gpu": 10_001}}),
+        ("job_submitted.resources_per_unit", "jobSubmitted", {"resourcesPerUnit": MANY_KINDS}),
         ("job_cancelled.cancelled_at_us", "jobCancelled", {"cancelledAtUs": 0}),
         ("job_held.job_id", "jobHeld", {"jobId": ""}),
         ("job_declined.grant", "jobDeclined", {"grant": 0}),
@@ -84,7 +98,14 @@ def test_each_kind_goes_to_its_topic_in_a_record_that_its_readers_accept(
         ("job_started.nodes", "jobStarted", {"nodes": []}),
         ("job_started.nodes[1]", "jobStarted", {"nodes": ["n1", ""]}),
         ("job_finished.outcome", "jobFinished", {"outcome": "JOB_OUTCOME_UNSPECIFIED"}),
+        ("job_started.node_units", "jobStarted", {"nodeUnits": [2]}),
+        ("job_started.node_units", "jobStarted", {"nodeUnits": [1] * 100_001}),
+        ("job_started.node_units[1]", "jobStarted", {"nodeUnits": [1, 0]}),
         ("job_finished.outcome", "jobFinished", {"outcome": 99}),
+        ("job_finished.cores", "jobFinished", {"cores": 193}),
+        ("job_finished.cores", "jobFinished", {"cores": 2**32 - 1}),
+        ("job_finished.resources", "jobFinished", {"resources": MANY_KINDS}),
+        ("job_finished.resources", "jobFinished", {"resources": {"": 1}}),
         ("job_finished.ended_at_us", "jobFinished", {"endedAtUs": NOW_US - 1}),
         ("job_finished.energy_j", "jobFinished", {"energyJ": -0.5}),
         ("signature_measured.cpi", "signatureMeasured", {"cpi": 0}),
@@ -103,6 +124,24 @@ def test_each_kind_goes_to_its_topic_in_a_record_that_its_readers_accept(
         ("cluster_declared.pstates_ghz", "clusterDeclared", {"pstatesGhz": [2.4, 1.2]}),
         ("cluster_declared.node_names", "clusterDeclared", {"nodeNames": ["n[1-3]"]}),
         ("cluster_declared.memory_gib_per_node", "clusterDeclared", {"memoryGibPerNode": -1}),
+        ("cluster_declared.node_classes", "clusterDeclared", {"nodeClasses": [{"nodes": 511}]}),
+        (
+            "cluster_declared.node_classes",
+            "clusterDeclared",
+            {"nodeClasses": [{"nodes": 512}, {"nodes": 1}]},
+        ),
+        ("cluster_declared.node_classes", "clusterDeclared", {"nodeClasses": [{"nodes": 1}] * 65}),
+        ("cluster_declared.node_classes[0].nodes", "clusterDeclared", {"nodeClasses": [{}]}),
+        (
+            "cluster_declared.node_classes[0].memory_gib",
+            "clusterDeclared",
+            {"nodeClasses": [{"nodes": 512, "memoryGib": -1}]},
+        ),
+        (
+            "cluster_declared.node_classes[0].resources",
+            "clusterDeclared",
+            {"nodeClasses": [{"nodes": 512, "resources": {"gpu": 10_001}}]},
+        ),
     ],
 )
 def test_what_is_refused_names_the_field(field: str, kind: str, changes: dict[str, object]) -> None:
@@ -128,6 +167,14 @@ def test_what_is_refused_names_the_field(field: str, kind: str, changes: dict[st
         ),
         ("jobSubmitted", {"memoryGib": 1e15}, "job_submitted.memory_gib: must be"),
         ("clusterDeclared", {"memoryGibPerNode": 1e-9}, "memory_gib_per_node: must be"),
+        (
+            "clusterDeclared",
+            {"nodeClasses": [{"nodes": 500}]},
+            "cluster_declared.node_classes: must be 512 nodes, got 500",
+        ),
+        ("jobSubmitted", {"coresPerUnit": 0}, "needs cores_per_unit: whole nodes are one a node"),
+        ("jobSubmitted", {"memoryGibPerUnit": 8}, "must not be set beside memory_gib"),
+        ("jobFinished", {"cores": 193}, "must be at most 192 (nodes x cores_per_node), got 193"),
         ("jobFinished", {"nodes": 100_001}, "job_finished.nodes: must be from 1 to 100000 nodes"),
         ("nodeSamples", {"samples": [{"timeUs": NOW_US}] * 3_601}, "must hold at most 3600"),
     ],

@@ -53,6 +53,8 @@ def test_the_schema_of_a_message_has_its_fields_in_json_form() -> None:
     properties = DOCUMENT["components"]["schemas"]["coplace.v1.JobSubmitted"]["properties"]
     assert properties["submittedAtUs"] == {"type": "string", "format": "int64"}
     assert properties["shareable"] == {"type": "boolean"}
+    resources = {"type": "object", "additionalProperties": {"type": "integer"}}
+    assert properties["resourcesPerUnit"] == resources
     samples = DOCUMENT["components"]["schemas"]["coplace.v1.NodeSamples"]["properties"]["samples"]
     assert samples == {
         "type": "array",

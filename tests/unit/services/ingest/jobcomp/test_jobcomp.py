@@ -89,6 +89,7 @@ def test_an_end_tells_the_submission_and_all_that_a_price_needs() -> None:
     assert submitted == facts(START)[0]
     assert finished.outcome == JobOutcome.JOB_OUTCOME_COMPLETED
     assert (finished.nodes, finished.cores_per_node, finished.node_model) == (4, 48, "m0")
+    assert (finished.cores, dict(finished.resources)) == (190, {})
     assert finished.ended_at_us - finished.started_at_us == 3_600_000_000
 
 
@@ -171,6 +172,23 @@ def test_a_job_without_an_account_or_a_limit_gets_those_of_the_site() -> None:
         ("state", {"state": "SOMEWHAT"}),
         ("state", {"state": " "}),
         ("nodes", {"state": None, "nodes": "n[1-"}),
+        ("tres_req", {"tres_req": "cpu"}),
+        ("tres_req", {"tres_req": "cpu=8,"}),
+        ("tres_req", {"tres_req": "cpu=-8"}),
+        ("tres_req", {"tres_req": "cpu=8 node=1"}),
+        ("tres_req", {"tres_req": "cpu=eight"}),
+        ("tres_req", {"tres_req": "cpu=1.5,node=1"}),
+        ("tres_req", {"tres_req": "cpu=8,cpu=8"}),
+        ("tres_req", {"tres_req": "mem=16Q"}),
+        ("tres_req", {"tres_req": 8}),
+        ("tres_alloc", {"tres_alloc": "gres/gpu=0.5"}),
+        ("tres_alloc", {"tres_alloc": "gres/gpu"}),
+        ("job_submitted.nodes", {"tres_req": "cpu=8,node=100001"}),
+        ("job_submitted.cores_per_unit", {"tres_req": "cpu=10001,node=1"}),
+        ("job_submitted.memory_gib_per_unit", {"tres_req": "mem=9E,node=1"}),
+        ("job_submitted.resources_per_unit", {"tres_req": "cpu=1,gres/shards=1M,node=1"}),
+        ("job_finished.cores", {"total_cpus": 200_000_000, "total_nodes": 100_000}),
+        ("job_finished.resources", {"tres_alloc": ",".join(f"gres/x{i}=1" for i in range(17))}),
     ],
 )
 def test_a_message_that_cannot_be_used_names_the_field(field: str, changes: dict[str, Any]) -> None:
@@ -193,11 +211,71 @@ def test_what_is_no_message_is_kept_with_the_reason_and_the_original_bytes(
     assert letter.value_sha256 == hashlib.sha256(value or b"").digest()
 
 
+# As sacct shows them of real clusters: half a node with two GPUs, and four whole ones.
+GPU_JOB = END | {
+    "total_cpus": 32,
+    "total_nodes": 2,
+    "nodes": "gpu[003-004]",
+    "tres_req": "billing=32,cpu=30,gres/gpu=3,mem=120G,node=2",
+    "tres_alloc": "billing=32,cpu=32,energy=812345,gres/gpu:a100=4,gres/gpu=4,mem=120G,node=2",
+}
+
+
+def test_what_was_asked_for_becomes_equal_units_one_a_node() -> None:
+    submitted = facts(GPU_JOB)[0]
+    assert (submitted.nodes, submitted.cores_per_unit, submitted.units_per_node) == (2, 15, 1)
+    assert submitted.memory_gib_per_unit == 60.0
+    assert dict(submitted.resources_per_unit) == {"gpu": 2}
+    assert submitted == facts(GPU_JOB | {"state": None})[0]
+
+
+def test_what_was_allocated_becomes_what_the_job_held() -> None:
+    finished = facts(GPU_JOB)[1]
+    assert (finished.nodes, finished.cores_per_node, finished.cores) == (2, 16, 32)
+    assert dict(finished.resources) == {"gpu": 4, "gpu:a100": 4}
+
+
+@pytest.mark.parametrize(
+    ("memory", "memory_gib_per_unit"),
+    [
+        ("16384", 16.0),
+        ("768M", 0.75),
+        ("187.50G", 187.5),
+        ("1.5T", 1536.0),
+        ("2097152K", 2.0),
+        ("10M", 0.1),
+        ("0", 0.0),
+    ],
+)
+def test_memory_is_read_in_each_of_slurms_units(memory: str, memory_gib_per_unit: float) -> None:
+    submitted = facts(END | {"tres_req": f"cpu=1,mem={memory},node=1"})[0]
+    assert submitted.memory_gib_per_unit == memory_gib_per_unit
+
+
+def test_licences_are_held_and_what_is_measured_or_a_price_is_not() -> None:
+    held = "cpu=4,node=1,license/matlab=2,bb/datawarp=100G,fs/disk=7,ic/ofed=9,vmem=1G,pages=3"
+    changes = {"total_cpus": 4, "total_nodes": 1, "tres_req": held, "tres_alloc": held}
+    submitted, finished = facts(END | changes)
+    assert dict(submitted.resources_per_unit) == {}
+    assert dict(finished.resources) == {"license/matlab": 2}
+
+
+def test_a_job_cancelled_before_it_had_nodes_is_told_by_what_it_asked_for() -> None:
+    changes = {"state": "CANCELLED", "@start": None, "total_nodes": 0, "total_cpus": 30}
+    submitted, finished = facts(GPU_JOB | changes | {"tres_alloc": None})
+    assert (submitted.nodes, finished.nodes, finished.cores) == (2, 2, 30)
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text(),
     lambda children: st.lists(children, max_size=3),
     max_leaves=4,
 )
+
+
+@given(st.text(alphabet="cpumenodgr/=,.0189KMG:", max_size=40))
+def test_whatever_a_list_of_resources_holds_nothing_stops(tres: str) -> None:
+    assert publishes(orjson.dumps(END | {"tres_req": tres, "tres_alloc": tres}))
 
 
 @given(st.sampled_from(sorted(END)), json_values)
@@ -250,4 +328,6 @@ def test_the_plugins_own_example_is_understood(data_dir: Path) -> None:
     path = data_dir / "slurm" / "jobcomp_kafka_example.json"
     submitted, finished = facts(orjson.loads(path.read_bytes()))
     assert submitted.job_id == "north/c1/4242/1777888680"
-    assert finished.cores_per_node == 48
+    assert (submitted.nodes, submitted.cores_per_unit) == (4, 48)
+    assert submitted.memory_gib_per_unit == 187.5
+    assert (finished.cores_per_node, finished.cores) == (48, 192)
