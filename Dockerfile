@@ -28,7 +28,7 @@ COPY . .
 COPY --from=code /opt/coplace/generated generated
 COPY --from=code /opt/coplace/shared shared
 COPY --from=code /opt/build/own .venv
-RUN .venv/bin/python -m compileall -q shared services deploy generated
+RUN .venv/bin/python -m compileall -q shared services cli deploy generated
 # Only /tmp is written to, since the root file system is mounted read-only. One thread for numeric
 # libraries: their sums depend on how many there are, and decisions must not.
 ENV PATH=/opt/coplace/.venv/bin:$PATH \

@@ -119,16 +119,17 @@ demo-parity: setup system-servers ## run both and compare what they decided and 
 
 .PHONY: bench
 bench: setup system-servers ## measure throughput, latency and memory
-	$(BIN)/coplace bench --out '$(OUT)'
+	$(BIN)/python -m tests.benchmarks.system --out '$(OUT)'
 
 .PHONY: bench-placement
 bench-placement: setup ## compare EAMC with its paper, play real logs: OUT= INTO=document
-	$(BIN)/coplace bench-placement --out '$(OUT)/placement' $(if $(INTO),--into '$(INTO)')
+	$(BIN)/python -m tests.benchmarks.placement --out '$(OUT)/placement' \
+	    $(if $(INTO),--into '$(INTO)')
 
 .PHONY: bench-chaos
 bench-chaos: JOBS = 200
 bench-chaos: setup system-servers ## kill every process in turn and compare the results
-	$(BIN)/coplace bench-chaos $(WORKLOAD)
+	$(BIN)/python -m tests.chaos.kills $(WORKLOAD)
 
 # Each thousand of messages is a run of its own: one that fails prints the seed that shows it.
 MESSAGES ?= 200000

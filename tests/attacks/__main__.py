@@ -17,10 +17,10 @@ from typing import Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
+from cli.demo.options import DEMO_KAFKA_PARTITIONS, variables
+from cli.demo.servers import Processes, RunningSystem, new_namespace, serving
+from cli.dlq.dead_letters import DeadLetters, Kind, kind_of
 from deploy.local.servers import LocalServers
-from services.console.dead_letters import DeadLetters, Kind, kind_of
-from services.console.options import DEMO_KAFKA_PARTITIONS, variables
-from services.console.servers import Processes, RunningSystem, new_namespace, serving
 from shared.messaging.stage import RoundSource
 from shared.runtime.settings import Settings
 from tests.attacks import bystander, requests

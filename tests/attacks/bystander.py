@@ -14,7 +14,7 @@ from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.pricing_pb2 import ChargeMade
 from google.protobuf.message import Message
 
-from services.console.servers import RunningSystem
+from cli.demo.servers import RunningSystem
 from services.emulator.adapters import envelope_of
 from shared.domain.errors import RejectedError
 from shared.messaging.clients import Reader

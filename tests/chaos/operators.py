@@ -5,7 +5,7 @@ from typing import Final
 
 from coplace.v1.placement_service_pb2 import ExplainResponse
 
-from services.console.seize import NothingToSeizeError, seizure
+from cli.seize import NothingToSeizeError, seizure
 from tests.chaos.clock import Clock
 from tests.chaos.managers import Grant
 from tests.chaos.network import Network

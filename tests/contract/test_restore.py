@@ -7,8 +7,8 @@ from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitte
 from coplace.v1.pricing_pb2 import ChargeMade
 from google.protobuf.message import Message
 
-from services.console import restore
-from services.console.repartition import repartition
+from cli.restore import restore
+from cli.restore.repartition import repartition
 from services.pricing.app import stages as pricing_stages
 from shared.messaging.admin import admin_client, ensure_topics
 from shared.messaging.clients import Publisher, Reader

@@ -7,9 +7,9 @@ from typing import Final
 import pytest
 from rich.console import Console
 
+from cli.demo.options import DemoOptions
+from cli.demo.run import run_embedded
 from deploy.local.servers import LocalServers
-from services.console.demo.run import run_embedded
-from services.console.options import DemoOptions
 
 JOBS: Final = 60
 # A worker that does not come back is given up soon.

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from threadpoolctl import threadpool_info
 
-from services.console.demo.run import run_embedded
-from services.console.options import DemoOptions
+from cli.demo.options import DemoOptions
+from cli.demo.run import run_embedded
 from services.emulator.truth.noise import Noise
 from services.energy.adaptive import Evidence, adapted, gram_of
 from services.energy.model import KernelRun, fit

@@ -23,13 +23,13 @@ from coplace.v1.placement_pb2 import (
 )
 from google.protobuf.message import Message
 
+from cli.demo.history import payloads
+from cli.demo.options import DemoOptions
+from cli.demo.parity import first_difference
+from cli.demo.run import PATIENCE_S, write_files
+from cli.demo.servers import RunningSystem, playing
+from cli.dlq.dead_letters import DeadLetters
 from deploy.local.servers import LocalServers
-from services.console.dead_letters import DeadLetters
-from services.console.demo.history import payloads
-from services.console.demo.parity import first_difference
-from services.console.demo.run import PATIENCE_S, write_files
-from services.console.options import DemoOptions
-from services.console.servers import RunningSystem, playing
 from services.emulator.adapters import MARKED, mark_of
 from services.emulator.facts import EPOCH_US
 from shared.messaging.clients import Publisher, Reader

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from services.console.demo.report import FILES
-from services.console.demo.run import run_embedded
-from services.console.demo.summary import PredictionErrors
-from services.console.options import DemoOptions
+from cli.demo.options import DemoOptions
+from cli.demo.report import FILES
+from cli.demo.run import run_embedded
+from cli.demo.summary import PredictionErrors
 from shared.eamc.ranking import Policy
 
 Figures = dict[str, float]

@@ -7,10 +7,10 @@ from random import SystemRandom
 
 import pytest
 
+from cli.demo.options import DemoOptions
+from cli.demo.parity import first_difference
 from deploy.local.servers import LocalServers
-from services.console.chaos import TARGETS, draw, run
-from services.console.demo.parity import first_difference
-from services.console.options import DemoOptions
+from tests.chaos.kills.blows import TARGETS, draw, run
 
 KILLS = 3
 # The broker first, while it has the topics of no other run to recover.

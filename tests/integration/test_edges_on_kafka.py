@@ -133,7 +133,7 @@ class Edges:
             "COPLACE_KAFKA_PARTITIONS": str(settings.kafka_partitions),
         }
         return subprocess.run(
-            [sys.executable, "-c", "from services.console.cli import app; app()", *arguments],
+            [sys.executable, "-c", "from cli.main import app; app()", *arguments],
             env={**os.environ, **environment},
             capture_output=True,
             text=True,

@@ -15,11 +15,11 @@ from coplace.v1.energy_pb2 import SignatureUpdated
 from google.protobuf.message import Message
 from typer.testing import CliRunner
 
+from cli.energy import ask
+from cli.main import app
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from services.console.cli import app
-from services.console.energy import ask
 from shared.messaging.admin import admin_client, ensure_topics
 from shared.messaging.clients import Publisher, Reader
 from shared.messaging.deployment import Deployment

@@ -24,10 +24,10 @@ from google.protobuf.message import Message
 from kafka import KafkaConsumer
 from typer.testing import CliRunner
 
+from cli.main import app
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from services.console.cli import app
 from shared.messaging.admin import admin_client, ensure_topics
 from shared.messaging.clients import Publisher, Reader
 from shared.messaging.dead_letters import dead_letter

@@ -14,11 +14,11 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 from google.protobuf.message import Message
 from typer.testing import CliRunner, Result
 
+from cli.main import app
+from cli.stages import create_topics
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from services.console.cli import app
-from services.console.topics import create_topics
 from shared.messaging.clients import Publisher
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event, Publish

@@ -2,7 +2,7 @@
 
 from coplace.v1.pricing_state_pb2 import CoRunInterval
 
-from services.console.topics import every_stage
+from cli.stages import every_stage
 from services.pricing.state import Attempts, job_of
 from shared.messaging.stage import Stage
 from shared.runtime.settings import Settings

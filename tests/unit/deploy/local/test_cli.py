@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from services.console.cli import app
+from cli.main import app
 
 
 @pytest.mark.parametrize("command", [["status"], ["logs", "kafka"]])

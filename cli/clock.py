@@ -1,0 +1,33 @@
+"""`coplace clock`: what to do after a clock was wrong."""
+
+import asyncio
+
+import typer
+
+from shared.messaging.codec import format_time
+from shared.messaging.deployment import Deployment
+from shared.messaging.mend import mend_clock
+from shared.runtime.settings import settings
+
+app = typer.Typer(no_args_is_help=True, help="After a clock was wrong.")
+
+
+@app.callback()
+def clock() -> None:
+    """Keeps `mend` a command of its own."""
+
+
+@app.command()
+def mend() -> None:
+    """Bring states back whose last round ended in the future; workers at work are taken over."""
+    from cli.stages import every_stage
+
+    deployment = Deployment.of(settings())
+    if deployment.settings.is_emulated:
+        raise typer.BadParameter("emulated runs have no clock (COPLACE_ROUNDS is marks)")
+    now_us = deployment.clock.now_us()
+    mended = asyncio.run(mend_clock(deployment, every_stage(deployment.settings), now_us))
+    for unit in mended:
+        typer.echo(f"{unit}: its last round now ended at {format_time(now_us)}")
+    if not mended:
+        typer.echo(f"nothing lies ahead of the clock, which says {format_time(now_us)}")

@@ -1,0 +1,86 @@
+"""The whole system in one process: every stage over the log in memory, no server."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from coplace.v1.placement_pb2 import PlacementDecided
+
+from cli.demo.options import DemoOptions
+from services.emulator.adapters import DECISIONS, MARKED, envelope_of, mark_of
+from services.emulator.app import emulator
+from services.emulator.driver import play
+from services.emulator.emulator import RoundOutput
+from services.energy.app import stages as energy_stages
+from services.ingest.model import Intake
+from services.placement.app import stages as placement_stages
+from services.prediction.app import stages as prediction_stages
+from services.pricing.app import stages as pricing_stages
+from shared.messaging.codec import Codec
+from shared.messaging.embedded import EmbeddedRuntime
+from shared.messaging.event import Event
+from shared.messaging.memory import InMemoryLog
+from shared.messaging.record import Place
+from shared.messaging.stage import Round, Stage
+from shared.messaging.topics import Topics
+
+Progress = Callable[[int], None]
+
+
+class EmbeddedSystem:
+    """Ingest and every stage over one log in memory."""
+
+    def __init__(self, stages: Sequence[Stage], topics: Topics) -> None:
+        self._log = InMemoryLog()
+        self._codec = Codec(topics)
+        self._intake = Intake(topics)
+        self._runtime = EmbeddedRuntime(self._log, stages, codec=self._codec)
+        self._read_to: dict[Place, int] = {}
+
+    def publish(self, output: RoundOutput) -> None:
+        """Take a round's events in as ingest does, mark the round, and let every stage work."""
+        for event in output.events:
+            accepted = self._intake.accept(envelope_of(event.event), output.round.now_s)
+            self._log.append(self._codec.encode(accepted))
+        mark = mark_of(output.round)
+        for topic in MARKED:
+            for place in self._codec.topics.places(topic):
+                self._log.append(self._codec.encode_mark(place, mark))
+        self._runtime.run_until_quiet()
+
+    def new_decisions(self) -> list[PlacementDecided]:
+        """What was decided since the last call."""
+        found = []
+        for place in self._codec.topics.places(DECISIONS):
+            begin, end = self._read_to.get(place, 0), self._log.end_offset(place)
+            found += [event.payload for event in self._events(place, begin, end)]
+            self._read_to[place] = end
+        return [message for message in found if isinstance(message, PlacementDecided)]
+
+    def topic(self, name: str) -> Iterable[Event]:
+        """Every event of a topic."""
+        for place in self._codec.topics.places(name):
+            yield from self._events(place, 0, self._log.end_offset(place))
+
+    def _events(self, place: Place, begin: int, end: int) -> Iterable[Event]:
+        return map(self._codec.decode, self._log.read(place, begin, end - begin))
+
+
+def run(options: DemoOptions, progress: Progress) -> EmbeddedSystem:
+    """Play an emulated run to its end; `progress` is told how many jobs each round finished."""
+    settings = options.shared()
+    stages = [
+        *energy_stages(settings, options.energy),
+        *prediction_stages(settings),
+        *placement_stages(settings, options.placement),
+        *pricing_stages(settings),
+    ]
+    system = EmbeddedSystem(stages, Topics(kafka_partitions=settings.kafka_partitions))
+
+    def publish(output: RoundOutput) -> None:
+        system.publish(output)
+        progress(sum("JobFinished" in event.event.type for event in output.events))
+
+    def decisions_of(_round: Round) -> Sequence[PlacementDecided]:
+        return system.new_decisions()
+
+    play(emulator(options.simulation), publish, decisions_of)
+    return system

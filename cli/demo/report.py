@@ -1,0 +1,134 @@
+"""The files and the table of a run, written from its topics."""
+
+import csv
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import orjson
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+from rich.table import Table
+
+from cli.demo.history import History
+from cli.demo.summary import Summary, summarise
+from shared.domain.money import QUANTUM
+from shared.runtime.folders import written
+
+FILES = (
+    "decisions.jsonl",
+    "charges.jsonl",
+    "jobs.csv",
+    "accounts.json",
+    "summary.json",
+    "gantt.png",
+    "power.png",
+)
+COLUMNS = (
+    "job_id",
+    "app_id",
+    "cluster",
+    "nodes",
+    "freq_ghz",
+    "submit_s",
+    "start_s",
+    "end_s",
+    "energy_j",
+    "price_su",
+)
+
+
+def write(history: History, spent_micro_su: Mapping[str, int], folder: Path) -> Summary:
+    """Write all files of a run into `folder` and return its figures. Times are event times."""
+    from cli.demo import plots  # a second to import, and no other command needs it
+
+    summary = summarise(history)
+    _write_lines(folder / "decisions.jsonl", history.decisions)
+    _write_lines(folder / "charges.jsonl", history.charges)
+    _write_jobs(folder / "jobs.csv", history)
+    _write_json(folder / "accounts.json", _balances(spent_micro_su))
+    _write_json(folder / "summary.json", summary.as_json())
+    plots.gantt(history, folder / "gantt.png")
+    plots.power(history, folder / "power.png")
+    return summary
+
+
+def _write_lines(path: Path, messages: Iterable[Message]) -> None:
+    with written(path) as fresh, fresh.open("wb") as file:
+        for message in messages:
+            plain = MessageToDict(
+                message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+            )
+            file.write(orjson.dumps(plain, option=orjson.OPT_APPEND_NEWLINE))
+
+
+def _write_json(path: Path, content: Mapping[str, object]) -> None:
+    with written(path) as fresh:
+        fresh.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _balances(spent_micro_su: Mapping[str, int]) -> Mapping[str, str]:
+    """What each account spent, in service units."""
+    return {account: str(spent * QUANTUM) for account, spent in sorted(spent_micro_su.items())}
+
+
+def _write_jobs(path: Path, history: History) -> None:
+    """One row a finished attempt; seconds count from the first submission."""
+    charges = history.final_charges()
+    begin_us = min(job.submitted_at_us for job in history.finished)
+    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for job in history.finished:
+            times_us = (job.submitted_at_us, job.started_at_us, job.ended_at_us)
+            writer.writerow(
+                (
+                    job.job_id,
+                    job.app_id,
+                    job.cluster,
+                    job.nodes,
+                    job.freq_ghz,
+                    *((at - begin_us) / 1e6 for at in times_us),
+                    job.energy_j,
+                    charges[job.job_id, job.attempt].price_su,
+                )
+            )
+
+
+def table(summary: Summary, title: str) -> Table:
+    """The figures as people read them."""
+    rows = Table(title=title, show_header=False)
+    rows.add_column("figure")
+    rows.add_column("value", justify="right")
+    for name, value in _rows(summary):
+        rows.add_row(name, value)
+    return rows
+
+
+def _rows(summary: Summary) -> Iterable[tuple[str, str]]:
+    yield "jobs", f"{summary.jobs:,}"
+    yield "makespan", f"{summary.makespan_s / 3600:,.2f} h"
+    yield "mean response time", f"{summary.mean_response_s / 3600:,.2f} h"
+    yield "energy of jobs", f"{summary.energy_j / 3.6e9:,.3f} MWh"
+    yield "mean frequency", f"{summary.mean_freq_ghz:.2f} GHz"
+    yield "on their best cluster", _as_percent(summary.share_on_best_cluster)
+    yield "waited", _as_percent(summary.share_waited)
+    yield "backfilled", _as_percent(summary.share_backfilled)
+    yield "ran beside another job", _as_percent(summary.share_shared_nodes)
+    yield "discounted", _as_percent(summary.share_discounted)
+    against = summary.mean_price_against_state_of_practice
+    yield "mean price against state of practice", _as_percent(against)
+    yield "prediction error: time (EAR)", _as_error(summary.errors.time_percent)
+    yield "prediction error: power (EAR)", _as_error(summary.errors.power_percent)
+    yield "prediction error: energy (EAR)", _as_error(summary.errors.energy_percent)
+    yield "prediction error: slowdown of pairs", _as_error(summary.errors.slowdown_percent)
+    submission = summary.errors.submission_power_percent
+    yield "prediction error: power at submission", _as_error(submission)
+
+
+def _as_percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _as_error(percent: float | None) -> str:
+    return "nothing to compare" if percent is None else f"{percent:.2f} %"

@@ -1,0 +1,136 @@
+"""The figures of a run: pure functions over its history."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from statistics import fmean
+
+from coplace.v1.jobs_pb2 import JobFinished
+from coplace.v1.placement_pb2 import (
+    PREDICTION_BASIS_SIGNATURE,
+    VERDICT_QUEUED,
+    Candidate,
+    PlacementDecided,
+)
+
+from cli.demo.history import History, JobKey
+from shared.domain.errors import UnusableError
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionErrors:
+    """Mean absolute percentage errors of what placement believed; None where nothing compares.
+
+    Time, power and energy: the EAR projection at the chosen P-state against the signature measured
+    in the run. Slowdown: the pair model's against the shutters'. Submission power: the power
+    model's own error on jobs held out of its training.
+    """
+
+    time_percent: float | None
+    power_percent: float | None
+    energy_percent: float | None
+    slowdown_percent: float | None
+    submission_power_percent: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a run came to. Shares are of the finished jobs, between 0 and 1."""
+
+    jobs: int
+    makespan_s: float
+    mean_response_s: float
+    energy_j: float
+    mean_freq_ghz: float
+    share_on_best_cluster: float
+    share_waited: float
+    share_backfilled: float
+    share_shared_nodes: float
+    share_discounted: float
+    mean_price_against_state_of_practice: float
+    total_price_su: str
+    errors: PredictionErrors
+
+    def as_json(self) -> dict[str, object]:
+        """Plain data for summary.json."""
+        return asdict(self)
+
+
+def summarise(history: History) -> Summary:
+    """The figures of a run. Raises UnusableError when no job finished."""
+    done = history.finished
+    if not done:
+        raise UnusableError("no job finished: nothing to report; look at the decisions' reasons")
+    starts, outcomes = history.starts(), history.first_outcomes()
+    charges = history.final_charges()
+    keys = [(job.job_id, job.attempt) for job in done]
+    prices = [(Decimal(c.price_su), Decimal(c.state_of_practice_su)) for c in charges.values()]
+    first_submit_us = min(job.submitted_at_us for job in done)
+    return Summary(
+        jobs=len(done),
+        makespan_s=(max(job.ended_at_us for job in done) - first_submit_us) / 1e6,
+        mean_response_s=fmean((job.ended_at_us - job.submitted_at_us) / 1e6 for job in done),
+        energy_j=sum(job.energy_j for job in done),
+        mean_freq_ghz=fmean(job.freq_ghz for job in done),
+        share_on_best_cluster=_share(on_best_cluster(starts[key]) for key in keys),
+        share_waited=_share(outcomes[key].verdict == VERDICT_QUEUED for key in keys),
+        share_backfilled=_share(starts[key].backfilled for key in keys),
+        share_shared_nodes=_share(bool(c.evidence) for c in charges.values()),
+        share_discounted=_share(price < full for price, full in prices),
+        mean_price_against_state_of_practice=fmean(float(p / full) for p, full in prices if full),
+        total_price_su=str(sum((price for price, _ in prices), Decimal(0))),
+        errors=_errors(history, starts, done),
+    )
+
+
+def on_best_cluster(start: PlacementDecided) -> bool:
+    """True when the job runs where its part_eff (EAMC equation 5) is lowest."""
+    best = min(start.candidates, key=lambda c: c.part_eff)
+    return best.cluster == start.cluster
+
+
+def _share(flags: Iterable[bool]) -> float:
+    values = list(flags)
+    return sum(values) / len(values) if values else 0.0
+
+
+def _percent(pairs: Iterable[tuple[float, float]]) -> float | None:
+    """Mean absolute percentage error of (predicted, measured) pairs."""
+    errors = [abs(predicted / measured - 1) for predicted, measured in pairs if measured]
+    return 100 * fmean(errors) if errors else None
+
+
+def _chosen(start: PlacementDecided) -> Candidate | None:
+    """The candidate that was started, when a signature was behind it."""
+    for candidate in start.candidates:
+        if candidate.cluster == start.cluster:
+            return candidate if candidate.basis == PREDICTION_BASIS_SIGNATURE else None
+    return None
+
+
+def _errors(
+    history: History, starts: dict[JobKey, PlacementDecided], done: list[JobFinished]
+) -> PredictionErrors:
+    measured = {s.job_id: s for s in history.signatures if s.job_id}
+    chosen = {job.job_id: _chosen(starts[job.job_id, job.attempt]) for job in done}
+    pairs = [(c, measured[job]) for job, c in chosen.items() if c is not None and job in measured]
+    trained = [m for m in history.power_models if m.training_jobs]
+    newest = max(trained, key=lambda m: m.training_jobs, default=None)
+    return PredictionErrors(
+        time_percent=_percent((c.time_s, s.time_s) for c, s in pairs),
+        power_percent=_percent((c.power_w, s.power_w) for c, s in pairs),
+        energy_percent=_percent((c.energy_j, s.power_w * s.time_s) for c, s in pairs),
+        slowdown_percent=_percent(_slowdowns(history, starts)),
+        submission_power_percent=None if newest is None else 100 * newest.holdout_mape,
+    )
+
+
+def _slowdowns(
+    history: History, starts: dict[JobKey, PlacementDecided]
+) -> Iterable[tuple[float, float]]:
+    """(predicted, measured) slowdown of each job that was placed beside a co-runner."""
+    for key, charge in history.final_charges().items():
+        start = starts[key]
+        for evidence in charge.evidence:
+            if evidence.co_runner_job_id == start.co_runner_job_id and evidence.shutters_used:
+                yield start.predicted_slowdown_ratio, evidence.slowdown_ratio

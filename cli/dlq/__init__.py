@@ -1,0 +1,1 @@
+"""Dead letters: listed, shown and replayed."""

@@ -1,0 +1,68 @@
+"""`coplace dlq`: what could not be used, why, and the way back."""
+
+from typing import Annotated, Final
+
+import typer
+from coplace.v1.control_pb2 import DeadLetter
+from google.protobuf.json_format import MessageToJson
+
+from cli.dlq.dead_letters import DeadLetters, Kind, kind_of
+from shared.messaging.deployment import Deployment
+from shared.runtime.settings import settings
+
+app = typer.Typer(no_args_is_help=True, help="List, show and replay dead letters.")
+
+# Enough to tell defects apart.
+_SHOWN_DIGEST: Final = 12
+
+PlaceText = Annotated[str, typer.Argument(help="topic/kafka_partition/offset, as list prints it")]
+
+
+def _letters() -> DeadLetters:
+    return DeadLetters(Deployment.of(settings()))
+
+
+@app.command("list")
+def list_letters(
+    topic: Annotated[str, typer.Argument(help="One topic only.")] = "",
+    kind: Annotated[
+        Kind | None, typer.Option(help="refused: bad input; quarantined: a defect of ours.")
+    ] = None,
+) -> None:
+    """One line a letter: place, stage, kind (with the stack's digest), reason."""
+    letters = _letters()
+    for name in [topic] if topic else sorted(letters.deployment.topics.specs):
+        for letter in letters.of(name):
+            if kind in (None, kind_of(letter)):
+                typer.echo(_line(letter))
+
+
+def _line(letter: DeadLetter) -> str:
+    place = f"{letter.topic}/{letter.kafka_partition}/{letter.offset}"
+    digest = f" {letter.stack_digest[:_SHOWN_DIGEST]}" if letter.stack_digest else ""
+    # A reason may repeat what the record said: it stays on its line.
+    reason = " ".join(letter.reason.split())
+    return f"{place}\t{letter.stage}\t{kind_of(letter)}{digest}\t{reason}"
+
+
+@app.command()
+def show(place: PlaceText) -> None:
+    """One letter in full, as JSON; bytes are base64."""
+    typer.echo(MessageToJson(_letters().one(*_parsed(place)), preserving_proto_field_name=True))
+
+
+@app.command()
+def replay(place: PlaceText) -> None:
+    """Append the original record to its topic again."""
+    letters = _letters()
+    letters.replay(letters.one(*_parsed(place)))
+    typer.echo(f"appended the record of {place} again")
+
+
+def _parsed(place: str) -> tuple[str, int, int]:
+    try:
+        topic, kafka_partition, offset = place.split("/")
+        return topic, int(kafka_partition), int(offset)
+    except ValueError as error:
+        wanted = "a place is topic/kafka_partition/offset, as in jobs.events/2/17"
+        raise typer.BadParameter(wanted) from error

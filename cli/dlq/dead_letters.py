@@ -1,0 +1,77 @@
+"""Dead letters, as an operator deals with them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from coplace.v1.control_pb2 import DeadLetter
+
+from cli.kafka_topics import KafkaTopics
+from shared.domain.errors import UnusableError
+from shared.messaging.clients import Publisher
+from shared.messaging.deployment import Deployment
+from shared.messaging.record import NewRecord, Place
+from shared.messaging.topics import DLQ_PREFIX
+
+SEQUENCED: Final = "placement.inputs"
+
+
+class Kind(StrEnum):
+    """Why a record is a dead letter."""
+
+    REFUSED = "refused"
+    QUARANTINED = "quarantined"
+
+
+def kind_of(letter: DeadLetter) -> Kind:
+    """Letters of records that a stage refused name no kind."""
+    return Kind(letter.kind) if letter.kind else Kind.REFUSED
+
+
+class CannotReplayError(UnusableError):
+    """A dead letter whose record cannot or must not be appended again."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """The dead-letter queues of a deployment."""
+
+    deployment: Deployment
+
+    def of(self, topic: str) -> Iterator[DeadLetter]:
+        """The dead letters of one topic; a letter that was written twice comes once."""
+        found: dict[str, DeadLetter] = {}
+        for event in KafkaTopics(self.deployment).topic(DLQ_PREFIX + topic):
+            if isinstance(event.payload, DeadLetter):
+                found.setdefault(event.id, event.payload)
+        yield from found.values()
+
+    def one(self, topic: str, kafka_partition: int, offset: int) -> DeadLetter:
+        """The dead letter of a place and offset. Raises UnusableError where there is none."""
+        for letter in self.of(topic):
+            if (letter.kafka_partition, letter.offset) == (kafka_partition, offset):
+                return letter
+        place = f"{topic}/{kafka_partition}/{offset}"
+        raise UnusableError(f"there is no dead letter of {place}: `coplace dlq list` prints them")
+
+    def replay(self, letter: DeadLetter) -> None:
+        """Append the original record to its topic again.
+
+        Raises CannotReplayError when it was longer than what a dead letter keeps, or when only
+        the sequencer may write its topic.
+        """
+        if letter.topic == SEQUENCED:
+            raise CannotReplayError(
+                f"only the sequencer writes {SEQUENCED}: find the record in the topic that it came "
+                "from by its ce_id, and send it to ingest anew"
+            )
+        if letter.value_size_bytes != len(letter.value):
+            raise CannotReplayError(
+                f"{letter.topic}/{letter.kafka_partition}/{letter.offset} had "
+                f"{letter.value_size_bytes} bytes, {len(letter.value)} are kept: send it anew"
+            )
+        place = Place(letter.topic, letter.kafka_partition)
+        headers = tuple(letter.headers.items())
+        with Publisher(self.deployment) as publisher:
+            publisher.append([NewRecord(place, letter.key, letter.value, headers)])

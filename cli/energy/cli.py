@@ -1,0 +1,229 @@
+"""`coplace energy`: coefficients learned, signatures projected, P-states chosen, from files, and
+what a running system says of its own."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from cli.telling import TABLE_WIDTH, note
+from shared.eamc.frequency import Reading
+from shared.eamc.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
+
+app = typer.Typer(
+    no_args_is_help=True, help="EAR's energy model, on files and of a running system."
+)
+
+CoefficientFiles = Annotated[
+    list[Path],
+    typer.Option(help="Table of coefficients of one module; again for another module."),
+]
+Signatures = Annotated[Path, typer.Option(help="Signatures, as apps.csv of the published data.")]
+Modules = Annotated[
+    list[str] | None,
+    typer.Option(help="Module, by name or index, of each table; else the table's name says it."),
+]
+Via = Annotated[
+    bool, typer.Option(help="Reach pairs that were never measured through other P-states.")
+]
+Interval = Annotated[
+    float | None,
+    typer.Option(
+        min=0.01,
+        max=0.999,
+        help="Add what each value lies between with this probability, such as 0.8; "
+        "errors are read from {module}_errors.csv beside the table.",
+    ),
+]
+Weights = Annotated[
+    list[float] | None, typer.Option(help="Weight of time in EAMC's distance; 1 and 1.5 if none.")
+]
+DefaultGhz = Annotated[
+    float | None, typer.Option(help="Where EAR's policies start; each signature's own P-state.")
+]
+EnergyThreshold = Annotated[
+    float, typer.Option(help="Share of time that min-energy-to-solution may add.")
+]
+TimeThreshold = Annotated[
+    float, typer.Option(help="Time gain per clock gain that min-time-to-solution asks.")
+]
+
+
+def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+@app.command()
+def project(
+    coefficients: CoefficientFiles,
+    signatures: Signatures,
+    out_csv: Annotated[Path, typer.Option("--csv", help="File to write.")],
+    module: Modules = None,
+    via_intermediate: Via = False,
+    interval: Interval = None,
+) -> None:
+    """Time, power and energy of each application at each P-state."""
+    from cli.energy import projections
+    from services.energy.adapters.matching import read_matched
+
+    header = projections.columns(via_intermediate=via_intermediate, interval=interval)
+    rows: list[Sequence[object]] = []
+    several = read_matched(coefficients, signatures, module or ())
+    if interval is not None:
+        several, notes = projections.with_errors_beside(several, coefficients)
+        note(notes)
+    for matched in several:
+        found = projections.projected(matched, via_intermediate=via_intermediate)
+        rows += projections.rows(
+            matched, found, via_intermediate=via_intermediate, interval=interval
+        )
+        note(projections.left_out(matched, found))
+        note(matched.doubts)
+    _write(out_csv, header, rows)
+    typer.echo(f"{len(rows)} projections are in {out_csv}")
+
+
+@app.command()
+def choose(
+    coefficients: CoefficientFiles,
+    signatures: Signatures,
+    out_csv: Annotated[
+        Path | None, typer.Option("--csv", help="File to write beside the table.")
+    ] = None,
+    module: Modules = None,
+    t_weight: Weights = None,
+    distance: Annotated[
+        Reading,
+        typer.Option(help="What EAMC's equations are taken to say, ADR 0003."),
+    ] = Reading.DIMENSIONLESS,
+    default_ghz: DefaultGhz = None,
+    min_energy_threshold: EnergyThreshold = MIN_ENERGY_THRESHOLD,
+    min_time_threshold: TimeThreshold = MIN_TIME_THRESHOLD,
+    via_intermediate: Via = False,
+) -> None:
+    """The P-state of least energy, of least time, of EAMC's distance and of EAR's policies."""
+    from cli.energy import choices, projections
+    from services.energy.adapters.matching import read_matched
+
+    weights = tuple(t_weight or (1.0, 1.5))
+    knobs = choices.Knobs(weights, distance, default_ghz, min_energy_threshold, min_time_threshold)
+    several = [
+        (matched, projections.projected(matched, via_intermediate=via_intermediate))
+        for matched in read_matched(coefficients, signatures, module or ())
+    ]
+    chosen = choices.choose(several, knobs)
+    if out_csv is not None:
+        _write(out_csv, choices.COLUMNS, (each.row for each in chosen))
+    for matched, found in several:
+        note(projections.left_out(matched, found))
+        note(matched.doubts)
+    Console(width=TABLE_WIDTH).print(choices.table(several, chosen))
+
+
+@app.command("time-coefficients")
+def time_coefficients(
+    coefficients: CoefficientFiles,
+    signatures: Signatures,
+    node: Annotated[
+        list[str],
+        typer.Option(help="MODULE=CORES or MODULE=CORES:PEAK_GBPS, for each module."),
+    ],
+    out_csv: Annotated[
+        Path | None, typer.Option("--csv", help="File to write beside the table.")
+    ] = None,
+    module: Modules = None,
+) -> None:
+    """Runtimes on each module against the first, and what hardware would have said of them."""
+    from cli.energy import time_coefficients as ratios
+    from services.energy.adapters.matching import read_matched
+
+    several = read_matched(coefficients, signatures, module or ())
+    rows = list(ratios.compared(several, ratios.nodes(node)))
+    if out_csv is not None:
+        _write(out_csv, ratios.COLUMNS, (row.cells for row in rows))
+    Console(width=TABLE_WIDTH).print(ratios.table(rows))
+    typer.echo(ratios.summary(rows) or "too few applications ran on both to tell how sure this is")
+
+
+@app.command()
+def misuse() -> None:
+    """Users whose jobs do not behave like the application that they name, from energy.advice."""
+    from cli.energy import misuse as misused
+    from cli.kafka_topics import KafkaTopics
+    from shared.messaging.deployment import Deployment
+    from shared.runtime.settings import settings
+
+    topics = KafkaTopics(Deployment.of(settings()))
+    users = misused.by_user(topics.topic(misused.TOPIC))
+    Console(width=TABLE_WIDTH).print(misused.table(users))
+
+
+@app.command()
+def learn(
+    signatures: Annotated[Path, typer.Option(help="Kernels at every P-state, with freq_ghz.")],
+    out: Annotated[Path, typer.Option(help="Folder of the files that are written.")],
+    plot: Annotated[bool, typer.Option(help="Draw measured against predicted as PNG.")] = False,
+) -> None:
+    """Learn the coefficients of every module of a file of kernels."""
+    from cli.energy.learning import learned, write
+
+    for module in learned(signatures):
+        note(module.notes)
+        typer.echo(module.summary)
+        for path in write(module, out):
+            typer.echo(f"  {path}")
+        if plot:
+            from cli.energy.plot import write_plot
+
+            typer.echo(f"  {write_plot(module, out)}")
+
+
+@app.command("import")
+def import_report(
+    report: Annotated[list[Path], typer.Argument(help="Reports of EAR, separated by ;")],
+    module: Annotated[str, typer.Option(help="Node model that the reports are of.")],
+    out: Annotated[Path, typer.Option(help="Folder of the files that are written.")],
+) -> None:
+    """Read EAR's own reports: signatures to project, and the energy of every run."""
+    from services.energy.adapters.ear_report import read_report, signatures_of, write_accounting
+    from services.energy.adapters.signatures_csv import write_signatures
+
+    runs = [run for path in report for run in read_report(path)]
+    signatures = signatures_of(runs, module)
+    write_signatures(out / "signatures.csv", signatures)
+    write_accounting(out / "accounting.csv", runs)
+    without = sum(not run.is_projectable for run in runs)
+    typer.echo(f"{len(signatures)} signatures are in {out / 'signatures.csv'}")
+    typer.echo(
+        f"{len(runs)} runs, of which {without} without counters, are in {out / 'accounting.csv'}"
+    )
+
+
+@app.command()
+def ask(
+    app_ids: Annotated[
+        list[str], typer.Option("--app", help="Application; again for another application.")
+    ],
+    address: Annotated[str, typer.Option(help="host:port of the energy API.")],
+    node_model: Annotated[
+        list[str] | None, typer.Option(help="Node model; all that have coefficients if none.")
+    ] = None,
+    ghz: Annotated[
+        list[float] | None, typer.Option(help="P-state; all of the node model if none.")
+    ] = None,
+    via_intermediate: Via = False,
+) -> None:
+    """What a running system knows: time, power and energy of applications, over gRPC."""
+    from cli.energy import ask as asked
+
+    request = asked.request(app_ids, node_model or (), ghz or (), via_intermediate=via_intermediate)
+    projections = asked.project(address, request)
+    note(asked.gaps(projections))
+    Console(width=TABLE_WIDTH).print(asked.table(projections))

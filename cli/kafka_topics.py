@@ -1,0 +1,91 @@
+"""The topics of a run on Kafka: read whole, or followed until the run is complete."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from coplace.v1.control_pb2 import RoundEnded
+from coplace.v1.jobs_pb2 import JobFinished
+
+from cli.demo.embedded import Progress
+from shared.domain.errors import RejectedError
+from shared.messaging.clients import Reader
+from shared.messaging.deployment import Deployment
+from shared.messaging.event import Event
+from shared.messaging.record import Place, Record
+
+JOBS = "jobs.events"
+CHARGES = "prices.charges"
+
+
+class StalledRunError(RuntimeError):
+    """Nothing has happened in a run for too long."""
+
+
+class KafkaTopics:
+    """The topics of one namespace."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+
+    def topic(self, name: str) -> Iterable[Event]:
+        """Every committed event of a topic; what is none is in the dead-letter queue."""
+        with Reader(self.deployment, self.deployment.topics.places(name)) as reader:
+            for record in reader.to_end():
+                yield from self._event(record)
+
+    def ends(self, name: str) -> Mapping[Place, int]:
+        """The offset after the last committed record of each place of a topic."""
+        with Reader(self.deployment, self.deployment.topics.places(name)) as reader:
+            return {record.place: record.offset + 1 for record in reader.to_end()}
+
+    def follow(self, progress: Progress, patience_s: float) -> None:
+        """Wait for the last round's mark in all of prices.charges; tell of finished jobs.
+
+        Raises StalledRunError when neither a job event nor a charge came for `patience_s`.
+        """
+        topics = self.deployment.topics
+        places = [*topics.places(JOBS), *topics.places(CHARGES)]
+        watch = _Watch(topics.places(CHARGES))
+        last_seen = time.monotonic()
+        with Reader(self.deployment, places) as reader:
+            while not watch.is_complete:
+                records = reader.poll()
+                for record in records:
+                    for event in self._event(record):
+                        watch.see(record.place, event)
+                progress(watch.take_finished())
+                last_seen = time.monotonic() if records else last_seen
+                if time.monotonic() - last_seen > patience_s:
+                    raise StalledRunError(
+                        f"no job event and no charge for {patience_s:.0f} s: "
+                        "see the processes' logs (`coplace local logs`)"
+                    )
+
+    def _event(self, record: Record) -> Iterable[Event]:
+        with suppress(RejectedError):
+            yield self.deployment.codec.decode(record)
+
+
+class _Watch:
+    """What has been seen of a run."""
+
+    def __init__(self, charges: Sequence[Place]) -> None:
+        self._open = set(charges)
+        self._finished: set[str] = set()
+        self._told = 0
+
+    @property
+    def is_complete(self) -> bool:
+        return not self._open
+
+    def see(self, place: Place, event: Event) -> None:
+        if isinstance(event.payload, JobFinished):
+            self._finished.add(event.id)
+        elif isinstance(event.payload, RoundEnded) and event.payload.last:
+            self._open.discard(place)
+
+    def take_finished(self) -> int:
+        """How many more jobs have finished since the last call."""
+        told, self._told = self._told, len(self._finished)
+        return self._told - told

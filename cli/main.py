@@ -1,0 +1,211 @@
+"""The `coplace` command line."""
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from cli.clock import app as clock_app
+from cli.dlq.cli import app as dlq_app
+from cli.energy.cli import app as energy_app
+from cli.failures import TellingGroup
+from cli.restore.cli import app as restore_app
+from cli.restore.cli import doctor
+from cli.simulate.cli import simulate
+from cli.topics import app as topics_app
+from cli.topics import tail
+from deploy.local.cli import app as local_app
+from shared.eamc.ranking import Policy
+
+app = typer.Typer(
+    cls=TellingGroup,
+    no_args_is_help=True,
+    help="Place, power and price batch jobs across clusters.",
+)
+app.add_typer(local_app, name="local")
+app.add_typer(topics_app, name="topics")
+app.add_typer(clock_app, name="clock")
+app.add_typer(dlq_app, name="dlq")
+app.add_typer(energy_app, name="energy")
+app.add_typer(restore_app, name="restore")
+app.command()(tail)
+app.command()(doctor)
+app.command()(simulate)
+
+Seed = Annotated[int, typer.Option(min=0, help="Of the workload, the nodes and the noise.")]
+Jobs = Annotated[int, typer.Option(min=1, max=10_000_000, help="How many jobs are submitted.")]
+PolicyName = Annotated[Policy, typer.Option(help="How clusters and frequencies are chosen.")]
+Out = Annotated[Path, typer.Option(help="Folder of the files that are written.")]
+Swf = Annotated[
+    Path | None,
+    typer.Option(exists=True, dir_okay=False, help="Log in the Standard Workload Format."),
+]
+Coefficients = Annotated[
+    Path | None,
+    typer.Option(exists=True, file_okay=False, help="Folder of EAR coefficients, not learned."),
+]
+Workers = Annotated[int, typer.Option(min=1, max=100, help="Processes of each stateful service.")]
+RunDir = Annotated[Path, typer.Option(help="Folder of the servers' data and logs.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("coplace"))
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Common options of every command."""
+
+
+@app.command()
+def demo(
+    seed: Seed = 1,
+    jobs: Jobs = 1000,
+    policy: PolicyName = Policy.PRIORITY_INC_V,
+    out: Out = Path("out"),
+    swf: Swf = None,
+    coefficients: Coefficients = None,
+    kafka: Annotated[bool, typer.Option(help="On real Kafka and Redis.")] = False,
+    workers: Workers = 1,
+    run_dir: RunDir = Path("run/demo"),
+) -> None:
+    """Replay a workload through the whole system and report what it came to."""
+    from cli.demo.options import DemoOptions
+    from cli.demo.run import run_embedded, run_on_servers
+
+    options = DemoOptions(seed, jobs, policy, out, swf, coefficients, workers)
+    if kafka:
+        run_on_servers(options, Console(), run_dir)
+    else:
+        run_embedded(options, Console())
+
+
+@app.command()
+def demo_parity(
+    seed: Seed = 1,
+    jobs: Jobs = 500,
+    policy: PolicyName = Policy.PRIORITY_INC_V,
+    out: Out = Path("out"),
+    swf: Swf = None,
+    coefficients: Coefficients = None,
+    workers: Workers = 2,
+    run_dir: RunDir = Path("run/parity"),
+) -> None:
+    """Run the demo embedded and on real servers and compare what was decided and charged."""
+    from cli.demo.options import DemoOptions
+    from cli.demo.run import run_parity
+
+    options = DemoOptions(seed, jobs, policy, out, swf, coefficients, workers)
+    difference = run_parity(options, Console(), run_dir)
+    if difference is not None:
+        typer.echo(f"the runs differ at {difference}")
+        raise typer.Exit(1)
+    typer.echo("both runs decided and charged the same")
+
+
+@app.command()
+def why(
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="As it was submitted.")],
+    address: Annotated[
+        str, typer.Option(envvar="COPLACE_PLACEMENT_ADDRESS", help="host:port of placement.")
+    ] = "127.0.0.1:50053",
+) -> None:
+    """Say where a job stands, why it does not start yet, and when it is expected to."""
+    from cli import why as question
+    from cli.telling import TABLE_WIDTH
+
+    answer = question.ask(address, job_id)
+    for line in question.lines(answer):
+        typer.echo(line)
+    for table in question.tables(answer):
+        Console(width=TABLE_WIDTH).print(table)
+
+
+@app.command()
+def seize(
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="As it was submitted.")],
+    reason: Annotated[str, typer.Option(help="Why nothing of it runs there: it is recorded.")],
+    placement: Annotated[
+        str, typer.Option(envvar="COPLACE_PLACEMENT_ADDRESS", help="host:port of placement.")
+    ] = "127.0.0.1:50053",
+    ingest: Annotated[
+        str, typer.Option(envvar="COPLACE_INGEST_ADDRESS", help="host:port of ingest.")
+    ] = "127.0.0.1:50051",
+    source: Annotated[
+        str, typer.Option(envvar="COPLACE_SOURCE", help="Who seizes it: it is recorded.")
+    ] = "operator",
+) -> None:
+    """Take a job from a resource manager that does not answer: it waits as its next attempt."""
+    from cli import seize as seizing
+
+    typer.echo(seizing.seize(placement, ingest, job_id, reason, source))
+
+
+@app.command()
+def compare(
+    left: Annotated[Path, typer.Argument(help="Folder that one run wrote its files to.")],
+    right: Annotated[Path, typer.Argument(help="The same of another run.")],
+) -> None:
+    """Say whether two runs came to the same, or where they first differ."""
+    from cli.demo.parity import first_difference
+
+    difference = first_difference(left, right)
+    if difference is not None:
+        typer.echo(f"the runs differ at {difference}")
+        raise typer.Exit(1)
+    typer.echo("both runs decided and charged the same")
+
+
+@app.command()
+def report(
+    out: Out = Path("out"),
+    redis: Annotated[bool, typer.Option(help="Hold the accounts in Redis to the ledger.")] = False,
+) -> None:
+    """Write the files and the table of a run on Kafka from its topics."""
+    from cli.demo.report import table
+    from cli.demo.run import write_files
+    from cli.kafka_topics import KafkaTopics
+    from shared.messaging.deployment import Deployment
+    from shared.runtime.settings import settings
+
+    topics = KafkaTopics(Deployment.of(settings()))
+    summary = write_files(topics, out, hold_redis=redis)
+    Console().print(table(summary, settings().namespace or "report"))
+
+
+@app.command()
+def wait(
+    jobs: Jobs = 1000,
+    patience_s: Annotated[float, typer.Option(help="Longest time without news.")] = 180.0,
+) -> None:
+    """Wait until an emulated run on Kafka is complete."""
+    from cli.demo.run import progress_of
+    from cli.kafka_topics import KafkaTopics
+    from shared.messaging.deployment import Deployment
+    from shared.runtime.settings import settings
+
+    topics = KafkaTopics(Deployment.of(settings()))
+    with progress_of(jobs, Console()) as told:
+        topics.follow(told, patience_s)
+
+
+@app.command()
+def asyncapi(out: Out = Path("out")) -> None:
+    """Write the AsyncAPI document of the topics."""
+    import yaml
+
+    from shared.messaging.asyncapi import document
+    from shared.runtime.folders import written
+
+    path = out / "asyncapi.yaml"
+    with written(path) as fresh:
+        fresh.write_text(yaml.safe_dump(document(), sort_keys=False), encoding="utf-8")
+    typer.echo(path)

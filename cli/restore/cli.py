@@ -1,0 +1,90 @@
+"""`coplace doctor` and `coplace restore`: whether data belong together, and what mends them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from shared.domain.errors import UnusableError
+from shared.messaging.consistency import InconsistentError
+from shared.messaging.deployment import Deployment
+from shared.runtime.settings import settings
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Mend what operators replaced, with the processes concerned stopped: see "
+    "docs/how-to/restore.md.",
+)
+StageName = Annotated[str, typer.Argument(metavar="STAGE", help="As `coplace doctor` names it.")]
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except (InconsistentError, ValueError) as error:
+        raise UnusableError(str(error)) from error
+
+
+def doctor() -> None:
+    """Compare state, positions, topics and read models, without starting anything."""
+    from cli.restore.restore import examine
+
+    with _told():
+        examined = examine(Deployment.of(settings()))
+    for name, wrong in examined.items():
+        typer.echo(f"{name}\t{'fits' if not wrong else 'does not fit'}")
+        for one in wrong:
+            typer.echo(f"\t{one}")
+    if any(examined.values()):
+        raise typer.Exit(1)
+
+
+@app.command()
+def accept(stage: StageName) -> None:
+    """Go on with the state as it is, on the topics as they are."""
+    from cli.restore import restore
+
+    deployment = Deployment.of(settings())
+    with _told():
+        for line in restore.accept(deployment, restore.stage_named(deployment, stage)):
+            typer.echo(line)
+
+
+@app.command()
+def replay(stage: StageName) -> None:
+    """Forget the state and make it anew from the inputs; outputs come a second time."""
+    from cli.restore import restore
+
+    deployment = Deployment.of(settings())
+    with _told():
+        for line in restore.replay(deployment, restore.stage_named(deployment, stage)):
+            typer.echo(line)
+
+
+@app.command()
+def rebuild(
+    model: Annotated[str, typer.Argument(help="accounts or energy.appdb_cache.")],
+) -> None:
+    """Forget a read model in Redis; its process makes it anew from Kafka."""
+    from cli.restore import restore
+
+    with _told():
+        restore.rebuild(Deployment.of(settings()), model)
+    typer.echo(f"{model} is empty: start its process")
+
+
+@app.command()
+def repartition(
+    count: Annotated[int, typer.Argument(min=2, help="Kafka partitions of each keyed topic.")],
+) -> None:
+    """Give keyed topics more Kafka partitions, and move the state with the keys."""
+    from cli.restore.repartition import repartition as move
+    from cli.stages import every_stage
+
+    deployment = Deployment.of(settings())
+    with _told():
+        for line in move(deployment, count, every_stage(deployment.settings)):
+            typer.echo(line)
+    typer.echo(f"set COPLACE_KAFKA_PARTITIONS={count} for every process")

@@ -1,0 +1,194 @@
+"""What operators do after data were replaced: each step ends with what `coplace doctor` finds
+right."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from coplace.v1.control_pb2 import RoundEnded
+from redis.asyncio import Redis
+
+from cli.stages import every_stage
+from services.energy.appdb_cache.adapters import RedisAppDB
+from services.energy.appdb_cache.app import NAME as APPDB_CACHE
+from services.pricing.accounts.adapters import RedisAccounts
+from services.pricing.accounts.app import NAME as ACCOUNTS
+from shared.messaging.admin import admin_client, when_coordinated
+from shared.messaging.clients import Reader
+from shared.messaging.consistency import Inconsistency, UnitPlaces
+from shared.messaging.deployment import Deployment
+from shared.messaging.doctor import examine_stages
+from shared.messaging.kafka_facts import KafkaFacts
+from shared.messaging.mending import accepted, replayed
+from shared.messaging.provenance import split_state
+from shared.messaging.read_model import Name, ReadModel
+from shared.messaging.read_model_check import ReadModelCheck
+from shared.messaging.stage import Stage
+from shared.messaging.topics import ROUND_ENDED
+from shared.messaging.transactions import Transactions, read_changelog
+from shared.messaging.unit import Commit, unit_count, unit_places
+from shared.runtime.redis_client import redis_client
+
+READ_MODELS: Final[Mapping[str, Callable[[Redis, Name], ReadModel[Any]]]] = {
+    ACCOUNTS: RedisAccounts,
+    APPDB_CACHE: RedisAppDB,
+}
+_IDLE: Final = ("Empty", "Dead")
+
+
+def examine(deployment: Deployment) -> dict[str, list[Inconsistency]]:
+    """What does not fit, by unit and read model. Raises KafkaError and RedisError."""
+    stages = examine_stages(deployment, every_stage(deployment.settings))
+    return {**stages, **asyncio.run(_examine_read_models(deployment))}
+
+
+async def _examine_read_models(deployment: Deployment) -> dict[str, list[Inconsistency]]:
+    found = {}
+    for name in READ_MODELS:
+        async with _read_model(deployment, name) as (_, check):
+            found[name] = await check.differences()
+    return found
+
+
+@asynccontextmanager
+async def _read_model(
+    deployment: Deployment, name: str
+) -> AsyncIterator[tuple[ReadModel[Any], ReadModelCheck]]:
+    if name not in READ_MODELS:
+        raise ValueError(f"{name} is no read model: take one of {', '.join(READ_MODELS)}")
+    async with redis_client(deployment.settings) as redis:
+        model = READ_MODELS[name](redis, deployment.name)
+        check = ReadModelCheck(deployment, name, model)
+        try:
+            yield model, check
+        finally:
+            check.close()
+
+
+def rebuild(deployment: Deployment, name: str) -> None:
+    """Forget a read model: it is made anew from Kafka. Raises ValueError for an unknown name."""
+    asyncio.run(_rebuild(deployment, name))
+
+
+async def _rebuild(deployment: Deployment, name: str) -> None:
+    async with _read_model(deployment, name) as (model, check):
+        await model.clear(check.places)
+
+
+def stage_named(deployment: Deployment, name: str) -> Stage:
+    """A stage by its name. Raises ValueError when there is none, or when it runs."""
+    stages = {stage.name: stage for stage in every_stage(deployment.settings)}
+    if name not in stages:
+        raise ValueError(f"{name} is no stage: take one of {', '.join(stages)}")
+    require_stopped(deployment, stages[name])
+    return stages[name]
+
+
+def require_stopped(deployment: Deployment, stage: Stage) -> None:
+    """Raise ValueError while a worker of the stage is in its consumer group."""
+    group = deployment.name(stage.name)
+    with admin_client(deployment) as client:
+        described = when_coordinated(lambda: client.describe_groups([group]))
+    state = described[group]["group_state"]
+    if state not in _IDLE:
+        raise ValueError(
+            f"{stage.name} runs (its group is {state}): stop its processes, and wait "
+            f"COPLACE_SESSION_TIMEOUT_S ({deployment.settings.session_timeout_s:.0f} s)"
+        )
+
+
+def accept(deployment: Deployment, stage: Stage) -> Iterator[str]:
+    """Take the state of a stage as it is: tells where each unit reads on. Raises InconsistentError
+    and KafkaError."""
+    return _mend(deployment, stage, _accept)
+
+
+def replay(deployment: Deployment, stage: Stage) -> Iterator[str]:
+    """Forget the state of a stage, but for the number of its last round, and read all of its inputs
+    again: tells where each unit reads on. Raises InconsistentError and KafkaError."""
+    return _mend(deployment, stage, _replay)
+
+
+Mend = Callable[["UnitAtRest"], Commit]
+
+
+class UnitAtRest:
+    """A unit that nobody runs: what it holds, and what Kafka holds of its topics."""
+
+    def __init__(self, deployment: Deployment, stage: Stage, number: int) -> None:
+        self.deployment = deployment
+        self.stage = stage
+        self.places = UnitPlaces.of(stage, number, deployment.topics)
+        self.transactions = Transactions(deployment, stage, number)
+        self.restored: Mapping[str, bytes] = {}
+
+    async def mend(self, facts: KafkaFacts, how: Mend) -> str:
+        """Commit what `how` says as the next commit of the unit."""
+        await self.transactions.open()
+        try:
+            self.restored = await read_changelog(self.deployment, self.places.changelog)
+            self.provenance, self.state = split_state(self.restored)
+            self.found = await asyncio.to_thread(facts.of, self.places, self.provenance)
+            commit = how(self)
+            await self.transactions.commit(commit)
+        finally:
+            await self.transactions.close()
+        at = ", ".join(f"{p.topic}/{p.kafka_partition} {o}" for p, o in commit.positions.items())
+        return f"{self.places.name} reads on at {at or 'the beginning'}"
+
+
+def _mend(deployment: Deployment, stage: Stage, how: Mend) -> Iterator[str]:
+    facts = KafkaFacts(deployment)
+    try:
+        for number in range(unit_count(stage, deployment.topics)):
+            yield asyncio.run(_mend_unit(deployment, stage, number, facts, how))
+    finally:
+        facts.close()
+
+
+async def _mend_unit(
+    deployment: Deployment, stage: Stage, number: int, facts: KafkaFacts, how: Mend
+) -> str:
+    return await UnitAtRest(deployment, stage, number).mend(facts, how)
+
+
+def _accept(unit: UnitAtRest) -> Commit:
+    positions, unit.transactions.provenance = accepted(
+        unit.places, unit.provenance, bool(unit.state), unit.found
+    )
+    return Commit(positions=positions)
+
+
+def _replay(unit: UnitAtRest) -> Commit:
+    positions, provenance = replayed(unit.places, unit.provenance, unit.found)
+    unit.transactions.provenance = provenance
+    changelog: dict[str, bytes | None] = dict.fromkeys(unit.state)
+    closed = unit.state.get(ROUND_ENDED) or last_mark(unit)
+    if closed:
+        changelog[ROUND_ENDED] = closed
+    return Commit(changelog=changelog, positions=positions)
+
+
+def last_mark(unit: UnitAtRest) -> bytes | None:
+    """The last round that a unit ended, as its outputs say: one that begins at round 0 again would
+    not be heard by who follows its marks."""
+    if not unit.stage.marks_outputs:
+        return None
+    number = unit.places.changelog.kafka_partition
+    topics = unit.deployment.topics
+    places = unit_places(unit.stage.outputs, unit.stage, number, topics)
+    with Reader(unit.deployment, places[:1]) as reader:
+        marks = _marks(unit, f"{unit.stage.name}.{number}", reader)
+        last = max(marks, key=lambda mark: mark.round, default=None)
+    if last is None:
+        return None
+    return RoundEnded(round=last.round, ended_at_us=last.ended_at_us).SerializeToString()
+
+
+def _marks(unit: UnitAtRest, source: str, reader: Reader) -> Iterable[RoundEnded]:
+    for record in reader.to_end():
+        if dict(record.headers).get("ce_source") == source.encode():
+            payload = unit.deployment.codec.decode(record).payload
+            if isinstance(payload, RoundEnded):
+                yield payload

@@ -1,0 +1,60 @@
+"""Take a job away from a resource manager that does not answer."""
+
+import time
+
+from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest
+from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
+from coplace.v1.jobs_pb2 import JobSeized
+from coplace.v1.placement_service_pb2 import (
+    JOB_STANDING_DECIDED,
+    JOB_STANDING_RUNNING,
+    ExplainResponse,
+)
+
+from cli import why
+from cli.asking import asking
+from shared.domain.errors import UnusableError
+
+_WITHIN_S = 60.0
+
+
+class NothingToSeizeError(UnusableError):
+    """No resource manager has the job."""
+
+
+def seize(placement: str, ingest: str, job_id: str, reason: str, source: str) -> str:
+    """Seize what placement says is granted or runs; what was seized, in words.
+
+    Raises NothingToSeizeError, and UnansweredError where a service refused or is not there.
+    """
+    event = seizure(why.ask(placement, job_id), reason, source, time.time_ns() // 1000)
+    with asking(ingest) as channel:
+        IngestServiceStub(channel).Publish(PublishRequest(event=event), timeout=_WITHIN_S)
+    return told(event.job_seized)
+
+
+def seizure(found: ExplainResponse, reason: str, source: str, now_us: int) -> Envelope:
+    """The event that seizes what was found of a job, and nothing that comes after it."""
+    if found.standing not in (JOB_STANDING_DECIDED, JOB_STANDING_RUNNING):
+        raise NothingToSeizeError(
+            f"{found.job_id} is neither granted nor does it run: there is nothing to seize "
+            "(`coplace why` says where it stands)"
+        )
+    grant = found.allocation.grant
+    seized = JobSeized(
+        job_id=found.job_id,
+        attempt=found.attempt,
+        grant=grant,
+        reason=reason,
+        seized_at_us=now_us,
+    )
+    subject = f"{found.job_id}/{found.attempt}-{grant}"
+    event_id = f"{source}/{seized.DESCRIPTOR.full_name}/{subject}"
+    return Envelope(id=event_id, source=source, time_us=now_us, job_seized=seized)
+
+
+def told(seized: JobSeized) -> str:
+    """What was asked for, in words."""
+    grant = f" (grant {seized.grant})" if seized.grant else ""
+    again = f"it waits again as attempt {seized.attempt + 1}"
+    return f"seized attempt {seized.attempt}{grant} of {seized.job_id}: {again}"

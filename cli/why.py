@@ -1,0 +1,153 @@
+"""`coplace why`: where a job stands, why it does not start, and when it is expected to."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from math import hypot
+from typing import Final
+
+from coplace.v1.placement_service_pb2 import (
+    JOB_STANDING_CANCELLED,
+    JOB_STANDING_DECIDED,
+    JOB_STANDING_FINISHED,
+    JOB_STANDING_HELD,
+    JOB_STANDING_RESERVED,
+    JOB_STANDING_RUNNING,
+    JOB_STANDING_WAITING,
+    Allocation,
+    ClusterOutlook,
+    ExplainRequest,
+    ExplainResponse,
+    Forecast,
+)
+from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
+from rich.box import MARKDOWN
+from rich.table import Table
+
+from cli.asking import asking
+from cli.telling import with_deviation
+
+# A forecast over a long queue takes seconds, and gives way to decisions.
+_WITHIN_S: Final = 30.0
+_STANDINGS: Final = {
+    JOB_STANDING_WAITING: "waits",
+    JOB_STANDING_HELD: "is held: it waits until somebody acts",
+    JOB_STANDING_RESERVED: "waits, and nodes are promised to it",
+    JOB_STANDING_DECIDED: "is to start: its resource manager has not confirmed it yet",
+    JOB_STANDING_RUNNING: "runs",
+    JOB_STANDING_FINISHED: "has ended",
+    JOB_STANDING_CANCELLED: "is cancelled: it starts no more",
+}
+_FIGURES: Final = ("nodes", "GHz", "time s", "power W", "node energy kJ", "part_eff", "tier")
+_CONDITION: Final = "if nothing else arrives and all jobs run to their limits"
+
+
+def ask(address: str, job_id: str) -> ExplainResponse:
+    """What placement at `address` answers. Raises UnansweredError."""
+    with asking(address) as channel:
+        request = ExplainRequest(job_id=job_id)
+        return PlacementServiceStub(channel).Explain(request, timeout=_WITHIN_S)
+
+
+def lines(answer: ExplainResponse) -> Iterator[str]:
+    """The answer in words, the most important first."""
+    attempt = f" (attempt {answer.attempt})" if answer.attempt > 1 else ""
+    yield f"{answer.job_id}{attempt} {_STANDINGS[answer.standing]}"
+    if answer.reason:
+        yield f"why: {answer.reason}"
+    if answer.HasField("allocation"):
+        yield from _allocation(answer.allocation)
+    if answer.HasField("forecast"):
+        yield from _forecast(answer.forecast)
+    elif any(one.place for one in answer.clusters):
+        yield "expected start: not worked out in time, since placement is busy: ask again"
+    if answer.HasField("reservation"):
+        promise = answer.reservation
+        yield (
+            f"promised: {promise.nodes} nodes of {promise.cluster} at {_at(promise.start_at_us)} "
+            "at the latest, while nothing with a better place arrives"
+        )
+    if answer.clusters:
+        known = f"at {_at(answer.as_of_us)}" if answer.as_of_us else "before placement started anew"
+        yield f"as known {known}"
+
+
+def tables(answer: ExplainResponse) -> Iterator[Table]:
+    """Of a job that waits: why it does not start on each cluster, and what was weighed there."""
+    if answer.clusters:
+        yield _reasons(answer)
+        yield _weighed(answer)
+
+
+def _allocation(found: Allocation) -> Iterator[str]:
+    since = f"since {_at(found.since_us)}, until {_at(found.ends_by_us)} at the latest"
+    clock = f" at {found.freq_ghz:g} GHz" if found.freq_ghz else ""
+    yield f"on {found.nodes} nodes of {found.cluster}{clock} {since}"
+    if found.asked_back:
+        yield (
+            f"grant {found.grant} was asked back and {found.cluster} has not answered: the job "
+            "starts nowhere else until it does, or somebody seizes it (`coplace seize`)"
+        )
+    elif found.start_by_us:
+        yield f"if it is not confirmed by {_at(found.start_by_us)}, the start is asked back"
+
+
+def _forecast(found: Forecast) -> Iterator[str]:
+    yield f"expected start: {_start(found)}"
+    jobs = "1 job stands" if found.jobs_before == 1 else f"{found.jobs_before} jobs stand"
+    yield f"before it: {jobs} before it in the queue of a cluster that it waits for"
+
+
+def _start(found: Forecast) -> str:
+    if not found.start_at_us:
+        return "none is foreseen, it fits on no cluster as they are now"
+    ahead = _duration((found.start_at_us - found.made_at_us) / 1e6)
+    if not found.cluster:
+        return f"not before {_at(found.start_at_us)} (in {ahead}), {_CONDITION}"
+    return f"{_at(found.start_at_us)} (in {ahead}) on {found.cluster}, {_CONDITION}"
+
+
+def _reasons(answer: ExplainResponse) -> Table:
+    found = Table("cluster", box=MARKDOWN)
+    found.add_column("place in its queue", justify="right")
+    found.add_column("free nodes", justify="right")
+    found.add_column("why not now")
+    for one in answer.clusters:
+        place = f"{one.place} of {one.waiting}" if one.place else "none"
+        free = f"{one.free_nodes} of {one.nodes}"
+        found.add_row(one.candidate.cluster, place, free, one.candidate.constraint)
+    return found
+
+
+def _weighed(answer: ExplainResponse) -> Table:
+    found = Table("cluster", box=MARKDOWN)
+    for name in _FIGURES:
+        found.add_column(name, justify="right")
+    for one in answer.clusters:
+        found.add_row(*_figures(one))
+    return found
+
+
+def _figures(one: ClusterOutlook) -> Iterator[str]:
+    weighed = one.candidate
+    yield weighed.cluster
+    yield str(weighed.nodes)
+    yield f"{weighed.freq_ghz:g}"
+    yield with_deviation(weighed.time_s, ".0f", weighed.time_sd)
+    yield with_deviation(weighed.power_w, ".0f", weighed.power_sd)
+    energy_sd = hypot(weighed.time_sd, weighed.power_sd)
+    yield with_deviation(weighed.energy_j / 1000, ".1f", energy_sd)
+    yield f"{weighed.part_eff:.3f}"
+    yield str(weighed.tier)
+
+
+def _at(time_us: int) -> str:
+    """In UTC to the second."""
+    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours = round(seconds / 3600)
+    return f"{hours} h" if hours < 48 else f"{hours // 24} d {hours % 24} h"

@@ -1,1 +1,0 @@
-"""Throughput, latency and memory of the whole system: `coplace bench`."""

@@ -1,1 +1,0 @@
-"""EAMC against the paper's figures, and real logs under EASY: `coplace bench-placement`."""

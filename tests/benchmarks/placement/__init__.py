@@ -1,0 +1,1 @@
+"""EAMC against the paper's figures, and real logs under EASY: `make bench-placement`."""

@@ -1,0 +1,1 @@
+"""Throughput, latency and memory of the whole system: `make bench`."""

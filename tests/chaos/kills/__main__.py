@@ -1,0 +1,45 @@
+"""`python -m tests.chaos.kills`: every process killed or stopped in the middle of real runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from cli.demo.options import DemoOptions
+from cli.failures import TellingGroup
+from cli.main import Coefficients, Out, PolicyName, RunDir, Seed, Swf
+from shared.eamc.ranking import Policy
+from tests.chaos.kills import matrix
+
+app = typer.Typer(cls=TellingGroup)
+
+
+@app.callback(invoke_without_command=True)
+def kill(
+    seed: Seed = 1,
+    jobs: Annotated[
+        int, typer.Option(min=30, max=1_000_000, help="How many jobs are submitted.")
+    ] = 200,
+    policy: PolicyName = Policy.PRIORITY_INC_V,
+    out: Out = Path("out"),
+    swf: Swf = None,
+    coefficients: Coefficients = None,
+    kills: Annotated[int, typer.Option(min=1, max=20, help="Kills in a run.")] = 5,
+    repeats: Annotated[int, typer.Option(min=1, max=100, help="Runs of each process.")] = 2,
+    run_dir: RunDir = Path("run/chaos"),
+) -> None:
+    """Kill or stop every process in the middle of runs and compare what these come to."""
+    options = DemoOptions(seed, jobs, policy, out, swf, coefficients)
+    trials = matrix.trials(jobs, kills, repeats, matrix.session_timeout_s())
+    outcomes: list[matrix.Outcome] = []
+    for outcome in matrix.play(options, trials, run_dir, Console()):
+        outcomes.append(outcome)
+        matrix.write(outcomes, out / "chaos.md")
+    Console().print(matrix.table(outcomes))
+    if any(outcome.difference for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,102 @@
+"""Processes that are killed or stopped in the middle of a run, which must not change what it
+comes to."""
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from cli.demo.options import DemoOptions
+from cli.demo.run import PATIENCE_S, write_files
+from cli.demo.servers import EMULATOR, MODULES, playing
+from deploy.local.servers import LocalServers
+
+TARGETS: Final = (*MODULES, EMULATOR, "kafka", "redis")
+# A round takes about so long: the moment within it is drawn too.
+_ROUND_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """A process is killed once `after_jobs` jobs have finished and `pause_s` have passed; with
+    `stopped_s` it is only stopped, for so long.
+
+    Jobs, not seconds, place it in the middle of a run at any speed of the machine.
+    """
+
+    target: str
+    after_jobs: int
+    pause_s: float
+    stopped_s: float = 0.0
+
+    def __str__(self) -> str:
+        what = f"stop for {self.stopped_s:g} s" if self.stopped_s else "kill -9"
+        return f"{what} {self.target} {self.pause_s:.3f} s after job {self.after_jobs}"
+
+
+def run(
+    options: DemoOptions,
+    servers: LocalServers,
+    blows: Sequence[Blow],
+    tell: Callable[[str], None],
+) -> None:
+    """Play a run while blows fall, and write its files.
+
+    Raises StalledRunError when it does not get on, WrongAccountsError, or UndealtBlowsError.
+    """
+    with playing(options, servers) as system:
+        chaos = _Chaos(servers, blows, tell)
+        system.topics.follow(chaos, PATIENCE_S)
+        chaos.require_over()
+        write_files(system.topics, options.out)
+
+
+def draw(
+    targets: Sequence[str], jobs: int, count: int, seed: int, stopped_s: float = 0.0
+) -> list[Blow]:
+    """`count` blows at drawn targets and moments in the middle of a run, in the order of time."""
+    rng = Random(f"{targets} {seed}")
+    moments = sorted(rng.sample(range(jobs // 10, 8 * jobs // 10), count))
+    return [
+        Blow(rng.choice(targets), moment, rng.uniform(0, _ROUND_S), stopped_s) for moment in moments
+    ]
+
+
+class UndealtBlowsError(RuntimeError):
+    """A run was over before all of its blows had fallen."""
+
+
+class _Chaos:
+    """Told of finished jobs, it strikes when a blow is due."""
+
+    def __init__(
+        self, servers: LocalServers, blows: Sequence[Blow], tell: Callable[[str], None]
+    ) -> None:
+        self._servers = servers
+        self._due = list(blows)
+        self._tell = tell
+        self._finished = 0
+
+    def require_over(self) -> None:
+        """Raise UndealtBlowsError unless every blow has fallen."""
+        if self._due:
+            raise UndealtBlowsError(f"the run was over before: {', '.join(map(str, self._due))}")
+
+    def __call__(self, finished: int) -> None:
+        """So many more jobs have finished."""
+        self._finished += finished
+        while self._due and self._due[0].after_jobs <= self._finished:
+            self._strike(self._due.pop(0))
+
+    def _strike(self, blow: Blow) -> None:
+        self._servers.wait_ready(blow.target)
+        time.sleep(blow.pause_s)
+        self._tell(f"{blow} ({self._finished} have finished)")
+        if not blow.stopped_s:
+            self._servers.kill(blow.target)
+            return
+        self._servers.kill(blow.target, signal.SIGSTOP)
+        time.sleep(blow.stopped_s)
+        self._servers.kill(blow.target, signal.SIGCONT)

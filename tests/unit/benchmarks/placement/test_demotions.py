@@ -1,0 +1,55 @@
+"""The threshold on the published applications, by reading."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cli.simulate.clusters import setup_of
+from shared.eamc.frequency import Reading, Weighing
+from shared.simulation.epm import Epm
+from shared.simulation.system import built_in_system
+from tests.benchmarks.placement.demotions import changed_shares, read
+from tests.benchmarks.placement.rows import UNIFORM
+
+
+@pytest.fixture(scope="module")
+def epm(data_dir: Path) -> Epm:
+    return Epm.of(setup_of(built_in_system(["p1", "p2"]), data_dir / "eamc").knowledge)
+
+
+@pytest.mark.parametrize("t_weight", [1.0, 1.5])
+@pytest.mark.parametrize(
+    ("reading", "demoted"),
+    [
+        (Reading.DIMENSIONLESS, set()),
+        (Reading.PRINTED, {"8"}),
+        (Reading.AUTHORS, {"3", "4", "8"}),
+    ],
+)
+def test_which_applications_the_threshold_demotes(
+    epm: Epm, reading: Reading, demoted: set[str], t_weight: float
+) -> None:
+    found = read(epm, Weighing(t_weight, reading))
+    assert {app for app, last in zip(epm.apps, found.demoted, strict=True) if last} == demoted
+
+
+def test_stream_is_farthest_above_its_better_cluster(epm: Epm) -> None:
+    found = read(epm, Weighing(1.0))
+    assert epm.apps[found.share_above.argmax()] == "8"
+    assert found.share_above.max() == pytest.approx(0.33, abs=0.005)
+
+
+def test_a_reading_changes_nothing_of_itself(epm: Epm) -> None:
+    assert not changed_shares(epm, Weighing(1.5), UNIFORM, [1]).any()
+
+
+def test_no_reading_changes_the_rank_of_a_published_application(epm: Epm) -> None:
+    for reading in Reading:
+        for weight in (1.0, 1.5):
+            assert changed_shares(epm, Weighing(weight, reading), UNIFORM, [1])[1] == 0
+
+
+def test_without_weight_the_authors_choose_the_same_pstates(epm: Epm) -> None:
+    ours, theirs = read(epm, Weighing()), read(epm, Weighing(1.0, Reading.AUTHORS))
+    assert np.array_equal(ours.freq_ghz, theirs.freq_ghz)

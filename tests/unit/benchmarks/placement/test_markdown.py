@@ -1,0 +1,20 @@
+import pytest
+
+from tests.benchmarks.placement.markdown import filled, table
+
+
+def test_a_table_has_a_line_a_row_and_its_figures_to_the_right() -> None:
+    assert table(["a", "b"], [["x", "1"]]) == "| a | b |\n| --- | ---: |\n| x | 1 |"
+
+
+def test_a_document_takes_tables_between_their_marks_and_keeps_the_rest() -> None:
+    document = "first\n<!-- one -->\nold\n<!-- /one -->\nlast\n"
+    once = filled(document, {"one": "new"})
+    assert once == "first\n<!-- one -->\nnew\n<!-- /one -->\nlast\n"
+    assert filled(once, {"one": "new"}) == once
+
+
+@pytest.mark.parametrize("document", ["", "<!-- one -->\n"])
+def test_a_document_without_the_marks_is_refused(document: str) -> None:
+    with pytest.raises(ValueError, match="no place for one"):
+        filled(document, {"one": "new"})

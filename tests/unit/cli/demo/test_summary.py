@@ -1,0 +1,175 @@
+"""The figures and the files of a run come from its topics."""
+
+import json
+from pathlib import Path
+
+import pytest
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobSubmitted
+from coplace.v1.placement_pb2 import (
+    PREDICTION_BASIS_SIGNATURE,
+    VERDICT_QUEUED,
+    VERDICT_START,
+    Candidate,
+    PlacementDecided,
+)
+from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
+from coplace.v1.telemetry_pb2 import SignatureMeasured
+from google.protobuf.message import Message
+
+from cli.demo import report
+from cli.demo.history import History
+from cli.demo.summary import summarise
+from shared.messaging.event import Event
+
+HOUR_US = 3_600_000_000
+
+
+def event(event_id: str, payload: Message) -> Event:
+    return Event(id=event_id, source="test", time_us=0, key="", payload=payload)
+
+
+def finished(job: str, cluster: str, submit_h: int, start_h: int, end_h: int) -> JobFinished:
+    return JobFinished(
+        job_id=job,
+        attempt=1,
+        outcome=JOB_OUTCOME_COMPLETED,
+        cluster=cluster,
+        app_id="lu.C",
+        nodes=2,
+        cores_per_node=24,
+        freq_ghz=2.0,
+        submitted_at_us=submit_h * HOUR_US,
+        started_at_us=start_h * HOUR_US,
+        ended_at_us=end_h * HOUR_US,
+        energy_j=1e6,
+    )
+
+
+def start(job: str, cluster: str, *, round_number: int, co_runner: str = "") -> PlacementDecided:
+    candidates = [
+        Candidate(
+            cluster=name,
+            part_eff=part_eff,
+            basis=PREDICTION_BASIS_SIGNATURE,
+            time_s=50.0,
+            power_w=300.0,
+            energy_j=15000.0,
+        )
+        for name, part_eff in (("p1", 1.4), ("p2", 1.5))
+    ]
+    return PlacementDecided(
+        job_id=job,
+        attempt=1,
+        round=round_number,
+        verdict=VERDICT_START,
+        cluster=cluster,
+        node_indices=[0, 1],
+        cores_per_node=24,
+        candidates=candidates,
+        co_runner_job_id=co_runner,
+        predicted_slowdown_ratio=1.1 if co_runner else 1.0,
+        backfilled=bool(co_runner),
+    )
+
+
+@pytest.fixture
+def topics() -> dict[str, list[Event]]:
+    """Job a runs at once on its best cluster; b waits, then runs beside a on the other one."""
+    waiting = PlacementDecided(job_id="b", attempt=1, round=1, verdict=VERDICT_QUEUED)
+    evidence = InterferenceEvidence(co_runner_job_id="a", slowdown_ratio=1.21, shutters_used=3)
+    prices = {"a": ("4", "4"), "b": ("3", "4")}
+    return {
+        "commands": [
+            event(name, ClusterDeclared(cluster=name, nodes=4, cores_per_node=48, idle_power_w=100))
+            for name in ("p1", "p2")
+        ],
+        "jobs.events": [
+            *(event(f"j{job}", JobSubmitted(job_id=job, attempt=1)) for job in "ab"),
+            event("fx", finished("nobody-submitted-it", "p2", 0, 2, 4)),
+            event("fb", finished("b", "p2", 0, 2, 4)),
+            event("fa", finished("a", "p1", 0, 0, 2)),
+            event("fa", finished("a", "p1", 0, 0, 2)),
+        ],
+        "telemetry.signatures": [
+            event(
+                f"s{job}",
+                SignatureMeasured(app_id="lu.C", job_id=job, time_s=40.0, power_w=300.0),
+            )
+            for job in "ab"
+        ],
+        "prediction.models": [],
+        "placement.decisions": [
+            event("db2", start("b", "p2", round_number=2, co_runner="a")),
+            event("db1", waiting),
+            event("da", start("a", "p1", round_number=1)),
+        ],
+        "prices.charges": [
+            event(
+                f"c{job}",
+                ChargeMade(
+                    job_id=job,
+                    attempt=1,
+                    revision=1,
+                    price_su=price,
+                    state_of_practice_su=full,
+                    evidence=[evidence] if job == "b" else [],
+                ),
+            )
+            for job, (price, full) in prices.items()
+        ],
+    }
+
+
+def test_the_summary_counts_each_job_once_though_its_finish_came_twice(
+    topics: dict[str, list[Event]],
+) -> None:
+    summary = summarise(History.read(topics.__getitem__))
+    assert summary.jobs == 2
+    assert summary.makespan_s == 4 * 3600
+    assert summary.mean_response_s == 3 * 3600
+    assert summary.energy_j == 2e6
+
+
+def test_shares_tell_the_best_cluster_the_wait_the_backfill_and_the_discount(
+    topics: dict[str, list[Event]],
+) -> None:
+    summary = summarise(History.read(topics.__getitem__))
+    assert summary.share_on_best_cluster == 0.5
+    assert summary.share_waited == 0.5
+    assert summary.share_backfilled == 0.5
+    assert summary.share_discounted == 0.5
+    assert summary.mean_price_against_state_of_practice == pytest.approx((1 + 0.75) / 2)
+    assert summary.total_price_su == "7"
+
+
+def test_prediction_errors_compare_what_was_believed_with_what_was_measured(
+    topics: dict[str, list[Event]],
+) -> None:
+    errors = summarise(History.read(topics.__getitem__)).errors
+    assert errors.time_percent == pytest.approx(25)
+    assert errors.power_percent == pytest.approx(0)
+    assert errors.slowdown_percent == pytest.approx(100 * (1.21 - 1.1) / 1.21)
+    assert errors.submission_power_percent is None
+
+
+def test_a_run_without_a_finished_job_says_where_to_look(topics: dict[str, list[Event]]) -> None:
+    topics["jobs.events"] = []
+    with pytest.raises(ValueError, match="decisions"):
+        summarise(History.read(topics.__getitem__))
+
+
+def test_a_report_writes_every_file_and_two_reports_of_one_run_are_equal(
+    topics: dict[str, list[Event]], tmp_path: Path
+) -> None:
+    for folder in ("one", "two"):
+        report.write(History.read(topics.__getitem__), {"b": 1_500_000, "a": 7}, tmp_path / folder)
+    for name in report.FILES:
+        one, two = (tmp_path / folder / name for folder in ("one", "two"))
+        assert one.read_bytes() == two.read_bytes(), name
+    rows = (tmp_path / "one" / "jobs.csv").read_text().splitlines()
+    assert rows[0] == ",".join(report.COLUMNS)
+    assert rows[1].startswith("a,lu.C,p1,2,2.0,0.0,0.0,7200.0,")
+    assert json.loads((tmp_path / "one" / "summary.json").read_text())["jobs"] == 2
+    balances = json.loads((tmp_path / "one" / "accounts.json").read_text())
+    assert balances == {"a": "0.000007", "b": "1.500000"}

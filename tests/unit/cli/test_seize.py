@@ -1,0 +1,53 @@
+"""What `coplace seize` publishes: what was found of a job, and nothing that comes after it."""
+
+import pytest
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_service_pb2 import (
+    JOB_STANDING_DECIDED,
+    JOB_STANDING_WAITING,
+    Allocation,
+    ExplainResponse,
+)
+
+from cli.seize import NothingToSeizeError, seizure, told
+from services.ingest.model import Intake
+from shared.messaging.topics import Topics
+
+NOW_US = 1_767_225_600_000_000
+
+
+def granted() -> ExplainResponse:
+    return ExplainResponse(
+        job_id="north/p1/7/1767225600",
+        attempt=2,
+        standing=JOB_STANDING_DECIDED,
+        allocation=Allocation(cluster="p1", nodes=4, grant=3),
+    )
+
+
+def seized() -> Envelope:
+    return seizure(granted(), "p1 burnt down", "operator/ada", NOW_US)
+
+
+def test_ingest_takes_it_for_the_attempt_and_the_grant_that_were_found() -> None:
+    accepted = Intake(Topics()).accept(seized(), NOW_US / 1e6)
+    assert (accepted.topic, accepted.event.source) == ("jobs.events", "operator/ada")
+    assert (seized().job_seized.attempt, seized().job_seized.grant) == (2, 3)
+    assert seized().job_seized.reason == "p1 burnt down"
+
+
+def test_asking_twice_is_the_same_event() -> None:
+    later = seizure(granted(), "p1 burnt down", "operator/ada", NOW_US + 5)
+    assert later.id == seized().id
+
+
+def test_it_says_what_was_seized() -> None:
+    assert told(seized().job_seized) == (
+        "seized attempt 2 (grant 3) of north/p1/7/1767225600: it waits again as attempt 3"
+    )
+
+
+def test_there_is_nothing_to_seize_of_a_job_that_waits() -> None:
+    waits = ExplainResponse(job_id="a", attempt=1, standing=JOB_STANDING_WAITING)
+    with pytest.raises(NothingToSeizeError, match="neither granted nor does it run"):
+        seizure(waits, "p1 burnt down", "operator", NOW_US)

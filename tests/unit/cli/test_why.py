@@ -1,0 +1,152 @@
+"""What `coplace why` prints, word for word: it is read at night."""
+
+import pytest
+from coplace.v1.placement_pb2 import Candidate, Reservation
+from coplace.v1.placement_service_pb2 import (
+    JOB_STANDING_DECIDED,
+    JOB_STANDING_FINISHED,
+    JOB_STANDING_RESERVED,
+    JOB_STANDING_RUNNING,
+    JOB_STANDING_WAITING,
+    Allocation,
+    ClusterOutlook,
+    ExplainResponse,
+    Forecast,
+    JobStanding,
+)
+from rich.console import Console
+
+from cli import why
+from cli.asking import UnansweredError
+
+_T0_US = 1_767_225_600_000_000
+_HOUR_US = 3_600_000_000
+
+
+def waiting() -> ExplainResponse:
+    """Promised nodes on p1, does not fit on p2."""
+    on_p1 = Candidate(
+        cluster="p1",
+        nodes=4,
+        freq_ghz=2.1,
+        time_s=50.0,
+        power_w=300.0,
+        energy_j=15_000.0,
+        time_sd=0.03,
+        power_sd=0.04,
+        part_eff=1.414,
+        constraint="needs 4 nodes, 1 free",
+    )
+    on_p2 = Candidate(
+        cluster="p2", nodes=4, freq_ghz=3.1, tier=2, constraint="needs 4 nodes, the cluster has 2"
+    )
+    return ExplainResponse(
+        job_id="north/p1/7/1767225600",
+        attempt=2,
+        standing=JOB_STANDING_RESERVED,
+        reason="p1: needs 4 nodes, 1 free",
+        as_of_us=_T0_US,
+        clusters=[
+            ClusterOutlook(candidate=on_p1, place=3, waiting=9, free_nodes=1, nodes=8),
+            ClusterOutlook(candidate=on_p2, waiting=5, free_nodes=2, nodes=2),
+        ],
+        reservation=Reservation(cluster="p1", nodes=4, start_at_us=_T0_US + _HOUR_US),
+        forecast=Forecast(
+            cluster="p1", start_at_us=_T0_US + _HOUR_US, made_at_us=_T0_US, jobs_before=2
+        ),
+    )
+
+
+def rows(answer: ExplainResponse) -> list[list[str]]:
+    console = Console(width=200)
+    with console.capture() as captured:
+        for table in why.tables(answer):
+            console.print(table)
+    found = [line for line in captured.get().splitlines() if line.startswith("| p")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in found]
+
+
+def test_of_a_start_that_was_asked_back_it_is_told_whose_answer_is_missing() -> None:
+    allocation = Allocation(
+        cluster="p1", nodes=4, since_us=_T0_US, ends_by_us=_T0_US, grant=2, asked_back="held"
+    )
+    answer = ExplainResponse(
+        job_id="a", standing=JOB_STANDING_DECIDED, reason="held", allocation=allocation
+    )
+    assert list(why.lines(answer))[-1] == (
+        "grant 2 was asked back and p1 has not answered: the job starts nowhere else until it "
+        "does, or somebody seizes it (`coplace seize`)"
+    )
+
+
+def test_a_waiting_job_is_told_why_when_and_what_is_promised() -> None:
+    assert list(why.lines(waiting())) == [
+        "north/p1/7/1767225600 (attempt 2) waits, and nodes are promised to it",
+        "why: p1: needs 4 nodes, 1 free",
+        "expected start: 2026-01-01 01:00:00 UTC (in 60 min) on p1, if nothing else arrives and "
+        "all jobs run to their limits",
+        "before it: 2 jobs stand before it in the queue of a cluster that it waits for",
+        "promised: 4 nodes of p1 at 2026-01-01 01:00:00 UTC at the latest, while nothing with a "
+        "better place arrives",
+        "as known at 2026-01-01 00:00:00 UTC",
+    ]
+
+
+def test_each_cluster_has_a_row_with_the_reason_and_one_with_what_was_weighed() -> None:
+    assert rows(waiting()) == [
+        ["p1", "3 of 9", "1 of 8", "needs 4 nodes, 1 free"],
+        ["p2", "none", "2 of 2", "needs 4 nodes, the cluster has 2"],
+        ["p1", "4", "2.1", "50 ± 2", "300 ± 12", "15.0 ± 0.8", "1.414", "0"],
+        ["p2", "4", "3.1", "0", "0", "0.0", "0.000", "2"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("forecast", "words"),
+    [
+        (
+            Forecast(made_at_us=_T0_US, start_at_us=_T0_US + 50 * _HOUR_US),
+            "expected start: not before 2026-01-03 02:00:00 UTC (in 2 d 2 h), if nothing else "
+            "arrives and all jobs run to their limits",
+        ),
+        (
+            Forecast(made_at_us=_T0_US),
+            "expected start: none is foreseen, it fits on no cluster as they are now",
+        ),
+    ],
+)
+def test_a_start_that_is_not_foreseen_says_what_is_known(forecast: Forecast, words: str) -> None:
+    answer = ExplainResponse(standing=JOB_STANDING_WAITING, forecast=forecast)
+    assert words in list(why.lines(answer))
+
+
+def test_a_job_that_holds_nodes_says_where_since_when_and_until_when() -> None:
+    allocation = Allocation(
+        cluster="p1",
+        nodes=4,
+        freq_ghz=2.1,
+        since_us=_T0_US,
+        ends_by_us=_T0_US + _HOUR_US,
+        start_by_us=_T0_US + 300_000_000,
+    )
+    answer = ExplainResponse(job_id="a", standing=JOB_STANDING_DECIDED, allocation=allocation)
+    assert list(why.lines(answer)) == [
+        "a is to start: its resource manager has not confirmed it yet",
+        "on 4 nodes of p1 at 2.1 GHz since 2026-01-01 00:00:00 UTC, until 2026-01-01 01:00:00 UTC "
+        "at the latest",
+        "if it is not confirmed by 2026-01-01 00:05:00 UTC, the start is asked back",
+    ]
+    assert rows(answer) == []
+
+
+@pytest.mark.parametrize(
+    ("standing", "words"),
+    [(JOB_STANDING_RUNNING, "a runs"), (JOB_STANDING_FINISHED, "a has ended")],
+)
+def test_what_does_not_wait_is_told_in_a_line(standing: JobStanding.ValueType, words: str) -> None:
+    assert list(why.lines(ExplainResponse(job_id="a", standing=standing))) == [words]
+
+
+def test_an_address_where_nobody_listens_is_named() -> None:
+    with pytest.raises(UnansweredError, match=r"127\.0\.0\.1:1: "):
+        why.ask("127.0.0.1:1", "a")
