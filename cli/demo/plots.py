@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from cli.demo.history import History
+from shared.messaging.domain_types import cores_of
 from shared.runtime.pictures import save_png
 from shared.simulation.units import runs
 
@@ -86,12 +87,12 @@ def power(history: History, path: Path) -> None:
 def _load(
     history: History, cluster: str, edges: np.ndarray, cores: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Power of a cluster's jobs (W) and nodes in use (halves count half) after each edge."""
+    """Power of a cluster's jobs (W) and nodes in use (parts count as such) after each edge."""
     drawn_w, busy = np.zeros(len(edges)), np.zeros(len(edges))
     for job in history.finished:
         if job.cluster != cluster or job.ended_at_us <= job.started_at_us:
             continue
         first, last = np.searchsorted(edges, (job.started_at_us, job.ended_at_us))
         drawn_w[first:last] += job.energy_j / ((job.ended_at_us - job.started_at_us) / 1e6)
-        busy[first:last] += job.nodes * job.cores_per_node / cores
+        busy[first:last] += cores_of(job) / cores
     return drawn_w, busy

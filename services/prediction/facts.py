@@ -4,7 +4,7 @@ from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
 
 from services.prediction.model import shutter_slowdown
-from services.prediction.state import Pair, Reading, Run, Traffic
+from services.prediction.state import HALF, Pair, Reading, Run, Traffic
 from shared.domain.bounds import (
     BANDWIDTH_GBPS,
     CLOCK_GHZ,
@@ -16,6 +16,7 @@ from shared.domain.bounds import (
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.job import Job
+from shared.messaging.domain_types import cores_of
 from shared.messaging.event import Event
 
 
@@ -35,7 +36,7 @@ def run_of(job: Job, message: JobFinished) -> Run | None:
         job=job,
         cluster=message.cluster,
         freq_ghz=message.freq_ghz,
-        cores_per_node=message.cores_per_node,
+        cores_per_node=cores_of(message) / message.nodes,
         node_power_w=node_power_w,
     )
 
@@ -52,13 +53,16 @@ def reading_of(event: Event, message: NodeSamples) -> Reading:
     return Reading(event.time_us, event.id, message.node_model, mean_w)
 
 
-def pair_of(event: Event, message: ShuttersMeasured) -> Pair:
-    """What an interval's shutters said."""
+def pair_of(event: Event, message: ShuttersMeasured) -> Pair | None:
+    """What an interval's shutters said; None where several co-runners were paused together, since
+    nobody knows which of them it was."""
     if not message.shutters:
         raise RejectedError("shutters", "must hold at least one shutter")
     for shutter in message.shutters:
         for field in ("ipc_before", "ipc_during", "ipc_after"):
             IPC.require(f"shutters.{field}", getattr(shutter, field))
+    if message.co_runners > 1:
+        return None
     ipc = [(s.ipc_before, s.ipc_during, s.ipc_after) for s in message.shutters]
     return Pair(
         time_us=event.time_us,
@@ -66,6 +70,8 @@ def pair_of(event: Event, message: ShuttersMeasured) -> Pair:
         co_runner_app_id=message.co_runner_app_id,
         node_model=message.node_model,
         slowdown_ratio=shutter_slowdown(ipc),
+        core_share=message.core_share or HALF,
+        co_runner_core_share=message.co_runner_core_share or HALF,
     )
 
 

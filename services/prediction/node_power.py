@@ -58,7 +58,8 @@ class Reading(NamedTuple):
 
 
 class NodePower:
-    """Folds starts, ends and readings; what a shareable job's node shows is not its own alone."""
+    """Folds starts, ends and readings. What the node of a job shows that shares it, or uses part of
+    it, is not its own alone."""
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
         self._occupants = Table("occupant", restored, list, _occupant)
@@ -72,7 +73,7 @@ class NodePower:
 
     def start(self, key: str, job: Job, message: JobStarted) -> None:
         """An attempt of a job started on these nodes."""
-        if job.shareable or not job.app_id or key in self._occupants:
+        if job.shareable or job.cores_per_unit or not job.app_id or key in self._occupants:
             return
         nodes, since_us = tuple(message.nodes), message.started_at_us
         occupant = Occupant(job.app_id, message.freq_ghz, nodes, since_us)

@@ -191,7 +191,9 @@ class Prediction:
     def _pair(self, event: Event, message: ShuttersMeasured) -> None:
         if event.id in self._state.pairs:
             raise AlreadyAppliedError(event.id)
-        self._state.pairs.put(event.id, pair_of(event, message))
+        pair = pair_of(event, message)
+        if pair is not None:
+            self._state.pairs.put(event.id, pair)
 
     def _declare(self, message: ClusterDeclared) -> None:
         require_few_clusters(self._state.clusters, message.cluster)

@@ -1,13 +1,17 @@
 """What the prediction service remembers, in tables that a changelog rebuilds."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.messaging.table import Table
 
 T = TypeVar("T")
+
+
+# What a job has of a node that shares it where nobody says more.
+HALF: Final = 0.5
 
 
 class Reading(NamedTuple):
@@ -29,24 +33,27 @@ class Traffic(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A finished job: what was asked for, where it ran, and what each of its nodes drew for it."""
+    """A finished job: what was asked for, where it ran, and what each of its nodes drew for it, by
+    the mean over its nodes."""
 
     time_us: int
     job: Job
     cluster: str
     freq_ghz: float
-    cores_per_node: int
+    cores_per_node: float
     node_power_w: float
 
 
 class Pair(NamedTuple):
-    """What the shutters of one interval said."""
+    """What the shutters of one interval said, and the shares of a node's cores of both jobs."""
 
     time_us: int
     app_id: str
     co_runner_app_id: str
     node_model: str
     slowdown_ratio: float
+    core_share: float = HALF
+    co_runner_core_share: float = HALF
 
 
 class Progress(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.prediction.state import Pair, Run, State
+from services.prediction.state import HALF, Pair, Run, State
 from shared.domain.bounds import NODE_POWER_W
 from shared.messaging.table import Table
 from shared.models import degradation, power_model
@@ -43,7 +43,7 @@ def power_rows(state: State) -> tuple[Floats, Floats]:
 
 
 def _power_row(run: Run, state: State) -> tuple[Sequence[float], float] | None:
-    """A job on half a node's cores is charged half of its power, hence the core share."""
+    """A job on part of a node's cores is charged that part of its power, hence the core share."""
     cluster = state.clusters.get(run.cluster)
     if cluster is None or run.freq_ghz not in cluster.pstates_ghz:
         return None
@@ -69,7 +69,11 @@ def _pair_row(
     peak_gbps = peaks_gbps.get(pair.node_model)
     if own is None or other is None or peak_gbps is None:
         return None
-    features = degradation.pair_features(own.mem_gbps, other.mem_gbps, peak_gbps)
+    features = degradation.pair_features(
+        own.mem_gbps * pair.core_share / HALF,
+        other.mem_gbps * pair.co_runner_core_share / HALF,
+        peak_gbps,
+    )
     return features, pair.slowdown_ratio
 
 

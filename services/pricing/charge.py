@@ -9,6 +9,7 @@ from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
 
 from services.pricing.model import Evidence, Price, Usage, price
 from shared.domain.errors import RejectedError
+from shared.messaging.domain_types import cores_of
 
 # More than any job costs, and few enough that integer accounts of 0.000001 SU cannot overflow.
 _MOST_SU: Final = Decimal(10**12)
@@ -19,9 +20,7 @@ _MOST_RATIO: Final = 1e10
 
 def usage_of(finished: JobFinished) -> Usage:
     """What a finished job occupied. Raises RejectedError."""
-    return Usage(
-        finished.nodes, finished.cores_per_node, finished.started_at_us, finished.ended_at_us
-    )
+    return Usage(cores_of(finished), finished.started_at_us, finished.ended_at_us)
 
 
 def charge_message(

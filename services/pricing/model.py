@@ -10,7 +10,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from itertools import pairwise
 from typing import Final
 
-from shared.domain.bounds import CORE_S, CORES_PER_NODE, IPC, NODES
+from shared.domain.bounds import CORE_S, CORES, IPC
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.money import service_units
@@ -87,24 +87,18 @@ class CoRun:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a job occupied. A job that never started has `started_at_us` 0. Raises RejectedError."""
+    """What a job occupied: all its cores are C of equation 1. A job that never started has
+    `started_at_us` 0. Raises RejectedError."""
 
-    nodes: int
-    cores_per_node: int
+    cores: int
     started_at_us: int
     ended_at_us: int
 
     def __post_init__(self) -> None:
-        NODES.require("nodes", self.nodes)
-        CORES_PER_NODE.require("cores_per_node", self.cores_per_node)
+        CORES.require("cores", self.cores)
         if not 0 <= self.started_at_us <= self.ended_at_us:
             raise RejectedError("ended_at_us", "must not lie before started_at_us, nor before 1970")
         CORE_S.require("ended_at_us", self.cores * self.runtime_us / 1e6)
-
-    @property
-    def cores(self) -> int:
-        """C of equation 1."""
-        return self.nodes * self.cores_per_node
 
     @property
     def runtime_us(self) -> int:

@@ -87,7 +87,9 @@ NODES: Final = Bound(1, MOST_NODES, "nodes", "ten times what the largest machine
 CORES_PER_NODE: Final = Bound(1, 10_000, "cores", "ten times what the largest node has")
 RESOURCES: Final = Bound(1, 10_000, "", "of one kind: ten times what the largest node has")
 UNITS_PER_NODE: Final = Bound(1, 10_000, "units", "one a core")
-CORES: Final = Bound(1, 1e8, "cores", "ten times what the largest machine has")
+CORES: Final = Bound(1, 1e9, "cores", "as many nodes of as many cores")
+CORE_SHARE: Final = Bound(1e-4, 1, "", "one core of the largest node, to a whole node")
+CO_RUNNERS: Final = Bound(1, 10_000, "jobs", "one a core")
 ATTEMPT: Final = Bound(1, 1_000_000, "", "requeues of one job, counted from 1")
 GRANT: Final = Bound(1, 2**53, "", "starts that were granted, counted from 1: a double holds it")
 PRIORITY: Final = Bound(-100, 100, "", "classes of service and fair shares, as a key of the queue")
@@ -126,6 +128,9 @@ QUANTITIES: Final[Mapping[str, Bound]] = {
     "resources": RESOURCES,
     "units_per_node": UNITS_PER_NODE,
     "cores": CORES,
+    "core_share": CORE_SHARE,
+    "co_runner_core_share": CORE_SHARE,
+    "co_runners": CO_RUNNERS,
     "attempt": ATTEMPT,
     "grant": GRANT,
     "priority": PRIORITY,

@@ -87,7 +87,7 @@ def measured(app_id: str, mem_gbps: float, freq_ghz: float = 2.7, time_us: int =
     return event(f"{app_id} {freq_ghz} {time_us}", time_us, f"{app_id}|platinum-8168", payload)
 
 
-def beside(number: int, app_id: str, other: str, slowdown: float) -> Event:
+def beside(number: int, app_id: str, other: str, slowdown: float, **changes: Any) -> Event:
     payload = ShuttersMeasured(
         job_id=f"job-{number}",
         attempt=1,
@@ -101,6 +101,7 @@ def beside(number: int, app_id: str, other: str, slowdown: float) -> Event:
             Shutter(ipc_before=1 / slowdown, ipc_during=1.0, ipc_after=1 / slowdown)
             for _ in range(3)
         ],
+        **changes,
     )
     return event(f"shutters {number}", number, f"job-{number}", payload)
 

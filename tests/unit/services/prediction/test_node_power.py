@@ -94,8 +94,9 @@ def test_readings_of_jobs_that_were_alone_become_factors_of_nodes() -> None:
 
 
 def test_what_neighbours_draw_is_not_taken_for_the_node() -> None:
-    models = in_round(Prediction({}), 0, declared(), *jobs(2 * MIN_DRAWS, shareable=True))
-    assert "node-power" not in models
+    for part in ({"shareable": True}, {"cores_per_unit": 12}):
+        models = in_round(Prediction({}), 0, declared(), *jobs(2 * MIN_DRAWS, **part))
+        assert "node-power" not in models
 
 
 def test_readings_before_a_start_or_after_an_end_belong_to_nobody() -> None:

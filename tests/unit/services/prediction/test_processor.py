@@ -168,6 +168,39 @@ def test_pairs_teach_what_a_neighbour_costs() -> None:
     assert degradation.residual == pytest.approx(0, abs=0.01)
 
 
+def test_a_job_on_a_quarter_of_a_node_teaches_as_one_of_that_traffic() -> None:
+    """Two quarters of a hungry application move what two halves of one half as hungry move."""
+    quarters = {"core_share": 0.25, "co_runner_core_share": 0.25}
+    measured_on = {
+        130.0: [beside(n, "hungry", "hungry", 1.3, **quarters) for n in range(MIN_PAIRS)],
+        65.0: [beside(n, "hungry", "hungry", 1.3) for n in range(MIN_PAIRS)],
+    }
+    one, other = (
+        in_round(Prediction({}), 0, declared(), measured("hungry", gbps), *pairs)["degradation"]
+        for gbps, pairs in measured_on.items()
+    )
+    assert one.training_pairs == MIN_PAIRS
+    assert list(one.weights) == list(other.weights)
+
+
+def test_what_several_co_runners_did_together_teaches_nothing_of_a_pair() -> None:
+    crowd = [beside(n, "hungry", "hungry", 2.0, co_runners=3) for n in range(MIN_PAIRS)]
+    degradation = in_round(Prediction({}), 0, declared(), measured("hungry", 130.0), *crowd)[
+        "degradation"
+    ]
+    assert degradation.training_pairs == 0
+
+
+def test_a_job_of_uneven_units_drew_its_power_on_the_cores_that_it_held() -> None:
+    """72 cores on two nodes of 48: 300 W each are 400 W of a node used whole."""
+    uneven = [e for n in range(MIN_RUNS) for e in run(n, "calm", 300.0, cores=72)]
+    whole = [e for n in range(MIN_RUNS) for e in run(n, "calm", 400.0)]
+    of_uneven, of_whole = (
+        in_round(Prediction({}), 0, declared(), *events)["power"] for events in (uneven, whole)
+    )
+    assert of_uneven.trees == of_whole.trees
+
+
 def test_pairs_without_signatures_leave_the_prior() -> None:
     degradation = in_round(Prediction({}), 0, declared(), *many_pairs(MIN_PAIRS))["degradation"]
 

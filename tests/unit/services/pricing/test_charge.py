@@ -8,8 +8,8 @@ from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.pricing.charge import audit, charge_message, recompute
-from services.pricing.model import CoRun, Interference, Usage, evidence
+from services.pricing.charge import audit, charge_message, recompute, usage_of
+from services.pricing.model import CoRun, Interference, evidence
 from shared.domain.errors import RejectedError
 
 START_US = 1_767_225_600_000_000
@@ -30,7 +30,8 @@ def charges(draw: st.DrawFn) -> ChargeMade:
         started_at_us=START_US,
         ended_at_us=START_US + runtime_us,
     )
-    usage = Usage(finished.nodes, finished.cores_per_node, START_US, START_US + runtime_us)
+    finished.cores = draw(st.integers(0, finished.nodes * finished.cores_per_node))
+    usage = usage_of(finished)
     offsets = st.integers(0, runtime_us)
     runs = [
         CoRun(name, START_US + min(a, b), START_US + max(a, b), Interference(ratio, 1, 1))

@@ -22,7 +22,7 @@ from shared.domain.bounds import IPC
 from shared.domain.errors import RejectedError
 
 RATE = Decimal("0.001")
-RUN = Usage(nodes=4, cores_per_node=24, started_at_us=1_000_000, ended_at_us=101_000_000)
+RUN = Usage(cores=96, started_at_us=1_000_000, ended_at_us=101_000_000)
 times_us = st.integers(0, 200_000_000)
 
 
@@ -61,7 +61,7 @@ def test_only_the_time_beside_the_co_runner_is_discounted() -> None:
 
 
 def test_a_job_that_never_started_costs_nothing() -> None:
-    cancelled = Usage(nodes=4, cores_per_node=24, started_at_us=0, ended_at_us=50)
+    cancelled = Usage(cores=96, started_at_us=0, ended_at_us=50)
     assert cancelled.runtime_us == 0
     assert price(RATE, cancelled.cores, 0, ()).price_su == 0
 
@@ -102,6 +102,19 @@ def test_where_intervals_overlap_the_strongest_counts() -> None:
     ]
 
 
+def test_beside_several_co_runners_at_once_each_moment_counts_once_by_the_strongest() -> None:
+    """Two on one node, a third on another: the job advances at the pace of its slowest node."""
+    together = [co_run("b", 1, 101, 1.6), co_run("c", 1, 61, 1.6), co_run("d", 21, 41, 2.0)]
+    rows = evidence(together, RUN)
+    assert [(row.co_runner_job_id, row.duration_us) for row in rows] == [
+        ("c", 40_000_000),
+        ("d", 20_000_000),
+        ("b", 40_000_000),
+    ]
+    found = price(RATE, RUN.cores, RUN.runtime_us, rows)
+    assert found.solo_time_s == pytest.approx(80 / 1.6 + 20 / 2.0)
+
+
 def test_intervals_beside_one_co_runner_become_one_row_with_the_same_solo_time() -> None:
     (row,) = evidence([co_run("b", 1, 31, 1.5), co_run("b", 31, 91, 3.0)], RUN)
     assert row.duration_us == 90_000_000
@@ -134,15 +147,14 @@ def _discount(runs: list[CoRun]) -> float:
 @pytest.mark.parametrize(
     ("field", "values"),
     [
-        ("nodes", (0, 24, 1, 2)),
-        ("cores_per_node", (4, 0, 1, 2)),
-        ("ended_at_us", (4, 24, 3, 2)),
-        ("ended_at_us", (4, 24, -5, -2)),
-        ("nodes", (2**31, 24, 1, 2)),
-        ("nodes", (2**20, 2**10, 1, 10**15)),
+        ("cores", (0, 1, 2)),
+        ("ended_at_us", (96, 3, 2)),
+        ("ended_at_us", (96, -5, -2)),
+        ("cores", (2**31, 1, 2)),
+        ("ended_at_us", (2**29, 1, 10**15)),
     ],
 )
-def test_usage_that_cannot_be_is_refused(field: str, values: tuple[int, int, int, int]) -> None:
+def test_usage_that_cannot_be_is_refused(field: str, values: tuple[int, int, int]) -> None:
     with pytest.raises(RejectedError) as error:
         Usage(*values)
     assert error.value.field == field
@@ -165,7 +177,7 @@ def many_co_runs(count: int) -> list[CoRun]:
 
 
 def test_of_very_many_co_runners_those_that_cost_least_are_one_row() -> None:
-    usage = Usage(1, 4, 1_000_000, 1_101_000_000)
+    usage = Usage(4, 1_000_000, 1_101_000_000)
     rows = evidence(many_co_runs(1_100), usage)
     assert len(rows) == MOST_ROWS
     assert (rows[-1].co_runner_job_id, rows[-1].co_runners) == ("", 1_100 - MOST_ROWS + 1)
@@ -176,7 +188,7 @@ def test_of_very_many_co_runners_those_that_cost_least_are_one_row() -> None:
 
 
 def test_the_row_of_many_co_runners_costs_what_theirs_would() -> None:
-    co_runs, usage = many_co_runs(1_100), Usage(1, 4, 1_000_000, 1_101_000_000)
+    co_runs, usage = many_co_runs(1_100), Usage(4, 1_000_000, 1_101_000_000)
     apart = [
         Evidence(r.co_runner_job_id, 1_000_000, r.interference.slowdown_ratio) for r in co_runs
     ]
@@ -188,5 +200,5 @@ def test_the_row_of_many_co_runners_costs_what_theirs_would() -> None:
 
 
 def test_as_many_co_runners_as_there_are_rows_keep_their_names() -> None:
-    rows = evidence(many_co_runs(MOST_ROWS), Usage(1, 4, 1_000_000, 1_101_000_000))
+    rows = evidence(many_co_runs(MOST_ROWS), Usage(4, 1_000_000, 1_101_000_000))
     assert len({row.co_runner_job_id for row in rows}) == MOST_ROWS

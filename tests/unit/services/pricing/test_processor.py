@@ -117,6 +117,16 @@ def test_a_finished_job_is_charged_in_the_round_that_brings_its_finish() -> None
     assert driver.end_round(2, START_US + 2 * HOUR_US) == []
 
 
+def test_a_job_of_uneven_units_pays_the_cores_that_it_held() -> None:
+    driver = Driver()
+    driver.take(submitted())
+    uneven = finished()
+    uneven.cores = 90
+    driver.take(uneven)
+    (charge,) = driver.end_round(1, START_US + HOUR_US)
+    assert (charge.cores, charge.price_su) == (90, "32.400000")
+
+
 def test_a_charge_belongs_to_the_trace_of_its_job_and_has_a_natural_key() -> None:
     driver = Driver()
     driver.take(submitted())
@@ -281,8 +291,8 @@ def test_charges_of_a_round_are_in_the_order_of_job_ids() -> None:
     [
         ("account", {"account": ""}),
         ("user", {"user": "ada\n"}),
-        ("nodes", {"nodes": 0}),
-        ("nodes", {"nodes": 2**32 - 1, "cores_per_node": 2**32 - 1}),
+        ("cores", {"nodes": 0}),
+        ("cores", {"nodes": 2**32 - 1, "cores_per_node": 2**32 - 1}),
         ("ended_at_us", {"ended_at_us": -1}),
         ("job_id", {"job_id": ""}),
         ("attempt", {"attempt": 0}),
