@@ -1,8 +1,9 @@
 """Why an entry did not start: texts that name what would have to be different."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import isinf
 from pathlib import Path
 from traceback import extract_tb
 from typing import Final
@@ -13,6 +14,7 @@ from shared.scheduling.easy import Plan
 from shared.scheduling.lane import Lane
 from shared.scheduling.load import NodeSet, Reservation, Standing
 from shared.scheduling.pairing import Pairing
+from shared.scheduling.power import Shortage
 from shared.scheduling.queue import Entry
 
 # What is said of an entry that came into the queue after the pass.
@@ -32,6 +34,25 @@ def unexplained(error: Exception) -> str:
     return f"no explanation, please report {type(error).__name__} in {place}: {error}"[:_MOST_TEXT]
 
 
+def watts(power_mw: int) -> str:
+    """Milliwatts in the unit of caps."""
+    return f"{power_mw / 1000:,.10g} W"
+
+
+def told(shortage: Shortage, now_s: float, reserved_for: str) -> str:
+    """A budget of power that lets a job not start: what it needs, what there is, until when, and
+    who declared the cap."""
+    cap, later = shortage.cap, shortage.at_s > now_s
+    left = f"{watts(shortage.available_mw)} left under the power cap of {cap.subject}"
+    since = f" from {when(shortage.at_s)} on" if later else ""
+    rest = f", beside the reservation of {reserved_for}" if reserved_for else ""
+    never = isinf(shortage.until_s)
+    until = "as long as it stays as declared" if never else f"until {when(shortage.until_s)}"
+    why = f": {cap.reason}" if cap.reason else ""
+    author = f" (declared by {cap.author}{why})" if cap.author else ""
+    return f"needs {watts(shortage.needed_mw)}, {left}{author}{since}{rest}, {until}"
+
+
 @dataclass(frozen=True, slots=True)
 class Refusals:
     """The reasons of one pass; `job_ids` by arrival number."""
@@ -40,22 +61,38 @@ class Refusals:
     job_ids: Mapping[int, str]
 
     def why(self, cluster: str, entry: Entry) -> str:
-        """Why an entry did not start when its turn came."""
+        """Why an entry did not start when its turn came. Of watts it is said what there is when the
+        pass is over, without what the job itself has on another cluster: there was more before, but
+        not enough."""
         lane = self.plan.lanes[cluster]
         before = lane.standing_before(entry)
-        alone = self._why_not_alone(lane, entry, before)
+        found = [self._why_no_nodes(lane, entry, before), *self._why_no_power(cluster, entry)]
+        alone = "; ".join(filter(None, found)) or NOTHING
         pairing = lane.pairing
         if pairing is None or not entry.shareable or entry.nodes > lane.total:
             return alone
         return f"{alone}; {self._why_not_joined(lane, pairing, entry, before)}"
 
-    def _why_not_alone(self, lane: Lane, entry: Entry, before: Standing) -> str:
+    def shortages(self, cluster: str, entry: Entry) -> list[Shortage]:
+        """The budgets of power that did not let an entry start."""
+        return self.plan.lanes[cluster].shortages(entry)
+
+    def of_reservation(self, arrival: int) -> str:
+        """Whose reservation is meant; empty for none."""
+        return self.job_ids.get(arrival, "a job that is gone since") if arrival >= 0 else ""
+
+    def _why_no_power(self, cluster: str, entry: Entry) -> Iterator[str]:
+        for shortage in self.shortages(cluster, entry):
+            yield told(shortage, self.plan.now_s, self.of_reservation(shortage.reserved_for))
+
+    def _why_no_nodes(self, lane: Lane, entry: Entry, before: Standing) -> str:
         if entry.nodes > lane.total:
             return f"needs {entry.nodes} nodes, the cluster has {lane.total}"
         if entry.nodes > before.free:
             return f"needs {entry.nodes} nodes, {before.free} free"
-        if before.reservation is None:
-            return NOTHING
+        if before.in_time(lane.end_s(entry)) or entry.nodes <= before.extra:
+            return ""
+        assert before.reservation is not None
         return (
             f"would end at {when(lane.end_s(entry))}, after {self._promise(before.reservation)}, "
             f"and use more than its {before.extra} extra nodes"
@@ -72,7 +109,7 @@ class Refusals:
         return _why_no_pair(pairing, entry, hosts)
 
     def _promise(self, reservation: Reservation) -> str:
-        job = self.job_ids.get(reservation.arrival, "a job that is gone since")
+        job = self.of_reservation(reservation.arrival)
         return f"the reservation of {job} at {when(reservation.start_s)}"
 
 

@@ -7,29 +7,39 @@ can, never back, until none can. A job that runs past its limit is expected to t
 then all promises are made anew.
 """
 
+from collections.abc import Sequence
 from math import inf
 
 from shared.scheduling.lane import DONE, Served
+from shared.scheduling.power import NO_CAP, PowerBudget
 from shared.scheduling.profile import Profile
 from shared.scheduling.queue import Entry, Line
 from shared.scheduling.releases import Releases
 
 
 class ConservativeLane:
-    """Does what `Lane` does, by other rules; jobs do not share nodes here."""
+    """Does what `Lane` does, by other rules; jobs do not share nodes here.
 
-    def __init__(self, nodes: int, number: int = 0, cap_w: float = inf) -> None:
+    It knows a budget of its own. Raises ValueError for one that several lanes share: each of them
+    promises watts to all that waits, and no two promises to one job would be kept.
+    """
+
+    is_relieved = False
+
+    def __init__(self, nodes: int, number: int = 0, budgets: Sequence[PowerBudget] = ()) -> None:
+        if any(budget.is_shared for budget in budgets):
+            raise ValueError("conservative backfill knows caps of one cluster only: take easy")
         self.number = number
         self.line = Line()
         self.next_order = DONE
-        self._nodes, self._cap_w = nodes, cap_w
-        self._profile = Profile(0.0, nodes, cap_w)
+        self._nodes, self._cap = nodes, budgets[0].cap if budgets else NO_CAP
+        self._profile = Profile(0.0, nodes, self._cap)
         self._now_s = 0.0
         self._promised_s: dict[int, float] = {}
         self._new: list[Entry] = []
         self._next: Entry | None = None
         self._releases = Releases()
-        self._limit_s: dict[int, float] = {}
+        self._started: dict[int, Entry] = {}
         self._has_room = False  # something came back since the promises were made
 
     def begin(self, now_s: float) -> None:
@@ -60,10 +70,8 @@ class ConservativeLane:
         waits_before = next(iter(self.line)).order != entry.order
         self.line.remove(entry.arrival)
         del self._promised_s[entry.arrival]
-        self._limit_s[entry.arrival] = entry.limit_s
-        self._releases.hold(
-            (self._now_s + entry.limit_s, entry.arrival, entry.nodes, entry.power_w)
-        )
+        self._started[entry.arrival] = entry
+        self._releases.hold((self._now_s + entry.limit_s, entry.arrival, entry.nodes))
         self.turn()
         return self.number, entry, None, waits_before
 
@@ -83,10 +91,10 @@ class ConservativeLane:
 
     def release(self, holder: int) -> None:
         """What the job `holder` holds is free again."""
-        release_s, _, nodes, power_w = self._releases.let_go(holder)
-        del self._limit_s[holder]
+        release_s, _, nodes = self._releases.let_go(holder)
+        entry = self._started.pop(holder)
         if release_s > self._now_s:
-            self._profile.take(self._now_s, release_s, -nodes, -power_w)
+            self._profile.take(self._now_s, release_s, -nodes, -entry.draw_mw)
             self._has_room = True
 
     def turn(self) -> None:
@@ -96,12 +104,14 @@ class ConservativeLane:
         self.next_order = self._next.order if self._next else DONE
 
     def _promise(self, entry: Entry) -> None:
-        start_s = self._profile.earliest(entry.nodes, entry.power_w, entry.limit_s)
+        start_s = self._profile.earliest(entry.nodes, entry.draw_mw, entry.limit_s)
         self._promised_s[entry.arrival] = start_s
-        self._profile.take(start_s, start_s + entry.limit_s, entry.nodes, entry.power_w)
+        if start_s < inf:
+            self._profile.take(start_s, start_s + entry.limit_s, entry.nodes, entry.draw_mw)
 
     def _give_back(self, entry: Entry, start_s: float) -> None:
-        self._profile.take(start_s, start_s + entry.limit_s, -entry.nodes, -entry.power_w)
+        if start_s < inf:
+            self._profile.take(start_s, start_s + entry.limit_s, -entry.nodes, -entry.draw_mw)
 
     def _is_late(self) -> bool:
         """True when a job ran past its limit, or did so and kept another from its promise."""
@@ -130,9 +140,10 @@ class ConservativeLane:
         """Make the promises anew: running jobs are overdue."""
         self._has_room = False
         while self._is_overdue():
-            _, holder, nodes, power_w = self._releases.let_go(self._releases.in_order[0][1])
-            self._releases.hold((self._now_s + self._limit_s[holder], holder, nodes, power_w))
-        self._profile = Profile(self._now_s, self._nodes, self._cap_w)
-        for release_s, _, nodes, power_w in self._releases.in_order:
-            self._profile.take(self._now_s, release_s, nodes, power_w)
+            _, holder, nodes = self._releases.let_go(self._releases.in_order[0][1])
+            limit_s = self._started[holder].limit_s
+            self._releases.hold((self._now_s + limit_s, holder, nodes))
+        self._profile = Profile(self._now_s, self._nodes, self._cap)
+        for release_s, holder, nodes in self._releases.in_order:
+            self._profile.take(self._now_s, release_s, nodes, self._started[holder].draw_mw)
         self._promised_s, self._new = {}, list(self.line)

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from shared.scheduling.lane import DONE, Lane, Served
 from shared.scheduling.load import Load, NodeSet, Reservation
 from shared.scheduling.pairing import Pairing
+from shared.scheduling.power import PowerBudget
 from shared.scheduling.queue import Entry, Queue
 
 _NEXT_ORDER: Final = attrgetter("next_order")
@@ -46,6 +47,11 @@ class Plan:
     starts: tuple[Start, ...]
     lanes: Mapping[str, Lane]
 
+    @property
+    def is_relieved(self) -> bool:
+        """True when another pass may start more: see Lane."""
+        return any(lane.is_relieved for lane in self.lanes.values())
+
     def reservations(self) -> dict[str, Reservation]:
         """What was promised, by cluster."""
         promises = {name: lane.standing.reservation for name, lane in self.lanes.items()}
@@ -58,16 +64,19 @@ def schedule(
     loads: Mapping[str, Load],
     pairings: Mapping[str, Pairing],
     job_ids: Mapping[int, str],
+    budgets: Mapping[str, Sequence[PowerBudget]] | None = None,
 ) -> Plan:
-    """One pass over the queue, which what starts leaves; `job_ids` are by arrival number."""
+    """One pass over the queue, which what starts leaves; `job_ids` are by arrival number, `budgets`
+    of power by cluster."""
+    under = budgets or {}
     lanes = {
-        name: Lane(load, queue.line(name), pairings[name], number, job_ids)
+        name: Lane(load, queue.line(name), pairings[name], number, job_ids, under.get(name, ()))
         for number, (name, load) in enumerate(loads.items())
     }
     by_number = list(lanes.items())
     starts = tuple(
         _start(*by_number[number], entry, host, backfilled)
-        for number, entry, host, backfilled in serve(list(lanes.values()), now_s)
+        for number, entry, host, backfilled in one_pass(list(lanes.values()), now_s)
     )
     return Plan(now_s, starts, lanes)
 
@@ -77,6 +86,9 @@ class Turns(Protocol):
 
     next_order: int
 
+    @property
+    def is_relieved(self) -> bool: ...
+
     def begin(self, now_s: float) -> None: ...
     def turn(self) -> None: ...
     def serve(self) -> Served | None: ...
@@ -85,9 +97,17 @@ class Turns(Protocol):
 
 
 def serve(lanes: Sequence[Turns], now_s: float) -> list[Served]:
-    """One pass over several lanes as one queue: what starts leaves all lines."""
+    """Passes over several lanes until no more starts: what starts leaves all lines."""
     if len(lanes) == 1:
         return lanes[0].pass_alone(now_s)
+    started = one_pass(lanes, now_s)
+    while any(lane.is_relieved for lane in lanes):
+        started += one_pass(lanes, now_s)
+    return started
+
+
+def one_pass(lanes: Sequence[Turns], now_s: float) -> list[Served]:
+    """One pass over several lanes as one queue."""
     for lane in lanes:
         lane.begin(now_s)
     for lane in lanes:

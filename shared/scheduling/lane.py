@@ -2,23 +2,27 @@
 
 Lifka, "The ANL/IBM SP scheduling system" (1995); Mu'alem and Feitelson, "Utilization,
 predictability, workloads, and user runtime estimates in scheduling the IBM SP2 with backfilling"
-(2001), section 2. Two resources are counted: nodes, and watts where the cluster has a cap.
+(2001), section 2. Two resources are counted: nodes, and watts where there are budgets of power.
 """
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf, isfinite
 from sys import maxsize
 from typing import Final, cast
 
 from shared.scheduling.load import Load, NodeSet, Reservation, Standing
 from shared.scheduling.pairing import Pairing
+from shared.scheduling.power import NO_CAP_MW, PowerBudget, Shortage
 from shared.scheduling.queue import Block, Entry, Line
 from shared.scheduling.releases import Releases
 
 # The next order of a lane in which no entry will act before something changes.
 DONE: Final = maxsize
+
+# Node sets of a lane, at most.
+_LANE_BITS: Final = 24
 
 # A Reservation and a Standing as plain tuples: there is one a pass, and few are ever looked at.
 _Promise = tuple[int, int, float]
@@ -29,6 +33,12 @@ Served = tuple[int, Entry, NodeSet | None, bool]
 Turn = Entry | int
 
 
+def holder_of(lane: int, place: int) -> int:
+    """What lane and budgets call the holder of a node set that a lane began with: below 0, as no
+    arrival number of a job that starts is."""
+    return -1 - place - (lane << _LANE_BITS)
+
+
 class Lane:
     """Starts, joins and reserves in the order of its line.
 
@@ -36,6 +46,10 @@ class Lane:
     time, or takes extra nodes only, which it uses up. Joining a job takes no free node, but the
     nodes are released when both have ended: where the reservation counts on them, which means
     that they are due by the shadow time, a guest that ends later takes them from the extra ones.
+
+    What starts or joins fits under every one of the `budgets` until its limit, beside what runs and
+    what is reserved there. Lanes that share a budget begin anew with every pass: what one of them
+    gives back another one may take. An entry that no budget will ever let start blocks nobody.
 
     A pass is `begin`, then `serve` while `next_order` is not DONE, or `pass_alone`. An entry that
     was refused stays refused until nodes come back: what it lacked only grows less. So a lane that
@@ -52,22 +66,27 @@ class Lane:
         pairing: Pairing | None = None,
         number: int = 0,
         job_ids: Mapping[int, str] | None = None,
+        budgets: Sequence[PowerBudget] = (),
         *,
         backfills: bool = True,
-        cap_w: float = inf,
     ) -> None:
-        self.number, self.total = number, load.nodes
-        self.free, self.headroom_w = load.free, cap_w
+        self.number, self.total, self.free = number, load.nodes, load.free
         self.line, self.pairing, self._job_ids = line, pairing, job_ids or {}
         self._promise: _Promise | None = None
-        self.extra, self._extra_w = 0, 0.0
+        self.extra = 0
         self.next_order = DONE
         self._turns: Iterator[Turn] = iter(())
         self._next: Turn = DONE
-        self._backfills, self._is_capped, self._pauses = backfills, cap_w < inf, False
+        self._backfills, self._pauses = backfills, False
+        self.budgets, self._is_capped = tuple(budgets), bool(budgets)
+        self._shared = [budget for budget in budgets if budget.is_shared]
+        self._relieved = self._withdrawn = 0
         self._now_s, self._from, self._reserved_order = 0.0, 0, 0
         self.releases = Releases()
         self._hosts: dict[int, list[NodeSet]] = defaultdict(list)
+        self._alone: dict[int, NodeSet] = {}  # those that can be joined, by holder
+        # Host and guest of those that were joined here, by the holder of each.
+        self._pairs: dict[int, tuple[NodeSet, NodeSet]] = {}
         # By nodes, application and whether the guest ends in time; holds until something changes.
         self._best_hosts: dict[tuple[int, int, bool], NodeSet | None] = {}
         self._welcomed: set[tuple[int, int]] | None = None  # until a host comes or is joined
@@ -76,12 +95,9 @@ class Lane:
         self._trail: list[_Standing] = []
         self._undone: list[list[_Standing]] = []
         self._left: dict[int, int] = {}
-        for number, node_set in enumerate(load.node_sets):
-            node_set.holder = -1 - number  # no arrival number of a job that starts is below 0
-            self.releases.hold(
-                (node_set.release_s, node_set.holder, node_set.nodes, node_set.power_w)
-            )
-            self.headroom_w -= node_set.power_w
+        for place, node_set in enumerate(load.node_sets):
+            node_set.holder = holder_of(number, place)
+            self._hold(node_set.holder, node_set.nodes, node_set.release_s, node_set.draw_mw)
             self._offer(node_set)
 
     # The life of a lane -------------------------------------------------------------------------
@@ -102,6 +118,8 @@ class Lane:
         self._now_s, self._pauses = now_s, pauses
         if self._promise is not None and self._promise[2] < now_s:
             self._unsettle()  # a running job is overdue: it is expected to end at any moment
+        if self._is_capped:
+            self._look_at_budgets(now_s)
         if self._from == DONE:
             return False
         self._trail = [(-1, 0, self.free, self.extra, self._promise)]
@@ -110,6 +128,21 @@ class Lane:
         self._turns = self._acting(self._from)
         self._from = DONE
         return True
+
+    def _look_at_budgets(self, now_s: float) -> None:
+        """Begin anew where watts may have come back."""
+        for budget in self.budgets:
+            budget.advance(now_s)
+        if self._shared or sum(budget.relieved for budget in self.budgets) != self._relieved:
+            self._unsettle()
+        self._relieved = sum(budget.relieved for budget in self.budgets)
+        self._withdrawn = sum(budget.withdrawn for budget in self._shared)
+
+    @property
+    def is_relieved(self) -> bool:
+        """True when watts of other lanes too were given up since the pass began, which may be what
+        kept an entry from starting: another pass may start it."""
+        return sum(budget.withdrawn for budget in self._shared) != self._withdrawn
 
     def turn(self) -> None:
         """Look for the next entry that will start, join or reserve, a little way: no entry acts
@@ -149,11 +182,26 @@ class Lane:
             self.turn()
 
     def release(self, holder: int) -> None:
-        """What the job `holder` holds is free again."""
-        _, _, nodes, power_w = self.releases.let_go(holder)
-        self.free += nodes
-        self.headroom_w += power_w
+        """What the job `holder` holds alone is free again."""
+        for budget in self.budgets:
+            budget.let_go(holder)
+        if self.pairing is not None and holder in self._pairs:
+            self._part(holder, *self._pairs[holder])
+        else:
+            _, _, nodes = self.releases.let_go(holder)
+            self.free += nodes
+            if self.pairing is not None and holder in self._alone:
+                self._withdraw_offer(self._alone[holder])
         self._unsettle()
+
+    def _part(self, holder: int, host: NodeSet, guest: NodeSet) -> None:
+        """One of a pair has ended: the other one has their nodes, and may be joined."""
+        stays = guest if holder == host.holder else host
+        del self._pairs[host.holder], self._pairs[guest.holder]
+        _, _, nodes = self.releases.let_go(host.holder)
+        self.releases.hold((stays.release_s, stays.holder, nodes))
+        self._hosts[host.nodes].remove(host)
+        self._offer(NodeSet(nodes, stays.release_s, stays.host, stays.app, holder=stays.holder))
 
     # What it answers ----------------------------------------------------------------------------
 
@@ -175,17 +223,20 @@ class Lane:
         """When the entry ends at the latest if it starts now."""
         return self._now_s + entry.limit_s
 
-    def _within_cap(self, entry: Entry) -> bool:
-        """True when the watts suffice and no reservation is delayed."""
-        if entry.power_w > self.headroom_w:
-            return False
-        promise = self._promise
-        in_time = promise is None or self.end_s(entry) <= promise[2]
-        return in_time or entry.power_w <= self._extra_w
+    def shortages(self, entry: Entry) -> list[Shortage]:
+        """The budgets that do not let the entry start now, as they are now."""
+        end_s = self.end_s(entry)
+        found = [b.shortage(entry.draw_mw, end_s, entry.arrival) for b in self.budgets]
+        return [shortage for shortage in found if shortage is not None]
+
+    def _has_power(self, entry: Entry) -> bool:
+        """True when no budget is exceeded and no reservation there is delayed."""
+        end_s = self._now_s + entry[3]
+        return all(budget.has(entry[6], end_s, entry[1]) for budget in self.budgets)
 
     def host_for(self, entry: Entry) -> NodeSet | None:
         """The lone job to join: least summed slowdown, ties by job id; None if none may be."""
-        if entry.power_w > self.headroom_w:
+        if self._is_capped and not self._has_power(entry):
             return None
         return self._host_of(entry.nodes, entry.app, entry.limit_s)
 
@@ -234,23 +285,27 @@ class Lane:
     # What it does -------------------------------------------------------------------------------
 
     def _act(self, entry: Entry) -> Served | None:
-        _, arrival, nodes, limit_s, shareable, _, power_w = entry
+        _, arrival, nodes, limit_s, shareable, _, draw_mw = entry
         promise, end_s = self._promise, self._now_s + limit_s
         if shareable and (host := self.host_for(entry)) is not None:
             self._join(entry, host)
             return self.number, entry, host, promise is not None
-        if nodes > self.free or (self._is_capped and not self._within_cap(entry)):
-            return self._reserve(entry)
+        if nodes > self.free or (self._is_capped and not self._has_power(entry)):
+            # Since it was looked up another lane may have taken the watts that were left.
+            return self._reserve(entry) if promise is None else None
         if promise is not None and end_s > promise[2]:
             self.extra -= nodes
-            self._extra_w -= power_w
         self.free -= nodes
-        self.headroom_w -= power_w
         self._leave(entry)
-        self.releases.hold((end_s, arrival, nodes, power_w))
+        self._hold(arrival, nodes, end_s, draw_mw)
         if shareable:
             self._open(entry, end_s)
         return self.number, entry, None, promise is not None
+
+    def _hold(self, holder: int, nodes: int, release_s: float, draw_mw: int) -> None:
+        self.releases.hold((release_s, holder, nodes))
+        for budget in self.budgets:
+            budget.hold(holder, release_s, draw_mw)
 
     def _open(self, entry: Entry, end_s: float) -> None:
         """Let others join a job that starts alone."""
@@ -262,38 +317,57 @@ class Lane:
         end_s, promise = self.end_s(entry), self._promise
         if promise is not None and host.release_s <= promise[2] < end_s:
             self.extra -= entry.nodes
-        self.headroom_w -= entry.power_w
         self._leave(entry)
-        _, holder, nodes, power_w = self.releases.let_go(host.holder)
-        host.release_s, host.until = max(host.release_s, end_s), self.standing.tick
-        self._welcomed = None
-        self.releases.hold((host.release_s, holder, nodes, power_w + entry.power_w))
+        self.releases.let_go(host.holder)
+        self.releases.hold((max(host.release_s, end_s), host.holder, host.nodes))
+        for budget in self.budgets:
+            budget.hold(entry.arrival, end_s, entry.draw_mw)
+        host.until, self._welcomed = self.standing.tick, None
+        del self._alone[host.holder]
+        name = self._job_ids[entry.arrival]
+        guest = NodeSet(host.nodes, end_s, name, entry.app, holder=entry.arrival)
+        self._pairs[host.holder] = self._pairs[guest.holder] = host, guest
 
     def _reserve(self, entry: Entry) -> Served | None:
         """Promise nodes to the next entry: the first on this cluster that cannot start."""
-        order, arrival, nodes, _, _, _, power_w = entry
-        shadow_s, available, headroom_w = self._shadow(nodes, power_w)
+        order, arrival, nodes, limit_s, _, _, draw_mw = entry
+        shadow_s, available = self._shadow(nodes, self._now_s)
+        while self._is_capped and (later_s := self._power_from(entry, shadow_s)) > shadow_s:
+            if later_s == inf:
+                return None  # it waits for another cap, and blocks nobody until then
+            shadow_s, available = self._shadow(nodes, later_s)
         self._promise = arrival, nodes, shadow_s
         self._reserved_order = order
-        self.extra, self._extra_w = available - nodes, headroom_w - power_w
+        self.extra = available - nodes
+        for budget in self.budgets:
+            budget.reserve(arrival, shadow_s, limit_s, draw_mw)
         self._note(order)
         return None
 
-    def _shadow(self, needed: int, needed_w: float) -> tuple[float, int, float]:
-        """When there will be enough for an entry if limits hold, and all that is free then."""
-        available, headroom_w, shadow_s = self.free, self.headroom_w, self._now_s
-        for release_s, _, nodes, power_w in self.releases.in_order:
-            if available >= needed and headroom_w >= needed_w and release_s > shadow_s:
+    def _shadow(self, needed: int, from_s: float) -> tuple[float, int]:
+        """When, from a time on, there will be nodes enough if limits hold, and all that are free
+        then."""
+        available, shadow_s = self.free, from_s
+        for release_s, _, nodes in self.releases.in_order:
+            if available >= needed and release_s > shadow_s:
                 break
             available += nodes
-            headroom_w += power_w
             if release_s > shadow_s:  # an overdue job is expected to end at any moment
                 shadow_s = release_s
-        return shadow_s, available, headroom_w
+        return shadow_s, available
+
+    def _power_from(self, entry: Entry, from_s: float) -> float:
+        """When, from a time on, each budget has the watts for an entry if limits hold."""
+        start_s = from_s
+        for budget in self.budgets:
+            start_s = budget.earliest(entry.draw_mw, entry.limit_s, start_s, entry.arrival)
+        return start_s
 
     def _cancel(self, order: int) -> None:
         """Forget the promise to an entry that is gone: those behind it get their turn again."""
-        self._promise, self.extra = None, 0
+        for budget in self.budgets:
+            budget.withdrawn += 1
+        self._give_up()
         tick, place = self.standing.tick, bisect_left(self._trail, (order,))
         self._undone.append(self._trail[place:])
         del self._trail[place:]
@@ -302,8 +376,16 @@ class Lane:
         self.turn()
 
     def _unsettle(self) -> None:
-        """Nodes came back: every entry gets its turn again."""
-        self._promise, self.extra, self._from = None, 0, 0
+        """Nodes or watts came back: every entry gets its turn again."""
+        self._give_up()
+        self._from = 0
+
+    def _give_up(self) -> None:
+        """There is no reservation any more."""
+        if self._promise is not None:
+            for budget in self.budgets:
+                budget.give_up(self._promise[0])
+        self._promise, self.extra = None, 0
 
     def _leave(self, entry: Entry) -> None:
         self.line.remove(entry.arrival)
@@ -319,7 +401,13 @@ class Lane:
     def _offer(self, node_set: NodeSet) -> None:
         if node_set.host:
             self._hosts[node_set.nodes].append(node_set)
+            self._alone[node_set.holder] = node_set
             self._welcomed = None
+
+    def _withdraw_offer(self, node_set: NodeSet) -> None:
+        self._hosts[node_set.nodes].remove(node_set)
+        del self._alone[node_set.holder]
+        self._welcomed = None
 
     # The next entry -----------------------------------------------------------------------------
 
@@ -331,7 +419,7 @@ class Lane:
         """
         line = self.line
         while self._promise is None:
-            entry = line.first(self.total)
+            entry = line.first(self.total, order if self._is_capped else 0)
             if entry is None:
                 return
             yield entry
@@ -352,6 +440,7 @@ class Lane:
         assert self._promise is not None
         now_s, shadow_s = self._now_s, self._promise[2]
         free, extra, joins = self.free, self.extra, self._may_join(block)
+        power_mw = self._undrawn_mw() if self._is_capped else NO_CAP_MW
         entries = block.entries
         for place in range(block.place_of(order), len(entries)):
             entry = entries[place]
@@ -359,14 +448,24 @@ class Lane:
             if (
                 nodes <= free
                 and (nodes <= extra or now_s + entry[3] <= shadow_s)
-                and (not self._is_capped or self._within_cap(entry))
+                and entry[6] <= power_mw
+                and (not self._is_capped or self._has_power(entry))
             ) or (joins and entry[4] and self.host_for(entry) is not None):
                 return entry
         return None
 
+    def _undrawn_mw(self) -> int:
+        """What an entry may draw at most, whatever is reserved."""
+        power_mw = NO_CAP_MW
+        for budget in self.budgets:
+            power_mw = min(power_mw, budget.undrawn_mw)
+        return power_mw
+
     def _is_out_of_reach(self, block: Block) -> bool:
         """True when no entry of a block may start or join before the reservation."""
         assert self._promise is not None
+        if self._is_capped and block.least_draw_mw > self._undrawn_mw():
+            return True
         in_time = self._now_s + block.least_limit_s <= self._promise[2]
         starts = block.least_nodes <= self.free and (in_time or block.least_nodes <= self.extra)
         return not starts and not self._may_join(block)

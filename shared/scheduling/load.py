@@ -11,7 +11,7 @@ class NodeSet:
 
     `host` is the id of a shareable job that runs there alone, `app` its application's number.
     It can be joined from tick `since` of the pass to before tick `until`. `holder` is the arrival
-    number of the job that opened it. `power_w` counts where the cluster has a cap.
+    number of the job that opened it. `draw_mw` counts where there is a cap.
     """
 
     nodes: int
@@ -21,7 +21,7 @@ class NodeSet:
     since: int = 0
     until: int = maxsize
     holder: int = -1
-    power_w: float = 0.0
+    draw_mw: int = 0
 
     @property
     def is_alone(self) -> bool:

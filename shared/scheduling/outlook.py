@@ -10,8 +10,9 @@ from typing import NamedTuple, Protocol
 
 from shared.scheduling.easy import serve
 from shared.scheduling.forward import Coming, forward
-from shared.scheduling.lane import Lane, Served
+from shared.scheduling.lane import Lane, Served, holder_of
 from shared.scheduling.load import Load, NodeSet
+from shared.scheduling.power import PowerBudget, milliwatts
 from shared.scheduling.queue import Entry, Line
 
 
@@ -20,8 +21,7 @@ class Room(Protocol):
 
     @property
     def units(self) -> int: ...
-    @property
-    def cap_w(self) -> float: ...
+    def budgets(self, number: int) -> list[PowerBudget]: ...
 
 
 class Option(NamedTuple):
@@ -46,7 +46,8 @@ class Stand(NamedTuple):
     def entry(self) -> Entry:
         """What a lane is told."""
         limit_s, power_w, _ = self.option
-        return Entry(self.order, self.arrival, self.units, limit_s, power_w=power_w)
+        draw_mw = milliwatts(power_w)
+        return Entry(self.order, self.arrival, self.units, limit_s, draw_mw=draw_mw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class _Outlook:
     def played(self, share: float) -> list[Start]:
         """Until nothing is to come."""
         ends = [
-            (held.expected_s, cluster, -1 - place)
+            (held.expected_s, cluster, holder_of(cluster, place))
             for cluster in range(len(self._lanes))
             for place, held in enumerate(_on(self._situation, cluster))
         ]
@@ -142,10 +143,10 @@ def _lanes(situation: Situation) -> list[Lane]:
     lanes = []
     for cluster, room in enumerate(situation.rooms):
         sets = [
-            NodeSet(held.units, held.release_s, power_w=held.power_w)
+            NodeSet(held.units, held.release_s, draw_mw=milliwatts(held.power_w))
             for held in _on(situation, cluster)
         ]
         free = room.units - sum(node_set.nodes for node_set in sets)
         load = Load(room.units, free, sets)
-        lanes.append(Lane(load, Line(), number=cluster, cap_w=room.cap_w))
+        lanes.append(Lane(load, Line(), number=cluster, budgets=room.budgets(cluster)))
     return lanes

@@ -3,29 +3,31 @@
 from bisect import bisect_left, bisect_right
 from math import inf
 
+from shared.scheduling.power import Cap
+
 
 class Profile:
-    """Steps of constant (nodes, watts); the last one never ends."""
+    """Steps of constant (nodes, milliwatts); the last one never ends."""
 
-    def __init__(self, now_s: float, nodes: int, power_w: float) -> None:
-        self._times_s = [now_s]
-        self._nodes = [nodes]
-        self._power_w = [power_w]
+    def __init__(self, now_s: float, nodes: int, cap: Cap) -> None:
+        self._times_s = [now_s, *(from_s for from_s, _ in cap.steps if from_s > now_s)]
+        self._nodes = [nodes for _ in self._times_s]
+        self._power_mw = [cap.at(time_s) for time_s in self._times_s]
 
     def forget_before(self, now_s: float) -> None:
         """Drop what lies behind."""
         passed = bisect_right(self._times_s, now_s) - 1
-        del self._times_s[:passed], self._nodes[:passed], self._power_w[:passed]
+        del self._times_s[:passed], self._nodes[:passed], self._power_mw[:passed]
         self._times_s[0] = now_s
 
-    def earliest(self, nodes: int, power_w: float, duration_s: float) -> float:
+    def earliest(self, nodes: int, draw_mw: int, duration_s: float) -> float:
         """The first time from which on so much is free for so long; infinite if none is."""
         start_s = inf
         ends_s = [*self._times_s[1:], inf]
-        for begin_s, end_s, free, headroom_w in zip(
-            self._times_s, ends_s, self._nodes, self._power_w, strict=True
+        for begin_s, end_s, free, headroom_mw in zip(
+            self._times_s, ends_s, self._nodes, self._power_mw, strict=True
         ):
-            if free < nodes or headroom_w < power_w:
+            if free < nodes or headroom_mw < draw_mw:
                 start_s = inf
                 continue
             start_s = min(start_s, begin_s)
@@ -33,12 +35,12 @@ class Profile:
                 return start_s
         return inf
 
-    def take(self, start_s: float, end_s: float, nodes: int, power_w: float) -> None:
+    def take(self, start_s: float, end_s: float, nodes: int, draw_mw: int) -> None:
         """Have less free in between; negative amounts give back."""
         first, last = self._cut(start_s), self._cut(end_s)
         for step in range(first, last):
             self._nodes[step] -= nodes
-            self._power_w[step] -= power_w
+            self._power_mw[step] -= draw_mw
         self._join_equal(last)
         self._join_equal(first)
 
@@ -48,11 +50,11 @@ class Profile:
         if step == len(self._times_s) or self._times_s[step] != time_s:
             self._times_s.insert(step, time_s)
             self._nodes.insert(step, self._nodes[step - 1])
-            self._power_w.insert(step, self._power_w[step - 1])
+            self._power_mw.insert(step, self._power_mw[step - 1])
         return step
 
     def _join_equal(self, step: int) -> None:
         """Remove the border of two steps that have the same free."""
         same_nodes = step > 0 and self._nodes[step] == self._nodes[step - 1]
-        if same_nodes and self._power_w[step] == self._power_w[step - 1]:
-            del self._times_s[step], self._nodes[step], self._power_w[step]
+        if same_nodes and self._power_mw[step] == self._power_mw[step - 1]:
+            del self._times_s[step], self._nodes[step], self._power_mw[step]

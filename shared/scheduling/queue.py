@@ -19,8 +19,8 @@ _BLOCK: Final = 128
 class Entry(NamedTuple):
     """A job that may run on one cluster for at most `limit_s`.
 
-    `app` is the caller's number of the application, an index into Pairing.gbps; `power_w` is what
-    the job would draw there beyond idle, and counts where the cluster has a cap.
+    `app` is the caller's number of the application, an index into Pairing.gbps; `draw_mw` is what
+    the job would draw there beyond idle, and counts where there is a cap.
     """
 
     order: int
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     limit_s: float
     shareable: bool = False
     app: int = -1
-    power_w: float = 0.0
+    draw_mw: int = 0
 
 
 def order_of(tier: int, arrival: int, rank: int) -> int:
@@ -44,17 +44,18 @@ class Block:
     not raised when an entry leaves, which costs nothing but skips.
     """
 
-    __slots__ = ("entries", "least_limit_s", "least_nodes", "sharing")
+    __slots__ = ("entries", "least_draw_mw", "least_limit_s", "least_nodes", "sharing")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        self.least_nodes, self.least_limit_s = maxsize, inf
+        self.least_nodes, self.least_limit_s, self.least_draw_mw = maxsize, inf, maxsize
         self.sharing: dict[tuple[int, int], float] = {}
 
     def bound(self) -> None:
         """Set the bounds to what the entries ask for."""
         self.least_nodes = min(e.nodes for e in self.entries)
         self.least_limit_s = min(e.limit_s for e in self.entries)
+        self.least_draw_mw = min(e.draw_mw for e in self.entries)
         self.sharing = {}
         for entry in self.entries:
             if entry.shareable:
@@ -119,11 +120,11 @@ class Line:
         within = bisect_left(self.blocks[number].entries, (order,))
         return within + sum(len(block.entries) for block in self.blocks[:number])
 
-    def first(self, most_nodes: int) -> Entry | None:
-        """The first entry that asks for so many nodes at most."""
-        for block in self.blocks:
+    def first(self, most_nodes: int, order: int = 0) -> Entry | None:
+        """The first entry, from an order on, that asks for so many nodes at most."""
+        for block in self.blocks_from(order) if order else self.blocks:
             for entry in block.entries:
-                if entry[2] <= most_nodes:
+                if entry[2] <= most_nodes and entry[0] >= order:
                     return entry
         return None
 
@@ -137,7 +138,7 @@ class Line:
 
     def add(self, entry: Entry) -> None:
         """Put an entry into its place."""
-        order, arrival, nodes, limit_s, shareable, _, _ = entry
+        order, arrival, nodes, limit_s, shareable, _, draw_mw = entry
         self._orders[arrival] = order
         number = self.block_of(order)
         block = self.blocks[number]
@@ -150,6 +151,8 @@ class Line:
             block.least_nodes = nodes
         if limit_s < block.least_limit_s:
             block.least_limit_s = limit_s
+        if draw_mw < block.least_draw_mw:
+            block.least_draw_mw = draw_mw
         if shareable:
             block.share(entry)
         if len(entries) > _BLOCK:

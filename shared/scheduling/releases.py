@@ -2,8 +2,8 @@
 
 from bisect import bisect_left, insort
 
-# Nodes and watts that are expected back: (release_s, holder, nodes, power_w).
-Held = tuple[float, int, int, float]
+# Nodes that are expected back: (release_s, holder, nodes).
+Held = tuple[float, int, int]
 
 
 class Releases:

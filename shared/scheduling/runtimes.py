@@ -14,6 +14,7 @@ from typing import Final
 
 from shared.scheduling.lane import Lane, Served
 from shared.scheduling.load import Load
+from shared.scheduling.power import PowerBudget
 from shared.scheduling.queue import Entry, Line
 from shared.scheduling.timeline import Discipline, Pool
 
@@ -64,8 +65,10 @@ class PredictedLane(Lane):
     request ends.
     """
 
-    def __init__(self, load: Load, runtimes: UserRuntimes, number: int, cap_w: float) -> None:
-        super().__init__(load, Line(), number=number, cap_w=cap_w)
+    def __init__(
+        self, load: Load, runtimes: UserRuntimes, number: int, budgets: Sequence[PowerBudget]
+    ) -> None:
+        super().__init__(load, Line(), number=number, budgets=budgets)
         self._runtimes = runtimes
 
     def add(self, entry: Entry) -> None:
@@ -80,9 +83,11 @@ class PredictedLane(Lane):
     def _act(self, entry: Entry) -> Served | None:
         served = super()._act(entry)
         if served is not None:
-            _, holder, nodes, power_w = self.releases.let_go(entry.arrival)
+            _, holder, nodes = self.releases.let_go(entry.arrival)
             release_s = self._now_s + self._runtimes.requested_s(holder)
-            self.releases.hold((release_s, holder, nodes, power_w))
+            self.releases.hold((release_s, holder, nodes))
+            for budget in self.budgets:
+                budget.prolong(holder, release_s)
         return served
 
 
@@ -92,8 +97,10 @@ class PredictingPool(Pool):
 
     runtimes: UserRuntimes = field(kw_only=True)
 
-    def lane(self, discipline: Discipline, number: int) -> Lane:
+    def lane(
+        self, discipline: Discipline, number: int, budgets: Sequence[PowerBudget] = ()
+    ) -> Lane:
         """The pool with nothing running and nothing waiting. Raises ValueError but for EASY."""
         if discipline is not Discipline.EASY:
             raise ValueError(f"{discipline} does not backfill by predictions: take easy")
-        return PredictedLane(Load(self.units, self.units), self.runtimes, number, self.cap_w)
+        return PredictedLane(Load(self.units, self.units), self.runtimes, number, budgets)

@@ -18,6 +18,7 @@ from shared.scheduling.conservative import ConservativeLane
 from shared.scheduling.easy import serve
 from shared.scheduling.lane import Lane
 from shared.scheduling.load import Load
+from shared.scheduling.power import Cap, PowerBudget, Scope, Step, milliwatts
 from shared.scheduling.queue import Entry, Line
 from shared.scheduling.workload import NO_ENTRY, Schedule, Workload
 
@@ -34,29 +35,46 @@ class Discipline(StrEnum):
 class Pool:
     """What one cluster has to give: nodes, or cores where it gives out cores.
 
-    The jobs that run draw `cap_w` at most.
+    The jobs that run draw `cap_w` at most, until one of `steps` says otherwise.
     """
 
     units: int
     cap_w: float = inf
+    steps: tuple[Step, ...] = ()
 
-    def lane(self, discipline: Discipline, number: int) -> Lane | ConservativeLane:
-        """The pool with nothing running and nothing waiting."""
+    def budgets(self, number: int) -> list[PowerBudget]:
+        """What its jobs may draw; none where there is no cap."""
+        first = ((-inf, milliwatts(self.cap_w)),) if self.cap_w < inf else ()
+        steps = (*first, *self.steps)
+        return [PowerBudget(Cap(Scope.CLUSTER, f"{number}", steps))] if steps else []
+
+    def lane(
+        self, discipline: Discipline, number: int, budgets: Sequence[PowerBudget] = ()
+    ) -> Lane | ConservativeLane:
+        """The pool with nothing running and nothing waiting, under these budgets."""
         if discipline is Discipline.CONSERVATIVE:
-            return ConservativeLane(self.units, number, self.cap_w)
-        load = Load(self.units, self.units)
-        backfills = discipline is Discipline.EASY
-        return Lane(load, Line(), number=number, backfills=backfills, cap_w=self.cap_w)
+            return ConservativeLane(self.units, number, budgets)
+        load, backfills = Load(self.units, self.units), discipline is Discipline.EASY
+        return Lane(load, Line(), number=number, budgets=budgets, backfills=backfills)
 
 
-def play(pools: Sequence[Pool], workload: Workload, discipline: Discipline) -> Schedule:
-    """The schedule of a workload on pools, one a column of it.
+# A cap over several pools, by their numbers.
+Over = tuple[Cap, Sequence[int]]
+
+
+def play(
+    pools: Sequence[Pool], workload: Workload, discipline: Discipline, over: Sequence[Over] = ()
+) -> Schedule:
+    """The schedule of a workload on pools, one a column of it, under the caps `over` several.
 
     Jobs run as long as `run_s` says, past their limits too: see Workload.killed_at_limit. Raises
-    ValueError for an entry that asks for more than its pool has.
+    ValueError for an entry that asks for more than its pool has, and where caps let jobs wait for
+    ever.
     """
     _require_room(pools, workload)
-    lanes = [pool.lane(discipline, number) for number, pool in enumerate(pools)]
+    budgets = _budgets(pools, over)
+    steps_s = _step_times(budgets)
+    lanes = [pool.lane(discipline, n, budgets[n]) for n, pool in enumerate(pools)]
     columns = [(lane, _entries(workload, number)) for number, lane in enumerate(lanes)]
     submit_s = [*workload.submit_s.tolist(), inf]
     run_s: list[list[float]] = workload.run_s.T.tolist()
@@ -65,12 +83,12 @@ def play(pools: Sequence[Pool], workload: Workload, discipline: Discipline) -> S
     running: list[tuple[float, int, int]] = [(inf, -1, -1)]
     arrived = started = 0
     while started < count:
-        now_s, ends_s = submit_s[arrived], running[0][0]
-        if ends_s <= now_s:
-            now_s = ends_s
-            while running[0][0] == now_s:
-                _, job, number = heappop(running)
-                lanes[number].release(job)
+        now_s = _soonest(submit_s[arrived], running[0][0], steps_s[-1])
+        while running[0][0] == now_s:
+            _, job, number = heappop(running)
+            lanes[number].release(job)
+        while steps_s[-1] <= now_s:
+            steps_s.pop()
         while submit_s[arrived] == now_s:
             for lane, entries in columns:
                 entry = next(entries)
@@ -99,17 +117,41 @@ def _require_room(pools: Sequence[Pool], workload: Workload) -> None:
         most_w = float(workload.power_w[asked, column].max(initial=0))
         if most > pool.units:
             raise ValueError(f"an entry asks for {most} units of {pool.units}: drop it")
-        if most_w > pool.cap_w:
+        if most_w > pool.cap_w and not pool.steps:
             raise ValueError(f"an entry draws {most_w} W, the cap is {pool.cap_w} W: drop it")
+
+
+def _soonest(submit_s: float, end_s: float, step_s: float) -> float:
+    now_s = min(submit_s, end_s, step_s)
+    if now_s == inf:
+        raise ValueError("jobs wait for ever: no cap lets them start")
+    return now_s
+
+
+def _budgets(pools: Sequence[Pool], over: Sequence[Over]) -> list[list[PowerBudget]]:
+    """Those of each pool: its own and those that it shares."""
+    budgets = [pool.budgets(number) for number, pool in enumerate(pools)]
+    for cap, numbers in over:
+        shared = PowerBudget(cap, is_shared=True)
+        for number in numbers:
+            budgets[number].append(shared)
+    return budgets
+
+
+def _step_times(budgets: Sequence[Sequence[PowerBudget]]) -> list[float]:
+    """When a cap changes, the next one last; infinity stands first."""
+    times = {time_s for each in budgets for budget in each for time_s, _ in budget.cap.steps}
+    return sorted({inf, *times} - {-inf}, reverse=True)
 
 
 def _entries(workload: Workload, column: int) -> Iterator[Entry]:
     """Each job's entry in one column, made when it is asked for: most are gone by then."""
-    order, units, limit_s, power_w = (
+    draw_mw = np.rint(workload.power_w * 1000).astype(np.int64)
+    order, units, limit_s, draws_mw = (
         values[:, column].tolist()
-        for values in (workload.order, workload.units, workload.limit_s, workload.power_w)
+        for values in (workload.order, workload.units, workload.limit_s, draw_mw)
     )
     jobs = range(len(order))
-    rows = zip(order, jobs, units, limit_s, repeat(False), repeat(-1), power_w, strict=False)
+    rows = zip(order, jobs, units, limit_s, repeat(False), repeat(-1), draws_mw, strict=False)
     # Entry(...) is a function of Python; making its tuple is one of C, and there is one a job.
     return map(partial(tuple.__new__, Entry), rows)

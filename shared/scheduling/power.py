@@ -1,0 +1,322 @@
+"""Budgets of power: what a cluster, a site or the region may draw over time, and who has it.
+
+Watts are counted as integer milliwatts, so that no order of sums changes a decision. What is
+committed falls as jobs are expected to end; it rises where a reservation begins. So the least
+headroom of an interval is at its start, at a step of the cap or where a reservation begins.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from math import inf
+from sys import maxsize
+from typing import Final, NamedTuple
+
+# A cap that nobody reaches: below it sums of draws stay small integers.
+NO_CAP_MW: Final = 1 << 58
+
+# A cap from a time on: (from_s, cap_mw). Before the first one there is none.
+Step = tuple[float, int]
+# What a job draws until it is expected to end: (release_s, holder, draw_mw).
+_Held = tuple[float, int, int]
+
+
+def milliwatts(watts: float) -> int:
+    """The next integer of milliwatts."""
+    return round(watts * 1000)
+
+
+class Scope(StrEnum):
+    """What a cap holds for."""
+
+    CLUSTER = "cluster"
+    SITE = "site"
+    REGION = "region"
+
+
+class Cap(NamedTuple):
+    """A cap as it was declared: for what, its steps in ascending order, by whom and why.
+
+    A region has no name.
+    """
+
+    scope: Scope
+    name: str
+    steps: tuple[Step, ...]
+    author: str = ""
+    reason: str = ""
+
+    @property
+    def subject(self) -> str:
+        """What it holds for, in words."""
+        return f"the {self.scope}" if self.scope is Scope.REGION else f"{self.scope} {self.name}"
+
+    def at(self, time_s: float) -> int:
+        """The cap at a time."""
+        place = bisect_right(self.steps, (time_s, maxsize))
+        return self.steps[place - 1][1] if place else NO_CAP_MW
+
+
+NO_CAP: Final = Cap(Scope.REGION, "", ())
+
+
+class Shortage(NamedTuple):
+    """Why a budget lets a job not start: it needs so much over its whole limit, and there is less.
+
+    `at_s` is the first moment of it with less, `available_mw` what there is then, at least 0.
+    `until_s` is when the budget alone would let it start, if limits hold: infinite where it never
+    does. `reserved_for` is the arrival number of a job whose reservation it would take watts of,
+    while it would fit beside all that runs; below 0 where it would not.
+    """
+
+    cap: Cap
+    needed_mw: int
+    available_mw: int
+    at_s: float
+    until_s: float
+    reserved_for: int = -1
+
+
+class _Reserved(NamedTuple):
+    start_s: float
+    end_s: float
+    draw_mw: int
+
+    def draws_at(self, time_s: float) -> bool:
+        return self.start_s <= time_s < self.end_s
+
+
+class PowerBudget:
+    """A cap over time and what is committed under it: idle power, what runs, what is reserved.
+
+    A job that runs past its expected release draws until it is let go. For a reservation it is
+    expected to end at any moment, as its nodes are.
+
+    `now_s` only moves forward. A job reserves once, at the earliest start that it is given.
+    `relieved` counts what may let start what was refused before. `withdrawn` is for the lanes that
+    share it: they count the reservations that one gave up while another was looking.
+    """
+
+    def __init__(self, cap: Cap, base_mw: int = 0, *, is_shared: bool = False) -> None:
+        self.cap, self.base_mw, self.is_shared = cap, base_mw, is_shared
+        self.now_s, self.drawn_mw, self._cap_mw = -inf, 0, cap.at(-inf)
+        self.relieved = self.withdrawn = 0
+        self._held: list[_Held] = []
+        self._by_holder: dict[int, _Held] = {}
+        self._reserved: dict[int, _Reserved] = {}
+        # From now on: where the headroom may fall, what it is there, and the least until there.
+        self._times_s: list[float] = []
+        self._room_mw: list[int] = []
+        self._least_mw: list[int] = []
+        self._is_known = False
+
+    # What is committed --------------------------------------------------------------------------
+
+    def advance(self, now_s: float) -> None:
+        """Time passed: a step that has come may be a relief, an overdue job draws on."""
+        if now_s == self.now_s:
+            return
+        before_mw, self._cap_mw = self._cap_mw, self.cap.at(now_s)
+        self.relieved += self._cap_mw > before_mw
+        self.now_s = now_s
+        self._is_known = False
+
+    def hold(self, holder: int, release_s: float, draw_mw: int) -> None:
+        """A job draws so much until then."""
+        held = release_s, holder, draw_mw
+        insort(self._held, held)
+        self._by_holder[holder] = held
+        self.drawn_mw += draw_mw
+        self._take(-inf, release_s if release_s > self.now_s else inf, draw_mw)
+
+    def let_go(self, holder: int) -> None:
+        """The job draws no more."""
+        held = self._by_holder.pop(holder)
+        del self._held[bisect_left(self._held, held)]
+        release_s, _, draw_mw = held
+        self.drawn_mw -= draw_mw
+        self._take(-inf, release_s if release_s > self.now_s else inf, -draw_mw)
+        self.relieved += 1
+
+    def prolong(self, holder: int, release_s: float) -> None:
+        """The job is expected to draw until another time."""
+        _, _, draw_mw = self._by_holder[holder]
+        self.let_go(holder)
+        self.hold(holder, release_s, draw_mw)
+
+    def reserve(self, arrival: int, start_s: float, duration_s: float, draw_mw: int) -> None:
+        """Keep watts for a job that waits, unless it has a reservation that is as early."""
+        before = self._reserved.get(arrival)
+        if before is None or start_s < before.start_s:
+            self._reserved[arrival] = _Reserved(start_s, start_s + duration_s, draw_mw)
+            self._is_known = False
+
+    def give_up(self, arrival: int) -> None:
+        """What was reserved for a job, if anything, is nobody's now."""
+        if self._reserved.pop(arrival, None) is not None:
+            self._is_known = False
+            self.relieved += 1
+
+    # What there is ------------------------------------------------------------------------------
+
+    @property
+    def cap_mw(self) -> int:
+        """The cap now."""
+        return self._cap_mw
+
+    @property
+    def undrawn_mw(self) -> int:
+        """What nobody draws now, reserved or not; below 0 where the cap is exceeded."""
+        return self._cap_mw - self.base_mw - self.drawn_mw
+
+    @property
+    def headroom_mw(self) -> int:
+        """What nobody draws and nobody reserved now; below 0 where the cap is exceeded."""
+        self._look()
+        return self._room_mw[0]
+
+    def has(self, draw_mw: int, until_s: float, arrival: int) -> bool:
+        """Whether a job may draw so much from now until then."""
+        if not self._is_known:
+            self._look()
+        if arrival in self._reserved:
+            return self._least_without(until_s, self._reserved[arrival]) >= draw_mw
+        if draw_mw > self._room_mw[0]:
+            return False
+        return self._least_mw[bisect_left(self._times_s, until_s, 1) - 1] >= draw_mw
+
+    def least_headroom_mw(self, from_s: float, until_s: float) -> int:
+        """The least over an interval that begins now or later."""
+        self._look()
+        place = bisect_left(self._times_s, until_s, 1)
+        if from_s <= self.now_s:
+            return self._least_mw[place - 1]
+        inside = self._room_mw[bisect_right(self._times_s, from_s) : place]
+        return min([self._room_at(from_s), *inside])
+
+    def earliest(self, draw_mw: int, duration_s: float, from_s: float, arrival: int = -1) -> float:
+        """The first time from then on at which so much may be drawn for so long, if limits hold;
+        infinite if there is none. What the job itself reserved does not stand against it."""
+        room_mw, start_s = 0, inf
+        for time_s, more_mw in self._changes(from_s, arrival):
+            if start_s + duration_s <= time_s:
+                return start_s
+            room_mw += more_mw
+            if room_mw < draw_mw:
+                start_s = inf
+            elif start_s == inf:
+                start_s = time_s
+        return start_s
+
+    def shortage(self, draw_mw: int, until_s: float, arrival: int) -> Shortage | None:
+        """Why a job may not draw so much from now until then; None when it may."""
+        own = self._reserved.get(arrival)
+        held = self._by_holder.get(arrival)  # it runs elsewhere by now
+        for place, (time_s, room_mw) in enumerate(self._points(until_s)):
+            own_mw = own.draw_mw if own and own.draws_at(time_s) else 0
+            own_mw += held[2] if held and (not place or time_s < held[0]) else 0
+            if room_mw + own_mw < draw_mw:
+                earliest_s = self.earliest(draw_mw, until_s - self.now_s, self.now_s, arrival)
+                rival = self._rival(arrival, time_s, draw_mw - room_mw - own_mw)
+                there_mw = max(room_mw + own_mw, 0)
+                return Shortage(self.cap, draw_mw, there_mw, time_s, earliest_s, rival)
+        return None
+
+    def next_step_s(self) -> float:
+        """When the cap changes next; infinite if it does not."""
+        return min((from_s for from_s, _ in self.cap.steps if from_s > self.now_s), default=inf)
+
+    # How it is worked out -----------------------------------------------------------------------
+
+    def _points(self, until_s: float) -> list[tuple[float, int]]:
+        self._look()
+        place = bisect_left(self._times_s, until_s, 1)
+        return list(zip(self._times_s[:place], self._room_mw[:place], strict=True))
+
+    def _rival(self, arrival: int, time_s: float, missing_mw: int) -> int:
+        """A job without whose reservation there would be enough at a time."""
+        rivals = {
+            other: kept.draw_mw
+            for other, kept in self._reserved.items()
+            if other != arrival and kept.draws_at(time_s)
+        }
+        return min(rivals) if rivals and sum(rivals.values()) >= missing_mw else -1
+
+    def _look(self) -> None:
+        """Work the headroom out anew where it is not known."""
+        if self._is_known:
+            return
+        now_s = self.now_s
+        ahead = [from_s for from_s, _ in self.cap.steps if from_s > now_s]
+        ahead += [kept.start_s for kept in self._reserved.values() if kept.start_s > now_s]
+        self._times_s = [now_s, *sorted(set(ahead))]
+        self._room_mw = list(self._rooms_at(self._times_s))
+        self._is_known = True
+        self._run_down()
+
+    def _rooms_at(self, times_s: Iterable[float]) -> Iterator[int]:
+        """The headroom at ascending times."""
+        drawn_mw, place = self.drawn_mw, bisect_right(self._held, (self.now_s, maxsize, 0))
+        for time_s in times_s:
+            while place < len(self._held) and self._held[place][0] <= time_s:
+                drawn_mw -= self._held[place][2]
+                place += 1
+            kept_mw = sum(r.draw_mw for r in self._reserved.values() if r.draws_at(time_s))
+            yield self.cap.at(time_s) - self.base_mw - drawn_mw - kept_mw
+
+    def _room_at(self, time_s: float) -> int:
+        return next(self._rooms_at([time_s]))
+
+    def _take(self, from_s: float, until_s: float, draw_mw: int) -> None:
+        """Less headroom where it is known, from now until then."""
+        if not self._is_known:
+            return
+        for place in range(bisect_left(self._times_s, until_s, 1)):
+            self._room_mw[place] -= draw_mw
+        self._run_down()
+
+    def _run_down(self) -> None:
+        """The least headroom until each point, it included."""
+        least_mw, self._least_mw = self._room_mw[0], []
+        for room_mw in self._room_mw:
+            least_mw = min(least_mw, room_mw)
+            self._least_mw.append(least_mw)
+
+    def _least_without(self, until_s: float, own: _Reserved) -> int:
+        """The least from now until then if a job's reservation were not."""
+        return min(
+            room_mw + (own.draw_mw if own.draws_at(time_s) else 0)
+            for time_s, room_mw in self._points(until_s)
+        )
+
+    def _changes(self, from_s: float, arrival: int) -> Iterator[Step]:
+        """The headroom at a time, then what it gains after it, in the order of time."""
+        others = self._other_changes(from_s, arrival)
+        held, place = self._held, bisect_right(self._held, (from_s, maxsize, 0))
+        room_mw = self.cap.at(from_s) - self.base_mw
+        room_mw -= sum(draw_mw for _, _, draw_mw in held[place:])
+        for other, kept in self._reserved.items():
+            if other != arrival and kept.draws_at(from_s):
+                room_mw -= kept.draw_mw
+        yield from_s, room_mw
+        for time_s, more_mw in others:
+            while place < len(held) and held[place][0] <= time_s:
+                yield held[place][0], held[place][2]
+                place += 1
+            yield time_s, more_mw
+        for release_s, _, draw_mw in held[place:]:
+            yield release_s, draw_mw
+
+    def _other_changes(self, from_s: float, arrival: int) -> list[Step]:
+        """Those by steps of the cap and by reservations."""
+        found: list[Step] = []
+        before_mw = self.cap.at(from_s)
+        for step_s, cap_mw in self.cap.steps:
+            if step_s > from_s:
+                found.append((step_s, cap_mw - before_mw))
+                before_mw = cap_mw
+        for other, kept in self._reserved.items():
+            if other != arrival:
+                found.append((kept.start_s, -kept.draw_mw))
+                found.append((kept.end_s, kept.draw_mw))
+        return sorted((s for s in found if s[0] > from_s), key=lambda s: (s[0], -s[1]))
