@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from cli.cap.cli import app as cap_app
 from cli.clock import app as clock_app
 from cli.dlq.cli import app as dlq_app
 from cli.energy.cli import app as energy_app
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 app.add_typer(local_app, name="local")
 app.add_typer(topics_app, name="topics")
+app.add_typer(cap_app, name="cap")
 app.add_typer(clock_app, name="clock")
 app.add_typer(dlq_app, name="dlq")
 app.add_typer(energy_app, name="energy")

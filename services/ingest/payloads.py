@@ -50,4 +50,5 @@ KINDS: Final[Mapping[str, Kind]] = {
     "cluster_lost": Kind("commands"),
     "cluster_returned": Kind("commands"),
     "limits_declared": Kind("commands"),
+    "power_cap_declared": Kind("commands"),
 }

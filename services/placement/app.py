@@ -49,6 +49,7 @@ def stages(
         reading=own.reading,
         max_slowdown=own.max_slowdown,
         quantile=own.quantile,
+        cap_counts_idle=own.cap_counts_idle,
         start_timeout_s=own.start_timeout_s,
         most_missed_starts=own.most_missed_starts,
         most_applications=own.most_applications,

@@ -18,6 +18,8 @@ from shared.scheduling.power import Shortage
 from shared.scheduling.queue import Entry
 
 # What is said of an entry that came into the queue after the pass.
+# In whatever is said of a budget of power.
+POWER: Final = "power cap"
 NOTHING: Final = "nothing stands against it: it is tried at the end of the next round"
 _MOST_TEXT: Final = 256
 
@@ -43,7 +45,7 @@ def told(shortage: Shortage, now_s: float, reserved_for: str) -> str:
     """A budget of power that lets a job not start: what it needs, what there is, until when, and
     who declared the cap."""
     cap, later = shortage.cap, shortage.at_s > now_s
-    left = f"{watts(shortage.available_mw)} left under the power cap of {cap.subject}"
+    left = f"{watts(shortage.available_mw)} left under the {POWER} of {cap.subject}"
     since = f" from {when(shortage.at_s)} on" if later else ""
     rest = f", beside the reservation of {reserved_for}" if reserved_for else ""
     never = isinf(shortage.until_s)

@@ -1,12 +1,13 @@
 """When jobs that wait are expected to start: worked out beside the decisions, from a copy."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
 from shared.scheduling.forecast import Expected, forecast
 from shared.scheduling.load import Load
+from shared.scheduling.power import PowerBudget
 from shared.scheduling.queue import Entry
 
 
@@ -17,6 +18,7 @@ class Snapshot:
     now_s: float
     lines: Mapping[str, Sequence[Entry]]
     loads: Mapping[str, Load]
+    budgets: Mapping[str, Sequence[PowerBudget]] = field(default_factory=dict)
 
 
 class Outlook(NamedTuple):
@@ -44,7 +46,8 @@ class Foresight:
         self.now_s = snapshot.now_s
         self._give_way = give_way
         self._lines = snapshot.lines
-        self._ahead = islice(forecast(self.now_s, snapshot.lines, snapshot.loads), most_starts)
+        ahead = forecast(self.now_s, snapshot.lines, snapshot.loads, snapshot.budgets)
+        self._ahead = islice(ahead, most_starts)
         self._most_starts = most_starts
         self._found: dict[int, Expected] = {}
         self._last_s = self.now_s

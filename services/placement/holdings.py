@@ -73,6 +73,11 @@ class Holdings:
         jobs = (job for job in self._jobs.values() if job.state is JobState.GRANTED)
         return [(job, _placed(job)) for job in sorted(jobs, key=lambda job: job.arrival)]
 
+    def without_draw(self) -> list[Tracked]:
+        """Jobs of which nobody has estimated what they draw, by arrival."""
+        jobs = (job for job in self._jobs.values() if _placed(job).draw_mw is None)
+        return sorted(jobs, key=lambda job: job.arrival)
+
     def intruders(self, jobs: Iterable[tuple[Tracked, Placed]]) -> Iterator[tuple[str, str]]:
         """The ids of those of `jobs` on whose nodes another one runs, as its resource manager says,
         that shares none with them by decision; each with the other's id."""
@@ -129,6 +134,8 @@ def node_set_of(jobs: Sequence[Tracked], app_number: Callable[[str], int]) -> No
     it was asked to go."""
     first, nodes = jobs[0].job, len(_placed(jobs[0]).nodes)
     release_s = max(_placed(job).ends_s for job in jobs)
+    draw_mw = sum(_placed(job).draw_mw or 0 for job in jobs)
     if len(jobs) == 1 and first.shareable and not jobs[0].asked_back:
-        return NodeSet(nodes, release_s, first.job_id, app_number(first.app_id))
-    return NodeSet(nodes, release_s)
+        app = app_number(first.app_id)
+        return NodeSet(nodes, release_s, first.job_id, app, draw_mw=draw_mw)
+    return NodeSet(nodes, release_s, draw_mw=draw_mw)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from coplace.v1.placement_pb2 import Reservation
+from coplace.v1.placement_pb2 import Candidate, Reservation
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_CANCELLED,
     JOB_STANDING_DECIDED,
@@ -16,15 +16,28 @@ from coplace.v1.placement_service_pb2 import (
     ClusterOutlook,
     ExplainResponse,
     JobStanding,
+    PowerStanding,
+    ShowPowerResponse,
 )
 
+from services.placement.caps import (
+    MESSAGES,
+    Covered,
+    committed_mw,
+    covered_by,
+    step_messages,
+    watts_or_none,
+)
 from services.placement.foresight import Snapshot
 from services.placement.jobs import Placed, Tracked
+from services.placement.knowledge import Knowledge
 from services.placement.ledger import Ledger
 from services.placement.obstacles import Obstacles
 from services.placement.outcomes import Outcomes, candidate_message, reason_of
+from services.placement.reach import Choice
 from services.placement.room import Room
 from shared.domain.job import JobState
+from shared.scheduling.power import NO_CAP_MW
 
 _NEWS: Final = "there is news since the last round: it is tried at the end of this one"
 _RESTARTED: Final = (
@@ -44,11 +57,17 @@ class Inquiry:
     """
 
     def __init__(
-        self, ledger: Ledger, room: Room, obstacles: Obstacles, start_timeout_s: float
+        self,
+        ledger: Ledger,
+        room: Room,
+        obstacles: Obstacles,
+        knowledge: Knowledge,
+        start_timeout_s: float,
     ) -> None:
         self._ledger = ledger
         self._room = room
         self._obstacles = obstacles
+        self._knowledge = knowledge
         self._start_timeout_s = start_timeout_s
         self._last: Outcomes | None = None
         self.is_deciding = False
@@ -97,7 +116,37 @@ class Inquiry:
         """What a forecast starts from."""
         loads = self._ledger.holdings.loads(lambda _app: -1)
         lines = {cluster: list(self._room.queue.line(cluster)) for cluster in loads}
-        return Snapshot(self._last.refusals.plan.now_s if self._last else 0.0, lines, loads)
+        now_s = self._last.refusals.plan.now_s if self._last else 0.0
+        return Snapshot(now_s, lines, loads, self._knowledge.budgets(now_s))
+
+    def power(self) -> ShowPowerResponse:
+        """What clusters, sites and the region may draw, and draw as predicted."""
+        as_of_us = self._last.decisions.ended.ended_at_us if self._last else 0
+        clusters = self._knowledge.clusters
+        covered = covered_by(clusters.values())
+        standings = [self._power_of(each, as_of_us / 1e6) for each in covered]
+        return ShowPowerResponse(as_of_us=as_of_us, standings=standings)
+
+    def _power_of(self, covered: Covered, now_s: float) -> PowerStanding:
+        loads = self._ledger.holdings.loads(lambda _app: -1)
+        drawn_mw = committed_mw(covered, self._knowledge.clusters, loads)
+        idle_mw = self._knowledge.idle_mw(covered)
+        declared = self._knowledge.caps.get(covered)
+        cap_mw = declared.cap.at(now_s) if declared else NO_CAP_MW
+        is_capped = cap_mw < NO_CAP_MW
+        found = PowerStanding(
+            scope=MESSAGES[covered.scope],
+            name=covered.name,
+            cap_w=watts_or_none(cap_mw),
+            idle_w=idle_mw / 1000,
+            committed_w=drawn_mw / 1000,
+            headroom_w=(cap_mw - idle_mw - drawn_mw) / 1000 if is_capped else 0.0,
+        )
+        if declared is not None:
+            found.ahead.extend(step_messages(declared.cap, now_s))
+            found.declared_by, found.reason = declared.cap.author, declared.cap.reason
+            found.declared_at_us = declared.declared_at_us
+        return found
 
     def _standing(self, job: Tracked) -> JobStanding.ValueType:
         if job.ended:
@@ -145,13 +194,18 @@ class Inquiry:
         found = self._last.reasons(job, None)
         return {cluster: reason or _NEWS for cluster, reason in found.items()}
 
+    def _told(self, job: Tracked, choice: Choice, reason: str) -> Candidate:
+        if self._last is None:
+            return candidate_message(choice, reason)
+        return self._last.candidate_message(job, choice, reason)
+
     def _outlooks(self, job: Tracked, reasons: Mapping[str, str]) -> Iterator[ClusterOutlook]:
         loads = self._ledger.holdings.loads(lambda _app: -1)
         for choice in self._room.choices(job):
             line, load = self._room.queue.line(choice.cluster), loads[choice.cluster]
             entry = self._room.entry(job, choice.cluster)
             yield ClusterOutlook(
-                candidate=candidate_message(choice, reasons[choice.cluster]),
+                candidate=self._told(job, choice, reasons[choice.cluster]),
                 place=line.before(entry.order) + 1 if entry else 0,
                 waiting=len(line),
                 free_nodes=load.free,

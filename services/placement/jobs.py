@@ -15,7 +15,8 @@ from shared.domain.job import Condition, Dependency, Job, JobState
 @dataclass(slots=True)
 class Placed:
     """Where a job was put. Jobs of one `node_set` share all their nodes; its number is the arrival
-    number of the job that opened it. `grant` is 0 where a resource manager started it by itself."""
+    number of the job that opened it. `grant` is 0 where a resource manager started it by itself.
+    `draw_mw` is what the job draws there beyond idle; None until it was estimated."""
 
     cluster: str
     nodes: tuple[int, ...]
@@ -23,6 +24,7 @@ class Placed:
     limit_s: float
     ends_s: float
     grant: int = 0
+    draw_mw: int | None = None
 
     @property
     def since_s(self) -> float:

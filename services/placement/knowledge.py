@@ -10,6 +10,7 @@ from coplace.v1.control_pb2 import (
     ClusterLost,
     ClusterReturned,
     LimitsDeclared,
+    PowerCapDeclared,
 )
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
 from coplace.v1.prediction_pb2 import (
@@ -19,6 +20,7 @@ from coplace.v1.prediction_pb2 import (
 )
 from google.protobuf.message import Message
 
+from services.placement import caps as power_caps
 from services.placement import payloads
 from services.placement.envelope import from_bytes, to_bytes
 from services.placement.explanation import when
@@ -37,6 +39,7 @@ from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
 from shared.models.power_model import NO_POWER_MODEL, PowerModel
 from shared.scheduling.pairing import Pairing
+from shared.scheduling.power import PowerBudget
 
 _PREFIX: Final = "known/"
 
@@ -44,12 +47,16 @@ _PREFIX: Final = "known/"
 class Knowledge:
     """Folds publications; the newest of each subject replaces the one before."""
 
-    def __init__(self, max_slowdown: float, most_applications: int) -> None:
+    def __init__(
+        self, max_slowdown: float, most_applications: int, *, cap_counts_idle: bool = True
+    ) -> None:
         self.power_model: PowerModel = NO_POWER_MODEL
         self.node_factors: Mapping[str, Mapping[int, float]] = {}
         self.degradation: payloads.Degradation | None = None
         self._max_slowdown = max_slowdown
         self._most_applications = most_applications
+        self._counts_idle = cap_counts_idle
+        self._caps: dict[power_caps.Covered, power_caps.Declared] = {}
         self._clusters: dict[str, Cluster] = {}
         self._coefficients: dict[str, Coefficients] = {}
         self._signatures: dict[str, dict[str, tuple[Signature, ...]]] = {}
@@ -66,7 +73,7 @@ class Knowledge:
         """Fold what `changes` returned in earlier lives."""
         for key, value in sorted(state.items()):
             if key.startswith(_PREFIX):
-                self.fold(from_bytes(value))
+                self._fold(from_bytes(value))
         self._changed.clear()
 
     def changes(self) -> dict[str, bytes | None]:
@@ -95,11 +102,18 @@ class Knowledge:
         Raises RejectedError for one that cannot be used, AlreadyAppliedError for one that is not
         newer than what is known of its subject.
         """
+        if isinstance(event.payload, PowerCapDeclared):
+            # Not where it is restored: nodes may have come since.
+            covered = power_caps.Covered(power_caps.SCOPES[event.payload.scope], event.payload.name)
+            power_caps.require_possible(event.payload, self._clusters, self.idle_mw(covered))
+        self._fold(event)
+
+    def _fold(self, event: Event) -> None:
         key = f"{_PREFIX}{_subject(event.payload)}"
         newest = self._newest.get(key)
         if newest is not None and (event.time_us, event.id) <= (newest.time_us, newest.id):
             raise AlreadyAppliedError(event.id)
-        self._take(event.payload)
+        self._take(event)
         self._newest[key] = event
         self._changed.add(key)
         self._pairings.clear()
@@ -123,6 +137,24 @@ class Knowledge:
     def limits(self) -> Mapping[Subject, Limit]:
         """What was declared for users and accounts."""
         return self._limits
+
+    @property
+    def caps(self) -> Mapping[power_caps.Covered, power_caps.Declared]:
+        """What clusters, sites and the region may draw."""
+        return self._caps
+
+    def idle_mw(self, covered: power_caps.Covered) -> int:
+        """What idles there and counts against its cap."""
+        return power_caps.idle_mw(covered, self._clusters.values()) if self._counts_idle else 0
+
+    def budgets(self, now_s: float) -> dict[str, list[PowerBudget]]:
+        """Those of power that each cluster is under, with nothing committed yet."""
+        found = (declared.cap for declared in self._caps.values())
+        return power_caps.budgets(found, self._clusters, now_s, counts_idle=self._counts_idle)
+
+    def next_cap_step_s(self, now_s: float) -> float:
+        """When a cap changes next."""
+        return power_caps.next_step_s((declared.cap for declared in self._caps.values()), now_s)
 
     def per_cluster(self) -> list[ClusterKnowledge]:
         """What the evaluation of jobs starts from."""
@@ -162,7 +194,8 @@ class Knowledge:
         weights = self.degradation.weights if self.degradation else None
         return Pairing(gbps, cluster.peak_bandwidth_gbps, weights, self._max_slowdown)
 
-    def _take(self, message: Message) -> None:
+    def _take(self, event: Event) -> None:
+        message = event.payload
         match message:
             case ClusterDeclared():
                 require_few_clusters(self._clusters, message.cluster)
@@ -175,6 +208,9 @@ class Knowledge:
             case LimitsDeclared():
                 subject, limit = limit_of(message)
                 self._limits[subject] = limit
+            case PowerCapDeclared():
+                declared = power_caps.declared_cap(event, message)
+                self._caps[power_caps.Covered(declared.cap.scope, declared.cap.name)] = declared
             case SignatureUpdated():
                 on_model = self._signatures.setdefault(message.node_model, {})
                 on_model[message.app_id] = signatures_of(message)
@@ -234,6 +270,8 @@ def _subject(message: Message) -> str:
             return f"{ClusterLost.DESCRIPTOR.full_name}/{message.cluster}"
         case LimitsDeclared():
             return f"{kind}/{message.subject}|{message.name}"
+        case PowerCapDeclared():
+            return f"{kind}/{message.scope}|{message.name}"
         case SignatureUpdated():
             return _signature(message.app_id, message.node_model)
         case CoefficientsPublished():

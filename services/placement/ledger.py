@@ -108,6 +108,12 @@ class Ledger:
         job.candidates = candidates
         self.save(job)
 
+    def estimate(self, job: Tracked, draw_mw: int) -> None:
+        """Keep what a job draws where it runs."""
+        if job.placed is not None:
+            job.placed.draw_mw = draw_mw
+            self.save(job)
+
     def submit(self, event: Event, message: JobSubmitted, clusters: Mapping[str, Cluster]) -> None:
         """A job, or a new attempt of one, arrived."""
         job, awaits = job_of(message), dependencies_of(message)
@@ -232,7 +238,8 @@ class Ledger:
         limit_s = start.entry.limit_s
         nodes, node_set = self.holdings.room(start.cluster, start.entry.nodes, start.host)
         node_set = job.arrival if node_set is None else node_set
-        placed = Placed(start.cluster, nodes, node_set, limit_s, now_s + limit_s, job.grant)
+        draw_mw, ends_s = start.entry.draw_mw, now_s + limit_s
+        placed = Placed(start.cluster, nodes, node_set, limit_s, ends_s, job.grant, draw_mw)
         self.holdings.hold(job, placed)
         self.save(job)
         return placed
@@ -398,7 +405,9 @@ def _started(job: Tracked, message: JobStarted, names: NodeNames) -> Placed:
     if here is not None and nodes in ((), here.nodes):
         return replace(here, ends_s=since_s + limit_s)
     grant = message.grant or (here.grant if here else 0)
-    return Placed(message.cluster, nodes, job.arrival, limit_s, since_s + limit_s, grant)
+    on = (c for c in job.candidates if (c.cluster, c.nodes) == (message.cluster, len(nodes)))
+    draw_mw = next((candidate.draw_mw for candidate in on), None)
+    return Placed(message.cluster, nodes, job.arrival, limit_s, since_s + limit_s, grant, draw_mw)
 
 
 def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:

@@ -31,6 +31,7 @@ from shared.eamc.ranking import (
     rank_clusters,
 )
 from shared.models.power_model import PowerModel
+from shared.scheduling.power import milliwatts
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -47,6 +48,7 @@ class Rules:
     reading: Reading = Reading.DIMENSIONLESS
     max_slowdown: float = 1.25
     quantile: float = 0.5
+    cap_counts_idle: bool = True
     start_timeout_s: float = 300.0
     most_missed_starts: int = 3
     most_applications: int = 10_000
@@ -64,7 +66,8 @@ class Candidate:
     `part_eff`, `rank` and `tier` are among all clusters: Choice has those that are there.
     `part_eff` is infinite on a cluster that the job does not fit on. `time_sd` and `power_sd` are
     relative standard deviations, None where nothing says how good a prediction is; `planned_s` and
-    `planned_j` are the quantile of time and energy that rank and limit follow.
+    `planned_j` are the quantile of time and energy that rank and limit follow, and `draw_mw` is the
+    same quantile of what all its nodes draw beyond idle: None in a state of before it was kept.
     """
 
     cluster: str
@@ -84,6 +87,7 @@ class Candidate:
     nodes: int
     coefficients_version: str
     power_model_version: str
+    draw_mw: int | None = None
 
     @property
     def energy_j(self) -> float:
@@ -128,6 +132,7 @@ def evaluate(
     preferred = np.where(found.known.any(axis=1), NO_PREFERENCE, reference)
     efficiency, ranking = compare(energy_j, planned.time_s, fits, preferred, rules)
     limit_s = limits(jobs, found, reference, rules.max_slowdown)
+    draw_mw = _draws_mw(jobs, clusters, planned.power_w, nodes)
     columns = (
         found.freq_ghz,
         found.known,
@@ -142,6 +147,7 @@ def evaluate(
         limit_s,
         ranking.rank,
         ranking.tier,
+        draw_mw,
     )
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return [
@@ -191,6 +197,7 @@ def _candidate(
     limit_s: float,
     rank: int,
     tier: int,
+    draw_mw: int,
 ) -> Candidate:
     return Candidate(
         cluster=on.cluster.name,
@@ -210,6 +217,33 @@ def _candidate(
         nodes=nodes,
         coefficients_version=on.table(app_id).version if known else "",
         power_model_version="" if known else power_version,
+        draw_mw=draw_mw,
+    )
+
+
+def draw_mw(job: Job, cluster: Cluster, node_w: float, nodes: int) -> int:
+    """What a job draws on so many nodes beyond their idle power, which one of them used whole
+    draws `node_w`: its share of their cores."""
+    cores = cluster.cores_for(shareable=job.shareable)
+    beyond_idle_mw = milliwatts((node_w - cluster.idle_power_w) * nodes)
+    return max(0, beyond_idle_mw * cores // cluster.cores_per_node)
+
+
+def _draws_mw(
+    jobs: Sequence[Job],
+    clusters: Sequence[ClusterKnowledge],
+    node_w: Floats,
+    nodes: Sequence[Sequence[int]],
+) -> Ints:
+    return np.array(
+        [
+            [
+                draw_mw(job, *on)
+                for on in zip([c.cluster for c in clusters], row, needed, strict=True)
+            ]
+            for job, row, needed in zip(jobs, node_w.tolist(), nodes, strict=True)
+        ],
+        dtype=np.int64,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import isinf
+from math import inf, isinf
 from typing import Final
 
 from coplace.v1.placement_pb2 import (
@@ -12,12 +12,14 @@ from coplace.v1.placement_pb2 import (
     VERDICT_START,
     VERDICT_WITHDRAWN,
     PlacementDecided,
+    PowerShortage,
     Reservation,
     Verdict,
 )
 from coplace.v1.placement_pb2 import Candidate as CandidateMessage
 
-from services.placement.explanation import Refusals, unexplained
+from services.placement.caps import MESSAGES
+from services.placement.explanation import POWER, Refusals, unexplained
 from services.placement.grants import Void
 from services.placement.jobs import Placed, Tracked
 from services.placement.model import Rules, misfit
@@ -31,6 +33,7 @@ from shared.domain.node import NodeNames
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
 from shared.scheduling.easy import Start
+from shared.scheduling.power import Shortage
 
 OUTPUT: Final = "placement.decisions"
 SOURCE: Final = "placement"
@@ -119,7 +122,30 @@ class Outcomes:
     def weighed(self, job: Tracked, reasons: Mapping[str, str]) -> list[CandidateMessage]:
         """A waiting job's most favoured choices with these reasons."""
         choices = most_favoured(self.room.choices(job), reasons)
-        return [candidate_message(c, reasons[c.cluster]) for c in choices]
+        return [self.candidate_message(job, c, reasons[c.cluster]) for c in choices]
+
+    def candidate_message(self, job: Tracked, choice: Choice, why_not: str) -> CandidateMessage:
+        """What was weighed, and the constraint that bound it; those of power in figures too."""
+        told = candidate_message(choice, why_not)
+        entry = self.room.entry(job, choice.cluster)
+        if entry is not None and POWER in why_not:
+            shortages = self.refusals.shortages(choice.cluster, entry)
+            told.power.shortages.extend(map(self._shortage, shortages))
+        return told
+
+    def _shortage(self, shortage: Shortage) -> PowerShortage:
+        cap, until_s = shortage.cap, shortage.until_s
+        return PowerShortage(
+            scope=MESSAGES[cap.scope],
+            name=cap.name,
+            needed_w=shortage.needed_mw / 1000,
+            available_w=shortage.available_mw / 1000,
+            at_us=round(shortage.at_s * 1e6),
+            until_us=round(until_s * 1e6) if until_s < inf else 0,
+            reserved_for=self.refusals.of_reservation(shortage.reserved_for),
+            declared_by=cap.author,
+            reason=cap.reason,
+        )
 
     def started(
         self, job: Tracked, placed: Placed, start: Start, weighed: Iterable[CandidateMessage]

@@ -1,7 +1,8 @@
 """Placement: folds what the region knows, and decides at the end of each round."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import ceil
+from dataclasses import replace
+from math import ceil, inf
 
 from coplace.v1.control_pb2 import (
     ClusterDeclared,
@@ -28,12 +29,13 @@ from services.placement.inquiry import Inquiry
 from services.placement.jobs import Tracked
 from services.placement.knowledge import Knowledge
 from services.placement.ledger import Ledger
-from services.placement.model import Rules, evaluate
+from services.placement.model import Candidate, Rules, draw_mw, evaluate
 from services.placement.news import News
 from services.placement.obstacles import Obstacles
 from services.placement.outcomes import Decisions, Outcomes
 from services.placement.room import Room
 from services.placement.withdrawals import Withdrawals
+from shared.domain.cluster import Cluster
 from shared.messaging.event import Event, Publish
 from shared.messaging.quarantine import Fault
 from shared.messaging.stage import Round
@@ -50,7 +52,9 @@ class Placement:
 
     def __init__(self, restored: Mapping[str, bytes], rules: Rules, remember_days: float) -> None:
         self._rules = rules
-        self._knowledge = Knowledge(rules.max_slowdown, rules.most_applications)
+        self._knowledge = Knowledge(
+            rules.max_slowdown, rules.most_applications, cap_counts_idle=rules.cap_counts_idle
+        )
         self._knowledge.restore(restored)
         self._ledger = Ledger(remember_days)
         self._ledger.restore(restored, self._knowledge.clusters.values())
@@ -62,8 +66,10 @@ class Placement:
         self._room = Room(self._obstacles, self._knowledge.app_number, rules)
         self._news = News(self._obstacles, self._room)
         self._withdrawals = Withdrawals(self._ledger, self._knowledge, rules.start_timeout_s)
-        self._all_stale = False
-        self.inquiry = Inquiry(self._ledger, self._room, self._obstacles, rules.start_timeout_s)
+        self._all_stale, self._now_s = False, 0.0
+        self.inquiry = Inquiry(
+            self._ledger, self._room, self._obstacles, self._knowledge, rules.start_timeout_s
+        )
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Take an event in. Raises RejectedError and AlreadyAppliedError as the folds do."""
@@ -80,6 +86,7 @@ class Placement:
         """Ask back what did not come true, weigh the jobs that arrived, start what may start, and
         say of the others why they wait."""
         self.inquiry.begin_round()
+        self._now_s = ended.now_s
         self._ledger.forget(ended.now_s)
         self._all_stale |= self._knowledge.forget(self._ledger.apps)
         decisions = Decisions(ended, self._rules, self._knowledge.degradation_version)
@@ -87,6 +94,7 @@ class Placement:
         touched = self._settle()
         new = [job for job in touched if job.waits and not job.candidates]
         self._weigh([job for job in new if not job.isolated])
+        self._estimate(touched)
         self._room.refresh(touched)
         self._refresh_stale()
         outcomes = self._start(decisions, decided)
@@ -99,13 +107,16 @@ class Placement:
         return self._knowledge.changes() | self._ledger.changes()
 
     def wake_us(self) -> int | None:
-        """When the next start has to be confirmed, or news that was put off is told."""
+        """When the next start has to be confirmed, news that was put off is told, or a cap of power
+        changes."""
         due = [*self._withdrawals.due_s(), *self._news.due_s()]
-        return ceil(min(due) * 1e6) if due else None
+        next_s = min([*due, self._knowledge.next_cap_step_s(self._now_s)])
+        return ceil(next_s * 1e6) if next_s < inf else None
 
     def suspects(self) -> Sequence[str]:
         """The jobs that the end of this round may start, by arrival."""
-        return [job.job.job_id for job in self._ledger.waiting()]
+        found = self._ledger.waiting() + self._ledger.holdings.without_draw()
+        return [job.job.job_id for job in found]
 
     def hold_back(self, subject: str, fault: Fault) -> None:
         """Hold a job that the end of the round fails over."""
@@ -114,6 +125,8 @@ class Placement:
             repair = "report it, and release the job after the repair"
             reason = f"deciding on it failed, stack {fault.digest[:12]}: {repair}: {fault.what}"
             self._ledger.isolate(job, reason)
+        elif job is not None and job.placed is not None and job.placed.draw_mw is None:
+            self._ledger.estimate(job, 0)
 
     def _happen(self, event: Event) -> None:
         """What a resource manager says of a job."""
@@ -172,6 +185,26 @@ class Placement:
         for job, candidates in zip(jobs, weighed, strict=True):
             self._ledger.weigh(job, candidates)
 
+    def _estimate(self, touched: Iterable[Tracked]) -> None:
+        """What jobs draw that resource managers started by themselves, and those that were kept
+        without it."""
+        clusters = self._knowledge.clusters
+        for job in touched:
+            if any(candidate.draw_mw is None for candidate in job.candidates):
+                known = [c for c in job.candidates if c.cluster in clusters]
+                self._ledger.weigh(job, tuple(_with_draw(job, c, clusters) for c in known))
+        lacking = self._ledger.holdings.without_draw()
+        weighed = evaluate(
+            [job.job for job in lacking],
+            self._knowledge.per_cluster(),
+            self._knowledge.power_model,
+            self._rules,
+        )
+        for job, candidates in zip(lacking, weighed, strict=True):
+            assert job.placed is not None
+            on = next(c for c in candidates if c.cluster == job.placed.cluster)
+            self._ledger.estimate(job, (on.draw_mw or 0) * len(job.placed.nodes) // on.nodes)
+
     def _refresh_stale(self) -> bool:
         """Bring entries up to date with limits, usage and clusters; True when some were lost."""
         changed = self._ledger.holdings.take_changed()
@@ -185,13 +218,14 @@ class Placement:
     def _start(self, decisions: Decisions, decided: list[Publish]) -> Outcomes:
         """Pass over the queue until no job in it is over a limit; what came of the last pass.
 
+        Another one follows too where watts were given back that were promised to what started.
         A start can bring its user to a limit. The pass counts up to the first start that would be
         beyond it; then those who reached it leave the queue, with what was promised to them.
         """
         while True:
             outcomes = self._pass(decisions)
             decided += self._take(outcomes)
-            if not self._refresh_stale():
+            if not (self._refresh_stale() or outcomes.refusals.plan.is_relieved):
                 return outcomes
 
     def _pass(self, decisions: Decisions) -> Outcomes:
@@ -201,6 +235,7 @@ class Placement:
             self._ledger.holdings.loads(self._knowledge.app_number),
             self._knowledge.pairings(),
             self._ledger.by_arrival,
+            self._knowledge.budgets(decisions.ended.now_s),
         )
         return Outcomes(
             decisions=decisions,
@@ -233,3 +268,9 @@ class Placement:
             if situation is not None:
                 self._ledger.save(job)
                 yield outcomes.of_waiting(job, situation)
+
+
+def _with_draw(job: Tracked, candidate: Candidate, clusters: Mapping[str, Cluster]) -> Candidate:
+    cluster = clusters[candidate.cluster]
+    known_mw = draw_mw(job.job, cluster, candidate.power_w, candidate.nodes)
+    return replace(candidate, draw_mw=known_mw)

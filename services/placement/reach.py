@@ -54,7 +54,8 @@ class Choice(NamedTuple):
         """The job's place in the queue of this cluster: by (tier, priority, arrival, rank)."""
         band = self.tier * _PRIORITIES + MOST_PRIORITY - job.priority
         order, on = order_of(band, arrival, self.rank), self.candidate
-        return Entry(order, arrival, on.nodes, on.walltime_s, job.shareable, app)
+        draw_mw = on.draw_mw or 0
+        return Entry(order, arrival, on.nodes, on.walltime_s, job.shareable, app, draw_mw)
 
 
 def preference(choice: Choice) -> tuple[bool, int, int]:

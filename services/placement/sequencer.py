@@ -9,6 +9,7 @@ from coplace.v1.control_pb2 import (
     ClusterLost,
     ClusterReturned,
     LimitsDeclared,
+    PowerCapDeclared,
 )
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
 from coplace.v1.jobs_pb2 import (
@@ -43,6 +44,7 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     ClusterLost,
     ClusterReturned,
     LimitsDeclared,
+    PowerCapDeclared,
     CoefficientsPublished,
     SignatureUpdated,
     PowerModelPublished,

@@ -12,7 +12,12 @@ from functools import partial
 from typing import Any, Final
 
 import grpc
-from coplace.v1.placement_service_pb2 import ExplainRequest, ExplainResponse, Forecast
+from coplace.v1.placement_service_pb2 import (
+    ExplainRequest,
+    ExplainResponse,
+    Forecast,
+    ShowPowerResponse,
+)
 from google.protobuf.message import DecodeError
 from grpc.aio import ServicerContext
 
@@ -60,7 +65,10 @@ class PlacementService:
             {
                 "Explain": grpc.unary_unary_rpc_method_handler(
                     self.explain, response_serializer=ExplainResponse.SerializeToString
-                )
+                ),
+                "ShowPower": grpc.unary_unary_rpc_method_handler(
+                    self.show_power, response_serializer=ShowPowerResponse.SerializeToString
+                ),
             },
         )
 
@@ -70,12 +78,7 @@ class PlacementService:
             job_id = ExplainRequest.FromString(data).job_id
         except DecodeError:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is no ExplainRequest")
-        inquiry = self._duty.inquiry
-        if inquiry is None:
-            await context.abort(
-                grpc.StatusCode.UNAVAILABLE,
-                "this process stands by, another one of placement decides: ask that one",
-            )
+        inquiry = await self._on_duty(context)
         answer = inquiry.answer(job_id)
         if answer is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, unknown(job_id))
@@ -86,6 +89,21 @@ class PlacementService:
                     found = await self._forecast(inquiry, arrival, answer.as_of_us / 1e6)
                     answer.forecast.CopyFrom(found)
         return answer
+
+    async def show_power(
+        self, _data: bytes, context: ServicerContext[Any, Any]
+    ) -> ShowPowerResponse:
+        """Say what may be drawn, and what is."""
+        return (await self._on_duty(context)).power()
+
+    async def _on_duty(self, context: ServicerContext[Any, Any]) -> Inquiry:
+        inquiry = self._duty.inquiry
+        if inquiry is None:
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE,
+                "this process stands by, another one of placement decides: ask that one",
+            )
+        return inquiry
 
     async def _forecast(self, inquiry: Inquiry, arrival: int, now_s: float) -> Forecast:
         foresight, outlook = self._recent(inquiry, now_s), None

@@ -41,6 +41,11 @@ class PlacementSettings(EnvironmentSettings):
         lt=1,
         description="Plan with the time and energy that are exceeded with the probability 1 - this",
     )
+    cap_counts_idle: bool = Field(
+        True,
+        description="The idle power of all nodes counts against caps of power; false: only what "
+        "jobs draw beyond it",
+    )
     start_timeout_s: float = Field(
         300.0,
         ge=0,

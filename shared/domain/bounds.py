@@ -98,6 +98,9 @@ CORE_S: Final = Bound(0, 1e13, "core-seconds", "a million cores for four months,
 COEFFICIENT: Final = Bound(
     -1e30, 1e30, "", "what is learned of bounded values lies within, and its products stay finite"
 )
+POWER_CAP_W: Final = Bound(
+    1, 1e9, "W", "from a single board to ten of the largest machines", (("MW", 1e6), ("kW", 1e3))
+)
 NODE_FACTOR: Final = Bound(1e-6, 1e6, "", "what a node draws over the mean node")
 
 # By the name of the field that holds it, in messages and in domain types.
@@ -137,6 +140,7 @@ QUANTITIES: Final[Mapping[str, Bound]] = {
     "count": RUNS,
     "coefficient": COEFFICIENT,
     "factors": NODE_FACTOR,
+    "steps.watts": POWER_CAP_W,
 }
 
 
@@ -170,4 +174,7 @@ LENGTHS: Final[Mapping[str, Length]] = {
     "fallback_power_w": Length(1_000, "one a node model"),
     "coefficients": Length(10_000, "one a pair of P-states"),
     "metrics": Length(100, "of a signature"),
+    "steps": Length(
+        1_000, "of a cap, an hour each for six weeks: all of them are looked at in a pass"
+    ),
 }

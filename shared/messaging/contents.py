@@ -5,14 +5,19 @@ written straight to topics. What only an operator's clock or a fold can know is 
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Final
 
 from coplace.v1.control_pb2 import (
+    POWER_SCOPE_REGION,
     ClusterDeclared,
     ClusterLost,
     ClusterReturned,
     LimitsDeclared,
     LimitSubject,
+    PowerCapDeclared,
+    PowerCapStep,
+    PowerScope,
 )
 from coplace.v1.energy_pb2 import AppIdMismatch, CoefficientsPublished, SignatureUpdated
 from coplace.v1.jobs_pb2 import (
@@ -36,7 +41,7 @@ from coplace.v1.prediction_pb2 import (
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
 from google.protobuf.message import Message
 
-from shared.domain.bounds import CORE_S, LENGTHS, NODE_POWER_W
+from shared.domain.bounds import CORE_S, LENGTHS, NODE_POWER_W, POWER_CAP_W
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
@@ -128,6 +133,28 @@ def _cores_of_nodes(message: JobFinished) -> None:
     if message.cores > most:
         problem = f"must be at most {most} (nodes x cores_per_node), got {message.cores}"
         raise RejectedError("cores", problem)
+
+
+def _cap_step(step: PowerCapStep) -> None:
+    time_us(step.from_us)
+    if step.HasField("watts"):
+        POWER_CAP_W.require("watts", step.watts)
+
+
+def _cap(message: PowerCapDeclared) -> None:
+    """What only the whole tells: whose cap it is, and that its steps are of now or the future."""
+    if message.scope != POWER_SCOPE_REGION:
+        require_text("name", message.name)
+    elif message.name:
+        raise RejectedError("name", f"must be empty for the region, got {message.name!r}")
+    for number, (step, following) in enumerate(pairwise(message.steps), 1):
+        if following.from_us <= step.from_us:
+            problem = "must be later than that of the step before: periods must not overlap"
+            raise RejectedError(f"steps[{number}].from_us", problem)
+    capped = [step.HasField("watts") for step in message.steps]
+    is_over = not capped[-1] and message.steps[-1].from_us <= message.declared_at_us
+    if is_over and any(capped):
+        raise RejectedError("steps", "lie in the past: none of these caps holds any more")
 
 
 def _core_time(message: JobFinished) -> None:
@@ -257,6 +284,16 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "most_running_jobs": anything,
             "most_nodes": anything,
         }
+    ),
+    PowerCapDeclared: fields(
+        {
+            "scope": one_of(PowerScope.items()),
+            "name": text_or_empty,
+            "steps": each("steps", _cap_step),
+            "reason": text_or_empty,
+            "declared_at_us": time_us,
+        },
+        _cap,
     ),
     SignatureUpdated: fields(
         {

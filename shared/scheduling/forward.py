@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from math import inf
 
 from shared.scheduling.easy import serve
 from shared.scheduling.lane import Lane, Served
@@ -35,9 +36,10 @@ def forward(
             heappush(ends, (now_s + share * entry.limit_s, number, entry.arrival))
             yield now_s, served
         waits = any(len(lane.line) for lane in lanes)
-        if not (coming or (waits and ends)):
+        step_s = _next_step_s(lanes) if waits else inf
+        now_s = min([step_s, *(ahead[0][0] for ahead in (ends, coming) if ahead)])
+        if now_s == inf or not (coming or waits):
             return
-        now_s = min([ahead[0][0] for ahead in (ends, coming) if ahead])
         while ends and ends[0][0] == now_s:
             _, number, holder = heappop(ends)
             lanes[number].release(holder)
@@ -45,3 +47,12 @@ def forward(
             _, number, entry = heappop(coming)
             if entry.arrival not in started:
                 lanes[number].add(entry)
+
+
+def _next_step_s(lanes: Sequence[Lane]) -> float:
+    """When a cap changes next."""
+    found = inf
+    for lane in lanes:
+        for budget in lane.budgets:
+            found = min(found, budget.next_step_s())
+    return found

@@ -10,6 +10,9 @@ from coplace.v1.control_pb2 import (
     ClusterReturned,
     LimitsDeclared,
     LimitSubject,
+    PowerCapDeclared,
+    PowerCapStep,
+    PowerScope,
 )
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureAt, SignatureUpdated
 from coplace.v1.jobs_pb2 import (
@@ -267,6 +270,21 @@ def returned(cluster: str, time_us: int) -> Event:
 def limits(subject: LimitSubject.ValueType, name: str, time_us: int = T0_US, **most: int) -> Event:
     payload = LimitsDeclared(subject=subject, name=name, **most)
     return event(f"limits/{name}/{time_us}", payload, time_us)
+
+
+def capped(
+    scope: PowerScope.ValueType,
+    name: str,
+    *steps: tuple[int, float | None],
+    time_us: int = T0_US,
+    reason: str = "",
+) -> Event:
+    """A cap from times on, in seconds after T0."""
+    found = [PowerCapStep(from_us=T0_US + s * 1_000_000, watts=watts) for s, watts in steps]
+    payload = PowerCapDeclared(
+        scope=scope, name=name, steps=found, reason=reason, declared_at_us=time_us
+    )
+    return event(f"capped/{scope}/{name}/{time_us}", payload, time_us)
 
 
 def after(condition: DependencyCondition.ValueType, *job_ids: str) -> list[Dependency]:

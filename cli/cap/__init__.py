@@ -1,0 +1,1 @@
+"""`coplace cap`: what clusters, sites and the region may draw."""

@@ -1,0 +1,151 @@
+"""`coplace cap set|show|clear`."""
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from coplace.v1.control_pb2 import PowerCapStep
+from coplace.v1.placement_service_pb2 import PowerStanding, ShowPowerResponse
+from google.protobuf.json_format import MessageToJson
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from cli.cap import declare
+from cli.cap.schedule import Period, at, read_schedule, steps, time_us
+from cli.telling import TABLE_WIDTH
+
+app = typer.Typer(no_args_is_help=True, help="What clusters, sites and the region may draw.")
+
+Subject = Annotated[str, typer.Argument(metavar="CLUSTER|SITE|region", help="What the cap is of.")]
+Reason = Annotated[str, typer.Option(help="Why: it is recorded and told to those who wait.")]
+Placement = Annotated[
+    str, typer.Option(envvar="COPLACE_PLACEMENT_ADDRESS", help="host:port of placement.")
+]
+Ingest = Annotated[str, typer.Option(envvar="COPLACE_INGEST_ADDRESS", help="host:port of ingest.")]
+Source = Annotated[str, typer.Option(envvar="COPLACE_SOURCE", help="Who does it: it is recorded.")]
+_PLACEMENT, _INGEST = "127.0.0.1:50053", "127.0.0.1:50051"
+
+
+class Output(StrEnum):
+    """How an answer is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+@app.command("set")
+def set_cap(
+    subject: Subject,
+    watts: Annotated[float | None, typer.Argument(help="What may be drawn at most.")] = None,
+    begin: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="When it begins; now if not said.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When it ends; never if not said.")
+    ] = None,
+    schedule: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Several periods, from a YAML file."),
+    ] = None,
+    reason: Reason = "",
+    placement: Placement = _PLACEMENT,
+    ingest: Ingest = _INGEST,
+    source: Source = "operator",
+) -> None:
+    """Declare a cap, which replaces all that was declared for the same cluster, site or region."""
+    now_us = time.time_ns() // 1000
+    if (watts is None) == (schedule is None):
+        raise typer.BadParameter("give either WATTS or --schedule")
+    if schedule is not None and (begin or until):
+        raise typer.BadParameter("--from and --until are of one cap, not of a --schedule")
+    if watts is not None:
+        periods = [_period(watts, begin, until, now_us)]
+    else:
+        assert schedule is not None
+        periods = read_schedule(schedule)
+    _declare(subject, steps(periods), reason, placement, ingest, source, now_us)
+
+
+@app.command()
+def clear(
+    subject: Subject,
+    reason: Reason = "",
+    placement: Placement = _PLACEMENT,
+    ingest: Ingest = _INGEST,
+    source: Source = "operator",
+) -> None:
+    """Take away the cap of a cluster, of a site or of the region, now and ahead."""
+    now_us = time.time_ns() // 1000
+    none = [PowerCapStep(from_us=now_us)]
+    _declare(subject, none, reason, placement, ingest, source, now_us)
+
+
+@app.command()
+def show(
+    placement: Placement = _PLACEMENT,
+    output: Annotated[
+        Output, typer.Option(help="As people or as programs read it.")
+    ] = Output.TABLE,
+) -> None:
+    """Say what may be drawn now and later, what is, and who declared it."""
+    answer = declare.ask(placement)
+    if output is Output.JSON:
+        typer.echo(MessageToJson(answer, preserving_proto_field_name=True))
+        return
+    typer.echo(f"as of {at(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet")
+    Console(width=TABLE_WIDTH).print(table(answer))
+
+
+def table(answer: ShowPowerResponse) -> Table:
+    """A row for each cluster, each site, and the region; watts."""
+    found = Table("cap of", box=MARKDOWN)
+    for name in ("cap W", "idle W", "committed W", "headroom W"):
+        found.add_column(name, justify="right")
+    for name in ("ahead", "declared by", "reason"):
+        found.add_column(name)
+    for one in answer.standings:
+        found.add_row(*_row(one))
+    return found
+
+
+def _row(one: PowerStanding) -> tuple[str, ...]:
+    is_capped = one.HasField("cap_w")
+    return (
+        declare.subject(one),
+        f"{one.cap_w:,g}" if is_capped else "none",
+        f"{one.idle_w:,g}",
+        f"{one.committed_w:,g}",
+        f"{one.headroom_w:,g}" if is_capped else "",
+        "; ".join(map(declare.told, one.ahead)),
+        f"{one.declared_by} at {at(one.declared_at_us)}" if one.declared_by else "",
+        one.reason,
+    )
+
+
+def _period(watts: float, begin: str | None, until: str | None, now_us: int) -> Period:
+    try:
+        begin_us = time_us(begin) if begin else now_us
+        until_us = time_us(until) if until else None
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return Period.model_construct(watts=watts, from_us=begin_us, until_us=until_us)
+
+
+def _declare(
+    name: str,
+    found: list[PowerCapStep],
+    reason: str,
+    placement: str,
+    ingest: str,
+    source: str,
+    now_us: int,
+) -> None:
+    standing = declare.found(declare.ask(placement), name)
+    event = declare.declaration(standing, found, reason, source, now_us)
+    declare.publish(ingest, event)
+    typer.echo(f"declared for {declare.subject(standing)}:")
+    for step in found:
+        typer.echo(f"  {declare.told(step)}")

@@ -1,0 +1,98 @@
+"""Declare caps of power: placement is asked first what they would be of."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from coplace.v1.control_pb2 import (
+    POWER_SCOPE_CLUSTER,
+    POWER_SCOPE_REGION,
+    POWER_SCOPE_SITE,
+    PowerCapDeclared,
+    PowerCapStep,
+)
+from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest
+from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
+from coplace.v1.placement_service_pb2 import PowerStanding, ShowPowerRequest, ShowPowerResponse
+from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
+
+from cli.asking import asking
+from cli.cap.schedule import at
+from shared.domain.errors import UnusableError
+
+REGION: Final = "region"
+_WITHIN_S: Final = 60.0
+_SCOPES: Final = {
+    POWER_SCOPE_CLUSTER: "cluster",
+    POWER_SCOPE_SITE: "site",
+    POWER_SCOPE_REGION: REGION,
+}
+
+
+class WrongCapError(UnusableError):
+    """Placement would refuse the cap."""
+
+
+def ask(placement: str) -> ShowPowerResponse:
+    """What placement says may be drawn and is. Raises UnansweredError."""
+    with asking(placement) as channel:
+        return PlacementServiceStub(channel).ShowPower(ShowPowerRequest(), timeout=_WITHIN_S)
+
+
+def publish(ingest: str, event: Envelope) -> None:
+    """Hand a declaration to ingest. Raises UnansweredError where it is refused."""
+    with asking(ingest) as channel:
+        IngestServiceStub(channel).Publish(PublishRequest(event=event), timeout=_WITHIN_S)
+
+
+def subject(standing: PowerStanding) -> str:
+    """What a cap is of, in words and as commands take it."""
+    scope = _SCOPES[standing.scope]
+    return f"{scope} {standing.name}" if standing.name else scope
+
+
+def found(answer: ShowPowerResponse, name: str) -> PowerStanding:
+    """What is called so: a cluster, a site, `region`, or `site NAME` where a cluster has its name.
+
+    Raises WrongCapError for what placement does not know, and for a name of two.
+    """
+    named = [one for one in answer.standings if name in (subject(one), one.name or REGION)]
+    if not named:
+        known = ", ".join(map(subject, answer.standings))
+        raise WrongCapError(f"{name[:80]!r} is no cluster and no site: known are {known}")
+    if len(named) > 1:
+        several = " or ".join(f"'{subject(one)}'" for one in named)
+        raise WrongCapError(f"{name!r} may be several: say {several}")
+    return named[0]
+
+
+def declaration(
+    standing: PowerStanding, steps: Sequence[PowerCapStep], reason: str, source: str, now_us: int
+) -> Envelope:
+    """The event that declares a cap. Raises WrongCapError for one below the idle power."""
+    for step in steps:
+        if step.HasField("watts") and step.watts < standing.idle_w:
+            raise WrongCapError(
+                f"{step.watts:,g} W is below the idle power of {subject(standing)}, "
+                f"{standing.idle_w:,g} W: nothing would start"
+            )
+    declared = PowerCapDeclared(
+        scope=standing.scope,
+        name=standing.name,
+        steps=steps,
+        reason=reason,
+        declared_at_us=now_us,
+    )
+    name = f"{declared.DESCRIPTOR.full_name}/{subject(standing)}/{now_us}"
+    return Envelope(
+        id=f"{source}/{name}", source=source, time_us=now_us, power_cap_declared=declared
+    )
+
+
+def told(step: PowerCapStep) -> str:
+    """A step in words."""
+    return f"{watts(step)} from {at(step.from_us)} on"
+
+
+def watts(step: PowerCapStep) -> str:
+    """The cap of a step."""
+    return f"{step.watts:,g} W" if step.HasField("watts") else "no cap"

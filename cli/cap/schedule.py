@@ -1,0 +1,88 @@
+"""Periods of a cap as operators write them, and the steps that they come to."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from coplace.v1.control_pb2 import PowerCapStep
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from shared.domain.errors import UnusableError
+from shared.runtime.user_files import read_yaml
+
+
+class Period(BaseModel):
+    """A cap from a time until another one, or for good. Raises pydantic.ValidationError."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    watts: float
+    from_us: int = Field(alias="from")
+    until_us: int | None = Field(None, alias="until")
+
+    @field_validator("from_us", "until_us", mode="before")
+    @classmethod
+    def _read_time(cls, value: Any) -> Any:
+        return time_us(str(value))
+
+
+class _ScheduleFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    periods: list[Period] = Field(min_length=1)
+
+
+def time_us(text: str) -> int:
+    """A time as ISO 8601 writes it, UTC where it names no zone. Raises ValueError."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is no time such as 2026-07-01T08:00:00Z") from None
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1e6)
+
+
+def read_schedule(path: Path) -> list[Period]:
+    """Periods from YAML: `periods`, a list of `from`, `until` and `watts`, in any order.
+
+    Raises OSError when the file cannot be read, UnusableError when it is not of this form.
+    """
+    try:
+        return _ScheduleFile.model_validate(read_yaml(path)).periods
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors()
+        )
+        raise UnusableError(f"{path} is no schedule of a cap: {problems}") from error
+
+
+def steps(periods: Sequence[Period]) -> list[PowerCapStep]:
+    """The steps of periods: none of them holds between two that do not meet. Raises UnusableError
+    for those that end before they begin and those that overlap."""
+    found: list[PowerCapStep] = []
+    ordered = sorted(periods, key=lambda period: period.from_us)
+    for period in ordered:
+        if period.until_us is not None and period.until_us <= period.from_us:
+            raise UnusableError(f"a period must end after it begins: {told(period)}")
+    for period, following in pairwise(ordered):
+        if period.until_us is None or following.from_us < period.until_us:
+            raise UnusableError(f"periods overlap: {told(period)}, and {told(following)}")
+    for period in ordered:
+        if found and found[-1].from_us == period.from_us:
+            found.pop()
+        found.append(PowerCapStep(from_us=period.from_us, watts=period.watts))
+        if period.until_us is not None:
+            found.append(PowerCapStep(from_us=period.until_us))
+    return found
+
+
+def told(period: Period) -> str:
+    """A period in words."""
+    until = f" until {at(period.until_us)}" if period.until_us is not None else " on"
+    return f"{period.watts:,g} W from {at(period.from_us)}{until}"
+
+
+def at(moment_us: int) -> str:
+    """In UTC to the second."""
+    return datetime.fromtimestamp(moment_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
