@@ -22,16 +22,23 @@ from coplace.v1.placement_pb2 import (
 
 from services.emulator import facts
 from services.emulator.facts import EPOCH_US, id_of, submit_us
-from services.emulator.feasibility import ImpossibleDecisionError, require_possible
+from services.emulator.feasibility import (
+    ImpossibleDecisionError,
+    named_co_runners,
+    require_possible,
+    units_of,
+)
 from services.emulator.machine import Machine
 from services.emulator.profiling import before_the_first_job, observed
-from services.emulator.running import Allocation, Running
+from services.emulator.running import Allocation, CoRun, Running
 from services.emulator.scales import PER_INSTRUCTION, TpiScale
+from services.emulator.shapes import units_that_fit
 from services.emulator.truth.noise import Noise
 from shared.domain.cluster import Cluster
 from shared.domain.errors import UnusableError
 from shared.messaging.event import Publish
 from shared.messaging.stage import Round
+from shared.scheduling.progress import Progress
 from shared.workloads.request import JobRequest
 from shared.workloads.table1 import profile
 
@@ -126,9 +133,23 @@ class Emulator:
             elif decision.verdict == VERDICT_WITHDRAWN:
                 self._decline(decision)
         starts = [decision for decision in decisions if decision.verdict == VERDICT_START]
-        # A job may join one that starts in the same round: that one goes first.
-        for decision in sorted(starts, key=lambda d: (bool(d.co_runner_job_id), d.job_id)):
-            self._start(decision)
+        starts.sort(key=lambda d: (bool(d.co_runner_job_id), d.job_id))
+        undone = {decision.job_id: decision for decision in starts}
+        if len(undone) < len(starts):
+            raise ImpossibleDecisionError(starts[-1], "a job was started twice")
+        for decision in starts:
+            self._start_behind_its_hosts(decision, undone)
+
+    def _start_behind_its_hosts(
+        self, decision: PlacementDecided, undone: dict[str, PlacementDecided]
+    ) -> None:
+        """A job may join some that start in the same round: they go first."""
+        if undone.pop(decision.job_id, None) is None:
+            return
+        for job in named_co_runners(decision):
+            if job in undone:
+                self._start_behind_its_hosts(undone[job], undone)
+        self._start(decision)
 
     def _next_round(self) -> Round:
         if self._round is None:
@@ -187,16 +208,13 @@ class Emulator:
         if (decision.job_id, decision.grant) in self._declined:
             return
         request, machine = self._of(decision)
-        co_runner = self._running.get(decision.co_runner_job_id)
-        require_possible(decision, request, machine, co_runner)
+        require_possible(decision, request, machine, self._running)
         run = self._run(decision, request, machine)
         del self._queued[decision.job_id]
         self._running[run.job_id] = run
-        machine.take(run.allocation.nodes, run.allocation.cores)
-        if co_runner is not None:
-            run.meets(co_runner, run.started_us)
-            self._expect_end(co_runner)
-        self._expect_end(run)
+        machine.take(run.job_id, run.shares)
+        for job in self._on_nodes_of(run):
+            self._settle(job, run.started_us)
         if self._measured_after_us:
             due_us = run.started_us + self._measured_after_us
             heappush(self._measurements, (due_us, run.job_id))
@@ -217,12 +235,13 @@ class Emulator:
             machine=machine,
             allocation=Allocation(
                 tuple(decision.node_indices),
+                tuple(units_of(decision)),
                 decision.cores_per_node,
                 decision.freq_ghz,
             ),
             started_us=started_us,
             solo=solo,
-            solo_s_left=solo.time_s * request.repetitions,
+            progress=Progress(solo.time_s * request.repetitions),
             deadline_us=limit_us if self._kill_at_limit else None,
             grant=decision.grant,
         )
@@ -238,26 +257,37 @@ class Emulator:
             self._outbox.append(facts.cancelled(request, job, cluster, now_us))
 
     def _finish(self, run: Running, outcome: JobOutcome.ValueType, now_us: int) -> None:
-        if run.co_runner is not None:
-            self._part(run, run.co_runner, now_us)
+        run.machine.release(run.job_id, run.allocation.nodes)
+        self._tell(run, run.settle(now_us, {}), now_us)
+        for neighbour in self._on_nodes_of(run):
+            self._settle(neighbour, now_us)
         self._outbox += [
             facts.signature_of_job(run, self._tpi_scale, now_us),
             facts.node_samples(run, self._noise, now_us),
             facts.finished(run, outcome, now_us),
         ]
-        run.machine.release(run.allocation.nodes, run.allocation.cores)
         del self._running[run.job_id]
 
-    def _part(self, run: Running, co_runner: Running, now_us: int) -> None:
-        self._outbox += [
-            facts.shutters(run, co_runner, self._noise, now_us),
-            facts.shutters(co_runner, run, self._noise, now_us),
-        ]
-        run.leaves(now_us)
-        self._expect_end(co_runner)
+    def _on_nodes_of(self, run: Running) -> list[Running]:
+        """Who has a part of its nodes, itself included while it has."""
+        return [self._running[job] for job in run.machine.jobs_on(run.allocation.nodes)]
 
-    def _expect_end(self, run: Running) -> None:
+    def _settle(self, run: Running, now_us: int) -> None:
+        """Somebody came to its nodes, or left them."""
+        self._tell(run, run.settle(now_us, self._beside(run)), now_us)
         heappush(self._ends, (run.ends_at_us, run.job_id))
+
+    def _tell(self, run: Running, co_runs: Sequence[CoRun], now_us: int) -> None:
+        self._outbox += [facts.shutters(run, each, self._noise, now_us) for each in co_runs]
+
+    def _beside(self, run: Running) -> dict[int, list[Running]]:
+        """Its neighbours by node, where it has any."""
+        beside = {}
+        for node in run.allocation.nodes:
+            others = [job for job in run.machine.shares(node) if job != run.job_id]
+            if others:
+                beside[node] = [self._running[job] for job in others]
+        return beside
 
     @property
     def _current(self) -> Round:
@@ -286,5 +316,5 @@ class Emulator:
 def _require_placeable(request: JobRequest, clusters: Sequence[Cluster]) -> None:
     if request.reference_cluster not in {cluster.name for cluster in clusters}:
         raise UnusableError(f"request {request.index} refers to no cluster: {request}")
-    if request.nodes > max(cluster.nodes for cluster in clusters):
+    if request.nodes > max(units_that_fit(request, cluster) for cluster in clusters):
         raise UnusableError(f"request {request.index} is bigger than every cluster: {request}")

@@ -22,8 +22,9 @@ from coplace.v1.telemetry_pb2 import (
 )
 from google.protobuf.message import Message
 
-from services.emulator.running import ATTEMPT, Running
+from services.emulator.running import ATTEMPT, CoRun, Running
 from services.emulator.scales import TpiScale
+from services.emulator.shapes import cores_of_unit
 from services.emulator.truth.laws import Behaviour
 from services.emulator.truth.noise import METER_SIGMA, SHUTTER_SIGMA, Noise
 from shared.domain.cluster import Cluster
@@ -79,6 +80,10 @@ def submitted(request: JobRequest, job: str, cluster: Cluster) -> Publish:
         reference_cluster=request.reference_cluster,
         shareable=request.shareable,
         submitted_at_us=time_us,
+        cores_per_unit=request.cores_per_unit,
+        memory_gib_per_unit=request.memory_gib_per_unit,
+        resources_per_unit=dict(request.resources_per_unit),
+        units_per_node=request.units_per_node,
     )
     return _of_job(JOBS, cluster, job, time_us, payload)
 
@@ -94,6 +99,7 @@ def started(run: Running) -> Publish:
         freq_ghz=run.allocation.freq_ghz,
         started_at_us=run.started_us,
         grant=run.grant,
+        node_units=run.allocation.units if run.request.cores_per_unit else (),
     )
     cluster = run.machine.cluster
     return _of_job(JOBS, cluster, run.job_id, run.started_us, payload)
@@ -110,8 +116,8 @@ def finished(run: Running, outcome: JobOutcome.ValueType, now_us: int) -> Publis
         app_id=run.request.app_id,
         user=run.request.user,
         account=run.request.account,
-        nodes=run.request.nodes,
-        cores_per_node=run.allocation.cores,
+        nodes=len(run.allocation.nodes),
+        cores_per_node=run.allocation.most_cores_on_a_node,
         freq_ghz=run.allocation.freq_ghz,
         submitted_at_us=submit_us(run.request),
         started_at_us=run.started_us,
@@ -119,6 +125,8 @@ def finished(run: Running, outcome: JobOutcome.ValueType, now_us: int) -> Publis
         energy_j=run.energy_j(now_us),
         node_model=cluster.node_model,
         grant=run.grant,
+        cores=run.allocation.all_cores,
+        resources=dict(run.resources),
     )
     return _of_job(JOBS, cluster, run.job_id, now_us, payload)
 
@@ -147,7 +155,7 @@ def cancelled(request: JobRequest, job: str, cluster: Cluster, now_us: int) -> P
         user=request.user,
         account=request.account,
         nodes=request.nodes,
-        cores_per_node=cluster.cores_for(shareable=request.shareable),
+        cores_per_node=cores_of_unit(request, cluster),
         submitted_at_us=submit_us(request),
         ended_at_us=now_us,
         node_model=cluster.node_model,
@@ -210,25 +218,25 @@ def node_samples(run: Running, noise: Noise, now_us: int) -> Publish:
     return _of_job(NODES, cluster, run.job_id, now_us, payload, node)
 
 
-def shutters(run: Running, co_runner: Running, noise: Noise, now_us: int) -> Publish:
-    """What the shutters of `run` saw of its time beside `co_runner`, which ends now.
+def shutters(run: Running, beside: CoRun, noise: Noise, now_us: int) -> Publish:
+    """What the shutters of `run` saw of its time beside one co-runner, which ends now or becomes
+    another.
 
-    About one a minute (POPPA pauses the co-runners for some milliseconds), at least one.
+    About one a minute (POPPA pauses all co-runners of a node for some milliseconds), at least one.
     """
-    began_us = run.beside_since_us
-    count = min(MAX_SHUTTERS, max(1, (now_us - began_us) // SHUTTER_PERIOD_US))
-    draws = noise.generator("shutters", run.job_id, str(run.co_runs)).standard_normal((count, 3))
+    count = min(MAX_SHUTTERS, max(1, (now_us - beside.began_us) // SHUTTER_PERIOD_US))
+    draws = noise.generator("shutters", run.job_id, str(beside.number)).standard_normal((count, 3))
     factors = 1 + SHUTTER_SIGMA * draws
     solo_ipc = 1 / run.solo.cpi
-    co_ipc = solo_ipc / run.slowdown_ratio
+    co_ipc = solo_ipc / beside.slowdown_ratio
     payload = ShuttersMeasured(
         job_id=run.job_id,
         attempt=ATTEMPT,
-        co_runner_job_id=co_runner.job_id,
+        co_runner_job_id=beside.co_runner.job_id,
         app_id=run.request.app_id,
-        co_runner_app_id=co_runner.request.app_id,
+        co_runner_app_id=beside.co_runner.request.app_id,
         node_model=run.machine.cluster.node_model,
-        began_at_us=began_us,
+        began_at_us=beside.began_us,
         ended_at_us=now_us,
         shutters=[
             Shutter(
@@ -236,9 +244,12 @@ def shutters(run: Running, co_runner: Running, noise: Noise, now_us: int) -> Pub
             )
             for before, during, after in factors.tolist()
         ],
+        co_runners=beside.co_runners,
+        core_share=beside.core_share,
+        co_runner_core_share=beside.co_runner_core_share,
     )
     cluster = run.machine.cluster
-    return _of_job(SHUTTERS, cluster, run.job_id, now_us, payload, sequence=run.co_runs)
+    return _of_job(SHUTTERS, cluster, run.job_id, now_us, payload, sequence=beside.number)
 
 
 def _of_job(

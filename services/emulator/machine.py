@@ -1,12 +1,15 @@
-"""The nodes of an emulated cluster: what each draws, and how many of its cores are taken."""
+"""The nodes of an emulated cluster: what each draws, and which jobs have which part of it."""
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.emulator.shapes import Share, lacks, together
 from services.emulator.truth.noise import Noise
-from shared.domain.cluster import Cluster
+from shared.domain.cluster import Cluster, NodeClass
 from shared.workloads.table1 import NODE_MODELS
 
 
@@ -24,25 +27,36 @@ class Machine:
         names = cluster.names()
         self.node_names = [names.name(index) for index in range(cluster.nodes)]
         self._power_factors = np.array([noise.node_power(name) for name in self.node_names])
-        self._used_cores: NDArray[np.int64] = np.zeros(cluster.nodes, dtype=np.int64)
+        self._class_ends = list(accumulate(each.nodes for each in cluster.node_classes))
+        self._shares: list[dict[str, Share]] = [{} for _ in range(cluster.nodes)]
 
     def power_factors(self, nodes: Sequence[int]) -> NDArray[np.float64]:
         """What each of `nodes` draws against the mean node, shape (nodes,)."""
         return self._power_factors[list(nodes)]
 
-    def short_of_cores(self, nodes: Sequence[int], cores: int) -> str | None:
-        """The first of `nodes` that has fewer than `cores` free cores, else None."""
-        busy = self._used_cores[list(nodes)] + cores > self.cluster.cores_per_node
-        return self.node_names[nodes[int(np.argmax(busy))]] if busy.any() else None
+    def class_of(self, node: int) -> NodeClass:
+        """The class that a node is of."""
+        return self.cluster.node_classes[bisect_right(self._class_ends, node)]
 
-    def used_cores(self, nodes: Sequence[int]) -> int:
-        """The largest count of cores that are taken on one of `nodes`."""
-        return int(self._used_cores[list(nodes)].max())
+    def shares(self, node: int) -> Mapping[str, Share]:
+        """What the jobs on a node have of it, by job, in the order in which they came."""
+        return self._shares[node]
 
-    def take(self, nodes: Sequence[int], cores: int) -> None:
-        """Give `cores` of each of `nodes` to a job."""
-        self._used_cores[list(nodes)] += cores
+    def jobs_on(self, nodes: Sequence[int]) -> list[str]:
+        """The jobs that have a part of any of `nodes`, in the order of their ids."""
+        return sorted({job for node in nodes for job in self._shares[node]})
 
-    def release(self, nodes: Sequence[int], cores: int) -> None:
+    def lacks(self, node: int, share: Share) -> str | None:
+        """What the node has too little of beside what is taken, in words; None if it is enough."""
+        taken = together([*self._shares[node].values(), share])
+        return lacks(taken, self.cluster, self.class_of(node))
+
+    def take(self, job: str, shares: Mapping[int, Share]) -> None:
+        """Give parts of nodes to a job."""
+        for node, share in shares.items():
+            self._shares[node][job] = share
+
+    def release(self, job: str, nodes: Sequence[int]) -> None:
         """Take them back."""
-        self._used_cores[list(nodes)] -= cores
+        for node in nodes:
+            del self._shares[node][job]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
 from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples
 from google.protobuf.message import Message
 
@@ -62,6 +62,10 @@ def _declaration(cluster: Cluster) -> Publish:
         memory_gib_per_node=cluster.memory_gib_per_node,
         architecture=cluster.architecture,
         node_names=cluster.node_names,
+        node_classes=[
+            NodeClass(nodes=c.nodes, memory_gib=c.memory_gib, resources=dict(c.resources))
+            for c in cluster.declared_classes
+        ],
     )
     return _of_cluster(COMMANDS, cluster, cluster.name, cluster.name, payload)
 

@@ -1,11 +1,18 @@
-"""A job that runs on the emulated nodes: its progress, its neighbour, its meter."""
+"""A job that runs on the emulated nodes: its progress, its neighbours, its meter."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
+import numpy as np
+from numpy.typing import NDArray
+
 from services.emulator.machine import Machine
+from services.emulator.shapes import Share, unit_on
 from services.emulator.truth.interference import slowdown_ratio
 from services.emulator.truth.laws import Behaviour
+from shared.domain.resources import Resources, resources_of
+from shared.scheduling.progress import Progress, slowest
 from shared.workloads.request import JobRequest
 
 ATTEMPT = 1  # the emulated resource managers never requeue
@@ -13,19 +20,46 @@ ATTEMPT = 1  # the emulated resource managers never requeue
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What placement gave a job: `cores` of each of `nodes` at `freq_ghz`."""
+    """What placement gave a job: on each of `nodes` so many `units`, each of `cores` cores, at
+    `freq_ghz`."""
 
     nodes: tuple[int, ...]
+    units: tuple[int, ...]
     cores: int
     freq_ghz: float
+
+    @property
+    def all_cores(self) -> int:
+        """Those of all units."""
+        return self.cores * sum(self.units)
+
+    @property
+    def most_cores_on_a_node(self) -> int:
+        """Those of the node with most units."""
+        return self.cores * max(self.units)
+
+
+@dataclass(frozen=True, slots=True)
+class CoRun:
+    """A job's time beside one co-runner: since when, the which of its co-runs it is, and how slow
+    the job is on the slowest of the nodes that both are on, where `co_runners` are paused together
+    to see it."""
+
+    co_runner: "Running"
+    began_us: int
+    number: int
+    slowdown_ratio: float
+    co_runners: int
+    core_share: float
+    co_runner_core_share: float
 
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """One job between its start and its end.
+    """One job between its start and its end; `settle` tells it of its neighbours.
 
     `solo` is how this very run behaves alone on whole nodes, noise included, with the power of the
-    mean node; `solo_s_left` is the work left, in seconds of running alone.
+    mean node; `progress` is the work left.
     """
 
     job_id: str
@@ -34,30 +68,42 @@ class Running:
     allocation: Allocation
     started_us: int
     solo: Behaviour
-    solo_s_left: float
+    progress: Progress
     deadline_us: int | None
     grant: int = 0
     settled_us: int = 0
-    slowdown_ratio: float = 1.0
-    co_runner: "Running | None" = None
-    beside_since_us: int = 0
-    co_runs: int = 0
+    co_runs: list[CoRun] = field(default_factory=list)
+    co_runs_begun: int = 0
     # Power of the job's first node and the time from which it holds: what its meter shows.
     meter: list[tuple[int, float]] = field(default_factory=list)
+    _core_shares: dict[int, float] = field(init=False)
 
     def __post_init__(self) -> None:
         self.settled_us = self.started_us
-        self._read_meter(self.started_us)
+        of_a_unit = self.allocation.cores / self.machine.cluster.cores_per_node
+        placed = zip(self.allocation.nodes, self.allocation.units, strict=True)
+        self._core_shares = {node: units * of_a_unit for node, units in placed}
 
     @property
-    def core_share(self) -> float:
-        """Share of each of its nodes' cores that the job uses."""
-        return self.allocation.cores / self.machine.cluster.cores_per_node
+    def shares(self) -> dict[int, Share]:
+        """What it has of each of its nodes."""
+        cluster = self.machine.cluster
+        placed = zip(self.allocation.nodes, self.allocation.units, strict=True)
+        return {
+            node: unit_on(self.request, cluster, self.machine.class_of(node)).times(units)
+            for node, units in placed
+        }
+
+    @property
+    def resources(self) -> Resources:
+        """What it has beside cores and memory, in all."""
+        units = sum(self.allocation.units)
+        return resources_of({name: n * units for name, n in self.request.resources_per_unit})
 
     @property
     def ends_at_us(self) -> int:
-        """When it ends if its neighbour stays as it is."""
-        done_us = self.settled_us + max(1, ceil(self.solo_s_left * self.slowdown_ratio * 1e6))
+        """When it ends if its neighbours stay as they are."""
+        done_us = self.settled_us + max(1, ceil(self.progress.remaining_s * 1e6))
         return done_us if self.deadline_us is None else min(done_us, self.deadline_us)
 
     @property
@@ -65,46 +111,68 @@ class Running:
         """True when its limit comes before its end."""
         return self.deadline_us is not None and self.ends_at_us == self.deadline_us
 
-    @property
-    def demand_gbps(self) -> float:
+    def core_share(self, node: int) -> float:
+        """Share of a node's cores that it uses."""
+        return self._core_shares[node]
+
+    def demand_gbps(self, node: int) -> float:
         """Memory bandwidth that it would move alone on its share of a node."""
-        return self.solo.mem_gbps * self.core_share
+        return self.solo.mem_gbps * self._core_shares[node]
 
     def power_w(self, node: int) -> float:
         """Its share of what one of its nodes draws: idle by its cores, the rest its own."""
         factor = float(self.machine.power_factors([node])[0])
-        return self.solo.power_w * factor * self.core_share
+        return self.solo.power_w * factor * self._core_shares[node]
 
     def energy_j(self, until_us: int) -> float:
         """What it drew on all of its nodes since its start."""
-        factors = float(self.machine.power_factors(self.allocation.nodes).sum())
-        return self.solo.power_w * factors * self.core_share * (until_us - self.started_us) / 1e6
+        shares: NDArray[np.float64] = np.fromiter(self._core_shares.values(), dtype=np.float64)
+        factors = float((self.machine.power_factors(self.allocation.nodes) * shares).sum())
+        return self.solo.power_w * factors * (until_us - self.started_us) / 1e6
 
-    def meets(self, other: "Running", now_us: int) -> None:
-        """`other` starts on the same nodes."""
-        for job, neighbour in ((self, other), (other, self)):
-            job.co_runner = neighbour
-            job.beside_since_us = now_us
-            job.co_runs += 1
-            job._settle(now_us, slowdown_ratio(job.demand_gbps, neighbour.demand_gbps))
-
-    def leaves(self, now_us: int) -> "Running | None":
-        """The neighbour, alone again from now on; None when there is none."""
-        other, self.co_runner = self.co_runner, None
-        if other is not None:
-            other.co_runner = None
-            other._settle(now_us, 1.0)
-        return other
-
-    def _settle(self, now_us: int, slowdown: float) -> None:
-        self.solo_s_left -= (now_us - self.settled_us) / 1e6 / self.slowdown_ratio
+    def settle(self, now_us: int, beside: Mapping[int, Sequence["Running"]]) -> list[CoRun]:
+        """From now on these are beside it, by node; returns what it was beside until now."""
+        ended, self.co_runs = self.co_runs, []
+        self.progress.advance((now_us - self.settled_us) / 1e6)
         self.settled_us = now_us
-        self.slowdown_ratio = slowdown
-        self._read_meter(now_us)
+        slowdowns = {node: self._slowdown(node, others) for node, others in beside.items()}
+        self.progress.slowdown_ratio = slowest(slowdowns.values())
+        for co_runner, nodes in sorted(_nodes_of(beside).items(), key=lambda item: item[0].job_id):
+            node = max(nodes, key=lambda node: slowdowns[node])
+            self._begin(co_runner, node, slowdowns[node], len(beside[node]))
+        self._read_meter(now_us, beside.get(self.allocation.nodes[0], ()))
+        return [co_run for co_run in ended if co_run.began_us < now_us]
 
-    def _read_meter(self, now_us: int) -> None:
+    def _begin(self, co_runner: "Running", node: int, slowdown: float, co_runners: int) -> None:
+        self.co_runs_begun += 1
+        co_run = CoRun(
+            co_runner,
+            self.settled_us,
+            self.co_runs_begun,
+            slowdown,
+            co_runners,
+            self.core_share(node),
+            co_runner.core_share(node),
+        )
+        self.co_runs.append(co_run)
+
+    def _slowdown(self, node: int, others: Sequence["Running"]) -> float:
+        """The demands of all neighbours on the node add up."""
+        others_gbps = sum(other.demand_gbps(node) for other in others)
+        return slowdown_ratio(self.demand_gbps(node), others_gbps)
+
+    def _read_meter(self, now_us: int, others: Sequence["Running"]) -> None:
         node = self.allocation.nodes[0]
-        jobs = [job for job in (self, self.co_runner) if job is not None]
+        jobs = (self, *others)
         idle_w = self.machine.cluster.idle_power_w * float(self.machine.power_factors([node])[0])
-        free = 1.0 - sum(job.core_share for job in jobs)
+        free = 1.0 - sum(job.core_share(node) for job in jobs)
         self.meter.append((now_us, idle_w * free + sum(job.power_w(node) for job in jobs)))
+
+
+def _nodes_of(beside: Mapping[int, Sequence[Running]]) -> dict[Running, list[int]]:
+    """The nodes that each neighbour is on."""
+    nodes: dict[Running, list[int]] = {}
+    for node, others in beside.items():
+        for other in others:
+            nodes.setdefault(other, []).append(node)
+    return nodes

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from shared.domain.checks import require_not_negative, require_positive, require_text
 from shared.domain.errors import RejectedError
+from shared.domain.resources import Resources, require_resources
 from shared.workloads.table1 import APPS
 
 
@@ -13,7 +14,8 @@ class JobRequest:
 
     Alone on `reference_cluster` at the nominal P-state the job runs `repetitions` times the
     Table 1 time of what it is; `walltime_s` is what the user asks for there. `app_id` is what the
-    user says it is, `runs` what it is where that is something else.
+    user says it is, `runs` what it is where that is something else. It consists of `nodes` equal
+    units: whole nodes (halves, where it is shareable) or `cores_per_unit` cores each.
     """
 
     index: int
@@ -27,6 +29,10 @@ class JobRequest:
     submit_s: float
     reference_cluster: str
     runs: str = ""
+    cores_per_unit: int = 0
+    memory_gib_per_unit: float = 0.0
+    resources_per_unit: Resources = ()
+    units_per_node: int = 0
 
     def __post_init__(self) -> None:
         for field, app_id in (("app_id", self.app_id), ("runs", self.true_app_id)):
@@ -36,8 +42,11 @@ class JobRequest:
             require_text(field, getattr(self, field))
         for field in ("nodes", "repetitions", "walltime_s"):
             require_positive(field, getattr(self, field))
-        for field in ("index", "submit_s"):
+        for field in (
+            *("index", "submit_s", "cores_per_unit", "memory_gib_per_unit", "units_per_node"),
+        ):
             require_not_negative(field, getattr(self, field))
+        require_resources("resources_per_unit", self.resources_per_unit)
 
     @property
     def true_app_id(self) -> str:

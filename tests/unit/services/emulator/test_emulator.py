@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -16,80 +15,32 @@ from coplace.v1.jobs_pb2 import (
 from coplace.v1.placement_pb2 import (
     VERDICT_CANCELLED,
     VERDICT_QUEUED,
-    VERDICT_START,
     VERDICT_WITHDRAWN,
-    PlacementDecided,
 )
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
-from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.emulator.emulator import Emulator, RoundOutput, StalledError
+from services.emulator.emulator import Emulator, StalledError
 from services.emulator.facts import EPOCH_US
 from services.emulator.feasibility import ImpossibleDecisionError
 from services.emulator.truth.interference import slowdown_ratio
 from services.emulator.truth.kernels import KERNELS
 from shared.messaging.trace import job_traceparent
-from shared.workloads.clusters import clusters
 from shared.workloads.generate import built_in
 from shared.workloads.request import JobRequest
 from shared.workloads.table1 import profile
 from tests.unit.services.emulator.placer import Placer, play
-
-CLUSTERS = clusters(nodes=16)
-P1, P2 = CLUSTERS
-
-
-def request(index: int = 0, **changes: Any) -> JobRequest:
-    values: dict[str, Any] = {
-        "index": index,
-        "app_id": "STREAM",
-        "user": "user01",
-        "account": "account1",
-        "nodes": 2,
-        "shareable": False,
-        "repetitions": 10.0,
-        "walltime_s": 3600.0,
-        "submit_s": 0.0,
-        "reference_cluster": "p1",
-    }
-    return JobRequest(**(values | changes))
-
-
-def payloads(outputs: Sequence[RoundOutput], kind: type[Message]) -> list[Any]:
-    found = (published.event.payload for output in outputs for published in output.events)
-    return [payload for payload in found if isinstance(payload, kind)]
-
-
-def start(job: JobSubmitted, **changes: Any) -> PlacementDecided:
-    values: dict[str, Any] = {
-        "job_id": job.job_id,
-        "attempt": 1,
-        "round": 1,
-        "verdict": VERDICT_START,
-        "cluster": "p1",
-        "freq_ghz": 2.7,
-        "node_indices": [3, 4],
-        "cores_per_node": 24 if job.shareable else 48,
-        "walltime_s": 3600.0,
-    }
-    return PlacementDecided(**(values | changes))
-
-
-def in_round_one(*requests: JobRequest, **options: Any) -> tuple[Emulator, list[JobSubmitted]]:
-    emulator = Emulator(requests, CLUSTERS, 1, **options)
-    emulator.next_round()
-    emulator.apply([])
-    return emulator, payloads([emulator.next_round()], JobSubmitted)
-
-
-def to_the_end(emulator: Emulator) -> list[RoundOutput]:
-    outputs = []
-    while not emulator.finished:
-        outputs.append(emulator.next_round())
-        emulator.apply([])
-    return outputs
+from tests.unit.services.emulator.runs import (
+    CLUSTERS,
+    P1,
+    P2,
+    in_round_one,
+    payloads,
+    request,
+    start,
+    to_the_end,
+)
 
 
 def test_round_zero_declares_the_clusters_and_profiles_them() -> None:
@@ -332,8 +283,11 @@ def test_another_seed_is_another_machine() -> None:
         ({"freq_ghz": 2.75}, "P-state"),
         ({"cores_per_node": 24}, "48 cores"),
         ({"walltime_s": 0.0}, "limit"),
-        ({"node_indices": [3]}, "asked for 2"),
-        ({"node_indices": [3, 3]}, "asked for 2"),
+        ({"node_indices": []}, "different nodes"),
+        ({"node_indices": [3]}, "asked for 2 units, got 1"),
+        ({"node_indices": [3, 3]}, "different nodes"),
+        ({"node_indices": [3], "node_units": [2]}, "1 units on one node"),
+        ({"node_indices": [3, 4], "node_units": [2]}, "units of 1 nodes"),
         ({"node_indices": [3, 16]}, "no node 16"),
         ({"node_indices": [0, 1]}, "p1-0000"),
         ({"co_runner_job_id": "demo/p1/9/9"}, "does not run"),
@@ -356,18 +310,18 @@ def test_a_job_is_started_once() -> None:
         emulator.apply([start(job), start(job, node_indices=[5, 6])])
 
 
-def test_nodes_are_shared_only_by_a_named_pair_of_shareable_jobs() -> None:
+def test_nodes_are_shared_only_by_shareable_jobs_that_are_named() -> None:
     emulator, [a, b, c, whole] = in_round_one(*pair(), request(2, shareable=True), request(3))
     emulator.apply([start(a)])
 
     with pytest.raises(ImpossibleDecisionError, match="without naming"):
         emulator.apply([start(b)])
-    with pytest.raises(ImpossibleDecisionError, match="whole node set"):
-        emulator.apply([start(b, co_runner_job_id=a.job_id, node_indices=[4, 5])])
-    with pytest.raises(ImpossibleDecisionError, match="cores free"):
+    with pytest.raises(ImpossibleDecisionError, match="is elsewhere"):
+        emulator.apply([start(b, co_runner_job_id=a.job_id, node_indices=[5, 6])])
+    with pytest.raises(ImpossibleDecisionError, match="72 cores of 48"):
         emulator.apply([start(whole, co_runner_job_id=a.job_id)])
     emulator.apply([start(b, co_runner_job_id=a.job_id)])
-    with pytest.raises(ImpossibleDecisionError, match="cores free"):
+    with pytest.raises(ImpossibleDecisionError, match="72 cores of 48"):
         emulator.apply([start(c, co_runner_job_id=a.job_id)])
 
 

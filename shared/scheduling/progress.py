@@ -1,0 +1,30 @@
+"""How far a job has come that runs at a speed which its neighbours change."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Progress:
+    """Work left, in seconds of running alone, done at the slowdown of the moment.
+
+    `slowdown_ratio` is T_co / T_solo: a second of the clock does 1 / `slowdown_ratio` of work.
+    """
+
+    solo_s_left: float
+    slowdown_ratio: float = 1.0
+
+    @property
+    def remaining_s(self) -> float:
+        """How long the rest takes if nothing changes."""
+        return self.solo_s_left * self.slowdown_ratio
+
+    def advance(self, elapsed_s: float) -> None:
+        """Time went by at the slowdown so far."""
+        self.solo_s_left -= elapsed_s / self.slowdown_ratio
+
+
+def slowest(slowdown_ratios: Iterable[float]) -> float:
+    """The slowdown of a job from those of its nodes: it advances at the pace of its slowest node,
+    and undisturbed where none has a neighbour."""
+    return max(slowdown_ratios, default=1.0)
