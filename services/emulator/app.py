@@ -18,9 +18,10 @@ from shared.domain.cluster import Cluster
 from shared.messaging.deployment import Deployment
 from shared.runtime.service import Process, run_process
 from shared.runtime.topics import wait_for_topics
-from shared.workloads.clusters import clusters
+from shared.workloads.clusters import GPU_NODES, clusters
 from shared.workloads.generate import built_in
 from shared.workloads.mislabel import mislabelled
+from shared.workloads.parts import with_parts
 from shared.workloads.replay import replay
 from shared.workloads.request import JobRequest
 
@@ -40,10 +41,16 @@ def _labelled_workload(
     settings: SimulationSettings,
 ) -> tuple[Sequence[JobRequest], tuple[Cluster, ...]]:
     if settings.swf is None:
-        emulated = clusters()
-        return built_in(settings.seed, settings.jobs, emulated), emulated
+        return _built_in(settings)
     log_workload = replay(settings.swf, settings.jobs, seed=settings.seed)
     return log_workload.requests, clusters(log_workload.max_nodes)
+
+
+def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Cluster, ...]]:
+    emulated = clusters(gpu_nodes=GPU_NODES if settings.gpus_share else 0)
+    requests = built_in(settings.seed, settings.jobs, emulated)
+    shares = settings.quarters_share, settings.gpus_share
+    return with_parts(requests, emulated, settings.seed, *shares), emulated
 
 
 def emulator(settings: SimulationSettings) -> Emulator:

@@ -24,6 +24,15 @@ class SimulationSettings(EnvironmentSettings):
     mislabelled_share: float = Field(
         0.0, ge=0, le=1, description="Share of the jobs whose app_id is that of something else"
     )
+    quarters_share: float = Field(
+        0.0, ge=0, le=0.5, description="Share of the built-in jobs on quarters of nodes"
+    )
+    gpus_share: float = Field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="Share of the built-in jobs that need GPUs; p1 has some then",
+    )
     measured_after_s: float = Field(
         0.0, ge=0, description="Running jobs are measured so long after their start too; 0: never"
     )

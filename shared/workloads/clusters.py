@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from shared.domain.cluster import Cluster
+from shared.domain.cluster import Cluster, NodeClass
+from shared.workloads.parts import GPU
 from shared.workloads.table1 import GOLD_6254, NODE_MODELS, PLATINUM_8168
 
 SITE: Final = "demo"
+GPU_NODES: Final = 64
+GPUS_A_NODE: Final = 2
 NODES: Final = 512
 # Of a node without a job.
 IDLE_POWER_W: Final[Mapping[str, float]] = MappingProxyType(
@@ -20,8 +23,9 @@ PEAK_BANDWIDTH_GBPS: Final[Mapping[str, float]] = MappingProxyType(
 )
 
 
-def clusters(nodes: int = NODES) -> tuple[Cluster, ...]:
-    """One cluster of `nodes` nodes of each node model: p1 and p2 of the EAMC paper."""
+def clusters(nodes: int = NODES, gpu_nodes: int = 0) -> tuple[Cluster, ...]:
+    """One cluster of `nodes` nodes of each node model: p1 and p2 of the EAMC paper. The last
+    `gpu_nodes` of the first have two GPUs each, which no source has there: they draw nothing."""
     return tuple(
         Cluster(
             name=model.partition,
@@ -32,6 +36,14 @@ def clusters(nodes: int = NODES) -> tuple[Cluster, ...]:
             pstates_ghz=model.pstates_ghz,
             idle_power_w=IDLE_POWER_W[model.name],
             peak_bandwidth_gbps=PEAK_BANDWIDTH_GBPS[model.name],
+            declared_classes=_classes(nodes, gpu_nodes) if model is PLATINUM_8168 else (),
         )
         for model in NODE_MODELS.values()
     )
+
+
+def _classes(nodes: int, gpu_nodes: int) -> tuple[NodeClass, ...]:
+    """None where all are alike."""
+    if not gpu_nodes:
+        return ()
+    return NodeClass(nodes - gpu_nodes), NodeClass(gpu_nodes, resources=((GPU, GPUS_A_NODE),))

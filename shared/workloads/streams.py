@@ -19,6 +19,7 @@ class Stream(IntEnum):
     OVERESTIMATE = 7
     ACCURACY = 8
     MISLABELLED = 9
+    PARTS = 10
 
 
 def stream(seed: int, purpose: Stream) -> np.random.Generator:
