@@ -16,7 +16,6 @@ from coplace.v1.control_pb2 import (
 from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event
-from shared.scheduling.load import Load
 from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, Step, milliwatts
 
 SCOPES: Final[Mapping[PowerScope.ValueType, Scope]] = {
@@ -113,18 +112,6 @@ def holds(cap: Cap, now_s: float) -> bool:
 def next_step_s(caps: Iterable[Cap], now_s: float) -> float:
     """When a cap changes next; infinite where none will."""
     return min((s for cap in caps for s, _ in cap.steps if s > now_s), default=inf)
-
-
-def committed_mw(
-    covered: Covered, clusters: Mapping[str, Cluster], loads: Mapping[str, Load]
-) -> int:
-    """What jobs draw beyond idle."""
-    return sum(
-        node_set.draw_mw
-        for name, load in loads.items()
-        if covered.covers(clusters[name])
-        for node_set in load.node_sets
-    )
 
 
 def step_messages(cap: Cap, now_s: float) -> list[PowerCapStep]:

@@ -8,13 +8,12 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Final
 
-import numpy as np
-
+from shared.scheduling.consumable import ConsumableLane
 from shared.scheduling.easy import Plan
 from shared.scheduling.lane import Lane
-from shared.scheduling.load import NodeSet, Reservation, Standing
-from shared.scheduling.pairing import Pairing
+from shared.scheduling.load import Reservation, Standing
 from shared.scheduling.power import Shortage
+from shared.scheduling.problem import takes_nodes
 from shared.scheduling.queue import Entry
 
 # What is said of an entry that came into the queue after the pass.
@@ -67,13 +66,11 @@ class Refusals:
         pass is over, without what the job itself has on another cluster: there was more before, but
         not enough."""
         lane = self.plan.lanes[cluster]
-        before = lane.standing_before(entry)
-        found = [self._why_no_nodes(lane, entry, before), *self._why_no_power(cluster, entry)]
-        alone = "; ".join(filter(None, found)) or NOTHING
-        pairing = lane.pairing
-        if pairing is None or not entry.shareable or entry.nodes > lane.total:
-            return alone
-        return f"{alone}; {self._why_not_joined(lane, pairing, entry, before)}"
+        if isinstance(lane, ConsumableLane):
+            found = self._why_no_units(lane, entry)
+        else:
+            found = self._why_no_nodes(lane, entry, lane.standing_before(entry))
+        return "; ".join(filter(None, [found, *self._why_no_power(cluster, entry)])) or NOTHING
 
     def shortages(self, cluster: str, entry: Entry) -> list[Shortage]:
         """The budgets of power that did not let an entry start."""
@@ -100,25 +97,34 @@ class Refusals:
             f"and use more than its {before.extra} extra nodes"
         )
 
-    def _why_not_joined(self, lane: Lane, pairing: Pairing, entry: Entry, before: Standing) -> str:
-        hosts = list(lane.hosts_at(before.tick, entry.nodes))
-        if not hosts:
-            return f"no shareable job runs alone on {entry.nodes} nodes"
-        if any(np.isfinite(pairing.summed_slowdowns(h.app)[entry.app]) for h in hosts):
-            if before.reservation is None:
-                return NOTHING
-            return f"with a co-runner it would keep nodes after {self._promise(before.reservation)}"
-        return _why_no_pair(pairing, entry, hosts)
+    def _why_no_units(self, lane: ConsumableLane, entry: Entry) -> str:
+        """What is in its way now that the pass is over: what was then is so still."""
+        needed, most = f"needs {units_of(lane, entry)}", lane.most_units(entry)
+        if entry.nodes > most:
+            return f"{needed}, the cluster has room for {most} when it is empty"
+        beside_anyone, now = lane.units_beside_anyone(entry), lane.units_now(entry)
+        if entry.nodes > beside_anyone:
+            return f"{needed}, {beside_anyone} free"
+        if entry.nodes > now:
+            why = lane.why_no_neighbour(entry)
+            return f"{needed}, {now} free beside neighbours that suit it: {why}"
+        if lane.reservation is None or lane.leaves_promise(entry):
+            return ""
+        needed_then = f"and leave less than {self._promise(lane.reservation)} needs"
+        return f"would end at {when(lane.end_s(entry))}, {needed_then}"
 
     def _promise(self, reservation: Reservation) -> str:
         job = self.of_reservation(reservation.arrival)
         return f"the reservation of {job} at {when(reservation.start_s)}"
 
 
-def _why_no_pair(pairing: Pairing, entry: Entry, hosts: list[NodeSet]) -> str:
-    pairs = {host.app: (entry.app, host.app) for host in hosts}.values()
-    worst = [max(pairing.slowdown(a, b), pairing.slowdown(b, a)) for a, b in pairs]
-    mildest = min((slowdown for slowdown in worst if not np.isnan(slowdown)), default=None)
-    if mildest is None:
-        return "no slowdown is predicted for a pair with the jobs that run alone"
-    return f"every pair would slow down {mildest:.2f} times or more, {pairing.max_slowdown} is most"
+def units_of(lane: ConsumableLane, entry: Entry) -> str:
+    """What an entry asks for, in words: so many nodes, or units of so much."""
+    table, shape = lane.capacity.table, lane.kinds[entry.kind].shape
+    named = zip(table.names, shape.needs, strict=True)
+    parts = [f"{need} {name.replace('memory_mib', 'MiB')}" for name, need in named if need]
+    if not takes_nodes(table, shape):
+        alone = ", on nodes of its own" if shape.exclusive else ""
+        return f"{entry.nodes} unit{'s' * (entry.nodes > 1)} of {', '.join(parts)}{alone}"
+    more = f" with {', '.join(parts[1:])}" if len(parts) > 1 else ""
+    return f"{entry.nodes} nodes{more}"

@@ -1,13 +1,12 @@
 """When jobs that wait are expected to start: worked out beside the decisions, from a copy."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
+from shared.scheduling.easy import AnyLane
 from shared.scheduling.forecast import Expected, forecast
-from shared.scheduling.load import Load
-from shared.scheduling.power import PowerBudget
 from shared.scheduling.queue import Entry
 
 
@@ -17,8 +16,7 @@ class Snapshot:
 
     now_s: float
     lines: Mapping[str, Sequence[Entry]]
-    loads: Mapping[str, Load]
-    budgets: Mapping[str, Sequence[PowerBudget]] = field(default_factory=dict)
+    lanes: Mapping[str, AnyLane]
 
 
 class Outlook(NamedTuple):
@@ -46,8 +44,7 @@ class Foresight:
         self.now_s = snapshot.now_s
         self._give_way = give_way
         self._lines = snapshot.lines
-        ahead = forecast(self.now_s, snapshot.lines, snapshot.loads, snapshot.budgets)
-        self._ahead = islice(ahead, most_starts)
+        self._ahead = islice(forecast(self.now_s, snapshot.lanes), most_starts)
         self._most_starts = most_starts
         self._found: dict[int, Expected] = {}
         self._last_s = self.now_s

@@ -1,16 +1,14 @@
 """Which jobs hold which nodes, and what users and accounts hold together."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from services.placement.jobs import Placed, Tracked
 from services.placement.limits import Subject, Usage, subjects_of
 from services.placement.occupancy import Occupancy
 from shared.domain.cluster import Cluster
 from shared.domain.job import JobState
-from shared.scheduling.load import Load, NodeSet
-
-NodeSetKey = tuple[str, int, tuple[int, ...]]
+from shared.scheduling.sharing import Neighbours
 
 
 class Holdings:
@@ -20,14 +18,18 @@ class Holdings:
         self._occupancy: dict[str, Occupancy] = {}
         self._factors: Mapping[str, Mapping[int, float]] = {}
         self._jobs: dict[str, Tracked] = {}
+        self._counted: dict[str, int] = {}  # nodes, as they were counted when a job got them
         self._usage: dict[Subject, Usage] = defaultdict(Usage)
         self._changed: set[Subject] = set()
 
     def declare(self, cluster: Cluster) -> None:
         """A cluster was declared, or declared anew."""
-        occupancy = self._occupancy.setdefault(cluster.name, Occupancy())
-        occupancy.resize(cluster.nodes)
-        occupancy.prefer(self._factors.get(cluster.name, {}))
+        known = self._occupancy.get(cluster.name)
+        if known is None:
+            known = self._occupancy[cluster.name] = Occupancy(cluster)
+        else:
+            known.declare(cluster)
+        known.prefer(self._factors.get(cluster.name, {}))
 
     def prefer(self, factors: Mapping[str, Mapping[int, float]]) -> None:
         """Give nodes that draw less first: factors by cluster and index."""
@@ -39,25 +41,34 @@ class Holdings:
         """A job that holds nothing gets nodes."""
         job.placed = placed
         self._jobs[job.job.job_id] = job
-        self._occupancy[placed.cluster].hold(placed.nodes)
-        self._account(job, 1, len(placed.nodes))
+        self._occupancy[placed.cluster].hold(job)
+        self._counted[job.job.job_id] = self._occupancy[placed.cluster].worth(job)
+        self._account(job, 1, self._counted[job.job.job_id])
+
+    def estimate(self, job: Tracked) -> None:
+        """What a job draws was estimated since it got its nodes."""
+        self._occupancy[_placed(job).cluster].estimate(job)
 
     def release(self, job: Tracked) -> None:
         """A job gives up what it holds, if anything."""
         if job.placed is None:
             return
-        self._occupancy[job.placed.cluster].release(job.placed.nodes)
-        self._account(job, -1, -len(job.placed.nodes))
+        self._occupancy[job.placed.cluster].release(job)
+        self._account(job, -1, -self._counted.pop(job.job.job_id))
         del self._jobs[job.job.job_id]
         job.placed = None
 
-    def room(self, cluster: str, count: int, host: str) -> tuple[tuple[int, ...], int | None]:
-        """Nodes for a job and the node set that they are of: those of its host, or the free ones
-        that draw least, which are of no node set yet."""
-        beside = self._jobs[host].placed if host else None
-        if beside is not None:
-            return beside.nodes, beside.node_set
-        return self._occupancy[cluster].best_free(count), None
+    def best_free(self, cluster: str, count: int) -> tuple[int, ...]:
+        """The free nodes that draw least."""
+        return self._occupancy[cluster].best_free(count)
+
+    def others(self, job: Tracked) -> list[Tracked]:
+        """The jobs that have part of a job's nodes too, by arrival."""
+        return self._occupancy[_placed(job).cluster].others(job)
+
+    def slowdown(self, job: Tracked, neighbours: Neighbours) -> float:
+        """Predicted T_co / T_solo of a job among those that have part of its nodes too."""
+        return self._occupancy[_placed(job).cluster].slowdown(job, neighbours)
 
     def usage(self, subject: Subject) -> Usage:
         """What a user or an account holds."""
@@ -79,35 +90,18 @@ class Holdings:
         return sorted(jobs, key=lambda job: job.arrival)
 
     def intruders(self, jobs: Iterable[tuple[Tracked, Placed]]) -> Iterator[tuple[str, str]]:
-        """The ids of those of `jobs` on whose nodes another one runs, as its resource manager says,
-        that shares none with them by decision; each with the other's id."""
-        members = {key: len(jobs) for key, jobs in self._node_sets().items()}
+        """The ids of those of `jobs` on whose nodes others run, as their resource manager says, so
+        that there is not enough for all; each with the id of one of them."""
         for job, placed in jobs:
-            if self._occupancy[placed.cluster].most_holders(placed.nodes) > members[_key(placed)]:
-                yield job.job.job_id, self._other(placed)
+            occupancy = self._occupancy[placed.cluster]
+            if occupancy.has_too_much(job):
+                ids = (other.job.job_id for other in occupancy.others(job))
+                yield job.job.job_id, min(ids)
 
-    def loads(self, app_number: Callable[[str], int]) -> dict[str, Load]:
-        """What each cluster has, and who holds it."""
-        loads = {name: Load(o.nodes, o.free) for name, o in self._occupancy.items()}
-        for (cluster, _, _), jobs in self._node_sets().items():
-            loads[cluster].node_sets.append(node_set_of(jobs, app_number))
-        return loads
-
-    def _node_sets(self) -> dict[NodeSetKey, list[Tracked]]:
-        sets: dict[NodeSetKey, list[Tracked]] = defaultdict(list)
-        for job in self._jobs.values():
-            sets[_key(_placed(job))].append(job)
-        return sets
-
-    def _other(self, placed: Placed) -> str:
-        mine = set(placed.nodes)
-        return min(
-            job.job.job_id
-            for job in self._jobs.values()
-            if _placed(job).cluster == placed.cluster
-            and _key(_placed(job)) != _key(placed)
-            and mine.intersection(_placed(job).nodes)
-        )
+    @property
+    def occupancy(self) -> Mapping[str, Occupancy]:
+        """What is held of each cluster, in the order in which they were declared."""
+        return self._occupancy
 
     def _account(self, job: Tracked, jobs: int, nodes: int) -> None:
         for subject in subjects_of(job.job):
@@ -122,20 +116,3 @@ class Holdings:
 def _placed(job: Tracked) -> Placed:
     assert job.placed is not None
     return job.placed
-
-
-def _key(placed: Placed) -> NodeSetKey:
-    """The nodes tell apart a pair of which the resource manager started one elsewhere."""
-    return placed.cluster, placed.node_set, placed.nodes
-
-
-def node_set_of(jobs: Sequence[Tracked], app_number: Callable[[str], int]) -> NodeSet:
-    """The nodes that these jobs share, or that one has; a shareable one alone can be joined, unless
-    it was asked to go."""
-    first, nodes = jobs[0].job, len(_placed(jobs[0]).nodes)
-    release_s = max(_placed(job).ends_s for job in jobs)
-    draw_mw = sum(_placed(job).draw_mw or 0 for job in jobs)
-    if len(jobs) == 1 and first.shareable and not jobs[0].asked_back:
-        app = app_number(first.app_id)
-        return NodeSet(nodes, release_s, first.job_id, app, draw_mw=draw_mw)
-    return NodeSet(nodes, release_s, draw_mw=draw_mw)

@@ -1,7 +1,7 @@
 """Where a job stands, and why it does not start: read between rounds, never changed."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from coplace.v1.placement_pb2 import Candidate, Reservation
 from coplace.v1.placement_service_pb2 import (
@@ -23,7 +23,6 @@ from coplace.v1.placement_service_pb2 import (
 from services.placement.caps import (
     MESSAGES,
     Covered,
-    committed_mw,
     covered_by,
     step_messages,
     watts_or_none,
@@ -37,6 +36,7 @@ from services.placement.outcomes import Outcomes, candidate_message, reason_of
 from services.placement.reach import Choice
 from services.placement.room import Room
 from shared.domain.job import JobState
+from shared.scheduling.easy import AnyLane
 from shared.scheduling.power import NO_CAP_MW
 
 _NEWS: Final = "there is news since the last round: it is tried at the end of this one"
@@ -47,6 +47,12 @@ _ENDED: Final = {
     JobState.FINISHED: JOB_STANDING_FINISHED,
     JobState.CANCELLED: JOB_STANDING_CANCELLED,
 }
+
+
+class MakeLanes(Protocol):
+    """Makes the clusters of a pass: see Placement."""
+
+    def __call__(self, now_s: float, *, apart: bool = False) -> Mapping[str, AnyLane]: ...
 
 
 class Inquiry:
@@ -62,9 +68,11 @@ class Inquiry:
         room: Room,
         obstacles: Obstacles,
         knowledge: Knowledge,
+        lanes: MakeLanes,
         start_timeout_s: float,
     ) -> None:
         self._ledger = ledger
+        self._lanes = lanes
         self._room = room
         self._obstacles = obstacles
         self._knowledge = knowledge
@@ -114,10 +122,10 @@ class Inquiry:
 
     def snapshot(self) -> Snapshot:
         """What a forecast starts from."""
-        loads = self._ledger.holdings.loads(lambda _app: -1)
-        lines = {cluster: list(self._room.queue.line(cluster)) for cluster in loads}
         now_s = self._last.refusals.plan.now_s if self._last else 0.0
-        return Snapshot(now_s, lines, loads, self._knowledge.budgets(now_s))
+        lanes = self._lanes(now_s, apart=True)
+        lines = {cluster: list(lane.line) for cluster, lane in lanes.items()}
+        return Snapshot(now_s, lines, lanes)
 
     def power(self) -> ShowPowerResponse:
         """What clusters, sites and the region may draw, and draw as predicted."""
@@ -128,8 +136,11 @@ class Inquiry:
         return ShowPowerResponse(as_of_us=as_of_us, standings=standings)
 
     def _power_of(self, covered: Covered, now_s: float) -> PowerStanding:
-        loads = self._ledger.holdings.loads(lambda _app: -1)
-        drawn_mw = committed_mw(covered, self._knowledge.clusters, loads)
+        drawn_mw = sum(
+            held.drawn_mw
+            for name, held in self._ledger.holdings.occupancy.items()
+            if covered.covers(self._knowledge.clusters[name])
+        )
         idle_mw = self._knowledge.idle_mw(covered)
         declared = self._knowledge.caps.get(covered)
         cap_mw = declared.cap.at(now_s) if declared else NO_CAP_MW
@@ -200,16 +211,16 @@ class Inquiry:
         return self._last.candidate_message(job, choice, reason)
 
     def _outlooks(self, job: Tracked, reasons: Mapping[str, str]) -> Iterator[ClusterOutlook]:
-        loads = self._ledger.holdings.loads(lambda _app: -1)
         for choice in self._room.choices(job):
-            line, load = self._room.queue.line(choice.cluster), loads[choice.cluster]
+            line = self._room.queue.line(choice.cluster)
+            held = self._ledger.holdings.occupancy[choice.cluster]
             entry = self._room.entry(job, choice.cluster)
             yield ClusterOutlook(
                 candidate=self._told(job, choice, reasons[choice.cluster]),
                 place=line.before(entry.order) + 1 if entry else 0,
                 waiting=len(line),
-                free_nodes=load.free,
-                nodes=load.nodes,
+                free_nodes=held.free,
+                nodes=held.nodes,
             )
 
 

@@ -14,17 +14,17 @@ from shared.domain.job import Condition, Dependency, Job, JobState
 
 @dataclass(slots=True)
 class Placed:
-    """Where a job was put. Jobs of one `node_set` share all their nodes; its number is the arrival
-    number of the job that opened it. `grant` is 0 where a resource manager started it by itself.
-    `draw_mw` is what the job draws there beyond idle; None until it was estimated."""
+    """Where a job was put: `units` of it on each of the nodes, one where there are none. `grant` is
+    0 where a resource manager started it by itself. `draw_mw` is what the job draws there beyond
+    idle; None until it was estimated."""
 
     cluster: str
     nodes: tuple[int, ...]
-    node_set: int
     limit_s: float
     ends_s: float
     grant: int = 0
     draw_mw: int | None = None
+    units: tuple[int, ...] = ()
 
     @property
     def since_s(self) -> float:
@@ -104,9 +104,13 @@ class Tracked:
         for name in ("void", "seized"):
             state[name] = tuple(Void(**fields) for fields in state[name])
         if state["placed"]:
-            placed = state["placed"]
-            state["placed"] = Placed(**{**placed, "nodes": tuple(nodes_of(placed["nodes"]))})
+            state["placed"] = _placed(state["placed"])
         return cls(**state)
+
+
+def _placed(fields: dict[str, Any]) -> Placed:
+    nodes, units = tuple(nodes_of(fields["nodes"])), tuple(fields["units"])
+    return Placed(**{**fields, "nodes": nodes, "units": units})
 
 
 def _candidate(fields: dict[str, Any]) -> Candidate:

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Set
 from typing import Final
 
-import numpy as np
 from coplace.v1.control_pb2 import (
     ClusterDeclared,
     ClusterLost,
@@ -38,8 +37,8 @@ from shared.messaging.domain_types import cluster_of, coefficients_of, signature
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
 from shared.models.power_model import NO_POWER_MODEL, PowerModel
-from shared.scheduling.pairing import Pairing
 from shared.scheduling.power import PowerBudget
+from shared.scheduling.sharing import Contention
 
 _PREFIX: Final = "known/"
 
@@ -61,8 +60,7 @@ class Knowledge:
         self._coefficients: dict[str, Coefficients] = {}
         self._signatures: dict[str, dict[str, tuple[Signature, ...]]] = {}
         self._times: defaultdict[str, KnownTimes] = defaultdict(KnownTimes)
-        self._apps: dict[str, int] = {}
-        self._pairings: dict[str, Pairing] = {}
+        self._neighbours: dict[str, Contention] = {}
         self._names: dict[str, NodeNames] = {}
         self._lost: dict[str, str] = {}
         self._limits: dict[Subject, Limit] = {}
@@ -82,19 +80,12 @@ class Knowledge:
         found = ((key, self._newest.get(key)) for key in sorted(changed))
         return {key: to_bytes(event) if event else None for key, event in found}
 
-    def forget(self, in_use: Callable[[], Set[str]]) -> bool:
+    def forget(self, in_use: Callable[[], Set[str]]) -> None:
         """Keep no more applications a node model than are allowed: those whose signatures are
-        oldest go, unless they are in use. True when applications have new numbers."""
+        oldest go, unless they are in use."""
         for node_model, rows in self._signatures.items():
             if len(rows) > self._most_applications:
                 self._forget_oldest(node_model, rows, in_use())
-        if len(self._apps) <= 2 * self._most_applications:
-            return False
-        if len(self._apps) <= 2 * len(in_use()):
-            return False
-        self._apps.clear()
-        self._pairings.clear()
-        return True
 
     def fold(self, event: Event) -> None:
         """Take a publication in.
@@ -116,7 +107,7 @@ class Knowledge:
         self._take(event)
         self._newest[key] = event
         self._changed.add(key)
-        self._pairings.clear()
+        self._neighbours.clear()
 
     @property
     def clusters(self) -> Mapping[str, Cluster]:
@@ -168,31 +159,23 @@ class Knowledge:
             for cluster in self._clusters.values()
         ]
 
-    def app_number(self, app_id: str) -> int:
-        """The number by which queue and pairings know an application."""
-        if app_id not in self._apps:
-            self._apps[app_id] = len(self._apps)
-            self._pairings.clear()
-        return self._apps[app_id]
-
-    def pairings(self) -> Mapping[str, Pairing]:
-        """The rule of sharing on each cluster."""
-        if not self._pairings:
-            self._pairings = {name: self._pairing(c) for name, c in self._clusters.items()}
-        return self._pairings
+    def neighbours(self) -> Mapping[str, Contention]:
+        """Who may be beside whom on each cluster."""
+        if not self._neighbours:
+            self._neighbours = {name: self._rule(c) for name, c in self._clusters.items()}
+        return self._neighbours
 
     @property
     def degradation_version(self) -> str:
-        """The version of the model behind `pairings`."""
+        """The version of the model behind `neighbours`."""
         return self.degradation.version if self.degradation else ""
 
-    def _pairing(self, cluster: Cluster) -> Pairing:
+    def _rule(self, cluster: Cluster) -> Contention:
         signatures = self._signatures.get(cluster.node_model, {})
-        gbps = np.array(
-            [signatures[app][-1].mem_gbps if app in signatures else np.nan for app in self._apps]
-        )
+        gbps = {app: rows[-1].mem_gbps for app, rows in signatures.items()}
         weights = self.degradation.weights if self.degradation else None
-        return Pairing(gbps, cluster.peak_bandwidth_gbps, weights, self._max_slowdown)
+        node = cluster.peak_bandwidth_gbps, cluster.cores_per_node
+        return Contention(gbps, *node, weights, self._max_slowdown)
 
     def _take(self, event: Event) -> None:
         message = event.payload
@@ -246,7 +229,7 @@ class Knowledge:
             del rows[app], self._newest[keys[app]]
             self._changed.add(keys[app])
         self._times.clear()
-        self._pairings.clear()
+        self._neighbours.clear()
 
     def _reach(self, message: ClusterLost | ClusterReturned) -> None:
         if message.cluster not in self._clusters:

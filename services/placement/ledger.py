@@ -112,6 +112,7 @@ class Ledger:
         """Keep what a job draws where it runs."""
         if job.placed is not None:
             job.placed.draw_mw = draw_mw
+            self.holdings.estimate(job)
             self.save(job)
 
     def submit(self, event: Event, message: JobSubmitted, clusters: Mapping[str, Cluster]) -> None:
@@ -236,13 +237,20 @@ class Ledger:
         job.state, job.grant = next_state(job.state, JobFact.GRANTED), job.grant + 1
         job.missed = False
         limit_s = start.entry.limit_s
-        nodes, node_set = self.holdings.room(start.cluster, start.entry.nodes, start.host)
-        node_set = job.arrival if node_set is None else node_set
+        nodes, units = self._allocated(start)
         draw_mw, ends_s = start.entry.draw_mw, now_s + limit_s
-        placed = Placed(start.cluster, nodes, node_set, limit_s, ends_s, job.grant, draw_mw)
+        placed = Placed(start.cluster, nodes, limit_s, ends_s, job.grant, draw_mw, units)
         self.holdings.hold(job, placed)
         self.save(job)
         return placed
+
+    def _allocated(self, start: Start) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Nodes and units, none where there is one on each; where the pass only counted nodes, the
+        free ones that draw least."""
+        found = start.allocation
+        if found is None:
+            return self.holdings.best_free(start.cluster, start.entry.nodes), ()
+        return found.nodes, found.units if max(found.units) > 1 else ()
 
     def forget(self, now_s: float) -> None:
         """Drop jobs whose end arrived too long ago; what ended since the last call did now."""
@@ -265,7 +273,6 @@ class Ledger:
         self.by_arrival[job.arrival] = job_id
         self._next_arrival = max(self._next_arrival, job.arrival + 1)
         if placed is not None:
-            self._next_arrival = max(self._next_arrival, placed.node_set + 1)
             self.holdings.hold(job, placed)
         if job.ended_s is not None:
             heappush(self._ended, (job.ended_s, job_id))
@@ -401,13 +408,26 @@ def _started(job: Tracked, message: JobStarted, names: NodeNames) -> Placed:
     here = placed if placed and placed.cluster == message.cluster else None
     if not message.nodes and here is None:
         raise RejectedError("nodes", "must be named: placement did not choose them")
-    nodes = names.indices(message.nodes)
-    if here is not None and nodes in ((), here.nodes):
+    nodes, units = _told_nodes(message, names)
+    if here is not None and nodes in ((), here.nodes) and units in ((), here.units):
         return replace(here, ends_s=since_s + limit_s)
     grant = message.grant or (here.grant if here else 0)
-    on = (c for c in job.candidates if (c.cluster, c.nodes) == (message.cluster, len(nodes)))
+    count = sum(units) or len(nodes)
+    on = (c for c in job.candidates if (c.cluster, c.nodes) == (message.cluster, count))
     draw_mw = next((candidate.draw_mw for candidate in on), None)
-    return Placed(message.cluster, nodes, job.arrival, limit_s, since_s + limit_s, grant, draw_mw)
+    return Placed(message.cluster, nodes, limit_s, since_s + limit_s, grant, draw_mw, units)
+
+
+def _told_nodes(message: JobStarted, names: NodeNames) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The nodes that a start names, ascending, and the units on each, none where there is one."""
+    units = tuple(message.node_units)
+    if not units:
+        return names.indices(message.nodes), ()
+    nodes = names.in_order(message.nodes)
+    if len(units) != len(nodes):
+        raise RejectedError("node_units", f"must be {len(nodes)} as the nodes, got {len(units)}")
+    pairs = sorted(zip(nodes, units, strict=True))
+    return tuple(node for node, _ in pairs), tuple(count for _, count in pairs)
 
 
 def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:

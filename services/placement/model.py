@@ -32,6 +32,7 @@ from shared.eamc.ranking import (
 )
 from shared.models.power_model import PowerModel
 from shared.scheduling.power import milliwatts
+from shared.scheduling.problem import core_share, most_units, unit_cores
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -68,6 +69,7 @@ class Candidate:
     relative standard deviations, None where nothing says how good a prediction is; `planned_s` and
     `planned_j` are the quantile of time and energy that rank and limit follow, and `draw_mw` is the
     same quantile of what all its nodes draw beyond idle: None in a state of before it was kept.
+    `nodes` are units where the job asks for cores, each a `share` of a node.
     """
 
     cluster: str
@@ -88,6 +90,7 @@ class Candidate:
     coefficients_version: str
     power_model_version: str
     draw_mw: int | None = None
+    share: float = 1.0
 
     @property
     def energy_j(self) -> float:
@@ -102,11 +105,26 @@ def misfit(job: Job, cluster: Cluster) -> str:
         return f"has binaries for {wanted}, the cluster's architecture is {given}"
     if job.shareable and cluster.cores_per_node < 2:
         return "is to share nodes, and those of the cluster have 1 core"
-    nodes = job.nodes_on(cluster)
-    if nodes <= cluster.nodes:
+    units = job.nodes_on(cluster)
+    most = most_units(job, cluster)
+    if units <= most:
         return ""
-    memory = f" for its {job.memory_gib:g} GiB" if nodes > job.nodes else ""
-    return f"needs {nodes} nodes{memory}, the cluster has {cluster.nodes}"
+    if not most:
+        return _why_no_unit_fits(job, cluster)
+    memory = f" for its {job.memory_gib:g} GiB" if units > job.nodes else ""
+    if job.is_of_nodes:
+        return f"needs {units} nodes{memory}, the cluster has {most}"
+    return f"needs {units} units{memory}, the cluster has room for {most} when it is empty"
+
+
+def _why_no_unit_fits(job: Job, cluster: Cluster) -> str:
+    if job.cores_per_unit > cluster.cores_per_node:
+        given = f"those of the cluster have {cluster.cores_per_node}"
+        return f"needs {job.cores_per_unit} cores on a node, {given}"
+    needs = [f"{count} {name}" for name, count in job.resources_per_unit]
+    if job.memory_gib_per_unit or job.memory_gib:
+        needs.append(f"{job.memory_gib_per_unit or job.memory_gib / job.nodes:g} GiB")
+    return f"no node of the cluster has the {' and '.join(needs)} that a unit needs"
 
 
 def evaluate(
@@ -128,7 +146,8 @@ def evaluate(
     reference = reference_columns(jobs, clusters)
     fits = np.array([[not misfit(job, c.cluster) for c in clusters] for job in jobs])
     nodes = [[job.nodes_on(c.cluster) for c in clusters] for job in jobs]
-    energy_j = planned.energy_j * more_nodes(jobs, np.array(nodes, dtype=np.float64))
+    shares = [[_share(job, c.cluster) for c in clusters] for job in jobs]
+    energy_j = planned.energy_j * more_nodes(jobs, np.array(nodes, np.float64), np.array(shares))
     preferred = np.where(found.known.any(axis=1), NO_PREFERENCE, reference)
     efficiency, ranking = compare(energy_j, planned.time_s, fits, preferred, rules)
     limit_s = limits(jobs, found, reference, rules.max_slowdown)
@@ -151,9 +170,14 @@ def evaluate(
     )
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return [
-        tuple(map(partial(_candidate, job.app_id, power_model.version), clusters, needed, *row))
-        for job, needed, row in zip(jobs, nodes, rows, strict=True)
+        tuple(map(partial(_candidate, job.app_id, power_model.version), clusters, needed, of, *row))
+        for job, needed, of, row in zip(jobs, nodes, shares, rows, strict=True)
     ]
+
+
+def _share(job: Job, cluster: Cluster) -> float:
+    """The part of a node that a unit is, where it is not the same on every cluster."""
+    return core_share(job, cluster) if job.cores_per_unit else 1.0
 
 
 def compare(
@@ -172,11 +196,12 @@ def compare(
     return efficiency, ranking
 
 
-def more_nodes(jobs: Sequence[Job], nodes: Floats) -> Floats:
-    """How many times the nodes that it asked for each job takes on each cluster, as `nodes` of the
-    shape (jobs, clusters): its energy grows with them, its time counts as the same."""
+def more_nodes(jobs: Sequence[Job], nodes: Floats, share: Floats) -> Floats:
+    """How many times the nodes that it asked for each job takes on each cluster, as `nodes` and the
+    `share` of each, both of the shape (jobs, clusters): its energy grows with them, its time counts
+    as the same."""
     asked = np.array([job.nodes for job in jobs], dtype=np.float64)
-    return np.asarray(nodes / asked[:, np.newaxis])
+    return np.asarray(nodes * share / asked[:, np.newaxis])
 
 
 def _candidate(
@@ -184,6 +209,7 @@ def _candidate(
     power_version: str,
     on: ClusterKnowledge,
     nodes: int,
+    share: float,
     freq_ghz: float,
     known: bool,
     time_s: float,
@@ -218,15 +244,15 @@ def _candidate(
         coefficients_version=on.table(app_id).version if known else "",
         power_model_version="" if known else power_version,
         draw_mw=draw_mw,
+        share=share,
     )
 
 
-def draw_mw(job: Job, cluster: Cluster, node_w: float, nodes: int) -> int:
-    """What a job draws on so many nodes beyond their idle power, which one of them used whole
-    draws `node_w`: its share of their cores."""
-    cores = cluster.cores_for(shareable=job.shareable)
-    beyond_idle_mw = milliwatts((node_w - cluster.idle_power_w) * nodes)
-    return max(0, beyond_idle_mw * cores // cluster.cores_per_node)
+def draw_mw(job: Job, cluster: Cluster, node_w: float, units: int) -> int:
+    """What so many units of a job draw beyond the idle power of their nodes, of which one used
+    whole draws `node_w`: their share of the cores."""
+    beyond_idle_mw = milliwatts((node_w - cluster.idle_power_w) * units)
+    return max(0, beyond_idle_mw * unit_cores(job, cluster) // cluster.cores_per_node)
 
 
 def _draws_mw(

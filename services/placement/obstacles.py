@@ -7,6 +7,8 @@ from typing import Protocol
 from services.placement.jobs import Tracked
 from services.placement.limits import Limit, Subject, Usage, subjects_of
 from services.placement.model import Candidate
+from shared.domain.cluster import Cluster
+from shared.scheduling.problem import nodes_worth
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class _Knowledge(Protocol):
     def lost(self) -> Mapping[str, str]: ...
     @property
     def limits(self) -> Mapping[Subject, Limit]: ...
+    @property
+    def clusters(self) -> Mapping[str, Cluster]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,10 @@ class Obstacles:
         lost, limits = self.knowledge.lost, self.knowledge.limits
         if candidate.cluster in lost:
             return Obstacle(lost[candidate.cluster])
-        return self._too_many_nodes(job, candidate.nodes) if limits else None
+        if not limits:
+            return None
+        cluster = self.knowledge.clusters[candidate.cluster]
+        return self._too_many_nodes(job, nodes_worth(job.job, cluster, candidate.nodes))
 
     def _hold(self, job: Tracked) -> Obstacle | None:
         if job.held is not None:

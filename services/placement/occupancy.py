@@ -1,63 +1,176 @@
-"""Which nodes of a cluster are held, by how many jobs."""
+"""What the jobs of one cluster hold of its nodes."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.placement.jobs import Placed, Tracked
+from shared.domain.cluster import Cluster
+from shared.scheduling.capacity import Capacity, without
+from shared.scheduling.consumable import Held
+from shared.scheduling.load import Load, NodeSet
+from shared.scheduling.problem import (
+    Allocation,
+    Kind,
+    NodeTable,
+    Shape,
+    counts_nodes,
+    kind_on,
+    nodes_worth,
+)
+from shared.scheduling.sharing import Neighbours
+
 
 class Occupancy:
-    """Holders of each node, by index. A resource manager may hold a node that we gave away: it is
-    free again when all its holders have left."""
+    """Who holds what. A resource manager may give out what we gave away: a node is free again when
+    all its holders have left."""
 
-    def __init__(self) -> None:
-        self._declared = 0
-        self._holders: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        self._factors: NDArray[np.float64] = np.ones(0)
+    def __init__(self, cluster: Cluster) -> None:
+        self._stays: dict[int, Tracked] = {}
+        self._held: dict[int, Held] = {}
+        self._in_parts: set[int] = set()
+        self._told_factors: Mapping[int, float] = {}
+        self.declare(cluster)
+
+    def declare(self, cluster: Cluster) -> None:
+        """The cluster was declared, or declared anew: its jobs hold what is left of their nodes."""
+        self._cluster = cluster
+        self.capacity = Capacity(NodeTable.of(cluster))
+        stays, self._stays, self._held = self._stays, {}, {}
+        self._in_parts.clear()
+        for job in stays.values():
+            self.hold(job)
+        self.prefer(self._told_factors)
+
+    def prefer(self, factors: Mapping[int, float]) -> None:
+        """What nodes draw against the mean node: those that draw less are given away first."""
+        self._told_factors = factors
+        self.factors: NDArray[np.float64] = np.ones(self.nodes)
+        known = [node for node in factors if node < self.nodes]
+        self.factors[known] = [factors[node] for node in known]
+
+    def hold(self, job: Tracked) -> None:
+        """A job has the nodes that it was placed on."""
+        assert job.placed is not None
+        placed = job.placed
+        held = Held(
+            placed.ends_s,
+            job.arrival,
+            self._kind(job),
+            self._allocation(placed),
+            placed.draw_mw or 0,
+        )
+        self._stays[job.arrival], self._held[job.arrival] = job, held
+        self.capacity.take(held.kind, held.allocation)
+        if not counts_nodes(job.job, self._cluster):
+            self._in_parts.add(job.arrival)
+
+    def estimate(self, job: Tracked) -> None:
+        """What a job draws was estimated since it got its nodes."""
+        assert job.placed is not None
+        held = self._held[job.arrival]
+        self._held[job.arrival] = held._replace(draw_mw=job.placed.draw_mw or 0)
+
+    def release(self, job: Tracked) -> None:
+        """A job has left."""
+        held = self._held.pop(job.arrival)
+        del self._stays[job.arrival]
+        self.capacity.give(held.kind, held.allocation)
+        self._in_parts.discard(job.arrival)
 
     @property
     def nodes(self) -> int:
         """How many nodes the cluster has."""
-        return self._declared
+        return self._cluster.nodes
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The resources of a node."""
+        return self.capacity.table.names
 
     @property
     def free(self) -> int:
-        """How many of them nobody holds."""
-        return int(np.count_nonzero(self._holders[: self._declared] == 0))
+        """How many nodes nobody holds anything of."""
+        return int(np.count_nonzero(self.capacity.holders == 0))
 
-    def resize(self, nodes: int) -> None:
-        """The cluster was declared anew; who holds nodes that are gone keeps them to its end."""
-        self._declared = nodes
-        self._reach(nodes)
+    @property
+    def is_in_parts(self) -> bool:
+        """True while a job runs to which nodes are not all alike, or that has only part of them."""
+        return bool(self._in_parts)
 
-    def prefer(self, factors: Mapping[int, float]) -> None:
-        """What nodes draw against the mean node: those that draw less are given away first."""
-        self._factors[:] = 1.0
-        self._reach(max(factors, default=-1) + 1)
-        self._factors[list(factors)] = list(factors.values())
+    @property
+    def held(self) -> list[Held]:
+        """What each job holds."""
+        return list(self._held.values())
+
+    @property
+    def load(self) -> Load:
+        """The same in whole nodes."""
+        sets = [
+            NodeSet(len(held.allocation.nodes), held.release_s, draw_mw=held.draw_mw)
+            for held in self._held.values()
+        ]
+        return Load(self.nodes, self.free, sets)
+
+    @property
+    def drawn_mw(self) -> int:
+        """What the jobs draw beyond idle, as predicted."""
+        return sum(held.draw_mw for held in self._held.values())
 
     def best_free(self, count: int) -> tuple[int, ...]:
         """The `count` free nodes that draw least, ties by index, ascending by index; fewer when
         there are not as many."""
-        free = np.flatnonzero(self._holders[: self._declared] == 0)
-        best = free[self._factors[free].argsort(kind="stable")[:count]]
+        free = np.flatnonzero(self.capacity.holders == 0)
+        best = free[self.factors[free].argsort(kind="stable")[:count]]
         return tuple(np.sort(best).tolist())
 
-    def most_holders(self, nodes: Sequence[int]) -> int:
-        """The largest number of jobs that hold one of these nodes."""
-        return int(self._holders[list(nodes)].max(initial=0))
+    def worth(self, job: Tracked) -> int:
+        """How many nodes a job's are worth by its cores, rounded up: what limits count."""
+        assert job.placed is not None
+        return nodes_worth(job.job, self._cluster, sum(self._units(job.placed)))
 
-    def hold(self, nodes: Sequence[int]) -> None:
-        """One more job holds these nodes."""
-        self._reach(max(nodes, default=-1) + 1)
-        self._holders[list(nodes)] += 1
+    def others(self, job: Tracked) -> list[Tracked]:
+        """The jobs that have part of its nodes too, by arrival."""
+        assert job.placed is not None
+        nodes = np.array(self._allocation(job.placed).nodes, dtype=np.int64)
+        if not (self.capacity.holders[nodes] > 1).any():
+            return []
+        mine = set(nodes.tolist())
+        found = (arrival for arrival, held in self._held.items() if mine & {*held.allocation.nodes})
+        return [self._stays[arrival] for arrival in sorted(found) if arrival != job.arrival]
 
-    def release(self, nodes: Sequence[int]) -> None:
-        """A job that held these nodes has left."""
-        self._holders[list(nodes)] -= 1
+    def slowdown(self, job: Tracked, neighbours: Neighbours) -> float:
+        """Predicted T_co / T_solo of a job: the largest of its nodes."""
+        held = self._held[job.arrival]
+        cores, found = held.kind.shape.needs[0], {1.0}
+        for node, units in zip(*held.allocation, strict=True):
+            me = held.kind.app, units * cores
+            group = self.capacity.groups.of[int(self.capacity.group[node])]
+            if me in group:
+                found.add(neighbours.slowdown(me, without(group, me)))
+        return max(found)
 
-    def _reach(self, nodes: int) -> None:
-        if nodes > len(self._holders):
-            added = nodes - len(self._holders)
-            self._holders = np.pad(self._holders, (0, added))
-            self._factors = np.pad(self._factors, (0, added), constant_values=1.0)
+    def has_too_much(self, job: Tracked) -> bool:
+        """True where more was given out on one of its nodes than there is, or somebody is beside
+        one who is to be alone."""
+        assert job.placed is not None
+        nodes = np.array(self._allocation(job.placed).nodes, dtype=np.int64)
+        capacity = self.capacity
+        crowded = (capacity.closed[nodes] > 0) & (capacity.holders[nodes] > 1)
+        return bool(crowded.any() or (capacity.free[:, nodes] < 0).any())
+
+    def _kind(self, job: Tracked) -> Kind:
+        """Where the cluster has no more what the job needs, it has all of its nodes."""
+        whole = (self._cluster.cores_per_node, *(0 for _ in self.names[1:]))
+        kind = kind_on(job.job, self._cluster, self.names)
+        return kind or Kind("", Shape(whole, exclusive=True, most_per_node=1))
+
+    def _units(self, placed: Placed) -> tuple[int, ...]:
+        return placed.units or (1,) * len(placed.nodes)
+
+    def _allocation(self, placed: Placed) -> Allocation:
+        """Its nodes that the cluster still has."""
+        held = zip(placed.nodes, self._units(placed), strict=True)
+        there = [(node, count) for node, count in held if node < self.nodes]
+        return Allocation(tuple(node for node, _ in there), tuple(count for _, count in there))

@@ -1,6 +1,6 @@
 """Decisions as events, with what was weighed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isinf
 from typing import Final
@@ -34,12 +34,14 @@ from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
 from shared.scheduling.easy import Start
 from shared.scheduling.power import Shortage
+from shared.scheduling.problem import unit_cores
 
 OUTPUT: Final = "placement.decisions"
 SOURCE: Final = "placement"
 # A decision on many clusters tells of these; `coplace why` tells of all.
 MOST_CANDIDATES: Final = 32
 _MOST_NODES: Final = 2**32 - 1
+_MOST_CO_RUNNERS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,14 @@ class Decisions:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """The jobs that have part of a job's nodes too, and what is predicted to come of it."""
+
+    job_ids: Sequence[str] = ()
+    slowdown_ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Outcomes:
     """Writes what came of one pass over the queue."""
 
@@ -148,9 +158,14 @@ class Outcomes:
         )
 
     def started(
-        self, job: Tracked, placed: Placed, start: Start, weighed: Iterable[CandidateMessage]
+        self,
+        job: Tracked,
+        placed: Placed,
+        start: Start,
+        weighed: Iterable[CandidateMessage],
+        beside: Beside,
     ) -> Publish:
-        """A job starts, alone or beside the job `start.host`."""
+        """A job starts, alone or beside others."""
         decided = self.decisions.new(job, VERDICT_START)
         decided.cluster, decided.grant = start.cluster, placed.grant
         decided.freq_ghz = job.candidate(start.cluster).freq_ghz
@@ -158,11 +173,12 @@ class Outcomes:
         names = self.node_names[start.cluster]
         if names:
             decided.node_names.extend(fold(map(names.name, placed.nodes)))
-        cores = self.clusters[start.cluster].cores_for(shareable=job.job.shareable)
-        decided.cores_per_node = cores
+        decided.node_units.extend(placed.units)
+        decided.cores_per_node = unit_cores(job.job, self.clusters[start.cluster])
         decided.walltime_s = placed.limit_s
-        decided.co_runner_job_id = start.host
-        decided.predicted_slowdown_ratio = start.slowdown_ratio
+        decided.co_runner_job_id = next(iter(beside.job_ids), "")
+        decided.co_runner_job_ids.extend(beside.job_ids[:_MOST_CO_RUNNERS])
+        decided.predicted_slowdown_ratio = beside.slowdown_ratio
         decided.backfilled = start.backfilled
         timeout_us = round(self.decisions.rules.start_timeout_s * 1e6)
         decided.start_by_us = decided.decided_at_us + timeout_us if timeout_us else 0

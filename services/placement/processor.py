@@ -28,18 +28,19 @@ from services.placement.explanation import Refusals
 from services.placement.inquiry import Inquiry
 from services.placement.jobs import Tracked
 from services.placement.knowledge import Knowledge
+from services.placement.lanes import lanes_of
 from services.placement.ledger import Ledger
 from services.placement.model import Candidate, Rules, draw_mw, evaluate
 from services.placement.news import News
 from services.placement.obstacles import Obstacles
-from services.placement.outcomes import Decisions, Outcomes
+from services.placement.outcomes import Beside, Decisions, Outcomes
 from services.placement.room import Room
 from services.placement.withdrawals import Withdrawals
 from shared.domain.cluster import Cluster
 from shared.messaging.event import Event, Publish
 from shared.messaging.quarantine import Fault
 from shared.messaging.stage import Round
-from shared.scheduling.easy import schedule
+from shared.scheduling.easy import AnyLane, schedule
 
 
 class Placement:
@@ -63,12 +64,17 @@ class Placement:
         self._obstacles = Obstacles(
             self._knowledge, self._ledger.holdings, self._dependencies, rules.most_missed_starts
         )
-        self._room = Room(self._obstacles, self._knowledge.app_number, rules)
+        self._room = Room(self._obstacles, rules)
         self._news = News(self._obstacles, self._room)
         self._withdrawals = Withdrawals(self._ledger, self._knowledge, rules.start_timeout_s)
         self._all_stale, self._now_s = False, 0.0
         self.inquiry = Inquiry(
-            self._ledger, self._room, self._obstacles, self._knowledge, rules.start_timeout_s
+            self._ledger,
+            self._room,
+            self._obstacles,
+            self._knowledge,
+            self._lanes,
+            rules.start_timeout_s,
         )
 
     def handle(self, event: Event) -> Iterable[Publish]:
@@ -88,7 +94,8 @@ class Placement:
         self.inquiry.begin_round()
         self._now_s = ended.now_s
         self._ledger.forget(ended.now_s)
-        self._all_stale |= self._knowledge.forget(self._ledger.apps)
+        self._knowledge.forget(self._ledger.apps)
+        self._all_stale |= self._room.forget_kinds()
         decisions = Decisions(ended, self._rules, self._knowledge.degradation_version)
         decided = list(self._withdrawals.of_round(decisions))
         touched = self._settle()
@@ -229,14 +236,7 @@ class Placement:
                 return outcomes
 
     def _pass(self, decisions: Decisions) -> Outcomes:
-        plan = schedule(
-            decisions.ended.now_s,
-            self._room.queue,
-            self._ledger.holdings.loads(self._knowledge.app_number),
-            self._knowledge.pairings(),
-            self._ledger.by_arrival,
-            self._knowledge.budgets(decisions.ended.now_s),
-        )
+        plan = schedule(decisions.ended.now_s, self._lanes(decisions.ended.now_s))
         return Outcomes(
             decisions=decisions,
             clusters=self._knowledge.clusters,
@@ -245,6 +245,11 @@ class Placement:
             room=self._room,
             refusals=Refusals(plan, self._ledger.by_arrival),
         )
+
+    def _lanes(self, now_s: float, *, apart: bool = False) -> dict[str, AnyLane]:
+        """Every cluster with what runs and waits: see lanes_of."""
+        held, neighbours = self._ledger.holdings.occupancy, self._knowledge.neighbours()
+        return lanes_of(held, self._room, neighbours, self._knowledge.budgets(now_s), apart=apart)
 
     def _take(self, outcomes: Outcomes) -> Iterator[Publish]:
         plan = outcomes.refusals.plan
@@ -258,7 +263,17 @@ class Placement:
             weighed = outcomes.weighed(job, outcomes.reasons(job, start))
             placed = self._ledger.place(job, start, plan.now_s)
             self._room.leave(job.job.job_id)
-            yield outcomes.started(job, placed, start, weighed)
+            yield outcomes.started(job, placed, start, weighed, self._beside(job))
+
+    def _beside(self, job: Tracked) -> Beside:
+        """Whom a job that was just placed has beside it."""
+        assert job.placed is not None
+        others = self._ledger.holdings.others(job)
+        if not others:
+            return Beside()
+        rule = self._knowledge.neighbours()[job.placed.cluster]
+        slowdown = self._ledger.holdings.slowdown(job, rule)
+        return Beside(tuple(other.job.job_id for other in others), slowdown)
 
     def _announce(self, outcomes: Outcomes) -> Iterator[Publish]:
         now_s = outcomes.decisions.ended.now_s

@@ -23,7 +23,7 @@ from shared.scheduling.queue import Entry, order_of
 _PRIORITIES: Final = 2 * MOST_PRIORITY + 1
 # `part_eff`, rank and tier on a lost cluster.
 _LOST: Final = (inf, EXCLUDED, 0)
-_weighed = attrgetter("planned_j", "planned_s", "nodes", "part_eff")
+_weighed = attrgetter("planned_j", "planned_s", "nodes", "share", "part_eff")
 
 
 class Choice(NamedTuple):
@@ -50,12 +50,12 @@ class Choice(NamedTuple):
         """True when the policy has an entry for this cluster."""
         return self.rank != EXCLUDED
 
-    def entry(self, job: Job, arrival: int, app: int) -> Entry:
+    def entry(self, job: Job, arrival: int, kind: int, *, in_parts: bool) -> Entry:
         """The job's place in the queue of this cluster: by (tier, priority, arrival, rank)."""
         band = self.tier * _PRIORITIES + MOST_PRIORITY - job.priority
         order, on = order_of(band, arrival, self.rank), self.candidate
-        draw_mw = on.draw_mw or 0
-        return Entry(order, arrival, on.nodes, on.walltime_s, job.shareable, app, draw_mw)
+        at = order, arrival, on.nodes, on.walltime_s
+        return Entry(*at, in_parts, kind, on.draw_mw or 0)
 
 
 def preference(choice: Choice) -> tuple[bool, int, int]:
@@ -101,8 +101,8 @@ def as_weighed(job: Tracked) -> Choices:
 
 def _ranked(jobs: Sequence[Tracked], there: Sequence[int], rules: Rules) -> list[Choices]:
     table = np.array([[_weighed(job.candidates[column]) for column in there] for job in jobs])
-    planned_j, time_s, nodes, efficiency = np.moveaxis(table, 2, 0)
-    energy_j = planned_j * more_nodes([job.job for job in jobs], nodes)
+    planned_j, time_s, nodes, share, efficiency = np.moveaxis(table, 2, 0)
+    energy_j = planned_j * more_nodes([job.job for job in jobs], nodes, share)
     preferred = np.array([_preferred(job, there) for job in jobs])
     efficiency, ranking = compare(energy_j, time_s, np.isfinite(efficiency), preferred, rules)
     rows = zip(efficiency.tolist(), ranking.rank.tolist(), ranking.tier.tolist(), strict=True)

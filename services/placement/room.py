@@ -1,15 +1,17 @@
 """The waiting room: which jobs have which entries in the queue."""
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from services.placement.jobs import Tracked
+from services.placement.kinds import Kinds
 from services.placement.limits import Subject, subjects_of
 from services.placement.model import Rules
 from services.placement.obstacles import Obstacles
-from services.placement.reach import Choices, as_weighed, choices
+from services.placement.reach import Choice, Choices, as_weighed, choices
+from shared.scheduling.problem import NodeTable, counts_nodes, kind_on
 from shared.scheduling.queue import Entry, Queue
 
 _NONE: Final[Mapping[str, Entry]] = {}
@@ -27,13 +29,10 @@ class Room:
     """Keeps the queue as the obstacles say. A job without obstacle has an entry for each cluster
     that its policy lets it wait for, one with an obstacle keeps its arrival number: its place."""
 
-    def __init__(
-        self, obstacles: Obstacles, app_number: Callable[[str], int], rules: Rules
-    ) -> None:
-        self.queue = Queue()
+    def __init__(self, obstacles: Obstacles, rules: Rules) -> None:
+        self.queue, self.kinds = Queue(), Kinds()
         self._rules = rules
         self._obstacles = obstacles
-        self._app_number = app_number
         self._waiting: dict[str, _Waiting] = {}
         self._refreshed: set[str] = set()
 
@@ -63,6 +62,10 @@ class Room:
         """Ids of the jobs that were refreshed since the last call."""
         refreshed, self._refreshed = self._refreshed, set()
         return refreshed
+
+    def forget_kinds(self) -> bool:
+        """True when all entries are to be made anew, since kinds got other numbers."""
+        return self.kinds.forget(len(self._waiting))
 
     def leave(self, job_id: str) -> None:
         """A job waits no more, or begins anew."""
@@ -121,9 +124,20 @@ class Room:
         job = waiting.job
         if self._obstacles.of_job(job):
             return _NONE
-        app = self._app_number(job.job.app_id)
         return {
-            c.cluster: c.entry(job.job, job.arrival, app)
+            c.cluster: entry
             for c in waiting.choices
-            if c.waits and not self._obstacles.of_entry(job, c.candidate)
+            if c.waits
+            and not self._obstacles.of_entry(job, c.candidate)
+            and (entry := self._entry(job, c)) is not None
         }
+
+    def _entry(self, job: Tracked, choice: Choice) -> Entry | None:
+        """None where the cluster was declared anew, without what the job needs."""
+        cluster = self._obstacles.knowledge.clusters[choice.cluster]
+        kind = kind_on(job.job, cluster, NodeTable.names_of(cluster))
+        if kind is None:
+            return None
+        number = self.kinds.number(cluster.name, kind)
+        in_parts = not counts_nodes(job.job, cluster)
+        return choice.entry(job.job, job.arrival, number, in_parts=in_parts)

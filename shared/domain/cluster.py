@@ -131,5 +131,7 @@ class Cluster:
         return max(1, self.cores_per_node // 2) if shareable else self.cores_per_node
 
     def memory_gib_for(self, *, shareable: bool) -> float:
-        """Memory that a job may use on each of its nodes, likewise; 0 where it is not declared."""
-        return self.memory_gib_per_node / 2 if shareable else self.memory_gib_per_node
+        """Memory that a job may use on each of its nodes, likewise, where a node has most; 0 where
+        it is not declared."""
+        most_gib = max(each.memory_gib for each in self.node_classes)
+        return most_gib / 2 if shareable else most_gib

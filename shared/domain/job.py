@@ -69,8 +69,10 @@ class Job:
             )
 
     def nodes_on(self, cluster: Cluster) -> int:
-        """Nodes that the job gets there: as many as it asked for, or as hold its memory where those
+        """Units that the job gets there: as many as it asked for, or as hold its memory where those
         do not (D'Amico and Corbalan 2021, section 3.4)."""
+        if self.cores_per_unit or not self.memory_gib:
+            return self.nodes
         memory_gib = cluster.memory_gib_for(shareable=self.shareable)
         return max(self.nodes, ceil(self.memory_gib / memory_gib)) if memory_gib else self.nodes
 

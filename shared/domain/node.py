@@ -73,6 +73,15 @@ class NodeNames:
         names = [*alone, *(expand(",".join(lists)) if lists else ())]
         return tuple(sorted({self.index(name) for name in names}))
 
+    def in_order(self, told: Iterable[str]) -> list[int]:
+        """The indices of such nodes as they are told. Raises RejectedError, also for one that is
+        told twice."""
+        parts = ([text] if self._is_name(text) else expand(text) for text in told)
+        found = [self.index(name) for part in parts for name in part]
+        if len(set(found)) < len(found):
+            raise RejectedError("nodes", "must be different from each other")
+        return found
+
     def _is_name(self, text: str) -> bool:
         """A name may look like a host list where its cluster's name does."""
         try:

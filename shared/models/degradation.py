@@ -33,6 +33,13 @@ def pair_features(own_gbps: ArrayLike, other_gbps: ArrayLike, peak_gbps: float) 
     return np.stack([np.ones_like(own), own, other, own * other], axis=-1)
 
 
+def slowdown_of_shares(weights: ArrayLike, own: float, other: float) -> float:
+    """T_co / T_solo of a job that draws the share `own` of the peak bandwidth where its neighbours
+    together draw the share `other`: with half of the cores each it is that of `pair_features`."""
+    features = np.array([1.0, own, other, own * other])
+    return float(slowdown_ratio(weights, features))
+
+
 def slowdown_ratio(weights: ArrayLike, features: Floats) -> Floats:
     """T_co / T_solo = max(1, 1 + weights . features), shape of `features` without its last axis.
 

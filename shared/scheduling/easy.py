@@ -4,8 +4,6 @@ Lifka (1995) for one cluster; D'Amico and Corbalan (2021), section 4.2.1, for jo
 entries are served in order, each cluster keeps one reservation, for its first blocked entry, and
 the holes that it reserves are that cluster's alone. Starting a job removes all its entries at
 once; where one of them held a reservation, the entries behind it get their turn again.
-
-A shareable entry first tries to join a running shareable job without co-runner, then free nodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,39 +11,40 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, Protocol
 
+from shared.scheduling.consumable import ConsumableLane
 from shared.scheduling.lane import DONE, Lane, Served
-from shared.scheduling.load import Load, NodeSet, Reservation
-from shared.scheduling.pairing import Pairing
-from shared.scheduling.power import PowerBudget
-from shared.scheduling.queue import Entry, Queue
+from shared.scheduling.load import Reservation
+from shared.scheduling.problem import Allocation
+from shared.scheduling.queue import Entry
 
+# A cluster that gives out whole nodes, or parts of them.
+AnyLane = Lane | ConsumableLane
 _NEXT_ORDER: Final = attrgetter("next_order")
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """An entry that starts now, on free nodes or beside the job `host`.
+    """An entry that starts now, on the nodes of its `allocation`; None where any free ones will do.
 
-    `slowdown_ratio` is what is predicted for it; `backfilled` means before a blocked entry.
+    `backfilled` means before a blocked entry.
     """
 
     cluster: str
     entry: Entry
-    host: str
-    slowdown_ratio: float
+    allocation: Allocation | None
     backfilled: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The outcome of a pass: starts in the order of the queue, a host before its guest.
+    """The outcome of a pass: starts in the order of the queue, neighbours in that of their coming.
 
     `lanes` answer why other entries did not start.
     """
 
     now_s: float
     starts: tuple[Start, ...]
-    lanes: Mapping[str, Lane]
+    lanes: Mapping[str, AnyLane]
 
     @property
     def is_relieved(self) -> bool:
@@ -54,29 +53,16 @@ class Plan:
 
     def reservations(self) -> dict[str, Reservation]:
         """What was promised, by cluster."""
-        promises = {name: lane.standing.reservation for name, lane in self.lanes.items()}
+        promises = {name: lane.reservation for name, lane in self.lanes.items()}
         return {name: promise for name, promise in promises.items() if promise is not None}
 
 
-def schedule(
-    now_s: float,
-    queue: Queue,
-    loads: Mapping[str, Load],
-    pairings: Mapping[str, Pairing],
-    job_ids: Mapping[int, str],
-    budgets: Mapping[str, Sequence[PowerBudget]] | None = None,
-) -> Plan:
-    """One pass over the queue, which what starts leaves; `job_ids` are by arrival number, `budgets`
-    of power by cluster."""
-    under = budgets or {}
-    lanes = {
-        name: Lane(load, queue.line(name), pairings[name], number, job_ids, under.get(name, ()))
-        for number, (name, load) in enumerate(loads.items())
-    }
-    by_number = list(lanes.items())
+def schedule(now_s: float, lanes: Mapping[str, AnyLane]) -> Plan:
+    """One pass over the queue, which what starts leaves; lanes are numbered by their place."""
+    names = list(lanes)
     starts = tuple(
-        _start(*by_number[number], entry, host, backfilled)
-        for number, entry, host, backfilled in one_pass(list(lanes.values()), now_s)
+        Start(names[number], entry, allocation, backfilled)
+        for number, entry, allocation, backfilled in one_pass(list(lanes.values()), now_s)
     )
     return Plan(now_s, starts, lanes)
 
@@ -121,10 +107,3 @@ def one_pass(lanes: Sequence[Turns], now_s: float) -> list[Served]:
                     other.drop(served[1].arrival)
             started.append(served)
     return started
-
-
-def _start(cluster: str, lane: Lane, entry: Entry, host: NodeSet | None, backfilled: bool) -> Start:
-    if host is None or lane.pairing is None:
-        return Start(cluster, entry, "", 1.0, backfilled)
-    slowdown = lane.pairing.slowdown(entry.app, host.app)
-    return Start(cluster, entry, host.host, slowdown, backfilled)

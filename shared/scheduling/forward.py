@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from shared.scheduling.easy import serve
-from shared.scheduling.lane import Lane, Served
+from shared.scheduling.easy import AnyLane, serve
+from shared.scheduling.lane import Served
 from shared.scheduling.queue import Entry
 
 # When a job that runs is expected to end, its lane's number, and the holder of its nodes.
@@ -15,7 +15,7 @@ Coming = tuple[float, int, Entry]
 
 
 def forward(
-    lanes: Sequence[Lane],
+    lanes: Sequence[AnyLane],
     now_s: float,
     ends: list[End],
     coming: list[Coming],
@@ -49,7 +49,7 @@ def forward(
                 lanes[number].add(entry)
 
 
-def _next_step_s(lanes: Sequence[Lane]) -> float:
+def _next_step_s(lanes: Sequence[AnyLane]) -> float:
     """When a cap changes next."""
     found = inf
     for lane in lanes:

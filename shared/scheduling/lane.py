@@ -6,15 +6,14 @@ predictability, workloads, and user runtime estimates in scheduling the IBM SP2 
 """
 
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from math import inf, isfinite
+from collections.abc import Iterator, Sequence
+from math import inf
 from sys import maxsize
 from typing import Final, cast
 
-from shared.scheduling.load import Load, NodeSet, Reservation, Standing
-from shared.scheduling.pairing import Pairing
+from shared.scheduling.load import Load, Reservation, Standing
 from shared.scheduling.power import NO_CAP_MW, PowerBudget, Shortage
+from shared.scheduling.problem import Allocation
 from shared.scheduling.queue import Block, Entry, Line
 from shared.scheduling.releases import Releases
 
@@ -26,9 +25,10 @@ _LANE_BITS: Final = 24
 
 # A Reservation and a Standing as plain tuples: there is one a pass, and few are ever looked at.
 _Promise = tuple[int, int, float]
-_Standing = tuple[int, int, int, int, _Promise | None]
-# What starts now: the lane's number, the entry, the host that it joins, if it passes a blocked one.
-Served = tuple[int, Entry, NodeSet | None, bool]
+_Standing = tuple[int, int, int, _Promise | None]
+# What starts now: the lane's number, the entry, its nodes where the lane chose them and not only
+# counted, and if it passes a blocked one.
+Served = tuple[int, Entry, Allocation | None, bool]
 # The next entry that acts, or an order before which none does: as far as was looked.
 Turn = Entry | int
 
@@ -40,14 +40,13 @@ def holder_of(lane: int, place: int) -> int:
 
 
 class Lane:
-    """Starts, joins and reserves in the order of its line.
+    """Starts and reserves in the order of its line, by counting nodes: those of whole-node jobs, of
+    which any will do. See `consumable.py` for all others.
 
     An entry starts when its nodes are free and it delays no reservation: it ends by the shadow
-    time, or takes extra nodes only, which it uses up. Joining a job takes no free node, but the
-    nodes are released when both have ended: where the reservation counts on them, which means
-    that they are due by the shadow time, a guest that ends later takes them from the extra ones.
+    time, or takes extra nodes only, which it uses up.
 
-    What starts or joins fits under every one of the `budgets` until its limit, beside what runs and
+    What starts fits under every one of the `budgets` until its limit, beside what runs and
     what is reserved there. Lanes that share a budget begin anew with every pass: what one of them
     gives back another one may take. An entry that no budget will ever let start blocks nobody.
 
@@ -55,23 +54,20 @@ class Lane:
     was refused stays refused until nodes come back: what it lacked only grows less. So a lane that
     lives on looks at new entries alone, and begins anew after a `release`.
 
-    `backfills` False makes it first come, first served: nothing passes the reservation. `job_ids`,
-    by arrival number, are needed where jobs share nodes: they name hosts.
+    `backfills` False makes it first come, first served: nothing passes the reservation.
     """
 
     def __init__(
         self,
         load: Load,
         line: Line,
-        pairing: Pairing | None = None,
         number: int = 0,
-        job_ids: Mapping[int, str] | None = None,
         budgets: Sequence[PowerBudget] = (),
         *,
         backfills: bool = True,
     ) -> None:
         self.number, self.total, self.free = number, load.nodes, load.free
-        self.line, self.pairing, self._job_ids = line, pairing, job_ids or {}
+        self.line = line
         self._promise: _Promise | None = None
         self.extra = 0
         self.next_order = DONE
@@ -83,13 +79,6 @@ class Lane:
         self._relieved = self._withdrawn = 0
         self._now_s, self._from, self._reserved_order = 0.0, 0, 0
         self.releases = Releases()
-        self._hosts: dict[int, list[NodeSet]] = defaultdict(list)
-        self._alone: dict[int, NodeSet] = {}  # those that can be joined, by holder
-        # Host and guest of those that were joined here, by the holder of each.
-        self._pairs: dict[int, tuple[NodeSet, NodeSet]] = {}
-        # By nodes, application and whether the guest ends in time; holds until something changes.
-        self._best_hosts: dict[tuple[int, int, bool], NodeSet | None] = {}
-        self._welcomed: set[tuple[int, int]] | None = None  # until a host comes or is joined
         # What became of the cluster entry by entry. `_undone` are the ends of it that promises took
         # with them when they were given up, `_left` how many there were when a job went elsewhere.
         self._trail: list[_Standing] = []
@@ -98,7 +87,6 @@ class Lane:
         for place, node_set in enumerate(load.node_sets):
             node_set.holder = holder_of(number, place)
             self._hold(node_set.holder, node_set.nodes, node_set.release_s, node_set.draw_mw)
-            self._offer(node_set)
 
     # The life of a lane -------------------------------------------------------------------------
 
@@ -122,9 +110,8 @@ class Lane:
             self._look_at_budgets(now_s)
         if self._from == DONE:
             return False
-        self._trail = [(-1, 0, self.free, self.extra, self._promise)]
+        self._trail = [(-1, self.free, self.extra, self._promise)]
         self._undone, self._left = [], {}
-        self._best_hosts.clear()
         self._turns = self._acting(self._from)
         self._from = DONE
         return True
@@ -145,7 +132,7 @@ class Lane:
         return sum(budget.withdrawn for budget in self._shared) != self._withdrawn
 
     def turn(self) -> None:
-        """Look for the next entry that will start, join or reserve, a little way: no entry acts
+        """Look for the next entry that will start or reserve, a little way: no entry acts
         before `next_order`."""
         turn = self._next = next(self._turns, DONE)
         self.next_order = turn if isinstance(turn, int) else turn[0]
@@ -160,11 +147,11 @@ class Lane:
     def add(self, entry: Entry) -> None:
         """An entry arrived."""
         self.line.add(entry)
-        order, _, nodes, _, shareable, _, _ = entry
+        order, _, nodes, _, _, _, _ = entry
         if self._promise is not None:
             if order < self._reserved_order:
                 self._unsettle()
-            elif nodes > self.free and not shareable:
+            elif nodes > self.free:
                 return  # refused already: what it lacks only grows less
         if order < self._from:
             self._from = order
@@ -182,26 +169,12 @@ class Lane:
             self.turn()
 
     def release(self, holder: int) -> None:
-        """What the job `holder` holds alone is free again."""
+        """What the job `holder` holds is free again."""
         for budget in self.budgets:
             budget.let_go(holder)
-        if self.pairing is not None and holder in self._pairs:
-            self._part(holder, *self._pairs[holder])
-        else:
-            _, _, nodes = self.releases.let_go(holder)
-            self.free += nodes
-            if self.pairing is not None and holder in self._alone:
-                self._withdraw_offer(self._alone[holder])
+        _, _, nodes = self.releases.let_go(holder)
+        self.free += nodes
         self._unsettle()
-
-    def _part(self, holder: int, host: NodeSet, guest: NodeSet) -> None:
-        """One of a pair has ended: the other one has their nodes, and may be joined."""
-        stays = guest if holder == host.holder else host
-        del self._pairs[host.holder], self._pairs[guest.holder]
-        _, _, nodes = self.releases.let_go(host.holder)
-        self.releases.hold((stays.release_s, stays.holder, nodes))
-        self._hosts[host.nodes].remove(host)
-        self._offer(NodeSet(nodes, stays.release_s, stays.host, stays.app, holder=stays.holder))
 
     # What it answers ----------------------------------------------------------------------------
 
@@ -209,6 +182,15 @@ class Lane:
     def standing(self) -> Standing:
         """The cluster as it is now."""
         return _standing(self._trail[-1])
+
+    @property
+    def reservation(self) -> Reservation | None:
+        """What is promised to the first entry that cannot start."""
+        return Reservation(*self._promise) if self._promise else None
+
+    def expected_ends(self) -> list[tuple[float, int]]:
+        """When the holders of nodes are expected to end."""
+        return [(held[0], held[1]) for held in self.releases.in_order]
 
     def standing_before(self, entry: Entry) -> Standing:
         """The cluster when the turn of an entry came last: before its job started elsewhere, if it
@@ -234,62 +216,11 @@ class Lane:
         end_s = self._now_s + entry[3]
         return all(budget.has(entry[6], end_s, entry[1]) for budget in self.budgets)
 
-    def host_for(self, entry: Entry) -> NodeSet | None:
-        """The lone job to join: least summed slowdown, ties by job id; None if none may be."""
-        if self._is_capped and not self._has_power(entry):
-            return None
-        return self._host_of(entry.nodes, entry.app, entry.limit_s)
-
-    def _host_of(self, nodes: int, app: int, limit_s: float) -> NodeSet | None:
-        if nodes not in self._hosts or self.pairing is None:
-            return None
-        in_time = self._promise is None or self._now_s + limit_s <= self._promise[2]
-        kind = nodes, app, in_time
-        if kind not in self._best_hosts:
-            self._best_hosts[kind] = self._best_host(self.pairing, *kind)
-        return self._best_hosts[kind]
-
-    def _best_host(self, pairing: Pairing, nodes: int, app: int, in_time: bool) -> NodeSet | None:
-        now = self.standing
-        options = [
-            (pairing.summed_slowdowns(host.app)[app], host.host, host)
-            for host in self.hosts_at(now.tick, nodes)
-            if in_time or not now.counts_on(host)
-        ]
-        best = min(options, key=lambda option: option[:2], default=None)
-        return best[2] if best and isfinite(best[0]) else None
-
-    def hosts_at(self, tick: int, nodes: int) -> Iterator[NodeSet]:
-        """The jobs that ran alone on so many nodes at a tick and accept a co-runner."""
-        return (host for host in self._hosts.get(nodes, ()) if host.since <= tick < host.until)
-
-    def _may_join(self, block: Block) -> bool:
-        """False when no entry of a block has a job to join."""
-        if not block.sharing or not self._hosts:
-            return False
-        asked = block.sharing
-        kinds = self._welcome() & asked.keys()
-        return any(self._host_of(*kind, asked[kind]) is not None for kind in kinds)
-
-    def _welcome(self) -> set[tuple[int, int]]:
-        """Nodes and application of the guests that some job accepts, if they end in time."""
-        if self._welcomed is None and self.pairing is not None:
-            hosts = {
-                (h.nodes, h.app) for hosts in self._hosts.values() for h in hosts if h.is_alone
-            }
-            self._welcomed = {
-                (nodes, guest) for nodes, app in hosts for guest in self.pairing.guests_of(app)
-            }
-        return self._welcomed or set()
-
     # What it does -------------------------------------------------------------------------------
 
     def _act(self, entry: Entry) -> Served | None:
-        _, arrival, nodes, limit_s, shareable, _, draw_mw = entry
+        _, arrival, nodes, limit_s, _, _, draw_mw = entry
         promise, end_s = self._promise, self._now_s + limit_s
-        if shareable and (host := self.host_for(entry)) is not None:
-            self._join(entry, host)
-            return self.number, entry, host, promise is not None
         if nodes > self.free or (self._is_capped and not self._has_power(entry)):
             # Since it was looked up another lane may have taken the watts that were left.
             return self._reserve(entry) if promise is None else None
@@ -298,35 +229,12 @@ class Lane:
         self.free -= nodes
         self._leave(entry)
         self._hold(arrival, nodes, end_s, draw_mw)
-        if shareable:
-            self._open(entry, end_s)
         return self.number, entry, None, promise is not None
 
     def _hold(self, holder: int, nodes: int, release_s: float, draw_mw: int) -> None:
         self.releases.hold((release_s, holder, nodes))
         for budget in self.budgets:
             budget.hold(holder, release_s, draw_mw)
-
-    def _open(self, entry: Entry, end_s: float) -> None:
-        """Let others join a job that starts alone."""
-        name, tick = self._job_ids[entry.arrival], self.standing.tick
-        self._offer(NodeSet(entry.nodes, end_s, name, entry.app, tick, holder=entry.arrival))
-        self._from = 0  # in the next pass those before it may join it
-
-    def _join(self, entry: Entry, host: NodeSet) -> None:
-        end_s, promise = self.end_s(entry), self._promise
-        if promise is not None and host.release_s <= promise[2] < end_s:
-            self.extra -= entry.nodes
-        self._leave(entry)
-        self.releases.let_go(host.holder)
-        self.releases.hold((max(host.release_s, end_s), host.holder, host.nodes))
-        for budget in self.budgets:
-            budget.hold(entry.arrival, end_s, entry.draw_mw)
-        host.until, self._welcomed = self.standing.tick, None
-        del self._alone[host.holder]
-        name = self._job_ids[entry.arrival]
-        guest = NodeSet(host.nodes, end_s, name, entry.app, holder=entry.arrival)
-        self._pairs[host.holder] = self._pairs[guest.holder] = host, guest
 
     def _reserve(self, entry: Entry) -> Served | None:
         """Promise nodes to the next entry: the first on this cluster that cannot start."""
@@ -368,10 +276,10 @@ class Lane:
         for budget in self.budgets:
             budget.withdrawn += 1
         self._give_up()
-        tick, place = self.standing.tick, bisect_left(self._trail, (order,))
+        place = bisect_left(self._trail, (order,))
         self._undone.append(self._trail[place:])
         del self._trail[place:]
-        self._note(order, tick)
+        self._note(order)
         self._turns = self._acting(order)
         self.turn()
 
@@ -391,23 +299,9 @@ class Lane:
         self.line.remove(entry.arrival)
         self._note(entry.order)
 
-    def _note(self, order: int, tick: int | None = None) -> None:
-        """What became of the cluster, after the last tick that there was."""
-        tick = self._trail[-1][1] if tick is None else tick
-        self._trail.append((order, tick + 1, self.free, self.extra, self._promise))
-        if self._best_hosts:
-            self._best_hosts.clear()
-
-    def _offer(self, node_set: NodeSet) -> None:
-        if node_set.host:
-            self._hosts[node_set.nodes].append(node_set)
-            self._alone[node_set.holder] = node_set
-            self._welcomed = None
-
-    def _withdraw_offer(self, node_set: NodeSet) -> None:
-        self._hosts[node_set.nodes].remove(node_set)
-        del self._alone[node_set.holder]
-        self._welcomed = None
+    def _note(self, order: int) -> None:
+        """What became of the cluster."""
+        self._trail.append((order, self.free, self.extra, self._promise))
 
     # The next entry -----------------------------------------------------------------------------
 
@@ -436,10 +330,10 @@ class Lane:
                 order = entry[0] + 1
 
     def _backfills_first(self, block: Block, order: int) -> Entry | None:
-        """The first entry of a block, from an order on, that starts or joins."""
+        """The first entry of a block, from an order on, that starts."""
         assert self._promise is not None
         now_s, shadow_s = self._now_s, self._promise[2]
-        free, extra, joins = self.free, self.extra, self._may_join(block)
+        free, extra = self.free, self.extra
         power_mw = self._undrawn_mw() if self._is_capped else NO_CAP_MW
         entries = block.entries
         for place in range(block.place_of(order), len(entries)):
@@ -450,7 +344,7 @@ class Lane:
                 and (nodes <= extra or now_s + entry[3] <= shadow_s)
                 and entry[6] <= power_mw
                 and (not self._is_capped or self._has_power(entry))
-            ) or (joins and entry[4] and self.host_for(entry) is not None):
+            ):
                 return entry
         return None
 
@@ -462,15 +356,15 @@ class Lane:
         return power_mw
 
     def _is_out_of_reach(self, block: Block) -> bool:
-        """True when no entry of a block may start or join before the reservation."""
+        """True when no entry of a block may start before the reservation."""
         assert self._promise is not None
         if self._is_capped and block.least_draw_mw > self._undrawn_mw():
             return True
         in_time = self._now_s + block.least_limit_s <= self._promise[2]
         starts = block.least_nodes <= self.free and (in_time or block.least_nodes <= self.extra)
-        return not starts and not self._may_join(block)
+        return not starts
 
 
 def _standing(noted: _Standing) -> Standing:
-    order, tick, free, extra, promise = noted
-    return Standing(order, tick, free, extra, Reservation(*promise) if promise else None)
+    order, free, extra, promise = noted
+    return Standing(order, free, extra, Reservation(*promise) if promise else None)

@@ -1,37 +1,23 @@
 """How a cluster stands during a scheduling pass: who holds nodes, what is free and promised."""
 
 from dataclasses import dataclass, field
-from sys import maxsize
 from typing import NamedTuple
 
 
 @dataclass(slots=True)
 class NodeSet:
-    """Nodes that one job, or a pair, holds until `release_s`: the later of the expected ends.
-
-    `host` is the id of a shareable job that runs there alone, `app` its application's number.
-    It can be joined from tick `since` of the pass to before tick `until`. `holder` is the arrival
-    number of the job that opened it. `draw_mw` counts where there is a cap.
-    """
+    """Nodes that one job holds until `release_s`. `holder` is its arrival number, or what a lane
+    calls it; `draw_mw` counts where there is a cap."""
 
     nodes: int
     release_s: float
-    host: str = ""
-    app: int = -1
-    since: int = 0
-    until: int = maxsize
     holder: int = -1
     draw_mw: int = 0
-
-    @property
-    def is_alone(self) -> bool:
-        """True while it can be joined."""
-        return bool(self.host) and self.until == maxsize
 
 
 @dataclass(slots=True)
 class Load:
-    """What a cluster has and who holds it when a pass begins; the pass changes the node sets."""
+    """What a cluster has and who holds it when a pass begins."""
 
     nodes: int
     free: int
@@ -53,7 +39,6 @@ class Standing(NamedTuple):
     """
 
     order: int
-    tick: int
     free: int
     extra: int = 0
     reservation: Reservation | None = None
@@ -61,11 +46,3 @@ class Standing(NamedTuple):
     def in_time(self, end_s: float) -> bool:
         """True when what ends then gives its nodes back before they are promised."""
         return self.reservation is None or end_s <= self.reservation.start_s
-
-    def counts_on(self, node_set: NodeSet) -> bool:
-        """True when the reservation needs these nodes to be released as expected."""
-        return (
-            self.reservation is not None
-            and node_set.release_s <= self.reservation.start_s
-            and node_set.nodes > self.extra
-        )

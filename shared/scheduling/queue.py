@@ -19,16 +19,17 @@ _BLOCK: Final = 128
 class Entry(NamedTuple):
     """A job that may run on one cluster for at most `limit_s`.
 
-    `app` is the caller's number of the application, an index into Pairing.gbps; `draw_mw` is what
-    the job would draw there beyond idle, and counts where there is a cap.
+    `kind` is the caller's number of what jobs alike have in common, and `in_parts` says that it
+    matters: counting nodes is not enough. `draw_mw` is what the job would draw there beyond idle,
+    and counts where there is a cap.
     """
 
     order: int
     arrival: int
     nodes: int
     limit_s: float
-    shareable: bool = False
-    app: int = -1
+    in_parts: bool = False
+    kind: int = -1
     draw_mw: int = 0
 
 
@@ -40,31 +41,47 @@ def order_of(tier: int, arrival: int, rank: int) -> int:
 class Block:
     """Neighbours in a line. No entry asks for less than the `least_...`: a walk may skip them all.
 
-    `sharing` has the least limit of the shareable entries by nodes and application. The bounds are
-    not raised when an entry leaves, which costs nothing but skips.
+    The bounds are not raised when an entry leaves, which costs nothing but skips.
     """
 
-    __slots__ = ("entries", "least_draw_mw", "least_limit_s", "least_nodes", "sharing")
+    __slots__ = ("_least_by_kind", "entries", "least_draw_mw", "least_limit_s", "least_nodes")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.least_nodes, self.least_limit_s, self.least_draw_mw = maxsize, inf, maxsize
-        self.sharing: dict[tuple[int, int], float] = {}
+        self._least_by_kind: dict[int, tuple[int, float]] | None = None
 
     def bound(self) -> None:
         """Set the bounds to what the entries ask for."""
         self.least_nodes = min(e.nodes for e in self.entries)
         self.least_limit_s = min(e.limit_s for e in self.entries)
         self.least_draw_mw = min(e.draw_mw for e in self.entries)
-        self.sharing = {}
-        for entry in self.entries:
-            if entry.shareable:
-                self.share(entry)
+        self._least_by_kind = None
 
-    def share(self, entry: Entry) -> None:
-        """Bound a shareable entry."""
-        kind = entry.nodes, entry.app
-        self.sharing[kind] = min(entry.limit_s, self.sharing.get(kind, inf))
+    def least_by_kind(self) -> dict[int, tuple[int, float]]:
+        """The least that entries of each kind ask for: nodes and limit."""
+        if self._least_by_kind is None:
+            self._least_by_kind = {}
+            for entry in self.entries:
+                self._bound_kind(self._least_by_kind, entry)
+        return self._least_by_kind
+
+    def came(self, entry: Entry) -> None:
+        """An entry was put in."""
+        if self._least_by_kind is not None:
+            self._bound_kind(self._least_by_kind, entry)
+
+    def _bound_kind(self, least: dict[int, tuple[int, float]], entry: Entry) -> None:
+        nodes, limit_s = least.get(entry.kind, (maxsize, inf))
+        least[entry.kind] = min(nodes, entry.nodes), min(limit_s, entry.limit_s)
+
+    def copy(self) -> "Block":
+        """The same, to be changed by itself."""
+        other = Block()
+        other.entries = self.entries.copy()
+        other.least_nodes, other.least_limit_s = self.least_nodes, self.least_limit_s
+        other.least_draw_mw = self.least_draw_mw
+        return other
 
     def place_of(self, order: int) -> int:
         """How many entries stand before `order`."""
@@ -88,12 +105,21 @@ class Line:
     There is always a block; those behind the first are never empty.
     """
 
-    __slots__ = ("_firsts", "_orders", "blocks")
+    __slots__ = ("_firsts", "_orders", "blocks", "in_parts")
 
     def __init__(self) -> None:
         self.blocks = [Block()]
         self._firsts = [0]  # the lowest order that belongs into each block
         self._orders: dict[int, int] = {}  # by arrival
+        self.in_parts = 0  # entries for which counting nodes is not enough
+
+    def copy(self) -> "Line":
+        """The same, to be changed by itself."""
+        other = Line()
+        other.blocks = [block.copy() for block in self.blocks]
+        other._firsts, other._orders = self._firsts.copy(), self._orders.copy()
+        other.in_parts = self.in_parts
+        return other
 
     def __len__(self) -> int:
         return len(self._orders)
@@ -138,7 +164,7 @@ class Line:
 
     def add(self, entry: Entry) -> None:
         """Put an entry into its place."""
-        order, arrival, nodes, limit_s, shareable, _, draw_mw = entry
+        order, arrival, nodes, limit_s, in_parts, _, draw_mw = entry
         self._orders[arrival] = order
         number = self.block_of(order)
         block = self.blocks[number]
@@ -153,8 +179,9 @@ class Line:
             block.least_limit_s = limit_s
         if draw_mw < block.least_draw_mw:
             block.least_draw_mw = draw_mw
-        if shareable:
-            block.share(entry)
+        if in_parts:
+            self.in_parts += 1
+        block.came(entry)
         if len(entries) > _BLOCK:
             self._halve(number)
 
@@ -171,7 +198,9 @@ class Line:
         blocks = self.blocks
         number = self.block_of(order)
         entries = blocks[number].entries
-        del entries[0 if entries[0][0] == order else bisect_left(entries, (order,))]
+        removed = entries.pop(0 if entries[0][0] == order else bisect_left(entries, (order,)))
+        if removed[4]:
+            self.in_parts -= 1
         if not entries:
             self._close(number)
 

@@ -16,8 +16,10 @@ from coplace.v1.placement_pb2 import (
 from tests.chaos.audit.evidence import Evidence, is_hostile
 
 # What keeps a job from starting where nothing else is left to wait for.
-_TOO_LARGE: Final = re.compile(r"needs \d+ nodes.*, the cluster has|has binaries for|did not fit")
-_NEEDS: Final = re.compile(r"(\S+): needs (\d+) nodes")
+_TOO_LARGE: Final = re.compile(
+    r"needs \d+ (nodes|units?).*, the cluster has|has binaries for|did not fit"
+)
+_NEEDS: Final = re.compile(r"(\S+): needs (\d+) (?:nodes|units?)")
 _AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")
 
 

@@ -101,7 +101,6 @@ class Managers:
         for (cluster, index), starts in used.items():
             assert index < self.nodes
             assert sum(start.cores_per_node for start in starts) <= CORES[cluster]
-            assert len({tuple(start.node_indices) for start in starts}) == 1
 
 
 OUTCOMES = (JOB_OUTCOME_COMPLETED, JOB_OUTCOME_FAILED)

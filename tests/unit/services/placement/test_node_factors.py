@@ -1,21 +1,26 @@
 """Of the free nodes those that draw least are given away first."""
 
 import pytest
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.prediction_pb2 import NodePowerPublished
 
+from services.placement.jobs import Placed, Tracked
 from services.placement.model import Rules
 from services.placement.occupancy import Occupancy
 from services.placement.processor import Placement
 from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
+from shared.messaging.domain_types import cluster_of, job_of
 from shared.messaging.event import Event
 from tests.unit.services.placement import region
 from tests.unit.services.placement.region import T0_US, finished, round_of, submitted
 
 
 def occupancy(factors: dict[int, float], nodes: int = 4) -> Occupancy:
-    found = Occupancy()
-    found.resize(nodes)
+    payload = region.declared("p1", nodes=nodes).payload
+    declared = ClusterDeclared.FromString(payload.SerializeToString())
+    found = Occupancy(cluster_of(declared))
     found.prefer(factors)
     return found
 
@@ -24,7 +29,8 @@ def test_free_nodes_that_draw_less_go_first() -> None:
     found = occupancy({0: 1.02, 2: 0.97})
     assert found.best_free(1) == (2,)
     assert found.best_free(3) == (1, 2, 3)
-    found.hold((2,))
+    job = job_of(JobSubmitted.FromString(region.submitted("one").payload.SerializeToString()))
+    found.hold(Tracked(job, 0, "", placed=Placed("p1", (2,), 10.0, 10.0)))
     assert found.best_free(2) == (1, 3)
 
 

@@ -191,5 +191,5 @@ def test_the_forecast_knows_the_cap() -> None:
     jobs = [submitted("a"), submitted("b", T0_US + 1)]
     round_of(processor, 0, steps, *jobs)
     snapshot = processor.inquiry.snapshot()
-    starts = dict(forecast(snapshot.now_s, snapshot.lines, snapshot.loads, snapshot.budgets))
+    starts = dict(forecast(snapshot.now_s, snapshot.lanes))
     assert [s.start_s - T0_US / 1e6 for s in starts.values()] == [5000.0, 8600.0]

@@ -129,7 +129,8 @@ def test_a_pair_that_would_slow_down_too_much_is_refused_with_the_figure() -> No
     round_of(processor, 0, submitted("a", **on_p2))
     [decided] = round_of(processor, 1, submitted("b", **on_p2))
     assert decided.reason == (
-        "p2: needs 4 nodes, 0 free; every pair would slow down 1.12 times or more, 1.1 is most"
+        "p2: needs 4 units of 18 cores, 0 free beside neighbours that suit it: "
+        "neighbours would slow down 1.12 times or more, 1.1 is most"
     )
 
 
@@ -356,7 +357,7 @@ class Run:
                 self.ends.setdefault(number + 3, []).append(start.job_id)
 
     def check(self) -> None:
-        """No core is given twice, and only jobs that name each other share nodes."""
+        """No core is given twice."""
         used: dict[tuple[str, int], list[PlacementDecided]] = {}
         for start in self.held.values():
             for index in start.node_indices:
@@ -364,7 +365,6 @@ class Run:
         for (cluster, index), starts in used.items():
             assert index < 4
             assert sum(s.cores_per_node for s in starts) <= region.CORES[cluster]
-            assert len({tuple(s.node_indices) for s in starts}) == 1
 
 
 @settings(max_examples=40, deadline=None)

@@ -19,7 +19,7 @@ from shared.models.power_model import (
     feature_row,
     stable_code,
 )
-from shared.scheduling.pairing import Pairing
+from shared.scheduling.sharing import Contention
 
 STUMP = Tree([0, -1, -1], [0.5, 0.0, 0.0], [1, 0, 0], [2, 0, 0], [0.0, 100.0, 200.0])
 CLUSTER = Cluster("p1", "site", "model", 512, 48, (1.2, 2.7), 90.0, 200.0)
@@ -89,17 +89,32 @@ def test_slowdown_is_never_below_1_and_grows_with_what_both_draw() -> None:
     assert slowdown_ratio((-1.0, 0, 0, 0), features).tolist() == [1.0, 1.0, 1.0]
 
 
-def test_a_pair_is_accepted_when_both_slowdowns_are_predicted_and_small() -> None:
-    gbps = np.array([10.0, 200.0, np.nan])
+def contention(weights: tuple[float, ...] | None) -> Contention:
+    """Nodes of 48 cores and 200 GB/s."""
+    return Contention({"calm": 10.0, "loud": 200.0}, 200.0, 48, weights, 1.25)
+
+
+def test_neighbours_are_accepted_when_all_slowdowns_are_predicted_and_small() -> None:
     # What the other draws counts: the one that draws little suffers beside the one that draws much.
-    pairing = Pairing(gbps, 200.0, (0.0, 0.0, 0.6, 0.0), 1.25)
-    assert pairing.slowdown(0, 1) == pytest.approx(1.3)
-    assert pairing.slowdown(1, 0) == pytest.approx(1.015)
-    assert np.isfinite(pairing.summed_slowdowns(0)).tolist() == [True, False, False]
-    assert np.isfinite(pairing.summed_slowdowns(2)).tolist() == [False, False, False]
+    rule = contention((0.0, 0.0, 0.6, 0.0))
+    calm, loud, unknown = ("calm", 24), ("loud", 24), ("unknown", 24)
+    assert rule.slowdown(calm, (loud,)) == pytest.approx(1.3)
+    assert rule.slowdown(loud, (calm,)) == pytest.approx(1.015)
+    assert rule.cost(calm, (calm,)) == pytest.approx(2 * 1.015)
+    assert np.isinf([rule.cost(calm, (loud,)), rule.cost(unknown, (calm,))]).all()
+
+
+def test_what_several_neighbours_draw_adds_up_by_their_cores() -> None:
+    rule = contention((0.0, 0.0, 0.6, 0.0))
+    quarter = ("loud", 12)
+    assert rule.slowdown(("calm", 24), (quarter, quarter)) == pytest.approx(1.3)
+    assert rule.slowdown(("calm", 24), (quarter,)) == pytest.approx(1.15)
+    assert np.isfinite(rule.cost(("calm", 24), (quarter,)))
+    assert np.isinf(rule.cost(quarter, (("calm", 24), quarter)))
 
 
 def test_without_a_degradation_model_nobody_shares() -> None:
-    pairing = Pairing(np.array([1.0]), 200.0, None, 1.25)
-    assert np.isnan(pairing.slowdown(0, 0))
-    assert np.isinf(pairing.summed_slowdowns(0)).all()
+    rule = contention(None)
+    assert np.isnan(rule.slowdown(("calm", 24), (("calm", 24),)))
+    assert np.isinf(rule.cost(("calm", 24), (("calm", 24),)))
+    assert rule.cost(("calm", 24), ()) == 0.0

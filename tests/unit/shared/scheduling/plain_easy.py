@@ -6,7 +6,6 @@ Slow on purpose, and independent of the code that it is compared with.
 from dataclasses import dataclass, field
 
 from shared.scheduling.load import Load, NodeSet
-from shared.scheduling.pairing import Pairing
 from shared.scheduling.queue import Entry
 
 
@@ -16,7 +15,6 @@ class PlainCluster:
 
     load: Load
     entries: list[Entry]
-    pairing: Pairing
     promise: tuple[int, float, int] | None = None
     visited: set[int] = field(default_factory=set)
     # Free nodes and promise when an entry was refused last, by order.
@@ -26,31 +24,19 @@ class PlainCluster:
         left = [e for e in self.entries if e.order not in self.visited]
         return min(left, default=None)
 
-    def allowed(self, nodes: int, end_s: float, due_s: float | None = None) -> bool:
-        """EASY's rule; `due_s` is when nodes to be shared are expected back."""
+    def allowed(self, nodes: int, end_s: float) -> bool:
+        """EASY's rule."""
         if self.promise is None:
             return True
         _, shadow_s, extra = self.promise
-        return end_s <= shadow_s or nodes <= extra or (due_s is not None and due_s > shadow_s)
+        return end_s <= shadow_s or nodes <= extra
 
-    def take_extra(self, nodes: int, end_s: float, due_s: float | None = None) -> None:
+    def take_extra(self, nodes: int, end_s: float) -> None:
         if self.promise is None:
             return
         arrival, shadow_s, extra = self.promise
-        if end_s > shadow_s and not (due_s is not None and due_s > shadow_s):
+        if end_s > shadow_s:
             self.promise = (arrival, shadow_s, extra - nodes)
-
-    def host(self, entry: Entry, end_s: float) -> NodeSet | None:
-        options = []
-        for s in self.load.node_sets:
-            if not (entry.shareable and s.host and s.nodes == entry.nodes):
-                continue
-            mine = self.pairing.slowdown(entry.app, s.app)
-            theirs = self.pairing.slowdown(s.app, entry.app)
-            limit = self.pairing.max_slowdown
-            if mine <= limit and theirs <= limit and self.allowed(s.nodes, end_s, s.release_s):
-                options.append((mine + theirs, s.host, s))
-        return min(options, key=lambda o: o[:2])[2] if options else None
 
     def shadow(self, nodes: int, now_s: float) -> tuple[float, int]:
         for time_s in sorted({now_s, *(s.release_s for s in self.load.node_sets)}):
@@ -60,43 +46,32 @@ class PlainCluster:
         raise AssertionError("a job that fits the cluster starts some day")
 
 
-def plain_schedule(
-    now_s: float, clusters: dict[str, PlainCluster], names: dict[int, str]
-) -> list[tuple[int, str, str]]:
-    """(arrival, cluster, host) of each start, in order."""
-    starts: list[tuple[int, str, str]] = []
+def plain_schedule(now_s: float, clusters: dict[str, PlainCluster]) -> list[tuple[int, str]]:
+    """(arrival, cluster) of each start, in order."""
+    starts: list[tuple[int, str]] = []
     while turns := [(e, name) for name, c in clusters.items() if (e := c.next())]:
         entry, name = min(turns)
         cluster = clusters[name]
         cluster.visited.add(entry.order)
         cluster.refused[entry.order] = cluster.load.free, cluster.promise
-        host = _serve(now_s, cluster, entry, names)
-        if host is not None:
-            starts.append((entry.arrival, name, host))
+        if _starts(now_s, cluster, entry):
+            starts.append((entry.arrival, name))
             _forget(clusters, entry.arrival)
     return starts
 
 
-def _serve(now_s: float, cluster: PlainCluster, entry: Entry, names: dict[int, str]) -> str | None:
-    """The host's name, "" for free nodes, None when the entry waits."""
+def _starts(now_s: float, cluster: PlainCluster, entry: Entry) -> bool:
     load, end_s = cluster.load, now_s + entry.limit_s
     if entry.nodes > load.nodes:
-        return None
-    host = cluster.host(entry, end_s)
-    if host is not None:
-        name = host.host
-        cluster.take_extra(entry.nodes, end_s, host.release_s)
-        host.host, host.release_s = "", max(host.release_s, end_s)
-        return name
+        return False
     if entry.nodes <= load.free and cluster.allowed(entry.nodes, end_s):
         cluster.take_extra(entry.nodes, end_s)
         load.free -= entry.nodes
-        lone = names[entry.arrival] if entry.shareable else ""
-        load.node_sets.append(NodeSet(entry.nodes, end_s, lone, entry.app))
-        return ""
+        load.node_sets.append(NodeSet(entry.nodes, end_s))
+        return True
     if cluster.promise is None:
         cluster.promise = (entry.arrival, *cluster.shadow(entry.nodes, now_s))
-    return None
+    return False
 
 
 def _forget(clusters: dict[str, PlainCluster], arrival: int) -> None:

@@ -2,26 +2,17 @@
 
 from math import inf
 
-import numpy as np
 import pytest
 
-from shared.models.degradation import PRIOR_WEIGHTS
 from shared.scheduling.easy import serve
 from shared.scheduling.lane import Lane
 from shared.scheduling.load import Load, NodeSet
-from shared.scheduling.pairing import Pairing
 from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, Step
 from shared.scheduling.queue import Entry, Line
 
-PAIRING = Pairing(np.array([1.0]), 100.0, PRIOR_WEIGHTS, 1.25)
-NAMES = {number: f"job-{number}" for number in range(10)}
 
-
-def entry(
-    arrival: int, nodes: int, limit_s: float, watts: int, *, shareable: bool = False
-) -> Entry:
-    app = 0 if shareable else -1
-    return Entry(arrival, arrival, nodes, limit_s, shareable, app, watts * 1000)
+def entry(arrival: int, nodes: int, limit_s: float, watts: int) -> Entry:
+    return Entry(arrival, arrival, nodes, limit_s, draw_mw=watts * 1000)
 
 
 def budget(*steps: Step, is_shared: bool = False, base_mw: int = 0) -> PowerBudget:
@@ -37,7 +28,7 @@ def lane(entries: list[Entry], *budgets: PowerBudget, nodes: int = 8, number: in
     line = Line()
     for one in entries:
         line.add(one)
-    return Lane(Load(nodes, nodes), line, PAIRING, number, NAMES, budgets)
+    return Lane(Load(nodes, nodes), line, number, budgets)
 
 
 def started(of: Lane, now_s: float = 0.0) -> list[int]:
@@ -60,60 +51,6 @@ def test_an_entry_that_no_cap_lets_start_blocks_nobody_and_says_so() -> None:
     assert under_test.standing.reservation == (2, 8, 100.0)
     [shortage] = under_test.shortages(waits)
     assert (shortage.available_mw, shortage.until_s) == (40_000, inf)
-
-
-def test_a_guest_that_ends_before_its_host_leaves_it_alone_on_its_nodes() -> None:
-    pair = [entry(0, 2, 100.0, 60, shareable=True), entry(1, 2, 50.0, 30, shareable=True)]
-    under_test = lane(pair, flat(100), nodes=2)
-    assert started(under_test) == [0, 1]
-    under_test.release(1)
-    assert under_test.free == 0
-    under_test.add(entry(2, 2, 60.0, 41, shareable=True))
-    assert started(under_test, 10.0) == []
-    under_test.add(entry(3, 2, 60.0, 40, shareable=True))
-    assert started(under_test, 10.0) == [3]
-    under_test.release(0)
-    assert under_test.free == 0
-    under_test.release(3)
-    assert under_test.free == 2
-
-
-def test_a_guest_stays_on_the_nodes_of_a_host_that_ends_first_and_may_be_joined() -> None:
-    pair = [entry(0, 2, 100.0, 60, shareable=True), entry(1, 2, 150.0, 30, shareable=True)]
-    under_test = lane(pair, nodes=2)
-    assert started(under_test) == [0, 1]
-    under_test.release(0)
-    assert under_test.free == 0
-    under_test.add(entry(2, 2, 60.0, 0, shareable=True))
-    [served] = under_test.pass_alone(20.0)
-    assert served[2] is not None
-    assert served[2].host == "job-1"
-    under_test.release(1)
-    under_test.release(2)
-    assert under_test.free == 2
-
-
-def test_a_job_that_has_ended_cannot_be_joined() -> None:
-    under_test = lane([entry(0, 2, 100.0, 0, shareable=True)])
-    assert started(under_test) == [0]
-    under_test.release(0)
-    under_test.add(entry(1, 2, 60.0, 0, shareable=True))
-    [served] = under_test.pass_alone(10.0)
-    assert served[2] is None
-
-
-def test_a_join_takes_no_watts_that_are_reserved() -> None:
-    """140 W are promised at 100 s: a guest of 60 W until 1,000 s would make that impossible."""
-    queue = [
-        entry(0, 1, 100.0, 60),
-        entry(1, 1, 1000.0, 60, shareable=True),
-        entry(2, 1, 50.0, 140),
-        entry(3, 1, 1000.0, 60, shareable=True),
-        entry(4, 1, 100.0, 60, shareable=True),
-    ]
-    under_test = lane(queue, flat(200))
-    assert started(under_test) == [0, 1, 4]
-    assert under_test.standing.reservation == (2, 1, 100.0)
 
 
 def test_what_starts_fits_under_a_lower_step_ahead_until_its_limit() -> None:
@@ -157,8 +94,8 @@ def test_a_shared_budget_holds_for_all_lanes_and_reserves_once_at_the_earliest()
     held = Load(4, 1, [NodeSet(3, 100.0, draw_mw=20_000)])
     soon = Load(4, 1, [NodeSet(3, 40.0, draw_mw=20_000)])
     lanes = [
-        Lane(held, line, None, 0, NAMES, [region]),
-        Lane(soon, other, None, 1, NAMES, [region]),
+        Lane(held, line, 0, [region]),
+        Lane(soon, other, 1, [region]),
     ]
     assert [served[1].arrival for served in serve(lanes, 0.0)] == [2]
     assert [a.standing.reservation for a in lanes] == [(1, 4, 100.0), (1, 4, 40.0)]
@@ -175,7 +112,7 @@ def test_a_candidate_that_loses_its_watts_to_another_lane_is_refused_and_reserve
         line.add(entry(number, 4, 500.0, 10))
         line.add(entry(2 + number, 1, 50.0, 50))
     lanes = [
-        Lane(Load(4, 1, [NodeSet(3, 100.0, draw_mw=25_000)]), line, None, number, NAMES, [region])
+        Lane(Load(4, 1, [NodeSet(3, 100.0, draw_mw=25_000)]), line, number, [region])
         for number, line in enumerate(lines)
     ]
     assert [served[1].arrival for served in serve(lanes, 0.0)] == [2]
@@ -192,7 +129,7 @@ def test_what_a_promise_held_that_is_given_up_goes_to_another_lane_at_once() -> 
     lines[2].add(Entry(3, 2, 1, 500.0, draw_mw=80_000))
     loads = [Load(4, 1, [NodeSet(3, 100.0)]), Load(4, 4), Load(4, 4)]
     lanes = [
-        Lane(load, line, None, number, NAMES, [region])
+        Lane(load, line, number, [region])
         for number, (load, line) in enumerate(zip(loads, lines, strict=True))
     ]
     assert [served[1].arrival for served in serve(lanes, 0.0)] == [1, 2]

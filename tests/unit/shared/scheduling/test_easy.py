@@ -3,56 +3,47 @@
 from sys import maxsize
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.models.degradation import PRIOR_WEIGHTS
 from shared.scheduling.easy import Plan, Start, schedule
-from shared.scheduling.load import Load, NodeSet
-from shared.scheduling.pairing import Pairing
+from shared.scheduling.lane import Lane
+from shared.scheduling.load import Load, NodeSet, Standing
 from shared.scheduling.queue import Entry, Queue, order_of
 from tests.unit.shared.scheduling.plain_easy import PlainCluster, plain_schedule
 
-MEMORY_BOUND, COMPUTE_BOUND, UNKNOWN = 0, 1, 2
-GBPS = (140.0, 1.0, float("nan"))
+
+def entry(arrival: int, nodes: int, limit_s: float, *, rank: int = 0, tier: int = 0) -> Entry:
+    return Entry(order_of(tier, arrival, rank), arrival, nodes, limit_s)
 
 
-def pairing(max_slowdown: float = 1.25) -> Pairing:
-    """A cluster on which two memory-bound jobs slow each other 1.49 times."""
-    return Pairing(np.array(GBPS), 100.0, PRIOR_WEIGHTS, max_slowdown)
-
-
-def entry(
-    arrival: int,
-    nodes: int,
-    limit_s: float,
-    *,
-    rank: int = 0,
-    tier: int = 0,
-    app: int | None = None,
-) -> Entry:
-    order = order_of(tier, arrival, rank)
-    return Entry(
-        order, arrival, nodes, limit_s, app is not None, COMPUTE_BOUND if app is None else app
-    )
+def lanes_of(queue: Queue, loads: dict[str, Load]) -> dict[str, Lane]:
+    return {
+        name: Lane(load, queue.line(name), number)
+        for number, (name, load) in enumerate(loads.items())
+    }
 
 
 def run(loads: dict[str, Load], **entries: list[Entry]) -> Plan:
     queue = Queue()
     for cluster, waiting in entries.items():
         queue.add(cluster, waiting)
-    names = {e.arrival: f"job-{e.arrival}" for waiting in entries.values() for e in waiting}
-    return schedule(0.0, queue, loads, {name: pairing() for name in loads}, names)
+    return schedule(0.0, lanes_of(queue, loads))
 
 
-def started(plan: Plan) -> list[tuple[int, str, str]]:
-    return [(s.entry.arrival, s.cluster, s.host) for s in plan.starts]
+def standing_before(plan: Plan, cluster: str, entry: Entry) -> Standing:
+    lane = plan.lanes[cluster]
+    assert isinstance(lane, Lane)
+    return lane.standing_before(entry)
+
+
+def started(plan: Plan) -> list[tuple[int, str]]:
+    return [(s.entry.arrival, s.cluster) for s in plan.starts]
 
 
 def test_jobs_start_in_the_order_of_their_arrival_while_nodes_are_free() -> None:
     plan = run({"a": Load(4, 4)}, a=[entry(2, 1, 9), entry(1, 2, 9), entry(3, 1, 9)])
-    assert started(plan) == [(1, "a", ""), (2, "a", ""), (3, "a", "")]
+    assert started(plan) == [(1, "a"), (2, "a"), (3, "a")]
     assert not any(s.backfilled for s in plan.starts)
 
 
@@ -66,7 +57,7 @@ def test_a_short_job_backfills_before_a_blocked_one() -> None:
 def test_a_long_job_backfills_only_on_extra_nodes_and_uses_them_up() -> None:
     load = Load(8, 3, [NodeSet(5, 100.0)])
     plan = run({"a": load}, a=[entry(1, 7, 50), entry(2, 1, 999), entry(3, 1, 999)])
-    assert started(plan) == [(2, "a", "")]
+    assert started(plan) == [(2, "a")]
 
 
 def test_an_overdue_job_is_expected_to_end_now() -> None:
@@ -79,82 +70,37 @@ def test_each_cluster_keeps_its_own_reservation() -> None:
     waiting = {"a": [entry(1, 3, 50)], "b": [entry(1, 3, 50, rank=1), entry(2, 1, 15)]}
     plan = run(loads, **waiting)
     assert {name: r.start_s for name, r in plan.reservations().items()} == {"a": 10.0, "b": 20.0}
-    assert started(plan) == [(2, "b", "")]
+    assert started(plan) == [(2, "b")]
 
 
 def test_a_start_removes_all_entries_of_its_job() -> None:
     waiting = {"a": [entry(1, 2, 50)], "b": [entry(1, 2, 50, rank=1)]}
     plan = run({"a": Load(4, 4), "b": Load(4, 4)}, **waiting)
-    assert started(plan) == [(1, "a", "")]
+    assert started(plan) == [(1, "a")]
 
 
 def test_a_reservation_ends_when_its_job_starts_elsewhere() -> None:
     loads = {"a": Load(4, 2, [NodeSet(2, 10.0)]), "b": Load(4, 4)}
     waiting = {"a": [entry(1, 4, 50), entry(2, 2, 999)], "b": [entry(1, 4, 50, tier=1, rank=1)]}
     plan = run(loads, **waiting)
-    assert started(plan) == [(1, "b", ""), (2, "a", "")]
+    assert started(plan) == [(1, "b"), (2, "a")]
     assert plan.reservations() == {}
 
 
 def test_a_better_tier_is_served_before_an_earlier_arrival() -> None:
     waiting = [entry(1, 4, 50, tier=1, rank=1), entry(2, 4, 50)]
-    assert started(run({"a": Load(4, 4)}, a=waiting)) == [(2, "a", "")]
+    assert started(run({"a": Load(4, 4)}, a=waiting)) == [(2, "a")]
 
 
 def test_an_entry_that_is_larger_than_its_cluster_blocks_nobody() -> None:
     plan = run({"a": Load(4, 2, [NodeSet(2, 9.0)])}, a=[entry(1, 5, 50), entry(2, 2, 999)])
-    assert started(plan) == [(2, "a", "")]
-
-
-def test_a_shareable_job_joins_the_lone_job_that_disturbs_least() -> None:
-    hosts = [NodeSet(2, 50.0, "x", MEMORY_BOUND), NodeSet(2, 50.0, "z", COMPUTE_BOUND)]
-    hosts.append(NodeSet(2, 50.0, "y", COMPUTE_BOUND))
-    plan = run({"a": Load(8, 2, hosts)}, a=[entry(1, 2, 50, app=COMPUTE_BOUND)])
-    assert started(plan) == [(1, "a", "y")]
-    assert plan.lanes["a"].standing.free == 2
-
-
-@pytest.mark.parametrize("app", [MEMORY_BOUND, UNKNOWN])
-def test_nobody_joins_without_a_prediction_within_the_bound(app: int) -> None:
-    load = Load(4, 2, [NodeSet(2, 50.0, "x", MEMORY_BOUND)])
-    assert started(run({"a": load}, a=[entry(1, 2, 50, app=app)])) == [(1, "a", "")]
-
-
-def test_a_guest_may_not_keep_promised_nodes() -> None:
-    load = Load(4, 0, [NodeSet(4, 10.0, "x", COMPUTE_BOUND)])
-    blocked = entry(1, 4, 50)
-    assert started(run({"a": load}, a=[blocked, entry(2, 4, 11, app=COMPUTE_BOUND)])) == []
-    load = Load(4, 0, [NodeSet(4, 10.0, "x", COMPUTE_BOUND)])
-    short = run({"a": load}, a=[blocked, entry(2, 4, 10, app=COMPUTE_BOUND)])
-    assert started(short) == [(2, "a", "x")]
-
-
-def test_a_guest_may_keep_nodes_that_no_promise_counts_on() -> None:
-    late = NodeSet(2, 99.0, "x", COMPUTE_BOUND)
-    plan = run(
-        {"a": Load(4, 0, [NodeSet(2, 10.0), late])},
-        a=[entry(1, 2, 50), entry(2, 2, 500, app=COMPUTE_BOUND)],
-    )
-    assert started(plan) == [(2, "a", "x")]
-
-
-def test_a_guest_that_stays_uses_up_the_extra_nodes() -> None:
-    hosts = [NodeSet(2, 10.0, name, COMPUTE_BOUND) for name in ("x", "y")]
-    guests = [entry(n, 2, 500, app=COMPUTE_BOUND) for n in (2, 3)]
-    plan = run({"a": Load(6, 0, [*hosts, NodeSet(2, 10.0)])}, a=[entry(1, 4, 50), *guests])
-    assert started(plan) == [(2, "a", "x")]
+    assert started(plan) == [(2, "a")]
 
 
 def test_what_backfilled_before_a_reservation_ended_starts_once() -> None:
     loads = {"a": Load(4, 2, [NodeSet(2, 10.0)]), "b": Load(4, 4)}
     waiting = {"a": [entry(1, 4, 50), entry(2, 1, 9)], "b": [entry(1, 4, 50, tier=1, rank=1)]}
-    assert started(run(loads, **waiting)) == [(2, "a", ""), (1, "b", "")]
-
-
-def test_a_pair_takes_no_third_job() -> None:
-    waiting = [entry(n, 2, 50, app=COMPUTE_BOUND) for n in (1, 2, 3)]
-    plan = run({"a": Load(2, 2)}, a=waiting)
-    assert started(plan) == [(1, "a", ""), (2, "a", "job-1")]
+    assert started(run(loads, **waiting)) == [(2, "a"), (1, "b")]
 
 
 # Random systems ---------------------------------------------------------------------------------
@@ -163,26 +109,23 @@ jobs = st.lists(
     st.tuples(
         st.integers(1, 6),  # nodes
         st.sampled_from([1.0, 2.0, 3.0, 5.0, 8.0]),  # limit_s on cluster a
-        st.sampled_from([None, None, MEMORY_BOUND, COMPUTE_BOUND, UNKNOWN]),  # shareable app
         st.sampled_from([(0, 0), (0, 1), (1, 0), (0, None), (None, 0)]),  # tiers on a and b
     ),
     min_size=1,
     max_size=14,
 )
 sizes = st.tuples(st.integers(2, 8), st.integers(2, 8))
-Jobs = list[tuple[int, float, int | None, tuple[int | None, int | None]]]
+Jobs = list[tuple[int, float, tuple[int | None, int | None]]]
 
 
 def entries_of(waiting: Jobs) -> dict[str, list[Entry]]:
     """Entries of each cluster; cluster b is half as fast."""
     made: dict[str, list[Entry]] = {"a": [], "b": []}
-    for arrival, (nodes, limit_s, app, tiers) in enumerate(waiting):
+    for arrival, (nodes, limit_s, tiers) in enumerate(waiting):
         for cluster, tier, factor in (("a", tiers[0], 1), ("b", tiers[1], 2)):
             if tier is not None:
                 rank = int(tier == 1 or (tiers == (0, 0) and cluster == "b"))
-                made[cluster].append(
-                    entry(arrival, nodes, limit_s * factor, rank=rank, tier=tier, app=app)
-                )
+                made[cluster].append(entry(arrival, nodes, limit_s * factor, rank=rank, tier=tier))
     return made
 
 
@@ -193,25 +136,14 @@ class System:
         self.now_s = 0.0
         self.sizes = dict(zip("ab", sizes, strict=True))
         self.entries = entries_of(waiting)
-        self.running: list[tuple[Start, float, int]] = []  # start, end, node set
-        self.sets = 0
-
-    def names(self) -> dict[int, str]:
-        return {e.arrival: f"job-{e.arrival:02d}" for es in self.entries.values() for e in es}
+        self.running: list[tuple[Start, float]] = []  # start, end
 
     def node_sets(self, cluster: str) -> list[NodeSet]:
-        by_set: dict[int, list[tuple[Start, float]]] = {}
-        for start, end_s, number in self.running:
-            if start.cluster == cluster:
-                by_set.setdefault(number, []).append((start, end_s))
-        return [self._node_set(holders) for holders in by_set.values()]
-
-    def _node_set(self, holders: list[tuple[Start, float]]) -> NodeSet:
-        first = holders[0][0].entry
-        release_s = max(end_s for _, end_s in holders)
-        if len(holders) == 1 and first.shareable:
-            return NodeSet(first.nodes, release_s, f"job-{first.arrival:02d}", first.app)
-        return NodeSet(first.nodes, release_s)
+        return [
+            NodeSet(start.entry.nodes, end_s)
+            for start, end_s in self.running
+            if start.cluster == cluster
+        ]
 
     def loads(self) -> dict[str, Load]:
         return {name: self._load(name, size) for name, size in self.sizes.items()}
@@ -224,36 +156,23 @@ class System:
         queue = Queue()
         for cluster, waiting in self.entries.items():
             queue.add(cluster, waiting)
-        names = self.names()
-        return schedule(self.now_s, queue, self.loads(), dict.fromkeys("ab", pairing()), names)
+        return schedule(self.now_s, lanes_of(queue, self.loads()))
 
     def apply(self, plan: Plan) -> None:
-        names = self.names()
         for start in plan.starts:
-            number = self._set_of(start.host, names) if start.host else self.sets
-            self.sets += 1
-            self.running.append((start, self.now_s + start.entry.limit_s, number))
+            self.running.append((start, self.now_s + start.entry.limit_s))
         gone = {s.entry.arrival for s in plan.starts}
-        self._names = names
         self.entries = {
             c: [e for e in es if e.arrival not in gone] for c, es in self.entries.items()
         }
-
-    def _set_of(self, host: str, names: dict[int, str]) -> int:
-        return next(n for s, _, n in self.running if f"job-{s.entry.arrival:02d}" == host)
 
     def advance(self) -> bool:
         """Go on to the next end of a job; False when nothing runs."""
         if not self.running:
             return False
-        self.now_s = min(end_s for _, end_s, _ in self.running)
+        self.now_s = min(end_s for _, end_s in self.running)
         self.running = [r for r in self.running if r[1] > self.now_s]
         return True
-
-    def used(self, cluster: str) -> list[int]:
-        """Jobs on each node set of a cluster."""
-        numbers = [n for s, _, n in self.running if s.cluster == cluster]
-        return [numbers.count(n) for n in set(numbers)]
 
 
 @settings(max_examples=150, deadline=None)
@@ -262,10 +181,10 @@ def test_the_pass_equals_a_walk_without_shortcuts(size: tuple[int, int], waiting
     system = System(size, waiting)
     for _ in range(6):
         plain = {
-            name: PlainCluster(load, sorted(system.entries[name]), pairing())
+            name: PlainCluster(load, sorted(system.entries[name]))
             for name, load in system.loads().items()
         }
-        expected = plain_schedule(system.now_s, plain, system.names())
+        expected = plain_schedule(system.now_s, plain)
         plan = system.plan()
         assert started(plan) == expected
         promised = {c: (r.arrival, r.start_s) for c, r in plan.reservations().items()}
@@ -283,14 +202,14 @@ def test_what_stood_against_an_entry_is_told_as_it_was_when_its_turn_came(
     system = System(size, waiting)
     for _ in range(6):
         loads, entries = system.loads(), system.entries
-        plain = {name: PlainCluster(loads[name], sorted(entries[name]), pairing()) for name in "ab"}
-        plain_schedule(system.now_s, plain, system.names())
+        plain = {name: PlainCluster(loads[name], sorted(entries[name])) for name in "ab"}
+        plain_schedule(system.now_s, plain)
         plan = system.plan()
         at = {start.entry.arrival: start.entry.order for start in plan.starts}
         for name, cluster in plain.items():
             for entry in entries[name]:
                 if entry.order < at.get(entry.arrival, maxsize):
-                    found = plan.lanes[name].standing_before(entry)
+                    found = standing_before(plan, name, entry)
                     promise = (*found.reservation[::2], found.extra) if found.reservation else None
                     assert (found.free, promise) == cluster.refused[entry.order]
         system.apply(plan)
@@ -306,9 +225,9 @@ def test_the_promise_that_kept_a_job_back_is_told_after_it_was_given_up() -> Non
         "c": [entry(1, 4, 50, tier=1, rank=1)],
     }
     plan = run(loads, **waiting)
-    assert started(plan) == [(2, "b", ""), (1, "c", "")]
+    assert started(plan) == [(2, "b"), (1, "c")]
     assert plan.reservations() == {}
-    found = plan.lanes["a"].standing_before(waiting["a"][1])
+    found = standing_before(plan, "a", waiting["a"][1])
     assert found.reservation == (1, 4, 10.0)
 
 
@@ -327,9 +246,8 @@ def test_no_node_is_oversubscribed_and_no_promise_is_broken(
         system.apply(plan)
         for start in plan.starts:
             assert system.now_s <= promised_s.get((start.cluster, start.entry.arrival), np.inf)
-        for name, load in system.loads().items():
+        for load in system.loads().values():
             assert load.free >= 0
-            assert max(system.used(name), default=0) <= 2
         if not system.advance():
             break
     left = [e for name, es in system.entries.items() for e in es if e.nodes <= system.sizes[name]]

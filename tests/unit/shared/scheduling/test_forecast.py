@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.scheduling.forecast import Expected, forecast
+from shared.scheduling.lane import Lane
 from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.queue import Entry, Queue
 from shared.scheduling.timeline import Discipline, Pool, play
@@ -22,8 +23,11 @@ def queue_of(rows: list[tuple[int, float]]) -> Queue:
 
 
 def foreseen(now_s: float, queue: Queue, loads: dict[str, Load]) -> dict[int, Expected]:
-    lines = {name: list(queue.line(name)) for name in loads}
-    return dict(forecast(now_s, lines, loads))
+    lanes = {
+        name: Lane(load, queue.line(name).copy(), number=number)
+        for number, (name, load) in enumerate(loads.items())
+    }
+    return dict(forecast(now_s, lanes))
 
 
 @settings(max_examples=100, deadline=None)
@@ -46,9 +50,8 @@ def test_a_forecast_comes_true_when_all_run_to_their_limits(rows: list[tuple[int
 
 def test_a_job_waits_for_what_runs_and_for_what_stands_before_it() -> None:
     queue = queue_of([(4, 10.0), (4, 10.0)])
-    loads = {"a": Load(4, 0, [NodeSet(4, 7.0, "host", 0)])}
+    loads = {"a": Load(4, 0, [NodeSet(4, 7.0)])}
     assert foreseen(5.0, queue, loads) == {0: Expected("a", 7.0), 1: Expected("a", 17.0)}
-    assert loads["a"].node_sets[0].release_s == 7.0
 
 
 def test_the_earliest_cluster_is_expected() -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.scheduling.easy import schedule
+from shared.scheduling.easy import AnyLane, schedule
+from shared.scheduling.lane import Lane
 from shared.scheduling.load import Load, NodeSet
-from shared.scheduling.pairing import Pairing
 from shared.scheduling.queue import Entry, Queue
 from shared.scheduling.timeline import Discipline, Pool, play
 from shared.scheduling.workload import NO_ENTRY, Schedule, Workload
@@ -164,8 +164,7 @@ def two_clusters(rows: list[tuple]) -> Workload:  # type: ignore[type-arg]
 
 def fresh_starts(workload: Workload) -> list[tuple[float, int]]:
     """Start and cluster of each job when every pass builds its lanes anew, as placement does."""
-    queue, names = Queue(), {n: str(n) for n in range(len(workload))}
-    pairing = Pairing(np.array([]), 1.0, None, 1.0)
+    queue = Queue()
     found: dict[int, tuple[float, int]] = {}
     running: list[tuple[float, float, int, int]] = []  # end, release, units, column
     arrived = 0
@@ -182,7 +181,11 @@ def fresh_starts(workload: Workload) -> list[tuple[float, int]]:
         for c, pool in enumerate(POOLS):
             held = [NodeSet(units, release_s) for _, release_s, units, at in running if at == c]
             loads[str(c)] = Load(pool.units, pool.units - sum(s.nodes for s in held), held)
-        for start in schedule(now_s, queue, loads, dict.fromkeys("01", pairing), names).starts:
+        lanes: dict[str, AnyLane] = {
+            name: Lane(load, queue.line(name), number=number)
+            for number, (name, load) in enumerate(loads.items())
+        }
+        for start in schedule(now_s, lanes).starts:
             job, c = start.entry.arrival, int(start.cluster)
             found[job] = (now_s, c)
             end_s = now_s + workload.run_s[job, c]

@@ -1,0 +1,33 @@
+"""Numbers of the kinds of jobs on each cluster, as queue entries name them."""
+
+from collections.abc import Sequence
+
+from shared.scheduling.problem import Kind
+
+
+class Kinds:
+    """Gives each kind of a cluster a number, the same as long as it lives."""
+
+    def __init__(self) -> None:
+        self._on: dict[str, list[Kind]] = {}
+        self._numbers: dict[tuple[str, Kind], int] = {}
+
+    def number(self, cluster: str, kind: Kind) -> int:
+        """The number of a kind, a new one where it was not seen before."""
+        known = self._on.setdefault(cluster, [])
+        number = self._numbers.setdefault((cluster, kind), len(known))
+        if number == len(known):
+            known.append(kind)
+        return number
+
+    def on(self, cluster: str) -> Sequence[Kind]:
+        """The kinds of a cluster by number."""
+        return self._on.setdefault(cluster, [])
+
+    def forget(self, in_use: int) -> bool:
+        """True when all numbers became void, since there were many more than are in use."""
+        if len(self._numbers) <= 2 * in_use + 1000:
+            return False
+        self._on.clear()
+        self._numbers.clear()
+        return True

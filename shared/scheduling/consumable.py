@@ -1,0 +1,577 @@
+"""One cluster whose nodes are given out in parts, under EASY backfill.
+
+What Slurm calls consumable resources (select/cons_tres): cores, memory and named resources of each
+node, jobs of equal units, neighbours by a policy. The rules are those of `lane.py`: an entry starts
+when it delays no reservation. Here it delays one when it lasts beyond the shadow time and leaves
+fewer units of the reserved shape at that time than were reserved.
+
+"How many units fit" is exact for equal units: the least over the resources of free by needed, node
+by node. A job that is beside others is taken to need what it holds until its own limit, so that a
+neighbour who comes moves nobody's release.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+from math import inf
+from operator import attrgetter
+from sys import maxsize
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from shared.scheduling.capacity import NOBODY, Capacity, Flat
+from shared.scheduling.lane import DONE, Served, Turn
+from shared.scheduling.load import Reservation
+from shared.scheduling.power import PowerBudget, Shortage
+from shared.scheduling.problem import Allocation, Ints, Kind, units_in
+from shared.scheduling.queue import Block, Entry, Line
+from shared.scheduling.sharing import Neighbours
+from shared.scheduling.workload import Floats
+
+# Steps after which the units of a shape are counted on all nodes anew, not on the changed ones.
+_MANY_CHANGES: Final = 16
+
+
+class Held(NamedTuple):
+    """What a job holds until `release_s` at the latest; `holder` is its arrival number."""
+
+    release_s: float
+    holder: int
+    kind: Kind
+    allocation: Allocation
+    draw_mw: int = 0
+
+
+@dataclass(slots=True)
+class _Units:
+    """How many units of a kind fit on each node, and in all, as of a number of changes."""
+
+    changes: int
+    on: Ints
+    total: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Choice:
+    """Nodes in the order in which a kind takes them, with the units that fit on each, and what
+    taking so many costs the reservation: sums along the order."""
+
+    nodes: Ints
+    units: Ints
+    sum_units: Ints
+    sum_lost: Ints
+
+
+@dataclass(slots=True)
+class _Shadow:
+    """The promise, and what is free at its time of all that is not taken beyond it."""
+
+    reservation: Reservation
+    order: int
+    kind: Kind
+    capacity: Capacity
+    units: Ints
+    extra: int
+
+
+class ConsumableLane:
+    """Does what `Lane` does where jobs take parts of nodes, need named resources or share."""
+
+    def __init__(
+        self,
+        capacity: Capacity,
+        held: Sequence[Held],
+        line: Line,
+        kinds: Sequence[Kind],
+        neighbours: Neighbours,
+        number: int = 0,
+        budgets: Sequence[PowerBudget] = (),
+        *,
+        factors: Floats | None = None,
+        backfills: bool = True,
+    ) -> None:
+        self.number, self.line, self.kinds = number, line, kinds
+        self.capacity, self.neighbours = capacity, neighbours
+        self.held = {each.holder: each for each in held}
+        self.next_order = DONE
+        self.shadow: _Shadow | None = None
+        self._backfills = backfills
+        self._factors = np.ones(capacity.table.nodes) if factors is None else factors
+        self._now_s, self._from, self._pauses = 0.0, 0, False
+        self._turns: Iterator[Turn] = iter(())
+        self._next: Turn = DONE
+        # Nodes of each change; what was counted before a change is counted anew there.
+        self._changed: list[Ints] = []
+        self._units: dict[int, _Units] = {}
+        self._choices: dict[tuple[int, bool], tuple[int, _Choice]] = {}
+        self._most: dict[int, int] = {}
+        # The fewest units of a kind that the standing promise refused.
+        self._refused: dict[int, int] = {}
+        self.budgets = tuple(budgets)
+        self._shared = [budget for budget in budgets if budget.is_shared]
+        self._relieved = self._withdrawn = 0
+        for each in held:
+            for budget in budgets:
+                budget.hold(each.holder, each.release_s, each.draw_mw)
+
+    # The life of a lane -------------------------------------------------------------------------
+
+    def begin(self, now_s: float) -> None:
+        """Start a pass in which other lanes take turns."""
+        self._open_pass(now_s, pauses=True)
+
+    def pass_alone(self, now_s: float) -> list[Served]:
+        """A pass that this lane is alone in: what starts."""
+        self._open_pass(now_s, pauses=False)
+        started: list[Served] = []
+        for turn in self._turns:
+            assert isinstance(turn, Entry)
+            if (served := self._act(turn)) is not None:
+                started.append(served)
+        return started
+
+    def turn(self) -> None:
+        """Look for the next entry that will start or reserve: see Lane."""
+        turn = self._next = next(self._turns, DONE)
+        self.next_order = turn if isinstance(turn, int) else turn.order
+
+    def serve(self) -> Served | None:
+        """Let the entry of the present turn act, if it is one, and go on: what starts, if any."""
+        turn = self._next
+        served = None if isinstance(turn, int) else self._act(turn)
+        self.turn()
+        return served
+
+    def add(self, entry: Entry) -> None:
+        """An entry arrived."""
+        self.line.add(entry)
+        if self.shadow is not None and entry.order < self.shadow.order:
+            self._unsettle()
+        self._from = min(self._from, entry.order)
+
+    def drop(self, arrival: int) -> None:
+        """Take out the entry of a job that started elsewhere, and what it was promised."""
+        order = self.line.order_of(arrival)
+        if order is None:
+            return
+        self.line.remove(arrival)
+        if self.shadow is not None and self.shadow.reservation.arrival == arrival:
+            for budget in self.budgets:
+                budget.withdrawn += 1
+            self._forget_promise()
+            self._turns = self._acting(order)
+            self.turn()
+        elif self.next_order == order:
+            self.turn()
+
+    def release(self, holder: int) -> None:
+        """What the job `holder` holds is free again."""
+        held = self.held.pop(holder)
+        self.capacity.give(held.kind, held.allocation)
+        for budget in self.budgets:
+            budget.let_go(holder)
+        self._units.clear()
+        self._unsettle()
+
+    # What it answers ----------------------------------------------------------------------------
+
+    @property
+    def reservation(self) -> Reservation | None:
+        """What is promised to the first entry that cannot start."""
+        return self.shadow.reservation if self.shadow else None
+
+    def expected_ends(self) -> list[tuple[float, int]]:
+        """When the holders of nodes are expected to end."""
+        return [(held.release_s, held.holder) for held in self.held.values()]
+
+    def most_units(self, entry: Entry) -> int:
+        """How many units of an entry's kind the cluster takes when nothing runs."""
+        number = entry.kind
+        if number not in self._most:
+            shape = self.kinds[number].shape
+            self._most[number] = int(self.capacity.table.fitting(shape).sum())
+        return self._most[number]
+
+    def units_now(self, entry: Entry) -> int:
+        """How many units of its kind fit now, beside the neighbours that it may have."""
+        return self._counted(entry.kind).total
+
+    def units_beside_anyone(self, entry: Entry) -> int:
+        """How many would fit if everybody accepted everybody."""
+        return int(self.capacity.units(self.kinds[entry.kind].shape).sum())
+
+    def why_no_neighbour(self, entry: Entry) -> str:
+        """Why it may not join those beside whom a unit of it would fit."""
+        kind = self.kinds[entry.kind]
+        there = self.capacity.group[self.capacity.units(kind.shape) > 0]
+        groups = (self.capacity.groups.of[number] for number in np.unique(there).tolist())
+        newcomer = kind.app, kind.shape.needs[0]
+        return self.neighbours.refusal(newcomer, [group for group in groups if group])
+
+    def end_s(self, entry: Entry) -> float:
+        """When the entry ends at the latest if it starts now."""
+        return self._now_s + entry.limit_s
+
+    def in_time(self, entry: Entry) -> bool:
+        """True when it ends before anything is promised."""
+        return self.shadow is None or self.end_s(entry) <= self.shadow.reservation.start_s
+
+    def may_start(self, entry: Entry) -> bool:
+        """True when its units fit and no reservation is delayed."""
+        if not self._may_fit(entry.kind, entry.nodes):
+            return False
+        return (
+            self.leaves_promise(entry)
+            and entry.nodes <= self._counted(entry.kind).total
+            and self._has_power(entry)
+        )
+
+    def leaves_promise(self, entry: Entry) -> bool:
+        """True when it ends before anything is promised, or leaves enough for it."""
+        return self.in_time(entry) or self._fits_beyond(entry.kind, entry.nodes)
+
+    def shortages(self, entry: Entry) -> list[Shortage]:
+        """The budgets that do not let the entry start now, as they are now."""
+        end_s = self.end_s(entry)
+        found = [b.shortage(entry.draw_mw, end_s, entry.arrival) for b in self.budgets]
+        return [shortage for shortage in found if shortage is not None]
+
+    @property
+    def is_relieved(self) -> bool:
+        """True when watts of other lanes too were given up since the pass began, which may be what
+        kept an entry from starting: another pass may start it."""
+        return sum(budget.withdrawn for budget in self._shared) != self._withdrawn
+
+    def _has_power(self, entry: Entry) -> bool:
+        """True when no budget is exceeded and no reservation there is delayed."""
+        end_s = self._now_s + entry.limit_s
+        return all(budget.has(entry.draw_mw, end_s, entry.arrival) for budget in self.budgets)
+
+    # What it does -------------------------------------------------------------------------------
+
+    def _open_pass(self, now_s: float, *, pauses: bool) -> None:
+        self._now_s, self._pauses = now_s, pauses
+        if self.shadow is not None and self.shadow.reservation.start_s < now_s:
+            self._unsettle()  # a running job is overdue: it is expected to end at any moment
+        if self.budgets:
+            self._look_at_budgets(now_s)
+        self._choices.clear()
+        self._refused.clear()
+        self._turns = self._acting(self._from) if self._from != DONE else iter(())
+        self._from = DONE
+
+    def _look_at_budgets(self, now_s: float) -> None:
+        """Begin anew where watts may have come back."""
+        for budget in self.budgets:
+            budget.advance(now_s)
+        if self._shared or sum(budget.relieved for budget in self.budgets) != self._relieved:
+            self._unsettle()
+        self._relieved = sum(budget.relieved for budget in self.budgets)
+        self._withdrawn = sum(budget.withdrawn for budget in self._shared)
+
+    def _act(self, entry: Entry) -> Served | None:
+        if not self.may_start(entry):
+            # What was found before another cluster took what both need is refused, and no more.
+            if self.shadow is None:
+                self._reserve(entry)
+            return None
+        kind, waits = self.kinds[entry.kind], self.shadow is not None
+        allocation = self._allocation(entry)
+        self._take(kind, allocation, beyond=not self.in_time(entry))
+        self.line.remove(entry.arrival)
+        end_s, draw_mw = self.end_s(entry), entry.draw_mw
+        self.held[entry.arrival] = Held(end_s, entry.arrival, kind, allocation, draw_mw)
+        for budget in self.budgets:
+            budget.hold(entry.arrival, end_s, draw_mw)
+        return self.number, entry, allocation, waits
+
+    def _take(self, kind: Kind, allocation: Allocation, *, beyond: bool) -> None:
+        nodes = np.array(allocation.nodes, dtype=np.int64)
+        self.capacity.take(kind, allocation)
+        self._changed.append(nodes)
+        if self.shadow is not None and beyond:
+            shadow = self.shadow
+            shadow.capacity.take(kind, allocation)
+            after = self._shadow_units(shadow.kind, shadow.capacity, nodes)
+            shadow.extra -= int((shadow.units[nodes] - after).sum())
+            shadow.units[nodes] = after
+
+    def _reserve(self, entry: Entry) -> None:
+        """Promise the entry its units at the first time when they and the watts are there if limits
+        hold; what no budget will ever let start waits for another cap, and blocks nobody."""
+        kind = self.kinds[entry.kind]
+        start_s, capacity = self._earliest(kind, entry.nodes, self._now_s)
+        while (later_s := self._power_from(entry, start_s)) > start_s:
+            if later_s == inf:
+                return
+            start_s, capacity = self._earliest(kind, entry.nodes, later_s)
+        units = self._shadow_units(kind, capacity)
+        reservation = Reservation(entry.arrival, entry.nodes, start_s)
+        extra = int(units.sum()) - entry.nodes
+        self._forget_promise()
+        self.shadow = _Shadow(reservation, entry.order, kind, capacity, units, extra)
+        for budget in self.budgets:
+            budget.reserve(entry.arrival, start_s, entry.limit_s, entry.draw_mw)
+
+    def _power_from(self, entry: Entry, from_s: float) -> float:
+        """When, from a time on, each budget has the watts for an entry if limits hold."""
+        start_s = from_s
+        for budget in self.budgets:
+            start_s = budget.earliest(entry.draw_mw, entry.limit_s, start_s, entry.arrival)
+        return start_s
+
+    def _earliest(self, kind: Kind, count: int, from_s: float) -> tuple[float, Capacity]:
+        """When, from a time on, so many units will be free, and all that is free then: what is
+        overdue is expected back at any moment.
+
+        More time frees more, so the first time at which they fit is found by halving; neighbours
+        are only asked from there on.
+        """
+        held = sorted(self.held.values(), key=attrgetter("release_s"))
+        flat = Flat.of([(each.kind, each.allocation) for each in held], len(kind.shape.needs))
+        due_s = [max(each.release_s, from_s) for each in held]
+        ends = [bisect_right(due_s, from_s), *_last_of_each(due_s, from_s)]
+        first = bisect_left(ends, 1, key=lambda end: self._fit(kind, flat, end) >= count)
+        for end in ends[min(first, len(ends) - 1) :]:
+            capacity = self._after(held[:end], flat)
+            if self._shadow_units(kind, capacity).sum() >= count:
+                break
+        return due_s[end - 1] if end > ends[0] else from_s, capacity
+
+    def _fit(self, kind: Kind, flat: Flat, jobs: int) -> int:
+        """How many units would fit if the first jobs had left and neighbours accepted everybody."""
+        capacity = self.capacity.copy()
+        capacity.give_first(flat, jobs)
+        return int(capacity.units(kind.shape).sum())
+
+    def _after(self, left: Sequence[Held], flat: Flat) -> Capacity:
+        """What is free after the first jobs have left."""
+        capacity = self.capacity.copy()
+        capacity.give_first(flat, len(left))
+        for each in left:
+            capacity.part(each.kind, each.allocation)
+        return capacity
+
+    def _shadow_units(self, kind: Kind, capacity: Capacity, nodes: Ints | None = None) -> Ints:
+        """Units that fit at the shadow time, with the neighbours of then."""
+        group = capacity.group if nodes is None else capacity.group[nodes]
+        return self._accepted(kind, capacity.units(kind.shape, nodes), group)
+
+    def _unsettle(self) -> None:
+        """Something came back: every entry gets its turn again."""
+        self._forget_promise()
+        self._from = 0
+
+    def _forget_promise(self) -> None:
+        if self.shadow is not None:
+            for budget in self.budgets:
+                budget.give_up(self.shadow.reservation.arrival)
+        self.shadow = None
+        self._choices.clear()
+        self._refused.clear()
+
+    # Units and nodes ----------------------------------------------------------------------------
+
+    def _may_fit(self, number: int, units: int) -> bool:
+        """False when even before the last changes, which only took, there was no room."""
+        counted = self._units.get(number)
+        return counted is None or units <= counted.total
+
+    def _counted(self, number: int) -> _Units:
+        """How many units of a kind fit now: counted anew where something changed since."""
+        changes, counted = len(self._changed), self._units.get(number)
+        if counted is None or changes - counted.changes > _MANY_CHANGES:
+            kind = self.kinds[number]
+            on = self._accepted(kind, self.capacity.units(kind.shape), self.capacity.group)
+            counted = self._units[number] = _Units(changes, on, int(on.sum()))
+        elif counted.changes < changes:
+            kind = self.kinds[number]
+            nodes = np.concatenate(self._changed[counted.changes :])
+            fitting = self.capacity.units(kind.shape, nodes)
+            counted.on[nodes] = self._accepted(kind, fitting, self.capacity.group[nodes])
+            counted.total, counted.changes = int(counted.on.sum()), changes
+        return counted
+
+    def _accepted(self, kind: Kind, units: Ints, group: Ints) -> Ints:
+        """As many of these units a node as its neighbours allow: none where they do not."""
+        if kind.shape.exclusive or not group.any():
+            return units
+        beside = (units > 0) & (group != NOBODY)
+        for number in np.unique(group[beside]).tolist():
+            there = beside & (group == number)
+            units[there] = self._most_accepted(kind, units[there], number)
+        return units
+
+    def _most_accepted(self, kind: Kind, units: Ints, number: int) -> Ints:
+        members, cores = self.capacity.groups.of[number], kind.shape.needs[0]
+        most = int(units.max(initial=0))
+        for count in range(1, most + 1):
+            if self.neighbours.cost((kind.app, count * cores), members) == inf:
+                return np.minimum(units, count - 1)
+        return units
+
+    def _fits_beyond(self, number: int, count: int) -> bool:
+        """True when so many units that last beyond the shadow time leave what is reserved.
+
+        Whoever was refused stays refused while the promise stands: what a start takes from the
+        promise is more than what others then need take less.
+        """
+        if count >= self._refused.get(number, maxsize):
+            return False
+        assert self.shadow is not None
+        fits = self._least_lost(number, count) <= self.shadow.extra
+        if not fits:
+            self._refused[number] = count
+        return fits
+
+    def _least_lost(self, number: int, count: int) -> int:
+        """How many reserved units go where a kind takes the nodes that cost fewest."""
+        choice = self._choice(number, beyond=True)
+        if not len(choice.nodes) or count > choice.sum_units[-1]:
+            return maxsize
+        last = int(np.searchsorted(choice.sum_units, count))
+        before = int(choice.sum_lost[last - 1]) if last else 0
+        rest = count - (int(choice.sum_units[last - 1]) if last else 0)
+        node = choice.nodes[last : last + 1]
+        lost = self._lost(self.kinds[number], node, np.array([rest], dtype=np.int64))
+        return before + int(lost.sum())
+
+    def _allocation(self, entry: Entry) -> Allocation:
+        choice = self._choice(entry.kind, beyond=not self.in_time(entry))
+        last = int(np.searchsorted(choice.sum_units, entry.nodes))
+        units = choice.units[: last + 1].copy()
+        units[last] -= int(choice.sum_units[last]) - entry.nodes
+        nodes = choice.nodes[: last + 1]
+        ascending = np.argsort(nodes)
+        return Allocation(tuple(nodes[ascending].tolist()), tuple(units[ascending].tolist()))
+
+    def _choice(self, number: int, *, beyond: bool) -> _Choice:
+        """The nodes on which a kind fits, best first: those that cost the reservation least, that
+        have least of what the kind does not need, with the neighbours that suit it best, that draw
+        least, by index."""
+        changes, key = len(self._changed), (number, beyond)
+        known = self._choices.get(key)
+        if known is None or known[0] != changes:
+            self._choices[key] = known = changes, self._ordered(number, beyond=beyond)
+        return known[1]
+
+    def _ordered(self, number: int, *, beyond: bool) -> _Choice:
+        kind, on = self.kinds[number], self._counted(number).on
+        nodes = np.flatnonzero(on)
+        units = on[nodes]
+        lost = self._lost(kind, nodes, units) if beyond else np.zeros(len(nodes), dtype=np.int64)
+        company, surplus = self._company(kind, nodes, units), self._surplus(kind, nodes)
+        order = np.lexsort((nodes, self._factors[nodes], company, surplus, lost / units))
+        lost = lost[order]
+        return _Choice(nodes[order], units[order], units[order].cumsum(), lost.cumsum())
+
+    def _lost(self, kind: Kind, nodes: Ints, units: Ints) -> Ints:
+        """Units of the reserved shape that are gone at its time where these are taken beyond it."""
+        assert self.shadow is not None
+        shadow, reserved = self.shadow, self.shadow.kind
+        needs = np.array(kind.shape.needs, dtype=np.int64)
+        free = shadow.capacity.free[:, nodes] - needs[:, np.newaxis] * units
+        left = units_in(free, reserved.shape)
+        if reserved.shape.exclusive or kind.shape.exclusive:
+            left[:] = 0
+        else:
+            left = self._accepted_after(reserved, kind, left, nodes, units)
+        return shadow.units[nodes] - np.minimum(left, shadow.units[nodes])
+
+    def _accepted_after(
+        self, reserved: Kind, kind: Kind, left: Ints, nodes: Ints, units: Ints
+    ) -> Ints:
+        """What is left of the reserved kind beside a newcomer that its neighbours accept."""
+        assert self.shadow is not None
+        capacity, cores = self.shadow.capacity, kind.shape.needs[0]
+        group = np.array(
+            [
+                capacity.groups.joined(number, (kind.app, count * cores))
+                for number, count in zip(
+                    capacity.group[nodes].tolist(), units.tolist(), strict=True
+                )
+            ],
+            dtype=np.int64,
+        )
+        return self._accepted(reserved, left, group)
+
+    def _surplus(self, kind: Kind, nodes: Ints) -> Ints:
+        """What a node has of named resources that the kind does not need, so that those who need
+        them find them free; then its memory."""
+        amounts, needs = self.capacity.table.amounts, kind.shape.needs
+        idle = [amounts[row, nodes] for row in range(2, len(needs)) if not needs[row]]
+        return sum(idle, np.zeros(len(nodes), dtype=np.int64))
+
+    def _company(self, kind: Kind, nodes: Ints, units: Ints) -> Floats:
+        """What it costs all on each node if the kind comes; an empty node is the last choice."""
+        cost = np.full(len(nodes), inf)
+        if kind.shape.exclusive:
+            return cost
+        group, cores = self.capacity.group[nodes], kind.shape.needs[0]
+        for number, count in {*zip(group.tolist(), units.tolist(), strict=True)}:
+            if number != NOBODY:
+                members = self.capacity.groups.of[number]
+                there = (group == number) & (units == count)
+                cost[there] = self.neighbours.cost((kind.app, count * cores), members)
+        return cost
+
+    # The next entry -----------------------------------------------------------------------------
+
+    def _acting(self, order: int) -> Iterator[Turn]:
+        """The entries, from an order on, that act; each has acted when the next is asked for.
+
+        Without a reservation each entry acts, but those that never fit; behind it those that start.
+        Where asked to, it pauses before it looks through entries: see Lane.
+        """
+        while self.shadow is None:
+            entry = next((e for e in self._from_order(order) if self._ever_fits(e)), None)
+            if entry is None:
+                return
+            yield entry
+            order = entry.order + 1
+        if not self._backfills or self.line.last_order < order:
+            return
+        for block in self.line.blocks_from(order):
+            if not self._may_start_any(block):
+                continue
+            if self._pauses and (place := block.place_of(order)) < len(block.entries):
+                yield block.entries[place].order
+            while (entry := self._first_to_start(block, order)) is not None:
+                yield entry
+                order = entry.order + 1
+
+    def _from_order(self, order: int) -> Iterator[Entry]:
+        for block in self.line.blocks_from(order):
+            yield from block.entries[block.place_of(order) :]
+
+    def _ever_fits(self, entry: Entry) -> bool:
+        return entry.nodes <= self.most_units(entry)
+
+    def _first_to_start(self, block: Block, order: int) -> Entry | None:
+        """The first entry of a block, from an order on, that may start."""
+        entries = block.entries
+        for place in range(block.place_of(order), len(entries)):
+            if self.may_start(entries[place]):
+                return entries[place]
+        return None
+
+    def _may_start_any(self, block: Block) -> bool:
+        """False when no kind of a block has room for the least that one of its entries asks for."""
+        promise_s = self.shadow.reservation.start_s if self.shadow else inf
+        for number, (least_units, least_limit_s) in block.least_by_kind().items():
+            if not self._may_fit(number, least_units):
+                continue
+            in_time = self._now_s + least_limit_s <= promise_s
+            allowed = in_time or self._fits_beyond(number, least_units)
+            if allowed and least_units <= self._counted(number).total:
+                return True
+        return False
+
+
+def _last_of_each(due_s: Sequence[float], after_s: float) -> list[int]:
+    """How many of these ascending times lie up to each of those after a time."""
+    runs = ((time_s, len(list(run))) for time_s, run in groupby(due_s))
+    ends = accumulate(runs, lambda before, run: (run[0], before[1] + run[1]))
+    return [end for time_s, end in ends if time_s > after_s]

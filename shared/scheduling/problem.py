@@ -1,0 +1,182 @@
+"""What is scheduled: units of jobs over the nodes of a cluster. Frozen, and solver-free.
+
+Amounts are whole numbers (cores, MiB, counts), so that no order of sums changes a decision.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.domain.cluster import Cluster, NodeClass
+from shared.domain.job import Job
+
+Ints = NDArray[np.int64]
+
+MIB_PER_GIB: Final = 1024
+# What a node has of a resource that was not declared: more than any job asks for.
+UNKNOWN: Final = 2**40
+CORES: Final = "cores"
+MEMORY: Final = "memory_mib"
+
+
+class Shape(NamedTuple):
+    """One unit of a job on one cluster: what it needs of each of the cluster's resources.
+
+    Nobody else may be on the nodes of an `exclusive` one; `most_per_node` units of one job go onto
+    a node, 0 is as many as fit.
+    """
+
+    needs: tuple[int, ...]
+    exclusive: bool
+    most_per_node: int
+
+
+class Kind(NamedTuple):
+    """What jobs that are alike to a cluster share: the application, which neighbours ask for, and
+    the shape of their units."""
+
+    app: str
+    shape: Shape
+
+
+class Allocation(NamedTuple):
+    """Nodes of a cluster, ascending by index, and how many units are on each."""
+
+    nodes: tuple[int, ...]
+    units: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeTable:
+    """What the nodes of a cluster have: `amounts` of the shape (resources, nodes), by `names`, the
+    first two of which are cores and memory."""
+
+    names: tuple[str, ...]
+    amounts: Ints
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> "NodeTable":
+        """The nodes as declared."""
+        classes, names = cluster.node_classes, cls.names_of(cluster)
+        columns = [
+            [
+                cluster.cores_per_node,
+                mib(each.memory_gib) if each.memory_gib else UNKNOWN,
+                *(dict(each.resources).get(name, 0) for name in names[2:]),
+            ]
+            for each in classes
+        ]
+        counts = [each.nodes for each in classes]
+        amounts = np.repeat(np.array(columns, dtype=np.int64).T, counts, axis=1)
+        return cls(names, np.ascontiguousarray(amounts))
+
+    @staticmethod
+    def names_of(cluster: Cluster) -> tuple[str, ...]:
+        """The resources of its nodes."""
+        named = {name for each in cluster.node_classes for name, _ in each.resources}
+        return CORES, MEMORY, *sorted(named)
+
+    @property
+    def nodes(self) -> int:
+        """How many there are."""
+        return int(self.amounts.shape[1])
+
+    def fitting(self, shape: Shape) -> Ints:
+        """How many units of a shape each node takes when it is empty, (nodes,)."""
+        return units_in(self.amounts, shape)
+
+
+def units_in(free: Ints, shape: Shape) -> Ints:
+    """How many units of a shape fit into what is free, (nodes,) of (resources, nodes): the least
+    over the resources; a resource manager that overcommits leaves less than nothing, which is 0."""
+    fitting = np.full(free.shape[1], UNKNOWN, dtype=np.int64)
+    for amount, need in zip(free, shape.needs, strict=True):
+        if need:
+            np.minimum(fitting, amount // need, out=fitting)
+    np.maximum(fitting, 0, out=fitting)
+    return np.minimum(fitting, shape.most_per_node) if shape.most_per_node else fitting
+
+
+def shape_on(job: Job, cluster: Cluster, names: Sequence[str]) -> Shape | None:
+    """A unit of the job on this cluster; None where no node has a resource that it needs."""
+    wanted = dict(job.resources_per_unit)
+    if not wanted.keys() <= set(names):
+        return None
+    amounts = (
+        unit_cores(job, cluster),
+        _memory_mib(job, cluster),
+        *(wanted.get(name, 0) for name in names[2:]),
+    )
+    most = job.units_per_node if job.cores_per_unit else 1
+    return Shape(amounts, not job.shareable, most)
+
+
+def _memory_mib(job: Job, cluster: Cluster) -> int:
+    """What a unit needs: as told, its part of what the job needs, or half of a node for half."""
+    if job.memory_gib_per_unit:
+        return mib(job.memory_gib_per_unit)
+    if job.memory_gib:
+        return mib(job.memory_gib / job.nodes_on(cluster))
+    if job.shareable and not job.cores_per_unit:
+        return mib(min(each.memory_gib for each in cluster.node_classes)) // 2
+    return 0
+
+
+def mib(gib: float) -> int:
+    """Whole MiB, rounded up."""
+    return ceil(gib * MIB_PER_GIB)
+
+
+def kind_on(job: Job, cluster: Cluster, names: Sequence[str]) -> Kind | None:
+    """The kind of a job on this cluster; None where no node has a resource that it needs. Nobody is
+    beside one that is alone, so that its application makes no difference."""
+    shape = shape_on(job, cluster, names)
+    return shape and Kind("" if shape.exclusive else job.app_id, shape)
+
+
+def counts_nodes(job: Job, cluster: Cluster) -> bool:
+    """True where the job takes whole nodes, any will do, and only how many are free counts."""
+    return job.is_of_nodes and not (job.memory_gib and cluster.declared_classes)
+
+
+def takes_nodes(table: NodeTable, shape: Shape) -> bool:
+    """True where a unit is a node, of which nobody else has anything."""
+    return shape.exclusive and shape.most_per_node == 1 and shape.needs[0] == table.amounts[0].max()
+
+
+def nodes_worth(job: Job, cluster: Cluster, units: int) -> int:
+    """Nodes that so many of its units are worth there by their cores, rounded up."""
+    return -(-units * job.cores_per_unit // cluster.cores_per_node) if job.cores_per_unit else units
+
+
+def core_share(job: Job, cluster: Cluster) -> float:
+    """The part of a node that one unit of the job is, by its cores."""
+    return unit_cores(job, cluster) / cluster.cores_per_node
+
+
+def unit_cores(job: Job, cluster: Cluster) -> int:
+    """Cores of one unit of the job."""
+    return job.cores_per_unit or cluster.cores_for(shareable=job.shareable)
+
+
+def most_units(job: Job, cluster: Cluster) -> int:
+    """How many units of the job the cluster takes when nothing runs."""
+    return sum(each.nodes * _units_on(job, cluster, each) for each in cluster.node_classes)
+
+
+def _units_on(job: Job, cluster: Cluster, nodes: NodeClass) -> int:
+    """How many one node of a class takes."""
+    has, memory_mib = dict(nodes.resources), _memory_mib(job, cluster)
+    fitting = [cluster.cores_per_node // unit_cores(job, cluster)]
+    fitting += [has.get(name, 0) // count for name, count in job.resources_per_unit]
+    if nodes.memory_gib and memory_mib:
+        fitting.append(mib(nodes.memory_gib) // memory_mib)
+    if not job.cores_per_unit:
+        fitting.append(1)
+    elif job.units_per_node:
+        fitting.append(job.units_per_node)
+    return min(fitting)

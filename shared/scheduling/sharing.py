@@ -1,0 +1,111 @@
+"""Who may be whose neighbour on a node, and what it costs: a policy that the scheduler asks."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf, isnan, nan
+from typing import Protocol
+
+from shared.models.degradation import slowdown_of_shares
+from shared.scheduling.capacity import Group
+
+# A job on a node: its application and its cores there.
+Member = tuple[str, int]
+
+
+class Neighbours(Protocol):
+    """Which jobs may run beside each other. Whom a policy accepts beside some it accepts beside
+    fewer of them too."""
+
+    def cost(self, newcomer: Member, group: Group) -> float:
+        """What it costs all if a job comes to those on a node; infinite where it must not."""
+        ...
+
+    def slowdown(self, one: Member, others: Group) -> float:
+        """Predicted T_co / T_solo of one beside others; NaN without a prediction."""
+        ...
+
+    def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
+        """Why a newcomer may join none of these, in words."""
+        ...
+
+
+class Apart:
+    """Nobody has a neighbour."""
+
+    def cost(self, newcomer: Member, group: Group) -> float:
+        """Infinite beside anybody."""
+        return inf if group else 0.0
+
+    def slowdown(self, one: Member, others: Group) -> float:
+        """Not predicted."""
+        return nan if others else 1.0
+
+    def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
+        """The rule."""
+        return "nobody shares nodes"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contention:
+    """Neighbours contend for memory bandwidth: those of one add up as far as its slowdown goes.
+
+    `gbps` holds the bandwidth of each application on a node used whole; a job draws the part of it
+    that its cores are of `cores_per_node`. All slowdowns on a node have to be predicted and none
+    may be above `max_slowdown`. `weights` is None while no degradation model is published: then
+    nobody shares.
+    """
+
+    gbps: Mapping[str, float]
+    peak_gbps: float
+    cores_per_node: int
+    weights: tuple[float, ...] | None
+    max_slowdown: float
+    _costs: dict[tuple[Member, Group], float] = field(default_factory=dict, init=False)
+
+    def cost(self, newcomer: Member, group: Group) -> float:
+        """The sum of all slowdowns on the node, infinite where the rule refuses one of them."""
+        if not group:
+            return 0.0
+        key = newcomer, group
+        if key not in self._costs:
+            self._costs[key] = self._cost((*group, newcomer))
+        return self._costs[key]
+
+    def slowdown(self, one: Member, others: Group) -> float:
+        """Predicted T_co / T_solo; NaN without a prediction."""
+        if not others:
+            return 1.0
+        if self.weights is None:
+            return nan
+        beside = sum(map(self._share, others))
+        return float(slowdown_of_shares(self.weights, self._share(one), beside))
+
+    def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
+        """The mildest of the slowdowns that the rule refuses."""
+        worst = [self._worst((*group, newcomer)) for group in groups]
+        mildest = min((slowdown for slowdown in worst if not isnan(slowdown)), default=None)
+        if mildest is None:
+            return "no slowdown is predicted for it and those who run there"
+        return (
+            f"neighbours would slow down {mildest:.2f} times or more, {self.max_slowdown} is most"
+        )
+
+    def _share(self, member: Member) -> float:
+        """Of the peak bandwidth of a node."""
+        app, cores = member
+        return self.gbps.get(app, nan) * cores / self.cores_per_node / self.peak_gbps
+
+    def _cost(self, members: Group) -> float:
+        found = self._slowdowns(members)
+        refused = any(isnan(slowdown) or slowdown > self.max_slowdown for slowdown in found)
+        return inf if refused else sum(found)
+
+    def _worst(self, members: Group) -> float:
+        found = self._slowdowns(members)
+        return nan if any(map(isnan, found)) else max(found)
+
+    def _slowdowns(self, members: Group) -> list[float]:
+        return [
+            self.slowdown(member, members[:place] + members[place + 1 :])
+            for place, member in enumerate(members)
+        ]

@@ -1,0 +1,314 @@
+"""Clusters whose nodes are given out in parts: examples, and random systems against plain rules."""
+
+from collections.abc import Iterable, Sequence
+from math import inf
+from random import Random
+
+import numpy as np
+import pytest
+
+from shared.scheduling.capacity import Capacity, Group
+from shared.scheduling.consumable import ConsumableLane, Held
+from shared.scheduling.easy import serve
+from shared.scheduling.lane import Lane
+from shared.scheduling.load import Load, NodeSet
+from shared.scheduling.power import Cap, PowerBudget, Scope
+from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
+from shared.scheduling.queue import Entry, Line, order_of
+from shared.scheduling.sharing import Member
+from tests.unit.shared.scheduling.plain_consumable import PlainNodes, Stay
+
+CORES, MEMORY = 4, 64
+SEEDS = range(300)
+
+
+class Pairs:
+    """Neighbours by a table of pairs: all must accept each other."""
+
+    def __init__(self, refused: set[tuple[str, str]]) -> None:
+        self._refused = refused
+
+    def cost(self, newcomer: Member, group: Group) -> float:
+        pairs = ((min(newcomer[0], app), max(newcomer[0], app)) for app, _ in group)
+        return inf if any(pair in self._refused for pair in pairs) else float(len(group))
+
+    def slowdown(self, one: Member, others: Group) -> float:
+        return 1.0
+
+    def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
+        return "they do not go together"
+
+
+def whole(app: int = 0) -> Kind:
+    return Kind(str(app), Shape((CORES, 0), exclusive=True, most_per_node=1))
+
+
+def part(cores: int, *, memory: int = 0, app: int = 0, most: int = 0, gpus: int = 0) -> Kind:
+    return Kind(str(app), Shape((cores, memory, gpus), exclusive=False, most_per_node=most))
+
+
+def table(nodes: int, gpu_nodes: int = 0) -> NodeTable:
+    gpus = [2 if node < gpu_nodes else 0 for node in range(nodes)]
+    return NodeTable(
+        ("cores", "memory_mib", "gpu"),
+        np.array([[CORES] * nodes, [MEMORY] * nodes, gpus], dtype=np.int64),
+    )
+
+
+def lane(
+    kinds: list[Kind],
+    entries: list[Entry],
+    *,
+    nodes: int = 4,
+    gpu_nodes: int = 0,
+    held: list[Held] | None = None,
+    refused: set[tuple[str, str]] | None = None,
+    budgets: Sequence[PowerBudget] = (),
+) -> ConsumableLane:
+    capacity = Capacity(table(nodes, gpu_nodes))
+    for each in held or []:
+        capacity.take(each.kind, each.allocation)
+    line = Line()
+    for entry in entries:
+        line.add(entry)
+    neighbours = Pairs(refused or set())
+    return ConsumableLane(capacity, held or [], line, kinds, neighbours, budgets=budgets)
+
+
+def entry(arrival: int, kind: int, units: int, limit_s: float) -> Entry:
+    return Entry(order_of(0, arrival, 0), arrival, units, limit_s, kind=kind)
+
+
+def started(made: ConsumableLane, now_s: float = 0.0) -> dict[int, Allocation]:
+    found = {}
+    for _, served, allocation, _ in made.pass_alone(now_s):
+        assert isinstance(allocation, Allocation)
+        found[served.arrival] = allocation
+    return found
+
+
+def test_units_of_several_jobs_fill_a_node() -> None:
+    found = started(lane([part(1)], [entry(1, 0, 3, 9), entry(2, 0, 1, 9)], nodes=1))
+    assert found == {1: Allocation((0,), (3,)), 2: Allocation((0,), (1,))}
+
+
+def test_one_unit_a_node_spreads() -> None:
+    found = started(lane([part(1, most=1)], [entry(1, 0, 3, 9)]))
+    assert found == {1: Allocation((0, 1, 2), (1, 1, 1))}
+
+
+def test_memory_binds_where_cores_do_not() -> None:
+    made = lane([part(1, memory=40)], [entry(1, 0, 1, 9), entry(2, 0, 1, 9)], nodes=1)
+    assert started(made).keys() == {1}
+    assert made.units_now(entry(2, 0, 1, 9)) == 0
+
+
+def test_jobs_without_gpus_leave_the_nodes_that_have_them() -> None:
+    kinds = [part(4), part(1, gpus=1)]
+    found = started(lane(kinds, [entry(1, 0, 2, 9), entry(2, 1, 2, 9)], nodes=3, gpu_nodes=1))
+    assert found == {1: Allocation((1, 2), (1, 1)), 2: Allocation((0,), (2,))}
+
+
+def test_a_job_that_fits_on_no_node_waits_without_a_promise() -> None:
+    made = lane([part(1, gpus=3), part(1)], [entry(1, 0, 1, 9), entry(2, 1, 1, 9)], gpu_nodes=4)
+    assert started(made).keys() == {2}
+    assert made.reservation is None
+
+
+def test_nobody_comes_beside_a_job_that_is_to_be_alone() -> None:
+    alone = Kind("0", Shape((1, 0, 0), exclusive=True, most_per_node=0))
+    found = started(lane([alone, part(1)], [entry(1, 0, 2, 9), entry(2, 1, 1, 9)], nodes=1))
+    assert found == {1: Allocation((0,), (2,))}
+
+
+def test_neighbours_that_do_not_go_together_get_nodes_of_their_own() -> None:
+    kinds = [part(1, app=0), part(1, app=1)]
+    waiting = [entry(1, 0, 1, 9), entry(2, 1, 1, 9)]
+    assert started(lane(kinds, waiting, nodes=1, refused={("0", "1")})).keys() == {1}
+    found = started(lane(kinds, waiting, nodes=2, refused={("0", "1")}))
+    assert found == {1: Allocation((0,), (1,)), 2: Allocation((1,), (1,))}
+
+
+def test_a_reservation_keeps_the_nodes_that_it_counts_on() -> None:
+    """Node 0 is free and half of node 1: the wide job needs both, whole, at 100 s."""
+    held = [Held(100.0, 9, part(2), Allocation((1,), (1,)))]
+    kinds = [part(2), part(4, most=1), part(2)]
+    waiting = [entry(1, 1, 2, 50), entry(2, 2, 1, 200), entry(3, 2, 1, 90)]
+    made = lane(kinds, waiting, nodes=2, held=held)
+    assert started(made).keys() == {3}
+    assert made.reservation is not None
+    assert made.reservation.start_s == 100.0
+
+
+def test_a_guest_may_stay_where_the_reservation_needs_nothing() -> None:
+    held = [Held(100.0, 9, part(2), Allocation((1,), (1,)))]
+    kinds = [part(4, most=1, gpus=1), part(2)]
+    waiting = [entry(1, 0, 1, 50), entry(2, 1, 1, 500)]
+    made = lane(kinds, waiting, nodes=3, gpu_nodes=0, held=held)
+    assert started(made) == {2: Allocation((1,), (1,))}, "no GPU anywhere: nothing is reserved"
+
+
+def watts(arrival: int, limit_s: float, draw_w: int, kind: int = 0) -> Entry:
+    order = order_of(0, arrival, 0)
+    return Entry(order, arrival, 1, limit_s, kind=kind, draw_mw=draw_w * 1000)
+
+
+def flat(cap_w: int) -> PowerBudget:
+    return PowerBudget(Cap(Scope.CLUSTER, "alpha", ((-inf, cap_w * 1000),)))
+
+
+def test_a_guest_that_ends_before_its_host_leaves_it_alone_on_its_node() -> None:
+    pair = [watts(1, 100.0, 60), watts(2, 50.0, 30)]
+    made = lane([part(2)], pair, nodes=1, budgets=[flat(100)])
+    assert started(made).keys() == {1, 2}
+    made.release(2)
+    made.add(watts(3, 60.0, 41))
+    assert started(made, 10.0) == {}
+    made.add(watts(4, 30.0, 40))
+    assert started(made, 10.0).keys() == {4}
+    made.release(1)
+    made.release(4)
+    assert made.capacity.free[0, 0] == CORES
+
+
+def test_a_join_takes_no_watts_that_are_reserved() -> None:
+    """140 W are promised at 100 s: a guest of 60 W until 1,000 s would make that impossible."""
+    kinds = [part(2), Kind("", Shape((CORES, 0, 0), exclusive=True, most_per_node=1))]
+    queue = [
+        watts(1, 100.0, 60, 1),
+        watts(2, 1000.0, 60),
+        watts(3, 50.0, 140, 1),
+        watts(4, 1000.0, 60),
+        watts(5, 100.0, 60),
+    ]
+    made = lane(kinds, queue, budgets=[flat(200)])
+    assert started(made).keys() == {1, 2, 5}
+    assert made.reservation == (3, 1, 100.0)
+
+
+def random_kind(rng: Random) -> Kind:
+    app = str(rng.randrange(3))
+    if rng.random() < 0.3:
+        return Kind(app, Shape((CORES, 0, 0), exclusive=True, most_per_node=1))
+    most = rng.choice([0, 1, 1, 2])
+    gpus = rng.choice([0, 0, 0, 1])
+    shape = Shape((rng.randint(1, CORES), rng.choice([0, 10, 33]), gpus), rng.random() < 0.2, most)
+    return Kind(app, shape)
+
+
+def random_case(seed: int) -> tuple[ConsumableLane, PlainNodes, list[Entry]]:
+    """Some jobs that run, by the plain rules, and some that wait."""
+    rng = Random(seed)
+    nodes, gpu_nodes = rng.randint(1, 6), rng.randint(0, 2)
+    kinds = [random_kind(rng) for _ in range(6)]
+    refused = {
+        pair for pair in [("0", "1"), ("1", "1"), ("1", "2"), ("2", "2")] if rng.random() < 0.3
+    }
+    amounts = [tuple(column) for column in table(nodes, gpu_nodes).amounts.T.tolist()]
+    plain = PlainNodes(amounts, 1.0, dict.fromkeys(refused, 2.0))
+    held = []
+    for holder in range(-1, -1 - rng.randint(0, 8), -1):
+        kind = rng.choice(kinds)
+        room = {n: u for n, u in plain.room(kind, -inf).items() if u}
+        chosen = rng.sample(sorted(room), rng.randint(0, len(room)))
+        units = {n: rng.randint(1, room[n]) for n in sorted(chosen)}
+        if units:
+            release_s = float(rng.choice([-5, 10, 20, 40, 80]))
+            plain.stays.append(Stay(kind, units, release_s))
+            allocation = Allocation(tuple(units), tuple(units.values()))
+            held.append(Held(release_s, holder, kind, allocation))
+    waiting = [
+        entry(arrival, rng.randrange(6), rng.randint(1, 5), float(rng.choice([5, 15, 30, 100])))
+        for arrival in range(1, rng.randint(2, 14))
+    ]
+    made = lane(kinds, waiting, nodes=nodes, gpu_nodes=gpu_nodes, held=held, refused=refused)
+    return made, plain, waiting
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_passes_obey_the_plain_rules(seed: int) -> None:
+    made, plain, waiting = random_case(seed)
+    found = started(made)
+    ended = [s for s in plain.stays if s.release_s <= 0]
+    promise = made.reservation
+    reserved = next((e for e in waiting if promise and e.arrival == promise.arrival), None)
+    for each in waiting:
+        kind, allocation = made.kinds[each.kind], found.get(each.arrival)
+        if reserved is each:
+            assert promise is not None
+            assert promise.start_s == plain.earliest_s(kind, each.nodes, 0.0)
+        if allocation is not None:
+            assert sum(allocation.units) == each.nodes
+            units = dict(zip(allocation.nodes, allocation.units, strict=True))
+            plain.stays.append(Stay(kind, units, each.limit_s))
+            plain.require_sound(0.0)
+        elif (
+            reserved is None
+            and sum(PlainNodes(plain.amounts).room(kind, inf).values()) >= each.nodes
+        ):
+            raise AssertionError("what fits the cluster starts or is the first to wait")
+    if reserved is None or promise is None:
+        return
+    wanted = made.kinds[reserved.kind], reserved.nodes, promise.start_s
+    assert sum(plain.room(wanted[0], promise.start_s).values()) >= reserved.nodes, "kept"
+    for each in waiting:
+        kind = made.kinds[each.kind]
+        is_behind = each.order > reserved.order and each.arrival not in found
+        if is_behind and kind.shape.most_per_node == 1 and not ended:
+            harmless = plain.harmless_start(kind, each.nodes, each.limit_s, 0.0, wanted)
+            assert not harmless, "refused without need"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whole_nodes_start_as_they_do_by_counting(seed: int) -> None:
+    rng = Random(seed)
+    nodes = rng.randint(1, 12)
+    held: list[Held] = []
+    sets, free = list[NodeSet](), list(range(nodes))
+    while free and rng.random() < 0.7:
+        took = tuple(sorted(rng.sample(free, rng.randint(1, len(free)))))
+        free = [node for node in free if node not in took]
+        release_s = float(rng.choice([-5, 10, 20, 40, 80]))
+        held.append(Held(release_s, -1 - len(held), whole(), Allocation(took, (1,) * len(took))))
+        sets.append(NodeSet(len(took), release_s))
+    waiting = [
+        entry(arrival, 0, rng.randint(1, nodes), float(rng.choice([5, 15, 30, 100])))
+        for arrival in range(1, rng.randint(2, 20))
+    ]
+    counting = Line()
+    for each in waiting:
+        counting.add(each)
+    simple = Lane(Load(nodes, len(free), sets), counting)
+    amounts = np.array([[CORES] * nodes, [MEMORY] * nodes], dtype=np.int64)
+    capacity = Capacity(NodeTable(("cores", "memory_mib"), amounts))
+    for job in held:
+        capacity.take(job.kind, job.allocation)
+    line = Line()
+    for each in waiting:
+        line.add(each)
+    made = ConsumableLane(capacity, held, line, [whole()], Pairs(set()))
+    expected = [(e.arrival, backfilled) for _, e, _, backfilled in serve([simple], 0.0)]
+    assert [(e.arrival, b) for _, e, _, b in serve([made], 0.0)] == expected
+    assert made.reservation == simple.standing.reservation
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_lane_that_lives_on_starts_what_one_made_anew_starts(seed: int) -> None:
+    rng = Random(seed)
+    made, _, _ = random_case(seed)
+    kinds, refused = made.kinds, made.neighbours
+    now_s, arrival = 0.0, 100
+    for _ in range(6):
+        anew = Line()
+        for each in list(made.line):
+            anew.add(each)
+        again = ConsumableLane(made.capacity.copy(), list(made.held.values()), anew, kinds, refused)
+        assert started(made, now_s) == started(again, now_s)
+        assert made.reservation == again.reservation
+        now_s += rng.choice([1.0, 7.0, 20.0])
+        for holder in sorted(made.held):
+            if made.held[holder].release_s <= now_s or rng.random() < 0.1:
+                made.release(holder)
+        for _ in range(rng.randint(0, 3)):
+            arrival += 1
+            made.add(entry(arrival, rng.randrange(6), rng.randint(1, 5), 30.0))
