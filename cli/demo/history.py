@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
-from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.control_pb2 import ClusterDeclared, PowerCapDeclared
 from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.prediction_pb2 import PowerModelPublished
@@ -35,6 +35,7 @@ class History:
     power_models: list[PowerModelPublished]
     decisions: list[PlacementDecided]
     charges: list[ChargeMade]
+    caps: list[PowerCapDeclared]
 
     @classmethod
     def read(cls, topic: ReadTopic) -> Self:
@@ -42,10 +43,10 @@ class History:
 
         Who says that a job finished which nobody submitted is no part of the run.
         """
-        jobs = list(topic("jobs.events"))
+        jobs, commands = list(topic("jobs.events")), list(topic("commands"))
         submitted = {job.job_id for job in payloads(jobs, JobSubmitted)}
         return cls(
-            clusters=payloads(topic("commands"), ClusterDeclared),
+            clusters=payloads(commands, ClusterDeclared),
             finished=[job for job in payloads(jobs, JobFinished) if job.job_id in submitted],
             signatures=payloads(topic("telemetry.signatures"), SignatureMeasured),
             power_models=payloads(topic("prediction.models"), PowerModelPublished),
@@ -57,6 +58,7 @@ class History:
                 payloads(topic("prices.charges"), ChargeMade),
                 key=lambda c: (c.job_id, c.attempt, c.revision),
             ),
+            caps=payloads(commands, PowerCapDeclared),
         )
 
     def starts(self) -> dict[JobKey, PlacementDecided]:

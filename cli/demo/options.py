@@ -19,7 +19,8 @@ DEMO_KAFKA_PARTITIONS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """The knobs of `make demo`; on Kafka each stateful service has `workers` processes."""
+    """The knobs of `make demo`; on Kafka each stateful service has `workers` processes. With `caps`
+    the operators declare what a cluster and the region may draw."""
 
     seed: int = 1
     jobs: int = 1000
@@ -28,12 +29,14 @@ class DemoOptions:
     swf: Path | None = None
     coefficients: Path | None = None
     workers: int = 1
+    caps: bool = True
 
     @property
     def simulation(self) -> SimulationSettings:
         """The emulator's settings."""
         return SimulationSettings(
-            **_given(seed=self.seed, jobs=self.jobs, swf=self.swf, coefficients=self.coefficients)
+            **_given(seed=self.seed, jobs=self.jobs, swf=self.swf, coefficients=self.coefficients),
+            caps=self.caps,
         )
 
     @property

@@ -10,6 +10,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from rich.table import Table
 
+from cli.demo.caps import CapFigures
 from cli.demo.history import History
 from cli.demo.summary import Summary, summarise
 from shared.domain.money import QUANTUM
@@ -116,6 +117,9 @@ def _rows(summary: Summary) -> Iterable[tuple[str, str]]:
     yield "backfilled", _as_percent(summary.share_backfilled)
     yield "ran beside another job", _as_percent(summary.share_shared_nodes)
     yield "discounted", _as_percent(summary.share_discounted)
+    yield "told to wait for power", f"{summary.jobs_waited_for_power:,} jobs"
+    for cap in summary.caps:
+        yield from _cap_rows(cap)
     against = summary.mean_price_against_state_of_practice
     yield "mean price against state of practice", _as_percent(against)
     yield "prediction error: time (EAR)", _as_error(summary.errors.time_percent)
@@ -124,6 +128,15 @@ def _rows(summary: Summary) -> Iterable[tuple[str, str]]:
     yield "prediction error: slowdown of pairs", _as_error(summary.errors.slowdown_percent)
     submission = summary.errors.submission_power_percent
     yield "prediction error: power at submission", _as_error(submission)
+
+
+def _cap_rows(cap: CapFigures) -> Iterable[tuple[str, str]]:
+    for how, drawn in (("metered", cap.metered), ("predicted", cap.predicted)):
+        share = drawn.highest_w / drawn.cap_w if drawn.cap_w else 0.0
+        figures = f"{drawn.highest_w / 1000:,.1f} kW of {drawn.cap_w / 1000:,.1f} kW"
+        yield f"cap of {cap.subject}: highest draw, {how}", f"{figures}, {_as_percent(share)}"
+        yield f"cap of {cap.subject}: above it, {how}", f"{drawn.above_s / 60:,.1f} min"
+    yield f"cap of {cap.subject}: told to wait for it", f"{cap.waited:,} jobs"
 
 
 def _as_percent(share: float) -> str:

@@ -13,6 +13,7 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
+from cli.demo.caps import CapFigures, cap_figures, waited_for_power
 from cli.demo.history import History, JobKey
 from shared.domain.errors import UnusableError
 
@@ -49,6 +50,8 @@ class Summary:
     share_discounted: float
     mean_price_against_state_of_practice: float
     total_price_su: str
+    jobs_waited_for_power: int
+    caps: tuple[CapFigures, ...]
     errors: PredictionErrors
 
     def as_json(self) -> dict[str, object]:
@@ -79,6 +82,8 @@ def summarise(history: History) -> Summary:
         share_discounted=_share(price < full for price, full in prices),
         mean_price_against_state_of_practice=fmean(float(p / full) for p, full in prices if full),
         total_price_su=str(sum((price for price, _ in prices), Decimal(0))),
+        jobs_waited_for_power=waited_for_power(history),
+        caps=tuple(cap_figures(history)),
         errors=_errors(history, starts, done),
     )
 

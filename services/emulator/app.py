@@ -11,6 +11,7 @@ from services.emulator.adapters import (
     RecordedDecisions,
     RoundMarks,
 )
+from services.emulator.caps import built_in_caps
 from services.emulator.emulator import Emulator
 from services.emulator.scales import PER_INSTRUCTION, read_eamc_scale
 from services.emulator.settings import SimulationSettings
@@ -65,6 +66,7 @@ def emulator(settings: SimulationSettings) -> Emulator:
         tpi_scale=read_eamc_scale(folder) if folder else PER_INSTRUCTION,
         kill_at_limit=settings.kill_at_limit,
         measured_after_s=settings.measured_after_s,
+        caps=built_in_caps(emulated) if settings.caps else (),
     )
 
 

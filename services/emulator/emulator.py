@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
+from coplace.v1.control_pb2 import PowerCapDeclared
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
     JOB_OUTCOME_COMPLETED,
@@ -21,6 +22,7 @@ from coplace.v1.placement_pb2 import (
 )
 
 from services.emulator import facts
+from services.emulator.caps import declared, step_times_us
 from services.emulator.facts import EPOCH_US, id_of, submit_us
 from services.emulator.feasibility import (
     ImpossibleDecisionError,
@@ -64,7 +66,8 @@ class Emulator:
     the next round in which anything happens. Rounds end on a grid of `round_s` of virtual time
     and are numbered without gaps; those in which nothing happens do not exist.
     `kill_at_limit` ends jobs at their limit, as most resource managers do. `measured_after_s` above
-    0 has running jobs measured so long after their start too.
+    0 has running jobs measured so long after their start too. Operators declare `caps` at the
+    beginning; while jobs wait, a round ends when one changes.
 
     Raises UnusableError for a request that no cluster can hold or a cluster that it does not know.
     """
@@ -79,6 +82,7 @@ class Emulator:
         tpi_scale: TpiScale = PER_INSTRUCTION,
         kill_at_limit: bool = False,
         measured_after_s: float = 0.0,
+        caps: Sequence[PowerCapDeclared] = (),
     ) -> None:
         self._noise = Noise(seed)
         self._machines = {cluster.name: Machine(cluster, self._noise) for cluster in clusters}
@@ -89,6 +93,7 @@ class Emulator:
         self._tpi_scale = tpi_scale
         self._kill_at_limit = kill_at_limit
         self._measured_after_us = round(measured_after_s * 1e6)
+        self._caps, self._steps_us = caps, step_times_us(caps)
         self._queued: dict[str, JobRequest] = {}
         self._running: dict[str, Running] = {}
         self._declined: set[tuple[str, int]] = set()
@@ -113,6 +118,7 @@ class Emulator:
         if self._round.number == 0:
             for machine in self._machines.values():
                 self._outbox += before_the_first_job(machine, self._tpi_scale, self._noise)
+            self._outbox += map(declared, self._caps)
         else:
             self._pass_time(self._round.ended_at_us)
         events, self._outbox = tuple(self._outbox), []
@@ -157,6 +163,7 @@ class Emulator:
         due_us = self._next_due_us()
         if due_us is None and self._outbox:
             due_us = self._round.ended_at_us
+        due_us = self._next_wake_us(due_us)
         if due_us is None:
             raise StalledError(
                 f"{len(self._queued)} jobs wait, none runs and none will come, among them "
@@ -174,6 +181,12 @@ class Emulator:
         expected = [heap[0][0] for heap in (self._ends, self._measurements) if heap]
         comes = [submit_us(self._arrivals[-1])] if self._arrivals else []
         return min(expected + comes, default=None)
+
+    def _next_wake_us(self, due_us: int | None) -> int | None:
+        """When the next thing happens, or sooner: when a cap changes that jobs may wait for."""
+        ended_us = self._current.ended_at_us
+        steps_us = [at_us for at_us in self._steps_us if at_us > ended_us and self._queued]
+        return min([*steps_us, *([] if due_us is None else [due_us])], default=None)
 
     def _holds(self, ends_at_us: int, job: str) -> bool:
         """Whether an expected end still is one: a neighbour's coming or going moves it."""

@@ -36,4 +36,7 @@ class SimulationSettings(EnvironmentSettings):
     measured_after_s: float = Field(
         0.0, ge=0, description="Running jobs are measured so long after their start too; 0: never"
     )
+    caps: bool = Field(
+        False, description="Operators cap the power of the first cluster and of the region"
+    )
     ingest_address: str = Field("127.0.0.1:50051", description="host:port of ingest's gRPC")

@@ -1,0 +1,134 @@
+"""How a run kept to its caps of power: what was drawn, as metered and as predicted."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from coplace.v1.control_pb2 import (
+    POWER_SCOPE_CLUSTER,
+    POWER_SCOPE_REGION,
+    ClusterDeclared,
+    PowerCapDeclared,
+)
+from coplace.v1.jobs_pb2 import JobFinished
+from coplace.v1.placement_pb2 import VERDICT_QUEUED
+
+from cli.demo.history import History
+
+# (time_us, W): a change of what is drawn.
+Change = tuple[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The highest draw while there was a cap, the cap at that moment, and for how long it was
+    exceeded."""
+
+    highest_w: float
+    cap_w: float
+    above_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CapFigures:
+    """One cap: what jobs drew by their meters, idle nodes beside them, and as placement predicted
+    it; and the jobs that were told to wait for it."""
+
+    subject: str
+    metered: Draw
+    predicted: Draw
+    waited: int
+
+
+def cap_figures(history: History) -> list[CapFigures]:
+    """Those of each cap that was declared."""
+    return [_figures(history, cap) for cap in history.caps]
+
+
+def waited_for_power(history: History) -> int:
+    """Jobs that were told that they wait for watts, of whatever cap."""
+    return len(_told(history, history.caps))
+
+
+def _figures(history: History, cap: PowerCapDeclared) -> CapFigures:
+    clusters = {c.cluster: c for c in history.clusters if _covers(cap, c)}
+    jobs = [job for job in history.finished if job.cluster in clusters and job.started_at_us]
+    idle_w = sum(c.nodes * c.idle_power_w for c in clusters.values())
+    starts = history.starts()
+    predicted = {
+        (job.job_id, job.attempt): candidate.power_w
+        for job in jobs
+        for candidate in starts[job.job_id, job.attempt].candidates
+        if candidate.cluster == job.cluster
+    }
+    scope = "region" if cap.scope == POWER_SCOPE_REGION else cap.name
+    return CapFigures(
+        subject=scope,
+        metered=_draw(cap, idle_w, (_metered(job, clusters[job.cluster]) for job in jobs), jobs),
+        predicted=_draw(
+            cap,
+            idle_w,
+            (
+                _beyond_idle(job, clusters[job.cluster], predicted[job.job_id, job.attempt])
+                for job in jobs
+            ),
+            jobs,
+        ),
+        waited=len(_told(history, [cap])),
+    )
+
+
+def _covers(cap: PowerCapDeclared, cluster: ClusterDeclared) -> bool:
+    if cap.scope == POWER_SCOPE_REGION:
+        return True
+    return cap.name == (cluster.cluster if cap.scope == POWER_SCOPE_CLUSTER else cluster.site)
+
+
+def _metered(job: JobFinished, cluster: ClusterDeclared) -> float:
+    """What a job drew beyond the idle power of the cores that it held."""
+    drawn_w = job.energy_j * 1e6 / max(1, job.ended_at_us - job.started_at_us)
+    return drawn_w - cluster.idle_power_w * job.nodes * job.cores_per_node / cluster.cores_per_node
+
+
+def _beyond_idle(job: JobFinished, cluster: ClusterDeclared, node_w: float) -> float:
+    share = job.cores_per_node / cluster.cores_per_node
+    return max(0.0, node_w - cluster.idle_power_w) * job.nodes * share
+
+
+def _draw(
+    cap: PowerCapDeclared, idle_w: float, draws_w: Iterable[float], jobs: Sequence[JobFinished]
+) -> Draw:
+    steps = [(s.from_us, s.watts if s.HasField("watts") else None) for s in cap.steps]
+    changes: list[Change] = [(from_us, 0.0) for from_us, _ in steps]
+    for job, drawn_w in zip(jobs, draws_w, strict=True):
+        changes += [(job.started_at_us, drawn_w), (job.ended_at_us, -drawn_w)]
+    highest, above_us = Draw(0.0, 0.0, 0.0), 0
+    for (begin_us, drawn_w), (end_us, _) in pairwise(_levels(changes, idle_w)):
+        cap_w = next((watts for from_us, watts in reversed(steps) if from_us <= begin_us), None)
+        if cap_w is None:
+            continue
+        above_us += end_us - begin_us if drawn_w > cap_w else 0
+        if not highest.cap_w or drawn_w / cap_w > highest.highest_w / highest.cap_w:
+            highest = Draw(drawn_w, cap_w, 0.0)
+    return Draw(highest.highest_w, highest.cap_w, above_us / 1e6)
+
+
+def _levels(changes: list[Change], idle_w: float) -> Iterator[Change]:
+    """What is drawn from each time on."""
+    level_w = idle_w
+    for time_us, group in groupby(sorted(changes), key=lambda change: change[0]):
+        level_w += sum(change_w for _, change_w in group)
+        yield time_us, level_w
+
+
+def _told(history: History, caps: Sequence[PowerCapDeclared]) -> set[str]:
+    """Jobs that were queued, watts under one of these caps being among the reasons."""
+    of_caps = {(cap.scope, cap.name) for cap in caps}
+    return {
+        decided.job_id
+        for decided in history.decisions
+        if decided.verdict == VERDICT_QUEUED
+        for candidate in decided.candidates
+        for shortage in candidate.power.shortages
+        if (shortage.scope, shortage.name) in of_caps
+    }

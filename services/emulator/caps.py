@@ -1,0 +1,75 @@
+"""What the emulated operators declare that clusters and the region may draw."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from coplace.v1.control_pb2 import (
+    POWER_SCOPE_CLUSTER,
+    POWER_SCOPE_REGION,
+    PowerCapDeclared,
+    PowerCapStep,
+)
+
+from services.emulator.facts import COMMANDS, EPOCH_US
+from shared.domain.cluster import Cluster
+from shared.messaging.event import Event, Publish
+
+OPERATOR: Final = "operator"
+_HOUR_US: Final = 3_600_000_000
+# Watts a node beyond idle, and from which hour on; None is no cap. The last step of each lets every
+# job start, however large it is.
+_FIRST_CLUSTER: Final = ((0, 120.0), (8, 290.0))
+_REGION: Final = ((0, 180.0), (4, 110.0), (12, None))
+
+
+def built_in_caps(clusters: Sequence[Cluster]) -> list[PowerCapDeclared]:
+    """One of the first cluster, which is raised, and one of the region, which is lowered and then
+    taken away."""
+    first = clusters[0]
+    return [
+        PowerCapDeclared(
+            scope=POWER_SCOPE_CLUSTER,
+            name=first.name,
+            steps=_steps(_FIRST_CLUSTER, [first]),
+            reason="cooling is serviced",
+            declared_at_us=EPOCH_US,
+        ),
+        PowerCapDeclared(
+            scope=POWER_SCOPE_REGION,
+            steps=_steps(_REGION, clusters),
+            reason="the grid is short of power",
+            declared_at_us=EPOCH_US,
+        ),
+    ]
+
+
+def declared(cap: PowerCapDeclared) -> Publish:
+    """An operator said so before the first job came."""
+    subject = f"{cap.scope}/{cap.name}"
+    event = Event(
+        id=f"{OPERATOR}/{cap.DESCRIPTOR.full_name}/{subject}/1",
+        source=OPERATOR,
+        time_us=EPOCH_US,
+        key=cap.name,
+        payload=cap,
+    )
+    return Publish(COMMANDS, event)
+
+
+def step_times_us(caps: Sequence[PowerCapDeclared]) -> list[int]:
+    """When caps change, in order."""
+    return sorted({step.from_us for cap in caps for step in cap.steps})
+
+
+def _steps(
+    hours: Sequence[tuple[int, float | None]], clusters: Sequence[Cluster]
+) -> list[PowerCapStep]:
+    nodes = sum(cluster.nodes for cluster in clusters)
+    idle_w = sum(cluster.nodes * cluster.idle_power_w for cluster in clusters)
+    return [
+        PowerCapStep(
+            from_us=EPOCH_US + hour * _HOUR_US,
+            watts=None if node_w is None else idle_w + nodes * node_w,
+        )
+        for hour, node_w in hours
+    ]
