@@ -1,7 +1,7 @@
 """Topics and groups of a deployment on Kafka, for operators, the command line and start-up."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -45,13 +45,21 @@ def admin_client(deployment: Deployment) -> KafkaAdminClient:
 
 
 def ensure_topics(
-    client: KafkaAdminClient, deployment: Deployment, stages: Sequence[Stage] = ()
+    client: KafkaAdminClient,
+    deployment: Deployment,
+    stages: Sequence[Stage] = (),
+    names: Collection[str] | None = None,
 ) -> list[str]:
-    """Create every topic, dead-letter queue and changelog that does not exist yet.
+    """Create every topic, dead-letter queue and changelog that does not exist yet; with `names` of
+    the topics these alone.
 
     Returns what was created. Raises a KafkaError for what the broker refuses.
     """
-    wanted = {deployment.name(name): options for name, options in _wanted(deployment, stages)}
+    specs = deployment.topics.specs
+    wanted = {
+        deployment.name(name): options
+        for name, options in _wanted(deployment, stages, specs if names is None else names)
+    }
     existing = set(client.list_topics())
     missing = {name: options for name, options in wanted.items() if name not in existing}
     if missing:
@@ -62,10 +70,10 @@ def ensure_topics(
 
 
 def _wanted(
-    deployment: Deployment, stages: Sequence[Stage]
+    deployment: Deployment, stages: Sequence[Stage], names: Collection[str]
 ) -> Iterable[tuple[str, Mapping[str, object]]]:
     topics = deployment.topics
-    for spec in topics.specs.values():
+    for spec in map(topics.spec, names):
         for each in (spec, dead_letter_spec(spec)):
             count = topics.kafka_partitions(each.name)
             yield each.name, _options(count, _configs(deployment, each))

@@ -1,10 +1,11 @@
-"""Every process killed, and every stateful one stopped beyond its session, run by run."""
+"""Every process killed, every stateful one stopped beyond its session, clocks that jump, data that
+operators replace and topics that grow, run by run."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from rich.box import MARKDOWN
 from rich.console import Console
@@ -22,15 +23,67 @@ from deploy.local.servers import LocalServers
 from shared.runtime.folders import within, written
 from shared.runtime.settings import Settings
 from tests.chaos.kills.blows import TARGETS, Blow, UndealtBlowsError, draw, run
+from tests.chaos.kills.region import StuckRegionError
+from tests.chaos.kills.upheavals import Upheaval, upheavals
+from tests.chaos.kills.upheavals import play as play_upheaval
 
 SAME: Final = "same files"
+BALANCED: Final = "each job started and charged once"
 # A stopped worker is given up after its session; it comes back when another has its units.
 _SESSIONS_STOPPED: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Venue:
+    """Where trials are played: `options` of an undisturbed run, and the folder of its files."""
+
+    options: DemoOptions
+    undisturbed: Path
+    servers: LocalServers
+    tell: Callable[[str], None]
+
+
+class Trial(Protocol):
     """One run of the matrix. `workers` is how many processes each stateful service has."""
+
+    @property
+    def target(self) -> str:
+        """What it happens to."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Of what it draws."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """How many processes each stateful service has."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """A folder's name."""
+        ...
+
+    @property
+    def what(self) -> str:
+        """What happens."""
+        ...
+
+    @property
+    def expected(self) -> str:
+        """What it comes to when all is right."""
+        ...
+
+    def play(self, venue: Venue) -> str | None:
+        """How the run differs from what is expected; None when it does not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """A demo whose processes are killed or stopped, which must come to the same files."""
 
     target: str
     seed: int
@@ -43,10 +96,60 @@ class Trial:
         what = "stopped" if self.blows[0].stopped_s else "killed"
         return f"{self.target}-{what}-{self.seed}"
 
+    @property
+    def what(self) -> str:
+        """The blows, in their order."""
+        return ", ".join(map(str, self.blows))
+
+    @property
+    def expected(self) -> str:
+        """Nothing of a run depends on what its processes suffer."""
+        return SAME
+
+    def play(self, venue: Venue) -> str | None:
+        """The first difference from the run that nobody disturbed."""
+        out = within(venue.options.out, self.name)
+        struck = replace(venue.options, out=out, workers=self.workers)
+        run(struck, venue.servers, self.blows, venue.tell)
+        return first_difference(venue.undisturbed, out)
+
+
+@dataclass(frozen=True, slots=True)
+class Overturned:
+    """A region in production mode whose clocks or data are changed under it."""
+
+    upheaval: Upheaval
+    seed: int
+    workers: int = 1
+
+    @property
+    def target(self) -> str:
+        """What it happens to."""
+        return self.upheaval.target
+
+    @property
+    def name(self) -> str:
+        """What is told of it."""
+        return f"{self.target}, {self.what}, {self.seed}"
+
+    @property
+    def what(self) -> str:
+        """What happens, and how it is mended."""
+        return str(self.upheaval)
+
+    @property
+    def expected(self) -> str:
+        """What its books say."""
+        return BALANCED
+
+    def play(self, venue: Venue) -> str | None:
+        """What is wrong with its books."""
+        return play_upheaval(self.upheaval, venue.servers, self.seed)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a trial came to; `difference` is from the run that nobody disturbed."""
+    """What a trial came to; `difference` is from what is expected of it."""
 
     trial: Trial
     difference: str | None
@@ -54,20 +157,22 @@ class Outcome:
 
 
 def trials(jobs: int, kills: int, repeats: int, session_s: float) -> list[Trial]:
-    """`repeats` runs with `kills` for each process, and one with a stop for each stateful one."""
+    """`repeats` runs with `kills` for each process, with stops for each stateful one, and of each
+    upheaval."""
     stopped_s = _SESSIONS_STOPPED * session_s
     seeds = range(1, repeats + 1)
     killed = [
-        Trial(target, seed, 1, tuple(draw([target], jobs, kills, seed)))
+        Struck(target, seed, 1, tuple(draw([target], jobs, kills, seed)))
         for target in TARGETS
         for seed in seeds
     ]
     stopped = [
-        Trial(target, seed, 2, tuple(draw([target, f"{target}-2"], jobs, 2, seed, stopped_s)))
+        Struck(target, seed, 2, tuple(draw([target, f"{target}-2"], jobs, 2, seed, stopped_s)))
         for target in STATEFUL
         for seed in seeds
     ]
-    return killed + stopped
+    overturned = [Overturned(upheaval, seed) for seed in seeds for upheaval in upheavals()]
+    return [*killed, *stopped, *overturned]
 
 
 def play(
@@ -78,8 +183,9 @@ def play(
     alone = replace(options, out=within(options.out, "embedded"))
     run_embedded(alone, console)
     with LocalServers(run_dir) as servers:
+        venue = Venue(options, alone.out, servers, console.print)
         for trial in every:
-            yield _play(trial, options, alone.out, servers, console.print)
+            yield _play(trial, venue)
 
 
 def write(outcomes: Sequence[Outcome], path: Path) -> None:
@@ -100,8 +206,8 @@ def table(outcomes: Iterable[Outcome]) -> Table:
             trial.target,
             str(trial.seed),
             str(trial.workers),
-            ", ".join(map(str, trial.blows)),
-            outcome.difference or SAME,
+            trial.what,
+            outcome.difference or trial.expected,
             f"{outcome.duration_s:.0f}",
         )
     return rows
@@ -112,32 +218,24 @@ def session_timeout_s() -> float:
     return Settings().session_timeout_s
 
 
-def _play(
-    trial: Trial,
-    options: DemoOptions,
-    expected: Path,
-    servers: LocalServers,
-    tell: Callable[[str], None],
-) -> Outcome:
-    tell(f"{trial.name}:")
+def _play(trial: Trial, venue: Venue) -> Outcome:
+    venue.tell(f"{trial.name}:")
     began_s = time.monotonic()
-    struck = replace(options, out=within(options.out, trial.name), workers=trial.workers)
-    difference = _difference(struck, expected, trial, servers, tell)
+    difference = _difference(trial, venue)
     duration_s = time.monotonic() - began_s
-    tell(f"{trial.name}: {difference or SAME} after {duration_s:.0f} s")
+    venue.tell(f"{trial.name}: {difference or trial.expected} after {duration_s:.0f} s")
     return Outcome(trial, difference, duration_s)
 
 
-def _difference(
-    struck: DemoOptions,
-    expected: Path,
-    trial: Trial,
-    servers: LocalServers,
-    tell: Callable[[str], None],
-) -> str | None:
+def _difference(trial: Trial, venue: Venue) -> str | None:
     """A run that does not come to its end is a result too: the others are still played."""
     try:
-        run(struck, servers, trial.blows, tell)
-    except (StalledRunError, UndealtBlowsError, WrongAccountsError, LocalServersError) as error:
+        return trial.play(venue)
+    except (
+        StalledRunError,
+        StuckRegionError,
+        UndealtBlowsError,
+        WrongAccountsError,
+        LocalServersError,
+    ) as error:
         return f"{type(error).__name__}: {error}"
-    return first_difference(expected, struck.out)
