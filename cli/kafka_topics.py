@@ -64,7 +64,7 @@ class KafkaTopics:
 
     def _event(self, record: Record) -> Iterable[Event]:
         with suppress(RejectedError):
-            yield self.deployment.codec.decode(record)
+            yield self.deployment.codec.decode(record, of_any_count=True)
 
 
 class _Watch:

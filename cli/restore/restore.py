@@ -24,7 +24,7 @@ from shared.messaging.mending import accepted, replayed
 from shared.messaging.provenance import split_state
 from shared.messaging.read_model import Name, ReadModel
 from shared.messaging.read_model_check import ReadModelCheck
-from shared.messaging.stage import Stage
+from shared.messaging.stage import RoundSource, Stage
 from shared.messaging.topics import ROUND_ENDED
 from shared.messaging.transactions import Transactions, read_changelog
 from shared.messaging.unit import Commit, unit_count, unit_places
@@ -157,7 +157,16 @@ def _accept(unit: UnitAtRest) -> Commit:
     positions, unit.transactions.provenance = accepted(
         unit.places, unit.provenance, bool(unit.state), unit.found
     )
-    return Commit(positions=positions)
+    closed = _closed_on_its_own(unit)
+    return Commit(changelog={ROUND_ENDED: closed} if closed else {}, positions=positions)
+
+
+def _closed_on_its_own(unit: UnitAtRest) -> bytes | None:
+    """The last round of a unit that closes rounds by the clock, where its state is older: who
+    follows its marks has heard these numbers. Rounds of others are decided again as they were."""
+    if unit.stage.rounds is not RoundSource.CLOCK:
+        return None
+    return last_mark(unit)
 
 
 def _replay(unit: UnitAtRest) -> Commit:

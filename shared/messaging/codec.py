@@ -106,8 +106,12 @@ class Codec:
             problem = f"has {size_bytes} bytes, the limit is {limit_bytes}"
             raise OversizeError(f"the state under {key[:80]!r} {problem}")
 
-    def decode(self, record: Record) -> Event:
-        """The event of a record. Raises RejectedError, which names what is wrong with it."""
+    def decode(self, record: Record, *, of_any_count: bool = False) -> Event:
+        """The event of a record. Raises RejectedError, which names what is wrong with it.
+
+        A topic that has grown holds records where its former count of Kafka partitions put them.
+        Who reads all of it and minds no order of places takes them too: `of_any_count`.
+        """
         headers = dict(record.headers)
         require_readable(headers)
         value = self._checked_value(record)
@@ -132,7 +136,9 @@ class Codec:
             traceparent=_decoded("traceparent", headers.get("traceparent", b"")),
         )
         if message_type != ROUND_ENDED:
-            self._check_place(record, event, template.fill(payload))
+            self._check_key(event, template.fill(payload))
+            if not of_any_count:
+                self._check_place(record)
         return event
 
     def _new_record(self, place: Place, event: Event) -> NewRecord:
@@ -159,10 +165,12 @@ class Codec:
     def _size_problem(self, size_bytes: int) -> str:
         return f"has {size_bytes} bytes, the limit is {self.max_message_bytes}"
 
-    def _check_place(self, record: Record, event: Event, expected_key: str) -> None:
+    def _check_key(self, event: Event, expected: str) -> None:
+        if event.key != expected:
+            raise RejectedError("key", f"must be {expected[:80]!r}, got {event.key[:80]!r}")
+
+    def _check_place(self, record: Record) -> None:
         """A misplaced record would split its key over two workers."""
-        if event.key != expected_key:
-            raise RejectedError("key", f"must be {expected_key[:80]!r}, got {event.key[:80]!r}")
         count = self.topics.kafka_partitions(record.place.topic)
         right = partition_of(record.key, count)
         if right != record.place.kafka_partition:

@@ -192,7 +192,7 @@ class Applier(Generic[Entry]):
 
     async def _entry(self, record: Record, tally: Tally) -> Entry | None:
         try:
-            return self._entry_of(self._codec.decode(record))
+            return self._entry_of(self._codec.decode(record, of_any_count=True))
         except RejectedError as error:
             tally.dead_letters += 1
             letter = dead_letter(record, str(error), self._name, self._clock.now_us())

@@ -20,7 +20,7 @@ from tests.support.messaging import counting
 HOUR_US = 3_600_000_000
 
 
-def deployment(backend: KafkaBackend, *, ahead_us: int = 0) -> Deployment:
+def clocked(backend: KafkaBackend, *, ahead_us: int = 0) -> Deployment:
     """A production deployment on a machine whose clock is ahead."""
     found = Deployment.of(
         backend.deployment.settings.model_copy(update={"rounds": RoundSource.CLOCK})
@@ -53,7 +53,7 @@ async def close_a_round(unit: KafkaUnit) -> None:
 async def test_a_state_from_the_future_is_refused_until_it_is_mended(
     on_kafka: KafkaBackend,
 ) -> None:
-    wrong, right = deployment(on_kafka, ahead_us=HOUR_US), deployment(on_kafka)
+    wrong, right = clocked(on_kafka, ahead_us=HOUR_US), clocked(on_kafka)
     stage = counting(rounds=RoundSource.CLOCK)
     await close_a_round(await opened(wrong, stage))
     with pytest.raises(InconsistentError, match=r"ahead of the clock: .*`coplace clock mend`"):

@@ -1,5 +1,6 @@
 """What operators do after data were replaced, on real Kafka."""
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -17,11 +18,19 @@ from shared.messaging.deployment import Deployment
 from shared.messaging.doctor import examine_stages
 from shared.messaging.event import Event, Publish
 from shared.messaging.record import NewRecord, Place
+from shared.messaging.stage import RoundSource, Stage
 from tests.contract.backends import Plan
 from tests.contract.on_kafka import KafkaBackend
+from tests.contract.test_clocks import clocked, opened
 from tests.contract.test_delivery import ROUNDS, outputs, rounds_closed, state, undisturbed, work
-from tests.contract.test_replaced_data import CHANGELOG, INPUT, worked
-from tests.support.messaging import START_US, counting
+from tests.contract.test_replaced_data import (
+    CHANGELOG,
+    INPUT,
+    again,
+    everything,
+    worked,
+)
+from tests.support.messaging import START_US, at_offset, counting, encoded, submission
 
 
 def test_a_lost_state_is_made_anew_from_the_inputs_and_rounds_go_on(
@@ -144,3 +153,36 @@ def test_jobs_that_run_while_topics_get_more_kafka_partitions_are_charged(
 def _read(on_kafka: KafkaBackend) -> int:
     """How many records of jobs.events pricing has read."""
     return sum(on_kafka.position("pricing", Place(INPUT, number)) for number in range(4))
+
+
+async def rounds_closed_by_clock(deployment: Deployment, stage: Stage, offsets: range) -> int:
+    """Let unit 0 close a round over the record at each offset; the number of the next one."""
+    unit = await opened(deployment, stage)
+    task = asyncio.create_task(unit.run())
+    async with asyncio.timeout(30):
+        for offset in offsets:
+            number = unit.unit.next_round
+            [new] = encoded(submission("j", sequence=offset))
+            unit.receive([at_offset(new, offset)])
+            while unit.unit.next_round == number:  # noqa: ASYNC110 a unit tells nobody
+                await asyncio.sleep(0.02)
+    await unit.close(task)
+    return unit.unit.next_round
+
+
+async def test_a_stage_with_an_older_state_gives_no_number_of_a_round_a_second_time(
+    on_kafka: KafkaBackend,
+) -> None:
+    """Who follows its marks has seen these, and would hear of no round until they are used up."""
+    by_clock = clocked(on_kafka)
+    stage = counting(rounds=RoundSource.CLOCK, single=True)
+    await rounds_closed_by_clock(by_clock, stage, range(1))
+    on_kafka.until(lambda: bool(everything(on_kafka, CHANGELOG)))
+    backup = again(everything(on_kafka, CHANGELOG))
+    following = await rounds_closed_by_clock(by_clock, stage, range(1, 4))
+    await asyncio.to_thread(on_kafka.recreate, CHANGELOG)
+    on_kafka.append(backup)
+    await asyncio.to_thread(lambda: list(restore.accept(by_clock, stage)))
+    unit = await opened(by_clock, stage)
+    assert unit.unit.next_round == following
+    await unit.discard()

@@ -15,6 +15,7 @@ from shared.messaging.provenance import LastRead, TopicIdentity
 from shared.messaging.publisher import KafkaPublisher
 from shared.messaging.read_model import LostPositionError, ReadModel
 from shared.messaging.record import Place, Record
+from shared.messaging.topics import Topics
 from shared.runtime.read_model import Applier
 from shared.runtime.settings import Settings
 from tests.support.messaging import TOPICS, at_offset, encoded, submission
@@ -68,11 +69,11 @@ def records(*users: str, first: int = 0, nodes: int = 1) -> list[Record]:
 class Rig:
     """An applier and what it writes to."""
 
-    def __init__(self, redis: fakeredis.FakeAsyncRedis) -> None:
+    def __init__(self, redis: fakeredis.FakeAsyncRedis, kafka_partitions: int = 4) -> None:
         self.redis = redis
         self.model = Model(self.redis)
         self.letters = Letters()
-        deployment = Deployment.of(Settings(kafka_partitions=4))
+        deployment = Deployment.of(Settings(kafka_partitions=kafka_partitions))
         letters = cast(KafkaPublisher, self.letters)
         self.inconsistent = False
         self.applier = Applier(
@@ -167,3 +168,12 @@ async def test_a_cleared_read_model_begins_anew(rig: Rig) -> None:
     later = Rig(rig.redis)
     await later.applier.apply(records("ada"))
     assert await rig.users() == [b"ada"]
+
+
+async def test_a_topic_that_has_grown_is_applied_from_its_start(rig: Rig) -> None:
+    """What came before lies where the old count of Kafka partitions put it."""
+    grown = Rig(rig.redis, kafka_partitions=5)
+    assert Topics(kafka_partitions=5).place_of("jobs.events", JOB) != PLACE
+    await grown.applier.apply(records("ada"))
+    assert await grown.users() == [b"ada"]
+    assert grown.letters.sent == []
