@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from aiokafka import AIOKafkaProducer
@@ -11,12 +10,11 @@ from kafka import KafkaAdminClient
 from cli.restore.restore import require_stopped
 from shared.messaging.admin import admin_client
 from shared.messaging.clients import Reader
-from shared.messaging.consistency import InconsistentError, LogFacts, UnitPlaces, at_start
+from shared.messaging.consistency import InconsistentError, UnitPlaces, at_start
 from shared.messaging.deployment import Deployment
 from shared.messaging.kafka_facts import KafkaFacts
-from shared.messaging.provenance import Provenance, split_state
-from shared.messaging.record import Place
-from shared.messaging.repartition import moved
+from shared.messaging.provenance import split_state
+from shared.messaging.repartition import UnitState, as_before, commits_of, has_moved, planned
 from shared.messaging.stage import Stage
 from shared.messaging.topics import DLQ_PREFIX
 from shared.messaging.transactions import Transactions, read_changelog, topic_partition
@@ -24,14 +22,6 @@ from shared.messaging.unit import unit_count
 
 # All of a stage's state goes in one transaction; Kafka's default bound is a quarter of an hour.
 _TRANSACTION_MS: Final = 900_000
-
-
-@dataclass(frozen=True, slots=True)
-class UnitState:
-    """What a unit has and what it was made from; None for one that never worked."""
-
-    state: Mapping[str, bytes]
-    provenance: Provenance | None
 
 
 def repartition(
@@ -89,8 +79,8 @@ def _states(
         provenance, state = split_state(restored)
         found[number] = UnitState(state, provenance)
         there = facts.of(places, provenance)
-        if not _has_moved(UnitPlaces.of(stage, number, grown.topics), provenance):
-            before = _as_before(places, there)
+        if not has_moved(UnitPlaces.of(stage, number, grown.topics), provenance):
+            before = as_before(places, there)
             if wrong := at_start(places, provenance, bool(state), before):
                 raise InconsistentError(places.name, wrong)
     return found
@@ -102,24 +92,6 @@ async def _settled(deployment: Deployment, stage: Stage, places: UnitPlaces) -> 
     await transactions.open()
     await transactions.close()
     return await read_changelog(deployment, places.changelog)
-
-
-def _has_moved(grown: UnitPlaces, provenance: Provenance | None) -> bool:
-    """Whether the state is that of the grown topics already."""
-    return provenance is not None and all(
-        provenance.topics[name].kafka_partitions == count
-        for name, count in grown.kafka_partitions.items()
-        if name != grown.changelog.topic
-    )
-
-
-def _as_before(places: UnitPlaces, found: LogFacts) -> LogFacts:
-    """Facts in which topics that have grown have not."""
-    topics = {
-        name: replace(topic, kafka_partitions=places.kafka_partitions[name])
-        for name, topic in found.topics.items()
-    }
-    return replace(found, topics=topics)
 
 
 def _require_read(deployment: Deployment, states: Mapping[str, Mapping[int, UnitState]]) -> None:
@@ -167,10 +139,13 @@ async def _move(
     """Write the state of all units where it belongs now, with the positions, in one transaction."""
     if all(unit.provenance is None for unit in units.values()):
         return f"{stage.name} has never worked"
-    if _has_moved(UnitPlaces.of(stage, 0, grown.topics), units[0].provenance):
+    if has_moved(UnitPlaces.of(stage, 0, grown.topics), units[0].provenance):
         return f"{stage.name} was moved before"
-    changes, positions = await _planned(grown, facts, stage, units)
-    commits = str(_commits(units))
+    count = unit_count(stage, grown.topics)
+    places = {number: UnitPlaces.of(stage, number, grown.topics) for number in range(count)}
+    found = {n: await asyncio.to_thread(facts.of, places[n], None) for n in places}
+    changes, positions = planned(stage, units, places, found)
+    commits = str(commits_of(units))
     producer = AIOKafkaProducer(
         **grown.connection,
         transactional_id=grown.name(f"{stage.name}.repartition"),
@@ -187,32 +162,3 @@ async def _move(
         offsets = {topic_partition(grown, place): (at, commits) for place, at in positions.items()}
         await producer.send_offsets_to_transaction(offsets, grown.name(stage.name))
     return f"{stage.name} has {len(sent)} records of its state in {len(changes)} units"
-
-
-async def _planned(
-    grown: Deployment, facts: KafkaFacts, stage: Stage, units: Mapping[int, UnitState]
-) -> tuple[dict[int, dict[str, bytes | None]], dict[Place, int]]:
-    """What goes into each unit's changelog, provenance included, and the group's positions."""
-    count = unit_count(stage, grown.topics)
-    changes: dict[int, dict[str, bytes | None]] = {number: {} for number in range(count)}
-    if stage.keyed_by is not None and not stage.single:
-        changes = moved({n: unit.state for n, unit in units.items()}, stage.keyed_by, count)
-    positions: dict[Place, int] = {}
-    for number in range(count):
-        places = UnitPlaces.of(stage, number, grown.topics)
-        found = await asyncio.to_thread(facts.of, places, None)
-        known = units[number].provenance if number in units else None
-        before = known or Provenance()
-        after = replace(
-            before,
-            commits=_commits(units),
-            topics={name: found.topics[name] for name in places.kafka_partitions},
-            positions={p: before.positions.get(p, found.begins[p]) for p in places.inputs},
-        )
-        changes[number] |= after.change()
-        positions |= after.positions
-    return changes, positions
-
-
-def _commits(units: Mapping[int, UnitState]) -> int:
-    return 1 + max(unit.provenance.commits for unit in units.values() if unit.provenance)

@@ -2,11 +2,11 @@
 right."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
-from coplace.v1.control_pb2 import RoundEnded
 from redis.asyncio import Redis
 
 from cli.stages import every_stage
@@ -14,20 +14,21 @@ from services.energy.appdb_cache.adapters import RedisAppDB
 from services.energy.appdb_cache.app import NAME as APPDB_CACHE
 from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.accounts.app import NAME as ACCOUNTS
+from shared.messaging import mending
 from shared.messaging.admin import admin_client, when_coordinated
 from shared.messaging.clients import Reader
 from shared.messaging.consistency import Inconsistency, UnitPlaces
 from shared.messaging.deployment import Deployment
 from shared.messaging.doctor import examine_stages
+from shared.messaging.event import Event
 from shared.messaging.kafka_facts import KafkaFacts
-from shared.messaging.mending import accepted, replayed
+from shared.messaging.mending import Mended, UnitAtRest, told_by
 from shared.messaging.provenance import split_state
 from shared.messaging.read_model import Name, ReadModel
 from shared.messaging.read_model_check import ReadModelCheck
-from shared.messaging.stage import RoundSource, Stage
-from shared.messaging.topics import ROUND_ENDED
+from shared.messaging.stage import Stage
 from shared.messaging.transactions import Transactions, read_changelog
-from shared.messaging.unit import Commit, unit_count, unit_places
+from shared.messaging.unit import unit_count
 from shared.runtime.redis_client import redis_client
 
 READ_MODELS: Final[Mapping[str, Callable[[Redis, Name], ReadModel[Any]]]] = {
@@ -101,41 +102,16 @@ def require_stopped(deployment: Deployment, stage: Stage) -> None:
 def accept(deployment: Deployment, stage: Stage) -> Iterator[str]:
     """Take the state of a stage as it is: tells where each unit reads on. Raises InconsistentError
     and KafkaError."""
-    return _mend(deployment, stage, _accept)
+    return _mend(deployment, stage, mending.accept)
 
 
 def replay(deployment: Deployment, stage: Stage) -> Iterator[str]:
     """Forget the state of a stage, but for the number of its last round, and read all of its inputs
     again: tells where each unit reads on. Raises InconsistentError and KafkaError."""
-    return _mend(deployment, stage, _replay)
+    return _mend(deployment, stage, mending.replay)
 
 
-Mend = Callable[["UnitAtRest"], Commit]
-
-
-class UnitAtRest:
-    """A unit that nobody runs: what it holds, and what Kafka holds of its topics."""
-
-    def __init__(self, deployment: Deployment, stage: Stage, number: int) -> None:
-        self.deployment = deployment
-        self.stage = stage
-        self.places = UnitPlaces.of(stage, number, deployment.topics)
-        self.transactions = Transactions(deployment, stage, number)
-        self.restored: Mapping[str, bytes] = {}
-
-    async def mend(self, facts: KafkaFacts, how: Mend) -> str:
-        """Commit what `how` says as the next commit of the unit."""
-        await self.transactions.open()
-        try:
-            self.restored = await read_changelog(self.deployment, self.places.changelog)
-            self.provenance, self.state = split_state(self.restored)
-            self.found = await asyncio.to_thread(facts.of, self.places, self.provenance)
-            commit = how(self)
-            await self.transactions.commit(commit)
-        finally:
-            await self.transactions.close()
-        at = ", ".join(f"{p.topic}/{p.kafka_partition} {o}" for p, o in commit.positions.items())
-        return f"{self.places.name} reads on at {at or 'the beginning'}"
+Mend = Callable[[UnitAtRest], Mended]
 
 
 def _mend(deployment: Deployment, stage: Stage, how: Mend) -> Iterator[str]:
@@ -150,54 +126,26 @@ def _mend(deployment: Deployment, stage: Stage, how: Mend) -> Iterator[str]:
 async def _mend_unit(
     deployment: Deployment, stage: Stage, number: int, facts: KafkaFacts, how: Mend
 ) -> str:
-    return await UnitAtRest(deployment, stage, number).mend(facts, how)
+    """Commit what `how` says as the next commit of the unit."""
+    places = UnitPlaces.of(stage, number, deployment.topics)
+    transactions = Transactions(deployment, stage, number)
+    await transactions.open()
+    try:
+        restored = await read_changelog(deployment, places.changelog)
+        provenance, _ = split_state(restored)
+        found = await asyncio.to_thread(facts.of, places, provenance)
+        outputs = partial(_outputs, deployment, stage, number)
+        commit, transactions.provenance = how(UnitAtRest(stage, places, restored, found, outputs))
+        await transactions.commit(commit)
+    finally:
+        await transactions.close()
+    at = ", ".join(f"{p.topic}/{p.kafka_partition} {o}" for p, o in commit.positions.items())
+    return f"{places.name} reads on at {at or 'the beginning'}"
 
 
-def _accept(unit: UnitAtRest) -> Commit:
-    positions, unit.transactions.provenance = accepted(
-        unit.places, unit.provenance, bool(unit.state), unit.found
-    )
-    closed = _closed_on_its_own(unit)
-    return Commit(changelog={ROUND_ENDED: closed} if closed else {}, positions=positions)
-
-
-def _closed_on_its_own(unit: UnitAtRest) -> bytes | None:
-    """The last round of a unit that closes rounds by the clock, where its state is older: who
-    follows its marks has heard these numbers. Rounds of others are decided again as they were."""
-    if unit.stage.rounds is not RoundSource.CLOCK:
-        return None
-    return last_mark(unit)
-
-
-def _replay(unit: UnitAtRest) -> Commit:
-    positions, provenance = replayed(unit.places, unit.provenance, unit.found)
-    unit.transactions.provenance = provenance
-    changelog: dict[str, bytes | None] = dict.fromkeys(unit.state)
-    closed = unit.state.get(ROUND_ENDED) or last_mark(unit)
-    if closed:
-        changelog[ROUND_ENDED] = closed
-    return Commit(changelog=changelog, positions=positions)
-
-
-def last_mark(unit: UnitAtRest) -> bytes | None:
-    """The last round that a unit ended, as its outputs say: one that begins at round 0 again would
-    not be heard by who follows its marks."""
-    if not unit.stage.marks_outputs:
-        return None
-    number = unit.places.changelog.kafka_partition
-    topics = unit.deployment.topics
-    places = unit_places(unit.stage.outputs, unit.stage, number, topics)
-    with Reader(unit.deployment, places[:1]) as reader:
-        marks = _marks(unit, f"{unit.stage.name}.{number}", reader)
-        last = max(marks, key=lambda mark: mark.round, default=None)
-    if last is None:
-        return None
-    return RoundEnded(round=last.round, ended_at_us=last.ended_at_us).SerializeToString()
-
-
-def _marks(unit: UnitAtRest, source: str, reader: Reader) -> Iterable[RoundEnded]:
-    for record in reader.to_end():
-        if dict(record.headers).get("ce_source") == source.encode():
-            payload = unit.deployment.codec.decode(record).payload
-            if isinstance(payload, RoundEnded):
-                yield payload
+def _outputs(deployment: Deployment, stage: Stage, number: int) -> Iterator[Event]:
+    """What a unit has written."""
+    topics = deployment.topics
+    places = [place for topic in stage.outputs for place in topics.places(topic)]
+    with Reader(deployment, places) as reader:
+        yield from told_by(stage, number, deployment.codec, reader.to_end())

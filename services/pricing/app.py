@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from services.pricing.processor import CHARGES, PricingProcessor, Tariff, mended
+from services.pricing.processor import CHARGES, PricingProcessor, Tariff, mended, recalled
 from services.pricing.settings import PricingSettings
 from services.pricing.state import job_of
 from shared.messaging.stage import Stage
@@ -27,6 +27,7 @@ def stages(settings: Settings) -> list[Stage]:
             mend=lambda restored, now_us: mended(restored, tariff, now_us),
             marks_outputs=settings.is_emulated,
             keyed_by=job_of,
+            recall=recalled,
         )
     ]
 

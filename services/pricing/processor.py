@@ -16,6 +16,7 @@ from coplace.v1.jobs_pb2 import (
     JobStarted,
     JobSubmitted,
 )
+from coplace.v1.pricing_pb2 import ChargeMade
 from coplace.v1.pricing_state_pb2 import CoRunInterval
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
@@ -29,6 +30,7 @@ from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, EarlyError, Round
 
 CHARGES: Final = "prices.charges"
+SOURCE: Final = "pricing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +188,10 @@ class PricingProcessor:
             ended.ended_at_us,
         )
         subject = f"{facts.job_id}/{facts.attempt}/{facts.revision}"
-        event_id = f"pricing/{charge.DESCRIPTOR.full_name}/{subject}"
+        event_id = f"{SOURCE}/{charge.DESCRIPTOR.full_name}/{subject}"
         return Publish(
             CHARGES,
-            Event(event_id, "pricing", ended.ended_at_us, facts.job_id, charge, facts.traceparent),
+            Event(event_id, SOURCE, ended.ended_at_us, facts.job_id, charge, facts.traceparent),
         )
 
 
@@ -236,5 +238,22 @@ def mended(
         forget_us = min(facts.forget_due_us, now_us + tariff.remember_us)
         if (charge_us, forget_us) != (facts.charge_due_us, facts.forget_due_us):
             facts.charge_due_us, facts.forget_due_us = charge_us, forget_us
+            attempts.save(attempt)
+    return attempts.changes()
+
+
+def recalled(restored: Mapping[str, bytes], told: Iterable[Event]) -> Mapping[str, bytes | None]:
+    """The attempts whose charges in the ledger are ahead of their state, with the revisions that
+    were given away: what is charged again follows on them, since accounts and billing let the
+    highest revision count."""
+    attempts = Attempts(restored)
+    for event in told:
+        charge = event.payload
+        if event.source != SOURCE or not isinstance(charge, ChargeMade):
+            continue
+        attempt = attempts.get((charge.job_id, charge.attempt))
+        if charge.revision > attempt.facts.revision:
+            attempt.facts.revision = charge.revision
+            attempt.facts.is_open = True
             attempts.save(attempt)
     return attempts.changes()

@@ -110,7 +110,8 @@ class Codec:
         """The event of a record. Raises RejectedError, which names what is wrong with it.
 
         A topic that has grown holds records where its former count of Kafka partitions put them.
-        Who reads all of it and minds no order of places takes them too: `of_any_count`.
+        Who reads all of it and minds no order of places takes them too, and so does who kept a
+        record since before: `of_any_count`.
         """
         headers = dict(record.headers)
         require_readable(headers)

@@ -148,8 +148,10 @@ def at_start(
 
 def at_work(unit: UnitPlaces, provenance: Provenance, found: LogFacts) -> list[Inconsistency]:
     """What was replaced under a unit: all that a start compares but the group's positions."""
+    others = {name: at for name, at in provenance.topics.items() if name != unit.changelog.topic}
     return [
-        *_identities(provenance.topics, found.topics),
+        *_own_changelog(unit, provenance, found),
+        *_identities(others, found.topics),
         *_changed_counts(unit, provenance.topics, found.topics),
         *_ranges(provenance, found),
         *_last_read(provenance, found, unit.compacted),
@@ -238,6 +240,23 @@ def _positions(
 
 def _committed(unit: UnitPlaces, found: LogFacts) -> Mapping[Place, int]:
     return {place: found.committed[place] for place in unit.inputs if place in found.committed}
+
+
+def _own_changelog(
+    unit: UnitPlaces, provenance: Provenance, found: LogFacts
+) -> Iterator[Inconsistency]:
+    """What a unit wrote to a new topic of this name, before it was noticed, is not all of its
+    state."""
+    topic = unit.changelog.topic
+    before, there = provenance.topics.get(topic), found.topics.get(topic)
+    if there is None:
+        yield missing(topic)
+    elif before is not None and there.topic_id != before.topic_id:
+        yield Inconsistency(
+            f"{topic} is another topic than the one that the state belongs to",
+            "it was deleted and created again, and is not whole: restore a backup of it, or "
+            f"`coplace restore replay {unit.stage}`",
+        )
 
 
 def _identities(

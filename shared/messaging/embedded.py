@@ -1,26 +1,38 @@
 """Runs stages over the log in memory, in one thread and always in the same order."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from shared.messaging.assignment import assign_units
 from shared.messaging.codec import Codec
-from shared.messaging.consistency import InconsistentError, UnitPlaces, at_work, opened
+from shared.messaging.consistency import (
+    InconsistentError,
+    UnitPlaces,
+    ahead_of_clock,
+    at_work,
+    opened,
+)
 from shared.messaging.failures import DEFAULT_AFTER
 from shared.messaging.guarded_unit import guarded
 from shared.messaging.hooks import Hooks
 from shared.messaging.memory import InMemoryLog
 from shared.messaging.memory_facts import facts_in_memory
+from shared.messaging.memory_transactions import MemoryTransactions, restore
 from shared.messaging.provenance import split_state
-from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.record import Record
 from shared.messaging.stage import Stage
 from shared.messaging.topics import Topics
 from shared.messaging.unit import Commit, EventTimeLimit, unit_count
+from shared.messaging.unit_state import closed_at_us
 
 BATCH_RECORDS = 500
 
 
 class EmbeddedUnit:
-    """A unit that reads from and commits to the log in memory."""
+    """A unit that reads from and commits to the log in memory. `now_us` is the wall clock, 0 in an
+    emulated run.
+
+    Raises InconsistentError when the state does not belong to what the log holds.
+    """
 
     def __init__(
         self,
@@ -31,16 +43,18 @@ class EmbeddedUnit:
         limit: EventTimeLimit,
         hooks: Hooks,
         quarantine_after: int,
+        now_us: int,
     ) -> None:
         self._log = log
         self._group = stage.name
         self._hooks = hooks
-        self._changelog = Place(stage.changelog, number)
-        self._producer = log.open_producer(f"{stage.name}.{number}")
+        self._transactions = MemoryTransactions(log, stage, number, hooks.step)
         self._places = UnitPlaces.of(stage, number, codec.topics)
-        provenance, state = split_state(restore(log, self._changelog))
+        provenance, state = split_state(restore(log, self._places.changelog))
         found = facts_in_memory(log, self._places, provenance)
-        self._next, self._provenance = opened(self._places, provenance, bool(state), found)
+        opens_at = opened(self._places, provenance, bool(state), found)
+        self._next, self._transactions.provenance = opens_at
+        self._check_clock(closed_at_us(state), now_us, limit.round_ahead_us)
         self._guard = guarded(stage, number, state, codec, limit, hooks, quarantine_after)
 
     def step(self, now_us: int = 0) -> bool:
@@ -65,7 +79,7 @@ class EmbeddedUnit:
             commit = work()
         except Exception as error:
             if not self._guard.is_careful:
-                self._write(self._guard.counted(error))
+                self._transactions.commit(self._guard.counted(error))
                 raise
             commit = self._guard.isolate(error)
         self._finish(commit)
@@ -84,44 +98,20 @@ class EmbeddedUnit:
         if commit.is_empty:
             return
         self._hooks.step.reached("handled")
-        self._write(commit)
+        self._transactions.commit(commit)
         self._hooks.step.reached("committed")
         self._hooks.meter.batch(self._group, self._guard.unit.number, commit.tally, 0.0)
 
-    def _write(self, commit: Commit) -> None:
-        step = self._hooks.step
-        self._log.begin(self._producer)
-        self._log.send(self._producer, commit.outputs)
-        step.reached("outputs sent")
-        after = self._provenance.after(commit.positions, commit.last_read, self._ends(commit))
-        self._log.send(self._producer, self._changes({**commit.changelog, **after.change()}))
-        step.reached("changelog sent")
-        moved = commit.positions or after.first_position()
-        self._log.send_positions(self._producer, self._group, moved, after.commits)
-        step.reached("offsets sent")
-        step.reached("committing")
-        self._log.end(self._producer)
-        self._provenance = after
-
     def check(self) -> None:
         """Raise InconsistentError when data were replaced under the unit."""
-        found = facts_in_memory(self._log, self._places, self._provenance)
-        if wrong := at_work(self._places, self._provenance, found):
+        known = self._transactions.provenance
+        found = facts_in_memory(self._log, self._places, known)
+        if wrong := at_work(self._places, known, found):
             raise InconsistentError(self._places.name, wrong)
 
-    def _changes(self, changelog: Mapping[str, bytes | None]) -> list[NewRecord]:
-        return [NewRecord(self._changelog, key.encode(), value) for key, value in changelog.items()]
-
-    def _ends(self, commit: Commit) -> Mapping[Place, int]:
-        """Where the log ends behind what was sent to the stage's topics."""
-        written = {new.place for new in commit.outputs if self._provenance.has(new.place)}
-        return {place: self._log.end_offset(place) for place in written}
-
-
-def restore(log: InMemoryLog, changelog: Place) -> Mapping[str, bytes]:
-    """The state that a changelog holds."""
-    latest = {record.key.decode(): record.value for record in log.read(changelog, 0, 1 << 62)}
-    return {key: value for key, value in latest.items() if value is not None}
+    def _check_clock(self, closed_us: int, now_us: int, tolerance_us: int) -> None:
+        if now_us and (wrong := ahead_of_clock(closed_us, now_us, tolerance_us)):
+            raise InconsistentError(self._places.name, wrong)
 
 
 class EmbeddedRuntime:
@@ -154,7 +144,7 @@ class EmbeddedRuntime:
 
     def step(self, now_us: int = 0) -> bool:
         """One batch of every unit that this member runs; False when there was nothing to do."""
-        self._follow_assignment()
+        self._follow_assignment(now_us)
         return sum([unit.step(now_us) for unit in self._units.values()]) > 0
 
     def run_until_quiet(self, now_us: int = 0) -> None:
@@ -169,7 +159,7 @@ class EmbeddedRuntime:
 
     def close_rounds(self, stage: str, now_us: int) -> None:
         """End the round of every unit of a stage whose rounds a clock closes."""
-        self._follow_assignment()
+        self._follow_assignment(now_us)
         for (name, _), unit in self._units.items():
             if name == stage:
                 unit.close_round(now_us)
@@ -182,14 +172,14 @@ class EmbeddedRuntime:
             unit.give_up()
         self._units.clear()
 
-    def _follow_assignment(self) -> None:
+    def _follow_assignment(self, now_us: int) -> None:
         for name in self._stages:
             members = self._log.members(name)
             if members != self._seen_members.get(name):
                 self._seen_members[name] = members
-                self._take_units(name, members)
+                self._take_units(name, members, now_us)
 
-    def _take_units(self, name: str, members: frozenset[str]) -> None:
+    def _take_units(self, name: str, members: frozenset[str], now_us: int) -> None:
         owners = assign_units(self._counts[name], members) if members else {}
         for number in range(self._counts[name]):
             if owners.get(number) != self._member:
@@ -197,9 +187,9 @@ class EmbeddedRuntime:
                 if unit is not None:
                     unit.give_up()
             elif (name, number) not in self._units:
-                self._units[name, number] = self._open(name, number)
+                self._units[name, number] = self._open(name, number, now_us)
 
-    def _open(self, name: str, number: int) -> EmbeddedUnit:
+    def _open(self, name: str, number: int, now_us: int) -> EmbeddedUnit:
         stage = self._stages[name]
         return EmbeddedUnit(
             self._log,
@@ -209,4 +199,5 @@ class EmbeddedRuntime:
             self._limit,
             self._hooks,
             self._quarantine_after,
+            now_us,
         )

@@ -58,9 +58,15 @@ class _Partition:
             self.slots[offset - self.first] = None
 
 
+Backup = Mapping[Place, _Partition]
+
+
 @dataclass(slots=True)
 class _Transaction:
-    sent: list[Record] = field(default_factory=list)
+    """What was sent, with the partition that took it: its topic may be another one by the end."""
+
+    sent: list[tuple[_Partition, Record]] = field(default_factory=list)
+    partitions: list[_Partition] = field(default_factory=list)
     positions: dict[tuple[str, Place], int] = field(default_factory=dict)
     commits: dict[tuple[str, Place], int] = field(default_factory=dict)
 
@@ -127,12 +133,13 @@ class InMemoryLog:
 
     def send(self, producer: ProducerEpoch, records: Iterable[NewRecord]) -> None:
         """Append records that are seen when the transaction is committed, or never."""
-        self._require_owner(producer)
-        transaction = self._transactions[producer.transactional_id]
+        transaction = self._open_transaction(producer)
         for new in records:
             partition = self._partitions[new.place]
-            partition.open.setdefault(producer.transactional_id, partition.end)
-            transaction.sent.append(partition.append(new))
+            if producer.transactional_id not in partition.open:
+                partition.open[producer.transactional_id] = partition.end
+                transaction.partitions.append(partition)
+            transaction.sent.append((partition, partition.append(new)))
 
     def send_positions(
         self,
@@ -143,8 +150,7 @@ class InMemoryLog:
     ) -> None:
         """Move a group's positions when the transaction is committed; the number of the commit goes
         with them as metadata."""
-        self._require_owner(producer)
-        transaction = self._transactions[producer.transactional_id]
+        transaction = self._open_transaction(producer)
         moved = {(group, place): offset for place, offset in positions.items()}
         transaction.positions.update(moved)
         if commits is not None:
@@ -152,7 +158,7 @@ class InMemoryLog:
 
     def end(self, producer: ProducerEpoch, *, is_committed: bool = True) -> None:
         """Commit the transaction, or abort it."""
-        self._require_owner(producer)
+        self._open_transaction(producer)
         self._decide(producer.transactional_id, is_committed=is_committed)
 
     def commit(
@@ -193,20 +199,36 @@ class InMemoryLog:
         return TopicIdentity(topic_id, self._kafka_partitions.get(topic, declared))
 
     def recreate(self, topic: str) -> None:
-        """Delete a topic and create an empty one of its name, as an operator can."""
+        """Delete a topic and create an empty one of its name, as an operator can. Positions of
+        groups go with the topic."""
         self._created[topic] += 1
         for place in [place for place in self._partitions if place.topic == topic]:
             del self._partitions[place]
+        for kept in (self._positions, self._commits):
+            for key in [key for key in kept if key[1].topic == topic]:
+                del kept[key]
 
     def grow(self, topic: str, kafka_partitions: int) -> None:
         """Give a topic more Kafka partitions, as an operator can."""
         self._kafka_partitions[topic] = kafka_partitions
 
-    def truncate(self, place: Place, end: int) -> None:
-        """Lose what lies behind `end`, as a broker does that was restored older."""
-        partition = self._partitions[place]
-        del partition.slots[max(0, end - partition.first) :]
-        partition.first = min(partition.first, end)
+    def backup(self, topic: str) -> Backup:
+        """What the brokers' files hold of a topic now, but for what is undecided."""
+        return {
+            place: _Partition(found.first, found.slots[: found.stable_end - found.first])
+            for place, found in self._partitions.items()
+            if place.topic == topic
+        }
+
+    def put_back(self, topic: str, backup: Backup) -> None:
+        """Have a topic, under its id, be what it was. The brokers start anew for that: what was
+        undecided is aborted."""
+        for transactional_id in list(self._transactions):
+            self._decide(transactional_id, is_committed=False)
+        for place in [place for place in self._partitions if place.topic == topic]:
+            del self._partitions[place]
+        for place, was in backup.items():
+            self._partitions[place] = _Partition(was.first, list(was.slots))
 
     def set_position(self, group: str, place: Place, offset: int) -> None:
         """Move a group's position alone, as an operator can."""
@@ -235,6 +257,12 @@ class InMemoryLog:
         if self._epochs[producer.transactional_id] != producer.epoch:
             raise FencedError(f"{producer.transactional_id} has a newer owner: end this worker")
 
+    def _open_transaction(self, producer: ProducerEpoch) -> _Transaction:
+        self._require_owner(producer)
+        if producer.transactional_id not in self._transactions:
+            raise FencedError(f"the transaction of {producer.transactional_id} was ended")
+        return self._transactions[producer.transactional_id]
+
     def _decide(self, transactional_id: str, *, is_committed: bool) -> None:
         transaction = self._transactions.pop(transactional_id, None)
         if transaction is None:
@@ -242,10 +270,9 @@ class InMemoryLog:
         if is_committed:
             self._positions.update(transaction.positions)
             self._commits.update(transaction.commits)
-        for place in dict.fromkeys(record.place for record in transaction.sent):
-            partition = self._partitions[place]
+        for partition in transaction.partitions:
             del partition.open[transactional_id]
             partition.slots.append(None)
         if not is_committed:
-            for record in transaction.sent:
-                self._partitions[record.place].empty(record.offset)
+            for partition, record in transaction.sent:
+                partition.empty(record.offset)

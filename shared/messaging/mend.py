@@ -1,17 +1,18 @@
 """Brings states back that a wrong clock dragged into the future."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from shared.messaging.consistency import UnitPlaces, ahead_of_clock, opened
 from shared.messaging.deployment import Deployment
 from shared.messaging.kafka_facts import KafkaFacts
+from shared.messaging.mending import clock_mended
 from shared.messaging.provenance import split_state
 from shared.messaging.record import Place
 from shared.messaging.stage import Stage
 from shared.messaging.transactions import Transactions, read_changelog
-from shared.messaging.unit import Commit, unit_count
-from shared.messaging.unit_state import ROUND_KEY, closed_at_us, processor_state, with_round_ended
+from shared.messaging.unit import unit_count
+from shared.messaging.unit_state import closed_at_us
 
 
 async def mend_clock(deployment: Deployment, stages: Iterable[Stage], now_us: int) -> list[str]:
@@ -38,7 +39,9 @@ async def _mend_unit(
     deployment: Deployment, stage: Stage, number: int, facts: KafkaFacts, now_us: int
 ) -> bool:
     changelog = Place(stage.changelog, number)
-    if not _is_ahead(deployment, await read_changelog(deployment, changelog), now_us):
+    tolerance_us = deployment.limit.round_ahead_us
+    state = await read_changelog(deployment, changelog)
+    if not ahead_of_clock(closed_at_us(state), now_us, tolerance_us):
         return False
     transactions = Transactions(deployment, stage, number)
     await transactions.open()
@@ -47,14 +50,7 @@ async def _mend_unit(
         places = UnitPlaces.of(stage, number, deployment.topics)
         found = await asyncio.to_thread(facts.of, places, provenance)
         _, transactions.provenance = opened(places, provenance, bool(state), found)
-        ended = {ROUND_KEY: with_round_ended(state, now_us)}
-        mended = stage.mend(processor_state(state), now_us)
-        await transactions.commit(Commit(changelog={**mended, **ended}))
+        await transactions.commit(clock_mended(stage, state, now_us))
     finally:
         await transactions.close()
     return True
-
-
-def _is_ahead(deployment: Deployment, restored: Mapping[str, bytes], now_us: int) -> bool:
-    tolerance_us = deployment.limit.round_ahead_us
-    return bool(ahead_of_clock(closed_at_us(restored), now_us, tolerance_us))

@@ -1,10 +1,15 @@
 """More Kafka partitions for a keyed stage: its state moves with its keys. Pure."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from coplace.v1.control_pb2 import RoundEnded
 
 from shared.messaging import early
+from shared.messaging.consistency import LogFacts, UnitPlaces
+from shared.messaging.provenance import Provenance
+from shared.messaging.record import Place
+from shared.messaging.stage import Stage
 from shared.messaging.topics import ROUND_ENDED, partition_of
 from shared.messaging.unit_state import OWN_KEYS
 
@@ -39,3 +44,61 @@ def moved(
 def _latest_round(states: Mapping[int, State]) -> bytes | None:
     marks = [state[ROUND_ENDED] for state in states.values() if ROUND_ENDED in state]
     return max(marks, key=lambda mark: RoundEnded.FromString(mark).round, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitState:
+    """What a unit has and what it was made from; None for one that never worked."""
+
+    state: Mapping[str, bytes]
+    provenance: Provenance | None
+
+
+def has_moved(grown: UnitPlaces, provenance: Provenance | None) -> bool:
+    """Whether the state is that of the grown topics already."""
+    return provenance is not None and all(
+        provenance.topics[name].kafka_partitions == count
+        for name, count in grown.kafka_partitions.items()
+        if name != grown.changelog.topic
+    )
+
+
+def as_before(places: UnitPlaces, found: LogFacts) -> LogFacts:
+    """Facts in which topics that have grown have not."""
+    topics = {
+        name: replace(topic, kafka_partitions=places.kafka_partitions[name])
+        for name, topic in found.topics.items()
+    }
+    return replace(found, topics=topics)
+
+
+def planned(
+    stage: Stage,
+    units: Mapping[int, UnitState],
+    places: Mapping[int, UnitPlaces],
+    found: Mapping[int, LogFacts],
+) -> tuple[dict[int, dict[str, bytes | None]], dict[Place, int]]:
+    """What goes into each unit's changelog, provenance included, and the group's positions: of the
+    `units` as they were, at the `places` of as many as there will be."""
+    changes: dict[int, dict[str, bytes | None]] = {number: {} for number in places}
+    if stage.keyed_by is not None and not stage.single:
+        changes = moved({n: unit.state for n, unit in units.items()}, stage.keyed_by, len(places))
+    positions: dict[Place, int] = {}
+    for number, at in places.items():
+        known = units[number].provenance if number in units else None
+        before = known or Provenance()
+        begins = found[number].begins
+        after = replace(
+            before,
+            commits=commits_of(units),
+            topics={name: found[number].topics[name] for name in at.kafka_partitions},
+            positions={p: before.positions.get(p, begins.get(p, 0)) for p in at.inputs},
+        )
+        changes[number] |= after.change()
+        positions |= after.positions
+    return changes, positions
+
+
+def commits_of(units: Mapping[int, UnitState]) -> int:
+    """The number of the commit that moves them."""
+    return 1 + max(unit.provenance.commits for unit in units.values() if unit.provenance)

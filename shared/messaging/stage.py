@@ -64,6 +64,9 @@ class Waking(Protocol):
         ...
 
 
+Recall = Callable[[Mapping[str, bytes], Iterable[Event]], Mapping[str, bytes | None]]
+
+
 class RoundSource(StrEnum):
     """What closes the rounds of a stage."""
 
@@ -85,6 +88,8 @@ class Stage:
     time, us. `given_up` is told the number of a unit whose processor is not used any more.
     `keyed_by` is the key of the events that a record of the state (key, value) belongs to: with it
     the state of a keyed stage moves to where its keys go with more Kafka partitions.
+    `recall` is what to change in a state that is older than the outputs, given these: what was told
+    must not be told otherwise under the same name.
     """
 
     name: str
@@ -98,6 +103,7 @@ class Stage:
     mend: Callable[[Mapping[str, bytes], int], Mapping[str, bytes | None]] = lambda _state, _us: {}
     given_up: Callable[[int], None] = lambda _number: None
     keyed_by: Callable[[str, bytes], str] | None = None
+    recall: Recall | None = None
 
     @property
     def changelog(self) -> str:

@@ -291,7 +291,7 @@ class Unit:
             self.at_record = record
             try:
                 if not self._is_passed_over(record):
-                    self._handle(record, self._codec.decode(record))
+                    self._handle(record, self._codec.decode(record, of_any_count=True))
             except EarlyError:
                 continue
             self._early.drop(job_id, record)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import fakeredis
@@ -10,9 +11,15 @@ from services.pricing.accounts.adapters import LEDGER, RedisAccounts
 from services.pricing.accounts.app import entry
 from services.pricing.accounts.model import Entry
 from shared.messaging.codec import Codec
+from shared.messaging.consistency import (
+    Inconsistency,
+    InconsistentError,
+    read_model_differences,
+)
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Publish
 from shared.messaging.memory import InMemoryLog
+from shared.messaging.memory_facts import facts_of_places
 from shared.messaging.read_model import LostPositionError
 from shared.messaging.record import Record
 from shared.runtime.read_model import Applier
@@ -20,10 +27,6 @@ from shared.runtime.read_model import Applier
 T = TypeVar("T")
 _BATCH: Final = 50
 Snapshot = Mapping[bytes, bytes]
-
-
-async def _nothing_was_replaced() -> None:
-    """What is compared with Kafka: no simulated operator replaces a topic."""
 
 
 class _DeadLetters:
@@ -38,38 +41,59 @@ class _DeadLetters:
 
 
 class Accounts:
-    """A consumer of the ledger that is killed, goes on as a zombie, and finds Redis changed."""
+    """A consumer of the ledger that is killed, goes on as a zombie, and finds Redis or the ledger
+    changed."""
 
     def __init__(self, log: InMemoryLog, deployment: Deployment) -> None:
-        self._log, self._deployment = log, deployment
+        self._log = log
         self._loop = asyncio.new_event_loop()
         self._redis = fakeredis.FakeAsyncRedis()
         self._model = RedisAccounts(self._redis, deployment.name)
-        self._places = deployment.topics.places(LEDGER)
-        self._letters = _DeadLetters(log, deployment.codec)
         self._stalled: list[tuple[Applier[Entry], list[Record]]] = []
+        self.refused: list[Inconsistency] = []
+        self.deploy(deployment)
+
+    def deploy(self, deployment: Deployment) -> None:
+        """The process starts with other settings."""
+        self._deployment = deployment
+        self._places = deployment.topics.places(LEDGER)
+        self._letters = _DeadLetters(self._log, deployment.codec)
+        self.restart()
+
+    def rebuild(self) -> None:
+        """`coplace restore rebuild accounts`, then a new process."""
+        self._stalled.clear()
+        self._run(self._model.clear(self._places))
         self.restart()
 
     def restart(self) -> None:
-        """A new process: it goes on at Redis's positions."""
+        """A new process: it goes on at Redis's positions, unless they do not belong to the
+        ledger."""
         self._applier: Applier[Entry] = Applier(
             self._deployment,
             "accounts",
             self._model,
             entry,
             self._letters,  # type: ignore[arg-type]
-            _nothing_was_replaced,
+            self._check,
             lambda topic: self._log.identity(topic, 0).topic_id,
         )
-        self._next = dict(self._run(self._applier.positions(self._places)))
+        self.refused, self._next = [], {}
+        with suppress(InconsistentError):
+            self._next = dict(self._run(self._applier.positions(self._places)))
 
     def step(self) -> None:
         """Apply what is new; a Redis that was reset under the process ends it, as in production."""
+        if self.refused:
+            self.restart()
         try:
+            self._run(self._check())
             self._run(self._applier.check())
             batch = self._batch()
             if batch:
                 self._run(self._applier.apply(batch))
+        except InconsistentError:
+            return  # it stays up and says so
         except LostPositionError:
             self.restart()
 
@@ -114,10 +138,20 @@ class Accounts:
         self._run(self._redis.aclose())
         self._loop.close()
 
+    async def _check(self) -> None:
+        """As the production's `ReadModelCheck` does. Raises InconsistentError."""
+        known = await self._model.provenance(self._places)
+        declared = {LEDGER: len(self._places)}
+        places = {*known.positions, *known.last_read}
+        found = facts_of_places(self._log, declared, known, places)
+        self.refused = read_model_differences(known, found, frozenset())
+        if self.refused:
+            raise InconsistentError("accounts", self.refused)
+
     def _batch(self) -> list[Record]:
         batch: list[Record] = []
-        for place in self._places:
-            found = self._log.read(place, self._next[place], _BATCH)
+        for place, position in self._next.items():
+            found = self._log.read(place, position, _BATCH)
             if found:
                 self._next[place] = found[-1].offset + 1
                 batch += found

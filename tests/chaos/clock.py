@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
+from shared.messaging.clock import GuardedClock
+
 BEGIN_US: Final = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 SECOND_US: Final = 1_000_000
 HOUR_US: Final = 3_600 * SECOND_US
@@ -25,6 +27,14 @@ class Clock:
     def wall_us(self, host: str) -> int:
         """What the wall clock of a host shows."""
         return self.now_us + self.wrong_us.get(host, 0)
+
+    def guarded(self, host: str) -> GuardedClock:
+        """The clock of a process that starts on a host now."""
+        return GuardedClock(lambda: (self.wall_us(host), self.now_us))
+
+    def is_far_ahead(self, host: str) -> bool:
+        """Whether a process that starts on a host now would forget what it knows as too old."""
+        return self.wrong_us.get(host, 0) > DAY_US
 
     @property
     def now_s(self) -> float:

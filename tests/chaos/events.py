@@ -62,6 +62,9 @@ def declare(world: World) -> None:
     """A cluster, or another shape of one."""
     rng = world.rng
     name = rng.choice(["alpha", "beta", "gamma", "delta"])
+    if world.declared_us.get(name) == world.clock.now_us:
+        return  # nobody could tell which of the two is the later
+    world.declared_us[name] = world.clock.now_us
     model = rng.choice(list(_MODELS))
     cores, pstates_ghz = _MODELS[model]
     nodes = rng.randint(1, 10)

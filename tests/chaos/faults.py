@@ -9,7 +9,7 @@ from coplace.v1.control_pb2 import RoundEnded
 from shared.messaging.event import Event
 from shared.messaging.hooks import POINTS
 from shared.messaging.record import Place
-from tests.chaos import hostile
+from tests.chaos import hostile, replaced
 from tests.chaos.clock import DAY_US, HOUR_US, SECOND_US, some_time_us
 from tests.chaos.managers import DECISIONS
 from tests.chaos.workers import Fate
@@ -122,6 +122,26 @@ def forge_a_mark(world: World) -> None:
     world.log.append(world.codec.encode_mark(place, event))
 
 
+def jump_clocks(world: World) -> None:
+    """The wall clock of one host, or of all, is wrong for a while and is set right again."""
+    rng = world.rng
+    by_us, for_us = rng.choice(
+        [
+            (HOUR_US, 12 * SECOND_US),
+            (10 * 365 * DAY_US, 5 * SECOND_US),
+            (-HOUR_US, 12 * SECOND_US),
+            (rng.choice([-1, 1]) * some_time_us(rng, 1000, HOUR_US), 300 * SECOND_US),
+        ]
+    )
+    hosts = world.hosts if rng.random() < 0.5 else [rng.choice(world.hosts)]
+    world.clock.wrong_us.update(dict.fromkeys(hosts, by_us))
+    until_us = world.clock.now_us + for_us
+    while world.clock.now_us < until_us:
+        world.let_pass(max(SECOND_US, until_us - world.clock.now_us))
+    for host in hosts:
+        world.clock.wrong_us.pop(host, None)
+
+
 def skip_time(world: World) -> None:
     """Nothing happens for long."""
     world.clock.advance(some_time_us(world.rng, HOUR_US, DAY_US))
@@ -149,5 +169,13 @@ FAULTS: Final[Mapping[Callable[[World], None], float]] = {
     retain: 1,
     power_off_and_seize: 2,
     forge_a_mark: 3,
+    jump_clocks: 1,
+    replaced.lose_a_changelog: 0.3,
+    replaced.put_back_a_changelog: 0.3,
+    replaced.put_back_the_ledger: 0.3,
+    replaced.refill_an_input: 0.3,
+    replaced.move_positions: 0.3,
+    replaced.expire_positions: 0.3,
+    replaced.grow: 0.3,
     skip_time: 0.5,
 }

@@ -289,6 +289,6 @@ class Managers:
         for place in self.codec.topics.places(DECISIONS):
             for record in self.log.read(place, self._read_to.get(place, 0), 1 << 30):
                 self._read_to[place] = record.offset + 1
-                payload = self.codec.decode(record).payload
+                payload = self.codec.decode(record, of_any_count=True).payload
                 if isinstance(payload, PlacementDecided):
                     yield payload

@@ -9,18 +9,20 @@ from coplace.v1.ingest_service_pb2 import Envelope
 
 from services.ingest.model import Intake
 from shared.domain.errors import RejectedError
+from shared.messaging.clock import ClockJumpedError, GuardedClock
 from shared.messaging.codec import Codec
 from shared.messaging.memory import InMemoryLog
-from tests.chaos.clock import Clock
+from tests.chaos.clock import SECOND_US, Clock
 from tests.chaos.journal import Journal
 
+INGEST: Final = "ingest"
 _KEPT_FOR_COPIES: Final = 400
 
 
 @dataclass(slots=True)
 class Network:
     """Messages on their way, and the door that they arrive at. `sent` are those of which a copy may
-    come."""
+    come; while ingest `is_closed` clients keep what they have to say."""
 
     log: InMemoryLog
     codec: Codec
@@ -28,8 +30,13 @@ class Network:
     clock: Clock
     sent: list[Envelope] = field(default_factory=list)
     delivered: int = 0
+    is_closed: bool = False
     _sequence: int = 0
+    _ingest_clock: GuardedClock = field(init=False)
     _under_way: list[tuple[int, int, Envelope]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._ingest_clock = self.clock.guarded(INGEST)
 
     def send(self, envelope: Envelope, delay_us: int = 0) -> None:
         """Put a message on its way."""
@@ -39,7 +46,7 @@ class Network:
     def deliver(self, until_us: int | None = None) -> None:
         """Hand over what arrives by now."""
         limit_us = self.clock.now_us if until_us is None else until_us
-        while self._under_way and self._under_way[0][0] <= limit_us:
+        while not self.is_closed and self._under_way and self._under_way[0][0] <= limit_us:
             _, _, envelope = heapq.heappop(self._under_way)
             self._arrive(envelope)
 
@@ -53,7 +60,7 @@ class Network:
         self.delivered += 1
         intake = Intake(self.codec.topics)
         try:
-            accepted = intake.accept(envelope, self.clock.now_s)
+            accepted = intake.accept(envelope, self._now_us() / SECOND_US)
             self.log.append(self.codec.encode(accepted))
         except RejectedError:
             self.journal.refused += 1
@@ -65,3 +72,12 @@ class Network:
         self.journal.acknowledge(accepted.event)
         self.sent.append(envelope)
         del self.sent[:-_KEPT_FOR_COPIES]
+
+    def _now_us(self) -> int:
+        """By the clock of ingest, which starts anew when that stays wrong."""
+        now_us = self._ingest_clock.now_us()
+        try:
+            self._ingest_clock.check()
+        except ClockJumpedError:
+            self._ingest_clock = self.clock.guarded(INGEST)
+        return now_us

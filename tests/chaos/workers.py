@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from shared.messaging.clock import ClockJumpedError, GuardedClock
 from shared.messaging.codec import Codec
+from shared.messaging.consistency import InconsistentError
 from shared.messaging.embedded import EmbeddedRuntime
 from shared.messaging.hooks import Hooks
 from shared.messaging.memory import FencedError, InMemoryLog
 from shared.messaging.stage import RoundSource, Stage
 from shared.messaging.unit import EventTimeLimit
-from tests.chaos.clock import Clock
+from tests.chaos.clock import SECOND_US, Clock
 from tests.chaos.journal import Death, Journal
 
 
@@ -32,36 +34,45 @@ class Fate(Enum):
 MOST_SAME_DEATHS: Final = 12
 
 
+# As often as in production: how soon data that were replaced under a stage are noticed, and how
+# soon one that is refused looks again.
+_CHECK_US: Final = 10 * SECOND_US
+_LOOK_AGAIN_US: Final = 5 * SECOND_US
+
+
 @dataclass(frozen=True, slots=True)
 class Plant:
     """What the workers of one simulated region share. `while_stalled` lets the others go on."""
 
     log: InMemoryLog
     codec: Codec
+    limit: EventTimeLimit
     clock: Clock
     journal: Journal
     while_stalled: Callable[[], None]
 
 
 class Worker:
-    """One process: a member of the groups of its service's stages."""
+    """One process: a member of the groups of its service's stages, on a host with a wall clock."""
 
     def __init__(self, plant: Plant, service: str, name: str, stages: Sequence[Stage]) -> None:
         self.service, self.name = service, name
+        self.stages = stages
         self._plant = plant
-        self._stages = stages
-        self._clocked = [s.name for s in stages if s.rounds is RoundSource.CLOCK]
         self._armed: dict[str, Fate] = {}
-        self._runtime: EmbeddedRuntime | None = None
+        self._runtimes: dict[str, EmbeddedRuntime] = {}
+        self._clock: GuardedClock | None = None
+        self._next_check_us = 0
+        self._look_again_us: dict[str, int] = {}
+        self.refused: dict[str, InconsistentError] = {}
         self.is_stalled = False
         self.is_doomed = False
         self._same_deaths = 0
-        self._last_death = ""
 
     @property
     def is_up(self) -> bool:
         """Whether it works."""
-        return self._runtime is not None and not self.is_stalled
+        return self._clock is not None and not self.is_stalled
 
     def arm(self, point: str, fate: Fate) -> None:
         """Let something befall it at a point."""
@@ -73,35 +84,29 @@ class Worker:
 
     def start(self) -> None:
         """The supervisor starts it, unless it works."""
-        if self._runtime is not None:
+        if self._clock is not None or self._plant.clock.is_far_ahead(self.name):
             return
-        now_us = self._plant.clock.wall_us(self.name)
-        self._runtime = EmbeddedRuntime(
-            self._plant.log,
-            self._stages,
-            codec=self._plant.codec,
-            member=self.name,
-            limit=EventTimeLimit.of_wall_clock(now_us),
-            hooks=Hooks(step=self),
-        )
+        self._clock = self._plant.clock.guarded(self.name)
+        for stage in self.stages:
+            self._join(stage)
 
     def step(self) -> bool:
         """One batch of each of its units; False when there was nothing to do."""
-        return self._work(lambda runtime, now_us: runtime.step(now_us))
+        return self._work(lambda _stage, runtime, now_us: runtime.step(now_us))
 
     def close_rounds(self) -> None:
         """The end of a round in each stage whose rounds a clock closes."""
 
-        def close(runtime: EmbeddedRuntime, now_us: int) -> bool:
-            for stage in self._clocked:
-                runtime.close_rounds(stage, now_us)
+        def close(stage: Stage, runtime: EmbeddedRuntime, now_us: int) -> bool:
+            if stage.rounds is RoundSource.CLOCK:
+                runtime.close_rounds(stage.name, now_us)
             return True
 
         self._work(close)
 
     def kill(self, *, is_expelled: bool) -> None:
         """End it at once. It stays a member of its groups until its session ends."""
-        if self._runtime is not None:
+        if self._clock is not None:
             self._end()
             if is_expelled:
                 self._expel()
@@ -116,12 +121,12 @@ class Worker:
             raise KilledError(point)
         self._stall()
 
-    def _work(self, what: Callable[[EmbeddedRuntime, int], bool]) -> bool:
-        if self._runtime is None or self.is_stalled:
+    def _work(self, what: Callable[[Stage, EmbeddedRuntime, int], bool]) -> bool:
+        if self._clock is None or self.is_stalled:
             return False
         try:
-            busy = what(self._runtime, self._plant.clock.wall_us(self.name))
-        except (KilledError, FencedError):
+            busy = self._work_by(self._clock, what)
+        except (KilledError, FencedError, ClockJumpedError):
             self.kill(is_expelled=True)
             return True
         except Exception as error:  # noqa: BLE001 a process ends by any error
@@ -132,6 +137,48 @@ class Worker:
             self.is_doomed = False
             self.kill(is_expelled=True)
         return busy
+
+    def _work_by(
+        self, clock: GuardedClock, what: Callable[[Stage, EmbeddedRuntime, int], bool]
+    ) -> bool:
+        now_us = clock.now_us()
+        clock.check()
+        self._look_again(now_us)
+        is_due, busy = now_us >= self._next_check_us, False
+        for stage in self.stages:
+            runtime = self._runtimes.get(stage.name)
+            try:
+                if runtime is not None:
+                    if is_due:
+                        runtime.check()
+                    busy |= what(stage, runtime, now_us)
+            except InconsistentError as error:
+                self._refuse(stage, error, now_us)
+        if is_due:
+            self._next_check_us = now_us + _CHECK_US
+        return busy
+
+    def _refuse(self, stage: Stage, error: InconsistentError, now_us: int) -> None:
+        """The stage does not work, the others of the process do."""
+        self._runtimes.pop(stage.name).leave()
+        self.refused[stage.name] = error
+        self._look_again_us[stage.name] = now_us + _LOOK_AGAIN_US
+
+    def _look_again(self, now_us: int) -> None:
+        for stage in self.stages:
+            if self._look_again_us.get(stage.name, now_us + 1) <= now_us:
+                del self._look_again_us[stage.name], self.refused[stage.name]
+                self._join(stage)
+
+    def _join(self, stage: Stage) -> None:
+        self._runtimes[stage.name] = EmbeddedRuntime(
+            self._plant.log,
+            [stage],
+            codec=self._plant.codec,
+            member=self.name,
+            limit=self._plant.limit,
+            hooks=Hooks(step=self),
+        )
 
     def _stall(self) -> None:
         """The others take over meanwhile. Who comes back and was not fenced has lost its session
@@ -155,10 +202,13 @@ class Worker:
 
     def _end(self) -> None:
         """Nobody answers any more for what it had."""
-        self._runtime = None
-        for stage in self._stages:
+        self._clock, self._next_check_us = None, 0
+        self._runtimes.clear()
+        self.refused.clear()
+        self._look_again_us.clear()
+        for stage in self.stages:
             stage.given_up(0)
 
     def _expel(self) -> None:
-        for stage in self._stages:
+        for stage in self.stages:
             self._plant.log.leave(stage.name, self.name)

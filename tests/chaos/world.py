@@ -3,6 +3,7 @@ accounts, resource managers and users, over one log in memory."""
 
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from random import Random
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from services.placement.service import Duty
 from services.placement.settings import PlacementSettings
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
-from shared.messaging.clock import GuardedClock
+from shared.messaging.codec import Codec
 from shared.messaging.deployment import Deployment
 from shared.messaging.memory import InMemoryLog
 from shared.messaging.stage import RoundSource, Stage
@@ -26,11 +27,12 @@ from tests.chaos.accounts import Accounts
 from tests.chaos.clock import SECOND_US, Clock, some_time_us
 from tests.chaos.journal import Journal
 from tests.chaos.managers import Manager, Managers
-from tests.chaos.network import Network
+from tests.chaos.network import INGEST, Network
 from tests.chaos.operators import Operator
+from tests.chaos.restoring import repartition
 from tests.chaos.workers import Plant, Worker
 
-SERVICES: Final = ("energy", "prediction", "placement", "pricing")
+ACCOUNTS: Final = "accounts"
 
 # A stalled worker lets the others go on; one that stalls meanwhile lets them go on once more.
 _MOST_STALLED: Final = 2
@@ -58,26 +60,29 @@ class World:
         self.clock = Clock()
         self.log = InMemoryLog()
         self.journal = Journal()
-        settings = Settings(
-            kafka_partitions=scale.kafka_partitions, rounds=RoundSource.CLOCK, namespace="chaos"
-        )
-        self.deployment = replace(
-            Deployment.of(settings),
-            clock=GuardedClock(lambda: (self.clock.now_us, self.clock.now_us)),
-        )
-        self.codec = self.deployment.codec
+        self._duties: dict[str, Duty] = {}
+        self._deploy(scale.kafka_partitions)
         self.network = Network(self.log, self.codec, self.journal, self.clock)
         self.managers = Managers(self.log, self.codec, self._new_manager)
         self.accounts = Accounts(self.log, self.deployment)
-        self._duties: dict[str, Duty] = {}
-        self.workers = self._new_workers(settings)
-        self.operator = Operator(self.explain, self.network, self.clock)
+        self.operator = Operator(self)
         self.clusters: dict[str, ClusterDeclared] = {}
+        self.declared_us: dict[str, int] = {}
         self.lost: set[str] = set()
         self.held: set[str] = set()
         self.limited: set[str] = set()
         self.events = 0
         self._stalled = 0
+
+    @property
+    def codec(self) -> Codec:
+        """Of the topics as they are deployed now."""
+        return self.deployment.codec
+
+    @property
+    def hosts(self) -> list[str]:
+        """Whoever has a wall clock."""
+        return [INGEST, *(worker.name for worker in self.workers)]
 
     def let_pass(self, most_us: int) -> None:
         """Some time passes and everybody does some of what there is to do."""
@@ -87,7 +92,8 @@ class World:
             self._work(worker)
         self.managers.read()
         self.managers.act()
-        self.operator.seize()
+        if self.rng.random() < 0.5:
+            self.operator.act()
         if self.rng.random() < 0.5:
             self.accounts.step()
 
@@ -103,7 +109,7 @@ class World:
         self.run_until_quiet()
         self.managers.read()
         self.managers.act()
-        self.operator.seize()
+        self.operator.act()
         self.accounts.resume()
         self.accounts.step()
 
@@ -116,15 +122,45 @@ class World:
     def explain(self, job_id: str) -> ExplainResponse | None:
         """What placement answers; None where it does not, or does not know the job."""
         for worker in self.workers:
-            duty = self._duties.get(worker.name)
-            if worker.is_up and duty is not None and duty.inquiry is not None:
-                return duty.inquiry.answer(job_id)
+            inquiry = self._duties[worker.name].inquiry
+            if worker.is_up and inquiry is not None:
+                return inquiry.answer(job_id)
         return None
+
+    def stop(self, service: str) -> None:
+        """End the processes of a service; their supervisor starts them when it comes to it."""
+        for worker in self.workers:
+            if worker.service == service:
+                worker.kill(is_expelled=True)
+
+    def grow(self, kafka_partitions: int) -> None:
+        """`coplace restore repartition`, as docs/how-to/restore.md says: behind a closed ingest,
+        when all is read, without any process."""
+        self.network.is_closed = True
+        self._rest()
+        for worker in self.workers:
+            worker.kill(is_expelled=True)
+        before, stages = self.deployment.topics, list(chain(*self.stages.values()))
+        grown = Deployment.of(self._settings(kafka_partitions)).topics
+        repartition(self.log, before, grown, stages)
+        self._deploy(kafka_partitions)
+        self.network.codec = self.managers.codec = self.codec
+        self.accounts.deploy(self.deployment)
+        self.network.is_closed = False
 
     def close(self) -> None:
         """Leave nothing open, and logging as it was."""
         self.accounts.close()
         structlog.reset_defaults()
+
+    def _rest(self) -> None:
+        """Let everything be read."""
+        for worker in self.workers:
+            worker.disarm()
+        for _ in range(3):
+            self.settle()
+        while any(worker.refused for worker in self.workers) and not self.journal.violations:
+            self.settle()
 
     def _work(self, worker: Worker) -> None:
         roll = self.rng.random()
@@ -150,26 +186,49 @@ class World:
         rng = Random(f"{cluster}/{self.rng.random()}")
         return Manager(cluster, rng, self.clock, self.network, self.journal)
 
+    def _deploy(self, kafka_partitions: int) -> None:
+        settings = self._settings(kafka_partitions)
+        clock = self.clock.guarded(ACCOUNTS)
+        self.deployment = replace(Deployment.of(settings), clock=clock)
+        self.stages = {
+            service: _stages(service, settings, Duty())
+            for service in ("energy", "prediction", "placement", "pricing")
+        }
+        self.workers = self._new_workers(settings)
+
+    def _settings(self, kafka_partitions: int) -> Settings:
+        return Settings(
+            kafka_partitions=kafka_partitions, rounds=RoundSource.CLOCK, namespace="chaos"
+        )
+
     def _new_workers(self, settings: Settings) -> list[Worker]:
-        plant = Plant(self.log, self.codec, self.clock, self.journal, self._while_stalled)
-        workers = [
-            Worker(plant, service, name, self._new_stages(service, name, settings))
-            for service in SERVICES
-            for name in (f"{service}-{number}" for number in range(self.scale.workers))
-        ]
+        plant = Plant(
+            self.log,
+            self.codec,
+            self.deployment.limit,
+            self.clock,
+            self.journal,
+            self._while_stalled,
+        )
+        workers = []
+        for service in self.stages:
+            for number in range(self.scale.workers):
+                name = f"{service}-{number}"
+                duty = self._duties[name] = Duty()
+                workers.append(Worker(plant, service, name, _stages(service, settings, duty)))
         for worker in workers:
             worker.start()
         return workers
 
-    def _new_stages(self, service: str, worker: str, settings: Settings) -> Sequence[Stage]:
-        """What the process of a service runs."""
-        match service:
-            case "energy":
-                return energy_stages(settings, EnergySettings())
-            case "prediction":
-                return prediction_stages(settings)
-            case "placement":
-                duty = self._duties[worker] = Duty()
-                return placement_stages(settings, PlacementSettings(), duty)
-            case _:
-                return pricing_stages(settings)
+
+def _stages(service: str, settings: Settings, duty: Duty) -> Sequence[Stage]:
+    """What a process of a service runs; `duty` is told whether it answers for placement."""
+    match service:
+        case "energy":
+            return energy_stages(settings, EnergySettings())
+        case "prediction":
+            return prediction_stages(settings)
+        case "placement":
+            return placement_stages(settings, PlacementSettings(), duty)
+        case _:
+            return pricing_stages(settings)

@@ -9,10 +9,11 @@ from shared.messaging.consistency import (
     UnitPlaces,
     at_start,
 )
-from shared.messaging.embedded import EmbeddedRuntime, restore
+from shared.messaging.embedded import EmbeddedRuntime
 from shared.messaging.hooks import Hooks
 from shared.messaging.memory import FencedError, InMemoryLog
 from shared.messaging.memory_facts import facts_in_memory
+from shared.messaging.memory_transactions import restore
 from shared.messaging.provenance import split_state
 from shared.messaging.record import NewRecord, Place, Record
 from tests.contract.backends import Plan

@@ -109,6 +109,13 @@ def test_inputs_and_outputs_that_were_restored_older_are_refused(backend: Backen
         assert any(says in one for one in found), (says, found)
 
 
+def test_positions_of_groups_go_with_a_topic(backend: Backend) -> None:
+    worked(backend)
+    assert backend.position("counting", PLACES[0]) > 0
+    backend.recreate(INPUT)
+    backend.until(lambda: backend.position("counting", PLACES[0]) == 0)
+
+
 def test_records_that_were_deleted_unread_are_missed(backend: Backend) -> None:
     backend.append(worked(backend))
     begin = backend.position("counting", PLACES[2]) + 5

@@ -156,15 +156,16 @@ def _timeless(charge: ChargeMade) -> ChargeMade:
 def books(region: Region) -> str | None:
     """What is wrong with what a region came to, in words; None when nothing is.
 
-    Each job was started once and charged once by a price that its evidence proves, at a time that
-    has come; Redis says what the ledger does; nothing was quarantined.
+    Each job was started once and charged by one price that its evidence proves, at a time that has
+    come, however often it was charged again; Redis says what the ledger does; nothing was
+    quarantined.
     """
     charges, now = region.charges(), now_us()
     for job_id in region.jobs:
         if len(region.grants[job_id]) != 1:
             return f"{job_id} was started {len(region.grants[job_id])} times"
-        if len(charges.get(job_id, {})) != 1:
-            return f"{job_id} has {len(charges.get(job_id, {}))} charges"
+        if unequal := _many_prices(job_id, list(charges.get(job_id, {}).values())):
+            return unequal
     every = [charge for of_job in charges.values() for charge in of_job.values()]
     try:
         for charge in every:
@@ -178,6 +179,15 @@ def books(region: Region) -> str | None:
     if wrong := region.wrong():
         return wrong[0]
     return _quarantined(region)
+
+
+def _many_prices(job_id: str, charges: Sequence[ChargeMade]) -> str | None:
+    if len({charge.price_su for charge in charges}) != 1:
+        return f"{job_id} has the prices {[charge.price_su for charge in charges]}"
+    revisions = sorted(charge.revision for charge in charges)
+    if revisions != list(range(1, len(charges) + 1)):
+        return f"{job_id} has the revisions {revisions}"
+    return None
 
 
 def _quarantined(region: Region) -> str | None:

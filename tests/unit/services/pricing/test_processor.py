@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.pricing.charge import audit
-from services.pricing.processor import PricingProcessor, Tariff, mended
+from services.pricing.processor import SOURCE, PricingProcessor, Tariff, mended, recalled
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, EarlyError, Round
@@ -364,3 +364,24 @@ def test_what_a_wrong_clock_put_off_is_due_after_it_is_mended() -> None:
     driver.processor = PricingProcessor(CLOCK, driver.state)
     assert driver.end_round(1, START_US + CLOCK.grace_us - 1) == []
     assert len(driver.end_round(2, START_US + CLOCK.grace_us)) == 1
+
+
+def test_what_is_charged_again_from_a_lost_state_follows_on_the_revisions_in_the_ledger() -> None:
+    first = Driver()
+    facts = [("1", submitted()), ("2", finished()), ("3", shutters())]
+    told = []
+    for number, (event_id, fact) in enumerate(facts):
+        first.take(fact, event_id)
+        told += first.end_round(number, START_US)
+    assert [charge.revision for charge in told] == [1, 2]
+    events = [Event(f"c{c.revision}", SOURCE, START_US, c.job_id, c) for c in told]
+    forged = ChargeMade(job_id="s/c/1/0", attempt=1, revision=2**31)
+    state = recalled({}, [*events, Event("x", "somebody", START_US, forged.job_id, forged)])
+    again = Driver()
+    again.save(state)
+    again.processor = PricingProcessor(MARKS, again.state)
+    for event_id, fact in facts:
+        again.take(fact, event_id)
+    [charge] = again.end_round(9, START_US)
+    assert (charge.revision, charge.price_su) == (3, told[-1].price_su)
+    assert recalled(again.state, events) == {}

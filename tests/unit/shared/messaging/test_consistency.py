@@ -91,7 +91,7 @@ def _with(topic: str, identity: TopicIdentity) -> dict[str, TopicIdentity]:
         (
             replace(FOUND, topics=_with("changelog.pricing", TopicIdentity(b"new", 4))),
             "changelog.pricing is another topic",
-            "A topic was replaced",
+            "coplace restore replay pricing",
         ),
         (
             replace(FOUND, committed={IN: 25}),

@@ -9,9 +9,12 @@ from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from shared.messaging import early
+from shared.messaging.codec import Codec
 from shared.messaging.event import Event, Publish
-from shared.messaging.record import Record
+from shared.messaging.record import Place, Record
 from shared.messaging.stage import EarlyError, Round, RoundSource, Stage
+from shared.messaging.topics import Topics
+from shared.messaging.unit import Unit
 from tests.support.lives import Life
 from tests.support.messaging import START_US, at_offset, encoded, submission
 
@@ -123,3 +126,14 @@ def test_what_is_early_in_the_last_round_of_a_run_is_refused_at_its_end() -> Non
     [letter] = facts.end_round(START_US, is_last=True)
     assert letter.offset == record.offset
     assert len(facts) == 0
+
+
+def test_what_came_too_early_is_applied_where_its_topic_got_more_kafka_partitions() -> None:
+    [kept] = records(finish())
+    few, many = (Codec(Topics(kafka_partitions=count)) for count in (1, 12))
+    before = Unit(STAGE, 0, {}, few)
+    lies_at_0 = replace(kept, place=Place("jobs.events", 0))
+    state = before.process([lies_at_0]).changelog
+    after = Unit(STAGE, 0, {key: value for key, value in state.items() if value}, many)
+    outputs = after.process([at_offset(many.encode(submission(JOB)), 1)]).outputs
+    assert [many.decode(at_offset(new, 0)).type for new in outputs] == ["coplace.v1.ChargeMade"]

@@ -12,9 +12,10 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.messaging.embedded import EmbeddedRuntime, restore
+from shared.messaging.embedded import EmbeddedRuntime
 from shared.messaging.event import Event, Publish
 from shared.messaging.memory import InMemoryLog
+from shared.messaging.memory_transactions import restore
 from shared.messaging.record import NewRecord, Place
 from shared.messaging.stage import RoundSource, Stage
 from shared.messaging.unit_state import FAILURES_KEY

@@ -1,10 +1,16 @@
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pytest
+from coplace.v1.control_pb2 import RoundEnded
 
 from shared.messaging.consistency import InconsistentError, at_start
-from shared.messaging.mending import accepted, replayed
-from shared.messaging.provenance import TopicIdentity
+from shared.messaging.event import Event
+from shared.messaging.mending import Mended, UnitAtRest, accept, accepted, replay, replayed
+from shared.messaging.provenance import PROVENANCE_KEY, TopicIdentity
+from shared.messaging.stage import RoundSource, Stage
+from shared.messaging.unit_state import ROUND_KEY
+from tests.support.messaging import counting
 from tests.unit.shared.messaging.test_consistency import FOUND, IN, STATE, TOPICS, UNIT
 
 AGAIN = {name: TopicIdentity(b"again", 4) for name in TOPICS}
@@ -45,3 +51,50 @@ def test_a_replay_begins_where_the_inputs_do_and_counts_commits_on() -> None:
     positions, provenance = replayed(UNIT, None, replace(FOUND, begins={IN: 3}))
     assert positions == {IN: 3}
     assert (provenance.commits, provenance.positions) == (7, {})
+
+
+def mark(number: int, source: str = "counting.1") -> Event:
+    """The end of a round, as an output tells of it."""
+    ended = RoundEnded(round=number, ended_at_us=number % 1_000 * 1_000_000)
+    return Event(f"m{number}", source, ended.ended_at_us, "", ended)
+
+
+def at_rest(stage: Stage, closed: int, *told: Event) -> UnitAtRest:
+    """A unit that closed a round and counted ada's jobs, and whose outputs tell something."""
+    restored = {
+        ROUND_KEY: RoundEnded(round=closed, ended_at_us=closed * 1_000_000).SerializeToString(),
+        PROVENANCE_KEY: STATE.to_bytes(),
+        "ada": b"[]",
+    }
+    return UnitAtRest(stage, UNIT, restored, FOUND, lambda: told)
+
+
+def closed_by(mended: Mended) -> int | None:
+    """The last round of a state that was mended, None where it goes on with its own."""
+    changed = mended.commit.changelog.get(ROUND_KEY)
+    return RoundEnded.FromString(changed).round if changed else None
+
+
+def test_rounds_that_the_clock_closes_follow_on_the_last_mark_that_was_believed() -> None:
+    forged = mark(2**64 - 1), mark(9), mark(8, "somebody")
+    unit = at_rest(counting(rounds=RoundSource.CLOCK), 5, mark(5), mark(6), *forged, mark(7))
+    assert (closed_by(accept(unit)), closed_by(replay(unit))) == (7, 7)
+
+
+def test_rounds_that_marks_close_are_decided_again_as_they_were() -> None:
+    unheard = replace(counting(), marks_outputs=False)
+    unit = at_rest(unheard, 5, mark(6))
+    assert closed_by(accept(unit)) is None
+    again = replay(unit).commit.changelog
+    assert again == {ROUND_KEY: None, "ada": None}
+    heard = at_rest(counting(), 5, mark(6))
+    assert closed_by(replay(heard)) == 5
+
+
+def test_what_outputs_tell_is_recalled() -> None:
+    def recall(state: Mapping[str, bytes], told: Iterable[Event]) -> Mapping[str, bytes]:
+        return {"told": ",".join([*state, *(event.id for event in told)]).encode()}
+
+    unit = at_rest(replace(counting(), marks_outputs=False, recall=recall), 5, mark(6))
+    assert accept(unit).commit.changelog == {"told": b"ada,m6"}
+    assert replay(unit).commit.changelog["told"] == b"m6"

@@ -1,6 +1,7 @@
 """When a read model counts as lost, and what it makes of a batch, on a Redis in memory."""
 
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import cast
 
 import fakeredis
@@ -107,6 +108,12 @@ async def test_what_cannot_be_used_is_a_dead_letter_and_the_position_passes_it(r
     assert await rig.users() == [b"ada"]
     assert [each.topic for each in rig.letters.sent] == ["dlq.jobs.events"]
     assert await rig.applier.positions([PLACE]) == {PLACE: 2}
+
+
+async def test_what_was_written_to_fewer_kafka_partitions_is_applied(rig: Rig) -> None:
+    elsewhere = Place(PLACE.topic, (PLACE.kafka_partition + 1) % 4)
+    await rig.applier.apply([replace(record, place=elsewhere) for record in records("ada")])
+    assert (await rig.users(), rig.letters.sent) == ([b"ada"], [])
 
 
 async def test_a_new_process_reads_on_where_redis_is(rig: Rig) -> None:
