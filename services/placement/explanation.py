@@ -44,7 +44,11 @@ def told(shortage: Shortage, now_s: float, reserved_for: str) -> str:
     """A budget of power that lets a job not start: what it needs, what there is, until when, and
     who declared the cap."""
     cap, later = shortage.cap, shortage.at_s > now_s
-    left = f"{watts(shortage.available_mw)} left under the {POWER} of {cap.subject}"
+    available_mw = shortage.available_mw
+    left = f"{watts(available_mw)} left under the"
+    if available_mw < 0:
+        left = f"{watts(-available_mw)} more than is allowed is drawn under the"
+    left = f"{left} {POWER} of {cap.subject}"
     since = f" from {when(shortage.at_s)} on" if later else ""
     rest = f", beside the reservation of {reserved_for}" if reserved_for else ""
     never = isinf(shortage.until_s)

@@ -63,7 +63,7 @@ NO_CAP: Final = Cap(Scope.REGION, "", ())
 class Shortage(NamedTuple):
     """Why a budget lets a job not start: it needs so much over its whole limit, and there is less.
 
-    `at_s` is the first moment of it with less, `available_mw` what there is then, at least 0.
+    `at_s` is the first moment of it with less, `available_mw` what there is then: below 0 where the cap is exceeded.
     `until_s` is when the budget alone would let it start, if limits hold: infinite where it never
     does. `reserved_for` is the arrival number of a job whose reservation it would take watts of,
     while it would fit beside all that runs; below 0 where it would not.
@@ -218,8 +218,7 @@ class PowerBudget:
             if room_mw + own_mw < draw_mw:
                 earliest_s = self.earliest(draw_mw, until_s - self.now_s, self.now_s, arrival)
                 rival = self._rival(arrival, time_s, draw_mw - room_mw - own_mw)
-                there_mw = max(room_mw + own_mw, 0)
-                return Shortage(self.cap, draw_mw, there_mw, time_s, earliest_s, rival)
+                return Shortage(self.cap, draw_mw, room_mw + own_mw, time_s, earliest_s, rival)
         return None
 
     def next_step_s(self) -> float:

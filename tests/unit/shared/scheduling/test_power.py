@@ -1,0 +1,348 @@
+"""Budgets of power, and lanes under them: random systems against an oracle of plain intervals."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+import numpy as np
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from services.placement.explanation import NOTHING, POWER, Refusals
+from shared.scheduling.capacity import Capacity, Group
+from shared.scheduling.consumable import ConsumableLane, Held
+from shared.scheduling.easy import AnyLane, Plan, schedule, serve
+from shared.scheduling.lane import Lane, Served
+from shared.scheduling.load import Load, NodeSet
+from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, Step
+from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
+from shared.scheduling.queue import Entry, Line
+from shared.scheduling.sharing import Member
+from tests.unit.shared.scheduling.plain_power import Interval, PlainBudget, seconds
+
+NODES, LANES, JOBS, PARTS = 6, 3, 12, 2
+NAMES: Final = {number: f"job-{number:03d}" for number in range(200)}
+# The first two lanes count nodes and are of one site, the last one gives out halves of nodes too.
+OF: Final = {"0": (0,), "1": (1,), "2": (2,), "site": (0, 1), "region": (0, 1, 2)}
+WHOLE, HALF = Kind("", Shape((2, 0), True, 1)), Kind("a", Shape((1, 0), False, 1))
+KINDS: Final = [WHOLE, HALF]
+TABLE: Final = NodeTable(
+    ("cores", "memory_mib"), np.array([[2] * NODES, [0] * NODES], dtype=np.int64)
+)
+limits = st.integers(1, 30).map(float)
+draws = st.integers(0, 8).map(lambda tens: 10 * tens)
+nodes = st.integers(1, NODES)
+
+
+class Anybody:
+    """Everybody may be everybody's neighbour."""
+
+    def cost(self, newcomer: Member, group: Group) -> float:
+        return float(len(group))
+
+    def slowdown(self, one: Member, others: Group) -> float:
+        return 1.0
+
+    def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
+        return "nobody is refused"
+
+
+@st.composite
+def caps(draw: st.DrawFn, most: int = 20) -> tuple[Step, ...]:
+    """Up to four steps; often there is no cap before the first one."""
+    times = sorted(draw(st.sets(st.integers(1, 60), max_size=3)))
+    levels = st.one_of(st.integers(0, most).map(lambda tens: tens * 10), st.just(NO_CAP_MW))
+    first = [(-inf, draw(levels))] if draw(st.booleans()) else []
+    return (*first, *((float(time), draw(levels)) for time in times))
+
+
+@dataclass(frozen=True)
+class Running:
+    """A job that holds nodes of a lane; which, where this matters."""
+
+    lane: int
+    entry: Entry
+    start_s: float
+    allocation: Allocation | None = None
+
+    @property
+    def end_s(self) -> float:
+        return self.start_s + self.entry.limit_s
+
+
+@dataclass
+class System:
+    """What waits, by lane and job, and what runs, under caps by name."""
+
+    steps: dict[str, tuple[Step, ...]]
+    now_s: float = 0.0
+    waiting: dict[int, dict[int, Entry]] = field(default_factory=dict)
+    running: dict[int, Running] = field(default_factory=dict)
+
+    def budgets(self) -> list[list[PowerBudget]]:
+        """New ones, in which nothing is committed, by lane."""
+        named = {
+            name: PowerBudget(Cap(Scope.SITE, name, steps), 10, is_shared=len(OF[name]) > 1)
+            for name, steps in self.steps.items()
+        }
+        return [[b for name, b in named.items() if lane in OF[name]] for lane in range(LANES)]
+
+    def plain(self, name: str) -> PlainBudget:
+        found = PlainBudget(self.steps[name], 10, self.now_s)
+        for job, one in self.running.items():
+            if one.lane in OF[name]:
+                found.running[job] = Interval(one.start_s, one.end_s, one.entry.draw_mw)
+        return found
+
+    def lanes(self) -> list[AnyLane]:
+        """Made anew of what waits and runs."""
+        budgets = self.budgets()
+        for budget in {id(b): b for each in budgets for b in each}.values():
+            budget.advance(self.now_s)
+        counting = [self._counting(lane, budgets[lane]) for lane in range(LANES - 1)]
+        return [*counting, self._in_parts(LANES - 1, budgets[-1])]
+
+    def _counting(self, lane: int, budgets: list[PowerBudget]) -> Lane:
+        sets = [
+            NodeSet(one.entry.nodes, one.end_s, draw_mw=one.entry.draw_mw)
+            for one in self.running.values()
+            if one.lane == lane
+        ]
+        load = Load(NODES, NODES - sum(s.nodes for s in sets), sets)
+        return Lane(load, self._line(lane), lane, budgets)
+
+    def _in_parts(self, lane: int, budgets: list[PowerBudget]) -> ConsumableLane:
+        capacity, held = Capacity(TABLE), list[Held]()
+        for job, one in sorted(self.running.items()):
+            if one.lane == lane:
+                assert one.allocation is not None
+                kind = KINDS[one.entry.kind]
+                capacity.take(kind, one.allocation)
+                held.append(Held(one.end_s, job, kind, one.allocation, one.entry.draw_mw))
+        line = self._line(lane)
+        return ConsumableLane(capacity, held, line, KINDS, Anybody(), lane, budgets)
+
+    def _line(self, lane: int) -> Line:
+        line = Line()
+        for entry in self.waiting.get(lane, {}).values():
+            line.add(entry)
+        return line
+
+    def start(self, lane: int, entry: Entry, allocation: Allocation | None) -> None:
+        for waiting in self.waiting.values():
+            waiting.pop(entry.arrival, None)
+        self.running[entry.arrival] = Running(lane, entry, self.now_s, allocation)
+
+    def jobs(self) -> list[int]:
+        return sorted({job for on in self.waiting.values() for job in on})
+
+
+@st.composite
+def entries(draw: st.DrawFn, job: int) -> dict[int, Entry]:
+    """A job on one lane or several, dearer on one than on another."""
+    on = draw(st.sets(st.integers(0, LANES - 1), min_size=1))
+    size, limit_s, kind = draw(nodes), draw(limits), draw(st.integers(0, 1))
+    return {
+        lane: Entry(job * LANES + lane, job, size, limit_s, lane == PARTS, kind, draw(draws))
+        for lane in sorted(on)
+    }
+
+
+@st.composite
+def systems(draw: st.DrawFn) -> System:
+    """What runs, of which some is overdue, and what waits."""
+    chosen = draw(st.sets(st.sampled_from(sorted(OF)), min_size=1))
+    system = System({name: draw(caps()) for name in sorted(chosen)}, now_s=20.0)
+    taken = [0] * LANES
+    for job in range(100, 100 + draw(st.integers(0, 6))):
+        lane, size = draw(st.integers(0, LANES - 1)), draw(nodes)
+        if taken[lane] + size <= NODES:
+            kind = draw(st.integers(0, 1))
+            entry = Entry(job, job, size, draw(limits), lane == PARTS, kind, draw(draws))
+            on = Allocation(tuple(range(taken[lane], taken[lane] + size)), (1,) * size)
+            system.running[job] = Running(lane, entry, draw(st.integers(0, 20).map(float)), on)
+            taken[lane] += size
+    for job in range(draw(st.integers(1, JOBS))):
+        for lane, entry in draw(entries(job)).items():
+            system.waiting.setdefault(lane, {})[job] = entry
+    return system
+
+
+operations = st.lists(
+    st.tuples(
+        st.sampled_from(["hold", "let go", "reserve", "give up", "advance"]),
+        st.integers(0, 5),
+        st.integers(0, 40),
+        limits,
+        draws,
+    ),
+    max_size=12,
+)
+
+
+def applied(
+    budget: PowerBudget, plain: PlainBudget, operation: tuple[str, int, int, float, int]
+) -> None:
+    kind, job, later, limit_s, draw_mw = operation
+    now_s = plain.now_s
+    if kind == "hold" and job not in plain.running:
+        budget.hold(job, now_s + limit_s, draw_mw)
+        plain.running[job] = Interval(now_s, now_s + limit_s, draw_mw)
+    elif kind == "let go" and job in plain.running:
+        budget.let_go(job)
+        del plain.running[job]
+    elif kind == "reserve":
+        kept = Interval(now_s + later, now_s + later + limit_s, draw_mw)
+        budget.reserve(job, kept.begin_s, limit_s, draw_mw)
+        if job not in plain.reserved or kept.begin_s < plain.reserved[job].begin_s:
+            plain.reserved[job] = kept
+    elif kind == "give up":
+        budget.give_up(job)
+        plain.reserved.pop(job, None)
+    elif kind == "advance":
+        plain.now_s += later // 4
+        budget.advance(plain.now_s)
+
+
+@settings(max_examples=400, deadline=None)
+@given(caps(), operations, limits, draws, st.integers(0, 30), st.integers(0, 5))
+def test_a_budget_answers_as_a_look_at_every_second_does(
+    steps: tuple[Step, ...],
+    done: list[tuple[str, int, int, float, int]],
+    limit_s: float,
+    draw_mw: int,
+    later: int,
+    job: int,
+) -> None:
+    budget, plain = PowerBudget(Cap(Scope.REGION, "", steps), 10), PlainBudget(steps, 10)
+    budget.advance(0.0)
+    for operation in done:
+        applied(budget, plain, operation)
+        now_s = plain.now_s
+        from_s = now_s + later
+        assert budget.least_headroom_mw(from_s, from_s + limit_s) == plain.least_room(
+            from_s, from_s + limit_s
+        )
+        may = plain.least_room(now_s, now_s + limit_s, but=job) >= draw_mw
+        assert budget.has(draw_mw, now_s + limit_s, job) == may
+        expected_s = plain.earliest(draw_mw, limit_s, from_s, but=job)
+        assert budget.earliest(draw_mw, limit_s, from_s, job) == expected_s
+        if job not in plain.running:
+            assert (budget.shortage(draw_mw, now_s + limit_s, job) is None) == may
+
+
+def planned(system: System) -> Plan:
+    """One pass as placement makes it: over new lanes."""
+    lanes = {f"{number}": lane for number, lane in enumerate(system.lanes())}
+    return schedule(system.now_s, lanes)
+
+
+def reserved(system: System, plan: Plan, plain: PlainBudget, name: str) -> None:
+    """Note what each job is promised under a budget: once, at its earliest start."""
+    promises = sorted(plan.reservations().items(), key=lambda one: one[1].start_s)
+    for lane, promise in promises:
+        if int(lane) in OF[name] and promise.arrival not in plain.reserved:
+            entry = system.waiting[int(lane)][promise.arrival]
+            end_s = promise.start_s + entry.limit_s
+            plain.reserved[promise.arrival] = Interval(promise.start_s, end_s, entry.draw_mw)
+
+
+@settings(max_examples=400, deadline=None)
+@given(systems())
+def test_no_start_takes_the_draw_above_a_cap_or_delays_a_reservation(system: System) -> None:
+    plan = planned(system)
+    for start in plan.starts:
+        system.start(int(start.cluster), start.entry, start.allocation)
+    for name in system.steps:
+        plain = system.plain(name)
+        for start in plan.starts:
+            if int(start.cluster) in OF[name]:
+                until_s = system.now_s + start.entry.limit_s
+                assert plain.least_room(system.now_s, until_s) >= 0, (name, start)
+        reserved(system, plan, plain, name)
+        for kept in plain.reserved.values():
+            for second in seconds(kept.begin_s, kept.end_s):
+                assert plain.room_at(second, is_strict=False) >= 0, (name, kept)
+
+
+@settings(max_examples=400, deadline=None)
+@given(systems())
+def test_whatever_does_not_start_names_what_would_let_it_start(system: System) -> None:
+    plan = planned(system)
+    assume(not plan.is_relieved)
+    refusals, gone = Refusals(plan, NAMES), {start.entry.arrival for start in plan.starts}
+    left = [(lane, e) for lane, on in system.waiting.items() for e in on.values()]
+    for lane, entry in left:
+        if entry.arrival in gone:
+            continue
+        why = refusals.why(f"{lane}", entry)
+        assert NOTHING not in why, (lane, entry)
+        if POWER in why.split("; ")[0]:
+            # What gives watts back no budget refuses: nothing else may stand against it.
+            system.waiting[lane][entry.arrival] = entry._replace(draw_mw=-1000)
+            relaxed = {start.entry.arrival for start in planned(system).starts}
+            assert entry.arrival in relaxed, (lane, entry, why)
+            system.waiting[lane][entry.arrival] = entry
+
+
+operations_of_a_life = st.lists(
+    st.tuples(st.sampled_from(["submit", "submit", "end", "cancel", "pass"]), st.integers(0, 99)),
+    min_size=1,
+    max_size=25,
+)
+
+
+class Life:
+    """A system and lanes that live on while it changes."""
+
+    def __init__(self, system: System) -> None:
+        self.system, self.lanes, self._submitted = system, system.lanes(), 0
+
+    def happens(self, kind: str, pick: int, data: st.DataObject) -> None:
+        """Something, or nothing where there is none that it could happen to."""
+        match kind:
+            case "submit":
+                self._submit(data.draw(entries(self._submitted)))
+            case "end" if self.system.running:
+                job = sorted(self.system.running)[pick % len(self.system.running)]
+                self.lanes[self.system.running.pop(job).lane].release(job)
+            case "cancel" if jobs := self.system.jobs():
+                self._cancel(jobs[pick % len(jobs)])
+            case "pass":
+                self.system.now_s += pick % 12
+
+    def _submit(self, found: dict[int, Entry]) -> None:
+        for lane, entry in found.items():
+            self.system.waiting.setdefault(lane, {})[self._submitted] = entry
+            self.lanes[lane].add(entry)
+        self._submitted += 1
+
+    def _cancel(self, job: int) -> None:
+        for lane in self.lanes:
+            lane.drop(job)
+        for waiting in self.system.waiting.values():
+            waiting.pop(job, None)
+
+
+def told(lanes: list[AnyLane], served: list[Served]) -> Iterator[object]:
+    """What a pass came to."""
+    yield [(number, entry, allocation) for number, entry, allocation, _ in served]
+    yield [lane.reservation for lane in lanes]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sets(st.sampled_from(sorted(OF))), operations_of_a_life, st.data())
+def test_lanes_that_live_on_decide_as_those_that_are_made_anew(
+    chosen: set[str], events: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    system = System({name: data.draw(caps()) for name in sorted(chosen)})
+    life = Life(system)
+    for kind, pick in events:
+        life.happens(kind, pick, data)
+        anew = system.lanes()
+        expected = list(told(anew, serve(anew, system.now_s)))
+        served = serve(life.lanes, system.now_s)
+        assert list(told(life.lanes, served)) == expected
+        for number, entry, allocation, _ in served:
+            system.start(number, entry, allocation)
