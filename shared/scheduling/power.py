@@ -63,10 +63,10 @@ NO_CAP: Final = Cap(Scope.REGION, "", ())
 class Shortage(NamedTuple):
     """Why a budget lets a job not start: it needs so much over its whole limit, and there is less.
 
-    `at_s` is the first moment of it with less, `available_mw` what there is then: below 0 where the cap is exceeded.
-    `until_s` is when the budget alone would let it start, if limits hold: infinite where it never
-    does. `reserved_for` is the arrival number of a job whose reservation it would take watts of,
-    while it would fit beside all that runs; below 0 where it would not.
+    `at_s` is the first moment of it with less, `available_mw` what there is then: below 0 where the
+    cap is exceeded. `until_s` is when the budget alone would let it start, if limits hold: infinite
+    where it never does. `reserved_for` is the arrival number of a job whose reservation it would
+    take watts of, while it would fit beside all that runs; below 0 where it would not.
     """
 
     cap: Cap

@@ -104,6 +104,13 @@ PAYLOADS: dict[str, dict[str, object]] = {
         "mostRunningJobs": 2,
         "mostNodes": 8,
     },
+    "powerCapDeclared": {
+        "scope": "POWER_SCOPE_CLUSTER",
+        "name": "alpha",
+        "steps": [{"fromUs": NOW_US, "watts": 90_000}, {"fromUs": NOW_US + 3_600_000_000}],
+        "reason": "cooling is serviced",
+        "declaredAtUs": NOW_US,
+    },
 }
 
 

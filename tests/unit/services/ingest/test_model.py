@@ -41,6 +41,7 @@ MANY_KINDS = {f"kind{number}": 1 for number in range(17)}
         ("clusterLost", "commands"),
         ("clusterReturned", "commands"),
         ("limitsDeclared", "commands"),
+        ("powerCapDeclared", "commands"),
     ],
 )
 def test_each_kind_goes_to_its_topic_in_a_record_that_its_readers_accept(
@@ -95,6 +96,31 @@ def test_each_kind_goes_to_its_topic_in_a_record_that_its_readers_accept(
         ("job_seized.attempt", "jobSeized", {"attempt": 0}),
         ("cluster_lost.cluster", "clusterLost", {"cluster": ""}),
         ("limits_declared.subject", "limitsDeclared", {"subject": "LIMIT_SUBJECT_UNSPECIFIED"}),
+        ("power_cap_declared.scope", "powerCapDeclared", {"scope": 0}),
+        ("power_cap_declared.name", "powerCapDeclared", {"name": ""}),
+        ("power_cap_declared.name", "powerCapDeclared", {"scope": 3}),
+        ("power_cap_declared.steps", "powerCapDeclared", {"steps": []}),
+        ("power_cap_declared.steps", "powerCapDeclared", {"steps": [{"fromUs": NOW_US}] * 1001}),
+        (
+            "power_cap_declared.steps[0].watts",
+            "powerCapDeclared",
+            {"steps": [{"fromUs": NOW_US, "watts": 0}]},
+        ),
+        (
+            "power_cap_declared.steps[0].watts",
+            "powerCapDeclared",
+            {"steps": [{"fromUs": NOW_US, "watts": -90_000}]},
+        ),
+        (
+            "power_cap_declared.steps[1].from_us",
+            "powerCapDeclared",
+            {"steps": [{"fromUs": NOW_US, "watts": 1}, {"fromUs": NOW_US, "watts": 2}]},
+        ),
+        (
+            "power_cap_declared.steps",
+            "powerCapDeclared",
+            {"steps": [{"fromUs": NOW_US - 2, "watts": 1}, {"fromUs": NOW_US - 1}]},
+        ),
         ("job_started.nodes", "jobStarted", {"nodes": []}),
         ("job_started.nodes[1]", "jobStarted", {"nodes": ["n1", ""]}),
         ("job_finished.outcome", "jobFinished", {"outcome": "JOB_OUTCOME_UNSPECIFIED"}),
@@ -298,6 +324,7 @@ def test_the_key_is_what_the_topic_says(kind: str) -> None:
         "clusterLost": "alpha",
         "clusterReturned": "alpha",
         "limitsDeclared": "ada",
+        "powerCapDeclared": "alpha",
     }
     assert INTAKE.accept(envelope(kind), NOW_S).event.key == keys.get(kind, JOB["jobId"])
 

@@ -1,0 +1,168 @@
+"""`coplace cap`: what it declares, shows and refuses, and the snippets of its how-to."""
+
+import re
+import shlex
+import time
+from pathlib import Path
+
+import pytest
+from coplace.v1.control_pb2 import (
+    POWER_SCOPE_CLUSTER,
+    POWER_SCOPE_REGION,
+    POWER_SCOPE_SITE,
+    PowerCapStep,
+)
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_service_pb2 import PowerStanding, ShowPowerResponse
+from google.protobuf.json_format import Parse
+from typer.testing import CliRunner, Result
+
+from cli.cap import declare
+from cli.cap.schedule import Period, read_schedule, steps, time_us
+from cli.main import app
+from services.ingest.model import Intake
+from shared.domain.errors import UnusableError
+from shared.messaging.topics import Topics
+from tests.support.snippets import HOW_TO
+
+GUIDE = (HOW_TO / "power-caps.md").read_text()
+EIGHT_US = time_us("2026-07-01T08:00:00Z")
+NOW_US = time_us("2026-07-01T07:55:12Z")
+
+
+def answer() -> ShowPowerResponse:
+    """One cluster of the site north, capped until the evening."""
+    p1 = PowerStanding(
+        scope=POWER_SCOPE_CLUSTER,
+        name="p1",
+        cap_w=90_000.0,
+        ahead=[PowerCapStep(from_us=time_us("2026-07-01T20:00:00Z"))],
+        headroom_w=13_270.0,
+        declared_by="operator/ada",
+        reason="cooling is serviced",
+        declared_at_us=NOW_US,
+        idle_w=56_320.0,
+        committed_w=20_410.0,
+    )
+    north = PowerStanding(
+        scope=POWER_SCOPE_SITE, name="north", idle_w=p1.idle_w, committed_w=p1.committed_w
+    )
+    region = PowerStanding(scope=POWER_SCOPE_REGION, idle_w=p1.idle_w, committed_w=p1.committed_w)
+    as_of_us = time_us("2026-07-01T09:30:00Z")
+    return ShowPowerResponse(as_of_us=as_of_us, standings=[p1, north, region])
+
+
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch) -> list[Envelope]:
+    found: list[Envelope] = []
+    monkeypatch.setattr(declare, "ask", lambda _address: answer())
+    monkeypatch.setattr(declare, "publish", lambda _address, event: found.append(event))
+    monkeypatch.setattr(time, "time_ns", lambda: NOW_US * 1000)
+    return found
+
+
+def run(line: str) -> Result:
+    return CliRunner().invoke(app, shlex.split(line)[1:])
+
+
+def snippets() -> list[str]:
+    blocks = re.findall(r"^```\n(coplace cap .*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+def test_the_commands_of_the_how_to_do_what_it_says(
+    published: list[Envelope], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [schedule] = re.findall(
+        r'^```yaml title="nights.yaml"\n(.*?)^```$', GUIDE, re.MULTILINE | re.DOTALL
+    )
+    (tmp_path / "nights.yaml").write_text(schedule)
+    monkeypatch.chdir(tmp_path)
+    commands = snippets()
+    assert len(commands) == 5
+    shown, *others = [run(line) for line in commands]
+    told = [line.rstrip() for line in shown.output.splitlines() if line.strip()]
+    assert told == GUIDE.split("```")[3].strip().splitlines(), shown.output
+    for result in others:
+        assert result.exit_code == 0, result.output
+    intake = Intake(Topics())
+    for event in published:
+        assert intake.accept(event, event.time_us / 1e6).topic == "commands"
+    first, region, cleared, nights = (event.power_cap_declared for event in published)
+    assert [(s.from_us, s.watts) for s in first.steps[:1]] == [(EIGHT_US, 90_000.0)]
+    assert not first.steps[1].HasField("watts")
+    assert (region.scope, region.name) == (POWER_SCOPE_REGION, "")
+    assert [s.HasField("watts") for s in cleared.steps] == [False]
+    assert [s.watts for s in nights.steps] == [90_000.0, 120_000.0, 100_000.0]
+    assert nights.reason == "the day tariff"
+
+
+def test_an_answer_for_programs_has_all_that_placement_said(published: list[Envelope]) -> None:
+    shown = run("coplace cap show --output json")
+    assert Parse(shown.output, ShowPowerResponse()) == answer()
+    assert published == []
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("coplace cap set p3 90000", "'p3' is no cluster and no site"),
+        ("coplace cap set p1 56319", "below the idle power of cluster p1, 56,320 W"),
+        ("coplace cap set p1 0", "below the idle power"),
+        ("coplace cap set p1", "WATTS or --schedule"),
+        ("coplace cap set p1 90000 --from tomorrow", "is no time such as"),
+        (
+            "coplace cap set p1 90000 --from 2026-07-01T08:00Z --until 2026-07-01T08:00Z",
+            "must end after it begins",
+        ),
+    ],
+)
+def test_what_placement_would_refuse_is_not_published(
+    published: list[Envelope], line: str, problem: str
+) -> None:
+    result = run(line)
+    assert result.exit_code != 0
+    assert problem in " ".join((result.output + str(result.exception)).split())
+    assert published == []
+
+
+def test_a_name_of_a_cluster_and_a_site_has_to_say_which() -> None:
+    both = answer()
+    both.standings.add(scope=POWER_SCOPE_SITE, name="p1")
+    with pytest.raises(declare.WrongCapError, match="'cluster p1' or 'site p1'"):
+        declare.found(both, "p1")
+    assert declare.found(both, "site p1").scope == POWER_SCOPE_SITE
+    assert declare.found(both, "region").scope == POWER_SCOPE_REGION
+
+
+def period(begin_s: int, end_s: int | None, watts: float = 1.0) -> Period:
+    until_us = None if end_s is None else EIGHT_US + end_s
+    return Period.model_construct(watts=watts, from_us=EIGHT_US + begin_s, until_us=until_us)
+
+
+def test_periods_become_steps_and_there_is_no_cap_between_them() -> None:
+    found = steps([period(20, 30, 2.0), period(0, 10), period(30, None, 3.0)])
+    told = [(s.from_us - EIGHT_US, s.watts if s.HasField("watts") else None) for s in found]
+    assert told == [(0, 1.0), (10, None), (20, 2.0), (30, 3.0)]
+
+
+@pytest.mark.parametrize("other", [period(5, 15), period(5, None), period(0, 10)])
+def test_periods_that_overlap_are_refused(other: Period) -> None:
+    with pytest.raises(UnusableError, match="overlap"):
+        steps([period(0, 10), other])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "periods: []",
+        "periods: 3",
+        "caps: []",
+        "periods: [{watts: 1}]",
+        "periods: [{from: x, watts: 1}]",
+    ],
+)
+def test_a_file_that_is_no_schedule_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "caps.yaml").write_text(text)
+    with pytest.raises(UnusableError, match="is no schedule of a cap"):
+        read_schedule(tmp_path / "caps.yaml")
