@@ -1,0 +1,96 @@
+"""Whether a schedule can be: checked by adding up what is held, without any scheduler's code."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from shared.domain.cluster import NodeClass
+from shared.domain.resources import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A job as it ran: `nodes` are those of its units, one for each, so that a node of several
+    units stands there as often."""
+
+    job_id: str
+    submit_s: float
+    start_s: float
+    end_s: float
+    units: int
+    nodes: tuple[int, ...]
+    cores_per_unit: int
+    memory_gib_per_unit: float
+    resources_per_unit: Resources = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What a unit takes of a node from a moment on, or gives back."""
+
+    time_s: float
+    sign: int
+    placement: Placement
+
+
+def violations(
+    placements: Sequence[Placement], cores_per_node: int, node_classes: Sequence[NodeClass]
+) -> Iterator[str]:
+    """What is impossible in a schedule, in words: starts before a submission, units without a node,
+    and moments at which a node gives more cores, memory or resources than it has."""
+    nodes = [each for each in node_classes for _ in range(each.nodes)]
+    for placement in placements:
+        yield from _impossible(placement, len(nodes))
+    for node, changes in sorted(_changes(placements).items()):
+        if node < len(nodes):
+            yield from _beyond(node, _has(cores_per_node, nodes[node]), changes)
+
+
+def _impossible(placement: Placement, nodes: int) -> Iterator[str]:
+    job = placement.job_id
+    if placement.start_s < placement.submit_s:
+        yield f"{job} starts at {placement.start_s} s, before its submission"
+    if placement.end_s < placement.start_s:
+        yield f"{job} ends at {placement.end_s} s, before its start"
+    if len(placement.nodes) != placement.units:
+        yield f"{job} has {len(placement.nodes)} of its {placement.units} units"
+    for node in placement.nodes:
+        if not 0 <= node < nodes:
+            yield f"{job} runs on node {node} of {nodes}"
+
+
+def _changes(placements: Iterable[Placement]) -> Mapping[int, list[_Change]]:
+    found: dict[int, list[_Change]] = defaultdict(list)
+    for placement in placements:
+        for node in placement.nodes:
+            found[node].append(_Change(placement.start_s, 1, placement))
+            found[node].append(_Change(placement.end_s, -1, placement))
+    return found
+
+
+def _has(cores_per_node: int, node_class: NodeClass) -> dict[str, float]:
+    """What a node gives; memory that nobody declared has no end."""
+    memory_gib = node_class.memory_gib or float("inf")
+    return {"cores": cores_per_node, "memory_gib": memory_gib, **dict(node_class.resources)}
+
+
+def _takes(placement: Placement) -> dict[str, float]:
+    return {
+        "cores": placement.cores_per_unit,
+        "memory_gib": placement.memory_gib_per_unit,
+        **dict(placement.resources_per_unit),
+    }
+
+
+def _beyond(node: int, has: Mapping[str, float], changes: list[_Change]) -> Iterator[str]:
+    """Ends come before starts of the same moment."""
+    held: dict[str, float] = defaultdict(float)
+    for change in sorted(changes, key=lambda change: (change.time_s, change.sign)):
+        for what, amount in _takes(change.placement).items():
+            held[what] += change.sign * amount
+            if change.sign > 0 and held[what] > has.get(what, 0) * (1 + 1e-9):
+                job = change.placement.job_id
+                yield (
+                    f"node {node} gives {held[what]:g} {what} of {has.get(what, 0):g} at "
+                    f"{change.time_s} s, with {job}"
+                )

@@ -1,0 +1,121 @@
+"""The published instances of Eurora are read by the rules of their authors."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from shared.domain.errors import UnusableError
+from shared.simulation.schedules import Placement, violations
+from shared.workloads.eurora import (
+    EuroraJob,
+    read_jobs,
+    read_machine,
+    read_power_predictions,
+)
+from tests.support.data import DATA, needs_data
+
+FOLDER = DATA / "eurora"
+INSTANCES = sorted(FOLDER.glob("*/*.log_crypt")) if FOLDER.exists() else []
+NAMES = [path.name for path in INSTANCES]
+JOB = (
+    "1334697;xxx;yyy;parallel;2014-09-13 23:54:10__62;2;2;0;4194304#8;2;2;0;4194304#"
+    "__2014-09-13 23:54:18;2014-09-14 01:54:43;2;32;8;01:59;NA;NA;COMPLETED;0"
+)
+
+
+def written(tmp_path: Path, *lines: str) -> Path:
+    path = tmp_path / "jobs.log"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def one(tmp_path: Path, line: str = JOB, power_w: float | None = None) -> EuroraJob:
+    [job] = read_jobs(written(tmp_path, line), {} if power_w is None else {"1334697": power_w})
+    return job
+
+
+def test_a_line_is_a_job_of_equal_units(tmp_path: Path) -> None:
+    job = one(tmp_path)
+    assert (job.job_id, job.queue, job.submit_s, job.units) == ("1334697", "parallel", 0.0, 2)
+    assert job.unit == (2, 4.0, (("gpu", 2),))
+    assert (job.walltime_s, job.runtime_s) == (7140.0, 7140.0)
+
+
+def test_a_job_that_ended_before_its_limit_runs_as_long_as_it_did(tmp_path: Path) -> None:
+    assert one(tmp_path, JOB.replace("01:59", "08:00")).runtime_s == 7225.0
+
+
+@pytest.mark.parametrize(
+    ("predicted", "power_w"),
+    [(None, 2 * (40 + 2 * 62)), (213.0, 214), (212.2, 214), (0.1, 2), (5000.0, 800)],
+)
+def test_power_is_rounded_up_node_by_node_within_its_bounds(
+    tmp_path: Path, predicted: float | None, power_w: int
+) -> None:
+    assert one(tmp_path, power_w=predicted).power_w == power_w
+
+
+def test_jobs_stand_in_the_order_of_their_submission(tmp_path: Path) -> None:
+    later = JOB.replace("1334697", "7").replace("23:54:10", "23:55:10")
+    same = JOB.replace("1334697", "8")
+    jobs = read_jobs(written(tmp_path, later, JOB, same), {})
+    assert [(job.job_id, job.submit_s) for job in jobs] == [("1334697", 0), ("8", 0), ("7", 60)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nonsense",
+        JOB.replace("__", "_"),
+        JOB.replace("8;2;2;0;4194304", "8;3;2;0;4194304"),
+        JOB.replace("62;2;2;0;4194304#8;2;2;0;4194304#", ""),
+        JOB.replace("01:59", "never"),
+        JOB.replace("01:59", "00:00"),
+        JOB.replace("2014-09-14 01:54:43", "2014-09-12 01:54:43"),
+        JOB.replace("62;2;2", "62;two;2"),
+    ],
+)
+def test_a_line_that_is_no_job_is_refused_by_its_number(tmp_path: Path, line: str) -> None:
+    with pytest.raises(UnusableError, match=r"jobs\.log:2"):
+        read_jobs(written(tmp_path, JOB, line), {})
+
+
+def test_a_file_without_jobs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnusableError, match="must hold 1 to"):
+        read_jobs(written(tmp_path), {})
+
+
+@pytest.mark.parametrize("line", ["0 16 0", "0 16 0 2 lots 0", "1 16 0 2 33554432 0"])
+def test_nodes_that_are_none_are_refused(tmp_path: Path, line: str) -> None:
+    with pytest.raises(UnusableError, match=r"jobs\.log"):
+        read_machine(written(tmp_path, line))
+
+
+@needs_data
+def test_the_machine_has_two_classes_of_nodes() -> None:
+    machine = read_machine(FOLDER / "nodes_64.csv")
+    assert (machine.nodes, machine.cores_per_node) == (64, 16)
+    assert [(c.nodes, c.memory_gib, c.resources) for c in machine.node_classes] == [
+        (32, 32.0, (("mic", 2),)),
+        (32, 32.0, (("gpu", 2),)),
+    ]
+
+
+@needs_data
+def test_all_instances_that_have_results_are_there() -> None:
+    with (FOLDER / "pa_hpc_sim_results.csv").open() as file:
+        assert {row["instance"] for row in csv.DictReader(file)} <= set(NAMES)
+
+
+@needs_data
+@pytest.mark.parametrize("path", INSTANCES, ids=NAMES)
+def test_every_instance_is_read_and_each_of_its_jobs_fits_on_the_machine(path: Path) -> None:
+    machine = read_machine(FOLDER / "nodes_64.csv")
+    jobs = read_jobs(path, read_power_predictions(FOLDER / "power_predictions.csv"))
+    assert len(jobs) == int(path.name.split("_")[1])
+    for job in jobs:
+        node = 63 if "gpu" in dict(job.unit.resources) else 0
+        alone = Placement(job.job_id, 0.0, 0.0, 1.0, 1, (node,), *job.unit)
+        assert not list(violations([alone], machine.cores_per_node, machine.node_classes))
+        assert job.units <= job.power_w <= 400 * job.units
