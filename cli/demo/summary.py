@@ -16,6 +16,7 @@ from coplace.v1.placement_pb2 import (
 from cli.demo.caps import CapFigures, cap_figures, waited_for_power
 from cli.demo.history import History, JobKey
 from shared.domain.errors import UnusableError
+from shared.messaging.domain_types import cores_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,9 @@ class Summary:
     share_discounted: float
     mean_price_against_state_of_practice: float
     total_price_su: str
+    jobs_on_parts_of_nodes: int
+    most_co_runners: int
+    jobs_with_gpus: int
     jobs_waited_for_power: int
     caps: tuple[CapFigures, ...]
     errors: PredictionErrors
@@ -82,6 +86,9 @@ def summarise(history: History) -> Summary:
         share_discounted=_share(price < full for price, full in prices),
         mean_price_against_state_of_practice=fmean(float(p / full) for p, full in prices if full),
         total_price_su=str(sum((price for price, _ in prices), Decimal(0))),
+        jobs_on_parts_of_nodes=sum(_is_on_parts(history, job) for job in done),
+        most_co_runners=max(len(start.co_runner_job_ids) for start in starts.values()),
+        jobs_with_gpus=sum("gpu" in job.resources for job in done),
         jobs_waited_for_power=waited_for_power(history),
         caps=tuple(cap_figures(history)),
         errors=_errors(history, starts, done),
@@ -92,6 +99,12 @@ def on_best_cluster(start: PlacementDecided) -> bool:
     """True when the job runs where its part_eff (EAMC equation 5) is lowest."""
     best = min(start.candidates, key=lambda c: c.part_eff)
     return best.cluster == start.cluster
+
+
+def _is_on_parts(history: History, job: JobFinished) -> bool:
+    """True when it held fewer cores than its nodes have."""
+    cores = {c.cluster: c.cores_per_node for c in history.clusters}
+    return cores_of(job) < job.nodes * cores[job.cluster]
 
 
 def _share(flags: Iterable[bool]) -> float:

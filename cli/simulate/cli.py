@@ -55,6 +55,12 @@ RuntimesName = Annotated[
 ]
 IdleW = Annotated[float | None, _amount("Power of an idle processor, W.")]
 
+# Nodes that are given out in parts.
+Eurora = Annotated[
+    Path | None,
+    typer.Option(help="An instance of Eurora, or a folder of them, by EASY without a cap."),
+]
+
 # Clusters of nodes whose energy is known.
 Clusters = Annotated[
     str | None, typer.Option(help="Built-in clusters, the primary one first: p1,p2.")
@@ -148,9 +154,10 @@ def simulate(
     budget: Budget = None,
     large: Large = None,
     patience_h: PatienceH = None,
+    eurora: Eurora = None,
 ) -> None:
-    """Play a log on one pool (--swf), or jobs on clusters (--clusters or --system); more than one
-    policy, weight, mix or seed is a comparison."""
+    """Play a log on one pool (--swf), jobs on clusters (--clusters or --system), or instances of
+    Eurora on its nodes (--eurora); more than one policy, weight, mix or seed is a comparison."""
     of_a_pool = {
         "--swf": swf,
         "--procs": procs,
@@ -180,7 +187,20 @@ def simulate(
         "--patience-h": patience_h,
     }
     _require_numbers({"--cap-w": cap_w, **of_a_pool, **of_clusters})
-    if clusters is None and system is None:
+    if eurora is not None:
+        of_both = {
+            "--policy": policy,
+            "--out": out,
+            "--cap-w": cap_w,
+            "--workers": workers,
+            "--clusters": clusters,
+            "--system": system,
+        }
+        _refuse("Eurora", {**of_both, **of_a_pool, **of_clusters})
+        from cli.simulate import eurora as on_eurora
+
+        on_eurora.run(eurora)
+    elif clusters is None and system is None:
         _refuse("one pool", of_clusters)
         from cli.simulate import pool as on_pool
 

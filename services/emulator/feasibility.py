@@ -86,8 +86,8 @@ def _wrong_units(decision: PlacementDecided, request: JobRequest) -> str | None:
 
 
 def _wrong_room(decision: PlacementDecided, request: JobRequest, machine: Machine) -> str | None:
+    unit = unit_on(request, machine.cluster)
     for node, units in zip(decision.node_indices, units_of(decision), strict=True):
-        unit = unit_on(request, machine.cluster, machine.class_of(node))
         short = machine.lacks(node, unit.times(units))
         if short:
             return f"{machine.node_names[node]} has not so much free: it would give {short}"

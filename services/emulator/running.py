@@ -87,12 +87,9 @@ class Running:
     @property
     def shares(self) -> dict[int, Share]:
         """What it has of each of its nodes."""
-        cluster = self.machine.cluster
+        unit = unit_on(self.request, self.machine.cluster)
         placed = zip(self.allocation.nodes, self.allocation.units, strict=True)
-        return {
-            node: unit_on(self.request, cluster, self.machine.class_of(node)).times(units)
-            for node, units in placed
-        }
+        return {node: unit.times(units) for node, units in placed}
 
     @property
     def resources(self) -> Resources:

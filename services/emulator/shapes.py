@@ -33,20 +33,12 @@ def together(shares: Iterable[Share]) -> Share:
     return Share(cores, memory_gib, resources_of(resources))
 
 
-def whole(cluster: Cluster, node_class: NodeClass) -> Share:
-    """All of a node."""
-    return Share(cluster.cores_per_node, node_class.memory_gib, node_class.resources)
-
-
-def unit_on(request: JobRequest, cluster: Cluster, node_class: NodeClass) -> Share:
-    """What a unit takes: its cores and what it asks for beside them, or a node with all its memory,
-    or half of one."""
-    if request.cores_per_unit:
-        memory_gib = request.memory_gib_per_unit
-    elif request.shareable:
-        memory_gib = max(request.memory_gib_per_unit, node_class.memory_gib / 2)
-    else:
-        memory_gib = max(request.memory_gib_per_unit, node_class.memory_gib)
+def unit_on(request: JobRequest, cluster: Cluster) -> Share:
+    """What a unit takes: its cores, and what it asks for beside them. Half a node that asks for no
+    memory takes half of what all nodes have."""
+    memory_gib = request.memory_gib_per_unit
+    if not memory_gib and request.shareable and not request.cores_per_unit:
+        memory_gib = min(each.memory_gib for each in cluster.node_classes) / 2
     return Share(cores_of_unit(request, cluster), memory_gib, request.resources_per_unit)
 
 
@@ -82,7 +74,7 @@ def units_that_fit(request: JobRequest, cluster: Cluster) -> int:
 
 
 def _units_on_a_node(request: JobRequest, cluster: Cluster, node_class: NodeClass) -> int:
-    unit = unit_on(request, cluster, node_class)
+    unit = unit_on(request, cluster)
     by_cores = cluster.cores_per_node // unit.cores
     units = min(by_cores, most_units_a_node(request) or by_cores)
     while units and lacks(unit.times(units), cluster, node_class):

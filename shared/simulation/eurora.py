@@ -1,0 +1,187 @@
+"""Instances of Eurora under EASY backfill, on nodes that are given out in parts, without a cap."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import accumulate
+from statistics import fmean
+from time import perf_counter
+from typing import Final
+
+import numpy as np
+
+from shared.domain.errors import UnusableError
+from shared.scheduling.capacity import Capacity, Group
+from shared.scheduling.consumable import ConsumableLane
+from shared.scheduling.problem import CORES, MEMORY, Allocation, Kind, NodeTable, Shape, mib
+from shared.scheduling.queue import Entry, Line, order_of
+from shared.scheduling.sharing import Member
+from shared.simulation.schedules import Placement, violations
+from shared.workloads.eurora import EuroraJob, EuroraMachine, Unit
+
+_THRESHOLD_S: Final = 60.0
+
+
+class Anybody:
+    """Everybody accepts everybody: nothing is known of what neighbours cost each other here."""
+
+    def cost(self, newcomer: Member, group: Group) -> float:
+        """Nothing."""
+        return 0.0
+
+    def slowdown(self, one: Member, others: Group) -> float:
+        """None."""
+        return 1.0
+
+    def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
+        """It never refuses."""
+        return "nobody is refused"
+
+
+@dataclass(frozen=True, slots=True)
+class EuroraRun:
+    """A schedule, and how long each of its passes took, in s."""
+
+    jobs: tuple[EuroraJob, ...]
+    placements: tuple[Placement, ...]
+    passes_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EuroraFigures:
+    """The measures of the published results. Bounded slowdowns count from 60 s on."""
+
+    bounded_slowdown: float
+    makespan_s: float
+    queue_time_s: float
+    max_power_w: int
+
+
+def table_of(machine: EuroraMachine) -> NodeTable:
+    """What its nodes have."""
+    classes = machine.node_classes
+    names = sorted({name for each in classes for name, _ in each.resources})
+    columns = [
+        [
+            machine.cores_per_node,
+            mib(each.memory_gib),
+            *(dict(each.resources).get(n, 0) for n in names),
+        ]
+        for each in classes
+    ]
+    amounts = np.repeat(np.array(columns).T, [each.nodes for each in classes], axis=1)
+    return NodeTable((CORES, MEMORY, *names), np.ascontiguousarray(amounts, dtype=np.int64))
+
+
+class EuroraQueue:
+    """The wait queue and the nodes: jobs by their numbers, first come, first in order."""
+
+    def __init__(self, machine: EuroraMachine, jobs: Sequence[EuroraJob]) -> None:
+        self._table = table_of(machine)
+        self._jobs = jobs
+        self._numbers: dict[Unit, int] = {}
+        self._kinds = [self._kind(job) for job in jobs if self._is_new(job.unit)]
+        capacity = Capacity(self._table)
+        self._lane = ConsumableLane(capacity, [], Line(), self._kinds, Anybody())
+
+    def submit(self, number: int) -> None:
+        """A job arrives."""
+        job = self._jobs[number]
+        kind = self._numbers[job.unit]
+        entry = Entry(order_of(0, number, 0), number, job.units, job.walltime_s, True, kind)
+        if job.units > self._lane.most_units(entry):
+            raise UnusableError(f"job {job.job_id} needs {job.units} units of {job.unit}: too many")
+        self._lane.add(entry)
+
+    def end(self, number: int) -> None:
+        """A job has ended."""
+        self._lane.release(number)
+
+    def starts(self, now_s: float) -> list[tuple[int, Allocation]]:
+        """Who starts now, and where."""
+        found = []
+        for _, entry, allocation, _ in self._lane.pass_alone(now_s):
+            assert allocation is not None
+            found.append((entry.arrival, allocation))
+        return found
+
+    def _is_new(self, unit: Unit) -> bool:
+        before = len(self._numbers)
+        return self._numbers.setdefault(unit, before) == before and len(self._numbers) > before
+
+    def _kind(self, job: EuroraJob) -> Kind:
+        """Any number of its units may be on one node."""
+        has = dict(job.unit.resources)
+        if unknown := has.keys() - set(self._table.names):
+            raise UnusableError(f"job {job.job_id} needs {min(unknown)}, which no node has")
+        named = (has.get(name, 0) for name in self._table.names[2:])
+        needs = (job.unit.cores, mib(job.unit.memory_gib), *named)
+        return Kind("", Shape(needs, exclusive=False, most_per_node=0))
+
+
+def play_eurora(machine: EuroraMachine, jobs: Sequence[EuroraJob]) -> EuroraRun:
+    """Play an instance. The scheduler knows walltimes; jobs end when they end.
+
+    Raises UnusableError for a job that the empty machine does not hold.
+    """
+    queue, ends = EuroraQueue(machine, jobs), list[tuple[float, int]]()
+    placements: dict[int, Placement] = {}
+    passes_s, coming = list[float](), 0
+    while coming < len(jobs) or ends:
+        submit_s = jobs[coming].submit_s if coming < len(jobs) else float("inf")
+        now_s = min(submit_s, ends[0][0] if ends else submit_s)
+        while ends and ends[0][0] == now_s:
+            queue.end(heappop(ends)[1])
+        while coming < len(jobs) and jobs[coming].submit_s == now_s:
+            queue.submit(coming)
+            coming += 1
+        began_s = perf_counter()
+        started = queue.starts(now_s)
+        passes_s.append(perf_counter() - began_s)
+        for number, allocation in started:
+            placements[number] = _placed(jobs[number], now_s, allocation)
+            heappush(ends, (placements[number].end_s, number))
+    return EuroraRun(tuple(jobs), tuple(placements[n] for n in range(len(jobs))), tuple(passes_s))
+
+
+def _placed(job: EuroraJob, now_s: float, allocation: Allocation) -> Placement:
+    on = zip(allocation.nodes, allocation.units, strict=True)
+    return Placement(
+        job_id=job.job_id,
+        submit_s=job.submit_s,
+        start_s=now_s,
+        end_s=now_s + job.runtime_s,
+        units=job.units,
+        nodes=tuple(node for node, units in on for _ in range(units)),
+        cores_per_unit=job.unit.cores,
+        memory_gib_per_unit=job.unit.memory_gib,
+        resources_per_unit=job.unit.resources,
+    )
+
+
+def impossible_in(run: EuroraRun, machine: EuroraMachine) -> list[str]:
+    """What the independent checker finds wrong, in words."""
+    return list(violations(run.placements, machine.cores_per_node, machine.node_classes))
+
+
+def figures_of(run: EuroraRun) -> EuroraFigures:
+    """What a schedule comes to."""
+    waits_s = [placement.start_s - placement.submit_s for placement in run.placements]
+    slowdowns = (
+        max(1.0, (wait_s + job.runtime_s) / max(_THRESHOLD_S, job.runtime_s))
+        for wait_s, job in zip(waits_s, run.jobs, strict=True)
+    )
+    return EuroraFigures(
+        bounded_slowdown=fmean(slowdowns),
+        makespan_s=max(placement.end_s for placement in run.placements),
+        queue_time_s=sum(waits_s),
+        max_power_w=_highest_power_w(run),
+    )
+
+
+def _highest_power_w(run: EuroraRun) -> int:
+    """Ends come before starts of the same moment."""
+    changes = []
+    for job, placement in zip(run.jobs, run.placements, strict=True):
+        changes += [(placement.start_s, job.power_w), (placement.end_s, -job.power_w)]
+    return max(accumulate(power_w for _, power_w in sorted(changes)))
