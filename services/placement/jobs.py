@@ -1,7 +1,7 @@
 """A job as placement tracks it, and the bytes in which the changelog keeps it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import inf
 from typing import Any, Self
 
@@ -87,7 +87,8 @@ class Tracked:
         """JSON, in which an infinite number is null and nodes are runs."""
         state = {name: getattr(self, name) for name in self.__slots__}
         if self.placed:
-            state["placed"] = {**asdict(self.placed), "nodes": runs_of(self.placed.nodes)}
+            placed = {name: getattr(self.placed, name) for name in Placed.__slots__}
+            state["placed"] = {**placed, "nodes": runs_of(self.placed.nodes)}
         return orjson.dumps(state)
 
     @classmethod

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from services.placement.jobs import Placed, Tracked
 from shared.domain.cluster import Cluster
-from shared.scheduling.capacity import Capacity, without
-from shared.scheduling.consumable import Held
+from shared.scheduling.capacity import Capacity, Held, without
 from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.problem import (
     Allocation,
@@ -171,6 +170,8 @@ class Occupancy:
 
     def _allocation(self, placed: Placed) -> Allocation:
         """Its nodes that the cluster still has."""
+        if not placed.nodes or placed.nodes[-1] < self.nodes:
+            return Allocation(placed.nodes, self._units(placed))
         held = zip(placed.nodes, self._units(placed), strict=True)
         there = [(node, count) for node, count in held if node < self.nodes]
         return Allocation(tuple(node for node, _ in there), tuple(count for _, count in there))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Protocol, Self
 
 from shared.domain.bounds import CLOCK_GHZ, LENGTHS, NODE_MEMORY_GIB, QUANTITIES
@@ -48,6 +49,11 @@ class NodeClass:
     def restored(cls, fields: Mapping[str, Any]) -> Self:
         """The class whose fields went through JSON."""
         return cls(**{**fields, "resources": resources_of(dict(fields["resources"]))})
+
+
+@lru_cache(maxsize=1024)
+def _alike(nodes: int, memory_gib: float) -> tuple[NodeClass]:
+    return (NodeClass(nodes, memory_gib),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,7 @@ class Cluster:
     @property
     def node_classes(self) -> tuple[NodeClass, ...]:
         """Its nodes in the order of their indices, those that are alike together."""
-        return self.declared_classes or (NodeClass(self.nodes, self.memory_gib_per_node),)
+        return self.declared_classes or _alike(self.nodes, self.memory_gib_per_node)
 
     def names(self) -> NodeNames:
         """The names of its nodes, expanded anew."""

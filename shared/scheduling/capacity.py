@@ -1,11 +1,13 @@
 """What is free on which nodes of a cluster, and who is on them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
 from shared.scheduling.problem import Allocation, Ints, Kind, NodeTable, Shape, units_in
+from shared.scheduling.workload import Floats
 
 # Applications with their cores on one node, ascending: one pair a job.
 Group = tuple[tuple[str, int], ...]
@@ -42,26 +44,67 @@ class Groups:
         return self.number(without(self.of[number], member))
 
 
+class Held(NamedTuple):
+    """What a job holds until `release_s` at the latest; `holder` is its arrival number."""
+
+    release_s: float
+    holder: int
+    kind: Kind
+    allocation: Allocation
+    draw_mw: int = 0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Flat:
     """What several jobs hold, job after job: a column a node of theirs. `needs` is of the shape
-    (resources, columns), all else (columns,); `ends` are the columns after each job."""
+    (resources, columns); `nodes` and `closed` are (columns,), the count of nodes and the time of
+    each job (jobs,)."""
 
+    held: list[Held]
+    release_s: Floats
+    counts: Ints
     nodes: Ints
     needs: Ints
     closed: Ints
-    ends: Ints
 
     @classmethod
-    def of(cls, held: Sequence[tuple[Kind, Allocation]], resources: int) -> "Flat":
+    def of(cls, held: list[Held], resources: int) -> "Flat":
         """In this order."""
-        counts = [len(allocation.nodes) for _, allocation in held]
-        nodes = np.fromiter((n for _, a in held for n in a.nodes), np.int64, sum(counts))
-        units = np.fromiter((n for _, a in held for n in a.units), np.int64, sum(counts))
-        needs = np.array([kind.shape.needs for kind, _ in held], dtype=np.int64)
+        sizes = [len(each.allocation.nodes) for each in held]
+        counts, size = np.array(sizes, dtype=np.int64), sum(sizes)
+        nodes = np.fromiter(chain.from_iterable(h.allocation.nodes for h in held), np.int64, size)
+        units = np.fromiter(chain.from_iterable(h.allocation.units for h in held), np.int64, size)
+        needs = np.array([each.kind.shape.needs for each in held], dtype=np.int64)
         columns = np.repeat(needs.reshape(-1, resources).T, counts, axis=1)
-        closed = np.array([kind.shape.exclusive for kind, _ in held], dtype=np.int64)
-        return cls(nodes, columns * units, np.repeat(closed, counts), np.cumsum(counts))
+        closed = np.array([each.kind.shape.exclusive for each in held], dtype=np.int64)
+        release_s = np.array([each.release_s for each in held], dtype=np.float64)
+        return cls(held, release_s, counts, nodes, columns * units, np.repeat(closed, counts))
+
+    def joined(self, other: "Flat") -> "Flat":
+        """These jobs and others, in the order in which they are expected to leave."""
+        return Flat(
+            self.held + other.held,
+            np.concatenate((self.release_s, other.release_s)),
+            np.concatenate((self.counts, other.counts)),
+            np.concatenate((self.nodes, other.nodes)),
+            np.concatenate((self.needs, other.needs), axis=1),
+            np.concatenate((self.closed, other.closed)),
+        ).in_order()
+
+    def in_order(self) -> "Flat":
+        """The same jobs in the order in which they are expected to leave."""
+        order = np.argsort(self.release_s, kind="stable")
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        columns = np.argsort(np.repeat(rank, self.counts), kind="stable")
+        return Flat(
+            [self.held[place] for place in order.tolist()],
+            self.release_s[order],
+            self.counts[order],
+            self.nodes[columns],
+            self.needs[:, columns],
+            self.closed[columns],
+        )
 
 
 class Capacity:
@@ -97,7 +140,7 @@ class Capacity:
 
     def give_first(self, flat: Flat, jobs: int) -> None:
         """The first of several jobs have left; what runs together is not told by it."""
-        columns = int(flat.ends[jobs - 1]) if jobs else 0
+        columns = int(flat.counts[:jobs].sum())
         nodes = flat.nodes[:columns]
         for row, needs in zip(self.free, flat.needs, strict=True):
             np.add.at(row, nodes, needs[:columns])

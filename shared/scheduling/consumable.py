@@ -10,38 +10,26 @@ by node. A job that is beside others is taken to need what it holds until its ow
 neighbour who comes moves nobody's release.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
 from math import inf
-from operator import attrgetter
 from sys import maxsize
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
-from shared.scheduling.capacity import NOBODY, Capacity, Flat
+from shared.scheduling.capacity import NOBODY, Capacity, Flat, Held
 from shared.scheduling.lane import DONE, Served, Turn
 from shared.scheduling.load import Reservation
 from shared.scheduling.power import PowerBudget, Shortage
-from shared.scheduling.problem import Allocation, Ints, Kind, units_in
+from shared.scheduling.problem import Allocation, Ints, Kind, Shape, units_in
 from shared.scheduling.queue import Block, Entry, Line
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.workload import Floats
 
 # Steps after which the units of a shape are counted on all nodes anew, not on the changed ones.
 _MANY_CHANGES: Final = 16
-
-
-class Held(NamedTuple):
-    """What a job holds until `release_s` at the latest; `holder` is its arrival number."""
-
-    release_s: float
-    holder: int
-    kind: Kind
-    allocation: Allocation
-    draw_mw: int = 0
 
 
 @dataclass(slots=True)
@@ -107,6 +95,8 @@ class ConsumableLane:
         self._units: dict[int, _Units] = {}
         self._choices: dict[tuple[int, bool], tuple[int, _Choice]] = {}
         self._most: dict[int, int] = {}
+        self._beside_anyone: dict[Shape, tuple[int, int]] = {}
+        self._flat: Flat | None = None
         # The fewest units of a kind that the standing promise refused.
         self._refused: dict[int, int] = {}
         self.budgets = tuple(budgets)
@@ -173,6 +163,8 @@ class ConsumableLane:
         for budget in self.budgets:
             budget.let_go(holder)
         self._units.clear()
+        self._beside_anyone.clear()
+        self._flat = None
         self._unsettle()
 
     # What it answers ----------------------------------------------------------------------------
@@ -200,7 +192,11 @@ class ConsumableLane:
 
     def units_beside_anyone(self, entry: Entry) -> int:
         """How many would fit if everybody accepted everybody."""
-        return int(self.capacity.units(self.kinds[entry.kind].shape).sum())
+        shape, changes = self.kinds[entry.kind].shape, len(self._changed)
+        known = self._beside_anyone.get(shape)
+        if known is None or known[0] != changes:
+            self._beside_anyone[shape] = known = changes, int(self.capacity.units(shape).sum())
+        return known[1]
 
     def why_no_neighbour(self, entry: Entry) -> str:
         """Why it may not join those beside whom a unit of it would fit."""
@@ -329,16 +325,27 @@ class ConsumableLane:
         More time frees more, so the first time at which they fit is found by halving; neighbours
         are only asked from there on.
         """
-        held = sorted(self.held.values(), key=attrgetter("release_s"))
-        flat = Flat.of([(each.kind, each.allocation) for each in held], len(kind.shape.needs))
-        due_s = [max(each.release_s, from_s) for each in held]
-        ends = [bisect_right(due_s, from_s), *_last_of_each(due_s, from_s)]
-        first = bisect_left(ends, 1, key=lambda end: self._fit(kind, flat, end) >= count)
-        for end in ends[min(first, len(ends) - 1) :]:
-            capacity = self._after(held[:end], flat)
+        flat = self._flat_now()
+        due_s = np.maximum(flat.release_s, from_s)
+        ends = np.flatnonzero(np.diff(due_s, append=inf)) + 1
+        if not len(ends) or due_s[0] > from_s:
+            ends = np.concatenate(([0], ends))
+        first = bisect_left(ends, 1, key=lambda end: self._fit(kind, flat, int(end)) >= count)
+        for end in ends[min(first, len(ends) - 1) :].tolist():
+            capacity = self._after(flat, end)
             if self._shadow_units(kind, capacity).sum() >= count:
                 break
-        return due_s[end - 1] if end > ends[0] else from_s, capacity
+        return float(due_s[end - 1]) if end else from_s, capacity
+
+    def _flat_now(self) -> Flat:
+        """What is held, in the order in which it is expected back: that of the last time and what
+        started since."""
+        known = len(self._flat.held) if self._flat else 0
+        new = list(self.held.values())[known:]
+        if self._flat is None or new:
+            added = Flat.of(new, len(self.capacity.table.names))
+            self._flat = self._flat.joined(added) if self._flat else added.in_order()
+        return self._flat
 
     def _fit(self, kind: Kind, flat: Flat, jobs: int) -> int:
         """How many units would fit if the first jobs had left and neighbours accepted everybody."""
@@ -346,11 +353,11 @@ class ConsumableLane:
         capacity.give_first(flat, jobs)
         return int(capacity.units(kind.shape).sum())
 
-    def _after(self, left: Sequence[Held], flat: Flat) -> Capacity:
+    def _after(self, flat: Flat, jobs: int) -> Capacity:
         """What is free after the first jobs have left."""
         capacity = self.capacity.copy()
-        capacity.give_first(flat, len(left))
-        for each in left:
+        capacity.give_first(flat, jobs)
+        for each in flat.held[:jobs]:
             capacity.part(each.kind, each.allocation)
         return capacity
 
@@ -523,7 +530,6 @@ class ConsumableLane:
         """The entries, from an order on, that act; each has acted when the next is asked for.
 
         Without a reservation each entry acts, but those that never fit; behind it those that start.
-        Where asked to, it pauses before it looks through entries: see Lane.
         """
         while self.shadow is None:
             entry = next((e for e in self._from_order(order) if self._ever_fits(e)), None)
@@ -531,16 +537,25 @@ class ConsumableLane:
                 return
             yield entry
             order = entry.order + 1
-        if not self._backfills or self.line.last_order < order:
+        if self._backfills and self.line.last_order >= order:
+            yield from self._backfilling(order)
+
+    def _backfilling(self, order: int) -> Iterator[Turn]:
+        """Those that start behind the reservation. Where asked to, it pauses before it looks at
+        entries: see Lane."""
+        anywhere = self.line.least_by_kind()
+        if not self._may_start_any(anywhere):
             return
         for block in self.line.blocks_from(order):
-            if not self._may_start_any(block):
+            if not self._may_start_any(block.least_by_kind()):
                 continue
             if self._pauses and (place := block.place_of(order)) < len(block.entries):
                 yield block.entries[place].order
             while (entry := self._first_to_start(block, order)) is not None:
                 yield entry
                 order = entry.order + 1
+                if not self._may_start_any(anywhere):
+                    return
 
     def _from_order(self, order: int) -> Iterator[Entry]:
         for block in self.line.blocks_from(order):
@@ -557,21 +572,15 @@ class ConsumableLane:
                 return entries[place]
         return None
 
-    def _may_start_any(self, block: Block) -> bool:
-        """False when no kind of a block has room for the least that one of its entries asks for."""
+    def _may_start_any(self, least_by_kind: Mapping[int, tuple[int, float]]) -> bool:
+        """False when no kind has room for the least that one of its entries asks for."""
         promise_s = self.shadow.reservation.start_s if self.shadow else inf
-        for number, (least_units, least_limit_s) in block.least_by_kind().items():
-            if not self._may_fit(number, least_units):
-                continue
+        for number, (least_units, least_limit_s) in least_by_kind.items():
+            counted = self._units.get(number)
+            if counted is not None and least_units > counted.total:
+                continue  # there was no room before the last changes, which only took
             in_time = self._now_s + least_limit_s <= promise_s
             allowed = in_time or self._fits_beyond(number, least_units)
             if allowed and least_units <= self._counted(number).total:
                 return True
         return False
-
-
-def _last_of_each(due_s: Sequence[float], after_s: float) -> list[int]:
-    """How many of these ascending times lie up to each of those after a time."""
-    runs = ((time_s, len(list(run))) for time_s, run in groupby(due_s))
-    ends = accumulate(runs, lambda before, run: (run[0], before[1] + run[1]))
-    return [end for time_s, end in ends if time_s > after_s]

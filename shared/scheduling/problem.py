@@ -165,6 +165,8 @@ def unit_cores(job: Job, cluster: Cluster) -> int:
 
 def most_units(job: Job, cluster: Cluster) -> int:
     """How many units of the job the cluster takes when nothing runs."""
+    if job.is_of_nodes and not job.memory_gib:
+        return cluster.nodes
     return sum(each.nodes * _units_on(job, cluster, each) for each in cluster.node_classes)
 
 

@@ -105,13 +105,25 @@ class Line:
     There is always a block; those behind the first are never empty.
     """
 
-    __slots__ = ("_firsts", "_orders", "blocks", "in_parts")
+    __slots__ = ("_firsts", "_least_by_kind", "_orders", "blocks", "in_parts")
 
     def __init__(self) -> None:
         self.blocks = [Block()]
         self._firsts = [0]  # the lowest order that belongs into each block
         self._orders: dict[int, int] = {}  # by arrival
         self.in_parts = 0  # entries for which counting nodes is not enough
+        self._least_by_kind: dict[int, tuple[int, float]] | None = None
+
+    def least_by_kind(self) -> dict[int, tuple[int, float]]:
+        """As that of a block, of all entries."""
+        if self._least_by_kind is None:
+            found: dict[int, tuple[int, float]] = {}
+            for block in self.blocks:
+                for kind, (nodes, limit_s) in block.least_by_kind().items():
+                    least, least_s = found.get(kind, (maxsize, inf))
+                    found[kind] = min(least, nodes), min(least_s, limit_s)
+            self._least_by_kind = found
+        return self._least_by_kind
 
     def copy(self) -> "Line":
         """The same, to be changed by itself."""
@@ -182,6 +194,7 @@ class Line:
         if in_parts:
             self.in_parts += 1
         block.came(entry)
+        self._least_by_kind = None
         if len(entries) > _BLOCK:
             self._halve(number)
 

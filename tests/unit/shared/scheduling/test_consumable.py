@@ -7,8 +7,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from shared.scheduling.capacity import Capacity, Group
-from shared.scheduling.consumable import ConsumableLane, Held
+from shared.scheduling.capacity import Capacity, Group, Held
+from shared.scheduling.consumable import ConsumableLane
 from shared.scheduling.easy import serve
 from shared.scheduling.lane import Lane
 from shared.scheduling.load import Load, NodeSet
