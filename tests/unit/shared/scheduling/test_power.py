@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from services.placement.explanation import NOTHING, POWER, Refusals
-from shared.scheduling.capacity import Capacity, Group
-from shared.scheduling.consumable import ConsumableLane, Held
+from shared.scheduling.capacity import Capacity, Group, Held
+from shared.scheduling.consumable import ConsumableLane
 from shared.scheduling.easy import AnyLane, Plan, schedule, serve
 from shared.scheduling.lane import Lane, Served
 from shared.scheduling.load import Load, NodeSet
