@@ -128,7 +128,7 @@ bench-placement: setup ## compare EAMC with its paper, play real logs: OUT= INTO
 
 .PHONY: bench-chaos
 bench-chaos: JOBS = 200
-bench-chaos: setup system-servers ## kill every process in turn and compare the results
+bench-chaos: setup system-servers ## kill processes, turn clocks, lose data, and compare
 	$(BIN)/python -m tests.chaos.kills $(WORKLOAD)
 
 # Each thousand of messages is a run of its own: one that fails prints the seed that shows it.
