@@ -1,5 +1,5 @@
 """How fast the placement processor decides with 10,000 jobs queued: python -m
-tests.benchmarks.placement_rounds [rounds] [clusters] [asking]
+tests.benchmarks.placement_rounds [rounds] [clusters] [asking] [capped]
 
 Clusters of 512 nodes of two models, eight applications with signatures and coefficients over all
 P-states, a degradation model, rounds of 50 submissions. Every job has an entry on every cluster. As
@@ -8,6 +8,9 @@ come free and the queue stays as it is.
 
 With `asking` 1, a caller asks over gRPC why waiting jobs wait, one after the other and all the
 time: the loop answers between rounds, and the forecasts run in their thread.
+
+With `capped` 1, every cluster, the site and the region have caps of power with a step an hour, under
+which about two thirds of the nodes can be used.
 """
 
 import asyncio
@@ -19,6 +22,7 @@ from contextlib import suppress
 
 import grpc
 import numpy as np
+from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER, POWER_SCOPE_REGION, POWER_SCOPE_SITE
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.placement_service_pb2 import ExplainRequest, ExplainResponse
@@ -42,6 +46,17 @@ def clusters(count: int) -> Iterator[Event]:
     yield from region.knowledge()
     for number in range(3, count + 1):
         yield region.declared(f"p{2 - number % 2}", cluster=f"p{number}")
+
+
+def caps(count: int) -> Iterator[Event]:
+    """One of each cluster, one of their site, one of the region: watts a node and hour, idle power
+    included, by turns more and less."""
+    covered = [(POWER_SCOPE_CLUSTER, f"p{number}", 1) for number in range(1, count + 1)]
+    covered += [(POWER_SCOPE_SITE, "site", count), (POWER_SCOPE_REGION, "", count)]
+    for scope, name, of in covered:
+        node_w = 300 if scope == POWER_SCOPE_CLUSTER else 280
+        steps = [(hour * 3600, 512.0 * of * (node_w - 20 * (hour % 2))) for hour in range(24)]
+        yield region.capped(scope, name, *steps)
 
 
 def submissions(first: int, count: int, rng: np.random.Generator) -> Iterator[Event]:
@@ -84,10 +99,12 @@ class Site:
 class Rounds:
     """Plays rounds and times them."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, is_capped: bool) -> None:
         self._rng, self._site = np.random.default_rng(1), Site()
         self.placement = Placement({}, Rules(), 7.0)
         region.feed(self.placement, clusters(count))
+        if is_capped:
+            region.feed(self.placement, caps(count))
         region.feed(self.placement, submissions(0, QUEUED + 100 * count, self._rng))
         self.seconds: list[float] = []
         self.cpu_s: list[float] = []
@@ -149,11 +166,11 @@ async def play(rounds: Rounds, count: int, *, asking: bool) -> list[float]:
     return answered
 
 
-def main(count: int = 200, clusters_: int = 8, asking: int = 0) -> None:
+def main(count: int = 200, clusters_: int = 8, asking: int = 0, capped: int = 0) -> None:
     """Print milliseconds a round and jobs decided a second, and what an answer takes."""
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(QUICK_SWITCH_S)
-    rounds = Rounds(clusters_)
+    rounds = Rounds(clusters_, is_capped=bool(capped))
     answered = asyncio.run(play(rounds, count, asking=bool(asking)))
     print(
         f"{count} rounds of {PER_ROUND} submissions, {QUEUED} queued, {clusters_} clusters, "

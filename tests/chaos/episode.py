@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from coplace.v1.control_pb2 import ClusterReturned, LimitsDeclared
+from coplace.v1.control_pb2 import (
+    ClusterReturned,
+    LimitsDeclared,
+    PowerCapDeclared,
+    PowerCapStep,
+)
 from coplace.v1.jobs_pb2 import JobReleased
 
 from tests.chaos.audit import violations
@@ -97,6 +102,18 @@ class Episode:
             if isinstance(event.payload, LimitsDeclared):
                 lifted = LimitsDeclared(subject=event.payload.subject, name=event.payload.name)
                 publish(world, lifted.name, f"{lifted.subject}-calm", limits_declared=lifted)
+            if isinstance(event.payload, PowerCapDeclared):
+                self._lift(event.payload)
+
+    def _lift(self, cap: PowerCapDeclared) -> None:
+        now_us = self.world.clock.now_us
+        none = PowerCapDeclared(
+            scope=cap.scope,
+            name=cap.name,
+            steps=[PowerCapStep(from_us=now_us)],
+            declared_at_us=now_us,
+        )
+        publish(self.world, f"{cap.scope}/{cap.name}", "calm", power_cap_declared=none)
 
     def _settle(self) -> None:
         """Until nothing more happens, and again after all that was held was released."""

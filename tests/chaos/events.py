@@ -7,10 +7,15 @@ from typing import Any, Final
 from coplace.v1.control_pb2 import (
     LIMIT_SUBJECT_ACCOUNT,
     LIMIT_SUBJECT_USER,
+    POWER_SCOPE_CLUSTER,
+    POWER_SCOPE_REGION,
+    POWER_SCOPE_SITE,
     ClusterDeclared,
     ClusterLost,
     ClusterReturned,
     LimitsDeclared,
+    PowerCapDeclared,
+    PowerCapStep,
 )
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
@@ -125,6 +130,29 @@ def limit(world: World) -> None:
         most_nodes=rng.randint(0, 8),
     )
     publish(world, f"{subject}/{name}", world.clock.now_us, limits_declared=declared)
+
+
+def cap(world: World) -> None:
+    """What a cluster, the site or the region may draw, in up to three steps; some caps are of
+    nothing known, and some below what idles there."""
+    rng, now_us = world.rng, world.clock.now_us
+    scope = rng.choice([POWER_SCOPE_CLUSTER, POWER_SCOPE_SITE, POWER_SCOPE_REGION])
+    name = rng.choice([*sorted(world.clusters), "nowhere"]) if scope == POWER_SCOPE_CLUSTER else ""
+    name = "site" if scope == POWER_SCOPE_SITE else name
+    covered = [c for c in world.clusters.values() if name in (c.cluster, c.site, "")]
+    idle_w = sum(c.nodes * c.idle_power_w for c in covered)
+    times_us = sorted({now_us, *(now_us + some_time_us(rng, SECOND_US, HOUR_US) for _ in "ab")})
+    steps = [
+        PowerCapStep(
+            from_us=time_us,
+            watts=None if rng.random() < 0.2 else max(1.0, idle_w + rng.uniform(-50, 3000)),
+        )
+        for time_us in times_us
+    ]
+    declared = PowerCapDeclared(
+        scope=scope, name=name, steps=steps, reason="the grid is short", declared_at_us=now_us
+    )
+    publish(world, f"{scope}/{name}", now_us, power_cap_declared=declared)
 
 
 def submit(world: World) -> None:
@@ -303,4 +331,5 @@ EVENTS: Final[Mapping[Callable[[World], None], float]] = {
     declare: 2,
     lose_or_return: 2,
     limit: 2,
+    cap: 3,
 }

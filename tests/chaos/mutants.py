@@ -10,6 +10,7 @@ from zlib import crc32
 
 from coplace.v1.placement_pb2 import VERDICT_QUEUED, PlacementDecided
 
+from services.placement.knowledge import Knowledge
 from services.placement.ledger import Ledger
 from services.placement.obstacles import Obstacles
 from services.placement.occupancy import Occupancy
@@ -279,6 +280,18 @@ def every_mark_is_believed() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def caps_of_power_are_not_looked_at() -> Iterator[None]:
+    """Every other pass is made without budgets of power."""
+    right, is_due = Knowledge.budgets, _sometimes(2)
+
+    def budgets(known: Knowledge, now_s: float) -> Any:
+        return {name: [] for name in known.clusters} if is_due() else right(known, now_s)
+
+    with patch.object(Knowledge, "budgets", budgets):
+        yield
+
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
     state_is_lost_beside_its_position,
     position_is_lost_beside_its_state,
@@ -301,4 +314,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     what_comes_early_is_refused,
     early_facts_are_lost_by_a_restart,
     every_mark_is_believed,
+    caps_of_power_are_not_looked_at,
 )

@@ -4,7 +4,7 @@ check, write a function of the evidence that yields what is violated, and list i
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tests.chaos.audit import decisions, delivery, money, starts
+from tests.chaos.audit import decisions, delivery, money, power, starts
 from tests.chaos.audit.evidence import Evidence
 
 Check = Callable[[Evidence], Iterator[str]]
@@ -15,6 +15,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     delivery.nothing_sensible_is_isolated,
     starts.no_attempt_is_started_twice,
     starts.no_core_is_given_twice,
+    power.no_start_breaks_a_cap,
     money.each_finished_run_has_one_final_charge,
     money.each_price_follows_from_what_was_measured,
     money.each_charge_proves_its_price,

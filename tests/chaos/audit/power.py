@@ -1,0 +1,147 @@
+"""No start took what is drawn above a cap that placement knew of: worked out from the topics.
+
+What is counted is the least that can be: a start draws until placement is told anything of its job
+that may end it. So nothing is called a violation that is none.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from coplace.v1.control_pb2 import (
+    POWER_SCOPE_CLUSTER,
+    POWER_SCOPE_REGION,
+    ClusterDeclared,
+    PowerCapDeclared,
+    RoundEnded,
+)
+from coplace.v1.jobs_pb2 import (
+    JobDeclined,
+    JobFinished,
+    JobRequeued,
+    JobSeized,
+    JobStarted,
+    JobSubmitted,
+)
+from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
+from google.protobuf.message import Message
+
+from shared.messaging.event import Event
+from tests.chaos.audit.evidence import Evidence
+
+_WHOLE = 1 << 60
+_MAY_END = (JobDeclined, JobFinished, JobRequeued, JobSeized, JobStarted, JobSubmitted)
+Stamp = tuple[int, str]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What placement has been told of clusters and caps, each as last said, and what runs."""
+
+    newest: dict[tuple[str, str], tuple[Stamp, Message]] = field(default_factory=dict)
+    draws: dict[str, tuple[str, float, int]] = field(default_factory=dict)
+
+    def learn(self, event: Event) -> None:
+        subject = _subject(event.payload)
+        stamp = event.time_us, event.id
+        if subject is not None:
+            before = self.newest.get(subject)
+            if before is None or stamp > before[0]:
+                self.newest[subject] = stamp, event.payload
+        elif isinstance(event.payload, _MAY_END):
+            self.draws.pop(event.payload.job_id, None)
+
+    @property
+    def clusters(self) -> dict[str, ClusterDeclared]:
+        found = (payload for _, payload in self.newest.values())
+        return {c.cluster: c for c in found if isinstance(c, ClusterDeclared)}
+
+    @property
+    def caps(self) -> list[PowerCapDeclared]:
+        found = (payload for _, payload in self.newest.values())
+        return [cap for cap in found if isinstance(cap, PowerCapDeclared)]
+
+    def start(self, decided: PlacementDecided) -> None:
+        draw_w = _draw_w(decided, self.clusters[decided.cluster])
+        ends_us = decided.decided_at_us + round(decided.walltime_s * 1e6)
+        self.draws[decided.job_id] = decided.cluster, draw_w, ends_us
+
+    def drawn_w(self, cap: PowerCapDeclared, at_us: int, now_us: int) -> float:
+        """By what idles and runs of what a cap covers; who is overdue draws on."""
+        covered = {name: c for name, c in self.clusters.items() if _covers(cap, c)}
+        idle_w = sum(c.nodes * c.idle_power_w for c in covered.values())
+        return idle_w + sum(
+            draw_w
+            for cluster, draw_w, ends_us in self.draws.values()
+            if cluster in covered and (ends_us > at_us or ends_us <= now_us)
+        )
+
+
+def no_start_breaks_a_cap(evidence: Evidence) -> Iterator[str]:
+    """Now and at each step ahead until its limit, as predicted."""
+    starts: dict[int, list[PlacementDecided]] = {}
+    for decided in evidence.decisions:
+        if decided.verdict == VERDICT_START:
+            starts.setdefault(decided.round, []).append(decided)
+    known = _Known()
+    for event in _inputs(evidence):
+        if isinstance(event.payload, RoundEnded):
+            of_round = starts.pop(event.payload.round, [])
+            for decided in of_round:
+                known.start(decided)
+            for decided in of_round:
+                yield from _broken(known, decided, event.payload.ended_at_us)
+        elif ("placement", event.id) not in evidence.refused:
+            known.learn(event)
+
+
+def _broken(known: _Known, decided: PlacementDecided, now_us: int) -> Iterator[str]:
+    cluster = known.clusters[decided.cluster]
+    ends_us = now_us + decided.walltime_s * 1e6
+    for cap in known.caps:
+        if not _covers(cap, cluster):
+            continue
+        ahead = [s.from_us for s in cap.steps if now_us < s.from_us < ends_us]
+        for at_us in [now_us, *ahead]:
+            cap_w, drawn_w = _cap_w(cap, at_us), known.drawn_w(cap, at_us, now_us)
+            if cap_w is not None and drawn_w > cap_w:
+                yield (
+                    f"{decided.job_id} started in round {decided.round}: {drawn_w} W of {cap_w} W "
+                    f"of {cap.name or 'the region'} at {at_us}"
+                )
+
+
+def _inputs(evidence: Evidence) -> Iterator[Event]:
+    """What placement reads, with the ends of rounds."""
+    world = evidence.world
+    for place in world.codec.topics.places("placement.inputs"):
+        for record in world.log.read(place, 0, _WHOLE):
+            yield world.codec.decode(record, of_any_count=True)
+
+
+def _subject(payload: Message) -> tuple[str, str] | None:
+    match payload:
+        case ClusterDeclared():
+            return "cluster", payload.cluster
+        case PowerCapDeclared():
+            return "cap", f"{payload.scope}/{payload.name}"
+    return None
+
+
+def _covers(cap: PowerCapDeclared, cluster: ClusterDeclared) -> bool:
+    if cap.scope == POWER_SCOPE_REGION:
+        return True
+    return cap.name == (cluster.cluster if cap.scope == POWER_SCOPE_CLUSTER else cluster.site)
+
+
+def _cap_w(cap: PowerCapDeclared, at_us: int) -> float | None:
+    passed = [step for step in cap.steps if step.from_us <= at_us]
+    return passed[-1].watts if passed and passed[-1].HasField("watts") else None
+
+
+def _draw_w(decided: PlacementDecided, cluster: ClusterDeclared) -> float:
+    """Beyond idle, in whole milliwatts as placement counts them, rounded down."""
+    [on] = [c for c in decided.candidates if c.cluster == decided.cluster]
+    units = sum(decided.node_units) or len(decided.node_indices)
+    share = decided.cores_per_node / cluster.cores_per_node
+    beyond_mw = (on.power_w - cluster.idle_power_w) * units * share * 1000
+    return max(0, int(beyond_mw) - 1) / 1000
