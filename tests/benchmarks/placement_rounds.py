@@ -9,8 +9,8 @@ come free and the queue stays as it is.
 With `asking` 1, a caller asks over gRPC why waiting jobs wait, one after the other and all the
 time: the loop answers between rounds, and the forecasts run in their thread.
 
-With `capped` 1, every cluster, the site and the region have caps of power with a step an hour, under
-which about two thirds of the nodes can be used.
+With `capped` 1, every cluster, the site and the region have caps of power with a step an hour,
+under which about two thirds of the nodes can be used.
 """
 
 import asyncio
