@@ -110,8 +110,10 @@ class Tracked:
 
 
 def _placed(fields: dict[str, Any]) -> Placed:
-    nodes, units = tuple(nodes_of(fields["nodes"])), tuple(fields["units"])
-    return Placed(**{**fields, "nodes": nodes, "units": units})
+    """A state of before units were kept has the number of a set of nodes instead."""
+    known = {name: value for name, value in fields.items() if name in Placed.__slots__}
+    nodes, units = tuple(nodes_of(fields["nodes"])), tuple(fields.get("units", ()))
+    return Placed(**{**known, "nodes": nodes, "units": units})
 
 
 def _candidate(fields: dict[str, Any]) -> Candidate:

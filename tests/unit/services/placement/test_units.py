@@ -3,6 +3,7 @@
 from random import Random
 from typing import Any
 
+import orjson
 import pytest
 from coplace.v1.control_pb2 import NodeClass
 from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDecided
@@ -173,3 +174,15 @@ def test_random_jobs_never_get_more_than_there_is_and_a_restart_changes_nothing(
         if rng.random() < 0.5:
             other = Placement(kept, Rules(policy=Policy.BASE), 7.0)
         watch.take(by_id, found)
+
+
+def test_a_state_of_before_units_were_kept_is_read() -> None:
+    processor = one_cluster()
+    round_of(processor, 0, asked("half", 0, cores_per_unit=0), asked("quarter", 9))
+    kept = {k: v for k, v in processor.changes().items() if v is not None}
+    fields = orjson.loads(kept["job/half"])
+    del fields["placed"]["units"]
+    fields["placed"]["node_set"] = 7
+    again = Placement(kept | {"job/half": orjson.dumps(fields)}, Rules(policy=Policy.BASE), 7.0)
+    after = [asked("next", 9, time_us=T0_US + PERIOD_US), asked("wide", 36, 3, shareable=False)]
+    assert round_of(again, 1, *after) == round_of(processor, 1, *after)
