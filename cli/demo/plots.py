@@ -10,6 +10,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from cli.demo.bands import Bands
 from cli.demo.history import History
 from shared.messaging.domain_types import cores_of
 from shared.runtime.pictures import save_png
@@ -42,18 +43,22 @@ def _draw_jobs(
     begin_us: int,
     colours: dict[str, np.ndarray],
 ) -> None:
-    """Draw the jobs of one cluster; a job on half the cores takes half of a node's height.
+    """Draw the jobs of one cluster; a job takes the share of a node's height that it has of its
+    cores.
 
     All boxes are one collection: thousands of artists of their own take seconds.
     """
     starts = history.starts()
-    boxes, faces = [], []
-    for job in (job for job in history.finished if job.cluster == cluster.cluster):
+    boxes, faces, bands = [], [], Bands()
+    here = [job for job in history.finished if job.cluster == cluster.cluster]
+    for job in sorted(here, key=lambda job: (job.started_at_us, job.job_id)):
         decision = starts[job.job_id, job.attempt]
-        share = decision.cores_per_node / cluster.cores_per_node
+        nodes = sorted(decision.node_indices)
+        share = job.cores_per_node / cluster.cores_per_node
+        beside = bands.place(nodes, share, job.started_at_us, job.ended_at_us)
         left, right = ((at - begin_us) / HOUR_US for at in (job.started_at_us, job.ended_at_us))
-        for first, count in runs(sorted(decision.node_indices)):
-            low = first + (count * (1 - share) if decision.co_runner_job_id else 0)
+        for first, count in runs(nodes):
+            low = first + count * beside
             high = low + count * share
             boxes.append([(left, low), (right, low), (right, high), (left, high)])
             faces.append(colours[job.app_id])
