@@ -1,8 +1,10 @@
 """The figures of a run: pure functions over its history."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from decimal import Decimal
+from itertools import accumulate
 from statistics import fmean
 
 from coplace.v1.jobs_pb2 import JobFinished
@@ -87,7 +89,7 @@ def summarise(history: History) -> Summary:
         mean_price_against_state_of_practice=fmean(float(p / full) for p, full in prices if full),
         total_price_su=str(sum((price for price, _ in prices), Decimal(0))),
         jobs_on_parts_of_nodes=sum(_is_on_parts(history, job) for job in done),
-        most_co_runners=max(len(start.co_runner_job_ids) for start in starts.values()),
+        most_co_runners=_most_co_runners(done, starts),
         jobs_with_gpus=sum("gpu" in job.resources for job in done),
         jobs_waited_for_power=waited_for_power(history),
         caps=tuple(cap_figures(history)),
@@ -105,6 +107,16 @@ def _is_on_parts(history: History, job: JobFinished) -> bool:
     """True when it held fewer cores than its nodes have."""
     cores = {c.cluster: c.cores_per_node for c in history.clusters}
     return cores_of(job) < job.nodes * cores[job.cluster]
+
+
+def _most_co_runners(done: Iterable[JobFinished], starts: dict[JobKey, PlacementDecided]) -> int:
+    """How many others were on one node with a job at the same time, at most."""
+    changes: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+    for job in done:
+        for node in starts[job.job_id, job.attempt].node_indices:
+            changes[job.cluster, node] += [(job.started_at_us, 1), (job.ended_at_us, -1)]
+    there = (max(accumulate(sign for _, sign in sorted(each))) for each in changes.values())
+    return max(there, default=1) - 1
 
 
 def _share(flags: Iterable[bool]) -> float:
