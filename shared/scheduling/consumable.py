@@ -215,14 +215,10 @@ class ConsumableLane:
         return self.shadow is None or self.end_s(entry) <= self.shadow.reservation.start_s
 
     def may_start(self, entry: Entry) -> bool:
-        """True when its units fit and no reservation is delayed."""
-        if not self._may_fit(entry.kind, entry.nodes):
+        """True when its units fit and no reservation is delayed: watts are sooner asked for."""
+        if not (self._may_fit(entry.kind, entry.nodes) and self._has_power(entry)):
             return False
-        return (
-            self.leaves_promise(entry)
-            and entry.nodes <= self._counted(entry.kind).total
-            and self._has_power(entry)
-        )
+        return self.leaves_promise(entry) and entry.nodes <= self._counted(entry.kind).total
 
     def leaves_promise(self, entry: Entry) -> bool:
         """True when it ends before anything is promised, or leaves enough for it."""
