@@ -233,7 +233,7 @@ class Outcomes:
         if not choice.waits:
             return self._why_excluded(job, choice)
         obstacle = self.obstacles.of_job(job) or self.obstacles.of_entry(job, choice.candidate)
-        return obstacle.reason if obstacle else ""
+        return obstacle.reason if obstacle else misfit(job.job, self.clusters[choice.cluster])
 
     def _why_excluded(self, job: Tracked, choice: Choice) -> str:
         name = choice.cluster

@@ -167,6 +167,7 @@ class Placement:
             case ClusterDeclared() as declared:
                 self._ledger.holdings.declare(self._knowledge.clusters[declared.cluster])
                 self._ledger.holdings.prefer(self._knowledge.node_factors)
+                self._all_stale = True  # units may be of other resources now
             case NodePowerPublished():
                 self._ledger.holdings.prefer(self._knowledge.node_factors)
             case ClusterLost() | ClusterReturned() | LimitsDeclared():

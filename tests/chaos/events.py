@@ -2,6 +2,7 @@
 and give it a weight in EVENTS."""
 
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any, Final
 
 from coplace.v1.control_pb2 import (
@@ -14,6 +15,7 @@ from coplace.v1.control_pb2 import (
     ClusterLost,
     ClusterReturned,
     LimitsDeclared,
+    NodeClass,
     PowerCapDeclared,
     PowerCapStep,
 )
@@ -85,6 +87,7 @@ def declare(world: World) -> None:
         memory_gib_per_node=rng.choice([0.0, 64.0, 192.0]),
         architecture=rng.choice(_ARCHITECTURES),
         node_names=rng.choice([[], [f"{name}-n[01-{nodes:02d}]"]]),
+        node_classes=_node_classes(rng, nodes),
     )
     before = world.clusters.get(name)
     if before is not None:
@@ -101,6 +104,28 @@ def declare(world: World) -> None:
     world.clusters[name] = declared
     world.journal.cores[name] = declared.cores_per_node
     publish(world, name, world.clock.now_us, cluster_declared=declared)
+
+
+def _node_classes(rng: Random, nodes: int) -> list[NodeClass]:
+    """None, or some nodes with GPUs and others."""
+    if nodes < 2 or rng.random() < 0.6:
+        return []
+    first = rng.randint(1, nodes - 1)
+    classes = [NodeClass(nodes=first, memory_gib=192, resources={"gpu": rng.randint(1, 4)})]
+    return [*classes, NodeClass(nodes=nodes - first, memory_gib=rng.choice([0.0, 64.0]))]
+
+
+def _units(rng: Random) -> dict[str, Any]:
+    """Whole nodes, or units of some cores, some of them with memory and GPUs."""
+    if rng.random() < 0.6:
+        return {"memory_gib": rng.choice([0.0, 0.0, 0.0, 100.0, 400.0])}
+    gpus = rng.choice([0, 0, 0, 1, 2])
+    return {
+        "cores_per_unit": rng.choice([1, 1, 2, 2, 3, 64]),
+        "memory_gib_per_unit": rng.choice([0.0, 0.0, 10.0, 40.0]),
+        "resources_per_unit": {"gpu": gpus} if gpus else {},
+        "units_per_node": rng.choice([0, 0, 1, 2]),
+    }
 
 
 def lose_or_return(world: World) -> None:
@@ -186,7 +211,7 @@ def submit(world: World) -> None:
         submitted_at_us=at_us,
         priority=rng.choice([0, 0, 0, -100, 100, rng.randint(-100, 100)]),
         depends_on=depends_on,
-        memory_gib=rng.choice([0.0, 0.0, 0.0, 100.0, 400.0]),
+        **_units(rng),
         architectures=rng.choice([[], [], [], ["x86_64"], ["x86_64", "aarch64"]]),
     )
     publish(world, job_id, 1, job_submitted=submitted)

@@ -11,13 +11,15 @@ from shared.messaging.event import Event
 
 @dataclass(slots=True)
 class Run:
-    """One real execution of an attempt, as its resource manager saw it; times in us."""
+    """One real execution of an attempt, as its resource manager saw it; times in us. `units` are
+    those on each of the nodes, each of so many cores."""
 
     job_id: str
     attempt: int
     cluster: str
     nodes: tuple[str, ...]
-    cores_per_node: int
+    units: tuple[int, ...]
+    cores_per_unit: int
     began_us: int
     ended_us: int | None = None
 
@@ -25,6 +27,10 @@ class Run:
     def key(self) -> tuple[str, int]:
         """The attempt."""
         return self.job_id, self.attempt
+
+    def is_alive_at(self, time_us: int) -> bool:
+        """Whether it had begun and not ended."""
+        return self.began_us <= time_us and (self.ended_us is None or time_us < self.ended_us)
 
     def overlaps(self, other: "Run") -> bool:
         """Whether both were alive at once."""

@@ -115,7 +115,8 @@ class Manager:
             return False
         grant = submitted.job_id, submitted.attempt, 0
         nodes = tuple(free[: submitted.nodes])
-        self._run(grant, nodes, cores, round(submitted.walltime_s * 1e6), 0.0)
+        limit_us = round(submitted.walltime_s * 1e6)
+        self._run(grant, nodes, (1,) * len(nodes), cores, limit_us, 0.0)
         self._journal.own[submitted.job_id] = submitted
         return True
 
@@ -162,13 +163,20 @@ class Manager:
             self._decline(grant, "a job of the resource manager's own runs there")
             return
         limit_us = round(decided.walltime_s * 1e6)
-        self._run(grant, nodes, decided.cores_per_node, limit_us, decided.freq_ghz)
+        units = tuple(decided.node_units) or (1,) * len(nodes)
+        self._run(grant, nodes, units, decided.cores_per_node, limit_us, decided.freq_ghz)
 
     def _run(
-        self, grant: Grant, nodes: tuple[str, ...], cores: int, limit_us: int, freq_ghz: float
+        self,
+        grant: Grant,
+        nodes: tuple[str, ...],
+        units: tuple[int, ...],
+        cores: int,
+        limit_us: int,
+        freq_ghz: float,
     ) -> None:
         now_us, (job_id, attempt, number) = self._clock.now_us, grant
-        run = Run(job_id, attempt, self.cluster, nodes, cores, now_us)
+        run = Run(job_id, attempt, self.cluster, nodes, units, cores, now_us)
         self._runs[grant] = run
         self._journal.runs.append(run)
         self._ends[grant] = now_us + min(some_time_us(self._rng, SECOND_US, 3 * limit_us), limit_us)
@@ -177,6 +185,7 @@ class Manager:
             attempt=attempt,
             cluster=self.cluster,
             nodes=nodes,
+            node_units=units if max(units) > 1 else (),
             freq_ghz=freq_ghz,
             started_at_us=now_us,
             grant=number,
@@ -229,8 +238,8 @@ class Manager:
             app_id=submitted.app_id,
             user=submitted.user,
             account=submitted.account,
-            nodes=len(run.nodes),
-            cores_per_node=run.cores_per_node,
+            nodes=sum(run.units),
+            cores_per_node=run.cores_per_unit,
             submitted_at_us=min(submitted.submitted_at_us, run.began_us),
             started_at_us=run.began_us,
             ended_at_us=self._clock.now_us,

@@ -15,6 +15,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     delivery.nothing_sensible_is_isolated,
     starts.no_attempt_is_started_twice,
     starts.no_core_is_given_twice,
+    starts.nobody_is_beside_one_who_is_to_be_alone,
     power.no_start_breaks_a_cap,
     money.each_finished_run_has_one_final_charge,
     money.each_price_follows_from_what_was_measured,

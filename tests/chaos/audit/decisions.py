@@ -18,6 +18,7 @@ from tests.chaos.audit.evidence import Evidence, is_hostile
 # What keeps a job from starting where nothing else is left to wait for.
 _TOO_LARGE: Final = re.compile(
     r"needs \d+ (nodes|units?).*, the cluster has|has binaries for|did not fit"
+    r"|no node of the cluster has|cores on a node"
 )
 _NEEDS: Final = re.compile(r"(\S+): needs (\d+) (?:nodes|units?)")
 _AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")

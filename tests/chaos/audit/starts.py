@@ -21,18 +21,38 @@ def no_attempt_is_started_twice(evidence: Evidence) -> Iterator[str]:
 
 def no_core_is_given_twice(evidence: Evidence) -> Iterator[str]:
     """The runs that are alive on a node at once fit onto its cores."""
-    by_node: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    by_node: dict[tuple[str, str], list[tuple[Run, int]]] = defaultdict(list)
     for run in evidence.world.journal.runs:
-        for node in run.nodes:
-            by_node[run.cluster, node].append(run)
-    for (cluster, node), runs in by_node.items():
+        for node, units in zip(run.nodes, run.units, strict=True):
+            by_node[run.cluster, node].append((run, units * run.cores_per_unit))
+    for (cluster, node), held in by_node.items():
         # Of a cluster that somebody hostile declared nobody knows what it has.
         cores = evidence.world.journal.cores.get(cluster)
         if cores is not None:
-            yield from _crowded(node, runs, cores)
+            yield from _crowded(node, held, cores)
 
 
-def _crowded(node: str, runs: Iterable[Run], cores: int) -> Iterator[str]:
-    for one, other in combinations(runs, 2):
-        if one.overlaps(other) and one.cores_per_node + other.cores_per_node > cores:
-            yield f"{node} of {cores} cores runs {one.key} and {other.key} at once"
+def _crowded(node: str, held: Iterable[tuple[Run, int]], cores: int) -> Iterator[str]:
+    """There are most at once when one of them begins."""
+    found = sorted(held, key=lambda one: one[0].began_us)
+    for place, (run, _) in enumerate(found):
+        alive = [one for one in found[: place + 1] if one[0].is_alive_at(run.began_us)]
+        if sum(count for _, count in alive) > cores:
+            names = ", ".join(str(other.key) for other, _ in alive)
+            yield f"{node} of {cores} cores runs {names} at once"
+
+
+def nobody_is_beside_one_who_is_to_be_alone(evidence: Evidence) -> Iterator[str]:
+    """Of two that are alive on a node at once both accept neighbours."""
+    journal = evidence.world.journal
+    by_node: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    for run in journal.runs:
+        if run.job_id in journal.submissions:
+            for node in run.nodes:
+                by_node[run.cluster, node].append(run)
+    for (cluster, node), runs in by_node.items():
+        if cluster in journal.cores:
+            for one, other in combinations(runs, 2):
+                alone = [r for r in (one, other) if not journal.submissions[r.job_id].shareable]
+                if alone and one.overlaps(other):
+                    yield f"{node} runs {one.key} and {other.key} at once"

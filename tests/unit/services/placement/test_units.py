@@ -186,3 +186,18 @@ def test_a_state_of_before_units_were_kept_is_read() -> None:
     again = Placement(kept | {"job/half": orjson.dumps(fields)}, Rules(policy=Policy.BASE), 7.0)
     after = [asked("next", 9, time_us=T0_US + PERIOD_US), asked("wide", 36, 3, shareable=False)]
     assert round_of(again, 1, *after) == round_of(processor, 1, *after)
+
+
+def test_a_job_waits_with_a_reason_where_its_cluster_lost_what_it_needs() -> None:
+    processor = one_cluster(node_classes=GPU_NODES)
+    gpus: dict[str, Any] = {"resources_per_unit": {"gpu": 2}}
+    round_of(processor, 0, asked("first", 4, **gpus))
+    round_of(processor, 1, asked("second", 4, **gpus))
+    round_of(processor, 2, region.declared("p2", nodes=4, time_us=T0_US + 3))
+    answer = processor.inquiry.answer("second")
+    assert answer is not None
+    [on] = [each.candidate for each in answer.clusters if each.candidate.cluster == "p2"]
+    assert on.constraint == "no node of the cluster has the 2 gpu that a unit needs"
+    again = region.declared("p2", nodes=4, time_us=T0_US + 4, node_classes=GPU_NODES)
+    [starts] = round_of(processor, 3, again, finished("first", T0_US + PERIOD_US))
+    assert (starts.verdict, starts.cluster) == (VERDICT_START, "p2")
