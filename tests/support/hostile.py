@@ -103,7 +103,7 @@ class Adversary:
     def _fill_list(self, message: Any, field: Field) -> None:
         values = getattr(message, field.name)
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            values["m0"] = self._float("power_w")
+            self._fill_map(values, field.message_type.fields_by_name["value"])
             return
         for _ in range(self._length(field.name)):
             if field.type == Field.TYPE_MESSAGE:
@@ -114,6 +114,13 @@ class Adversary:
             distinct = sorted(set(values))
             del values[:]
             values.extend(distinct)
+
+    def _fill_map(self, values: Any, value: Field) -> None:
+        if value.type == Field.TYPE_DOUBLE:
+            values["m0"] = self._float("power_w")
+            return
+        for name in ("gpu", "fpga")[: self.random.randrange(3)]:
+            values[self._text(name) if self._strange() else name] = self._int(value)
 
     def _length(self, name: str) -> int:
         length = LENGTHS.get(name)
