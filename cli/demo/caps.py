@@ -14,6 +14,7 @@ from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.placement_pb2 import VERDICT_QUEUED
 
 from cli.demo.history import History
+from shared.messaging.domain_types import cores_of
 
 # (time_us, W): a change of what is drawn.
 Change = tuple[int, float]
@@ -87,12 +88,11 @@ def _covers(cap: PowerCapDeclared, cluster: ClusterDeclared) -> bool:
 def _metered(job: JobFinished, cluster: ClusterDeclared) -> float:
     """What a job drew beyond the idle power of the cores that it held."""
     drawn_w = job.energy_j * 1e6 / max(1, job.ended_at_us - job.started_at_us)
-    return drawn_w - cluster.idle_power_w * job.nodes * job.cores_per_node / cluster.cores_per_node
+    return drawn_w - cluster.idle_power_w * cores_of(job) / cluster.cores_per_node
 
 
 def _beyond_idle(job: JobFinished, cluster: ClusterDeclared, node_w: float) -> float:
-    share = job.cores_per_node / cluster.cores_per_node
-    return max(0.0, node_w - cluster.idle_power_w) * job.nodes * share
+    return max(0.0, node_w - cluster.idle_power_w) * cores_of(job) / cluster.cores_per_node
 
 
 def _draw(

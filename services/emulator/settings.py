@@ -25,7 +25,7 @@ class SimulationSettings(EnvironmentSettings):
         0.0, ge=0, le=1, description="Share of the jobs whose app_id is that of something else"
     )
     quarters_share: float = Field(
-        0.15, ge=0, le=0.5, description="Share of the built-in jobs on quarters of nodes"
+        0.25, ge=0, le=0.5, description="Share of the built-in jobs on quarters of nodes"
     )
     gpus_share: float = Field(
         0.05,
