@@ -94,8 +94,9 @@ class Holdings:
         that there is not enough for all; each with the id of one of them."""
         for job, placed in jobs:
             occupancy = self._occupancy[placed.cluster]
-            if occupancy.has_too_much(job):
-                ids = (other.job.job_id for other in occupancy.others(job))
+            others = occupancy.others(job) if occupancy.has_too_much(job) else ()
+            # There are none where the job alone is too much for its nodes.
+            if ids := [other.job.job_id for other in others]:
                 yield job.job.job_id, min(ids)
 
     @property

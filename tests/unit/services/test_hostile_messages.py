@@ -16,6 +16,13 @@ def test_nothing_that_is_sent_stops_a_stage_or_makes_one_write_what_another_refu
     assert run.refused.total() > 20
 
 
+def test_what_lasts_longer_stops_no_stage_either() -> None:
+    """Clusters are declared smaller meanwhile, so that a job alone is too much for its nodes."""
+    run = HostileRun(1)
+    run.play(rounds=25, messages=40)
+    assert run.faults() == []
+
+
 def test_the_same_seed_draws_the_same_messages() -> None:
     runs = [HostileRun(4) for _ in range(2)]
     for run in runs:
