@@ -13,10 +13,10 @@ from shared.scheduling.problem import (
     Allocation,
     Kind,
     NodeTable,
-    Shape,
     counts_nodes,
     kind_on,
     nodes_worth,
+    whole_node,
 )
 from shared.scheduling.sharing import Neighbours
 
@@ -135,8 +135,8 @@ class Occupancy:
         nodes = np.array(self._allocation(job.placed).nodes, dtype=np.int64)
         if not (self.capacity.holders[nodes] > 1).any():
             return []
-        mine = set(nodes.tolist())
-        found = (arrival for arrival, held in self._held.items() if mine & {*held.allocation.nodes})
+        mine, held = set(nodes.tolist()), self._held.items()
+        found = [arrival for arrival, one in held if not mine.isdisjoint(one.allocation.nodes)]
         return [self._stays[arrival] for arrival in sorted(found) if arrival != job.arrival]
 
     def slowdown(self, job: Tracked, neighbours: Neighbours) -> float:
@@ -161,9 +161,8 @@ class Occupancy:
 
     def _kind(self, job: Tracked) -> Kind:
         """Where the cluster has no more what the job needs, it has all of its nodes."""
-        whole = (self._cluster.cores_per_node, *(0 for _ in self.names[1:]))
         kind = kind_on(job.job, self._cluster, self.names)
-        return kind or Kind("", Shape(whole, exclusive=True, most_per_node=1))
+        return kind or whole_node(self._cluster.cores_per_node, len(self.names))
 
     def _units(self, placed: Placed) -> tuple[int, ...]:
         return placed.units or (1,) * len(placed.nodes)

@@ -5,6 +5,7 @@ Amounts are whole numbers (cores, MiB, counts), so that no order of sums changes
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 from typing import Final, NamedTuple
 
@@ -77,6 +78,8 @@ class NodeTable:
     @staticmethod
     def names_of(cluster: Cluster) -> tuple[str, ...]:
         """The resources of its nodes."""
+        if not cluster.declared_classes:
+            return CORES, MEMORY
         named = {name for each in cluster.node_classes for name, _ in each.resources}
         return CORES, MEMORY, *sorted(named)
 
@@ -134,8 +137,16 @@ def mib(gib: float) -> int:
 def kind_on(job: Job, cluster: Cluster, names: Sequence[str]) -> Kind | None:
     """The kind of a job on this cluster; None where no node has a resource that it needs. Nobody is
     beside one that is alone, so that its application makes no difference."""
+    if counts_nodes(job, cluster):
+        return whole_node(cluster.cores_per_node, len(names))
     shape = shape_on(job, cluster, names)
     return shape and Kind("" if shape.exclusive else job.app_id, shape)
+
+
+@lru_cache(maxsize=1024)
+def whole_node(cores: int, resources: int) -> Kind:
+    """The kind of jobs that take nodes of so many cores, of any kind."""
+    return Kind("", Shape((cores, *(0,) * (resources - 1)), exclusive=True, most_per_node=1))
 
 
 def counts_nodes(job: Job, cluster: Cluster) -> bool:
