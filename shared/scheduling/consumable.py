@@ -562,10 +562,14 @@ class ConsumableLane:
 
     def _first_to_start(self, block: Block, order: int) -> Entry | None:
         """The first entry of a block, from an order on, that may start."""
-        entries = block.entries
+        entries, known = block.entries, self._units
         for place in range(block.place_of(order), len(entries)):
-            if self.may_start(entries[place]):
-                return entries[place]
+            entry = entries[place]
+            counted = known.get(entry[5])
+            if counted is not None and entry[2] > counted.total:
+                continue  # as in may_start, but there are thousands of them
+            if self.may_start(entry):
+                return entry
         return None
 
     def _may_start_any(self, least_by_kind: Mapping[int, tuple[int, float]]) -> bool:
