@@ -126,10 +126,10 @@ def accepted(
     """The state as it is, with the topics as they are: where it then reads on, and its provenance.
 
     It reads on where the state was made up to, or where the group stands when the state does not
-    tell, and within what the topics hold. Raises InconsistentError when there is no state to go on
-    with, or the topics are not those that are declared.
+    tell, and within what the topics hold; a unit that never worked begins. Raises InconsistentError
+    when there is no state to go on with, or the topics are not those that are declared.
     """
-    if not has_state and provenance is None:
+    if not has_state and provenance is None and found.committed:
         what = f"{unit.changelog.topic} holds no state of {unit.name}"
         advice = f"restore a backup of it, or `coplace restore replay {unit.stage}`"
         raise InconsistentError(unit.name, [Inconsistency(what, advice)])

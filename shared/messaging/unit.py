@@ -327,13 +327,13 @@ class Unit:
 
     def _check_time(self, mark: RoundEnded) -> None:
         """A round of a false time does not end here: its events are decided at the end of the next
-        one, which has the next number."""
+        one, which has the next number. Which number a first one should have had nobody knows."""
         ahead_us = self._limit.round_ahead_us if self._now_us else self._limit.ahead_us
         latest_us = max(self._reached_us, self._limit.origin_us) + ahead_us
         try:
             check_time(mark, self._closed, latest_us)
         except RejectedError:
-            if self._now_us:
+            if self._now_us and self._closed is not None:
                 self._close(Round(mark.round, self.closed_us))
             raise
 

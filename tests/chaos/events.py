@@ -1,7 +1,7 @@
 """What users, operators and node agents do. To add a kind of event, write a function of the world
 and give it a weight in EVENTS."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -236,12 +236,40 @@ def run_alone(world: World) -> None:
         submitted_at_us=now_us,
     )
     manager = world.managers.of(declared.cluster)
-    names = expand(",".join(declared.node_names)) if declared.node_names else []
-    nodes = names or [node_name(declared.cluster, index) for index in range(declared.nodes)]
     # The first node is there in whatever shape the cluster is declared anew.
-    if manager.run_alone(submitted, nodes[:1], declared.cores_per_node):
+    if manager.run_alone(submitted, _nodes_of(declared)[:1], declared.cores_per_node):
         delay_us = 4 * manager.temper.report_within_us + some_time_us(rng, 1000, HOUR_US)
         publish(world, job_id, 1, delay_us, job_submitted=submitted)
+
+
+def tell_of_old(world: World) -> None:
+    """A resource manager whose reports were held back for weeks tells of a job that it ran by
+    itself, all at once, of its submission last; and then again."""
+    rng, now_us = world.rng, world.clock.now_us
+    declared = [world.clusters[name] for name in sorted(world.clusters)]
+    began_us = now_us - rng.randint(8 * DAY_US, 20 * DAY_US)
+    if not declared or rng.random() < 0.5:
+        return
+    cluster = rng.choice(declared)
+    job_id = f"site/{cluster.cluster}/old-{world.events}/{began_us // SECOND_US}"
+    submitted = JobSubmitted(
+        job_id=job_id,
+        attempt=1,
+        user=rng.choice(_USERS),
+        account=rng.choice(_ACCOUNTS),
+        nodes=1,
+        walltime_s=60.0,
+        reference_cluster=cluster.cluster,
+        submitted_at_us=began_us,
+    )
+    finished = world.managers.of(cluster.cluster).ran(
+        submitted, _nodes_of(cluster)[0], cluster.cores_per_node
+    )
+    if finished is None:
+        return
+    for again_us in (0, HOUR_US, 2 * HOUR_US):
+        publish(world, job_id, 1, again_us, job_finished=finished)
+        publish(world, job_id, 1, again_us + SECOND_US, job_submitted=submitted)
 
 
 def cancel(world: World) -> None:
@@ -336,6 +364,13 @@ def shutter(world: World) -> None:
     publish(world, run.job_id, _sequence(world), delay_us, shutters_measured=measured)
 
 
+def _nodes_of(declared: ClusterDeclared) -> Sequence[str]:
+    """What its nodes are called."""
+    if declared.node_names:
+        return expand(",".join(declared.node_names))
+    return [node_name(declared.cluster, index) for index in range(declared.nodes)]
+
+
 def _some_job(world: World) -> str:
     jobs = list(world.journal.submissions)[-40:]
     return world.rng.choice(jobs) if jobs else ""
@@ -348,6 +383,7 @@ def _sequence(world: World) -> str:
 EVENTS: Final[Mapping[Callable[[World], None], float]] = {
     submit: 30,
     run_alone: 3,
+    tell_of_old: 2,
     measure: 12,
     shutter: 12,
     sample: 6,

@@ -117,6 +117,8 @@ def forge_a_mark(world: World) -> None:
         ended_at_us=max(0, world.clock.now_us + rng.choice([-DAY_US, -1, 1, DAY_US, 10**15])),
     )
     source = rng.choice(["hostile", "ingest", "placement.sequencer.0"])
+    if source.startswith(topic.removesuffix(".inputs")) and not world.log.committed(*PLACEMENT):
+        return  # the number of the first mark of all is its writer's word
     event = Event(f"{source}/forged/{world.events}", source, mark.ended_at_us, "", mark)
     place = rng.choice(world.codec.topics.places(topic))
     world.log.append(world.codec.encode_mark(place, event))
@@ -147,6 +149,8 @@ def skip_time(world: World) -> None:
     world.clock.advance(some_time_us(world.rng, HOUR_US, DAY_US))
 
 
+PLACEMENT: Final = ("placement", Place("placement.inputs", 0))
+
 # These only prepare a fault; it counts when it happens.
 ARMING: Final = (crash_between_steps, stall_between_steps)
 
@@ -158,6 +162,7 @@ FAULTS: Final[Mapping[Callable[[World], None], float]] = {
     hostile.at_the_door: 15,
     hostile.into_a_topic: 10,
     hostile.past_the_door: 10,
+    hostile.poison: 1,
     repeat_decisions: 5,
     silence: 3,
     sloth: 3,

@@ -3,16 +3,22 @@ straight into topics. It speaks of subjects of its own, since whoever may forge 
 may end it."""
 
 import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import JobSubmitted
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from shared.messaging.event import Event, Publish
 from shared.messaging.record import NewRecord
-from tests.chaos.world import World
+from shared.messaging.stage import Processor, Stage
+
+if TYPE_CHECKING:
+    from tests.chaos.world import World
 
 _NUMBERS: Final = (0, 1, -1, 2**31 - 1, 2**32 - 1, 2**63 - 1, -(2**63), 10**15)
 _FLOATS: Final = (0.0, -1.0, 1e-9, 1e-300, 1e9, 1e15, 1e300, math.inf, math.nan)
@@ -28,12 +34,35 @@ _TOPICS: Final = (
     "prediction.models",
     "prices.charges",
 )
+_POISON: Final = "poison of "
+_FAILING: Final = ("placement.sequencer", "placement", "pricing", "prediction", "energy.advisor")
 # Fields that say of whom a fact is.
 _SUBJECTS: Final = ("job_id", "cluster", "node", "name")
 _MOST_SUBJECTS: Final = 3
 
 
-def at_the_door(world: World) -> None:
+def fragile(stage: Stage) -> Stage:
+    """The stage with a bug that a poisoned submission finds."""
+    if stage.name not in _FAILING:
+        return stage
+
+    def create(number: int, restored: Mapping[str, bytes]) -> Processor:
+        processor = stage.create(number, restored)
+        right = processor.handle
+
+        def handle(event: Event) -> Iterable[Publish]:
+            submitted = event.payload
+            if isinstance(submitted, JobSubmitted) and submitted.user == _POISON + stage.name:
+                raise ValueError("a bug in the processor")
+            return right(event)
+
+        processor.handle = handle  # type: ignore[method-assign]
+        return processor
+
+    return replace(stage, create=create)
+
+
+def at_the_door(world: "World") -> None:
     """A fact that was taken before, of another subject, with some fields out of all bounds."""
     if not world.network.sent:
         return
@@ -44,7 +73,7 @@ def at_the_door(world: World) -> None:
     world.network.send(envelope)
 
 
-def into_a_topic(world: World) -> None:
+def into_a_topic(world: "World") -> None:
     """A record that nobody can use."""
     rng = world.rng
     place = rng.choice(world.codec.topics.places(rng.choice(_TOPICS)))
@@ -64,7 +93,7 @@ def into_a_topic(world: World) -> None:
     world.log.append(spoilt)
 
 
-def past_the_door(world: World) -> None:
+def past_the_door(world: "World") -> None:
     """A well-formed record of an extreme fact, which ingest never saw."""
     if not world.network.sent:
         return
@@ -81,7 +110,7 @@ def past_the_door(world: World) -> None:
         return  # not even a record
 
 
-def _distorted(world: World) -> tuple[Envelope, Message]:
+def _distorted(world: "World") -> tuple[Envelope, Message]:
     """A fact that was sent before, of another subject and out of bounds; and its payload."""
     envelope = Envelope()
     envelope.CopyFrom(world.rng.choice(world.network.sent))
@@ -125,3 +154,23 @@ def _disown(message: Message, rng: Random) -> None:
     for field in message.DESCRIPTOR.fields:
         if field.name in _SUBJECTS:
             setattr(message, field.name, f"hostile-{rng.randrange(_MOST_SUBJECTS)}")
+
+
+def poison(world: "World") -> None:
+    """A submission that a stage fails over whenever it meets it: see `fragile`."""
+    stage = world.rng.choice(_FAILING)
+    job_id = f"hostile-poison/{world.events}/{world.clock.now_us}"
+    submitted = JobSubmitted(
+        job_id=job_id,
+        attempt=1,
+        user=f"{_POISON}{stage}",
+        account="nobody",
+        nodes=1,
+        walltime_s=60.0,
+        reference_cluster="alpha",
+        submitted_at_us=world.clock.now_us,
+    )
+    event_id = f"hostile/{job_id}"
+    envelope = Envelope(id=event_id, source="hostile", time_us=world.clock.now_us)
+    envelope.job_submitted.CopyFrom(submitted)
+    world.network.send(envelope)

@@ -120,6 +120,30 @@ class Manager:
         self._journal.own[submitted.job_id] = submitted
         return True
 
+    def ran(self, submitted: JobSubmitted, node: str, cores: int) -> JobFinished | None:
+        """A job that ran here long ago on a node, to its limit; None where another one did."""
+        began_us = submitted.submitted_at_us
+        ended_us = began_us + round(submitted.walltime_s * 1e6)
+        run = Run(submitted.job_id, 1, self.cluster, (node,), (1,), cores, began_us, ended_us)
+        others = [other for other in self._journal.runs if other.cluster == self.cluster]
+        if any(run.overlaps(other) and node in other.nodes for other in others):
+            return None
+        self._journal.runs.append(run)
+        self._journal.own[submitted.job_id] = submitted
+        return JobFinished(
+            job_id=submitted.job_id,
+            attempt=1,
+            outcome=JOB_OUTCOME_COMPLETED,
+            cluster=self.cluster,
+            user=submitted.user,
+            account=submitted.account,
+            nodes=1,
+            cores_per_node=cores,
+            submitted_at_us=began_us,
+            started_at_us=began_us,
+            ended_at_us=ended_us,
+        )
+
     def power_off(self) -> list[Grant]:
         """Its nodes lose their power: nothing runs or starts any more, and nobody reports it. What
         was there."""

@@ -3,6 +3,7 @@ add one, write a context manager and list it in MUTANTS."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 from unittest.mock import patch
@@ -16,15 +17,20 @@ from services.placement.obstacles import Obstacles
 from services.placement.occupancy import Occupancy
 from services.placement.outcomes import Outcomes
 from services.placement.processor import Placement
+from services.placement.reach import Choice
 from services.placement.sequencer import Sequencer
 from services.placement.withdrawals import Withdrawals
 from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.processor import PricingProcessor
 from services.pricing.state import Attempts
 from shared.domain.job import TRANSITIONS, JobFact, JobState
-from shared.messaging import embedded, unit
+from shared.messaging import embedded, memory, unit
+from shared.messaging.clock import GuardedClock
 from shared.messaging.early import EarlyFacts
+from shared.messaging.guarded_unit import GuardedUnit
 from shared.messaging.memory import InMemoryLog
+from shared.messaging.memory_transactions import MemoryTransactions
+from shared.messaging.quarantine import Blame, Fault, at
 from shared.messaging.unit import Unit
 
 Mutant = Callable[[], AbstractContextManager[Any]]
@@ -292,6 +298,108 @@ def caps_of_power_are_not_looked_at() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def rounds_creep_behind_a_clock_that_jumped() -> Iterator[None]:
+    """Whatever the wall clock says is followed, and a round ends 1 us after one that ended later:
+    nobody compares a state with the clock."""
+    right = Unit.close_round
+
+    def followed(clock: GuardedClock) -> int:
+        wall_us, _ = clock._read()
+        return wall_us
+
+    def close_round(unit: Unit, now_us: int) -> Any:
+        return right(unit, max(now_us, unit.closed_us + 1))
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(GuardedClock, "now_us", followed))
+        stack.enter_context(patch.object(Unit, "close_round", close_round))
+        stack.enter_context(patch.object(embedded, "ahead_of_clock", lambda *_: []))
+        yield
+
+
+@contextmanager
+def backfill_ignores_the_reservation() -> Iterator[None]:
+    """What is started before its turn may run into what was promised to another."""
+    right, place, limits_s = Choice.entry, Ledger.place, dict[tuple[str, int], float]()
+
+    def entry(choice: Choice, job: Any, arrival: int, kind: int, *, in_parts: bool) -> Any:
+        found = right(choice, job, arrival, kind, in_parts=in_parts)
+        limits_s[choice.cluster, arrival] = found.limit_s
+        return found._replace(limit_s=1e-6)
+
+    def placed(ledger: Ledger, job: Any, start: Any, now_s: float) -> Any:
+        limit_s = limits_s[start.cluster, start.entry.arrival]
+        entry = start.entry._replace(limit_s=limit_s)
+        return place(ledger, job, replace(start, entry=entry), now_s)
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(Choice, "entry", entry))
+        stack.enter_context(patch.object(Ledger, "place", placed))
+        yield
+
+
+@contextmanager
+def jobs_are_forgotten_by_their_own_times() -> Iterator[None]:
+    """How long an ended job is remembered counts from when it ended, whenever that was told."""
+    finish, forget = Ledger.finish, Ledger.forget
+    ended_s: dict[str, float] = {}
+
+    def finished(ledger: Ledger, event: Any, message: Any) -> None:
+        ended_s[message.job_id] = message.ended_at_us / 1e6
+        finish(ledger, event, message)
+
+    def forgotten(ledger: Ledger, now_s: float) -> None:
+        ending = {job.job.job_id for job in ledger.found(ledger._ending) if job.ended}
+        forget(ledger, now_s)
+        for job_id in sorted(ending):
+            job = ledger.get(job_id)
+            if job is not None and ended_s.get(job_id, now_s) < now_s - ledger._remember_s:
+                del ledger._jobs[job_id], ledger.by_arrival[job.arrival]
+                ledger._touch(job)
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(Ledger, "finish", finished))
+        stack.enter_context(patch.object(Ledger, "forget", forgotten))
+        yield
+
+
+@contextmanager
+def isolation_takes_neighbours_along() -> Iterator[None]:
+    """With a record that a stage fails over go those that came with it."""
+    right = GuardedUnit._blame
+
+    def blame(unit: GuardedUnit, before: Blame, failed: Any) -> Blame:
+        found = right(unit, before, failed)
+        if failed.record is None:
+            return found
+        fault = Fault.of(failed.error)
+        return found.with_records([at(record) for record in unit._work.records], fault)
+
+    with patch.object(GuardedUnit, "_blame", blame):
+        yield
+
+
+@contextmanager
+def outputs_go_beside_the_transaction() -> Iterator[None]:
+    """What a stage says is said, also when the transaction ends otherwise."""
+    right = MemoryTransactions.commit
+
+    def commit(transactions: MemoryTransactions, found: Any) -> None:
+        transactions._log.append(found.outputs)
+        transactions._step.reached("outputs sent")
+        found.outputs = []
+        right(transactions, found)
+
+    with patch.object(MemoryTransactions, "commit", commit):
+        yield
+
+
+def the_undecided_is_read() -> AbstractContextManager[Any]:
+    """Readers are handed what an open transaction wrote, which may be aborted yet."""
+    return patch.object(memory._Partition, "stable_end", property(lambda partition: partition.end))
+
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
     state_is_lost_beside_its_position,
     position_is_lost_beside_its_state,
@@ -315,4 +423,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     early_facts_are_lost_by_a_restart,
     every_mark_is_believed,
     caps_of_power_are_not_looked_at,
+    rounds_creep_behind_a_clock_that_jumped,
+    backfill_ignores_the_reservation,
+    jobs_are_forgotten_by_their_own_times,
+    isolation_takes_neighbours_along,
+    outputs_go_beside_the_transaction,
+    the_undecided_is_read,
 )

@@ -81,4 +81,10 @@ class Operator:
         world, is_lost = self._world, any("coplace restore replay" in one for one in advice)
         world.stop(service)
         world.journal.mended[stage.name] += 1
-        mend(world.log, world.codec, stage, replay if is_lost else accept)
+        if not is_lost:
+            try:
+                mend(world.log, world.codec, stage, accept)
+                return
+            except InconsistentError:
+                pass  # it says so: another unit has no state
+        mend(world.log, world.codec, stage, replay)

@@ -162,6 +162,7 @@ class Worker:
         """The stage does not work, the others of the process do."""
         self._runtimes.pop(stage.name).leave()
         self.refused[stage.name] = error
+        self._plant.journal.refusals.append(str(error))
         self._look_again_us[stage.name] = now_us + _LOOK_AGAIN_US
 
     def _look_again(self, now_us: int) -> None:

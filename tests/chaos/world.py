@@ -25,6 +25,7 @@ from shared.messaging.stage import RoundSource, Stage
 from shared.runtime.settings import Settings
 from tests.chaos.accounts import Accounts
 from tests.chaos.clock import SECOND_US, Clock, some_time_us
+from tests.chaos.hostile import fragile
 from tests.chaos.journal import Journal
 from tests.chaos.managers import Manager, Managers
 from tests.chaos.network import INGEST, Network
@@ -223,6 +224,10 @@ class World:
 
 def _stages(service: str, settings: Settings, duty: Duty) -> Sequence[Stage]:
     """What a process of a service runs; `duty` is told whether it answers for placement."""
+    return [fragile(stage) for stage in _right_stages(service, settings, duty)]
+
+
+def _right_stages(service: str, settings: Settings, duty: Duty) -> Sequence[Stage]:
     match service:
         case "energy":
             return energy_stages(settings, EnergySettings())

@@ -13,6 +13,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     delivery.nothing_acknowledged_is_lost,
     delivery.nothing_is_made_of_nothing,
     delivery.nothing_sensible_is_isolated,
+    delivery.nothing_is_refused_that_nobody_replaced,
     starts.no_attempt_is_started_twice,
     starts.no_core_is_given_twice,
     starts.nobody_is_beside_one_who_is_to_be_alone,
@@ -22,6 +23,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     money.each_charge_proves_its_price,
     money.balances_are_the_ledger,
     decisions.every_decision_is_explained,
+    decisions.no_job_starts_on_a_lost_cluster,
+    decisions.no_start_delays_a_reservation,
     decisions.every_job_ends_or_waits_with_a_reason,
 )
 

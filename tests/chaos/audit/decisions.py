@@ -13,6 +13,9 @@ from coplace.v1.placement_pb2 import (
     Verdict,
 )
 
+from services.placement.model import misfit
+from shared.messaging.domain_types import cluster_of, job_of
+from shared.scheduling.problem import most_units
 from tests.chaos.audit.evidence import Evidence, is_hostile
 
 # What keeps a job from starting where nothing else is left to wait for.
@@ -52,6 +55,30 @@ def every_job_ends_or_waits_with_a_reason(evidence: Evidence) -> Iterator[str]:
             yield f"{_name(decided)} is the last word on a job that never ended: {decided.reason}"
 
 
+def no_job_starts_on_a_lost_cluster(evidence: Evidence) -> Iterator[str]:
+    """Once placement has read that a cluster is out of reach it decides no start there."""
+    for decided in evidence.decisions:
+        lost = evidence.known.lost_at(decided.round) & evidence.world.clusters.keys()
+        if decided.verdict == VERDICT_START and decided.cluster in lost:
+            yield f"{_name(decided)} is on {decided.cluster}, which was lost"
+
+
+def no_start_delays_a_reservation(evidence: Evidence) -> Iterator[str]:
+    """What is promised in a round can be kept beside what starts in it."""
+    for decided in evidence.decisions:
+        job, promise = evidence.world.journal.submissions.get(decided.job_id), decided.reservation
+        if job is None or job.shareable or job.cores_per_unit or not promise.nodes:
+            continue
+        taken = {
+            node
+            for start in evidence.starts[decided.round, promise.cluster]
+            if start.decided_at_us + int(start.walltime_s * 1e6) > promise.start_at_us
+            for node in start.node_indices
+        }
+        if len(taken) + promise.nodes > evidence.known.most_nodes[promise.cluster]:
+            yield f"{_name(decided)} is promised nodes that starts of the round have by then"
+
+
 def _unexplained_start(decided: PlacementDecided) -> Iterator[str]:
     for candidate in decided.candidates:
         if bool(candidate.constraint) == (candidate.cluster == decided.cluster):
@@ -66,10 +93,13 @@ def _may_wait(decided: PlacementDecided, ended: Collection[str]) -> bool:
 
 
 def _is_outgrown(evidence: Evidence, decided: PlacementDecided) -> bool:
-    """The cluster that a job was told to wait for has become smaller than the job since."""
+    """The cluster that a job was told to wait for was declared anew since, too small for it."""
     needed = _NEEDS.match(decided.reason)
-    cluster = evidence.world.clusters.get(needed[1]) if needed else None
-    return bool(needed and cluster and cluster.nodes < int(needed[2]))
+    declared = evidence.world.clusters.get(needed[1]) if needed else None
+    if needed is None or declared is None:
+        return False
+    job, cluster = job_of(evidence.world.journal.submissions[decided.job_id]), cluster_of(declared)
+    return bool(misfit(job, cluster)) or most_units(job, cluster) < int(needed[2])
 
 
 def _is_refused(evidence: Evidence, job_id: str) -> bool:

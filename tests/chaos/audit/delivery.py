@@ -6,6 +6,15 @@ from collections.abc import Iterator
 from tests.chaos.audit.evidence import Evidence, events_of
 
 SEQUENCER = "placement.sequencer"
+# Faults after which stages may refuse to work.
+UPHEAVALS = (
+    "jump_clocks",
+    "lose_a_changelog",
+    "put_back_a_changelog",
+    "put_back_the_ledger",
+    "refill_an_input",
+    "move_positions",
+)
 
 
 def nothing_acknowledged_is_lost(evidence: Evidence) -> Iterator[str]:
@@ -33,6 +42,13 @@ def nothing_sensible_is_isolated(evidence: Evidence) -> Iterator[str]:
     for decided in evidence.decisions:
         if "deciding on it failed" in decided.reason:
             yield f"{decided.job_id} is held: {decided.reason}"
+
+
+def nothing_is_refused_that_nobody_replaced(evidence: Evidence) -> Iterator[str]:
+    """Crashes, zombies and hostile records never part state, positions and topics."""
+    journal = evidence.world.journal
+    if not any(journal.faults[name] for name in UPHEAVALS):
+        yield from journal.refusals
 
 
 def _sequenced(evidence: Evidence) -> Counter[str]:

@@ -1,16 +1,25 @@
 """What the topics say, read once for all checks."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from coplace.v1.control_pb2 import DeadLetter, RoundEnded
-from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    DeadLetter,
+    RoundEnded,
+)
+from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from shared.domain.errors import RejectedError
 from shared.messaging.codec import Codec
 from shared.messaging.event import Event
 from shared.messaging.memory import InMemoryLog
+from shared.messaging.record import Place
 from shared.messaging.topics import DLQ_PREFIX
 from tests.chaos.world import World
 
@@ -42,26 +51,69 @@ def is_hostile(job_id: str) -> bool:
 
 
 @dataclass(slots=True)
+class Known:
+    """What placement had read by the end of each round: which clusters are lost; and how many nodes
+    each ever had. Marks that somebody forged have ids of their own."""
+
+    most_nodes: Counter[str] = field(default_factory=Counter)
+    _lost: dict[int, frozenset[str]] = field(default_factory=dict)
+    _newest: dict[str, tuple[int, str, bool]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, world: World) -> "Known":
+        """Read placement's input in its order."""
+        known = cls()
+        for record in world.log.read(Place("placement.inputs", 0), 0, _WHOLE):
+            with suppress(RejectedError):
+                known._read(world.codec.decode(record))
+        return known
+
+    def lost_at(self, number: int) -> frozenset[str]:
+        """The clusters that were lost at the end of a round."""
+        return self._lost.get(number, frozenset())
+
+    def _read(self, event: Event) -> None:
+        match event.payload:
+            case ClusterDeclared() as told:
+                self.most_nodes[told.cluster] = max(self.most_nodes[told.cluster], told.nodes)
+            case ClusterLost() | ClusterReturned() as told:
+                newest = event.time_us, event.id, isinstance(told, ClusterLost)
+                self._newest[told.cluster] = max(newest, self._newest.get(told.cluster, newest))
+            case RoundEnded() as mark if "/forged/" not in event.id:
+                lost = frozenset(name for name, (*_, is_lost) in self._newest.items() if is_lost)
+                self._lost.setdefault(mark.round, lost)
+
+
+@dataclass(slots=True)
 class Evidence:
-    """A run as its topics and journals tell it. `refused` has the ids of what `stage` put into a
-    dead-letter queue, with the reason."""
+    """A run as its topics and journals tell it. `starts` are those of a round on a cluster;
+    `refused` has the ids of what `stage` put into a dead-letter queue, with the reason, and
+    `refused_at` where it lay: of two copies one may be refused."""
 
     world: World
     decisions: list[PlacementDecided] = field(default_factory=list)
+    known: Known = field(default_factory=Known)
+    starts: defaultdict[tuple[int, str], list[PlacementDecided]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     charges: list[ChargeMade] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
     refused: dict[tuple[str, str], str] = field(default_factory=dict)
+    refused_at: set[tuple[str, Place, int]] = field(default_factory=set)
     quarantined: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, world: World) -> "Evidence":
         """Read everything."""
-        found = cls(world)
+        found = cls(world, known=Known.of(world))
         for event in events_of(world.log, world.codec, "placement.decisions"):
             if isinstance(event.payload, PlacementDecided):
                 found.decisions.append(event.payload)
         # Those on a job lie at several places when its topic got more Kafka partitions.
         found.decisions.sort(key=lambda decided: decided.round)
+        for decided in found.decisions:
+            if decided.verdict == VERDICT_START:
+                found.starts[decided.round, decided.cluster].append(decided)
         found.charges += charges_of(world.log, world.codec)
         found.inputs = [e.id for e in events_of(world.log, world.codec, "placement.inputs")]
         for topic in world.codec.topics.specs:
@@ -85,5 +137,7 @@ class Evidence:
         assert isinstance(letter, DeadLetter)
         event_id = letter.headers.get("ce_id", b"").decode(errors="replace")
         self.refused[letter.stage, event_id] = letter.reason
+        at = Place(letter.topic, letter.kafka_partition)
+        self.refused_at.add((letter.stage, at, letter.offset))
         if letter.kind == "quarantined":
             self.quarantined[letter.stage, event_id] = letter.reason

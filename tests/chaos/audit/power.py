@@ -90,7 +90,7 @@ def no_start_breaks_a_cap(evidence: Evidence) -> Iterator[str]:
                 known.start(decided)
             for decided in of_round:
                 yield from _broken(known, decided, event.payload.ended_at_us)
-        elif ("placement", event.id) not in evidence.refused:
+        else:
             known.learn(event)
 
 
@@ -111,11 +111,12 @@ def _broken(known: _Known, decided: PlacementDecided, now_us: int) -> Iterator[s
 
 
 def _inputs(evidence: Evidence) -> Iterator[Event]:
-    """What placement reads, with the ends of rounds."""
+    """What placement takes, with the ends of rounds."""
     world = evidence.world
     for place in world.codec.topics.places("placement.inputs"):
         for record in world.log.read(place, 0, _WHOLE):
-            yield world.codec.decode(record, of_any_count=True)
+            if ("placement", place, record.offset) not in evidence.refused_at:
+                yield world.codec.decode(record, of_any_count=True)
 
 
 def _subject(payload: Message) -> tuple[str, str] | None:

@@ -47,6 +47,11 @@ def test_nothing_is_accepted_without_a_state_or_with_other_counts() -> None:
         accepted(UNIT, STATE, True, replace(FOUND, topics=six))
 
 
+def test_a_unit_that_never_worked_begins_when_its_stage_is_accepted() -> None:
+    positions, provenance = accepted(UNIT, None, False, replace(FOUND, committed={}, commits=None))
+    assert (positions, provenance.commits, provenance.topics) == ({}, 0, TOPICS)
+
+
 def test_a_replay_begins_where_the_inputs_do_and_counts_commits_on() -> None:
     positions, provenance = replayed(UNIT, None, replace(FOUND, begins={IN: 3}))
     assert positions == {IN: 3}

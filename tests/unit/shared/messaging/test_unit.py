@@ -264,6 +264,13 @@ def test_no_mark_at_all_may_be_the_first_of_a_number_that_was_never_reached() ->
     assert unit(BY_MARKS).process([at_offset(first, 0)], START_US).tally.dead_letters == 1
 
 
+def test_a_first_mark_of_a_time_that_cannot_be_uses_no_number_up() -> None:
+    placing = unit(BY_MARKS)
+    far = mark(INPUTS, 10**6, START_US + 10**15, SEQUENCER)
+    assert placing.process([at_offset(far, 0)], START_US).tally.dead_letters == 1
+    assert after_mark(placing, 0, START_US).tally.rounds_closed == 1
+
+
 def test_a_writers_own_copy_of_its_mark_stays_a_copy() -> None:
     again = after_mark(production(), 2, START_US + 2)
     assert (again.tally.copies_dropped, again.tally.dead_letters) == (1, 0)
