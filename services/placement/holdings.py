@@ -31,6 +31,11 @@ class Holdings:
             known.declare(cluster)
         known.prefer(self._factors.get(cluster.name, {}))
 
+    def forget_groups(self) -> None:
+        """Number anew who runs together, where that was not done for long."""
+        for occupancy in self._occupancy.values():
+            occupancy.forget_groups()
+
     def prefer(self, factors: Mapping[str, Mapping[int, float]]) -> None:
         """Give nodes that draw less first: factors by cluster and index."""
         self._factors = factors

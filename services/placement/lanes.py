@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from services.placement.occupancy import Occupancy
 from services.placement.room import Room
+from shared.scheduling.capacity import Capacity
 from shared.scheduling.consumable import ConsumableLane
 from shared.scheduling.easy import AnyLane
 from shared.scheduling.lane import Lane
@@ -27,12 +28,14 @@ def lanes_of(
         line = room.queue.line(name)
         line = line.copy() if apart else line
         under = budgets[name]
-        lanes[name] = _lane(held, line, room, neighbours[name], under, name, number)
+        capacity = held.capacity.copy(apart=apart)
+        lanes[name] = _lane(held, capacity, line, room, neighbours[name], under, name, number)
     return lanes
 
 
 def _lane(
     held: Occupancy,
+    capacity: Capacity,
     line: Line,
     room: Room,
     neighbours: Neighbours,
@@ -44,7 +47,7 @@ def _lane(
     if not (line.in_parts or held.is_in_parts):
         return Lane(held.load, line, number, budgets)
     return ConsumableLane(
-        held.capacity.copy(),
+        capacity,
         held.held,
         line,
         room.kinds.on(name),

@@ -1,6 +1,7 @@
 """What the jobs of one cluster hold of its nodes."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from shared.scheduling.problem import (
     whole_node,
 )
 from shared.scheduling.sharing import Neighbours
+
+_MOST_GROUPS: Final = 10_000
 
 
 class Occupancy:
@@ -41,6 +44,11 @@ class Occupancy:
         for job in stays.values():
             self.hold(job)
         self.prefer(self._told_factors)
+
+    def forget_groups(self) -> None:
+        """Number anew who runs together, where there are many more numbers than can be in use."""
+        if len(self.capacity.groups) > _MOST_GROUPS + 2 * self.nodes:
+            self.declare(self._cluster)
 
     def prefer(self, factors: Mapping[int, float]) -> None:
         """What nodes draw against the mean node: those that draw less are given away first."""

@@ -95,6 +95,7 @@ class Placement:
         self._now_s = ended.now_s
         self._ledger.forget(ended.now_s)
         self._knowledge.forget(self._ledger.apps)
+        self._ledger.holdings.forget_groups()
         self._all_stale |= self._room.forget_kinds()
         decisions = Decisions(ended, self._rules, self._knowledge.degradation_version)
         decided = list(self._withdrawals.of_round(decisions))

@@ -5,6 +5,8 @@ bandwidth (POPPA's and the bubble-up literature's finding), and two numbers that
 carries are enough to start with.
 """
 
+from collections.abc import Sequence
+from math import isnan
 from typing import Final
 
 import numpy as np
@@ -33,11 +35,12 @@ def pair_features(own_gbps: ArrayLike, other_gbps: ArrayLike, peak_gbps: float) 
     return np.stack([np.ones_like(own), own, other, own * other], axis=-1)
 
 
-def slowdown_of_shares(weights: ArrayLike, own: float, other: float) -> float:
+def slowdown_of_shares(weights: Sequence[float], own: float, other: float) -> float:
     """T_co / T_solo of a job that draws the share `own` of the peak bandwidth where its neighbours
     together draw the share `other`: with half of the cores each it is that of `pair_features`."""
-    features = np.array([1.0, own, other, own * other])
-    return float(slowdown_ratio(weights, features))
+    constant, by_own, by_other, by_both = weights
+    slowdown = 1.0 + (constant + by_own * own + by_other * other + by_both * (own * other))
+    return slowdown if isnan(slowdown) else max(1.0, slowdown)
 
 
 def slowdown_ratio(weights: ArrayLike, features: Floats) -> Floats:

@@ -28,6 +28,15 @@ class Groups:
         self.of: list[Group] = [()]
         self._numbers: dict[Group, int] = {(): NOBODY}
 
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def copy(self) -> "Groups":
+        """The same numbers, to be added to by itself."""
+        other = Groups()
+        other.of, other._numbers = self.of.copy(), self._numbers.copy()
+        return other
+
     def number(self, group: Group) -> int:
         """The number of a group, a new one where it was not seen before."""
         number = self._numbers.setdefault(group, len(self.of))
@@ -122,10 +131,11 @@ class Capacity:
         self.group: Ints = np.zeros(table.nodes, dtype=np.int64)
         self.groups = groups or Groups()
 
-    def copy(self) -> "Capacity":
-        """The same, to be changed by itself; numbers of groups are shared."""
+    def copy(self, *, apart: bool = False) -> "Capacity":
+        """The same, to be changed by itself; numbers of groups are shared, but with who is `apart`:
+        in another thread."""
         other = Capacity.__new__(Capacity)
-        other.table, other.groups = self.table, self.groups
+        other.table, other.groups = self.table, self.groups.copy() if apart else self.groups
         other.free, other.holders = self.free.copy(), self.holders.copy()
         other.closed, other.group = self.closed.copy(), self.group.copy()
         return other

@@ -409,11 +409,13 @@ class ConsumableLane:
 
     def _most_accepted(self, kind: Kind, units: Ints, number: int) -> Ints:
         members, cores = self.capacity.groups.of[number], kind.shape.needs[0]
-        most = int(units.max(initial=0))
-        for count in range(1, most + 1):
-            if self.neighbours.cost((kind.app, count * cores), members) == inf:
-                return np.minimum(units, count - 1)
-        return units
+        counts = range(1, int(units.max(initial=0)) + 1)
+        accepted = bisect_left(
+            counts,
+            1,
+            key=lambda count: self.neighbours.cost((kind.app, count * cores), members) == inf,
+        )
+        return np.minimum(units, accepted)
 
     def _fits_beyond(self, number: int, count: int) -> bool:
         """True when so many units that last beyond the shadow time leave what is reserved.

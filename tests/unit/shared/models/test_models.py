@@ -10,7 +10,12 @@ from sklearn.ensemble import RandomForestRegressor
 from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
 from shared.domain.job import Job
-from shared.models.degradation import PRIOR_WEIGHTS, pair_features, slowdown_ratio
+from shared.models.degradation import (
+    PRIOR_WEIGHTS,
+    pair_features,
+    slowdown_of_shares,
+    slowdown_ratio,
+)
 from shared.models.forest import Forest, Tree
 from shared.models.power_model import (
     FEATURES,
@@ -118,3 +123,12 @@ def test_without_a_degradation_model_nobody_shares() -> None:
     assert np.isnan(rule.slowdown(("calm", 24), (("calm", 24),)))
     assert np.isinf(rule.cost(("calm", 24), (("calm", 24),)))
     assert rule.cost(("calm", 24), ()) == 0.0
+
+
+def test_one_slowdown_is_that_of_the_arrays() -> None:
+    weights = (0.01, 0.2, 0.3, 0.6)
+    features = pair_features(150.0, 90.0, 200.0)
+    found = slowdown_of_shares(weights, 150.0 / 400, 90.0 / 400)
+    assert found == pytest.approx(float(slowdown_ratio(weights, features)), rel=1e-15)
+    assert slowdown_of_shares((-1.0, 0, 0, 0), 0.5, 0.5) == 1.0
+    assert np.isnan(slowdown_of_shares(weights, np.nan, 0.5))

@@ -312,3 +312,32 @@ def test_a_lane_that_lives_on_starts_what_one_made_anew_starts(seed: int) -> Non
         for _ in range(rng.randint(0, 3)):
             arrival += 1
             made.add(entry(arrival, rng.randrange(6), rng.randint(1, 5), 30.0))
+
+
+def test_small_units_on_large_nodes_ask_few_questions_about_neighbours() -> None:
+    """Of 1,000 units that fit beside a job its policy accepts 300: found by halving."""
+
+    class Few(Pairs):
+        asked = 0
+
+        def cost(self, newcomer: Member, group: Group) -> float:
+            self.asked += 1
+            return inf if group and newcomer[1] > 300 else 0.0
+
+    neighbours = Few(set())
+    amounts = np.array([[1001], [MEMORY], [0]], dtype=np.int64)
+    capacity = Capacity(NodeTable(("cores", "memory_mib", "gpu"), amounts))
+    capacity.take(part(1), Allocation((0,), (1,)))
+    one = ConsumableLane(capacity, [], Line(), [part(1, app=1)], neighbours)
+    assert one.units_now(entry(1, 0, 1, 9)) == 300
+    assert neighbours.asked <= 11
+
+
+def test_what_is_apart_numbers_groups_by_itself() -> None:
+    capacity = Capacity(table(2))
+    other = capacity.copy(apart=True)
+    capacity.take(part(1, app=1), Allocation((0,), (1,)))
+    other.take(part(2, app=2), Allocation((0,), (1,)))
+    assert capacity.groups.of[int(capacity.group[0])] == (("1", 1),)
+    assert other.groups.of[int(other.group[0])] == (("2", 2),)
+    assert len(capacity.groups) == 2
