@@ -16,15 +16,15 @@ from shared.messaging.event import Event, Publish
 
 OPERATOR: Final = "operator"
 _HOUR_US: Final = 3_600_000_000
-# Watts a node beyond idle, and from which hour on; None is no cap. The last step of each lets every
-# job start, however large it is.
-_FIRST_CLUSTER: Final = ((0, 120.0), (8, 290.0))
+# Watts a node beyond idle, and from which hour on; None is no cap: the last step of each, so that
+# every job starts, however large it is and at whichever clock.
+_FIRST_CLUSTER: Final = ((0, 120.0), (8, 290.0), (100, None))
 _REGION: Final = ((0, 180.0), (4, 110.0), (12, None))
 
 
 def built_in_caps(clusters: Sequence[Cluster]) -> list[PowerCapDeclared]:
-    """One of the first cluster, which is raised, and one of the region, which is lowered and then
-    taken away."""
+    """One of the first cluster, which is raised, and one of the region, which is lowered; later
+    both are taken away."""
     first = clusters[0]
     return [
         PowerCapDeclared(

@@ -449,7 +449,7 @@ class ConsumableLane:
         units = choice.units[: last + 1].copy()
         units[last] -= int(choice.sum_units[last]) - entry.nodes
         nodes = choice.nodes[: last + 1]
-        ascending = np.argsort(nodes)
+        ascending = np.argsort(nodes, kind="stable")
         return Allocation(tuple(nodes[ascending].tolist()), tuple(units[ascending].tolist()))
 
     def _choice(self, number: int, *, beyond: bool) -> _Choice:

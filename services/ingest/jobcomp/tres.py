@@ -59,7 +59,7 @@ def _entries(field: str, text: str) -> Iterator[tuple[str, Fraction]]:
             problem = f"must be a list like cpu=8,mem=16G,gres/gpu=2, got {entry[:40]!r}"
             raise RejectedError(field, problem)
         kind, count, suffix = found.groups()
-        unit = _MIB if kind == "mem" and not suffix else 1_024 ** _EXPONENTS[suffix]
+        unit = _MIB if kind == "mem" and not suffix else 1 << 10 * _EXPONENTS[suffix]
         yield kind, Fraction(count) * unit
 
 

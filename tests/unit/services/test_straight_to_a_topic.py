@@ -28,9 +28,7 @@ STAGES = [
     *pricing_stages(SHARED),
 ]
 # One job fills it, so that the others wait for the end of its limit.
-SMALL = envelope(
-    "clusterDeclared", nodes=4, nodeClasses=[{"nodes": 3}, {"nodes": 1, "resources": {"gpu": 2}}]
-)
+SMALL = envelope("clusterDeclared", nodes=4, nodeClasses=[{"nodes": 4, "resources": {"gpu": 1}}])
 INPUTS = sorted({kind.topic for kind in KINDS.values()})
 
 

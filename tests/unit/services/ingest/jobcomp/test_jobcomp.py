@@ -187,7 +187,7 @@ def test_a_job_without_an_account_or_a_limit_gets_those_of_the_site() -> None:
         ("job_submitted.cores_per_unit", {"tres_req": "cpu=10001,node=1"}),
         ("job_submitted.memory_gib_per_unit", {"tres_req": "mem=9E,node=1"}),
         ("job_submitted.resources_per_unit", {"tres_req": "cpu=1,gres/shards=1M,node=1"}),
-        ("job_finished.cores", {"total_cpus": 200_000_000, "total_nodes": 100_000}),
+        ("job_finished.cores", {"total_cpus": 2_000_000_000, "total_nodes": 100_000}),
         ("job_finished.resources", {"tres_alloc": ",".join(f"gres/x{i}=1" for i in range(17))}),
     ],
 )
