@@ -190,8 +190,9 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 
 def of_job(job: str, kind: str, **changes: object) -> Envelope:
-    """An event of a job of its own."""
-    found = envelope(kind, jobId=job, **changes)
+    """An event of a job of its own, which ends as one that held all of its nodes."""
+    whole = {"cores": 0} if kind == "jobFinished" else {}
+    found = envelope(kind, jobId=job, **{**whole, **changes})
     found.id = f"north/{kind}/{job}/1"
     return found
 
