@@ -16,7 +16,7 @@ from tests.chaos.mutants import MUTANTS, Mutant
 
 _SEEDS: Final = range(1, 9)
 _EVENTS: Final = 600
-_MUTANT_SEEDS: Final = range(1, 7)
+_MUTANT_SEEDS: Final = range(1, 25)
 _MUTANT_EVENTS: Final = 400
 _ROOT: Final = Path(__file__).parents[2]
 _DIGEST: Final = "from tests.chaos.episode import Episode; print(Episode(7, 300).play().digest)"
