@@ -109,10 +109,12 @@ def opened(
     if wrong := at_start(unit, provenance, has_state, found):
         raise InconsistentError(unit.name, wrong)
     known = provenance or Provenance()
+    positions = {p: at for p, at in known.positions.items() if p in unit.inputs}
     of_today = replace(
         known,
         topics={name: found.topics[name] for name in unit.kafka_partitions},
-        positions={p: at for p, at in known.positions.items() if p in unit.inputs},
+        positions=positions,
+        expired={} if _committed(unit, found) else positions,
         last_read={p: last for p, last in known.last_read.items() if p in unit.inputs},
         written_to={
             p: at for p, at in known.written_to.items() if p.topic in unit.kafka_partitions

@@ -27,12 +27,13 @@ class MemoryTransactions:
         Raises FencedError when the unit was taken over.
         """
         self._log.begin(self._producer)
-        self._log.send(self._producer, commit.outputs)
-        self._step.reached("outputs sent")
+        if commit.outputs:
+            self._log.send(self._producer, commit.outputs)
+            self._step.reached("outputs sent")
         after = self.provenance.after(commit.positions, commit.last_read, self._ends(commit))
         self._log.send(self._producer, self._changes({**commit.changelog, **after.change()}))
         self._step.reached("changelog sent")
-        moved = commit.positions or after.first_position()
+        moved = self.provenance.to_commit(commit.positions)
         self._log.send_positions(self._producer, self._group, moved, after.commits)
         self._step.reached("offsets sent")
         self._step.reached("committing")

@@ -45,6 +45,8 @@ class Provenance:
     positions: Mapping[Place, int] = field(default_factory=dict)
     last_read: Mapping[Place, LastRead] = field(default_factory=dict)
     written_to: Mapping[Place, int] = field(default_factory=dict)
+    expired: Mapping[Place, int] = field(default_factory=dict)
+    """Positions that the group has lost: the next commit tells it. No part of what is kept."""
 
     def after(
         self,
@@ -60,15 +62,17 @@ class Provenance:
             positions={**self.positions, **positions},
             last_read={**self.last_read, **read},
             written_to={**self.written_to, **written_to},
+            expired={},
         )
+
+    def to_commit(self, moved: Mapping[Place, int]) -> Mapping[Place, int]:
+        """What a commit tells the group that moves these positions: where none moves, one once more
+        to carry the commit's number."""
+        return {**self.expired, **moved} or dict(sorted(self.positions.items())[:1])
 
     def has(self, place: Place) -> bool:
         """Whether a place belongs to the topics that are compared: dead letters do not."""
         return place.topic in self.topics
-
-    def first_position(self) -> dict[Place, int]:
-        """A position to commit once more with a commit that moved none, to carry its number."""
-        return dict(sorted(self.positions.items())[:1])
 
     def change(self) -> dict[str, bytes | None]:
         """What a commit writes to the changelog beside the state."""

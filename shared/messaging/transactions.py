@@ -59,7 +59,8 @@ class Transactions:
         """
         await self._producer.begin_transaction()
         outputs = await self._send(commit.outputs)
-        self._step.reached("outputs sent")
+        if outputs:
+            self._step.reached("outputs sent")
         changes = await self._send(self._changes(commit.changelog))
         self._step.reached("changelog sent")
         after, _ = await asyncio.gather(
@@ -82,7 +83,7 @@ class Transactions:
     async def _send_positions(self, positions: Mapping[Place, int]) -> None:
         """The number of the commit goes with them: also a commit that moves none is told apart."""
         number = str(self.provenance.commits + 1)
-        if moved := positions or self.provenance.first_position():
+        if moved := self.provenance.to_commit(positions):
             await self._producer.send_offsets_to_transaction(
                 {topic_partition(self._deployment, p): (o, number) for p, o in moved.items()},
                 self._group,

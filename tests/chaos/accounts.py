@@ -23,6 +23,7 @@ from shared.messaging.memory_facts import facts_of_places
 from shared.messaging.read_model import LostPositionError
 from shared.messaging.record import Record
 from shared.runtime.read_model import Applier
+from tests.chaos.journal import Journal
 
 T = TypeVar("T")
 _BATCH: Final = 50
@@ -44,8 +45,8 @@ class Accounts:
     """A consumer of the ledger that is killed, goes on as a zombie, and finds Redis or the ledger
     changed."""
 
-    def __init__(self, log: InMemoryLog, deployment: Deployment) -> None:
-        self._log = log
+    def __init__(self, log: InMemoryLog, deployment: Deployment, journal: Journal) -> None:
+        self._log, self._journal = log, journal
         self._loop = asyncio.new_event_loop()
         self._redis = fakeredis.FakeAsyncRedis()
         self._model = RedisAccounts(self._redis, deployment.name)
@@ -146,7 +147,9 @@ class Accounts:
         found = facts_of_places(self._log, declared, known, places)
         self.refused = read_model_differences(known, found, frozenset())
         if self.refused:
-            raise InconsistentError("accounts", self.refused)
+            error = InconsistentError("accounts", self.refused)
+            self._journal.refusals.append(str(error))
+            raise error
 
     def _batch(self) -> list[Record]:
         batch: list[Record] = []

@@ -84,6 +84,7 @@ class Manager:
         self._runs: dict[Grant, Run] = {}
         self._ends: dict[Grant, int] = {}
         self._claimed: set[Grant] = set()
+        self._began: set[Grant] = set()
 
     @property
     def is_idle(self) -> bool:
@@ -202,6 +203,7 @@ class Manager:
         now_us, (job_id, attempt, number) = self._clock.now_us, grant
         run = Run(job_id, attempt, self.cluster, nodes, units, cores, now_us)
         self._runs[grant] = run
+        self._began.add(grant)
         self._journal.runs.append(run)
         self._ends[grant] = now_us + min(some_time_us(self._rng, SECOND_US, 3 * limit_us), limit_us)
         started = JobStarted(
@@ -220,7 +222,8 @@ class Manager:
         self._pending.pop(grant, None)
         self._claimed.add(grant)
         job_id, attempt, number = grant
-        if number:
+        # What it started it cannot decline any more, although it may have ended.
+        if number and grant not in self._began:
             declined = JobDeclined(
                 job_id=job_id,
                 attempt=attempt,

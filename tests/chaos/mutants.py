@@ -387,7 +387,8 @@ def outputs_go_beside_the_transaction() -> Iterator[None]:
 
     def commit(transactions: MemoryTransactions, found: Any) -> None:
         transactions._log.append(found.outputs)
-        transactions._step.reached("outputs sent")
+        if found.outputs:
+            transactions._step.reached("outputs sent")
         found.outputs = []
         right(transactions, found)
 

@@ -4,6 +4,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from random import Random
 from typing import Final
 
 from shared.messaging.clock import ClockJumpedError, GuardedClock
@@ -49,6 +50,7 @@ class Plant:
     limit: EventTimeLimit
     clock: Clock
     journal: Journal
+    rng: Random
     while_stalled: Callable[[], None]
 
 
@@ -105,7 +107,8 @@ class Worker:
         self._work(close)
 
     def kill(self, *, is_expelled: bool) -> None:
-        """End it at once. It stays a member of its groups until its session ends."""
+        """End it at once. Unless its session ends with it, it stays a member of its groups and its
+        transaction stays open: nobody takes its units over before it is started again."""
         if self._clock is not None:
             self._end()
             if is_expelled:
@@ -126,7 +129,10 @@ class Worker:
             return False
         try:
             busy = self._work_by(self._clock, what)
-        except (KilledError, FencedError, ClockJumpedError):
+        except KilledError:
+            self.kill(is_expelled=self._plant.rng.random() < 0.5)
+            return True
+        except (FencedError, ClockJumpedError):
             self.kill(is_expelled=True)
             return True
         except Exception as error:  # noqa: BLE001 a process ends by any error

@@ -65,7 +65,7 @@ class World:
         self._deploy(scale.kafka_partitions)
         self.network = Network(self.log, self.codec, self.journal, self.clock)
         self.managers = Managers(self.log, self.codec, self._new_manager)
-        self.accounts = Accounts(self.log, self.deployment)
+        self.accounts = Accounts(self.log, self.deployment, self.journal)
         self.operator = Operator(self)
         self.clusters: dict[str, ClusterDeclared] = {}
         self.declared_us: dict[str, int] = {}
@@ -209,6 +209,7 @@ class World:
             self.deployment.limit,
             self.clock,
             self.journal,
+            self.rng,
             self._while_stalled,
         )
         workers = []

@@ -22,6 +22,7 @@ from shared.messaging.memory import InMemoryLog
 from shared.messaging.record import NewRecord, Place, Record
 from shared.runtime.settings import Settings
 from tests.chaos.accounts import Accounts
+from tests.chaos.journal import Journal
 from tests.contract.on_kafka import KafkaBackend
 from tests.support.messaging import CODEC, START_US, TOPICS
 
@@ -84,7 +85,7 @@ class InMemory:
     def __init__(self) -> None:
         self._log = InMemoryLog()
         self._deployment = Deployment.of(Settings(kafka_partitions=4))
-        self._accounts = Accounts(self._log, self._deployment)
+        self._accounts = Accounts(self._log, self._deployment, Journal())
 
     def append(self, records: Sequence[NewRecord]) -> None:
         """Put records into the ledger."""

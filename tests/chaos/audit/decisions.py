@@ -89,7 +89,9 @@ def _may_wait(decided: PlacementDecided, ended: Collection[str]) -> bool:
     if decided.verdict != VERDICT_QUEUED:
         return decided.verdict == VERDICT_HELD
     awaits = _AWAITS.search(decided.reason)
-    return awaits[1] not in ended if awaits else bool(_TOO_LARGE.search(decided.reason))
+    if awaits:
+        return awaits[1] not in ended or is_hostile(awaits[1])
+    return bool(_TOO_LARGE.search(decided.reason))
 
 
 def _is_outgrown(evidence: Evidence, decided: PlacementDecided) -> bool:
