@@ -23,7 +23,6 @@ _TOO_LARGE: Final = re.compile(
     r"needs \d+ (nodes|units?).*, the cluster has|has binaries for|did not fit"
     r"|no node of the cluster has|cores on a node"
 )
-_NEEDS: Final = re.compile(r"(\S+): needs (\d+) (?:nodes|units?)")
 _AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")
 
 
@@ -96,12 +95,13 @@ def _may_wait(decided: PlacementDecided, ended: Collection[str]) -> bool:
 
 def _is_outgrown(evidence: Evidence, decided: PlacementDecided) -> bool:
     """The cluster that a job was told to wait for was declared anew since, too small for it."""
-    needed = _NEEDS.match(decided.reason)
-    declared = evidence.world.clusters.get(needed[1]) if needed else None
-    if needed is None or declared is None:
+    name, _, _ = decided.reason.partition(":")
+    declared = evidence.world.clusters.get(name)
+    needed = [candidate.nodes for candidate in decided.candidates if candidate.cluster == name]
+    if declared is None or not needed:
         return False
     job, cluster = job_of(evidence.world.journal.submissions[decided.job_id]), cluster_of(declared)
-    return bool(misfit(job, cluster)) or most_units(job, cluster) < int(needed[2])
+    return bool(misfit(job, cluster)) or most_units(job, cluster) < needed[0]
 
 
 def _is_refused(evidence: Evidence, job_id: str) -> bool:
