@@ -218,11 +218,10 @@ class Placement:
         """Bring entries up to date with limits, usage and clusters; True when some were lost."""
         changed = self._ledger.holdings.take_changed()
         limited = changed & self._knowledge.limits.keys()
-        stale = self._room.jobs() if self._all_stale else []
-        if limited and not stale:
-            stale = self._room.limited_by(limited)
-        self._all_stale = False
-        return self._room.refresh(stale)
+        if self._all_stale:
+            self._all_stale = False
+            return self._room.refresh_all()
+        return self._room.refresh(self._room.limited_by(limited) if limited else [])
 
     def _start(self, decisions: Decisions, decided: list[Publish]) -> Outcomes:
         """Pass over the queue until no job in it is over a limit; what came of the last pass.

@@ -85,6 +85,12 @@ class Room:
         self._enqueue(changed)
         return lost_some
 
+    def refresh_all(self) -> bool:
+        """The same of all jobs, of whatever kinds they are now."""
+        lost_some = self.refresh(self.jobs())
+        self.queue.forget_kinds()
+        return lost_some
+
     def put_back(self, jobs: Iterable[Tracked]) -> None:
         """Return what a pass took out of the queue for starts that do not take place."""
         self._enqueue([self._waiting[job.job.job_id] for job in jobs])

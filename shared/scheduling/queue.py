@@ -66,6 +66,10 @@ class Block:
                 self._bound_kind(self._least_by_kind, entry)
         return self._least_by_kind
 
+    def forget_kinds(self) -> None:
+        """Kinds of entries that have left mean nothing any more."""
+        self._least_by_kind = None
+
     def came(self, entry: Entry) -> None:
         """An entry was put in."""
         if self._least_by_kind is not None:
@@ -198,6 +202,12 @@ class Line:
         if len(entries) > _BLOCK:
             self._halve(number)
 
+    def forget_kinds(self) -> None:
+        """Kinds of entries that have left mean nothing any more."""
+        self._least_by_kind = None
+        for block in self.blocks:
+            block.forget_kinds()
+
     def _halve(self, number: int) -> None:
         later = self.blocks[number].halved()
         self.blocks.insert(number + 1, later)
@@ -245,3 +255,8 @@ class Queue:
         for arrival in arrivals:
             for line in self._lines.values():
                 line.remove(arrival)
+
+    def forget_kinds(self) -> None:
+        """Kinds of entries that have left mean nothing any more: a cluster was declared anew."""
+        for line in self._lines.values():
+            line.forget_kinds()

@@ -6,6 +6,7 @@ import gc
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 
 from shared.runtime.service import GC_THRESHOLDS
 from tests.chaos.episode import EVENTS_AN_EPISODE, Episode, Report
@@ -25,14 +26,15 @@ class Simulation:
         self.episodes = self.events = 0
         self.faults: Counter[str] = Counter()
 
-    def run(self, minutes: float, most_episodes: int) -> Report | None:
-        """The first report with a violation, None when there is none."""
+    def run(self, minutes: float, most_episodes: int, *, goes_on: bool) -> Iterator[Report]:
+        """Reports with a violation: the first one, or where it `goes_on` all of them."""
         while self.episodes < most_episodes and self._elapsed_s < 60 * minutes:
             report = self._play(self._seed + self.episodes)
             if report.violations:
-                return report
+                yield report
+                if not goes_on:
+                    return
             self._tell()
-        return None
 
     @property
     def summary(self) -> str:
@@ -87,18 +89,24 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--episodes", type=int, default=1 << 60, help="at most so many")
     parser.add_argument("--events", type=int, default=EVENTS_AN_EPISODE, help="in an episode")
+    parser.add_argument("--keep-going", action="store_true", help="also after a violation")
     parser.add_argument("--trace", action="store_true", help="print the faults of a violation")
     arguments = parser.parse_args()
     first = arguments.seed or time.time_ns() // 1_000_000_000
     print(f"seed {first}", flush=True)
     gc.set_threshold(*GC_THRESHOLDS)  # as the services have it
     simulation = Simulation(first, arguments.events)
-    report = simulation.run(arguments.minutes, arguments.episodes)
-    print(simulation.summary)
+    violated = []
+    for found in simulation.run(
+        arguments.minutes, arguments.episodes, goes_on=arguments.keep_going
+    ):
+        violated.append(found)
+        print(f"seed {found.seed}:", *found.violations[:3], sep="\n- ", flush=True)
+    print(f"{simulation.summary}, {len(violated)} violated")
     for name, count in sorted(simulation.faults.items()):
         print(f"  {count:8d} {name.replace('_', ' ')}")
-    if report is not None:
-        _fail(smallest(report.seed, arguments.events), is_traced=arguments.trace)
+    if violated:
+        _fail(smallest(violated[0].seed, arguments.events), is_traced=arguments.trace)
 
 
 def _fail(report: Report, *, is_traced: bool) -> None:

@@ -2,6 +2,7 @@
 accounts, resource managers and users, over one log in memory."""
 
 from collections.abc import MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from random import Random
@@ -19,6 +20,7 @@ from services.placement.settings import PlacementSettings
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
 from shared.messaging.codec import Codec
+from shared.messaging.consistency import InconsistentError
 from shared.messaging.deployment import Deployment
 from shared.messaging.memory import InMemoryLog
 from shared.messaging.stage import RoundSource, Stage
@@ -136,14 +138,20 @@ class World:
 
     def grow(self, kafka_partitions: int) -> None:
         """`coplace restore repartition`, as docs/how-to/restore.md says: behind a closed ingest,
-        when all is read, without any process."""
-        self.network.is_closed = True
-        self._rest()
-        for worker in self.workers:
-            worker.kill(is_expelled=True)
+        without any process, and again where it refuses since not all is read or something does not
+        fit."""
         before, stages = self.deployment.topics, list(chain(*self.stages.values()))
         grown = Deployment.of(self._settings(kafka_partitions)).topics
-        repartition(self.log, before, grown, stages)
+        self.network.is_closed = True
+        for worker in self.workers:
+            worker.disarm()
+        while not self.journal.violations:
+            self.settle()
+            for worker in self.workers:
+                worker.kill(is_expelled=True)
+            with suppress(ValueError, InconsistentError):
+                repartition(self.log, before, grown, stages)
+                break
         self._deploy(kafka_partitions)
         self.network.codec = self.managers.codec = self.codec
         self.accounts.deploy(self.deployment)
@@ -153,15 +161,6 @@ class World:
         """Leave nothing open, and logging as it was."""
         self.accounts.close()
         structlog.reset_defaults()
-
-    def _rest(self) -> None:
-        """Let everything be read."""
-        for worker in self.workers:
-            worker.disarm()
-        for _ in range(3):
-            self.settle()
-        while any(worker.refused for worker in self.workers) and not self.journal.violations:
-            self.settle()
 
     def _work(self, worker: Worker) -> None:
         roll = self.rng.random()

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 
-from tests.chaos.audit.evidence import Evidence
+from tests.chaos.audit.evidence import Evidence, is_hostile
 from tests.chaos.journal import Run
 
 
@@ -47,7 +47,8 @@ def nobody_is_beside_one_who_is_to_be_alone(evidence: Evidence) -> Iterator[str]
     journal = evidence.world.journal
     by_node: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in journal.runs:
-        if run.job_id in journal.submissions:
+        # What somebody hostile told of his jobs came from several mouths.
+        if run.job_id in journal.submissions and not is_hostile(run.job_id):
             for node in run.nodes:
                 by_node[run.cluster, node].append(run)
     for (cluster, node), runs in by_node.items():
