@@ -69,9 +69,19 @@ def position_is_lost_beside_its_state() -> Iterator[None]:
         yield
 
 
-def nobody_is_fenced() -> AbstractContextManager[Any]:
-    """A zombie commits beside the owner that took over."""
-    return patch.object(InMemoryLog, "_require_owner", lambda _log, _producer: None)
+@contextmanager
+def nobody_is_fenced() -> Iterator[None]:
+    """A zombie goes on with its transaction beside the owner that took over."""
+
+    def opened(log: InMemoryLog, producer: Any) -> Any:
+        return log._transactions.setdefault(producer.transactional_id, memory._Transaction())
+
+    with ExitStack() as stack:
+        stack.enter_context(
+            patch.object(InMemoryLog, "_require_owner", lambda _log, _producer: None)
+        )
+        stack.enter_context(patch.object(InMemoryLog, "_open_transaction", opened))
+        yield
 
 
 @contextmanager

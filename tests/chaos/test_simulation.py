@@ -18,6 +18,20 @@ _SEEDS: Final = range(1, 9)
 _EVENTS: Final = 600
 _MUTANT_SEEDS: Final = range(1, 25)
 _MUTANT_EVENTS: Final = 400
+# Which seed finds a planted bug first, where that is not the first one: when code that draws is
+# changed another does, and the search takes the others' time.
+_SOONEST: Final = {
+    "position_is_lost_beside_its_state": 3,
+    "nobody_is_fenced": 11,
+    "a_copy_of_a_submission_queues_up_again": 2,
+    "a_node_is_given_twice": 6,
+    "silence_ends_a_grant": 5,
+    "every_mark_is_believed": 2,
+    "rounds_creep_behind_a_clock_that_jumped": 8,
+    "jobs_are_forgotten_by_their_own_times": 2,
+    "outputs_go_beside_the_transaction": 2,
+    "the_undecided_is_read": 6,
+}
 _ROOT: Final = Path(__file__).parents[2]
 _DIGEST: Final = "from tests.chaos.episode import Episode; print(Episode(7, 300).play().digest)"
 
@@ -56,7 +70,7 @@ def test_no_seed_finds_a_violation(seed: int) -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_each_planted_bug_is_found(mutant: Mutant) -> None:
-    for seed in _MUTANT_SEEDS:
+    for seed in dict.fromkeys([_SOONEST.get(mutant.__name__, 1), *_MUTANT_SEEDS]):
         with mutant():
             if Episode(seed, _MUTANT_EVENTS).play().violations:
                 return
