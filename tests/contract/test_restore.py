@@ -155,14 +155,15 @@ def _read(on_kafka: KafkaBackend) -> int:
     return sum(on_kafka.position("pricing", Place(INPUT, number)) for number in range(4))
 
 
-async def rounds_closed_by_clock(deployment: Deployment, stage: Stage, offsets: range) -> int:
+async def rounds_closed_by_clock(on_kafka: KafkaBackend, stage: Stage, offsets: range) -> int:
     """Let unit 0 close a round over the record at each offset; the number of the next one."""
-    unit = await opened(deployment, stage)
+    unit = await opened(clocked(on_kafka), stage)
     task = asyncio.create_task(unit.run())
     async with asyncio.timeout(30):
         for offset in offsets:
             number = unit.unit.next_round
             [new] = encoded(submission("j", sequence=offset))
+            await asyncio.to_thread(on_kafka.append, [new])
             unit.receive([at_offset(new, offset)])
             while unit.unit.next_round == number:  # noqa: ASYNC110 a unit tells nobody
                 await asyncio.sleep(0.02)
@@ -176,10 +177,10 @@ async def test_a_stage_with_an_older_state_gives_no_number_of_a_round_a_second_t
     """Who follows its marks has seen these, and would hear of no round until they are used up."""
     by_clock = clocked(on_kafka)
     stage = counting(rounds=RoundSource.CLOCK, single=True)
-    await rounds_closed_by_clock(by_clock, stage, range(1))
+    await rounds_closed_by_clock(on_kafka, stage, range(1))
     on_kafka.until(lambda: bool(everything(on_kafka, CHANGELOG)))
     backup = again(everything(on_kafka, CHANGELOG))
-    following = await rounds_closed_by_clock(by_clock, stage, range(1, 4))
+    following = await rounds_closed_by_clock(on_kafka, stage, range(1, 4))
     await asyncio.to_thread(on_kafka.recreate, CHANGELOG)
     on_kafka.append(backup)
     await asyncio.to_thread(lambda: list(restore.accept(by_clock, stage)))
