@@ -19,7 +19,7 @@ WORKLOAD = --seed $(SEED) --jobs $(JOBS) --policy $(POLICY) --out '$(OUT)' \
 
 PROTOS := $(shell find proto -name '*.proto' | sort)
 RELEASED := proto/released/v1.binpb
-LANES := $(wildcard shared/scheduling/*.py)
+SCHEDULERS := $(wildcard shared/scheduling/*.py)
 
 COMPILER_PACKAGES := gcc:build-essential python3-config:python3-dev
 KAFKA_PACKAGES := java:openjdk-17-jdk-headless mvn:maven setpriv:util-linux
@@ -48,7 +48,7 @@ $(VENV)/.generated: $(VENV)/.locked $(PROTOS)
 	touch $@
 
 # A compiled module goes before its source, so it has to be as new.
-$(VENV)/.installed: $(VENV)/.generated pyproject.toml setup.py $(LANES)
+$(VENV)/.installed: $(VENV)/.generated pyproject.toml setup.py $(SCHEDULERS)
 	@command -v gcc >/dev/null || echo "No C compiler: scheduling passes take twice the time." \
 	    "For full speed: apt-get install build-essential python3-dev; make clean setup"
 	find shared -name '*.so' -delete

@@ -1,8 +1,8 @@
-"""Compiles the queue and the lanes that serve it: with 10,000 jobs waiting, that is the time of a
-decision.
+"""Compiles the queue and the schedulers that serve it: with 10,000 jobs waiting, that is the time
+of a decision.
 
 The modules stay plain Python. Where no C compiler is found they run as they are, at half the speed:
-see docs/adr/0016-compiled-lanes.md.
+see docs/adr/0016-compiled-schedulers.md.
 """
 
 import tomllib

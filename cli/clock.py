@@ -24,7 +24,7 @@ def mend() -> None:
 
     deployment = Deployment.of(settings())
     if deployment.settings.is_emulated:
-        raise typer.BadParameter("emulated runs have no clock (COPLACE_ROUNDS is marks)")
+        raise typer.BadParameter("emulated runs have no clock (COPLACE_ROUNDS is barriers)")
     now_us = deployment.clock.now_us()
     mended = asyncio.run(mend_clock(deployment, every_stage(deployment.settings), now_us))
     for unit in mended:

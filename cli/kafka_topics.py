@@ -12,7 +12,7 @@ from shared.domain.errors import RejectedError
 from shared.messaging.clients import Reader
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 
 JOBS = "jobs.events"
 CHARGES = "prices.charges"
@@ -30,30 +30,30 @@ class KafkaTopics:
 
     def topic(self, name: str) -> Iterable[Event]:
         """Every committed event of a topic; what is none is in the dead-letter queue."""
-        with Reader(self.deployment, self.deployment.topics.places(name)) as reader:
+        with Reader(self.deployment, self.deployment.topics.partitions(name)) as reader:
             for record in reader.to_end():
                 yield from self._event(record)
 
-    def ends(self, name: str) -> Mapping[Place, int]:
-        """The offset after the last committed record of each place of a topic."""
-        with Reader(self.deployment, self.deployment.topics.places(name)) as reader:
-            return {record.place: record.offset + 1 for record in reader.to_end()}
+    def ends(self, name: str) -> Mapping[TopicPartition, int]:
+        """The offset after the last committed record of each partition of a topic."""
+        with Reader(self.deployment, self.deployment.topics.partitions(name)) as reader:
+            return {record.partition: record.offset + 1 for record in reader.to_end()}
 
     def follow(self, progress: Progress, patience_s: float) -> None:
-        """Wait for the last round's mark in all of prices.charges; tell of finished jobs.
+        """Wait for the last round's barrier in all of prices.charges; tell of finished jobs.
 
         Raises StalledRunError when neither a job event nor a charge came for `patience_s`.
         """
         topics = self.deployment.topics
-        places = [*topics.places(JOBS), *topics.places(CHARGES)]
-        watch = _Watch(topics.places(CHARGES))
+        partitions = [*topics.partitions(JOBS), *topics.partitions(CHARGES)]
+        watch = _Watch(topics.partitions(CHARGES))
         last_seen = time.monotonic()
-        with Reader(self.deployment, places) as reader:
+        with Reader(self.deployment, partitions) as reader:
             while not watch.is_complete:
                 records = reader.poll()
                 for record in records:
                     for event in self._event(record):
-                        watch.see(record.place, event)
+                        watch.see(record.partition, event)
                 progress(watch.take_finished())
                 last_seen = time.monotonic() if records else last_seen
                 if time.monotonic() - last_seen > patience_s:
@@ -70,7 +70,7 @@ class KafkaTopics:
 class _Watch:
     """What has been seen of a run."""
 
-    def __init__(self, charges: Sequence[Place]) -> None:
+    def __init__(self, charges: Sequence[TopicPartition]) -> None:
         self._open = set(charges)
         self._finished: set[str] = set()
         self._told = 0
@@ -79,11 +79,11 @@ class _Watch:
     def is_complete(self) -> bool:
         return not self._open
 
-    def see(self, place: Place, event: Event) -> None:
+    def see(self, partition: TopicPartition, event: Event) -> None:
         if isinstance(event.payload, JobFinished):
             self._finished.add(event.id)
         elif isinstance(event.payload, RoundEnded) and event.payload.last:
-            self._open.discard(place)
+            self._open.discard(partition)
 
     def take_finished(self) -> int:
         """How many more jobs have finished since the last call."""

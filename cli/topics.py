@@ -40,7 +40,7 @@ def tail(
 ) -> None:
     """Print a topic's events as JSON lines, from its start, and what is wrong with the rest."""
     deployment = Deployment.of(settings())
-    with Reader(deployment, deployment.topics.places(topic)) as reader:
+    with Reader(deployment, deployment.topics.partitions(topic)) as reader:
         for record in reader.to_end():
             typer.echo(_line(deployment.codec, record))
         while follow:
@@ -52,7 +52,7 @@ def _line(codec: Codec, record: Record) -> str:
     try:
         return orjson.dumps(_plain(codec.decode(record))).decode()
     except RejectedError as error:
-        topic, kafka_partition = record.place
+        topic, kafka_partition = record.partition
         where = f"{topic}/{kafka_partition}/{record.offset}"
         return orjson.dumps({"rejected": where, "problem": str(error)}).decode()
 

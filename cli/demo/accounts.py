@@ -10,7 +10,7 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.accounts.model import entry_of, spent_micro_su
 from shared.messaging.deployment import Deployment
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 from shared.runtime.redis_client import redis_client
 
 _POLL_S: Final = 0.1
@@ -27,7 +27,9 @@ def folded(charges: Iterable[ChargeMade]) -> Spent:
     return spent_micro_su(map(entry_of, charges))
 
 
-def in_redis(deployment: Deployment, ends: Mapping[Place, int], patience_s: float) -> Spent:
+def in_redis(
+    deployment: Deployment, ends: Mapping[TopicPartition, int], patience_s: float
+) -> Spent:
     """What each account spent by Redis, once the ledger is applied up to `ends`.
 
     Raises WrongAccountsError when it is not within `patience_s`.
@@ -45,7 +47,9 @@ def require_equal(found: Spent, ledger: Spent) -> None:
             )
 
 
-async def _in_redis(deployment: Deployment, ends: Mapping[Place, int], patience_s: float) -> Spent:
+async def _in_redis(
+    deployment: Deployment, ends: Mapping[TopicPartition, int], patience_s: float
+) -> Spent:
     settings = deployment.settings
     deadline_s = time.monotonic() + patience_s
     async with redis_client(settings) as redis:

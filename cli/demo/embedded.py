@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from cli.demo.options import DemoOptions
-from services.emulator.adapters import DECISIONS, MARKED, envelope_of, mark_of
+from services.emulator.adapters import DECISIONS, MARKED, barrier_of, envelope_of
 from services.emulator.app import emulator
 from services.emulator.driver import play
 from services.emulator.emulator import RoundOutput
@@ -18,7 +18,7 @@ from shared.messaging.codec import Codec
 from shared.messaging.embedded import EmbeddedRuntime
 from shared.messaging.event import Event
 from shared.messaging.memory import InMemoryLog
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 from shared.messaging.stage import Round, Stage
 from shared.messaging.topics import Topics
 
@@ -33,35 +33,35 @@ class EmbeddedSystem:
         self._codec = Codec(topics)
         self._intake = Intake(topics)
         self._runtime = EmbeddedRuntime(self._log, stages, codec=self._codec)
-        self._read_to: dict[Place, int] = {}
+        self._read_to: dict[TopicPartition, int] = {}
 
     def publish(self, output: RoundOutput) -> None:
-        """Take a round's events in as ingest does, mark the round, and let every stage work."""
+        """Take a round's events in as ingest does, barrier the round, and let every stage work."""
         for event in output.events:
             accepted = self._intake.accept(envelope_of(event.event), output.round.now_s)
             self._log.append(self._codec.encode(accepted))
-        mark = mark_of(output.round)
+        barrier = barrier_of(output.round)
         for topic in MARKED:
-            for place in self._codec.topics.places(topic):
-                self._log.append(self._codec.encode_mark(place, mark))
+            for partition in self._codec.topics.partitions(topic):
+                self._log.append(self._codec.encode_barrier(partition, barrier))
         self._runtime.run_until_quiet()
 
     def new_decisions(self) -> list[PlacementDecided]:
         """What was decided since the last call."""
         found = []
-        for place in self._codec.topics.places(DECISIONS):
-            begin, end = self._read_to.get(place, 0), self._log.end_offset(place)
-            found += [event.payload for event in self._events(place, begin, end)]
-            self._read_to[place] = end
+        for partition in self._codec.topics.partitions(DECISIONS):
+            begin, end = self._read_to.get(partition, 0), self._log.end_offset(partition)
+            found += [event.payload for event in self._events(partition, begin, end)]
+            self._read_to[partition] = end
         return [message for message in found if isinstance(message, PlacementDecided)]
 
     def topic(self, name: str) -> Iterable[Event]:
         """Every event of a topic."""
-        for place in self._codec.topics.places(name):
-            yield from self._events(place, 0, self._log.end_offset(place))
+        for partition in self._codec.topics.partitions(name):
+            yield from self._events(partition, 0, self._log.end_offset(partition))
 
-    def _events(self, place: Place, begin: int, end: int) -> Iterable[Event]:
-        return map(self._codec.decode, self._log.read(place, begin, end - begin))
+    def _events(self, partition: TopicPartition, begin: int, end: int) -> Iterable[Event]:
+        return map(self._codec.decode, self._log.read(partition, begin, end - begin))
 
 
 def run(options: DemoOptions, progress: Progress) -> EmbeddedSystem:

@@ -13,7 +13,7 @@ from shared.eamc.ranking import Policy
 from shared.messaging.stage import RoundSource
 from shared.runtime.settings import Settings
 
-# Every round marks every Kafka partition: on one machine few are enough.
+# Every round barriers every Kafka partition: on one machine few are enough.
 DEMO_KAFKA_PARTITIONS: Final = 4
 
 
@@ -53,7 +53,7 @@ class DemoOptions:
         """What all processes share: emulated rounds, few Kafka partitions."""
         return Settings(
             namespace=namespace,
-            rounds=RoundSource.MARKS,
+            rounds=RoundSource.BARRIERS,
             kafka_partitions=DEMO_KAFKA_PARTITIONS,
         )
 

@@ -15,7 +15,9 @@ app = typer.Typer(no_args_is_help=True, help="List, show and replay dead letters
 # Enough to tell defects apart.
 _SHOWN_DIGEST: Final = 12
 
-PlaceText = Annotated[str, typer.Argument(help="topic/kafka_partition/offset, as list prints it")]
+PartitionText = Annotated[
+    str, typer.Argument(help="topic/kafka_partition/offset, as list prints it")
+]
 
 
 def _letters() -> DeadLetters:
@@ -46,13 +48,13 @@ def _line(letter: DeadLetter) -> str:
 
 
 @app.command()
-def show(place: PlaceText) -> None:
+def show(place: PartitionText) -> None:
     """One letter in full, as JSON; bytes are base64."""
     typer.echo(MessageToJson(_letters().one(*_parsed(place)), preserving_proto_field_name=True))
 
 
 @app.command()
-def replay(place: PlaceText) -> None:
+def replay(place: PartitionText) -> None:
     """Append the original record to its topic again."""
     letters = _letters()
     letters.replay(letters.one(*_parsed(place)))

@@ -11,7 +11,7 @@ from cli.kafka_topics import KafkaTopics
 from shared.domain.errors import UnusableError
 from shared.messaging.clients import Publisher
 from shared.messaging.deployment import Deployment
-from shared.messaging.record import NewRecord, Place
+from shared.messaging.record import NewRecord, TopicPartition
 from shared.messaging.topics import DLQ_PREFIX
 
 SEQUENCED: Final = "placement.inputs"
@@ -48,12 +48,14 @@ class DeadLetters:
         yield from found.values()
 
     def one(self, topic: str, kafka_partition: int, offset: int) -> DeadLetter:
-        """The dead letter of a place and offset. Raises UnusableError where there is none."""
+        """The dead letter of a partition and offset. Raises UnusableError where there is none."""
         for letter in self.of(topic):
             if (letter.kafka_partition, letter.offset) == (kafka_partition, offset):
                 return letter
-        place = f"{topic}/{kafka_partition}/{offset}"
-        raise UnusableError(f"there is no dead letter of {place}: `coplace dlq list` prints them")
+        partition = f"{topic}/{kafka_partition}/{offset}"
+        raise UnusableError(
+            f"there is no dead letter of {partition}: `coplace dlq list` prints them"
+        )
 
     def replay(self, letter: DeadLetter) -> None:
         """Append the original record to its topic again.
@@ -71,7 +73,7 @@ class DeadLetters:
                 f"{letter.topic}/{letter.kafka_partition}/{letter.offset} had "
                 f"{letter.value_size_bytes} bytes, {len(letter.value)} are kept: send it anew"
             )
-        place = Place(letter.topic, letter.kafka_partition)
+        partition = TopicPartition(letter.topic, letter.kafka_partition)
         headers = tuple(letter.headers.items())
         with Publisher(self.deployment) as publisher:
-            publisher.append([NewRecord(place, letter.key, letter.value, headers)])
+            publisher.append([NewRecord(partition, letter.key, letter.value, headers)])

@@ -10,7 +10,7 @@ from kafka import KafkaAdminClient
 from cli.restore.restore import require_stopped
 from shared.messaging.admin import admin_client
 from shared.messaging.clients import Reader
-from shared.messaging.consistency import InconsistentError, UnitPlaces, at_start
+from shared.messaging.consistency import InconsistentError, UnitPartitions, at_start
 from shared.messaging.deployment import Deployment
 from shared.messaging.kafka_facts import KafkaFacts
 from shared.messaging.provenance import split_state
@@ -74,24 +74,26 @@ def _states(
     """Of the units as they are before; raises InconsistentError for one that does not fit."""
     found = {}
     for number in range(unit_count(stage, deployment.topics)):
-        places = UnitPlaces.of(stage, number, deployment.topics)
-        restored = asyncio.run(_settled(deployment, stage, places))
+        partitions = UnitPartitions.of(stage, number, deployment.topics)
+        restored = asyncio.run(_settled(deployment, stage, partitions))
         provenance, state = split_state(restored)
         found[number] = UnitState(state, provenance)
-        there = facts.of(places, provenance)
-        if not has_moved(UnitPlaces.of(stage, number, grown.topics), provenance):
-            before = as_before(places, there)
-            if wrong := at_start(places, provenance, bool(state), before):
-                raise InconsistentError(places.name, wrong)
+        there = facts.of(partitions, provenance)
+        if not has_moved(UnitPartitions.of(stage, number, grown.topics), provenance):
+            before = as_before(partitions, there)
+            if wrong := at_start(partitions, provenance, bool(state), before):
+                raise InconsistentError(partitions.name, wrong)
     return found
 
 
-async def _settled(deployment: Deployment, stage: Stage, places: UnitPlaces) -> Mapping[str, bytes]:
+async def _settled(
+    deployment: Deployment, stage: Stage, partitions: UnitPartitions
+) -> Mapping[str, bytes]:
     """The state of a unit, after whoever may still hold its transactional id was fenced."""
-    transactions = Transactions(deployment, stage, places.changelog.kafka_partition)
+    transactions = Transactions(deployment, stage, partitions.changelog.kafka_partition)
     await transactions.open()
     await transactions.close()
-    return await read_changelog(deployment, places.changelog)
+    return await read_changelog(deployment, partitions.changelog)
 
 
 def _require_read(deployment: Deployment, states: Mapping[str, Mapping[int, UnitState]]) -> None:
@@ -102,11 +104,11 @@ def _require_read(deployment: Deployment, states: Mapping[str, Mapping[int, Unit
             if not positions:
                 continue
             with Reader(deployment, list(positions)) as reader:
-                for place, position in positions.items():
-                    reader.seek(place, position)
+                for partition, position in positions.items():
+                    reader.seek(partition, position)
                 if unread := next(iter(reader.to_end()), None):
                     raise ValueError(
-                        f"{name} has not read all of {unread.place.topic}: stop ingest alone, "
+                        f"{name} has not read all of {unread.partition.topic}: stop ingest alone, "
                         "start the stages, and wait until they have"
                     )
 
@@ -139,12 +141,12 @@ async def _move(
     """Write the state of all units where it belongs now, with the positions, in one transaction."""
     if all(unit.provenance is None for unit in units.values()):
         return f"{stage.name} has never worked"
-    if has_moved(UnitPlaces.of(stage, 0, grown.topics), units[0].provenance):
+    if has_moved(UnitPartitions.of(stage, 0, grown.topics), units[0].provenance):
         return f"{stage.name} was moved before"
     count = unit_count(stage, grown.topics)
-    places = {number: UnitPlaces.of(stage, number, grown.topics) for number in range(count)}
-    found = {n: await asyncio.to_thread(facts.of, places[n], None) for n in places}
-    changes, positions = planned(stage, units, places, found)
+    partitions = {number: UnitPartitions.of(stage, number, grown.topics) for number in range(count)}
+    found = {n: await asyncio.to_thread(facts.of, partitions[n], None) for n in partitions}
+    changes, positions = planned(stage, units, partitions, found)
     commits = str(commits_of(units))
     producer = AIOKafkaProducer(
         **grown.connection,
@@ -159,6 +161,8 @@ async def _move(
             for key, value in records.items()
         ]
         await asyncio.gather(*sent)
-        offsets = {topic_partition(grown, place): (at, commits) for place, at in positions.items()}
+        offsets = {
+            topic_partition(grown, partition): (at, commits) for partition, at in positions.items()
+        }
         await producer.send_offsets_to_transaction(offsets, grown.name(stage.name))
     return f"{stage.name} has {len(sent)} records of its state in {len(changes)} units"

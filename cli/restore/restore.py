@@ -17,7 +17,7 @@ from services.pricing.accounts.app import NAME as ACCOUNTS
 from shared.messaging import mending
 from shared.messaging.admin import admin_client, when_coordinated
 from shared.messaging.clients import Reader
-from shared.messaging.consistency import Inconsistency, UnitPlaces
+from shared.messaging.consistency import Inconsistency, UnitPartitions
 from shared.messaging.deployment import Deployment
 from shared.messaging.doctor import examine_stages
 from shared.messaging.event import Event
@@ -74,7 +74,7 @@ def rebuild(deployment: Deployment, name: str) -> None:
 
 async def _rebuild(deployment: Deployment, name: str) -> None:
     async with _read_model(deployment, name) as (model, check):
-        await model.clear(check.places)
+        await model.clear(check.partitions)
 
 
 def stage_named(deployment: Deployment, name: str) -> Stage:
@@ -127,25 +127,27 @@ async def _mend_unit(
     deployment: Deployment, stage: Stage, number: int, facts: KafkaFacts, how: Mend
 ) -> str:
     """Commit what `how` says as the next commit of the unit."""
-    places = UnitPlaces.of(stage, number, deployment.topics)
+    partitions = UnitPartitions.of(stage, number, deployment.topics)
     transactions = Transactions(deployment, stage, number)
     await transactions.open()
     try:
-        restored = await read_changelog(deployment, places.changelog)
+        restored = await read_changelog(deployment, partitions.changelog)
         provenance, _ = split_state(restored)
-        found = await asyncio.to_thread(facts.of, places, provenance)
+        found = await asyncio.to_thread(facts.of, partitions, provenance)
         outputs = partial(_outputs, deployment, stage, number)
-        commit, transactions.provenance = how(UnitAtRest(stage, places, restored, found, outputs))
+        commit, transactions.provenance = how(
+            UnitAtRest(stage, partitions, restored, found, outputs)
+        )
         await transactions.commit(commit)
     finally:
         await transactions.close()
     at = ", ".join(f"{p.topic}/{p.kafka_partition} {o}" for p, o in commit.positions.items())
-    return f"{places.name} reads on at {at or 'the beginning'}"
+    return f"{partitions.name} reads on at {at or 'the beginning'}"
 
 
 def _outputs(deployment: Deployment, stage: Stage, number: int) -> Iterator[Event]:
     """What a unit has written."""
     topics = deployment.topics
-    places = [place for topic in stage.outputs for place in topics.places(topic)]
-    with Reader(deployment, places) as reader:
+    partitions = [partition for topic in stage.outputs for partition in topics.partitions(topic)]
+    with Reader(deployment, partitions) as reader:
         yield from told_by(stage, number, deployment.codec, reader.to_end())

@@ -13,7 +13,7 @@ from cli.telling import TABLE_WIDTH, note
 from services.energy.adapters.matching import read_matched
 from shared.domain.errors import UnusableError
 from shared.eamc.frequency import Reading
-from shared.simulation.epm import NodeKnowledge
+from shared.simulation.epm import NodeModels
 from shared.simulation.jobs import WorkloadSpec
 from shared.simulation.lookahead import Ahead
 from shared.simulation.metrics import summarise
@@ -108,7 +108,7 @@ def setup_of(system: System, coefficients: Path) -> Setup:
     matched = [known[cluster.module] for cluster in system.clusters]
     return Setup(
         system,
-        tuple(NodeKnowledge(m.coefficients, {s.app_id: s for s in m.signatures}) for m in matched),
+        tuple(NodeModels(m.coefficients, {s.app_id: s for s in m.signatures}) for m in matched),
     )
 
 

@@ -7,7 +7,8 @@ from typing import Final
 
 import grpc
 import structlog
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as KafkaPartition
 from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.ingest_service_pb2 import Envelope, PublishStreamRequest
 from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
@@ -23,7 +24,7 @@ from shared.runtime.grpc_security import grpc_channel_credentials
 
 SOURCE: Final = "simulation"
 DECISIONS: Final = "placement.decisions"
-# The topics that ingest fills for the emulator, which therefore marks the rounds in them.
+# The topics that ingest fills for the emulator, which therefore barriers the rounds in them.
 MARKED: Final = (facts.JOBS, facts.COMMANDS, facts.SIGNATURES, facts.NODES, facts.SHUTTERS)
 
 _RETRY_S: Final = 0.5
@@ -111,8 +112,8 @@ def envelope_of(event: Event) -> Envelope:
     return envelope
 
 
-class RoundMarks:
-    """Writes a round's mark to every partition of the topics that ingest fills."""
+class RoundBarriers:
+    """Writes a round's barrier to every partition of the topics that ingest fills."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
@@ -120,7 +121,7 @@ class RoundMarks:
             **deployment.connection, acks="all", enable_idempotence=True, linger_ms=0
         )
 
-    async def __aenter__(self) -> "RoundMarks":
+    async def __aenter__(self) -> "RoundBarriers":
         await self._producer.start()
         return self
 
@@ -128,18 +129,18 @@ class RoundMarks:
         await self._producer.stop()
 
     async def write(self, ended: Round) -> None:
-        """Return when every mark is acknowledged. Raises KafkaError when one was not."""
+        """Return when every barrier is acknowledged. Raises KafkaError when one was not."""
         topics = self._deployment.topics
-        mark = mark_of(ended)
+        barrier = barrier_of(ended)
         records = [
-            self._deployment.codec.encode_mark(place, mark)
+            self._deployment.codec.encode_barrier(partition, barrier)
             for topic in MARKED
-            for place in topics.places(topic)
+            for partition in topics.partitions(topic)
         ]
         sent = [
             await self._producer.send(
-                self._deployment.name(record.place.topic),
-                partition=record.place.kafka_partition,
+                self._deployment.name(record.partition.topic),
+                partition=record.partition.kafka_partition,
                 key=record.key,
                 value=record.value,
                 headers=list(record.headers),
@@ -149,8 +150,8 @@ class RoundMarks:
         await asyncio.gather(*sent)
 
 
-def mark_of(ended: Round) -> Event:
-    """The mark that ends a round in each Kafka partition."""
+def barrier_of(ended: Round) -> Event:
+    """The barrier that ends a round in each Kafka partition."""
     payload = RoundEnded(round=ended.number, ended_at_us=ended.ended_at_us, last=ended.last)
     event_id = f"{SOURCE}/{ROUND_ENDED}/round/{ended.number}"
     return Event(event_id, SOURCE, ended.ended_at_us, "", payload)
@@ -161,7 +162,7 @@ class RecordedDecisions:
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
-        self._places = deployment.topics.places(DECISIONS)
+        self._partitions = deployment.topics.partitions(DECISIONS)
         self._consumer = AIOKafkaConsumer(
             **deployment.connection,
             isolation_level="read_committed",
@@ -170,12 +171,14 @@ class RecordedDecisions:
             max_partition_fetch_bytes=deployment.max_record_bytes,
         )
         self._decided: dict[int, list[PlacementDecided]] = defaultdict(list)
-        self._marked: dict[int, set[int]] = defaultdict(set)
+        self._at_barrier: dict[int, set[int]] = defaultdict(set)
 
     async def __aenter__(self) -> "RecordedDecisions":
         await self._consumer.start()
         name = self._deployment.name(DECISIONS)
-        partitions = [TopicPartition(name, place.kafka_partition) for place in self._places]
+        partitions = [
+            KafkaPartition(name, partition.kafka_partition) for partition in self._partitions
+        ]
         self._consumer.assign(partitions)
         await self._consumer.seek_to_beginning(*partitions)
         ends = await self._consumer.end_offsets(partitions)
@@ -188,7 +191,7 @@ class RecordedDecisions:
 
     def is_complete(self, number: int) -> bool:
         """Whether everything that was decided on a round has been read."""
-        return len(self._marked[number]) == len(self._places)
+        return len(self._at_barrier[number]) == len(self._partitions)
 
     async def of_round(self, number: int, stop: asyncio.Event) -> list[PlacementDecided]:
         """What was decided on a round, waiting until it is complete; [] when `stop` is set."""
@@ -196,7 +199,7 @@ class RecordedDecisions:
             if stop.is_set():
                 return []
             await self._poll()
-        del self._marked[number]
+        del self._at_barrier[number]
         return self._decided.pop(number, [])
 
     async def _poll(self) -> None:
@@ -208,6 +211,6 @@ class RecordedDecisions:
     def _take(self, record: Record) -> None:
         message = self._deployment.codec.decode(record).payload
         if isinstance(message, RoundEnded):
-            self._marked[message.round].add(record.place.kafka_partition)
+            self._at_barrier[message.round].add(record.partition.kafka_partition)
         elif isinstance(message, PlacementDecided):
             self._decided[message.round].append(message)

@@ -9,7 +9,7 @@ from services.emulator.adapters import (
     MARKED,
     IngestClient,
     RecordedDecisions,
-    RoundMarks,
+    RoundBarriers,
 )
 from services.emulator.caps import built_in_caps
 from services.emulator.emulator import Emulator
@@ -82,7 +82,7 @@ async def serve(process: Process) -> None:
     played = emulator(settings)
     async with (
         IngestClient(deployment, settings.ingest_address) as ingest,
-        RoundMarks(deployment) as marks,
+        RoundBarriers(deployment) as barriers,
         RecordedDecisions(deployment) as recorded,
     ):
         process.readiness.ready()
@@ -90,7 +90,7 @@ async def serve(process: Process) -> None:
             output = played.next_round()
             if not recorded.is_complete(output.round.number):
                 await ingest.publish(output.events)
-                await marks.write(output.round)
+                await barriers.write(output.round)
             played.apply(await recorded.of_round(output.round.number, process.stop))
     log.info("run is over", complete=played.finished)
 

@@ -15,8 +15,8 @@ def play(
 ) -> None:
     """Play to the end.
 
-    `publish` is told each round's events, which it must put into the log before the round's mark;
-    `decisions_of` returns what was decided on the round. Raises StalledError or
+    `publish` is told each round's events, which it must put into the log before the round's
+    barrier; `decisions_of` returns what was decided on the round. Raises StalledError or
     ImpossibleDecisionError when placement leaves jobs behind or decides what cannot be obeyed.
     """
     while not emulator.finished:

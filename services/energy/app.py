@@ -40,7 +40,7 @@ def stages(
             outputs=(appdb.OUTPUT, appdb.MISMATCHES),
             create=create_appdb,
             rounds=shared.rounds,
-            marks_outputs=shared.is_emulated,
+            puts_barriers=shared.is_emulated,
             keyed_by=appdb.row_of,
         ),
         Stage(
@@ -50,7 +50,7 @@ def stages(
             create=create_learner,
             single=True,
             rounds=shared.rounds,
-            marks_outputs=shared.is_emulated,
+            puts_barriers=shared.is_emulated,
         ),
         Stage(
             name=advisor.SOURCE,
@@ -59,7 +59,7 @@ def stages(
             create=create_advisor,
             single=True,
             rounds=shared.rounds,
-            marks_outputs=shared.is_emulated,
+            puts_barriers=shared.is_emulated,
         ),
     ]
 

@@ -9,7 +9,7 @@ from typing import Final
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from services.placement import outcomes, sequencer
-from services.placement.ledger import mended
+from services.placement.job_table import mended
 from services.placement.model import Rules
 from services.placement.processor import Placement
 from services.placement.sequencer import Sequencer
@@ -24,8 +24,8 @@ from shared.runtime.settings import Settings, settings
 # is 5 ms, at each of the many times that a transaction waits for the broker.
 QUICK_SWITCH_S: Final = 0.0005
 
-# How placement asks the sequencer for a round: only where a clock closes them, since the marks of
-# emulated rounds could not go round in a circle.
+# How placement asks the sequencer for a round: only where a clock closes them, since the barriers
+# of emulated rounds could not go round in a circle.
 WAKES: Final = "placement.wakes"
 SEQUENCED = (
     "jobs.events",
@@ -39,7 +39,7 @@ SEQUENCED = (
 def stages(
     shared: Settings, own: PlacementSettings | None = None, duty: Duty | None = None
 ) -> list[Stage]:
-    """The sequencer and placement, whose rounds are always the sequencer's marks; `duty` is told
+    """The sequencer and placement, whose rounds are always the sequencer's barriers; `duty` is told
     which processor decides."""
     own, duty = own or PlacementSettings(), duty or Duty()
     rules = Rules(
@@ -60,7 +60,7 @@ def stages(
 
     def create_placement(_number: int, restored: Mapping[str, bytes]) -> Placement:
         placement = Placement(restored, rules, own.remember_days)
-        duty.begin(placement.inquiry)
+        duty.begin(placement.queries)
         return placement
 
     return [
@@ -80,7 +80,7 @@ def stages(
             mend=mended,
             given_up=duty.end,
             single=True,
-            marks_outputs=shared.is_emulated,
+            puts_barriers=shared.is_emulated,
             wakes="" if shared.is_emulated else WAKES,
         ),
     ]
@@ -90,10 +90,10 @@ def watch(meter: Meter, duty: Duty) -> None:
     """Measure what resource managers owe; a standby knows of nothing."""
 
     def unanswered(_options: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(duty.inquiry.unanswered())] if duty.inquiry else []
+        return [Observation(duty.queries.unanswered())] if duty.queries else []
 
     def late(_options: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(duty.inquiry.late_starts())] if duty.inquiry else []
+        return [Observation(duty.queries.late_starts())] if duty.queries else []
 
     meter.create_observable_gauge(
         "grants_unanswered", [unanswered], description="Starts that were asked back, in silence"

@@ -4,7 +4,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 
 from services.placement.jobs import Tracked
-from services.placement.obstacles import Obstacle
+from services.placement.pending_reasons import PendingReason
 from shared.domain.job import Condition, Dependency
 
 
@@ -40,13 +40,15 @@ class Dependencies:
         news = before ^ self._stuck
         return self.dependents(news) | news
 
-    def obstacle(self, job: Tracked) -> Obstacle | None:
+    def pending_reason(self, job: Tracked) -> PendingReason | None:
         """What keeps the job waiting, the hopeless before the rest; None when all is met."""
         found = [unmet for d in job.awaits if (unmet := self._unmet(d)) is not None]
         if job.job.job_id in self._stuck:
             circle = min(self._awaited[job.job.job_id] & self._stuck)
-            found.append(Obstacle(f"waits for {circle}, which waits in a circle", lasting=True))
-        return max(found, key=lambda obstacle: obstacle.lasting, default=None)
+            found.append(
+                PendingReason(f"waits for {circle}, which waits in a circle", lasting=True)
+            )
+        return max(found, key=lambda pending_reason: pending_reason.lasting, default=None)
 
     def _watch(self, job_id: str, awaited: frozenset[str]) -> None:
         before = self._awaited.pop(job_id, frozenset())
@@ -62,16 +64,16 @@ class Dependencies:
         closes = bool(awaited) and job_id in self._dependents
         self._may_be_stuck |= closes or not self._stuck.isdisjoint({job_id, *awaited})
 
-    def _unmet(self, dependency: Dependency) -> Obstacle | None:
+    def _unmet(self, dependency: Dependency) -> PendingReason | None:
         job_id, condition = dependency.job_id, dependency.condition
         awaited = self._get(job_id)
         if awaited is None:
-            return Obstacle(f"{condition} {job_id}: no such job is known", lasting=True)
+            return PendingReason(f"{condition} {job_id}: no such job is known", lasting=True)
         if not awaited.ended:
-            return Obstacle(f"{condition} {job_id}: it has not ended")
+            return PendingReason(f"{condition} {job_id}: it has not ended")
         if condition is Condition.AFTER_ANY or awaited.completed:
             return None
-        return Obstacle(f"{condition} {job_id}: it ended without completing", lasting=True)
+        return PendingReason(f"{condition} {job_id}: it ended without completing", lasting=True)
 
     def _in_circles(self) -> set[str]:
         """What is left when all that may still be met is taken away, again and again (Kahn)."""

@@ -8,13 +8,13 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Final
 
-from shared.scheduling.consumable import ConsumableLane
-from shared.scheduling.easy import Plan
-from shared.scheduling.lane import Lane
+from shared.scheduling.consumable import ConsumableScheduler
+from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Reservation, Standing
+from shared.scheduling.passes import Plan
 from shared.scheduling.power import Shortage
 from shared.scheduling.problem import takes_nodes
-from shared.scheduling.queue import Entry
+from shared.scheduling.wait_queue import Entry
 
 # What is said of an entry that came into the queue after the pass.
 # In whatever is said of a budget of power.
@@ -69,16 +69,16 @@ class Refusals:
         """Why an entry did not start when its turn came. Of watts it is said what there is when the
         pass is over, without what the job itself has on another cluster: there was more before, but
         not enough."""
-        lane = self.plan.lanes[cluster]
-        if isinstance(lane, ConsumableLane):
-            found = self._why_no_units(lane, entry)
+        scheduler = self.plan.schedulers[cluster]
+        if isinstance(scheduler, ConsumableScheduler):
+            found = self._why_no_units(scheduler, entry)
         else:
-            found = self._why_no_nodes(lane, entry, lane.standing_before(entry))
+            found = self._why_no_nodes(scheduler, entry, scheduler.standing_before(entry))
         return "; ".join(filter(None, [found, *self._why_no_power(cluster, entry)])) or NOTHING
 
     def shortages(self, cluster: str, entry: Entry) -> list[Shortage]:
         """The budgets of power that did not let an entry start."""
-        return self.plan.lanes[cluster].shortages(entry)
+        return self.plan.schedulers[cluster].shortages(entry)
 
     def of_reservation(self, arrival: int) -> str:
         """Whose reservation is meant; empty for none."""
@@ -88,43 +88,44 @@ class Refusals:
         for shortage in self.shortages(cluster, entry):
             yield told(shortage, self.plan.now_s, self.of_reservation(shortage.reserved_for))
 
-    def _why_no_nodes(self, lane: Lane, entry: Entry, before: Standing) -> str:
-        if entry.nodes > lane.total:
-            return f"needs {entry.nodes} nodes, the cluster has {lane.total}"
+    def _why_no_nodes(self, scheduler: EasyScheduler, entry: Entry, before: Standing) -> str:
+        if entry.nodes > scheduler.total:
+            return f"needs {entry.nodes} nodes, the cluster has {scheduler.total}"
         if entry.nodes > before.free:
             return f"needs {entry.nodes} nodes, {before.free} free"
-        if before.in_time(lane.end_s(entry)) or entry.nodes <= before.extra:
+        if before.in_time(scheduler.end_s(entry)) or entry.nodes <= before.extra:
             return ""
         assert before.reservation is not None
+        reserved = self._reservation(before.reservation)
         return (
-            f"would end at {when(lane.end_s(entry))}, after {self._promise(before.reservation)}, "
-            f"and use more than its {before.extra} extra nodes"
+            f"would end at {when(scheduler.end_s(entry))}, after {reserved}, and "
+            f"use more than its {before.extra} extra nodes"
         )
 
-    def _why_no_units(self, lane: ConsumableLane, entry: Entry) -> str:
+    def _why_no_units(self, scheduler: ConsumableScheduler, entry: Entry) -> str:
         """What is in its way now that the pass is over: what was then is so still."""
-        needed, most = f"needs {units_of(lane, entry)}", lane.most_units(entry)
+        needed, most = f"needs {units_of(scheduler, entry)}", scheduler.most_units(entry)
         if entry.nodes > most:
             return f"{needed}, the cluster has room for {most} when it is empty"
-        beside_anyone, now = lane.units_beside_anyone(entry), lane.units_now(entry)
+        beside_anyone, now = scheduler.units_beside_anyone(entry), scheduler.units_now(entry)
         if entry.nodes > beside_anyone:
             return f"{needed}, {beside_anyone} free"
         if entry.nodes > now:
-            why = lane.why_no_neighbour(entry)
+            why = scheduler.why_no_neighbour(entry)
             return f"{needed}, {now} free beside neighbours that suit it: {why}"
-        if lane.reservation is None or lane.leaves_promise(entry):
+        if scheduler.reservation is None or scheduler.leaves_reservation(entry):
             return ""
-        needed_then = f"and leave less than {self._promise(lane.reservation)} needs"
-        return f"would end at {when(lane.end_s(entry))}, {needed_then}"
+        needed_then = f"and leave less than {self._reservation(scheduler.reservation)} needs"
+        return f"would end at {when(scheduler.end_s(entry))}, {needed_then}"
 
-    def _promise(self, reservation: Reservation) -> str:
+    def _reservation(self, reservation: Reservation) -> str:
         job = self.of_reservation(reservation.arrival)
         return f"the reservation of {job} at {when(reservation.start_s)}"
 
 
-def units_of(lane: ConsumableLane, entry: Entry) -> str:
+def units_of(scheduler: ConsumableScheduler, entry: Entry) -> str:
     """What an entry asks for, in words: so many nodes, or units of so much."""
-    table, shape = lane.capacity.table, lane.kinds[entry.kind].shape
+    table, shape = scheduler.capacity.table, scheduler.kinds[entry.kind].shape
     named = zip(table.names, shape.needs, strict=True)
     parts = [f"{need} {name.replace('memory_mib', 'MiB')}" for name, need in named if need]
     if not takes_nodes(table, shape):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.placement.predictions import (
-    ClusterKnowledge,
+    ClusterModels,
     Predictions,
     predict,
     reference_columns,
@@ -129,7 +129,7 @@ def _why_no_unit_fits(job: Job, cluster: Cluster) -> str:
 
 def evaluate(
     jobs: Sequence[Job],
-    clusters: Sequence[ClusterKnowledge],
+    clusters: Sequence[ClusterModels],
     power_model: PowerModel,
     rules: Rules,
 ) -> list[tuple[Candidate, ...]]:
@@ -207,7 +207,7 @@ def more_nodes(jobs: Sequence[Job], nodes: Floats, share: Floats) -> Floats:
 def _candidate(
     app_id: str,
     power_version: str,
-    on: ClusterKnowledge,
+    on: ClusterModels,
     nodes: int,
     share: float,
     freq_ghz: float,
@@ -257,7 +257,7 @@ def draw_mw(job: Job, cluster: Cluster, node_w: float, units: int) -> int:
 
 def _draws_mw(
     jobs: Sequence[Job],
-    clusters: Sequence[ClusterKnowledge],
+    clusters: Sequence[ClusterModels],
     node_w: Floats,
     nodes: Sequence[Sequence[int]],
 ) -> Ints:

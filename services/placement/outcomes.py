@@ -19,20 +19,20 @@ from coplace.v1.placement_pb2 import (
 from coplace.v1.placement_pb2 import Candidate as CandidateMessage
 
 from services.placement.caps import MESSAGES
+from services.placement.eligible import Choice, Choices, favourite, preference
 from services.placement.explanation import POWER, Refusals, unexplained
 from services.placement.grants import Void
 from services.placement.jobs import Placed, Tracked
 from services.placement.model import Rules, misfit
-from services.placement.news import Situation
-from services.placement.obstacles import Obstacles
-from services.placement.reach import Choice, Choices, favourite, preference
-from services.placement.room import Room
+from services.placement.notices import Situation
+from services.placement.pending_reasons import PendingReasons
+from services.placement.waiting import WaitingJobs
 from shared.domain.cluster import Cluster
 from shared.domain.folding import fold
 from shared.domain.node import NodeNames
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
-from shared.scheduling.easy import Start
+from shared.scheduling.passes import Start
 from shared.scheduling.power import Shortage
 from shared.scheduling.problem import unit_cores
 
@@ -121,23 +121,23 @@ class Outcomes:
     decisions: Decisions
     clusters: Mapping[str, Cluster]
     node_names: Mapping[str, NodeNames]
-    obstacles: Obstacles
-    room: Room
+    pending_reasons: PendingReasons
+    waiting_jobs: WaitingJobs
     refusals: Refusals
 
     def reasons(self, job: Tracked, start: Start | None) -> dict[str, str]:
         """Why each of a waiting job's choices does not start; empty for the one that does."""
-        return {c.cluster: self._told(job, c, start) for c in self.room.choices(job)}
+        return {c.cluster: self._told(job, c, start) for c in self.waiting_jobs.choices(job)}
 
     def weighed(self, job: Tracked, reasons: Mapping[str, str]) -> list[CandidateMessage]:
         """A waiting job's most favoured choices with these reasons."""
-        choices = most_favoured(self.room.choices(job), reasons)
+        choices = most_favoured(self.waiting_jobs.choices(job), reasons)
         return [self.candidate_message(job, c, reasons[c.cluster]) for c in choices]
 
     def candidate_message(self, job: Tracked, choice: Choice, why_not: str) -> CandidateMessage:
         """What was weighed, and the constraint that bound it; those of power in figures too."""
         told = candidate_message(choice, why_not)
-        entry = self.room.entry(job, choice.cluster)
+        entry = self.waiting_jobs.entry(job, choice.cluster)
         if entry is not None and POWER in why_not:
             shortages = self.refusals.shortages(choice.cluster, entry)
             told.power.shortages.extend(map(self._shortage, shortages))
@@ -191,26 +191,26 @@ class Outcomes:
         if situation.verdict == VERDICT_CANCELLED:
             return self.decisions.cancelled(job)
         decided = self.decisions.new(job, situation.verdict, situation.what)
-        obstacle, reasons = self.obstacles.of_job(job), self.reasons(job, None)
-        if obstacle is not None:
-            decided.reason = obstacle.reason
+        pending_reason, reasons = self.pending_reasons.of_job(job), self.reasons(job, None)
+        if pending_reason is not None:
+            decided.reason = pending_reason.reason
         else:
-            decided.reason = reason_of(self.room.choices(job), reasons)
+            decided.reason = reason_of(self.waiting_jobs.choices(job), reasons)
         decided.candidates.extend(self.weighed(job, reasons))
         decided.candidates_left_out = len(job.candidates) - len(decided.candidates)
-        promise = self.promise(job)
-        if promise is not None:
-            decided.reservation.CopyFrom(promise)
+        reservation = self.reservation(job)
+        if reservation is not None:
+            decided.reservation.CopyFrom(reservation)
         return self.decisions.publish(job, decided)
 
-    def promise(self, job: Tracked) -> Reservation | None:
-        """The earliest nodes that the pass promised to a job, None when it has no promise."""
-        promises = self.refusals.plan.reservations().items()
-        own = [(p.start_s, name, p) for name, p in promises if p.arrival == job.arrival]
+    def reservation(self, job: Tracked) -> Reservation | None:
+        """The earliest nodes that the pass promised to a job, None when it has no reservation."""
+        reservations = self.refusals.plan.reservations().items()
+        own = [(p.start_s, name, p) for name, p in reservations if p.arrival == job.arrival]
         if not own:
             return None
-        start_s, name, promise = min(own, key=lambda option: option[:2])
-        return Reservation(cluster=name, nodes=promise.nodes, start_at_us=round(start_s * 1e6))
+        start_s, name, reservation = min(own, key=lambda option: option[:2])
+        return Reservation(cluster=name, nodes=reservation.nodes, start_at_us=round(start_s * 1e6))
 
     def _told(self, job: Tracked, choice: Choice, start: Start | None) -> str:
         """Whatever goes wrong with an explanation is told in its place: the decision holds."""
@@ -220,7 +220,7 @@ class Outcomes:
             return unexplained(error)
 
     def _why_not(self, job: Tracked, choice: Choice, start: Start | None) -> str:
-        entry = self.room.entry(job, choice.cluster)
+        entry = self.waiting_jobs.entry(job, choice.cluster)
         if entry is None:
             return self._why_no_entry(job, choice)
         if start is None or entry.order < start.entry.order:
@@ -232,15 +232,24 @@ class Outcomes:
     def _why_no_entry(self, job: Tracked, choice: Choice) -> str:
         if not choice.waits:
             return self._why_excluded(job, choice)
-        obstacle = self.obstacles.of_job(job) or self.obstacles.of_entry(job, choice.candidate)
-        return obstacle.reason if obstacle else misfit(job.job, self.clusters[choice.cluster])
+        pending_reason = self.pending_reasons.of_job(job) or self.pending_reasons.of_entry(
+            job, choice.candidate
+        )
+        return (
+            pending_reason.reason
+            if pending_reason
+            else misfit(job.job, self.clusters[choice.cluster])
+        )
 
     def _why_excluded(self, job: Tracked, choice: Choice) -> str:
         name = choice.cluster
-        problem = misfit(job.job, self.clusters[name]) or self.obstacles.lost.get(name)
+        problem = misfit(job.job, self.clusters[name]) or self.pending_reasons.lost.get(name)
         if problem or isinf(choice.part_eff):
             return problem or "did not fit or was lost when the job was ranked"
-        best, policy = favourite(self.room.choices(job)).cluster, self.decisions.rules.policy
+        best, policy = (
+            favourite(self.waiting_jobs.choices(job)).cluster,
+            self.decisions.rules.policy,
+        )
         return f"policy {policy}: only the best cluster, {best}"
 
 

@@ -31,7 +31,7 @@ _UNKNOWN: Final[Row] = (nan,) * 7
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ClusterKnowledge:
+class ClusterModels:
     """A cluster with what is known of its node model; `signatures` by application, `times` what was
     worked out of them before."""
 
@@ -82,7 +82,7 @@ class Predictions:
 
 def predict(
     jobs: Sequence[Job],
-    clusters: Sequence[ClusterKnowledge],
+    clusters: Sequence[ClusterModels],
     power_model: PowerModel,
     rule: FrequencyRule,
     weighing: Weighing,
@@ -114,9 +114,7 @@ def predict(
     )
 
 
-def reference_columns(
-    jobs: Sequence[Job], clusters: Sequence[ClusterKnowledge]
-) -> NDArray[np.int64]:
+def reference_columns(jobs: Sequence[Job], clusters: Sequence[ClusterModels]) -> NDArray[np.int64]:
     """Column of each job's reference cluster, shape (jobs,)."""
     column = {c.cluster.name: index for index, c in enumerate(clusters)}
     return np.array([column[job.reference_cluster] for job in jobs], dtype=np.int64)
@@ -128,7 +126,7 @@ def _only_distance(energy_j: Floats, time_s: Floats, weighing: Weighing) -> Floa
 
 
 def _first_run_power(
-    jobs: Sequence[Job], clusters: Sequence[ClusterKnowledge], model: PowerModel, known: Mask
+    jobs: Sequence[Job], clusters: Sequence[ClusterModels], model: PowerModel, known: Mask
 ) -> Floats:
     """The power model's figures, NaN where a signature makes them needless."""
     power_w = np.full(known.shape, nan)
@@ -141,7 +139,7 @@ def _first_run_power(
 
 def _from_signatures(
     jobs: Sequence[Job],
-    known: ClusterKnowledge,
+    known: ClusterModels,
     rule: FrequencyRule,
     weighing: Weighing,
     quantile: float,
@@ -156,7 +154,7 @@ def _from_signatures(
 
 
 def _projections(
-    known: ClusterKnowledge, apps: Sequence[str]
+    known: ClusterModels, apps: Sequence[str]
 ) -> Iterator[tuple[list[str], Projection]]:
     """Applications with their projections over the cluster's P-states, a batch a TPI scale.
 
@@ -195,7 +193,7 @@ def _chosen(
 
 
 def _scaled_times(
-    jobs: Sequence[Job], clusters: Sequence[ClusterKnowledge], nominal_s: Floats
+    jobs: Sequence[Job], clusters: Sequence[ClusterModels], nominal_s: Floats
 ) -> Floats:
     """`nominal_s` without gaps: a gap is scaled from the first cluster that has a value."""
     known, row = ~np.isnan(nominal_s), np.arange(len(jobs))
@@ -210,7 +208,7 @@ def _scaled_times(
 
 
 def _time_coefficients(
-    jobs: Sequence[Job], clusters: Sequence[ClusterKnowledge], anchor: Sequence[int], gaps: Mask
+    jobs: Sequence[Job], clusters: Sequence[ClusterModels], anchor: Sequence[int], gaps: Mask
 ) -> Floats:
     """T(cluster) / T(anchor) of each gap, shape (jobs, clusters), 1 elsewhere."""
     times = cache(lambda column: _app_times(clusters[column]))
@@ -227,7 +225,7 @@ def _time_coefficients(
     return found
 
 
-def _app_times(known: ClusterKnowledge) -> Mapping[str, AppTime]:
+def _app_times(known: ClusterModels) -> Mapping[str, AppTime]:
     """Every application that a cluster knows, at the nominal P-state."""
     basis = known.cluster, known.coefficients
     return known.times.of(basis, known.signatures, lambda apps: _projections(known, apps))

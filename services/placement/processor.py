@@ -25,22 +25,22 @@ from coplace.v1.prediction_pb2 import NodePowerPublished
 
 from services.placement.dependencies import Dependencies
 from services.placement.explanation import Refusals
-from services.placement.inquiry import Inquiry
+from services.placement.job_table import JobTable
 from services.placement.jobs import Tracked
-from services.placement.knowledge import Knowledge
-from services.placement.lanes import lanes_of
-from services.placement.ledger import Ledger
 from services.placement.model import Candidate, Rules, draw_mw, evaluate
-from services.placement.news import News
-from services.placement.obstacles import Obstacles
+from services.placement.model_store import ModelStore
+from services.placement.notices import Notices
 from services.placement.outcomes import Beside, Decisions, Outcomes
-from services.placement.room import Room
+from services.placement.pending_reasons import PendingReasons
+from services.placement.queries import Queries
+from services.placement.schedulers import schedulers_of
+from services.placement.waiting import WaitingJobs
 from services.placement.withdrawals import Withdrawals
 from shared.domain.cluster import Cluster
 from shared.messaging.event import Event, Publish
 from shared.messaging.quarantine import Fault
 from shared.messaging.stage import Round
-from shared.scheduling.easy import AnyLane, schedule
+from shared.scheduling.passes import ClusterScheduler, schedule
 
 
 class Placement:
@@ -53,27 +53,27 @@ class Placement:
 
     def __init__(self, restored: Mapping[str, bytes], rules: Rules, remember_days: float) -> None:
         self._rules = rules
-        self._knowledge = Knowledge(
+        self._models = ModelStore(
             rules.max_slowdown, rules.most_applications, cap_counts_idle=rules.cap_counts_idle
         )
-        self._knowledge.restore(restored)
-        self._ledger = Ledger(remember_days)
-        self._ledger.restore(restored, self._knowledge.clusters.values())
-        self._ledger.holdings.prefer(self._knowledge.node_factors)
-        self._dependencies = Dependencies(self._ledger.get)
-        self._obstacles = Obstacles(
-            self._knowledge, self._ledger.holdings, self._dependencies, rules.most_missed_starts
+        self._models.restore(restored)
+        self._job_table = JobTable(remember_days)
+        self._job_table.restore(restored, self._models.clusters.values())
+        self._job_table.holdings.prefer(self._models.node_factors)
+        self._dependencies = Dependencies(self._job_table.get)
+        self._pending_reasons = PendingReasons(
+            self._models, self._job_table.holdings, self._dependencies, rules.most_missed_starts
         )
-        self._room = Room(self._obstacles, rules)
-        self._news = News(self._obstacles, self._room)
-        self._withdrawals = Withdrawals(self._ledger, self._knowledge, rules.start_timeout_s)
+        self._waiting_jobs = WaitingJobs(self._pending_reasons, rules)
+        self._notices = Notices(self._pending_reasons, self._waiting_jobs)
+        self._withdrawals = Withdrawals(self._job_table, self._models, rules.start_timeout_s)
         self._all_stale, self._now_s = False, 0.0
-        self.inquiry = Inquiry(
-            self._ledger,
-            self._room,
-            self._obstacles,
-            self._knowledge,
-            self._lanes,
+        self.queries = Queries(
+            self._job_table,
+            self._waiting_jobs,
+            self._pending_reasons,
+            self._models,
+            self._schedulers,
             rules.start_timeout_s,
         )
 
@@ -91,137 +91,137 @@ class Placement:
     def end_round(self, ended: Round) -> Iterable[Publish]:
         """Ask back what did not come true, weigh the jobs that arrived, start what may start, and
         say of the others why they wait."""
-        self.inquiry.begin_round()
+        self.queries.begin_round()
         self._now_s = ended.now_s
-        self._ledger.forget(ended.now_s)
-        self._knowledge.forget(self._ledger.apps)
-        self._ledger.holdings.forget_groups()
-        self._all_stale |= self._room.forget_kinds()
-        decisions = Decisions(ended, self._rules, self._knowledge.degradation_version)
+        self._job_table.forget(ended.now_s)
+        self._models.forget(self._job_table.apps)
+        self._job_table.holdings.forget_groups()
+        self._all_stale |= self._waiting_jobs.forget_kinds()
+        decisions = Decisions(ended, self._rules, self._models.degradation_version)
         decided = list(self._withdrawals.of_round(decisions))
         touched = self._settle()
         new = [job for job in touched if job.waits and not job.candidates]
         self._weigh([job for job in new if not job.isolated])
         self._estimate(touched)
-        self._room.refresh(touched)
+        self._waiting_jobs.refresh(touched)
         self._refresh_stale()
         outcomes = self._start(decisions, decided)
         decided += self._announce(outcomes)
-        self.inquiry.note(outcomes)
+        self.queries.note(outcomes)
         return decided
 
     def changes(self) -> Mapping[str, bytes | None]:
         """Publications and jobs that changed."""
-        return self._knowledge.changes() | self._ledger.changes()
+        return self._models.changes() | self._job_table.changes()
 
     def wake_us(self) -> int | None:
         """When the next start has to be confirmed, news that was put off is told, or a cap of power
         changes."""
-        due = [*self._withdrawals.due_s(), *self._news.due_s()]
-        next_s = min([*due, self._knowledge.next_cap_step_s(self._now_s)])
+        due = [*self._withdrawals.due_s(), *self._notices.due_s()]
+        next_s = min([*due, self._models.next_cap_step_s(self._now_s)])
         return ceil(next_s * 1e6) if next_s < inf else None
 
     def suspects(self) -> Sequence[str]:
         """The jobs that the end of this round may start, by arrival."""
-        found = self._ledger.waiting() + self._ledger.holdings.without_draw()
+        found = self._job_table.waiting() + self._job_table.holdings.without_draw()
         return [job.job.job_id for job in found]
 
     def hold_back(self, subject: str, fault: Fault) -> None:
         """Hold a job that the end of the round fails over."""
-        job = self._ledger.get(subject)
+        job = self._job_table.get(subject)
         if job is not None and job.waits and not job.isolated:
             repair = "report it, and release the job after the repair"
             reason = f"deciding on it failed, stack {fault.digest[:12]}: {repair}: {fault.what}"
-            self._ledger.isolate(job, reason)
+            self._job_table.isolate(job, reason)
         elif job is not None and job.placed is not None and job.placed.draw_mw is None:
-            self._ledger.estimate(job, 0)
+            self._job_table.estimate(job, 0)
 
     def _happen(self, event: Event) -> None:
         """What a resource manager says of a job."""
         match event.payload:
             case JobSubmitted() as submitted:
-                self._ledger.submit(event, submitted, self._knowledge.clusters)
+                self._job_table.submit(event, submitted, self._models.clusters)
             case JobRequeued() as requeued:
-                self._ledger.requeue(event, requeued)
+                self._job_table.requeue(event, requeued)
             case JobStarted() as started:
-                self._ledger.start(event, started, self._knowledge.node_names)
+                self._job_table.start(event, started, self._models.node_names)
             case JobDeclined() as declined:
-                self._ledger.decline(event, declined)
+                self._job_table.decline(event, declined)
             case JobFinished() as finished:
-                self._ledger.finish(event, finished)
+                self._job_table.finish(event, finished)
 
     def _ask(self, event: Event) -> None:
         """What users and operators ask of a job."""
         match event.payload:
             case JobCancelled() as cancelled:
-                self._ledger.cancel(event, cancelled)
+                self._job_table.cancel(event, cancelled)
             case JobHeld() as held:
-                self._ledger.hold(event, held)
+                self._job_table.hold(event, held)
             case JobReleased() as released:
-                self._ledger.release(event, released)
+                self._job_table.release(event, released)
             case JobSeized() as seized:
-                self._ledger.seize(event, seized)
+                self._job_table.seize(event, seized)
 
     def _learn(self, event: Event) -> None:
-        self._knowledge.fold(event)
+        self._models.fold(event)
         match event.payload:
             case ClusterDeclared() as declared:
-                self._ledger.holdings.declare(self._knowledge.clusters[declared.cluster])
-                self._ledger.holdings.prefer(self._knowledge.node_factors)
+                self._job_table.holdings.declare(self._models.clusters[declared.cluster])
+                self._job_table.holdings.prefer(self._models.node_factors)
                 self._all_stale = True  # units may be of other resources now
             case NodePowerPublished():
-                self._ledger.holdings.prefer(self._knowledge.node_factors)
+                self._job_table.holdings.prefer(self._models.node_factors)
             case ClusterLost() | ClusterReturned() | LimitsDeclared():
                 self._all_stale = True
 
     def _settle(self) -> list[Tracked]:
         """The jobs whose situation may have changed, by arrival; what they waited for and what came
         true is dropped."""
-        ids = self._ledger.take_touched()
+        ids = self._job_table.take_touched()
         ids |= self._dependencies.dependents(ids)
-        for job in self._ledger.found(ids):
+        for job in self._job_table.found(ids):
             if self._dependencies.settle(job):
-                self._ledger.save(job)
-        return self._ledger.found(ids | self._dependencies.find_stuck())
+                self._job_table.save(job)
+        return self._job_table.found(ids | self._dependencies.find_stuck())
 
     def _weigh(self, jobs: list[Tracked]) -> None:
         weighed = evaluate(
             [job.job for job in jobs],
-            self._knowledge.per_cluster(),
-            self._knowledge.power_model,
+            self._models.per_cluster(),
+            self._models.power_model,
             self._rules,
         )
         for job, candidates in zip(jobs, weighed, strict=True):
-            self._ledger.weigh(job, candidates)
+            self._job_table.weigh(job, candidates)
 
     def _estimate(self, touched: Iterable[Tracked]) -> None:
         """What jobs draw that resource managers started by themselves, and those that were kept
         without it."""
-        clusters = self._knowledge.clusters
+        clusters = self._models.clusters
         for job in touched:
             if any(candidate.draw_mw is None for candidate in job.candidates):
                 known = [c for c in job.candidates if c.cluster in clusters]
-                self._ledger.weigh(job, tuple(_with_draw(job, c, clusters) for c in known))
-        lacking = self._ledger.holdings.without_draw()
+                self._job_table.weigh(job, tuple(_with_draw(job, c, clusters) for c in known))
+        lacking = self._job_table.holdings.without_draw()
         weighed = evaluate(
             [job.job for job in lacking],
-            self._knowledge.per_cluster(),
-            self._knowledge.power_model,
+            self._models.per_cluster(),
+            self._models.power_model,
             self._rules,
         )
         for job, candidates in zip(lacking, weighed, strict=True):
             assert job.placed is not None
             on = next(c for c in candidates if c.cluster == job.placed.cluster)
-            self._ledger.estimate(job, (on.draw_mw or 0) * len(job.placed.nodes) // on.nodes)
+            self._job_table.estimate(job, (on.draw_mw or 0) * len(job.placed.nodes) // on.nodes)
 
     def _refresh_stale(self) -> bool:
         """Bring entries up to date with limits, usage and clusters; True when some were lost."""
-        changed = self._ledger.holdings.take_changed()
-        limited = changed & self._knowledge.limits.keys()
+        changed = self._job_table.holdings.take_changed()
+        limited = changed & self._models.limits.keys()
         if self._all_stale:
             self._all_stale = False
-            return self._room.refresh_all()
-        return self._room.refresh(self._room.limited_by(limited) if limited else [])
+            return self._waiting_jobs.refresh_all()
+        return self._waiting_jobs.refresh(self._waiting_jobs.limited_by(limited) if limited else [])
 
     def _start(self, decisions: Decisions, decided: list[Publish]) -> Outcomes:
         """Pass over the queue until no job in it is over a limit; what came of the last pass.
@@ -237,52 +237,54 @@ class Placement:
                 return outcomes
 
     def _pass(self, decisions: Decisions) -> Outcomes:
-        plan = schedule(decisions.ended.now_s, self._lanes(decisions.ended.now_s))
+        plan = schedule(decisions.ended.now_s, self._schedulers(decisions.ended.now_s))
         return Outcomes(
             decisions=decisions,
-            clusters=self._knowledge.clusters,
-            node_names=self._knowledge.node_names,
-            obstacles=self._obstacles,
-            room=self._room,
-            refusals=Refusals(plan, self._ledger.by_arrival),
+            clusters=self._models.clusters,
+            node_names=self._models.node_names,
+            pending_reasons=self._pending_reasons,
+            waiting_jobs=self._waiting_jobs,
+            refusals=Refusals(plan, self._job_table.by_arrival),
         )
 
-    def _lanes(self, now_s: float, *, apart: bool = False) -> dict[str, AnyLane]:
-        """Every cluster with what runs and waits: see lanes_of."""
-        held, neighbours = self._ledger.holdings.occupancy, self._knowledge.neighbours()
-        return lanes_of(held, self._room, neighbours, self._knowledge.budgets(now_s), apart=apart)
+    def _schedulers(self, now_s: float, *, apart: bool = False) -> dict[str, ClusterScheduler]:
+        """Every cluster with what runs and waits: see schedulers_of."""
+        held, neighbours = self._job_table.holdings.occupancy, self._models.neighbours()
+        return schedulers_of(
+            held, self._waiting_jobs, neighbours, self._models.budgets(now_s), apart=apart
+        )
 
     def _take(self, outcomes: Outcomes) -> Iterator[Publish]:
         plan = outcomes.refusals.plan
         for number, start in enumerate(plan.starts):
-            job = self._ledger.of_arrival(start.entry.arrival)
+            job = self._job_table.of_arrival(start.entry.arrival)
             candidate = job.candidate(start.cluster)
-            if self._obstacles.of_job(job) or self._obstacles.of_entry(job, candidate):
-                rest = [self._ledger.of_arrival(s.entry.arrival) for s in plan.starts[number:]]
-                self._room.put_back(rest)
+            if self._pending_reasons.of_job(job) or self._pending_reasons.of_entry(job, candidate):
+                rest = [self._job_table.of_arrival(s.entry.arrival) for s in plan.starts[number:]]
+                self._waiting_jobs.put_back(rest)
                 return
             weighed = outcomes.weighed(job, outcomes.reasons(job, start))
-            placed = self._ledger.place(job, start, plan.now_s)
-            self._room.leave(job.job.job_id)
+            placed = self._job_table.place(job, start, plan.now_s)
+            self._waiting_jobs.leave(job.job.job_id)
             yield outcomes.started(job, placed, start, weighed, self._beside(job))
 
     def _beside(self, job: Tracked) -> Beside:
         """Whom a job that was just placed has beside it."""
         assert job.placed is not None
-        others = self._ledger.holdings.others(job)
+        others = self._job_table.holdings.others(job)
         if not others:
             return Beside()
-        rule = self._knowledge.neighbours()[job.placed.cluster]
-        slowdown = self._ledger.holdings.slowdown(job, rule)
+        rule = self._models.neighbours()[job.placed.cluster]
+        slowdown = self._job_table.holdings.slowdown(job, rule)
         return Beside(tuple(other.job.job_id for other in others), slowdown)
 
     def _announce(self, outcomes: Outcomes) -> Iterator[Publish]:
         now_s = outcomes.decisions.ended.now_s
-        changed = self._room.take_refreshed() | self._news.take_due(now_s)
-        for job in self._ledger.found(changed):
-            situation = self._news.of(job, now_s)
+        changed = self._waiting_jobs.take_refreshed() | self._notices.take_due(now_s)
+        for job in self._job_table.found(changed):
+            situation = self._notices.of(job, now_s)
             if situation is not None:
-                self._ledger.save(job)
+                self._job_table.save(job)
                 yield outcomes.of_waiting(job, situation)
 
 

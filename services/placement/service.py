@@ -21,8 +21,8 @@ from coplace.v1.placement_service_pb2 import (
 from google.protobuf.message import DecodeError
 from grpc.aio import ServicerContext
 
-from services.placement.foresight import Foresight, Outlook
-from services.placement.inquiry import Inquiry
+from services.placement.queries import Queries
+from services.placement.start_estimates import StartEstimate, StartEstimates
 
 NAME: Final = "coplace.v1.PlacementService"
 # Questions that wait for forecasts; more are told to come back.
@@ -38,15 +38,15 @@ class Duty:
     """Which processor decides here, if any: a standby has none."""
 
     def __init__(self) -> None:
-        self.inquiry: Inquiry | None = None
+        self.queries: Queries | None = None
 
-    def begin(self, inquiry: Inquiry) -> None:
+    def begin(self, queries: Queries) -> None:
         """This process decides from now on."""
-        self.inquiry = inquiry
+        self.queries = queries
 
     def end(self, _unit: int = 0) -> None:
         """It does no more."""
-        self.inquiry = None
+        self.queries = None
 
 
 class PlacementService:
@@ -56,7 +56,7 @@ class PlacementService:
         self._duty = duty
         self._most_foreseen = most_foreseen
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forecast")
-        self._foresight: tuple[Inquiry, Foresight] | None = None
+        self._start_estimates: tuple[Queries, StartEstimates] | None = None
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """The RPC on raw bytes, so that a message that is no protobuf is told so."""
@@ -78,15 +78,15 @@ class PlacementService:
             job_id = ExplainRequest.FromString(data).job_id
         except DecodeError:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is no ExplainRequest")
-        inquiry = await self._on_duty(context)
-        answer = inquiry.answer(job_id)
+        queries = await self._on_duty(context)
+        answer = queries.answer(job_id)
         if answer is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, unknown(job_id))
-        arrival = inquiry.arrival(job_id)
+        arrival = queries.arrival(job_id)
         if arrival is not None and answer.as_of_us:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PATIENCE_S):
-                    found = await self._forecast(inquiry, arrival, answer.as_of_us / 1e6)
+                    found = await self._forecast(queries, arrival, answer.as_of_us / 1e6)
                     answer.forecast.CopyFrom(found)
         return answer
 
@@ -96,40 +96,42 @@ class PlacementService:
         """Say what may be drawn, and what is."""
         return (await self._on_duty(context)).power()
 
-    async def _on_duty(self, context: ServicerContext[Any, Any]) -> Inquiry:
-        inquiry = self._duty.inquiry
-        if inquiry is None:
+    async def _on_duty(self, context: ServicerContext[Any, Any]) -> Queries:
+        queries = self._duty.queries
+        if queries is None:
             await context.abort(
                 grpc.StatusCode.UNAVAILABLE,
                 "this process stands by, another one of placement decides: ask that one",
             )
-        return inquiry
+        return queries
 
-    async def _forecast(self, inquiry: Inquiry, arrival: int, now_s: float) -> Forecast:
-        foresight, outlook = self._recent(inquiry, now_s), None
-        if foresight is not None:
-            outlook = await self._look(foresight, arrival)
-        if foresight is None or outlook is None:
-            give_way = partial(_give_way, inquiry)
-            foresight = Foresight(inquiry.snapshot(), self._most_foreseen, give_way)
-            self._foresight = inquiry, foresight
-            outlook = await self._look(foresight, arrival)
-        return _message(outlook, foresight.now_s)
+    async def _forecast(self, queries: Queries, arrival: int, now_s: float) -> Forecast:
+        start_estimates, estimate = self._recent(queries, now_s), None
+        if start_estimates is not None:
+            estimate = await self._look(start_estimates, arrival)
+        if start_estimates is None or estimate is None:
+            give_way = partial(_give_way, queries)
+            start_estimates = StartEstimates(queries.snapshot(), self._most_foreseen, give_way)
+            self._start_estimates = queries, start_estimates
+            estimate = await self._look(start_estimates, arrival)
+        return _message(estimate, start_estimates.now_s)
 
-    def _recent(self, inquiry: Inquiry, now_s: float) -> Foresight | None:
+    def _recent(self, queries: Queries, now_s: float) -> StartEstimates | None:
         """The last forecast while it is fresh and of the same processor."""
-        if self._foresight is None or self._foresight[0] is not inquiry:
+        if self._start_estimates is None or self._start_estimates[0] is not queries:
             return None
-        return self._foresight[1] if now_s - self._foresight[1].now_s <= _FRESH_S else None
+        return (
+            self._start_estimates[1] if now_s - self._start_estimates[1].now_s <= _FRESH_S else None
+        )
 
-    async def _look(self, foresight: Foresight, arrival: int) -> Outlook | None:
+    async def _look(self, start_estimates: StartEstimates, arrival: int) -> StartEstimate | None:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, foresight.of, arrival)
+        return await loop.run_in_executor(self._thread, start_estimates.of, arrival)
 
 
-def _give_way(inquiry: Inquiry) -> None:
+def _give_way(queries: Queries) -> None:
     """Decisions go first: one interpreter runs one thread at a time."""
-    while inquiry.is_deciding:
+    while queries.is_deciding:
         time.sleep(_GIVES_WAY_S)
 
 
@@ -143,14 +145,14 @@ def unknown(job_id: str) -> str:
     )
 
 
-def _message(outlook: Outlook | None, made_s: float) -> Forecast:
+def _message(estimate: StartEstimate | None, made_s: float) -> Forecast:
     found = Forecast(made_at_us=round(made_s * 1e6))
-    if outlook is None:
+    if estimate is None:
         return found
-    found.jobs_before = outlook.jobs_before
-    if outlook.expected is not None:
-        found.cluster = outlook.expected.cluster
-        found.start_at_us = round(outlook.expected.start_s * 1e6)
-    elif outlook.not_before_s is not None:
-        found.start_at_us = round(outlook.not_before_s * 1e6)
+    found.jobs_before = estimate.jobs_before
+    if estimate.expected is not None:
+        found.cluster = estimate.expected.cluster
+        found.start_at_us = round(estimate.expected.start_s * 1e6)
+    elif estimate.not_before_s is not None:
+        found.start_at_us = round(estimate.not_before_s * 1e6)
     return found

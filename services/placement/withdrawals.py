@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from services.placement.explanation import when
+from services.placement.job_table import JobTable
 from services.placement.jobs import Placed, Tracked
-from services.placement.knowledge import Knowledge
-from services.placement.ledger import Ledger
+from services.placement.model_store import ModelStore
 from services.placement.outcomes import Decisions
 from shared.messaging.event import Publish
 
@@ -22,26 +22,26 @@ class Withdrawals:
     `timeout_s` of 0 waits for ever.
     """
 
-    def __init__(self, ledger: Ledger, knowledge: Knowledge, timeout_s: float) -> None:
-        self._ledger = ledger
-        self._knowledge = knowledge
+    def __init__(self, job_table: JobTable, models: ModelStore, timeout_s: float) -> None:
+        self._job_table = job_table
+        self._models = models
         self._timeout_s = timeout_s
 
     def due_s(self) -> Iterator[float]:
         """When starts are asked back that nobody has confirmed."""
         if self._timeout_s:
-            for job, placed in self._ledger.holdings.granted():
+            for job, placed in self._job_table.holdings.granted():
                 if not job.asked_back:
                     yield placed.since_s + self._timeout_s + _LATER_S
 
     def of_round(self, decisions: Decisions) -> Iterator[Publish]:
         """What is asked back at the end of a round."""
-        for job in self._ledger.with_void_starts():
+        for job in self._job_table.with_void_starts():
             yield from (decisions.void(job, void) for void in job.void)
             job.void = ()
-            self._ledger.save(job)
-        granted = self._ledger.holdings.granted()
-        intruders = dict(self._ledger.holdings.intruders(granted))
+            self._job_table.save(job)
+        granted = self._job_table.holdings.granted()
+        intruders = dict(self._job_table.holdings.intruders(granted))
         for job, placed in granted:
             if not job.asked_back:
                 yield from self._ask_back(job, placed, intruders, decisions)
@@ -54,7 +54,7 @@ class Withdrawals:
         job.asked_back = self._not_confirmed(placed) if job.missed else why
         if not job.asked_back:
             return
-        self._ledger.save(job)
+        self._job_table.save(job)
         if job.cancelled is None:
             yield decisions.withdrawn(job, placed)
         else:
@@ -66,8 +66,8 @@ class Withdrawals:
             return "cancelled"
         if job.held is not None:
             return f"held: {job.held}" if job.held else "held"
-        if placed.cluster in self._knowledge.lost:
-            return f"{placed.cluster}: {self._knowledge.lost[placed.cluster]}"
+        if placed.cluster in self._models.lost:
+            return f"{placed.cluster}: {self._models.lost[placed.cluster]}"
         if job.job.job_id in intruders:
             return f"{intruders[job.job.job_id]} runs on its nodes, as the resource manager says"
         return ""

@@ -32,7 +32,7 @@ def stages(shared: Settings) -> list[Stage]:
             create=create,
             single=True,
             rounds=shared.rounds,
-            marks_outputs=shared.is_emulated,
+            puts_barriers=shared.is_emulated,
         )
     ]
 

@@ -25,7 +25,7 @@ def stages(settings: Settings) -> list[Stage]:
             create=lambda _unit, restored: PricingProcessor(tariff, restored),
             rounds=settings.rounds,
             mend=lambda restored, now_us: mended(restored, tariff, now_us),
-            marks_outputs=settings.is_emulated,
+            puts_barriers=settings.is_emulated,
             keyed_by=job_of,
             recall=recalled,
         )

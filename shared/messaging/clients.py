@@ -7,11 +7,12 @@ it every record costs several times as much.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaPartition
 from kafka.errors import KafkaError
 
 from shared.messaging.deployment import Deployment
-from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.record import NewRecord, Record, TopicPartition
 
 # A killed broker is back within seconds; the pauses between attempts would grow to 30.
 _RECONNECT_WITHIN_MS: Final = 500
@@ -44,8 +45,8 @@ class Publisher:
         """Append all. Raises KafkaError when one of them was not taken."""
         futures = [
             self._producer.send(
-                self._deployment.name(record.place.topic),
-                partition=record.place.kafka_partition,
+                self._deployment.name(record.partition.topic),
+                partition=record.partition.kafka_partition,
                 key=record.key,
                 value=record.value,
                 headers=list(record.headers),
@@ -59,12 +60,13 @@ class Publisher:
 
 
 class Reader:
-    """Reads committed records of some places, from their beginning. A context manager."""
+    """Reads committed records of some partitions, from their beginning. A context manager."""
 
-    def __init__(self, deployment: Deployment, places: Sequence[Place]) -> None:
+    def __init__(self, deployment: Deployment, partitions: Sequence[TopicPartition]) -> None:
         self._deployment = deployment
         self._partitions = [
-            TopicPartition(deployment.name(place.topic), place.kafka_partition) for place in places
+            KafkaPartition(deployment.name(partition.topic), partition.kafka_partition)
+            for partition in partitions
         ]
         self._consumer = KafkaConsumer(
             **deployment.connection,
@@ -86,9 +88,11 @@ class Reader:
         """Disconnect."""
         self._consumer.close()
 
-    def seek(self, place: Place, offset: int) -> None:
+    def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on from an offset."""
-        partition = TopicPartition(self._deployment.name(place.topic), place.kafka_partition)
+        partition = KafkaPartition(
+            self._deployment.name(partition.topic), partition.kafka_partition
+        )
         self._consumer.seek(partition, offset)
 
     def poll(self, timeout_s: float = 0.2) -> list[Record]:

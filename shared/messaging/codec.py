@@ -14,7 +14,7 @@ from shared.domain.errors import RejectedError
 from shared.messaging.batches import require_readable
 from shared.messaging.contents import check_contents
 from shared.messaging.event import Event, Publish
-from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.record import NewRecord, Record, TopicPartition
 from shared.messaging.schemas import MESSAGES
 from shared.messaging.texts import MOST_TEXT_BYTES, require_short_texts
 from shared.messaging.topics import ROUND_ENDED, Topics, partition_of
@@ -69,7 +69,7 @@ def count_unknown_fields(event: Event) -> int:
     return len(UnknownFieldSet(event.payload))
 
 
-def is_mark(record: Record) -> bool:
+def is_barrier(record: Record) -> bool:
     """Whether a record says that it ends a round."""
     return dict(record.headers).get("ce_type") == ROUND_ENDED.encode()
 
@@ -91,12 +91,12 @@ class Codec:
         expected = self.topics.spec(topic).key_of(event.payload)
         if event.key != expected:
             raise ValueError(f"{event.id} must have the key {expected!r}, got {event.key!r}")
-        return self._new_record(self.topics.place_of(topic, event.key), event)
+        return self._new_record(self.topics.partition_of(topic, event.key), event)
 
-    def encode_mark(self, place: Place, event: Event) -> NewRecord:
-        """The record of a round's mark, which goes to a given place whatever its key."""
-        self.topics.spec(place.topic).key_of(event.payload)
-        return self._new_record(place, event)
+    def encode_barrier(self, partition: TopicPartition, event: Event) -> NewRecord:
+        """The record of a round's barrier, which goes to a given partition whatever its key."""
+        self.topics.spec(partition.topic).key_of(event.payload)
+        return self._new_record(partition, event)
 
     def check_state(self, key: str, value: bytes | None) -> None:
         """Raise OversizeError for an entry that a changelog cannot hold."""
@@ -110,16 +110,18 @@ class Codec:
         """The event of a record. Raises RejectedError, which names what is wrong with it.
 
         A topic that has grown holds records where its former count of Kafka partitions put them.
-        Who reads all of it and minds no order of places takes them too, and so does who kept a
+        Who reads all of it and minds no order of partitions takes them too, and so does who kept a
         record since before: `of_any_count`.
         """
         headers = dict(record.headers)
         require_readable(headers)
         value = self._checked_value(record)
         message_type = _text(headers, "ce_type")
-        template = self.topics.spec(record.place.topic).messages.get(message_type)
+        template = self.topics.spec(record.partition.topic).messages.get(message_type)
         if template is None:
-            raise RejectedError("ce_type", f"{message_type[:80]!r} is not in {record.place.topic}")
+            raise RejectedError(
+                "ce_type", f"{message_type[:80]!r} is not in {record.partition.topic}"
+            )
         payload = MESSAGES[message_type]()
         try:
             payload.ParseFromString(value)
@@ -139,10 +141,10 @@ class Codec:
         if message_type != ROUND_ENDED:
             self._check_key(event, template.fill(payload))
             if not of_any_count:
-                self._check_place(record)
+                self._check_partition(record)
         return event
 
-    def _new_record(self, place: Place, event: Event) -> NewRecord:
+    def _new_record(self, partition: TopicPartition, event: Event) -> NewRecord:
         value = event.payload.SerializeToString(deterministic=True)
         if len(value) > self.max_message_bytes:
             raise RejectedError("value", self._size_problem(len(value)))
@@ -154,7 +156,7 @@ class Codec:
         ]
         if event.traceparent:
             headers.append(("traceparent", event.traceparent.encode()))
-        return NewRecord(place, event.key.encode(), value, tuple(headers))
+        return NewRecord(partition, event.key.encode(), value, tuple(headers))
 
     def _checked_value(self, record: Record) -> bytes:
         if record.value is None:
@@ -170,11 +172,11 @@ class Codec:
         if event.key != expected:
             raise RejectedError("key", f"must be {expected[:80]!r}, got {event.key[:80]!r}")
 
-    def _check_place(self, record: Record) -> None:
+    def _check_partition(self, record: Record) -> None:
         """A misplaced record would split its key over two workers."""
-        count = self.topics.kafka_partitions(record.place.topic)
+        count = self.topics.kafka_partitions(record.partition.topic)
         right = partition_of(record.key, count)
-        if right != record.place.kafka_partition:
+        if right != record.partition.kafka_partition:
             raise RejectedError(
                 "kafka_partition",
                 f"must be {right} for this key: partition by murmur2 as Kafka's Java client does",

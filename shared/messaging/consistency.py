@@ -7,10 +7,10 @@ from typing import Final, NamedTuple, Self
 
 from shared.messaging.codec import format_time
 from shared.messaging.provenance import FORMAT, Provenance, TopicIdentity
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 from shared.messaging.stage import Stage
 from shared.messaging.topics import Cleanup, Topics
-from shared.messaging.unit import unit_count, unit_places
+from shared.messaging.unit import unit_count, unit_partitions
 
 HOW_TO: Final = "docs/how-to/restore.md"
 
@@ -52,7 +52,8 @@ class InconsistentError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What a log holds of a unit's topics and places; a place or topic that is not there is absent.
+    """What a log holds of a unit's topics and partitions; a partition or topic that is not there is
+    absent.
 
     `sha256` is that of the record found where one was read last, None where none is now;
     `committed` and `commits` are the group's positions and the number of the commit that set them
@@ -60,24 +61,24 @@ class LogFacts:
     """
 
     topics: Mapping[str, TopicIdentity] = field(default_factory=dict)
-    begins: Mapping[Place, int] = field(default_factory=dict)
-    ends: Mapping[Place, int] = field(default_factory=dict)
-    sha256: Mapping[Place, bytes | None] = field(default_factory=dict)
-    committed: Mapping[Place, int] = field(default_factory=dict)
+    begins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    sha256: Mapping[TopicPartition, bytes | None] = field(default_factory=dict)
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     commits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class UnitPlaces:
+class UnitPartitions:
     """What a unit works with: declared counts of Kafka partitions by topic, the topics that Kafka
-    compacts, the places that it reads, and its changelog, which may have more of them: a unit looks
-    for its own number there, not for keys."""
+    compacts, the partitions that it reads, and its changelog, which may have more of them: a unit
+    looks for its own number there, not for keys."""
 
     stage: str
     kafka_partitions: Mapping[str, int]
     compacted: frozenset[str]
-    inputs: tuple[Place, ...]
-    changelog: Place
+    inputs: tuple[TopicPartition, ...]
+    changelog: TopicPartition
 
     @classmethod
     def of(cls, stage: Stage, number: int, topics: Topics) -> Self:
@@ -89,8 +90,8 @@ class UnitPlaces:
             stage.name,
             {**counts, stage.changelog: unit_count(stage, topics)},
             frozenset(compacted),
-            tuple(unit_places(stage.inputs, stage, number, topics)),
-            Place(stage.changelog, number),
+            tuple(unit_partitions(stage.inputs, stage, number, topics)),
+            TopicPartition(stage.changelog, number),
         )
 
     @property
@@ -100,8 +101,8 @@ class UnitPlaces:
 
 
 def opened(
-    unit: UnitPlaces, provenance: Provenance | None, has_state: bool, found: LogFacts
-) -> tuple[dict[Place, int], Provenance]:
+    unit: UnitPartitions, provenance: Provenance | None, has_state: bool, found: LogFacts
+) -> tuple[dict[TopicPartition, int], Provenance]:
     """Where a unit reads on, and the provenance of the state that it goes on with.
 
     Raises InconsistentError when the state must not be worked on.
@@ -124,16 +125,18 @@ def opened(
 
 
 def start_positions(
-    unit: UnitPlaces, provenance: Provenance | None, found: LogFacts
-) -> dict[Place, int]:
+    unit: UnitPartitions, provenance: Provenance | None, found: LogFacts
+) -> dict[TopicPartition, int]:
     """Where a unit that fits reads on: its committed positions; those of its state, when Kafka let
     the group's expire; the beginning of what it has never read."""
     known = _committed(unit, found) or (provenance.positions if provenance else {})
-    return {place: known.get(place, found.begins.get(place, 0)) for place in unit.inputs}
+    return {
+        partition: known.get(partition, found.begins.get(partition, 0)) for partition in unit.inputs
+    }
 
 
 def at_start(
-    unit: UnitPlaces, provenance: Provenance | None, has_state: bool, found: LogFacts
+    unit: UnitPartitions, provenance: Provenance | None, has_state: bool, found: LogFacts
 ) -> list[Inconsistency]:
     """What keeps a unit from going on with the state that its changelog holds."""
     counts = list(wrong_counts(unit, found.topics))
@@ -148,7 +151,7 @@ def at_start(
     return list(dict.fromkeys([*counts, *further]))
 
 
-def at_work(unit: UnitPlaces, provenance: Provenance, found: LogFacts) -> list[Inconsistency]:
+def at_work(unit: UnitPartitions, provenance: Provenance, found: LogFacts) -> list[Inconsistency]:
     """What was replaced under a unit: all that a start compares but the group's positions."""
     others = {name: at for name, at in provenance.topics.items() if name != unit.changelog.topic}
     return [
@@ -172,7 +175,9 @@ def read_model_differences(
     ]
 
 
-def wrong_counts(unit: UnitPlaces, topics: Mapping[str, TopicIdentity]) -> Iterator[Inconsistency]:
+def wrong_counts(
+    unit: UnitPartitions, topics: Mapping[str, TopicIdentity]
+) -> Iterator[Inconsistency]:
     for topic, count in unit.kafka_partitions.items():
         there = topics.get(topic)
         if there is None:
@@ -193,7 +198,7 @@ def missing(topic: str) -> Inconsistency:
 
 
 def _without_provenance(
-    unit: UnitPlaces, has_state: bool, found: LogFacts
+    unit: UnitPartitions, has_state: bool, found: LogFacts
 ) -> Iterator[Inconsistency]:
     changelog = f"{unit.changelog.topic}/{unit.changelog.kafka_partition}"
     if has_state:
@@ -203,16 +208,16 @@ def _without_provenance(
             f"`coplace restore accept {unit.stage}`",
         )
     elif committed := _committed(unit, found):
-        place, position = max(committed.items(), key=lambda item: item[1])
+        partition, position = max(committed.items(), key=lambda item: item[1])
         yield Inconsistency(
-            f"{changelog} is empty although {place.topic}/{place.kafka_partition} was read up to "
-            f"{position}: the state is lost",
+            f"{changelog} is empty although {partition.topic}/{partition.kafka_partition} was read "
+            f"up to {position}: the state is lost",
             f"restore a backup of {unit.changelog.topic}, or `coplace restore replay {unit.stage}`",
         )
 
 
 def _positions(
-    unit: UnitPlaces, provenance: Provenance, found: LogFacts
+    unit: UnitPartitions, provenance: Provenance, found: LogFacts
 ) -> Iterator[Inconsistency]:
     """The group's positions against those of the state. None at all have expired with the group,
     which Kafka does after `offsets.retention.minutes`: the state's own then count."""
@@ -223,12 +228,12 @@ def _positions(
         f"restore what belongs together, or `coplace restore accept {unit.stage}` to go on at the "
         "positions of the state"
     )
-    for place in unit.inputs:
-        state, group = provenance.positions.get(place), committed.get(place)
+    for partition in unit.inputs:
+        state, group = provenance.positions.get(partition), committed.get(partition)
         if state != group:
             yield Inconsistency(
                 f"the state in {unit.changelog.topic}/{unit.changelog.kafka_partition} was made up "
-                f"to {_offset(state)} of {place.topic}/{place.kafka_partition}, "
+                f"to {_offset(state)} of {partition.topic}/{partition.kafka_partition}, "
                 f"but the group stands at {_offset(group)}",
                 advice,
             )
@@ -240,12 +245,16 @@ def _positions(
         )
 
 
-def _committed(unit: UnitPlaces, found: LogFacts) -> Mapping[Place, int]:
-    return {place: found.committed[place] for place in unit.inputs if place in found.committed}
+def _committed(unit: UnitPartitions, found: LogFacts) -> Mapping[TopicPartition, int]:
+    return {
+        partition: found.committed[partition]
+        for partition in unit.inputs
+        if partition in found.committed
+    }
 
 
 def _own_changelog(
-    unit: UnitPlaces, provenance: Provenance, found: LogFacts
+    unit: UnitPartitions, provenance: Provenance, found: LogFacts
 ) -> Iterator[Inconsistency]:
     """What a unit wrote to a new topic of this name, before it was noticed, is not all of its
     state."""
@@ -276,7 +285,7 @@ def _identities(
 
 
 def _changed_counts(
-    unit: UnitPlaces, known: Mapping[str, TopicIdentity], topics: Mapping[str, TopicIdentity]
+    unit: UnitPartitions, known: Mapping[str, TopicIdentity], topics: Mapping[str, TopicIdentity]
 ) -> Iterator[Inconsistency]:
     for topic, before in known.items():
         there = topics.get(topic, before)
@@ -290,39 +299,44 @@ def _changed_counts(
 
 def _ranges(provenance: Provenance, found: LogFacts) -> Iterator[Inconsistency]:
     older = f"the topic was restored older: {HOW_TO}, 'Kafka is older'"
-    for place, position in provenance.positions.items():
-        begin, end = found.begins.get(place, 0), found.ends.get(place)
+    for partition, position in provenance.positions.items():
+        begin, end = found.begins.get(partition, 0), found.ends.get(partition)
         if end is not None and position > end:
-            yield Inconsistency(f"{_at(place)} ends at {end}, it was read up to {position}", older)
+            yield Inconsistency(
+                f"{_at(partition)} ends at {end}, it was read up to {position}", older
+            )
         if position < begin:
             yield Inconsistency(
-                f"{_at(place)} begins at {begin}, it was read up to {position}",
+                f"{_at(partition)} begins at {begin}, it was read up to {position}",
                 "records were deleted unread: restore them, "
                 f"or go on without them as {HOW_TO} says, 'Records deleted unread'",
             )
-    for place, written_to in provenance.written_to.items():
-        end = found.ends.get(place)
+    for partition, written_to in provenance.written_to.items():
+        end = found.ends.get(partition)
         if end is not None and written_to > end:
-            yield Inconsistency(f"{_at(place)} ends at {end}, {written_to} was written", older)
+            yield Inconsistency(f"{_at(partition)} ends at {end}, {written_to} was written", older)
 
 
 def _last_read(
     provenance: Provenance, found: LogFacts, compacted: frozenset[str]
 ) -> Iterator[Inconsistency]:
-    for place, last in provenance.last_read.items():
-        if last.offset < found.begins.get(place, 0) or last.offset >= found.ends.get(place, 0):
+    for partition, last in provenance.last_read.items():
+        if last.offset < found.begins.get(partition, 0) or last.offset >= found.ends.get(
+            partition, 0
+        ):
             continue
-        there = found.sha256.get(place)
-        if there == last.sha256 or (there is None and place.topic in compacted):
+        there = found.sha256.get(partition)
+        if there == last.sha256 or (there is None and partition.topic in compacted):
             continue
         yield Inconsistency(
-            f"{_at(place)} has another record at {last.offset} than the one that was read there",
+            f"{_at(partition)} has another record at {last.offset} than the one that was read "
+            "there",
             f"the topic was restored older and written since: {HOW_TO}, 'Kafka is older'",
         )
 
 
-def _at(place: Place) -> str:
-    return f"{place.topic}/{place.kafka_partition}"
+def _at(partition: TopicPartition) -> str:
+    return f"{partition.topic}/{partition.kafka_partition}"
 
 
 def _offset(position: int | None) -> str:

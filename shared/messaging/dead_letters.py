@@ -32,7 +32,7 @@ def quarantined(record: Record, fault: Fault, stage: str, time_us: int) -> Publi
 def letter_of(record: Record, reason: str, stage: str) -> DeadLetter:
     """What a dead letter keeps of a record."""
     value = record.value or b""
-    topic, kafka_partition = record.place
+    topic, kafka_partition = record.partition
     return DeadLetter(
         reason=reason[:_MOST_REASON],
         topic=topic,

@@ -7,7 +7,7 @@ from shared.messaging.clock import GuardedClock, process_clock
 from shared.messaging.codec import ENVELOPE_BYTES, Codec
 from shared.messaging.hooks import Hooks
 from shared.messaging.readable import install
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 from shared.messaging.topics import Topics
 from shared.messaging.unit import EventTimeLimit
 from shared.runtime.security import kafka_options
@@ -59,6 +59,6 @@ class Deployment:
 
     def record(self, found: Any) -> Record:
         """A record as a client of Kafka returns it."""
-        place = Place(self.topic_of(found.topic), found.partition)
+        partition = TopicPartition(self.topic_of(found.topic), found.partition)
         headers = tuple((name, value or b"") for name, value in found.headers)
-        return Record(place, found.offset, found.key or b"", found.value, headers)
+        return Record(partition, found.offset, found.key or b"", found.value, headers)

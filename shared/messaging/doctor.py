@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from shared.messaging.consistency import Inconsistency, UnitPlaces, at_start, missing
+from shared.messaging.consistency import Inconsistency, UnitPartitions, at_start, missing
 from shared.messaging.deployment import Deployment
 from shared.messaging.kafka_facts import KafkaFacts
 from shared.messaging.provenance import split_state
@@ -23,17 +23,17 @@ def examine_stages(
     facts = KafkaFacts(deployment)
     try:
         return {
-            places.name: examine_unit(deployment, facts, places)
+            partitions.name: examine_unit(deployment, facts, partitions)
             for stage in stages
             for number in range(unit_count(stage, deployment.topics))
-            for places in [UnitPlaces.of(stage, number, deployment.topics)]
+            for partitions in [UnitPartitions.of(stage, number, deployment.topics)]
         }
     finally:
         facts.close()
 
 
 def examine_unit(
-    deployment: Deployment, facts: KafkaFacts, unit: UnitPlaces
+    deployment: Deployment, facts: KafkaFacts, unit: UnitPartitions
 ) -> list[Inconsistency]:
     """What does not fit at one unit. Raises KafkaError."""
     topics = facts.of(unit, None).topics

@@ -11,7 +11,7 @@ from typing import Final
 from coplace.v1.control_pb2 import DeadLetter, EarlyFact
 
 from shared.messaging.dead_letters import KEPT_BYTES, letter_of
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 
 PREFIX: Final = "early|"
 # A cut of a day is made up for; what is older was about nothing.
@@ -49,7 +49,7 @@ class EarlyFacts:
         return self._count
 
     def of(self, job_id: str) -> list[Record]:
-        """What waits for news of a job, in the order of places and offsets."""
+        """What waits for news of a job, in the order of partitions and offsets."""
         found = self._facts.get(job_id, {})
         return [_record(found[key].letter) for key in sorted(found)]
 
@@ -126,11 +126,11 @@ def job_of(value: bytes) -> str:
 
 
 def _key(job_id: str, record: Record) -> str:
-    place = record.place
-    return f"{PREFIX}{job_id}|{place.topic}|{place.kafka_partition}|{record.offset:020d}"
+    partition = record.partition
+    return f"{PREFIX}{job_id}|{partition.topic}|{partition.kafka_partition}|{record.offset:020d}"
 
 
 def _record(letter: DeadLetter) -> Record:
-    place = Place(letter.topic, letter.kafka_partition)
+    partition = TopicPartition(letter.topic, letter.kafka_partition)
     headers = tuple(sorted(letter.headers.items()))
-    return Record(place, letter.offset, letter.key, letter.value, headers)
+    return Record(partition, letter.offset, letter.key, letter.value, headers)

@@ -6,7 +6,7 @@ from shared.messaging.assignment import assign_units
 from shared.messaging.codec import Codec
 from shared.messaging.consistency import (
     InconsistentError,
-    UnitPlaces,
+    UnitPartitions,
     ahead_of_clock,
     at_work,
     opened,
@@ -49,10 +49,10 @@ class EmbeddedUnit:
         self._group = stage.name
         self._hooks = hooks
         self._transactions = MemoryTransactions(log, stage, number, hooks.step)
-        self._places = UnitPlaces.of(stage, number, codec.topics)
-        provenance, state = split_state(restore(log, self._places.changelog))
-        found = facts_in_memory(log, self._places, provenance)
-        opens_at = opened(self._places, provenance, bool(state), found)
+        self._partitions = UnitPartitions.of(stage, number, codec.topics)
+        provenance, state = split_state(restore(log, self._partitions.changelog))
+        found = facts_in_memory(log, self._partitions, provenance)
+        opens_at = opened(self._partitions, provenance, bool(state), found)
         self._next, self._transactions.provenance = opens_at
         self._check_clock(closed_at_us(state), now_us, limit.round_ahead_us)
         self._guard = guarded(stage, number, state, codec, limit, hooks, quarantine_after)
@@ -87,10 +87,10 @@ class EmbeddedUnit:
     def _receive(self) -> list[Record]:
         records: list[Record] = []
         held = self._guard.unit.held
-        for place, offset in self._next.items():
-            if place not in held and self._log.end_offset(place) > offset:
-                found = self._log.read(place, offset, BATCH_RECORDS)
-                self._next[place] = found[-1].offset + 1 if found else offset
+        for partition, offset in self._next.items():
+            if partition not in held and self._log.end_offset(partition) > offset:
+                found = self._log.read(partition, offset, BATCH_RECORDS)
+                self._next[partition] = found[-1].offset + 1 if found else offset
                 records += found
         return records
 
@@ -105,13 +105,13 @@ class EmbeddedUnit:
     def check(self) -> None:
         """Raise InconsistentError when data were replaced under the unit."""
         known = self._transactions.provenance
-        found = facts_in_memory(self._log, self._places, known)
-        if wrong := at_work(self._places, known, found):
-            raise InconsistentError(self._places.name, wrong)
+        found = facts_in_memory(self._log, self._partitions, known)
+        if wrong := at_work(self._partitions, known, found):
+            raise InconsistentError(self._partitions.name, wrong)
 
     def _check_clock(self, closed_us: int, now_us: int, tolerance_us: int) -> None:
         if now_us and (wrong := ahead_of_clock(closed_us, now_us, tolerance_us)):
-            raise InconsistentError(self._places.name, wrong)
+            raise InconsistentError(self._partitions.name, wrong)
 
 
 class EmbeddedRuntime:

@@ -21,10 +21,10 @@ from yarl import URL
 
 from shared.messaging.crash import end_process
 from shared.messaging.deployment import Deployment
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 
 Handler = Callable[[Sequence[Record]], Awaitable[None]]
-Positions = Callable[[Sequence[Place]], Awaitable[Mapping[Place, int]]]
+Positions = Callable[[Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, int]]]
 
 BATCH_RECORDS = 500
 _GATHER_S = 0.02
@@ -71,10 +71,11 @@ class _Consumer(driver.Consumer):
         if app.positions is None:
             return await super().seek_to_committed()
         found = {
-            Place(app.deployment.topic_of(tp.topic), tp.partition): tp for tp in self.assignment()
+            TopicPartition(app.deployment.topic_of(tp.topic), tp.partition): tp
+            for tp in self.assignment()
         }
         positions = await app.positions(list(found))
-        offsets = {tp: positions.get(place, 0) for place, tp in found.items()}
+        offsets = {tp: positions.get(partition, 0) for partition, tp in found.items()}
         await self.seek_wait(offsets)
         return offsets
 

@@ -13,11 +13,11 @@ from typing import Final
 
 import structlog
 
-from shared.messaging.codec import Codec, is_mark
+from shared.messaging.codec import Codec, is_barrier
 from shared.messaging.failures import DEFAULT_AFTER, Failures, Seen
 from shared.messaging.hooks import Hooks
 from shared.messaging.quarantine import At, Blame, Fault, at, culprits
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 from shared.messaging.stage import Stage
 from shared.messaging.unit import Commit, EventTimeLimit, Unit
 from shared.messaging.unit_state import FAILURES_KEY
@@ -108,8 +108,8 @@ class GuardedUnit:
         log = _log.bind(stage=self.unit.stage.name, unit=self.unit.number)
         if not blame:
             log.error("failed, and passed when tried again", exc_info=error)
-        for (place, offset), fault in blame.records.items():
-            where = {"topic": place.topic, "kafka_partition": place.kafka_partition}
+        for (partition, offset), fault in blame.records.items():
+            where = {"topic": partition.topic, "kafka_partition": partition.kafka_partition}
             log.error("quarantined", **where, offset=offset, why=fault.what, stack=fault.digest)
         for subject, fault in blame.subjects.items():
             log.error("held back", subject=subject, why=fault.what, stack=fault.digest)
@@ -120,7 +120,7 @@ class GuardedUnit:
         record = self.unit.read_record
         if self.unit.at_record is None or record is None:
             return "", 0, self.unit.next_round
-        return record.place.topic, record.place.kafka_partition, record.offset
+        return record.partition.topic, record.partition.kafka_partition, record.offset
 
     def _settled(self, commit: Commit, *, is_isolated: bool = False) -> Commit:
         """Follow a commit, which is durable or the last thing that this process did."""
@@ -132,7 +132,7 @@ class GuardedUnit:
             self._uncommitted = [
                 record
                 for record in self._uncommitted
-                if record.offset >= commit.positions.get(record.place, 0)
+                if record.offset >= commit.positions.get(record.partition, 0)
             ]
         return commit
 
@@ -140,7 +140,10 @@ class GuardedUnit:
         def is_passed(seen: Seen) -> bool:
             if is_isolated or not seen.topic:
                 return is_isolated or seen.number < self.unit.next_round
-            return commit.positions.get(Place(seen.topic, seen.kafka_partition), 0) > seen.number
+            return (
+                commit.positions.get(TopicPartition(seen.topic, seen.kafka_partition), 0)
+                > seen.number
+            )
 
         if self._failures.forget(is_passed):
             commit.changelog[FAILURES_KEY] = self._failures.kept
@@ -160,7 +163,7 @@ class GuardedUnit:
     def _blame(self, blame: Blame, failed: _Failed) -> Blame:
         fault = Fault.of(failed.error)
         if failed.record is not None:
-            found = [] if is_mark(failed.record) else [at(failed.record)]
+            found = [] if is_barrier(failed.record) else [at(failed.record)]
             return blame.with_records(found, fault)
         return self._blame_for_round(blame, failed.suspects, fault)
 
@@ -174,7 +177,7 @@ class GuardedUnit:
         events = [
             at(record)
             for record in self._work.records
-            if not is_mark(record) and at(record) not in blame.records
+            if not is_barrier(record) and at(record) not in blame.records
         ]
 
         def fails_without_events(left_out: Sequence[At]) -> bool:

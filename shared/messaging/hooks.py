@@ -19,7 +19,7 @@ class Tally:
     unknown_fields: int = 0
     rounds_closed: int = 0
     published: Counter[str] = field(default_factory=Counter)
-    """Events of the processor by type: `records_out` less the round marks and dead letters."""
+    """Events of the processor by type: `records_out` less the round barriers and dead letters."""
     quarantined: int = 0
     early: int = 0
     """Records and subjects that were left out since they made the stage fail: an alarm."""

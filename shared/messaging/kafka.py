@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import structlog
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from shared.messaging.assignors import KeyedUnits, SingleUnit
-from shared.messaging.consistency import InconsistentError, UnitPlaces, at_work
+from shared.messaging.consistency import InconsistentError, UnitPartitions, at_work
 from shared.messaging.crash import end_process
 from shared.messaging.deployment import Deployment
 from shared.messaging.hooks import Hooks, Meter
@@ -167,11 +168,11 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
         if self._opened == self._generation:
             self._hand_out(fetched)
 
-    async def _fetch(self) -> Mapping[TopicPartition, Sequence[object]]:
-        """What came. A position that Kafka does not have is no place to go on from: never is one
-        taken from anywhere else, as the client would by `auto_offset_reset`."""
+    async def _fetch(self) -> Mapping[KafkaPartition, Sequence[object]]:
+        """What came. A position that Kafka does not have is no place to go on from: never is
+        one taken from anywhere else, as the client would by `auto_offset_reset`."""
         try:
-            found: Mapping[TopicPartition, Sequence[object]] = await self._consumer.getmany(
+            found: Mapping[KafkaPartition, Sequence[object]] = await self._consumer.getmany(
                 timeout_ms=_POLL_MS
             )
         except (NoOffsetForPartitionError, OffsetOutOfRangeError):
@@ -194,18 +195,22 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
     async def _check(self) -> None:
         """Ask Kafka once for all units. Also without any: who loses a topic is assigned none of it
         any more."""
-        stage = UnitPlaces.of(self.stage, 0, self._deployment.topics)
-        units = [(unit.places, unit.provenance) for unit in self._units.values()]
+        stage = UnitPartitions.of(self.stage, 0, self._deployment.topics)
+        units = [(unit.partitions, unit.provenance) for unit in self._units.values()]
         found = await asyncio.to_thread(
-            self._facts.of_places,
+            self._facts.of_partitions,
             stage.kafka_partitions,
-            {place: last for _, known in units for place, last in known.last_read.items()},
-            {place for _, known in units for place in (*known.positions, *known.written_to)},
+            {partition: last for _, known in units for partition, last in known.last_read.items()},
+            {
+                partition
+                for _, known in units
+                for partition in (*known.positions, *known.written_to)
+            },
         )
         self._topics = self._topics or found.topics
-        for places, known in [(stage, Provenance(topics=self._topics)), *units]:
-            if wrong := at_work(places, known, found):
-                raise InconsistentError(places.name, wrong)
+        for partitions, known in [(stage, Provenance(topics=self._topics)), *units]:
+            if wrong := at_work(partitions, known, found):
+                raise InconsistentError(partitions.name, wrong)
 
     async def _leave(self) -> None:
         if self._checking is not None:
@@ -214,13 +219,13 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
         await self._consumer.stop()
         await asyncio.to_thread(self._facts.close)
 
-    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+    async def on_partitions_revoked(self, revoked: Iterable[KafkaPartition]) -> None:
         """Give the units up after the batches that run. Called by the client."""
         self._generation += 1
         self._assigned = frozenset()
         await self._close_units()
 
-    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+    async def on_partitions_assigned(self, assigned: Iterable[KafkaPartition]) -> None:
         """Note what to open; the client hands out records meanwhile. Called by the client."""
         self._generation += 1
         self._assigned = frozenset(self._assignor.unit_of(found.partition) for found in assigned)
@@ -243,8 +248,8 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def _begin(self, opened: Sequence[KafkaUnit]) -> None:
         for unit in opened:
-            for place, offset in unit.committed.items():
-                self._consumer.seek(topic_partition(self._deployment, place), offset)
+            for partition, offset in unit.committed.items():
+                self._consumer.seek(topic_partition(self._deployment, partition), offset)
             number = unit.unit.number
             self._units[number] = unit
             self._tasks[number] = asyncio.create_task(self._run_unit(unit))
@@ -264,15 +269,18 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def _lag_records(self) -> int:
         """What Kafka had at the last fetch beyond what was committed. The marker that ends a
-        transaction counts, so that one a place may remain at rest."""
+        transaction counts, so that one a partition may remain at rest."""
         ends = (
-            (self._consumer.last_stable_offset(topic_partition(self._deployment, place)), offset)
+            (
+                self._consumer.last_stable_offset(topic_partition(self._deployment, partition)),
+                offset,
+            )
             for unit in self._units.values()
-            for place, offset in unit.committed.items()
+            for partition, offset in unit.committed.items()
         )
         return sum(max(end - offset, 0) for end, offset in ends if end is not None)
 
-    def _hand_out(self, fetched: Mapping[TopicPartition, Sequence[object]]) -> None:
+    def _hand_out(self, fetched: Mapping[KafkaPartition, Sequence[object]]) -> None:
         by_unit: dict[int, list[Record]] = defaultdict(list)
         for partition, records in fetched.items():
             number = self._assignor.unit_of(partition.partition)
@@ -282,9 +290,9 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def _hold_back(self) -> None:
         full = {
-            topic_partition(self._deployment, place)
+            topic_partition(self._deployment, partition)
             for unit in self._units.values()
-            for place in unit.full
+            for partition in unit.full
         }
         paused = self._consumer.paused()
         if full - paused:

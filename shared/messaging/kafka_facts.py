@@ -1,18 +1,19 @@
-"""What Kafka says of a unit's topics and places."""
+"""What Kafka says of a unit's topics and partitions."""
 
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer
+from kafka import TopicPartition as KafkaPartition
 from kafka.admin import OffsetSpec
 
 from shared.messaging.admin import admin_client, when_coordinated
-from shared.messaging.consistency import LogFacts, UnitPlaces
+from shared.messaging.consistency import LogFacts, UnitPartitions
 from shared.messaging.deployment import Deployment
 from shared.messaging.provenance import LastRead, Provenance, TopicIdentity, content_sha256
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 
 _POLL_MS: Final = 200
 # A record that was compacted away is not awaited for longer.
@@ -28,17 +29,20 @@ class KafkaFacts:
         self._one_at_a_time = threading.Lock()
         self._admin: KafkaAdminClient | None = None
 
-    def of(self, unit: UnitPlaces, provenance: Provenance | None) -> LogFacts:
+    def of(self, unit: UnitPartitions, provenance: Provenance | None) -> LogFacts:
         """All that `shared.messaging.consistency` compares. Raises KafkaError."""
         with self._one_at_a_time:
             return self._of(unit, provenance or Provenance())
 
-    def of_places(
-        self, topics: Iterable[str], last_read: Mapping[Place, LastRead], places: Iterable[Place]
+    def of_partitions(
+        self,
+        topics: Iterable[str],
+        last_read: Mapping[TopicPartition, LastRead],
+        partitions: Iterable[TopicPartition],
     ) -> LogFacts:
         """The same without a group: what a read model compares. Raises KafkaError."""
         with self._one_at_a_time:
-            return self._log(topics, last_read, places)
+            return self._log(topics, last_read, partitions)
 
     def close(self) -> None:
         """Disconnect."""
@@ -53,13 +57,13 @@ class KafkaFacts:
             self._admin = admin_client(self._deployment)
         return self._admin
 
-    def _of(self, unit: UnitPlaces, known: Provenance) -> LogFacts:
+    def _of(self, unit: UnitPartitions, known: Provenance) -> LogFacts:
         group = self._deployment.name(unit.stage)
-        wanted = {self._partition(place): place for place in unit.inputs}
+        wanted = {self._named(partition): partition for partition in unit.inputs}
         positions = {
-            place: found
-            for partition, found in self._offsets_of(group).items()
-            if (place := wanted.get(partition)) is not None and found.offset >= 0
+            partition: found
+            for named, found in self._offsets_of(group).items()
+            if (partition := wanted.get(named)) is not None and found.offset >= 0
         }
         # Positions before ends: these only grow meanwhile.
         log = self._log(unit.kafka_partitions, known.last_read, {*unit.inputs, *known.written_to})
@@ -69,31 +73,35 @@ class KafkaFacts:
             begins=log.begins,
             ends=log.ends,
             sha256=log.sha256,
-            committed={place: found.offset for place, found in positions.items()},
+            committed={partition: found.offset for partition, found in positions.items()},
             commits=max(numbers, default=None),
         )
 
-    def _offsets_of(self, group: str) -> Mapping[TopicPartition, Any]:
-        found: Mapping[TopicPartition, Any] = when_coordinated(
+    def _offsets_of(self, group: str) -> Mapping[KafkaPartition, Any]:
+        found: Mapping[KafkaPartition, Any] = when_coordinated(
             lambda: self._client.list_group_offsets([group])
         )[group]
         return found
 
     def _log(
-        self, topics: Iterable[str], last_read: Mapping[Place, LastRead], places: Iterable[Place]
+        self,
+        topics: Iterable[str],
+        last_read: Mapping[TopicPartition, LastRead],
+        partitions: Iterable[TopicPartition],
     ) -> LogFacts:
         found = self._topics(topics)
         there = [
-            place
-            for place in {*places, *last_read}
-            if place.topic in found and place.kafka_partition < found[place.topic].kafka_partitions
+            partition
+            for partition in {*partitions, *last_read}
+            if partition.topic in found
+            and partition.kafka_partition < found[partition.topic].kafka_partitions
         ]
         begins = self._offsets(there, OffsetSpec.EARLIEST)
         ends = self._offsets(there, OffsetSpec.LATEST)
         wanted = {
-            place: last.offset
-            for place, last in last_read.items()
-            if begins.get(place, 0) <= last.offset < ends.get(place, 0)
+            partition: last.offset
+            for partition, last in last_read.items()
+            if begins.get(partition, 0) <= last.offset < ends.get(partition, 0)
         }
         return LogFacts(found, begins, ends, self._sha256(wanted))
 
@@ -107,16 +115,18 @@ class KafkaFacts:
             if not topic["error_code"]
         }
 
-    def _offsets(self, places: Iterable[Place], spec: OffsetSpec) -> dict[Place, int]:
-        wanted = {self._partition(place): place for place in places}
+    def _offsets(
+        self, partitions: Iterable[TopicPartition], spec: OffsetSpec
+    ) -> dict[TopicPartition, int]:
+        wanted = {self._named(partition): partition for partition in partitions}
         if not wanted:
             return {}
         found = self._client.list_partition_offsets(dict.fromkeys(wanted, spec))
         return {wanted[partition]: at.offset for partition, at in found.items()}
 
-    def _sha256(self, wanted: Mapping[Place, int]) -> dict[Place, bytes | None]:
+    def _sha256(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, bytes | None]:
         """Of the records at these offsets; None where there is none."""
-        found: dict[Place, bytes | None] = dict.fromkeys(wanted)
+        found: dict[TopicPartition, bytes | None] = dict.fromkeys(wanted)
         if not wanted:
             return found
         consumer = KafkaConsumer(
@@ -132,23 +142,26 @@ class KafkaFacts:
         return found
 
     def _read(
-        self, consumer: KafkaConsumer, wanted: Mapping[Place, int], found: dict[Place, Any]
+        self,
+        consumer: KafkaConsumer,
+        wanted: Mapping[TopicPartition, int],
+        found: dict[TopicPartition, Any],
     ) -> None:
-        open_at = {self._partition(place): place for place in wanted}
+        open_at = {self._named(partition): partition for partition in wanted}
         consumer.assign(list(open_at))
-        for partition, place in open_at.items():
-            consumer.seek(partition, wanted[place])
+        for named, partition in open_at.items():
+            consumer.seek(named, wanted[partition])
         for _ in range(_POLLS):
-            for partition, records in consumer.poll(timeout_ms=_POLL_MS, max_records=1).items():
-                place = open_at.pop(partition)
-                if records[0].offset == wanted[place]:
-                    found[place] = content_sha256(self._deployment.record(records[0]))
-                consumer.pause(partition)
+            for named, records in consumer.poll(timeout_ms=_POLL_MS, max_records=1).items():
+                partition = open_at.pop(named)
+                if records[0].offset == wanted[partition]:
+                    found[partition] = content_sha256(self._deployment.record(records[0]))
+                consumer.pause(named)
             if not open_at:
                 return
 
-    def _partition(self, place: Place) -> TopicPartition:
-        return TopicPartition(self._deployment.name(place.topic), place.kafka_partition)
+    def _named(self, partition: TopicPartition) -> KafkaPartition:
+        return KafkaPartition(self._deployment.name(partition.topic), partition.kafka_partition)
 
 
 def _bytes(topic_id: str | None) -> bytes:

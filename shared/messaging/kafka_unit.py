@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from shared.messaging.consistency import InconsistentError, UnitPlaces, ahead_of_clock, opened
+from shared.messaging.consistency import InconsistentError, UnitPartitions, ahead_of_clock, opened
 from shared.messaging.deployment import Deployment
 from shared.messaging.guarded_unit import GuardedUnit, guarded
 from shared.messaging.kafka_facts import KafkaFacts
 from shared.messaging.provenance import Provenance, split_state
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 from shared.messaging.stage import RoundSource, Stage
 from shared.messaging.transactions import Transactions, read_changelog
 from shared.messaging.unit import Commit, Unit
@@ -24,13 +24,15 @@ INBOX_RECORDS = 2_000
 _LINGER_S = 0.25
 
 
-def _check_clock(deployment: Deployment, places: UnitPlaces, state: Mapping[str, bytes]) -> None:
+def _check_clock(
+    deployment: Deployment, partitions: UnitPartitions, state: Mapping[str, bytes]
+) -> None:
     """Raise InconsistentError when the state was dragged along by a clock that was wrong."""
     if deployment.settings.is_emulated:
         return
     now_us, tolerance_us = deployment.clock.now_us(), deployment.limit.round_ahead_us
     if wrong := ahead_of_clock(closed_at_us(state), now_us, tolerance_us):
-        raise InconsistentError(places.name, wrong)
+        raise InconsistentError(partitions.name, wrong)
 
 
 class Committer(Protocol):
@@ -55,7 +57,7 @@ class KafkaUnit:
         deployment: Deployment,
         unit: GuardedUnit,
         transactions: Committer,
-        committed: Mapping[Place, int] | None = None,
+        committed: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         self._guard = unit
         self._deployment = deployment
@@ -67,7 +69,7 @@ class KafkaUnit:
         self._began_s = 0.0
         is_clocked = self.unit.stage.rounds is RoundSource.CLOCK
         self._next_round_s = time.monotonic() if is_clocked else math.inf
-        self.committed: dict[Place, int] = dict(committed or {})
+        self.committed: dict[TopicPartition, int] = dict(committed or {})
 
     @classmethod
     async def open(
@@ -80,12 +82,12 @@ class KafkaUnit:
         transactions = Transactions(deployment, stage, number)
         await transactions.open()
         try:
-            restored = await read_changelog(deployment, Place(stage.changelog, number))
+            restored = await read_changelog(deployment, TopicPartition(stage.changelog, number))
             provenance, state = split_state(restored)
-            places = UnitPlaces.of(stage, number, deployment.topics)
-            found = await asyncio.to_thread(facts.of, places, provenance)
-            committed, transactions.provenance = opened(places, provenance, bool(state), found)
-            _check_clock(deployment, places, state)
+            partitions = UnitPartitions.of(stage, number, deployment.topics)
+            found = await asyncio.to_thread(facts.of, partitions, provenance)
+            committed, transactions.provenance = opened(partitions, provenance, bool(state), found)
+            _check_clock(deployment, partitions, state)
         except InconsistentError:
             await transactions.close()
             raise
@@ -106,9 +108,9 @@ class KafkaUnit:
         return self._guard.unit
 
     @property
-    def places(self) -> UnitPlaces:
+    def partitions(self) -> UnitPartitions:
         """What it works with."""
-        return UnitPlaces.of(self.unit.stage, self.unit.number, self._deployment.topics)
+        return UnitPartitions.of(self.unit.stage, self.unit.number, self._deployment.topics)
 
     @property
     def provenance(self) -> Provenance:
@@ -121,11 +123,11 @@ class KafkaUnit:
         self._filled.set()
 
     @property
-    def full(self) -> frozenset[Place]:
-        """Places to fetch nothing more from: all while the inbox is full, else those that are
+    def full(self) -> frozenset[TopicPartition]:
+        """Partitions to fetch nothing more from: all while the inbox is full, else those that are
         held for the others of their round and have records waiting."""
         if len(self._inbox) >= INBOX_RECORDS:
-            return frozenset(self.unit.places)
+            return frozenset(self.unit.partitions)
         return self.unit.crowded(BATCH_RECORDS)
 
     async def run(self) -> None:
@@ -175,8 +177,8 @@ class KafkaUnit:
         await self._merge(lambda: self._guard.process(batch, now))
 
     def _wall_clock_us(self) -> int:
-        """Virtual time has none. In production it counts for stages that go by marks too: after
-        idle days the last mark is old, and the first event of a new day does not lie ahead."""
+        """Virtual time has none. In production it counts for stages that go by barriers too: after
+        idle days the last barrier is old, and the first event of a new day does not lie ahead."""
         return 0 if self._deployment.settings.is_emulated else self._deployment.clock.now_us()
 
     async def _merge(self, work: Callable[[], Commit]) -> None:

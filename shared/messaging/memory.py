@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from shared.messaging.provenance import TopicIdentity
-from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.record import NewRecord, Record, TopicPartition
 
 
 class FencedError(Exception):
@@ -44,7 +44,7 @@ class _Partition:
         return min(self.open.values(), default=self.end)
 
     def append(self, new: NewRecord) -> Record:
-        record = Record(new.place, self.end, new.key, new.value, new.headers)
+        record = Record(new.partition, self.end, new.key, new.value, new.headers)
         self.slots.append(record)
         return record
 
@@ -58,7 +58,7 @@ class _Partition:
             self.slots[offset - self.first] = None
 
 
-Backup = Mapping[Place, _Partition]
+Backup = Mapping[TopicPartition, _Partition]
 
 
 @dataclass(slots=True)
@@ -67,19 +67,20 @@ class _Transaction:
 
     sent: list[tuple[_Partition, Record]] = field(default_factory=list)
     partitions: list[_Partition] = field(default_factory=list)
-    positions: dict[tuple[str, Place], int] = field(default_factory=dict)
-    commits: dict[tuple[str, Place], int] = field(default_factory=dict)
+    positions: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
+    commits: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
 
 
 class InMemoryLog:
-    """Records by place; positions and members by group. Whoever reads, reads what is committed."""
+    """Records by partition; positions and members by group. Whoever reads, reads what is
+    committed."""
 
     def __init__(self) -> None:
-        self._partitions: dict[Place, _Partition] = defaultdict(_Partition)
+        self._partitions: dict[TopicPartition, _Partition] = defaultdict(_Partition)
         self._created: dict[str, int] = defaultdict(int)
         self._kafka_partitions: dict[str, int] = {}
-        self._positions: dict[tuple[str, Place], int] = {}
-        self._commits: dict[tuple[str, Place], int] = {}
+        self._positions: dict[tuple[str, TopicPartition], int] = {}
+        self._commits: dict[tuple[str, TopicPartition], int] = {}
         self._epochs: dict[str, int] = defaultdict(int)
         self._transactions: dict[str, _Transaction] = {}
         self._members: dict[str, set[str]] = defaultdict(set)
@@ -87,36 +88,38 @@ class InMemoryLog:
     def append(self, records: NewRecord | Iterable[NewRecord]) -> None:
         """Append outside of any transaction."""
         for new in [records] if isinstance(records, NewRecord) else records:
-            self._partitions[new.place].append(new)
+            self._partitions[new.partition].append(new)
 
-    def read(self, place: Place, from_offset: int = 0, limit: int = 500) -> Sequence[Record]:
+    def read(
+        self, partition: TopicPartition, from_offset: int = 0, limit: int = 500
+    ) -> Sequence[Record]:
         """At most `limit` committed records from an offset on, none of them behind one whose
         transaction is undecided. Offsets have gaps."""
-        return self._partitions[place].read(from_offset, limit)
+        return self._partitions[partition].read(from_offset, limit)
 
-    def places(self) -> Sequence[Place]:
-        """Every place that was written to or read."""
+    def partitions(self) -> Sequence[TopicPartition]:
+        """Every partition that was written to or read."""
         return sorted(self._partitions)
 
-    def begin_offset(self, place: Place) -> int:
+    def begin_offset(self, partition: TopicPartition) -> int:
         """The first offset that was not deleted."""
-        return self._partitions[place].first
+        return self._partitions[partition].first
 
-    def end_offset(self, place: Place) -> int:
+    def end_offset(self, partition: TopicPartition) -> int:
         """The offset that the next record gets."""
-        return self._partitions[place].end
+        return self._partitions[partition].end
 
-    def position(self, group: str, place: Place) -> int:
+    def position(self, group: str, partition: TopicPartition) -> int:
         """The offset from which a group reads on."""
-        return self._positions.get((group, place), 0)
+        return self._positions.get((group, partition), 0)
 
-    def committed(self, group: str, place: Place) -> int | None:
+    def committed(self, group: str, partition: TopicPartition) -> int | None:
         """The position that a group has committed; None when it has none."""
-        return self._positions.get((group, place))
+        return self._positions.get((group, partition))
 
-    def commits(self, group: str, place: Place) -> int | None:
+    def commits(self, group: str, partition: TopicPartition) -> int | None:
         """The number of the commit that moved a group's position last; None when none told."""
-        return self._commits.get((group, place))
+        return self._commits.get((group, partition))
 
     def open_producer(self, transactional_id: str) -> ProducerEpoch:
         """Take a transactional id over: whoever had it before is fenced, and what it left open is
@@ -135,7 +138,7 @@ class InMemoryLog:
         """Append records that are seen when the transaction is committed, or never."""
         transaction = self._open_transaction(producer)
         for new in records:
-            partition = self._partitions[new.place]
+            partition = self._partitions[new.partition]
             if producer.transactional_id not in partition.open:
                 partition.open[producer.transactional_id] = partition.end
                 transaction.partitions.append(partition)
@@ -145,13 +148,13 @@ class InMemoryLog:
         self,
         producer: ProducerEpoch,
         group: str,
-        positions: Mapping[Place, int],
+        positions: Mapping[TopicPartition, int],
         commits: int | None = None,
     ) -> None:
         """Move a group's positions when the transaction is committed; the number of the commit goes
         with them as metadata."""
         transaction = self._open_transaction(producer)
-        moved = {(group, place): offset for place, offset in positions.items()}
+        moved = {(group, partition): offset for partition, offset in positions.items()}
         transaction.positions.update(moved)
         if commits is not None:
             transaction.commits.update(dict.fromkeys(moved, commits))
@@ -166,7 +169,7 @@ class InMemoryLog:
         producer: ProducerEpoch,
         records: Iterable[NewRecord],
         group: str,
-        positions: Mapping[Place, int],
+        positions: Mapping[TopicPartition, int],
     ) -> None:
         """One whole transaction: append records and move a group's positions, both or neither."""
         self.begin(producer)
@@ -174,23 +177,23 @@ class InMemoryLog:
         self.send_positions(producer, group, positions)
         self.end(producer)
 
-    def compact(self, place: Place) -> None:
+    def compact(self, partition: TopicPartition) -> None:
         """Keep the newest committed record of each key; of a key whose newest is a tombstone keep
         nothing. What remains keeps its offset."""
-        partition = self._partitions[place]
-        records = partition.read(0, len(partition.slots))
+        kept = self._partitions[partition]
+        records = kept.read(0, len(kept.slots))
         newest = {record.key: record.offset for record in records}
         for record in records:
             if record.value is None or newest[record.key] != record.offset:
-                partition.empty(record.offset)
+                kept.empty(record.offset)
 
-    def delete_before(self, place: Place, offset: int) -> None:
+    def delete_before(self, partition: TopicPartition, offset: int) -> None:
         """Forget what lies before an offset, as retention does; who reads from there begins at the
         first record that is left."""
-        partition = self._partitions[place]
-        offset = max(min(offset, partition.stable_end), partition.first)
-        del partition.slots[: offset - partition.first]
-        partition.first = offset
+        kept = self._partitions[partition]
+        offset = max(min(offset, kept.stable_end), kept.first)
+        del kept.slots[: offset - kept.first]
+        kept.first = offset
 
     def identity(self, topic: str, declared: int) -> TopicIdentity:
         """Which topic has this name now; it has as many Kafka partitions as declared, if it did not
@@ -202,8 +205,8 @@ class InMemoryLog:
         """Delete a topic and create an empty one of its name, as an operator can. Positions of
         groups go with the topic."""
         self._created[topic] += 1
-        for place in [place for place in self._partitions if place.topic == topic]:
-            del self._partitions[place]
+        for partition in [partition for partition in self._partitions if partition.topic == topic]:
+            del self._partitions[partition]
         for kept in (self._positions, self._commits):
             for key in [key for key in kept if key[1].topic == topic]:
                 del kept[key]
@@ -215,9 +218,9 @@ class InMemoryLog:
     def backup(self, topic: str) -> Backup:
         """What the brokers' files hold of a topic now, but for what is undecided."""
         return {
-            place: _Partition(found.first, found.slots[: found.stable_end - found.first])
-            for place, found in self._partitions.items()
-            if place.topic == topic
+            partition: _Partition(found.first, found.slots[: found.stable_end - found.first])
+            for partition, found in self._partitions.items()
+            if partition.topic == topic
         }
 
     def put_back(self, topic: str, backup: Backup) -> None:
@@ -225,15 +228,15 @@ class InMemoryLog:
         undecided is aborted."""
         for transactional_id in list(self._transactions):
             self._decide(transactional_id, is_committed=False)
-        for place in [place for place in self._partitions if place.topic == topic]:
-            del self._partitions[place]
-        for place, was in backup.items():
-            self._partitions[place] = _Partition(was.first, list(was.slots))
+        for partition in [partition for partition in self._partitions if partition.topic == topic]:
+            del self._partitions[partition]
+        for partition, was in backup.items():
+            self._partitions[partition] = _Partition(was.first, list(was.slots))
 
-    def set_position(self, group: str, place: Place, offset: int) -> None:
+    def set_position(self, group: str, partition: TopicPartition, offset: int) -> None:
         """Move a group's position alone, as an operator can."""
-        self._positions[group, place] = offset
-        self._commits.pop((group, place), None)
+        self._positions[group, partition] = offset
+        self._commits.pop((group, partition), None)
 
     def forget_positions(self, group: str) -> None:
         """Lose a group's positions, as Kafka does when they expire."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from shared.messaging.hooks import Step
 from shared.messaging.memory import InMemoryLog
 from shared.messaging.provenance import Provenance
-from shared.messaging.record import NewRecord, Place
+from shared.messaging.record import NewRecord, TopicPartition
 from shared.messaging.stage import Stage
 from shared.messaging.unit import Commit
 
@@ -16,7 +16,7 @@ class MemoryTransactions:
     def __init__(self, log: InMemoryLog, stage: Stage, number: int, step: Step) -> None:
         self._log = log
         self._group = stage.name
-        self._changelog = Place(stage.changelog, number)
+        self._changelog = TopicPartition(stage.changelog, number)
         self._producer = log.open_producer(f"{stage.name}.{number}")
         self._step = step
         self.provenance = Provenance()
@@ -43,13 +43,13 @@ class MemoryTransactions:
     def _changes(self, changelog: Mapping[str, bytes | None]) -> list[NewRecord]:
         return [NewRecord(self._changelog, key.encode(), value) for key, value in changelog.items()]
 
-    def _ends(self, commit: Commit) -> Mapping[Place, int]:
+    def _ends(self, commit: Commit) -> Mapping[TopicPartition, int]:
         """Where the log ends behind what was sent to the stage's topics."""
-        written = {new.place for new in commit.outputs if self.provenance.has(new.place)}
-        return {place: self._log.end_offset(place) for place in written}
+        written = {new.partition for new in commit.outputs if self.provenance.has(new.partition)}
+        return {partition: self._log.end_offset(partition) for partition in written}
 
 
-def restore(log: InMemoryLog, changelog: Place) -> Mapping[str, bytes]:
-    """The state that committed transactions left at a place of a changelog."""
+def restore(log: InMemoryLog, changelog: TopicPartition) -> Mapping[str, bytes]:
+    """The state that committed transactions left at a partition of a changelog."""
     latest = {record.key.decode(): record.value for record in log.read(changelog, 0, 1 << 62)}
     return {key: value for key, value in latest.items() if value is not None}

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Iterable
 
-from shared.messaging.consistency import UnitPlaces, ahead_of_clock, opened
+from shared.messaging.consistency import UnitPartitions, ahead_of_clock, opened
 from shared.messaging.deployment import Deployment
 from shared.messaging.kafka_facts import KafkaFacts
 from shared.messaging.mending import clock_mended
 from shared.messaging.provenance import split_state
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 from shared.messaging.stage import Stage
 from shared.messaging.transactions import Transactions, read_changelog
 from shared.messaging.unit import unit_count
@@ -38,7 +38,7 @@ async def mend_clock(deployment: Deployment, stages: Iterable[Stage], now_us: in
 async def _mend_unit(
     deployment: Deployment, stage: Stage, number: int, facts: KafkaFacts, now_us: int
 ) -> bool:
-    changelog = Place(stage.changelog, number)
+    changelog = TopicPartition(stage.changelog, number)
     tolerance_us = deployment.limit.round_ahead_us
     state = await read_changelog(deployment, changelog)
     if not ahead_of_clock(closed_at_us(state), now_us, tolerance_us):
@@ -47,9 +47,9 @@ async def _mend_unit(
     await transactions.open()
     try:
         provenance, state = split_state(await read_changelog(deployment, changelog))
-        places = UnitPlaces.of(stage, number, deployment.topics)
-        found = await asyncio.to_thread(facts.of, places, provenance)
-        _, transactions.provenance = opened(places, provenance, bool(state), found)
+        partitions = UnitPartitions.of(stage, number, deployment.topics)
+        found = await asyncio.to_thread(facts.of, partitions, provenance)
+        _, transactions.provenance = opened(partitions, provenance, bool(state), found)
         await transactions.commit(clock_mended(stage, state, now_us))
     finally:
         await transactions.close()

@@ -9,18 +9,18 @@ from typing import NamedTuple
 from coplace.v1.control_pb2 import RoundEnded
 
 from shared.domain.errors import RejectedError
+from shared.messaging.barriers import check_number
 from shared.messaging.codec import Codec
 from shared.messaging.consistency import (
     Inconsistency,
     InconsistentError,
     LogFacts,
-    UnitPlaces,
+    UnitPartitions,
     wrong_counts,
 )
 from shared.messaging.event import Event
-from shared.messaging.marks import check_number
 from shared.messaging.provenance import Provenance, split_state
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 from shared.messaging.stage import Round, RoundSource, Stage
 from shared.messaging.unit import Commit
 from shared.messaging.unit_state import (
@@ -37,7 +37,7 @@ class UnitAtRest:
     the events of its outputs."""
 
     stage: Stage
-    places: UnitPlaces
+    partitions: UnitPartitions
     restored: Mapping[str, bytes]
     found: LogFacts
     outputs: Callable[[], Iterable[Event]]
@@ -49,7 +49,11 @@ def told_by(stage: Stage, number: int, codec: Codec, records: Iterable[Record]) 
     for record in records:
         with suppress(RejectedError):
             event = codec.decode(record, of_any_count=True)
-            at = codec.topics.place_of(record.place.topic, event.key) if event.key else record.place
+            at = (
+                codec.topics.partition_of(record.partition.topic, event.key)
+                if event.key
+                else record.partition
+            )
             if stage.single or at.kafka_partition == number:
                 yield event
 
@@ -65,7 +69,7 @@ def accept(unit: UnitAtRest) -> Mended:
     """Go on with the state as it is, and with what its outputs tell beyond it. Raises
     InconsistentError."""
     before, state = split_state(unit.restored)
-    positions, provenance = accepted(unit.places, before, bool(state), unit.found)
+    positions, provenance = accepted(unit.partitions, before, bool(state), unit.found)
     changelog = _recalled(unit, state, goes_on=unit.stage.rounds is RoundSource.CLOCK)
     return Mended(Commit(changelog=changelog, positions=positions), provenance)
 
@@ -73,13 +77,13 @@ def accept(unit: UnitAtRest) -> Mended:
 def replay(unit: UnitAtRest) -> Mended:
     """Forget the state and read all inputs again. Raises InconsistentError.
 
-    What its outputs tell is kept, and the number of the last round; but where marks close the
+    What its outputs tell is kept, and the number of the last round; but where barriers close the
     rounds and nobody hears of it, each is decided again as it was: together they would not be.
     """
     before, state = split_state(unit.restored)
-    positions, provenance = replayed(unit.places, before, unit.found)
+    positions, provenance = replayed(unit.partitions, before, unit.found)
     is_clocked = unit.stage.rounds is RoundSource.CLOCK
-    keeps_round = ROUND_KEY in state and (is_clocked or unit.stage.marks_outputs)
+    keeps_round = ROUND_KEY in state and (is_clocked or unit.stage.puts_barriers)
     kept = {ROUND_KEY: state[ROUND_KEY]} if keeps_round else {}
     goes_on = is_clocked or not kept
     changelog = {**dict.fromkeys(state), **kept, **_recalled(unit, kept, goes_on=goes_on)}
@@ -90,9 +94,9 @@ def _recalled(
     unit: UnitAtRest, state: Mapping[str, bytes], *, goes_on: bool
 ) -> dict[str, bytes | None]:
     """What the outputs of a unit tell beyond its state. Where it `goes_on` with their last round,
-    none begins a second time, which would not be heard by who follows its marks; where marks close
-    its rounds it ends them again as it did."""
-    goes_on = goes_on and unit.stage.marks_outputs
+    none begins a second time, which would not be heard by who follows its barriers; where barriers
+    close its rounds it ends them again as it did."""
+    goes_on = goes_on and unit.stage.puts_barriers
     if not goes_on and unit.stage.recall is None:
         return {}
     told = list(unit.outputs())
@@ -105,24 +109,24 @@ def _recalled(
 def _last_round(
     unit: UnitAtRest, state: Mapping[str, bytes], told: Iterable[Event]
 ) -> dict[str, bytes | None]:
-    """The last one of which the outputs hold a mark that a reader would have believed."""
-    source = f"{unit.stage.name}.{unit.places.changelog.kafka_partition}"
+    """The last one of which the outputs hold a barrier that a reader would have believed."""
+    source = f"{unit.stage.name}.{unit.partitions.changelog.kafka_partition}"
     own = (event.payload for event in told if event.source == source)
     before = last = closed_round(state)
-    for mark in own:
-        if isinstance(mark, RoundEnded) and (last is None or mark.round > last.number):
+    for barrier in own:
+        if isinstance(barrier, RoundEnded) and (last is None or barrier.round > last.number):
             with suppress(RejectedError):
-                check_number(mark, last, skips=False)
-                last = Round(mark.round, mark.ended_at_us)
+                check_number(barrier, last, skips=False)
+                last = Round(barrier.round, barrier.ended_at_us)
     if last is None or last == before:
         return {}
-    mark = RoundEnded(round=last.number, ended_at_us=last.ended_at_us)
-    return {ROUND_KEY: mark.SerializeToString()}
+    barrier = RoundEnded(round=last.number, ended_at_us=last.ended_at_us)
+    return {ROUND_KEY: barrier.SerializeToString()}
 
 
 def accepted(
-    unit: UnitPlaces, provenance: Provenance | None, has_state: bool, found: LogFacts
-) -> tuple[dict[Place, int], Provenance]:
+    unit: UnitPartitions, provenance: Provenance | None, has_state: bool, found: LogFacts
+) -> tuple[dict[TopicPartition, int], Provenance]:
     """The state as it is, with the topics as they are: where it then reads on, and its provenance.
 
     It reads on where the state was made up to, or where the group stands when the state does not
@@ -134,17 +138,21 @@ def accepted(
         advice = f"restore a backup of it, or `coplace restore replay {unit.stage}`"
         raise InconsistentError(unit.name, [Inconsistency(what, advice)])
     known = provenance.positions if provenance else found.committed
-    begun = {place for place in unit.inputs if place in known or place in found.committed}
-    positions = {place: _within(known.get(place, 0), place, found) for place in begun}
+    begun = {
+        partition for partition in unit.inputs if partition in known or partition in found.committed
+    }
+    positions = {
+        partition: _within(known.get(partition, 0), partition, found) for partition in begun
+    }
     return positions, _anew(unit, provenance, found)
 
 
 def replayed(
-    unit: UnitPlaces, provenance: Provenance | None, found: LogFacts
-) -> tuple[dict[Place, int], Provenance]:
+    unit: UnitPartitions, provenance: Provenance | None, found: LogFacts
+) -> tuple[dict[TopicPartition, int], Provenance]:
     """No state, and every input from where it begins. Raises InconsistentError when the topics are
     not those that are declared."""
-    positions = {place: found.begins.get(place, 0) for place in unit.inputs}
+    positions = {partition: found.begins.get(partition, 0) for partition in unit.inputs}
     return positions, _anew(unit, provenance, found)
 
 
@@ -155,11 +163,11 @@ def clock_mended(stage: Stage, state: Mapping[str, bytes], now_us: int) -> Commi
     return Commit(changelog={**stage.mend(processor_state(state), now_us), **ended})
 
 
-def _within(position: int, place: Place, found: LogFacts) -> int:
-    return min(max(position, found.begins.get(place, 0)), found.ends.get(place, position))
+def _within(position: int, partition: TopicPartition, found: LogFacts) -> int:
+    return min(max(position, found.begins.get(partition, 0)), found.ends.get(partition, position))
 
 
-def _anew(unit: UnitPlaces, provenance: Provenance | None, found: LogFacts) -> Provenance:
+def _anew(unit: UnitPartitions, provenance: Provenance | None, found: LogFacts) -> Provenance:
     """A provenance without a past: only the count of commits goes on."""
     if wrong := list(wrong_counts(unit, found.topics)):
         raise InconsistentError(unit.name, wrong)

@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from coplace.v1.control_pb2 import PlaceProvenance, StateProvenance, TopicProvenance
 
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 
 PROVENANCE_KEY: Final = "coplace.v1.StateProvenance"
 FORMAT: Final = 1
@@ -24,7 +24,7 @@ class TopicIdentity:
 
 @dataclass(frozen=True, slots=True)
 class LastRead:
-    """The record of a place that was read last: what must still be there."""
+    """The record of a partition that was read last: what must still be there."""
 
     offset: int
     sha256: bytes
@@ -42,20 +42,20 @@ class Provenance:
     commits: int = 0
     format: int = FORMAT
     topics: Mapping[str, TopicIdentity] = field(default_factory=dict)
-    positions: Mapping[Place, int] = field(default_factory=dict)
-    last_read: Mapping[Place, LastRead] = field(default_factory=dict)
-    written_to: Mapping[Place, int] = field(default_factory=dict)
-    expired: Mapping[Place, int] = field(default_factory=dict)
+    positions: Mapping[TopicPartition, int] = field(default_factory=dict)
+    last_read: Mapping[TopicPartition, LastRead] = field(default_factory=dict)
+    written_to: Mapping[TopicPartition, int] = field(default_factory=dict)
+    expired: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Positions that the group has lost: the next commit tells it. No part of what is kept."""
 
     def after(
         self,
-        positions: Mapping[Place, int],
-        last_read: Mapping[Place, Record],
-        written_to: Mapping[Place, int],
+        positions: Mapping[TopicPartition, int],
+        last_read: Mapping[TopicPartition, Record],
+        written_to: Mapping[TopicPartition, int],
     ) -> Self:
         """The provenance of the state after one more commit."""
-        read = {place: LastRead.of(record) for place, record in last_read.items()}
+        read = {partition: LastRead.of(record) for partition, record in last_read.items()}
         return replace(
             self,
             commits=self.commits + 1,
@@ -65,14 +65,14 @@ class Provenance:
             expired={},
         )
 
-    def to_commit(self, moved: Mapping[Place, int]) -> Mapping[Place, int]:
+    def to_commit(self, moved: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """What a commit tells the group that moves these positions: where none moves, one once more
         to carry the commit's number."""
         return {**self.expired, **moved} or dict(sorted(self.positions.items())[:1])
 
-    def has(self, place: Place) -> bool:
-        """Whether a place belongs to the topics that are compared: dead letters do not."""
-        return place.topic in self.topics
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether a partition belongs to the topics that are compared: dead letters do not."""
+        return partition.topic in self.topics
 
     def change(self) -> dict[str, bytes | None]:
         """What a commit writes to the changelog beside the state."""
@@ -80,15 +80,15 @@ class Provenance:
 
     def to_bytes(self) -> bytes:
         """Its form in the changelog."""
-        places: dict[str, list[PlaceProvenance]] = {topic: [] for topic in self.topics}
-        for place in sorted({*self.positions, *self.written_to}):
-            places[place.topic].append(self._place(place))
+        partitions: dict[str, list[PlaceProvenance]] = {topic: [] for topic in self.topics}
+        for partition in sorted({*self.positions, *self.written_to}):
+            partitions[partition.topic].append(self._partition_of(partition))
         topics = [
             TopicProvenance(
                 topic=name,
                 topic_id=found.topic_id,
                 kafka_partitions=found.kafka_partitions,
-                places=places[name],
+                places=partitions[name],
             )
             for name, found in self.topics.items()
         ]
@@ -99,28 +99,32 @@ class Provenance:
     def from_bytes(cls, value: bytes) -> Self:
         """What `to_bytes` made."""
         message = StateProvenance.FromString(value)
-        found = [(Place(t.topic, p.kafka_partition), p) for t in message.topics for p in t.places]
+        found = [
+            (TopicPartition(t.topic, p.kafka_partition), p)
+            for t in message.topics
+            for p in t.places
+        ]
         return cls(
             commits=message.commits,
             format=message.format,
             topics={t.topic: TopicIdentity(t.topic_id, t.kafka_partitions) for t in message.topics},
-            positions={place: p.position for place, p in found if p.HasField("position")},
+            positions={partition: p.position for partition, p in found if p.HasField("position")},
             last_read={
-                place: LastRead(p.last_read_offset, p.last_read_sha256)
-                for place, p in found
+                partition: LastRead(p.last_read_offset, p.last_read_sha256)
+                for partition, p in found
                 if p.last_read_sha256
             },
-            written_to={place: p.written_to for place, p in found if p.written_to},
+            written_to={partition: p.written_to for partition, p in found if p.written_to},
         )
 
-    def _place(self, place: Place) -> PlaceProvenance:
-        last = self.last_read.get(place)
+    def _partition_of(self, partition: TopicPartition) -> PlaceProvenance:
+        last = self.last_read.get(partition)
         return PlaceProvenance(
-            kafka_partition=place.kafka_partition,
-            position=self.positions.get(place),
+            kafka_partition=partition.kafka_partition,
+            position=self.positions.get(partition),
             last_read_offset=last.offset if last else 0,
             last_read_sha256=last.sha256 if last else b"",
-            written_to=self.written_to.get(place, 0),
+            written_to=self.written_to.get(partition, 0),
         )
 
 

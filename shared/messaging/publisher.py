@@ -46,8 +46,8 @@ class KafkaPublisher:
         stamped = self._deployment.hooks.stamper.stamp(self._name, publish.event)
         record = self._deployment.codec.encode(Publish(publish.topic, stamped))
         sent: asyncio.Future[RecordMetadata] = await self._producer.send(
-            self._deployment.name(record.place.topic),
-            partition=record.place.kafka_partition,
+            self._deployment.name(record.partition.topic),
+            partition=record.partition.kafka_partition,
             key=record.key,
             value=record.value,
             headers=list(record.headers),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from traceback import walk_tb
 from typing import Final, Protocol, Self, TypeVar, runtime_checkable
 
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 
 T = TypeVar("T")
 
@@ -15,7 +15,7 @@ _OUTERMOST: Final = "shared.messaging.unit"
 _KEPT_STACK: Final = 8_192
 _KEPT_WORDS: Final = 512
 
-At = tuple[Place, int]
+At = tuple[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Isolating(Protocol):
 
 def at(record: Record) -> At:
     """What identifies a record."""
-    return record.place, record.offset
+    return record.partition, record.offset
 
 
 def culprits(

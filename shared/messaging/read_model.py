@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from shared.messaging.provenance import LastRead, Provenance, TopicIdentity
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 
 Entry = TypeVar("Entry")
 Field = str | int | bytes
@@ -67,36 +67,44 @@ class ReadModel(Generic[Entry]):
         """The topics that it follows from."""
         return tuple(self._keys)
 
-    async def position(self, place: Place) -> int:
-        """The offset from which a place is still to be applied; 0 for a new or lost Redis."""
-        return int(await self._redis.get(self._position_key(place)) or 0)
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset from which a partition is still to be applied; 0 for a new or lost Redis."""
+        return int(await self._redis.get(self._position_key(partition)) or 0)
 
-    async def provenance(self, places: Iterable[Place]) -> Provenance:
+    async def provenance(self, partitions: Iterable[TopicPartition]) -> Provenance:
         """What the rows were made from."""
-        positions: dict[Place, int] = {}
-        applied: dict[Place, Applied] = {}
-        for place in places:
-            position, text = await self._redis.mget(self._position_key(place), self._key_of(place))
+        positions: dict[TopicPartition, int] = {}
+        applied: dict[TopicPartition, Applied] = {}
+        for partition in partitions:
+            position, text = await self._redis.mget(
+                self._position_key(partition), self._key_of(partition)
+            )
             if position is not None:
-                positions[place] = int(position)
+                positions[partition] = int(position)
             if text is not None:
-                applied[place] = Applied.from_text(text if isinstance(text, str) else text.decode())
+                applied[partition] = Applied.from_text(
+                    text if isinstance(text, str) else text.decode()
+                )
         return Provenance(
             topics={p.topic: TopicIdentity(found.topic_id, 0) for p, found in applied.items()},
             positions=positions,
-            last_read={place: found.last_read for place, found in applied.items()},
+            last_read={partition: found.last_read for partition, found in applied.items()},
         )
 
-    async def clear(self, places: Iterable[Place]) -> None:
+    async def clear(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget all rows and positions at once: the topics are applied again from their start."""
         keys = [self._name(key) for keys in self._keys.values() for key in keys]
-        for place in places:
-            keys += (self._position_key(place), self._key_of(place), self._failures_key(place))
+        for partition in partitions:
+            keys += (
+                self._position_key(partition),
+                self._key_of(partition),
+                self._failures_key(partition),
+            )
         await self._redis.delete(*keys)
 
     async def apply(
         self,
-        place: Place,
+        partition: TopicPartition,
         read_from: int,
         next_position: int,
         entries: Iterable[tuple[int, Entry]],
@@ -105,11 +113,11 @@ class ReadModel(Generic[Entry]):
         """Apply a batch of (offset, entry), whose last record is `applied`; what was applied before
         changes nothing.
 
-        Raises LostPositionError when Redis has lost what lies before `read_from`: the place must
-        then be read again from `position`.
+        Raises LostPositionError when Redis has lost what lies before `read_from`: the partition
+        must then be read again from `position`.
         """
-        rows = map(self._name, self._keys[place.topic])
-        keys = [self._position_key(place), *rows, self._key_of(place)]
+        rows = map(self._name, self._keys[partition.topic])
+        keys = [self._position_key(partition), *rows, self._key_of(partition)]
         arguments: list[Field] = [read_from, next_position, applied.to_text() if applied else ""]
         for offset, entry in entries:
             arguments += (offset, *self._fields(entry))
@@ -117,24 +125,24 @@ class ReadModel(Generic[Entry]):
             await self._apply(keys=keys, args=arguments)
         except ResponseError as error:
             if str(error).startswith(_BEHIND):
-                raise LostPositionError(f"{place}: {error}") from error
+                raise LostPositionError(f"{partition}: {error}") from error
             raise
 
-    async def failures(self, place: Place) -> bytes | str | None:
-        """What was kept of failures at a place."""
-        return await self._redis.get(self._failures_key(place))
+    async def failures(self, partition: TopicPartition) -> bytes | str | None:
+        """What was kept of failures at a partition."""
+        return await self._redis.get(self._failures_key(partition))
 
-    async def keep_failures(self, place: Place, kept: bytes | None) -> None:
+    async def keep_failures(self, partition: TopicPartition, kept: bytes | None) -> None:
         """Keep them as they are now; None: there are none."""
-        key = self._failures_key(place)
+        key = self._failures_key(partition)
         await (self._redis.delete(key) if kept is None else self._redis.set(key, kept))
 
-    def _position_key(self, place: Place) -> str:
-        return self._name(f"position:{place.topic}:{place.kafka_partition}")
+    def _position_key(self, partition: TopicPartition) -> str:
+        return self._name(f"position:{partition.topic}:{partition.kafka_partition}")
 
-    def _failures_key(self, place: Place) -> str:
-        return self._name(f"failures:{place.topic}:{place.kafka_partition}")
+    def _failures_key(self, partition: TopicPartition) -> str:
+        return self._name(f"failures:{partition.topic}:{partition.kafka_partition}")
 
-    def _key_of(self, place: Place) -> str:
+    def _key_of(self, partition: TopicPartition) -> str:
         """Of what identifies the record that was applied last."""
-        return self._name(f"applied:{place.topic}:{place.kafka_partition}")
+        return self._name(f"applied:{partition.topic}:{partition.kafka_partition}")

@@ -16,7 +16,7 @@ from shared.messaging.deployment import Deployment
 from shared.messaging.kafka_facts import KafkaFacts
 from shared.messaging.provenance import Provenance
 from shared.messaging.read_model import ReadModel
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 from shared.messaging.topics import Cleanup
 
 
@@ -31,14 +31,16 @@ class ReadModelCheck:
         self.topic_ids: Mapping[str, bytes] = {}
 
     @property
-    def places(self) -> tuple[Place, ...]:
-        """Every place that the read model follows from, as declared."""
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """Every partition that the read model follows from, as declared."""
         topics = self._deployment.topics
-        return tuple(place for name in self._model.topics for place in topics.places(name))
+        return tuple(
+            partition for name in self._model.topics for partition in topics.partitions(name)
+        )
 
     async def differences(self) -> list[Inconsistency]:
         """What does not follow from Kafka, with what to do. Raises KafkaError and RedisError."""
-        known = await self._model.provenance(self.places)
+        known = await self._model.provenance(self.partitions)
         found = await asyncio.to_thread(self._found, known)
         self.topic_ids = {name: topic.topic_id for name, topic in found.topics.items()}
         absent = [missing(name) for name in self._model.topics if name not in found.topics]
@@ -56,7 +58,7 @@ class ReadModelCheck:
         self._facts.close()
 
     def _found(self, known: Provenance) -> LogFacts:
-        return self._facts.of_places(self._model.topics, known.last_read, known.positions)
+        return self._facts.of_partitions(self._model.topics, known.last_read, known.positions)
 
     @property
     def _compacted(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Records as a log keeps them: bytes at a place."""
+"""Records as a log keeps them: bytes at a partition."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 Headers = tuple[tuple[str, bytes], ...]
 
 
-class Place(NamedTuple):
+class TopicPartition(NamedTuple):
     """One Kafka partition of one topic (names without the namespace)."""
 
     topic: str
@@ -15,9 +15,9 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """Bytes to append at a place; a value of None is a tombstone."""
+    """Bytes to append at a partition; a value of None is a tombstone."""
 
-    place: Place
+    partition: TopicPartition
     key: bytes
     value: bytes | None
     headers: Headers = ()
@@ -25,9 +25,9 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Bytes found at a place."""
+    """Bytes found at a partition."""
 
-    place: Place
+    partition: TopicPartition
     offset: int
     key: bytes
     value: bytes | None

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from coplace.v1.control_pb2 import RoundEnded
 
 from shared.messaging import early
-from shared.messaging.consistency import LogFacts, UnitPlaces
+from shared.messaging.consistency import LogFacts, UnitPartitions
 from shared.messaging.provenance import Provenance
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 from shared.messaging.stage import Stage
 from shared.messaging.topics import ROUND_ENDED, partition_of
 from shared.messaging.unit_state import OWN_KEYS
@@ -42,8 +42,8 @@ def moved(
 
 
 def _latest_round(states: Mapping[int, State]) -> bytes | None:
-    marks = [state[ROUND_ENDED] for state in states.values() if ROUND_ENDED in state]
-    return max(marks, key=lambda mark: RoundEnded.FromString(mark).round, default=None)
+    barriers = [state[ROUND_ENDED] for state in states.values() if ROUND_ENDED in state]
+    return max(barriers, key=lambda barrier: RoundEnded.FromString(barrier).round, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class UnitState:
     provenance: Provenance | None
 
 
-def has_moved(grown: UnitPlaces, provenance: Provenance | None) -> bool:
+def has_moved(grown: UnitPartitions, provenance: Provenance | None) -> bool:
     """Whether the state is that of the grown topics already."""
     return provenance is not None and all(
         provenance.topics[name].kafka_partitions == count
@@ -63,10 +63,10 @@ def has_moved(grown: UnitPlaces, provenance: Provenance | None) -> bool:
     )
 
 
-def as_before(places: UnitPlaces, found: LogFacts) -> LogFacts:
+def as_before(partitions: UnitPartitions, found: LogFacts) -> LogFacts:
     """Facts in which topics that have grown have not."""
     topics = {
-        name: replace(topic, kafka_partitions=places.kafka_partitions[name])
+        name: replace(topic, kafka_partitions=partitions.kafka_partitions[name])
         for name, topic in found.topics.items()
     }
     return replace(found, topics=topics)
@@ -75,16 +75,18 @@ def as_before(places: UnitPlaces, found: LogFacts) -> LogFacts:
 def planned(
     stage: Stage,
     units: Mapping[int, UnitState],
-    places: Mapping[int, UnitPlaces],
+    partitions: Mapping[int, UnitPartitions],
     found: Mapping[int, LogFacts],
-) -> tuple[dict[int, dict[str, bytes | None]], dict[Place, int]]:
+) -> tuple[dict[int, dict[str, bytes | None]], dict[TopicPartition, int]]:
     """What goes into each unit's changelog, provenance included, and the group's positions: of the
-    `units` as they were, at the `places` of as many as there will be."""
-    changes: dict[int, dict[str, bytes | None]] = {number: {} for number in places}
+    `units` as they were, at the `partitions` of as many as there will be."""
+    changes: dict[int, dict[str, bytes | None]] = {number: {} for number in partitions}
     if stage.keyed_by is not None and not stage.single:
-        changes = moved({n: unit.state for n, unit in units.items()}, stage.keyed_by, len(places))
-    positions: dict[Place, int] = {}
-    for number, at in places.items():
+        changes = moved(
+            {n: unit.state for n, unit in units.items()}, stage.keyed_by, len(partitions)
+        )
+    positions: dict[TopicPartition, int] = {}
+    for number, at in partitions.items():
         known = units[number].provenance if number in units else None
         before = known or Provenance()
         begins = found[number].begins

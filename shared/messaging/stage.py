@@ -70,7 +70,7 @@ Recall = Callable[[Mapping[str, bytes], Iterable[Event]], Mapping[str, bytes | N
 class RoundSource(StrEnum):
     """What closes the rounds of a stage."""
 
-    MARKS = "marks"
+    BARRIERS = "barriers"
     CLOCK = "clock"
 
 
@@ -81,7 +81,7 @@ class Stage:
     Unit n of a stage owns Kafka partition n of every input, and restores its state from partition
     n of the changelog. A `single` stage has one unit that owns every partition of every input: its
     other group members stand by. `create` gets the unit's number and the restored state.
-    `marks_outputs` False writes no round's marks: nobody downstream closes rounds by them.
+    `puts_barriers` False writes no round's barriers: nobody downstream closes rounds by them.
     `wakes` is the output by which a `Waking` processor has a stage that goes by the clock close a
     round; empty where none could.
     `mend` is what to change in a restored state so that nothing in it lies in the future, given the
@@ -97,8 +97,8 @@ class Stage:
     outputs: tuple[str, ...]
     create: Callable[[int, Mapping[str, bytes]], Processor]
     single: bool = False
-    rounds: RoundSource = RoundSource.MARKS
-    marks_outputs: bool = True
+    rounds: RoundSource = RoundSource.BARRIERS
+    puts_barriers: bool = True
     wakes: str = ""
     mend: Callable[[Mapping[str, bytes], int], Mapping[str, bytes | None]] = lambda _state, _us: {}
     given_up: Callable[[int], None] = lambda _number: None

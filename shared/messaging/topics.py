@@ -13,7 +13,7 @@ from aiokafka.partitioner import murmur2
 from google.protobuf.message import Message
 
 from shared.domain.errors import UnusableError
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 
 TOPIC_FILES = Path(__file__).parents[2] / "proto" / "topics"
 DAY_S = 86_400
@@ -131,13 +131,15 @@ class Topics:
         declared = self.spec(topic).kafka_partitions
         return declared if declared == 1 else self._kafka_partitions or declared
 
-    def places(self, topic: str) -> tuple[Place, ...]:
-        """Every place of a topic."""
-        return tuple(Place(topic, number) for number in range(self.kafka_partitions(topic)))
+    def partitions(self, topic: str) -> tuple[TopicPartition, ...]:
+        """Every partition of a topic."""
+        return tuple(
+            TopicPartition(topic, number) for number in range(self.kafka_partitions(topic))
+        )
 
-    def place_of(self, topic: str, key: str) -> Place:
+    def partition_of(self, topic: str, key: str) -> TopicPartition:
         """Where a topic keeps a key."""
-        return Place(topic, partition_of(key.encode(), self.kafka_partitions(topic)))
+        return TopicPartition(topic, partition_of(key.encode(), self.kafka_partitions(topic)))
 
 
 _DEAD_LETTERS = {"coplace.v1.DeadLetter": KeyTemplate.parse("{topic}/{kafka_partition}/{offset}")}

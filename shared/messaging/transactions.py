@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.structs import RecordMetadata
 
 from shared.messaging.deployment import Deployment
 from shared.messaging.provenance import Provenance
-from shared.messaging.record import NewRecord, Place
+from shared.messaging.record import NewRecord, TopicPartition
 from shared.messaging.stage import Stage
 from shared.messaging.unit import Commit
 
@@ -21,9 +22,9 @@ _POLL_MS = 200
 Acknowledgements = list[asyncio.Future[RecordMetadata]]
 
 
-def topic_partition(deployment: Deployment, place: Place) -> TopicPartition:
-    """A place as Kafka knows it."""
-    return TopicPartition(deployment.name(place.topic), place.kafka_partition)
+def topic_partition(deployment: Deployment, partition: TopicPartition) -> KafkaPartition:
+    """A partition as Kafka knows it."""
+    return KafkaPartition(deployment.name(partition.topic), partition.kafka_partition)
 
 
 class Transactions:
@@ -33,7 +34,7 @@ class Transactions:
         self._deployment = deployment
         self._step = deployment.hooks.step
         self._group = deployment.name(stage.name)
-        self._changelog = Place(stage.changelog, number)
+        self._changelog = TopicPartition(stage.changelog, number)
         self.provenance = Provenance()
         self._producer = AIOKafkaProducer(
             **deployment.connection,
@@ -80,7 +81,7 @@ class Transactions:
         await asyncio.gather(*await self._send(self._changes(after.change())))
         return after
 
-    async def _send_positions(self, positions: Mapping[Place, int]) -> None:
+    async def _send_positions(self, positions: Mapping[TopicPartition, int]) -> None:
         """The number of the commit goes with them: also a commit that moves none is told apart."""
         number = str(self.provenance.commits + 1)
         if moved := self.provenance.to_commit(positions):
@@ -91,12 +92,12 @@ class Transactions:
 
     def _ends(
         self, outputs: Sequence[NewRecord], acknowledged: Sequence[RecordMetadata]
-    ) -> Mapping[Place, int]:
+    ) -> Mapping[TopicPartition, int]:
         """How far the unit has written its stage's topics."""
-        ends: dict[Place, int] = {}
+        ends: dict[TopicPartition, int] = {}
         for new, at in zip(outputs, acknowledged, strict=True):
-            if self.provenance.has(new.place):
-                ends[new.place] = max(ends.get(new.place, 0), at.offset + 1)
+            if self.provenance.has(new.partition):
+                ends[new.partition] = max(ends.get(new.partition, 0), at.offset + 1)
         return ends
 
     def _changes(self, changelog: Mapping[str, bytes | None]) -> Iterable[NewRecord]:
@@ -106,8 +107,8 @@ class Transactions:
     async def _send(self, records: Iterable[NewRecord]) -> Acknowledgements:
         return [
             await self._producer.send(
-                self._deployment.name(record.place.topic),
-                partition=record.place.kafka_partition,
+                self._deployment.name(record.partition.topic),
+                partition=record.partition.kafka_partition,
                 key=record.key,
                 value=record.value,
                 headers=list(record.headers),
@@ -116,9 +117,9 @@ class Transactions:
         ]
 
 
-async def read_changelog(deployment: Deployment, place: Place) -> Mapping[str, bytes]:
-    """The state that committed transactions left at a place of a changelog."""
-    partition = topic_partition(deployment, place)
+async def read_changelog(deployment: Deployment, partition: TopicPartition) -> Mapping[str, bytes]:
+    """The state that committed transactions left at a partition of a changelog."""
+    partition = topic_partition(deployment, partition)
     consumer = AIOKafkaConsumer(
         **deployment.connection,
         isolation_level="read_committed",
@@ -134,7 +135,7 @@ async def read_changelog(deployment: Deployment, place: Place) -> Mapping[str, b
         await consumer.stop()
 
 
-async def _read_to_end(consumer: AIOKafkaConsumer, partition: TopicPartition) -> dict[str, bytes]:
+async def _read_to_end(consumer: AIOKafkaConsumer, partition: KafkaPartition) -> dict[str, bytes]:
     state: dict[str, bytes] = {}
     end = (await consumer.end_offsets([partition]))[partition]
     while await consumer.position(partition) < end:

@@ -1,10 +1,10 @@
 """The sans-IO core of every driver: records in; outputs, state changes and positions out.
 
-A unit is one processor with the places that it owns. Rounds are aligned as in the asynchronous
+A unit is one processor with the partitions that it owns. Rounds are aligned as in the asynchronous
 barrier snapshots of Carbone et al., "Lightweight Asynchronous Snapshots for Distributed Dataflows"
-(2015), algorithm 1: a place that has delivered the mark of the open round is held until every
-place has. Its position stays at the mark meanwhile, so that a restart reads the mark again and
-nothing but the last closed round has to be kept.
+(2015), algorithm 1: a partition that has delivered the barrier of the open round is held until
+every partition has. Its position stays at the barrier meanwhile, so that a restart reads the
+barrier again and nothing but the last closed round has to be kept.
 """
 
 from collections import deque
@@ -17,15 +17,15 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from shared.domain.errors import RejectedError
+from shared.messaging.barriers import check_number, check_time, check_writer
 from shared.messaging.clock import TOLERANCE_US
 from shared.messaging.codec import Codec, OversizeError, count_unknown_fields
 from shared.messaging.dead_letters import dead_letter, posted, quarantined
 from shared.messaging.early import EarlyFacts
 from shared.messaging.event import Event, Publish
 from shared.messaging.hooks import Hooks, Tally
-from shared.messaging.marks import check_number, check_time, check_writer
 from shared.messaging.quarantine import Blame, Isolating, at
-from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.record import NewRecord, Record, TopicPartition
 from shared.messaging.stage import (
     AlreadyAppliedError,
     EarlyError,
@@ -92,8 +92,8 @@ class Commit:
 
     outputs: list[NewRecord] = field(default_factory=list)
     changelog: dict[str, bytes | None] = field(default_factory=dict)
-    positions: dict[Place, int] = field(default_factory=dict)
-    last_read: dict[Place, Record] = field(default_factory=dict)
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    last_read: dict[TopicPartition, Record] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
 
     @property
@@ -123,11 +123,13 @@ def unit_count(stage: Stage, topics: Topics) -> int:
     return next(iter(counts.values()))
 
 
-def unit_places(names: tuple[str, ...], stage: Stage, number: int, topics: Topics) -> list[Place]:
-    """The places of these topics that belong to one unit of a stage."""
+def unit_partitions(
+    names: tuple[str, ...], stage: Stage, number: int, topics: Topics
+) -> list[TopicPartition]:
+    """The partitions of these topics that belong to one unit of a stage."""
     if stage.single:
-        return [place for name in names for place in topics.places(name)]
-    return [Place(name, number) for name in names]
+        return [partition for name in names for partition in topics.partitions(name)]
+    return [TopicPartition(name, number) for name in names]
 
 
 class Unit:
@@ -146,9 +148,9 @@ class Unit:
     ) -> None:
         self.stage = stage
         self.number = number
-        self.places = tuple(unit_places(stage.inputs, stage, number, codec.topics))
-        self._own_places = unit_places(stage.outputs, stage, number, codec.topics)
-        self._mark_places = self._own_places if stage.marks_outputs else []
+        self.partitions = tuple(unit_partitions(stage.inputs, stage, number, codec.topics))
+        self._own_partitions = unit_partitions(stage.outputs, stage, number, codec.topics)
+        self._barrier_partitions = self._own_partitions if stage.puts_barriers else []
         # What a predecessor handled may still wait for the end of its round.
         self._has_news = True
         self._closed = closed_round(restored)
@@ -157,8 +159,10 @@ class Unit:
         self._codec = codec
         self._limit = limit or EventTimeLimit()
         self._stamper = (hooks or Hooks()).stamper
-        self._waiting: dict[Place, deque[Record]] = {place: deque() for place in self.places}
-        self._marks: dict[Place, tuple[Round, int]] = {}
+        self._waiting: dict[TopicPartition, deque[Record]] = {
+            partition: deque() for partition in self.partitions
+        }
+        self._barriers: dict[TopicPartition, tuple[Round, int]] = {}
         self._now_us = 0
         self._wake_us = int(restored.get(WAKE_KEY, b"0"))
         self._wanted_us = 0
@@ -182,17 +186,20 @@ class Unit:
         return self._closed.ended_at_us if self._closed else 0
 
     @property
-    def held(self) -> frozenset[Place]:
-        """Places that wait for the others of their round."""
-        return frozenset(self._marks)
+    def held(self) -> frozenset[TopicPartition]:
+        """Partitions that wait for the others of their round."""
+        return frozenset(self._barriers)
 
     def go_on(self) -> None:
         """What was left out is done with: from now on nothing is."""
         self._blame = None
 
-    def crowded(self, limit: int) -> frozenset[Place]:
-        """Held places with at least `limit` records waiting: a driver fetches no more from them."""
-        return frozenset(place for place in self._marks if len(self._waiting[place]) >= limit)
+    def crowded(self, limit: int) -> frozenset[TopicPartition]:
+        """Held partitions with at least `limit` records waiting: a driver fetches no more from
+        them."""
+        return frozenset(
+            partition for partition in self._barriers if len(self._waiting[partition]) >= limit
+        )
 
     def process(self, records: Iterable[Record], now_us: int = 0) -> Commit:
         """Handle records; `now_us` is the wall clock, 0 in an emulated run.
@@ -201,9 +208,9 @@ class Unit:
         """
         self._now_us = now_us
         for record in records:
-            self._waiting[record.place].append(record)
+            self._waiting[record.partition].append(record)
         while self._is_round_complete():
-            self._close_marked_round()
+            self._close_round_at_barrier()
         return self._take_commit()
 
     def close_round(self, now_us: int) -> Commit:
@@ -225,22 +232,22 @@ class Unit:
         return 0 < self._wake_us <= now_us or self._early.is_due(now_us)
 
     def _is_round_complete(self) -> bool:
-        for place, queue in self._waiting.items():
-            while queue and place not in self._marks:
+        for partition, queue in self._waiting.items():
+            while queue and partition not in self._barriers:
                 self._apply(queue.popleft())
-        return len(self._marks) == len(self.places)
+        return len(self._barriers) == len(self.partitions)
 
     def _apply(self, record: Record) -> None:
         self.at_record = self.read_record = record
         self._commit.tally.records_in += 1
-        self._commit.positions[record.place] = record.offset + 1
-        self._commit.last_read[record.place] = record
+        self._commit.positions[record.partition] = record.offset + 1
+        self._commit.last_read[record.partition] = record
         if self._is_passed_over(record):
             return
         try:
             event = self._codec.decode(record)
             if isinstance(event.payload, RoundEnded):
-                self._take_mark(record, event.source, event.payload)
+                self._take_barrier(record, event.source, event.payload)
                 return
             self._limit.check(event, self._reached_us)
             if isinstance(event.payload, WakeWanted):
@@ -313,28 +320,31 @@ class Unit:
         """A closed round does not count beside a clock: it may have been closed by a wrong one."""
         return self._now_us or self.closed_us
 
-    def _take_mark(self, record: Record, source: str, mark: RoundEnded) -> None:
+    def _take_barrier(self, record: Record, source: str, barrier: RoundEnded) -> None:
         if self.stage.rounds is RoundSource.CLOCK:
             return
-        check_writer(self._codec.topics.spec(record.place.topic), source)
-        if mark.round < self.next_round:
+        check_writer(self._codec.topics.spec(record.partition.topic), source)
+        if barrier.round < self.next_round:
             self._commit.tally.copies_dropped += 1
             return
-        check_number(mark, self._closed, skips=not self._now_us)
-        self._check_time(mark)
-        self._marks[record.place] = (Round(mark.round, mark.ended_at_us, mark.last), record.offset)
-        self._commit.positions[record.place] = record.offset
+        check_number(barrier, self._closed, skips=not self._now_us)
+        self._check_time(barrier)
+        self._barriers[record.partition] = (
+            Round(barrier.round, barrier.ended_at_us, barrier.last),
+            record.offset,
+        )
+        self._commit.positions[record.partition] = record.offset
 
-    def _check_time(self, mark: RoundEnded) -> None:
+    def _check_time(self, barrier: RoundEnded) -> None:
         """A round of a false time does not end here: its events are decided at the end of the next
         one, which has the next number. Which number a first one should have had nobody knows."""
         ahead_us = self._limit.round_ahead_us if self._now_us else self._limit.ahead_us
         latest_us = max(self._reached_us, self._limit.origin_us) + ahead_us
         try:
-            check_time(mark, self._closed, latest_us)
+            check_time(barrier, self._closed, latest_us)
         except RejectedError:
             if self._now_us and self._closed is not None:
-                self._close(Round(mark.round, self.closed_us))
+                self._close(Round(barrier.round, self.closed_us))
             raise
 
     def _take_wake(self, wanted: WakeWanted) -> None:
@@ -344,13 +354,20 @@ class Unit:
         self._wake_us = min(wanted.at_us, self._wake_us or wanted.at_us)
         self._commit.changelog[WAKE_KEY] = str(self._wake_us).encode()
 
-    def _close_marked_round(self) -> None:
-        """The lowest number closes first: a place whose old marks were deleted has later ones."""
-        ended = min((mark for mark, _ in self._marks.values()), key=lambda mark: mark.number)
-        passed = [place for place, (mark, _) in self._marks.items() if mark.number == ended.number]
-        for place in passed:
-            _, offset = self._marks.pop(place)
-            self._commit.positions[place] = offset + 1
+    def _close_round_at_barrier(self) -> None:
+        """The lowest number closes first: a partition whose old barriers were deleted has later
+        ones."""
+        ended = min(
+            (barrier for barrier, _ in self._barriers.values()), key=lambda barrier: barrier.number
+        )
+        passed = [
+            partition
+            for partition, (barrier, _) in self._barriers.items()
+            if barrier.number == ended.number
+        ]
+        for partition in passed:
+            _, offset = self._barriers.pop(partition)
+            self._commit.positions[partition] = offset + 1
         self._end(ended, self._end_round(ended))
 
     def _end_round(self, ended: Round) -> Iterable[Publish]:
@@ -368,18 +385,20 @@ class Unit:
         for letter in self._early.end_round(ended.ended_at_us, is_last=ended.last):
             self._commit.tally.dead_letters += 1
             self._append(posted(letter, ended.ended_at_us))
-        mark = self._close(ended)
+        barrier = self._close(ended)
         if 0 < self._wake_us <= ended.ended_at_us:
             self._wake_us, self._commit.changelog[WAKE_KEY] = 0, None
-        for place in self._mark_places:
-            self._commit.outputs.append(self._codec.encode_mark(place, self._own_event(mark, "")))
+        for partition in self._barrier_partitions:
+            self._commit.outputs.append(
+                self._codec.encode_barrier(partition, self._own_event(barrier, ""))
+            )
         self._want_wake()
 
     def _close(self, ended: Round) -> RoundEnded:
         self._closed = ended
-        mark = RoundEnded(round=ended.number, ended_at_us=ended.ended_at_us, last=ended.last)
-        self._commit.changelog[ROUND_KEY] = mark.SerializeToString()
-        return mark
+        barrier = RoundEnded(round=ended.number, ended_at_us=ended.ended_at_us, last=ended.last)
+        self._commit.changelog[ROUND_KEY] = barrier.SerializeToString()
+        return barrier
 
     def _own_event(self, payload: Message, key: str) -> Event:
         """What the unit itself says of the last round."""
@@ -415,10 +434,10 @@ class Unit:
 
     def _append(self, publish: Publish) -> None:
         record = self._encoded(publish)
-        is_own = record.place in self._own_places or publish.topic not in self.stage.outputs
+        is_own = record.partition in self._own_partitions or publish.topic not in self.stage.outputs
         if not is_own:
             raise ValueError(
-                f"unit {self.number} of {self.stage.name} may not write to {record.place}: "
+                f"unit {self.number} of {self.stage.name} may not write to {record.partition}: "
                 f"{publish.event.id} must have the key of the input that caused it"
             )
         self._commit.outputs.append(record)

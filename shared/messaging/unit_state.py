@@ -28,8 +28,8 @@ def closed_round(restored: Mapping[str, bytes]) -> Round | None:
     """The last closed round of a changelog, None when there was none."""
     if ROUND_KEY not in restored:
         return None
-    mark = RoundEnded.FromString(restored[ROUND_KEY])
-    return Round(mark.round, mark.ended_at_us)
+    barrier = RoundEnded.FromString(restored[ROUND_KEY])
+    return Round(barrier.round, barrier.ended_at_us)
 
 
 def closed_at_us(restored: Mapping[str, bytes]) -> int:

@@ -29,7 +29,7 @@ from shared.messaging.publisher import KafkaPublisher
 from shared.messaging.quarantine import Fault
 from shared.messaging.read_model import Applied, LostPositionError, Name, ReadModel
 from shared.messaging.read_model_check import ReadModelCheck
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 from shared.messaging.topics import DLQ_PREFIX
 from shared.runtime.redis_client import redis_client, wait_for_redis
 from shared.runtime.service import Process, run_process
@@ -79,20 +79,22 @@ class Applier(Generic[Entry]):
         self._entry_of = entry_of
         self._dead_letters = dead_letters
         self._quarantine_after = deployment.settings.quarantine_after
-        self._applied: dict[Place, int] = {}
-        self._failures: dict[Place, Failures] = {}
-        self._careful: set[Place] = set()
+        self._applied: dict[TopicPartition, int] = {}
+        self._failures: dict[TopicPartition, Failures] = {}
+        self._careful: set[TopicPartition] = set()
 
-    async def positions(self, places: Sequence[Place]) -> Mapping[Place, int]:
+    async def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Where to read on. Raises LostPositionError when Redis was reset under this process, and
         InconsistentError when Kafka was."""
         await self._check_kafka()
-        found = await self._found({place: self._applied.get(place, 0) for place in places})
+        found = await self._found(
+            {partition: self._applied.get(partition, 0) for partition in partitions}
+        )
         self._applied |= found
-        for place in places:
-            self._failures[place] = Failures(await self._model.failures(place))
-            if self._failures[place].recur(self._quarantine_after):
-                self._careful.add(place)
+        for partition in partitions:
+            self._failures[partition] = Failures(await self._model.failures(partition))
+            if self._failures[partition].recur(self._quarantine_after):
+                self._careful.add(partition)
         return found
 
     async def watch(self) -> None:
@@ -111,36 +113,36 @@ class Applier(Generic[Entry]):
         """Raise LostPositionError when Redis is behind what was applied when it was asked."""
         await self._found(dict(self._applied))
 
-    async def _found(self, applied: Mapping[Place, int]) -> Mapping[Place, int]:
+    async def _found(self, applied: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Redis's positions, which may only be ahead of those that were `applied` before."""
-        found = {place: await self._model.position(place) for place in applied}
-        for place, position in found.items():
-            if position < applied[place]:
-                raise LostPositionError(f"{place} was applied to {applied[place]}")
+        found = {partition: await self._model.position(partition) for partition in applied}
+        for partition, position in found.items():
+            if position < applied[partition]:
+                raise LostPositionError(f"{partition} was applied to {applied[partition]}")
         return found
 
     async def apply(self, records: Sequence[Record]) -> None:
         """Apply a batch; what cannot be used becomes a dead letter first."""
         began_s, tally = time.monotonic(), Tally(records_in=len(records))
-        by_place: dict[Place, list[Record]] = defaultdict(list)
+        by_partition: dict[TopicPartition, list[Record]] = defaultdict(list)
         for record in records:
-            by_place[record.place].append(record)
-        for place, batch in by_place.items():
-            if failed := await self._failed(place, batch, tally):
-                await self._count(place, failed, batch[-1].offset)
-                if place not in self._careful:
+            by_partition[record.partition].append(record)
+        for partition, batch in by_partition.items():
+            if failed := await self._failed(partition, batch, tally):
+                await self._count(partition, failed, batch[-1].offset)
+                if partition not in self._careful:
                     raise failed
-                await self._isolate(place, batch, tally)
-            await self._forget_failures(place)
+                await self._isolate(partition, batch, tally)
+            await self._forget_failures(partition)
         self._meter.batch(self._name, 0, tally, time.monotonic() - began_s)
 
     async def _failed(
-        self, place: Place, batch: Sequence[Record], tally: Tally
+        self, partition: TopicPartition, batch: Sequence[Record], tally: Tally
     ) -> Exception | None:
         """Apply a batch; what it failed at, unless that has nothing to do with its records."""
         tried = Tally()
         try:
-            await self._apply_at(place, batch, tried)
+            await self._apply_at(partition, batch, tried)
         except _NO_RECORDS_FAULT:
             raise
         except Exception as error:  # noqa: BLE001 what is unexpected is what this is for
@@ -148,47 +150,55 @@ class Applier(Generic[Entry]):
         tally.add(tried)
         return None
 
-    async def _count(self, place: Place, error: Exception, offset: int) -> None:
+    async def _count(self, partition: TopicPartition, error: Exception, offset: int) -> None:
         """Count a failure up to this offset. A Redis that takes no writes does not take this one
         either: that is never a record's fault."""
-        failures = self._failures.setdefault(place, Failures(None))
-        failures.count(error, *place, offset)
-        await self._model.keep_failures(place, failures.kept)
+        failures = self._failures.setdefault(partition, Failures(None))
+        failures.count(error, *partition, offset)
+        await self._model.keep_failures(partition, failures.kept)
 
-    async def _forget_failures(self, place: Place) -> None:
-        """Forget those whose place is passed."""
-        failures = self._failures.get(place)
-        if failures and failures.forget(lambda seen: seen.number < self._applied[place]):
-            await self._model.keep_failures(place, failures.kept)
+    async def _forget_failures(self, partition: TopicPartition) -> None:
+        """Forget those whose partition is passed."""
+        failures = self._failures.get(partition)
+        if failures and failures.forget(lambda seen: seen.number < self._applied[partition]):
+            await self._model.keep_failures(partition, failures.kept)
 
-    async def _isolate(self, place: Place, batch: Sequence[Record], tally: Tally) -> None:
+    async def _isolate(
+        self, partition: TopicPartition, batch: Sequence[Record], tally: Tally
+    ) -> None:
         """Apply a batch without the records that fail alone: these are dead letters first."""
         for record in batch:
-            if failed := await self._failed(place, [record], tally):
+            if failed := await self._failed(partition, [record], tally):
                 fault = Fault.of(failed)
                 letter = quarantined(record, fault, self._name, self._clock.now_us())
                 await self._dead_letters.send_all([letter])
-                await self._move(place, record, [])
+                await self._move(partition, record, [])
                 tally.quarantined += 1
                 tally.dead_letters += 1
                 _log.error(
-                    "quarantined", at=(*place, record.offset), why=fault.what, exc_info=failed
+                    "quarantined", at=(*partition, record.offset), why=fault.what, exc_info=failed
                 )
 
-    async def _apply_at(self, place: Place, batch: Sequence[Record], tally: Tally) -> None:
+    async def _apply_at(
+        self, partition: TopicPartition, batch: Sequence[Record], tally: Tally
+    ) -> None:
         entries = [
             (record.offset, entry)
             for record in batch
             if (entry := await self._entry(record, tally)) is not None
         ]
-        await self._move(place, batch[-1], entries)
+        await self._move(partition, batch[-1], entries)
 
-    async def _move(self, place: Place, last: Record, entries: Sequence[tuple[int, Entry]]) -> None:
+    async def _move(
+        self, partition: TopicPartition, last: Record, entries: Sequence[tuple[int, Entry]]
+    ) -> None:
         """Apply entries up to a record, and pass it."""
-        following = max(self._applied.get(place, 0), last.offset + 1)
-        applied = Applied(self._topic_id(place.topic), LastRead.of(last))
-        await self._model.apply(place, self._applied.get(place, 0), following, entries, applied)
-        self._applied[place] = following
+        following = max(self._applied.get(partition, 0), last.offset + 1)
+        applied = Applied(self._topic_id(partition.topic), LastRead.of(last))
+        await self._model.apply(
+            partition, self._applied.get(partition, 0), following, entries, applied
+        )
+        self._applied[partition] = following
 
     async def _entry(self, record: Record, tally: Tally) -> Entry | None:
         try:

@@ -51,7 +51,7 @@ class Settings(EnvironmentSettings):
         "the process has its Kafka partitions back at once; empty waits for the old session's end",
     )
     rounds: RoundSource = Field(
-        RoundSource.CLOCK, description="What closes rounds: clock, or marks in emulated runs"
+        RoundSource.CLOCK, description="What closes rounds: clock, or barriers in emulated runs"
     )
     round_period_s: float = Field(0.1, gt=0, description="Wall time of a round that a clock closes")
 
@@ -97,8 +97,8 @@ class Settings(EnvironmentSettings):
 
     @property
     def is_emulated(self) -> bool:
-        """Whether marks close the rounds and therefore have to travel through every topic."""
-        return self.rounds is RoundSource.MARKS
+        """Whether barriers close the rounds and therefore have to travel through every topic."""
+        return self.rounds is RoundSource.BARRIERS
 
     @model_validator(mode="after")
     def _certificates_come_with_keys(self) -> Self:

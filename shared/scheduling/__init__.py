@@ -1,1 +1,1 @@
-"""Who runs when: the queue of job-cluster entries, the lanes that serve it, look-ahead."""
+"""Who runs when: the queue of job-cluster entries, the schedulers that serve it, look-ahead."""

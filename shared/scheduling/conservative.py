@@ -1,27 +1,27 @@
-"""One cluster under conservative backfill: every entry that waits has a promise.
+"""One cluster under conservative backfill: every entry that waits has a reservation.
 
 Mu'alem and Feitelson, "Utilization, predictability, workloads, and user runtime estimates in
 scheduling the IBM SP2 with backfilling" (2001), section 2: an entry starts when it delays none
 that came before it. When nodes come back early each entry in order moves forward as far as it
 can, never back, until none can. A job that runs past its limit is expected to take as long again:
-then all promises are made anew.
+then all reservations are made anew.
 """
 
 from collections.abc import Sequence
 from math import inf
 
-from shared.scheduling.lane import DONE, Served
+from shared.scheduling.easy import DONE, Served
 from shared.scheduling.power import NO_CAP, PowerBudget
 from shared.scheduling.profile import Profile
-from shared.scheduling.queue import Entry, Line
 from shared.scheduling.releases import Releases
+from shared.scheduling.wait_queue import Entry, WaitQueue
 
 
-class ConservativeLane:
-    """Does what `Lane` does, by other rules; jobs do not share nodes here.
+class ConservativeScheduler:
+    """Does what `EasyScheduler` does, by other rules; jobs do not share nodes here.
 
-    It knows a budget of its own. Raises ValueError for one that several lanes share: each of them
-    promises watts to all that waits, and no two promises to one job would be kept.
+    It knows a budget of its own. Raises ValueError for one that several schedulers share: each of
+    them reservations watts to all that waits, and no two reservations to one job would be kept.
     """
 
     is_relieved = False
@@ -30,17 +30,17 @@ class ConservativeLane:
         if any(budget.is_shared for budget in budgets):
             raise ValueError("conservative backfill knows caps of one cluster only: take easy")
         self.number = number
-        self.line = Line()
+        self.queue = WaitQueue()
         self.next_order = DONE
         self._nodes, self._cap = nodes, budgets[0].cap if budgets else NO_CAP
         self._profile = Profile(0.0, nodes, self._cap)
         self._now_s = 0.0
-        self._promised_s: dict[int, float] = {}
+        self._reserved_s: dict[int, float] = {}
         self._new: list[Entry] = []
         self._next: Entry | None = None
         self._releases = Releases()
         self._started: dict[int, Entry] = {}
-        self._has_room = False  # something came back since the promises were made
+        self._has_room = False  # something came back since the reservations were made
 
     def begin(self, now_s: float) -> None:
         """Start a pass."""
@@ -51,12 +51,12 @@ class ConservativeLane:
         elif self._has_room:
             self._compress()
         for entry in sorted(self._new):
-            self._promise(entry)
+            self._reservation(entry)
         self._new = []
         self.turn()
 
     def pass_alone(self, now_s: float) -> list[Served]:
-        """Start all whose promise is due."""
+        """Start all whose reservation is due."""
         self.begin(now_s)
         started = []
         while self.next_order != DONE:
@@ -64,12 +64,12 @@ class ConservativeLane:
         return started
 
     def serve(self) -> Served:
-        """Start the next entry, whose promise is due."""
+        """Start the next entry, whose reservation is due."""
         entry = self._next
         assert entry is not None
-        waits_before = next(iter(self.line)).order != entry.order
-        self.line.remove(entry.arrival)
-        del self._promised_s[entry.arrival]
+        waits_before = next(iter(self.queue)).order != entry.order
+        self.queue.remove(entry.arrival)
+        del self._reserved_s[entry.arrival]
         self._started[entry.arrival] = entry
         self._releases.hold((self._now_s + entry.limit_s, entry.arrival, entry.nodes))
         self.turn()
@@ -77,15 +77,15 @@ class ConservativeLane:
 
     def add(self, entry: Entry) -> None:
         """An entry arrived. One that belongs before others is promised what these leave."""
-        self.line.add(entry)
+        self.queue.add(entry)
         self._new.append(entry)
 
     def drop(self, arrival: int) -> None:
         """Take out the entry of a job that started elsewhere."""
-        entry = next((e for e in self.line if e.arrival == arrival), None)
+        entry = next((e for e in self.queue if e.arrival == arrival), None)
         if entry is not None:
-            self.line.remove(arrival)
-            self._give_back(entry, self._promised_s.pop(arrival))
+            self.queue.remove(arrival)
+            self._give_back(entry, self._reserved_s.pop(arrival))
             self._compress()
             self.turn()
 
@@ -98,14 +98,14 @@ class ConservativeLane:
             self._has_room = True
 
     def turn(self) -> None:
-        """Find the next entry whose promise is due: see `next_order`."""
-        due = (e for e in self.line if self._promised_s[e.arrival] <= self._now_s)
+        """Find the next entry whose reservation is due: see `next_order`."""
+        due = (e for e in self.queue if self._reserved_s[e.arrival] <= self._now_s)
         self._next = next(due, None)
         self.next_order = self._next.order if self._next else DONE
 
-    def _promise(self, entry: Entry) -> None:
+    def _reservation(self, entry: Entry) -> None:
         start_s = self._profile.earliest(entry.nodes, entry.draw_mw, entry.limit_s)
-        self._promised_s[entry.arrival] = start_s
+        self._reserved_s[entry.arrival] = start_s
         if start_s < inf:
             self._profile.take(start_s, start_s + entry.limit_s, entry.nodes, entry.draw_mw)
 
@@ -114,8 +114,8 @@ class ConservativeLane:
             self._profile.take(start_s, start_s + entry.limit_s, -entry.nodes, -entry.draw_mw)
 
     def _is_late(self) -> bool:
-        """True when a job ran past its limit, or did so and kept another from its promise."""
-        return self._is_overdue() or min(self._promised_s.values(), default=inf) < self._now_s
+        """True when a job ran past its limit, or did so and kept another from its reservation."""
+        return self._is_overdue() or min(self._reserved_s.values(), default=inf) < self._now_s
 
     def _is_overdue(self) -> bool:
         """True when a job runs past its limit."""
@@ -123,21 +123,21 @@ class ConservativeLane:
         return bool(held) and held[0][0] <= self._now_s
 
     def _compress(self) -> None:
-        """Move promises forward until none can be."""
+        """Move reservations forward until none can be."""
         self._has_room = False
-        entries = [entry for entry in self.line if entry.arrival in self._promised_s]
+        entries = [entry for entry in self.queue if entry.arrival in self._reserved_s]
         while sum(map(self._moved, entries)):
             pass
 
     def _moved(self, entry: Entry) -> bool:
-        """Whether the promise to an entry could be moved forward."""
-        before_s = self._promised_s[entry.arrival]
+        """Whether the reservation to an entry could be moved forward."""
+        before_s = self._reserved_s[entry.arrival]
         self._give_back(entry, before_s)
-        self._promise(entry)
-        return self._promised_s[entry.arrival] < before_s
+        self._reservation(entry)
+        return self._reserved_s[entry.arrival] < before_s
 
     def _start_over(self) -> None:
-        """Make the promises anew: running jobs are overdue."""
+        """Make the reservations anew: running jobs are overdue."""
         self._has_room = False
         while self._is_overdue():
             _, holder, nodes = self._releases.let_go(self._releases.in_order[0][1])
@@ -146,4 +146,4 @@ class ConservativeLane:
         self._profile = Profile(self._now_s, self._nodes, self._cap)
         for release_s, holder, nodes in self._releases.in_order:
             self._profile.take(self._now_s, release_s, nodes, self._started[holder].draw_mw)
-        self._promised_s, self._new = {}, list(self.line)
+        self._reserved_s, self._new = {}, list(self.queue)

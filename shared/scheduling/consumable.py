@@ -1,7 +1,7 @@
 """One cluster whose nodes are given out in parts, under EASY backfill.
 
 What Slurm calls consumable resources (select/cons_tres): cores, memory and named resources of each
-node, jobs of equal units, neighbours by a policy. The rules are those of `lane.py`: an entry starts
+node, jobs of equal units, neighbours by a policy. The rules are those of `easy.py`: an entry starts
 when it delays no reservation. Here it delays one when it lasts beyond the shadow time and leaves
 fewer units of the reserved shape at that time than were reserved.
 
@@ -20,12 +20,12 @@ from typing import Final
 import numpy as np
 
 from shared.scheduling.capacity import NOBODY, Capacity, Flat, Held
-from shared.scheduling.lane import DONE, Served, Turn
+from shared.scheduling.easy import DONE, Served, Turn
 from shared.scheduling.load import Reservation
 from shared.scheduling.power import PowerBudget, Shortage
 from shared.scheduling.problem import Allocation, Ints, Kind, Shape, units_in
-from shared.scheduling.queue import Block, Entry, Line
 from shared.scheduling.sharing import Neighbours
+from shared.scheduling.wait_queue import Block, Entry, WaitQueue
 from shared.scheduling.workload import Floats
 
 # Steps after which the units of a shape are counted on all nodes anew, not on the changed ones.
@@ -54,7 +54,7 @@ class _Choice:
 
 @dataclass(slots=True)
 class _Shadow:
-    """The promise, and what is free at its time of all that is not taken beyond it."""
+    """The reservation, and what is free at its time of all that is not taken beyond it."""
 
     reservation: Reservation
     order: int
@@ -64,14 +64,15 @@ class _Shadow:
     extra: int
 
 
-class ConsumableLane:
-    """Does what `Lane` does where jobs take parts of nodes, need named resources or share."""
+class ConsumableScheduler:
+    """Does what `EasyScheduler` does where jobs take parts of nodes, need named resources or
+    share."""
 
     def __init__(
         self,
         capacity: Capacity,
         held: Sequence[Held],
-        line: Line,
+        queue: WaitQueue,
         kinds: Sequence[Kind],
         neighbours: Neighbours,
         number: int = 0,
@@ -80,7 +81,7 @@ class ConsumableLane:
         factors: Floats | None = None,
         backfills: bool = True,
     ) -> None:
-        self.number, self.line, self.kinds = number, line, kinds
+        self.number, self.queue, self.kinds = number, queue, kinds
         self.capacity, self.neighbours = capacity, neighbours
         self.held = {each.holder: each for each in held}
         self.next_order = DONE
@@ -97,7 +98,7 @@ class ConsumableLane:
         self._most: dict[int, int] = {}
         self._beside_anyone: dict[Shape, tuple[int, int]] = {}
         self._flat: Flat | None = None
-        # The fewest units of a kind that the standing promise refused.
+        # The fewest units of a kind that the standing reservation refused.
         self._refused: dict[int, int] = {}
         self.budgets = tuple(budgets)
         self._shared = [budget for budget in budgets if budget.is_shared]
@@ -106,14 +107,15 @@ class ConsumableLane:
             for budget in budgets:
                 budget.hold(each.holder, each.release_s, each.draw_mw)
 
-    # The life of a lane -------------------------------------------------------------------------
+    # The life of a scheduler
+    # -------------------------------------------------------------------------
 
     def begin(self, now_s: float) -> None:
-        """Start a pass in which other lanes take turns."""
+        """Start a pass in which other schedulers take turns."""
         self._open_pass(now_s, pauses=True)
 
     def pass_alone(self, now_s: float) -> list[Served]:
-        """A pass that this lane is alone in: what starts."""
+        """A pass that this scheduler is alone in: what starts."""
         self._open_pass(now_s, pauses=False)
         started: list[Served] = []
         for turn in self._turns:
@@ -123,7 +125,7 @@ class ConsumableLane:
         return started
 
     def turn(self) -> None:
-        """Look for the next entry that will start or reserve: see Lane."""
+        """Look for the next entry that will start or reserve: see EasyScheduler."""
         turn = self._next = next(self._turns, DONE)
         self.next_order = turn if isinstance(turn, int) else turn.order
 
@@ -136,21 +138,21 @@ class ConsumableLane:
 
     def add(self, entry: Entry) -> None:
         """An entry arrived."""
-        self.line.add(entry)
+        self.queue.add(entry)
         if self.shadow is not None and entry.order < self.shadow.order:
             self._unsettle()
         self._from = min(self._from, entry.order)
 
     def drop(self, arrival: int) -> None:
         """Take out the entry of a job that started elsewhere, and what it was promised."""
-        order = self.line.order_of(arrival)
+        order = self.queue.order_of(arrival)
         if order is None:
             return
-        self.line.remove(arrival)
+        self.queue.remove(arrival)
         if self.shadow is not None and self.shadow.reservation.arrival == arrival:
             for budget in self.budgets:
                 budget.withdrawn += 1
-            self._forget_promise()
+            self._forget_reservation()
             self._turns = self._acting(order)
             self.turn()
         elif self.next_order == order:
@@ -218,9 +220,9 @@ class ConsumableLane:
         """True when its units fit and no reservation is delayed: watts are sooner asked for."""
         if not (self._may_fit(entry.kind, entry.nodes) and self._has_power(entry)):
             return False
-        return self.leaves_promise(entry) and entry.nodes <= self._counted(entry.kind).total
+        return self.leaves_reservation(entry) and entry.nodes <= self._counted(entry.kind).total
 
-    def leaves_promise(self, entry: Entry) -> bool:
+    def leaves_reservation(self, entry: Entry) -> bool:
         """True when it ends before anything is promised, or leaves enough for it."""
         return self.in_time(entry) or self._fits_beyond(entry.kind, entry.nodes)
 
@@ -232,7 +234,8 @@ class ConsumableLane:
 
     @property
     def is_relieved(self) -> bool:
-        """True when watts of other lanes too were given up since the pass began, which may be what
+        """True when watts of other schedulers too were given up since the pass began, which may be
+        what
         kept an entry from starting: another pass may start it."""
         return sum(budget.withdrawn for budget in self._shared) != self._withdrawn
 
@@ -272,7 +275,7 @@ class ConsumableLane:
         kind, waits = self.kinds[entry.kind], self.shadow is not None
         allocation = self._allocation(entry)
         self._take(kind, allocation, beyond=not self.in_time(entry))
-        self.line.remove(entry.arrival)
+        self.queue.remove(entry.arrival)
         end_s, draw_mw = self.end_s(entry), entry.draw_mw
         self.held[entry.arrival] = Held(end_s, entry.arrival, kind, allocation, draw_mw)
         for budget in self.budgets:
@@ -302,7 +305,7 @@ class ConsumableLane:
         units = self._shadow_units(kind, capacity)
         reservation = Reservation(entry.arrival, entry.nodes, start_s)
         extra = int(units.sum()) - entry.nodes
-        self._forget_promise()
+        self._forget_reservation()
         self.shadow = _Shadow(reservation, entry.order, kind, capacity, units, extra)
         for budget in self.budgets:
             budget.reserve(entry.arrival, start_s, entry.limit_s, entry.draw_mw)
@@ -364,10 +367,10 @@ class ConsumableLane:
 
     def _unsettle(self) -> None:
         """Something came back: every entry gets its turn again."""
-        self._forget_promise()
+        self._forget_reservation()
         self._from = 0
 
-    def _forget_promise(self) -> None:
+    def _forget_reservation(self) -> None:
         if self.shadow is not None:
             for budget in self.budgets:
                 budget.give_up(self.shadow.reservation.arrival)
@@ -420,8 +423,8 @@ class ConsumableLane:
     def _fits_beyond(self, number: int, count: int) -> bool:
         """True when so many units that last beyond the shadow time leave what is reserved.
 
-        Whoever was refused stays refused while the promise stands: what a start takes from the
-        promise is more than what others then need take less.
+        Whoever was refused stays refused while the reservation stands: what a start takes from the
+        reservation is more than what others then need take less.
         """
         if count >= self._refused.get(number, maxsize):
             return False
@@ -535,16 +538,16 @@ class ConsumableLane:
                 return
             yield entry
             order = entry.order + 1
-        if self._backfills and self.line.last_order >= order:
+        if self._backfills and self.queue.last_order >= order:
             yield from self._backfilling(order)
 
     def _backfilling(self, order: int) -> Iterator[Turn]:
         """Those that start behind the reservation. Where asked to, it pauses before it looks at
-        entries: see Lane."""
-        anywhere = self.line.least_by_kind()
+        entries: see EasyScheduler."""
+        anywhere = self.queue.least_by_kind()
         if not self._may_start_any(anywhere):
             return
-        for block in self.line.blocks_from(order):
+        for block in self.queue.blocks_from(order):
             if not self._may_start_any(block.least_by_kind()):
                 continue
             if self._pauses and (place := block.place_of(order)) < len(block.entries):
@@ -556,7 +559,7 @@ class ConsumableLane:
                     return
 
     def _from_order(self, order: int) -> Iterator[Entry]:
-        for block in self.line.blocks_from(order):
+        for block in self.queue.blocks_from(order):
             yield from block.entries[block.place_of(order) :]
 
     def _ever_fits(self, entry: Entry) -> bool:

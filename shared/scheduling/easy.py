@@ -1,109 +1,372 @@
-"""EASY backfill over all clusters of a region on one priority queue.
+"""One cluster under EASY backfill: what runs, what waits, and which entry acts next.
 
-Lifka (1995) for one cluster; D'Amico and Corbalan (2021), section 4.2.1, for job-cluster entries:
-entries are served in order, each cluster keeps one reservation, for its first blocked entry, and
-the holes that it reserves are that cluster's alone. Starting a job removes all its entries at
-once; where one of them held a reservation, the entries behind it get their turn again.
+Lifka, "The ANL/IBM SP scheduling system" (1995); Mu'alem and Feitelson, "Utilization,
+predictability, workloads, and user runtime estimates in scheduling the IBM SP2 with backfilling"
+(2001), section 2. Two resources are counted: nodes, and watts where there are budgets of power.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import Final, Protocol
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from math import inf
+from sys import maxsize
+from typing import Final, cast
 
-from shared.scheduling.consumable import ConsumableLane
-from shared.scheduling.lane import DONE, Lane, Served
-from shared.scheduling.load import Reservation
+from shared.scheduling.load import Load, Reservation, Standing
+from shared.scheduling.power import NO_CAP_MW, PowerBudget, Shortage
 from shared.scheduling.problem import Allocation
-from shared.scheduling.queue import Entry
+from shared.scheduling.releases import Releases
+from shared.scheduling.wait_queue import Block, Entry, WaitQueue
 
-# A cluster that gives out whole nodes, or parts of them.
-AnyLane = Lane | ConsumableLane
-_NEXT_ORDER: Final = attrgetter("next_order")
+# The next order of a scheduler in which no entry will act before something changes.
+DONE: Final = maxsize
+
+# Node sets of a scheduler, at most.
+_SCHEDULER_BITS: Final = 24
+
+# A Reservation and a Standing as plain tuples: there is one a pass, and few are ever looked at.
+_ReservationTuple = tuple[int, int, float]
+_Standing = tuple[int, int, int, _ReservationTuple | None]
+# What starts now: the scheduler's number, the entry, its nodes where the scheduler chose them and
+# not only counted, and if it passes a blocked one.
+Served = tuple[int, Entry, Allocation | None, bool]
+# The next entry that acts, or an order before which none does: as far as was looked.
+Turn = Entry | int
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """An entry that starts now, on the nodes of its `allocation`; None where any free ones will do.
+def holder_of(scheduler: int, place: int) -> int:
+    """What scheduler and budgets call the holder of a node set that a scheduler began with: below
+    0, as no arrival number of a job that starts is."""
+    return -1 - place - (scheduler << _SCHEDULER_BITS)
 
-    `backfilled` means before a blocked entry.
+
+class EasyScheduler:
+    """Starts and reserves in the order of its queue, by counting nodes: those of whole-node jobs,
+    of which any will do. See `consumable.py` for all others.
+
+    An entry starts when its nodes are free and it delays no reservation: it ends by the shadow
+    time, or takes extra nodes only, which it uses up.
+
+    What starts fits under every one of the `budgets` until its limit, beside what runs and
+    what is reserved there. Schedulers that share a budget begin anew with every pass: what one of
+    them gives back another one may take. An entry that no budget will ever let start blocks nobody.
+
+    A pass is `begin`, then `serve` while `next_order` is not DONE, or `pass_alone`. An entry that
+    was refused stays refused until nodes come back: what it lacked only grows less. So a scheduler
+    that lives on looks at new entries alone, and begins anew after a `release`.
+
+    `backfills` False makes it first come, first served: nothing passes the reservation.
     """
 
-    cluster: str
-    entry: Entry
-    allocation: Allocation | None
-    backfilled: bool
+    def __init__(
+        self,
+        load: Load,
+        queue: WaitQueue,
+        number: int = 0,
+        budgets: Sequence[PowerBudget] = (),
+        *,
+        backfills: bool = True,
+    ) -> None:
+        self.number, self.total, self.free = number, load.nodes, load.free
+        self.queue = queue
+        self._reservation: _ReservationTuple | None = None
+        self.extra = 0
+        self.next_order = DONE
+        self._turns: Iterator[Turn] = iter(())
+        self._next: Turn = DONE
+        self._backfills, self._pauses = backfills, False
+        self.budgets, self._is_capped = tuple(budgets), bool(budgets)
+        self._shared = [budget for budget in budgets if budget.is_shared]
+        self._relieved = self._withdrawn = 0
+        self._now_s, self._from, self._reserved_order = 0.0, 0, 0
+        self.releases = Releases()
+        # What became of the cluster entry by entry. `_undone` are the ends of it that reservations
+        # took with them when they were given up, `_left` how many there were when a job went
+        # elsewhere.
+        self._trail: list[_Standing] = []
+        self._undone: list[list[_Standing]] = []
+        self._left: dict[int, int] = {}
+        for place, node_set in enumerate(load.node_sets):
+            node_set.holder = holder_of(number, place)
+            self._hold(node_set.holder, node_set.nodes, node_set.release_s, node_set.draw_mw)
 
+    # The life of a scheduler
+    # -------------------------------------------------------------------------
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The outcome of a pass: starts in the order of the queue, neighbours in that of their coming.
+    def begin(self, now_s: float) -> None:
+        """Start a pass in which other schedulers take turns."""
+        self._open_pass(now_s, pauses=True)
 
-    `lanes` answer why other entries did not start.
-    """
+    def pass_alone(self, now_s: float) -> list[Served]:
+        """A pass that this scheduler is alone in: what starts."""
+        if not self._open_pass(now_s, pauses=False):
+            return []
+        acting = cast("Iterator[Entry]", self._turns)  # without pauses there are only entries
+        return [served for entry in acting if (served := self._act(entry))]
 
-    now_s: float
-    starts: tuple[Start, ...]
-    lanes: Mapping[str, AnyLane]
+    def _open_pass(self, now_s: float, *, pauses: bool) -> bool:
+        """Whether anything changed since the last pass."""
+        self._now_s, self._pauses = now_s, pauses
+        if self._reservation is not None and self._reservation[2] < now_s:
+            self._unsettle()  # a running job is overdue: it is expected to end at any moment
+        if self._is_capped:
+            self._look_at_budgets(now_s)
+        if self._from == DONE:
+            return False
+        self._trail = [(-1, self.free, self.extra, self._reservation)]
+        self._undone, self._left = [], {}
+        self._turns = self._acting(self._from)
+        self._from = DONE
+        return True
+
+    def _look_at_budgets(self, now_s: float) -> None:
+        """Begin anew where watts may have come back."""
+        for budget in self.budgets:
+            budget.advance(now_s)
+        if self._shared or sum(budget.relieved for budget in self.budgets) != self._relieved:
+            self._unsettle()
+        self._relieved = sum(budget.relieved for budget in self.budgets)
+        self._withdrawn = sum(budget.withdrawn for budget in self._shared)
 
     @property
     def is_relieved(self) -> bool:
-        """True when another pass may start more: see Lane."""
-        return any(lane.is_relieved for lane in self.lanes.values())
+        """True when watts of other schedulers too were given up since the pass began, which may be
+        what kept an entry from starting: another pass may start it."""
+        return sum(budget.withdrawn for budget in self._shared) != self._withdrawn
 
-    def reservations(self) -> dict[str, Reservation]:
-        """What was promised, by cluster."""
-        promises = {name: lane.reservation for name, lane in self.lanes.items()}
-        return {name: promise for name, promise in promises.items() if promise is not None}
+    def turn(self) -> None:
+        """Look for the next entry that will start or reserve, a little way: no entry acts
+        before `next_order`."""
+        turn = self._next = next(self._turns, DONE)
+        self.next_order = turn if isinstance(turn, int) else turn[0]
 
+    def serve(self) -> Served | None:
+        """Let the entry of the present turn act, if it is one, and go on: what starts, if any."""
+        turn = self._next
+        served = None if isinstance(turn, int) else self._act(turn)
+        self.turn()
+        return served
 
-def schedule(now_s: float, lanes: Mapping[str, AnyLane]) -> Plan:
-    """One pass over the queue, which what starts leaves; lanes are numbered by their place."""
-    names = list(lanes)
-    starts = tuple(
-        Start(names[number], entry, allocation, backfilled)
-        for number, entry, allocation, backfilled in one_pass(list(lanes.values()), now_s)
-    )
-    return Plan(now_s, starts, lanes)
+    def add(self, entry: Entry) -> None:
+        """An entry arrived."""
+        self.queue.add(entry)
+        order, _, nodes, _, _, _, _ = entry
+        if self._reservation is not None:
+            if order < self._reserved_order:
+                self._unsettle()
+            elif nodes > self.free:
+                return  # refused already: what it lacks only grows less
+        if order < self._from:
+            self._from = order
 
+    def drop(self, arrival: int) -> None:
+        """Take out the entry of a job that started elsewhere, and what it was promised."""
+        order = self.queue.order_of(arrival)
+        if order is None:
+            return
+        self.queue.remove(arrival)
+        self._left[arrival] = len(self._undone)
+        if self._reservation is not None and self._reservation[0] == arrival:
+            self._cancel(order)
+        elif self.next_order == order:
+            self.turn()
 
-class Turns(Protocol):
-    """A lane of any discipline: see Lane."""
+    def release(self, holder: int) -> None:
+        """What the job `holder` holds is free again."""
+        for budget in self.budgets:
+            budget.let_go(holder)
+        _, _, nodes = self.releases.let_go(holder)
+        self.free += nodes
+        self._unsettle()
 
-    next_order: int
+    # What it answers ----------------------------------------------------------------------------
 
     @property
-    def is_relieved(self) -> bool: ...
+    def standing(self) -> Standing:
+        """The cluster as it is now."""
+        return _standing(self._trail[-1])
 
-    def begin(self, now_s: float) -> None: ...
-    def turn(self) -> None: ...
-    def serve(self) -> Served | None: ...
-    def pass_alone(self, now_s: float) -> list[Served]: ...
-    def drop(self, arrival: int) -> None: ...
+    @property
+    def reservation(self) -> Reservation | None:
+        """What is promised to the first entry that cannot start."""
+        return Reservation(*self._reservation) if self._reservation else None
+
+    def expected_ends(self) -> list[tuple[float, int]]:
+        """When the holders of nodes are expected to end."""
+        return [(held[0], held[1]) for held in self.releases.in_order]
+
+    def standing_before(self, entry: Entry) -> Standing:
+        """The cluster when the turn of an entry came last: before its job started elsewhere, if it
+        did, whatever was taken back since."""
+        order, arrival = entry[0], entry[1]
+        for undone in self._undone[self._left.get(arrival, maxsize) :]:
+            if undone[0][0] < order:
+                return _standing(undone[bisect_left(undone, (order,)) - 1])
+        return _standing(self._trail[bisect_left(self._trail, (order,)) - 1])
+
+    def end_s(self, entry: Entry) -> float:
+        """When the entry ends at the latest if it starts now."""
+        return self._now_s + entry.limit_s
+
+    def shortages(self, entry: Entry) -> list[Shortage]:
+        """The budgets that do not let the entry start now, as they are now."""
+        end_s = self.end_s(entry)
+        found = [b.shortage(entry.draw_mw, end_s, entry.arrival) for b in self.budgets]
+        return [shortage for shortage in found if shortage is not None]
+
+    def _has_power(self, entry: Entry) -> bool:
+        """True when no budget is exceeded and no reservation there is delayed."""
+        end_s = self._now_s + entry[3]
+        return all(budget.has(entry[6], end_s, entry[1]) for budget in self.budgets)
+
+    # What it does -------------------------------------------------------------------------------
+
+    def _act(self, entry: Entry) -> Served | None:
+        _, arrival, nodes, limit_s, _, _, draw_mw = entry
+        reservation, end_s = self._reservation, self._now_s + limit_s
+        if nodes > self.free or (self._is_capped and not self._has_power(entry)):
+            # Since it was looked up another scheduler may have taken the watts that were left.
+            return self._reserve(entry) if reservation is None else None
+        if reservation is not None and end_s > reservation[2]:
+            self.extra -= nodes
+        self.free -= nodes
+        self._leave(entry)
+        self._hold(arrival, nodes, end_s, draw_mw)
+        return self.number, entry, None, reservation is not None
+
+    def _hold(self, holder: int, nodes: int, release_s: float, draw_mw: int) -> None:
+        self.releases.hold((release_s, holder, nodes))
+        for budget in self.budgets:
+            budget.hold(holder, release_s, draw_mw)
+
+    def _reserve(self, entry: Entry) -> Served | None:
+        """Promise nodes to the next entry: the first on this cluster that cannot start."""
+        order, arrival, nodes, limit_s, _, _, draw_mw = entry
+        shadow_s, available = self._shadow(nodes, self._now_s)
+        while self._is_capped and (later_s := self._power_from(entry, shadow_s)) > shadow_s:
+            if later_s == inf:
+                return None  # it waits for another cap, and blocks nobody until then
+            shadow_s, available = self._shadow(nodes, later_s)
+        self._reservation = arrival, nodes, shadow_s
+        self._reserved_order = order
+        self.extra = available - nodes
+        for budget in self.budgets:
+            budget.reserve(arrival, shadow_s, limit_s, draw_mw)
+        self._note(order)
+        return None
+
+    def _shadow(self, needed: int, from_s: float) -> tuple[float, int]:
+        """When, from a time on, there will be nodes enough if limits hold, and all that are free
+        then."""
+        available, shadow_s = self.free, from_s
+        for release_s, _, nodes in self.releases.in_order:
+            if available >= needed and release_s > shadow_s:
+                break
+            available += nodes
+            if release_s > shadow_s:  # an overdue job is expected to end at any moment
+                shadow_s = release_s
+        return shadow_s, available
+
+    def _power_from(self, entry: Entry, from_s: float) -> float:
+        """When, from a time on, each budget has the watts for an entry if limits hold."""
+        start_s = from_s
+        for budget in self.budgets:
+            start_s = budget.earliest(entry.draw_mw, entry.limit_s, start_s, entry.arrival)
+        return start_s
+
+    def _cancel(self, order: int) -> None:
+        """Forget the reservation to an entry that is gone: those behind it get their turn again."""
+        for budget in self.budgets:
+            budget.withdrawn += 1
+        self._give_up()
+        place = bisect_left(self._trail, (order,))
+        self._undone.append(self._trail[place:])
+        del self._trail[place:]
+        self._note(order)
+        self._turns = self._acting(order)
+        self.turn()
+
+    def _unsettle(self) -> None:
+        """Nodes or watts came back: every entry gets its turn again."""
+        self._give_up()
+        self._from = 0
+
+    def _give_up(self) -> None:
+        """There is no reservation any more."""
+        if self._reservation is not None:
+            for budget in self.budgets:
+                budget.give_up(self._reservation[0])
+        self._reservation, self.extra = None, 0
+
+    def _leave(self, entry: Entry) -> None:
+        self.queue.remove(entry.arrival)
+        self._note(entry.order)
+
+    def _note(self, order: int) -> None:
+        """What became of the cluster."""
+        self._trail.append((order, self.free, self.extra, self._reservation))
+
+    # The next entry -----------------------------------------------------------------------------
+
+    def _acting(self, order: int) -> Iterator[Turn]:
+        """The entries, from an order on, that act; each has acted when the next is asked for.
+
+        Where asked to, it pauses before it looks through entries: a job that just got a reservation
+        often starts on the next cluster of its rank, and what was found behind it would be in vain.
+        """
+        queue = self.queue
+        while self._reservation is None:
+            entry = queue.first(self.total, order if self._is_capped else 0)
+            if entry is None:
+                return
+            yield entry
+            order = entry[0] + 1
+        if not self._backfills or queue.last_order < order:
+            return
+        for block in queue.blocks_from(order):
+            if self._is_out_of_reach(block):
+                continue
+            if self._pauses and (place := block.place_of(order)) < len(block.entries):
+                yield block.entries[place][0]
+            while (entry := self._backfills_first(block, order)) is not None:
+                yield entry
+                order = entry[0] + 1
+
+    def _backfills_first(self, block: Block, order: int) -> Entry | None:
+        """The first entry of a block, from an order on, that starts."""
+        assert self._reservation is not None
+        now_s, shadow_s = self._now_s, self._reservation[2]
+        free, extra = self.free, self.extra
+        power_mw = self._undrawn_mw() if self._is_capped else NO_CAP_MW
+        entries = block.entries
+        for place in range(block.place_of(order), len(entries)):
+            entry = entries[place]
+            nodes = entry[2]
+            if (
+                nodes <= free
+                and (nodes <= extra or now_s + entry[3] <= shadow_s)
+                and entry[6] <= power_mw
+                and (not self._is_capped or self._has_power(entry))
+            ):
+                return entry
+        return None
+
+    def _undrawn_mw(self) -> int:
+        """What an entry may draw at most, whatever is reserved."""
+        power_mw = NO_CAP_MW
+        for budget in self.budgets:
+            power_mw = min(power_mw, budget.undrawn_mw)
+        return power_mw
+
+    def _is_out_of_reach(self, block: Block) -> bool:
+        """True when no entry of a block may start before the reservation."""
+        assert self._reservation is not None
+        if self._is_capped and block.least_draw_mw > self._undrawn_mw():
+            return True
+        in_time = self._now_s + block.least_limit_s <= self._reservation[2]
+        starts = block.least_nodes <= self.free and (in_time or block.least_nodes <= self.extra)
+        return not starts
 
 
-def serve(lanes: Sequence[Turns], now_s: float) -> list[Served]:
-    """Passes over several lanes until no more starts: what starts leaves all lines."""
-    if len(lanes) == 1:
-        return lanes[0].pass_alone(now_s)
-    started = one_pass(lanes, now_s)
-    while any(lane.is_relieved for lane in lanes):
-        started += one_pass(lanes, now_s)
-    return started
-
-
-def one_pass(lanes: Sequence[Turns], now_s: float) -> list[Served]:
-    """One pass over several lanes as one queue."""
-    for lane in lanes:
-        lane.begin(now_s)
-    for lane in lanes:
-        lane.turn()
-    started: list[Served] = []
-    while lanes and (lane := min(lanes, key=_NEXT_ORDER)).next_order != DONE:
-        served = lane.serve()
-        if served is not None:
-            for other in lanes:
-                if other is not lane:
-                    other.drop(served[1].arrival)
-            started.append(served)
-    return started
+def _standing(noted: _Standing) -> Standing:
+    order, free, extra, reservation = noted
+    return Standing(order, free, extra, Reservation(*reservation) if reservation else None)

@@ -2,9 +2,9 @@
 
 At each instant proposals are made: the jobs in another order, each at the P-state that costs least
 and not where it costs much more than elsewhere, held back where energy will be cheaper. The head
-of the queue is played forward by the lanes that decide, under EAMC's plan and under each proposal
-that would start something else. A proposal is taken where its forecast costs less, and keeps the
-bound on waiting; otherwise EAMC's plan stands unchanged.
+of the queue is played forward by the schedulers that decide, under EAMC's plan and under each
+proposal that would start something else. A proposal is taken where its forecast costs less, and
+keeps the bound on waiting; otherwise EAMC's plan planned_entries unchanged.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from itertools import islice
 from math import sqrt
 from typing import Final
 
-from shared.scheduling.outlook import Option, Situation, Stand, Start
+from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, Situation, Start
 from shared.workloads.tariff import Tariff
 
 _HOUR_S: Final = 3600.0
@@ -46,22 +46,22 @@ class Objective:
     tariffs: tuple[Tariff, ...]
     prices: Prices
 
-    def run_cost(self, stand: Stand, start_s: float, share: float) -> float:
+    def run_cost(self, planned: PlannedEntry, start_s: float, share: float) -> float:
         """Of a job that runs for a share of its limit."""
-        run_s = share * stand.option.limit_s
-        tariff = self.tariffs[stand.cluster]
-        energy = tariff.cost(stand.option.power_w, start_s, start_s + run_s)
-        per_h = self.prices.response_per_h + self.prices.unit_per_h * stand.units
+        run_s = share * planned.mode.limit_s
+        tariff = self.tariffs[planned.cluster]
+        energy = tariff.cost(planned.mode.power_w, start_s, start_s + run_s)
+        per_h = self.prices.response_per_h + self.prices.unit_per_h * planned.units
         return energy + per_h * run_s / _HOUR_S
 
-    def cost(self, stand: Stand, start_s: float, submit_s: float, share: float) -> float:
+    def cost(self, planned: PlannedEntry, start_s: float, submit_s: float, share: float) -> float:
         """The same with the time that it waits."""
         waited_h = (start_s - submit_s) / _HOUR_S
-        return self.prices.response_per_h * waited_h + self.run_cost(stand, start_s, share)
+        return self.prices.response_per_h * waited_h + self.run_cost(planned, start_s, share)
 
-    def lateness_cost(self, stand: Stand, start_s: float, last_s: float) -> float:
+    def lateness_cost(self, planned: PlannedEntry, start_s: float, last_s: float) -> float:
         """Of the time by which all is done later than `last_s`, by limits."""
-        late_s = max(0.0, start_s + stand.option.limit_s - last_s)
+        late_s = max(0.0, start_s + planned.mode.limit_s - last_s)
         return self.prices.makespan_per_h * late_s / _HOUR_S
 
 
@@ -73,9 +73,9 @@ class Bounds:
     Small jobs go first, by what they take: units x root of h. From `large` on all count alike, so
     that of two large jobs the one that came first goes first: kept for the last, they would run on
     alone when all else is done, and the makespan is theirs. `aging_s` is the time in which waiting
-    halves what a job counts as. The first choice of who has waited `patience_s` stands before those
-    of all who came later, and no proposal is taken by whose forecast such a job starts later than
-    by EAMC's plan.
+    halves what a job counts as. The first choice of who has waited `patience_s` planned_entries
+    before those of all who came later, and no proposal is taken by whose forecast such a job starts
+    later than by EAMC's plan.
     """
 
     head: int = 12
@@ -88,7 +88,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A job that waits. By cluster: `units`, and `options`, none where it cannot run.
+    """A job that waits. By cluster: `units`, and `modes`, none where it cannot run.
 
     `usual` are its entries in EAMC's plan.
     """
@@ -96,8 +96,8 @@ class Waiting:
     arrival: int
     submit_s: float
     units: tuple[int, ...]
-    options: tuple[tuple[Option, ...], ...]
-    usual: tuple[Stand, ...]
+    modes: tuple[tuple[ExecutionMode, ...], ...]
+    usual: tuple[PlannedEntry, ...]
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class LookAhead:
     bounds: Bounds
     counts: Counts = field(default_factory=Counts)
     # By job: the hour in which they were made, and where it may run, the cheapest first.
-    _choices: dict[int, tuple[int, list[Stand]]] = field(default_factory=dict, init=False)
+    _choices: dict[int, tuple[int, list[PlannedEntry]]] = field(default_factory=dict, init=False)
 
     def decide(
         self, situation: Situation, waiting: Mapping[int, Waiting], share: float
@@ -148,34 +148,34 @@ class LookAhead:
                 kept[arrival] = hour, self._cheapest(job, situation, share)
         self._choices = kept
 
-    def _cheapest(self, job: Waiting, situation: Situation, share: float) -> list[Stand]:
+    def _cheapest(self, job: Waiting, situation: Situation, share: float) -> list[PlannedEntry]:
         """Where a job may run, the cheapest first, each at its cheapest P-state."""
         found = sorted(
             min(self._costs(job, cluster, situation, share))
-            for cluster, options in enumerate(job.options)
-            if options
+            for cluster, modes in enumerate(job.modes)
+            if modes
         )
         most = (1 + self.bounds.dear) * found[0][0]
-        return [stand for cost, stand in found if cost <= most]
+        return [planned for cost, planned in found if cost <= most]
 
     def _costs(
         self, job: Waiting, cluster: int, situation: Situation, share: float
-    ) -> Iterator[tuple[float, Stand]]:
+    ) -> Iterator[tuple[float, PlannedEntry]]:
         """What running costs at each P-state, from now on or from when energy is cheaper."""
         now_s, last_s = situation.now_s, situation.last_release_s
         drop_s = self.objective.tariffs[cluster].next_drop_s(now_s)
         in_time = drop_s <= job.submit_s + self.bounds.patience_s
-        for option in job.options[cluster]:
+        for mode in job.modes[cluster]:
             for from_s in (now_s, drop_s) if in_time else (now_s,):
-                stand = Stand(0, job.arrival, cluster, job.units[cluster], option, from_s)
-                cost = self.objective.cost(stand, from_s, now_s, share)
-                yield cost + self.objective.lateness_cost(stand, from_s, last_s), stand
+                planned = PlannedEntry(0, job.arrival, cluster, job.units[cluster], mode, from_s)
+                cost = self.objective.cost(planned, from_s, now_s, share)
+                yield cost + self.objective.lateness_cost(planned, from_s, last_s), planned
 
 
 def _has_room(situation: Situation, waiting: Iterable[Waiting]) -> bool:
     """Whether a job that waits may find the units that it needs now."""
     free = situation.free_units
-    return any(stand.units <= free[stand.cluster] for job in waiting for stand in job.usual)
+    return any(planned.units <= free[planned.cluster] for job in waiting for planned in job.usual)
 
 
 class _Search:
@@ -187,13 +187,13 @@ class _Search:
         bounds: Bounds,
         situation: Situation,
         waiting: Mapping[int, Waiting],
-        choices: Mapping[int, tuple[int, list[Stand]]],
+        choices: Mapping[int, tuple[int, list[PlannedEntry]]],
         share: float,
     ) -> None:
         self._choices = choices
         self._objective, self._bounds, self._situation = objective, bounds, situation
         self._waiting, self._share, self._now_s = waiting, share, situation.now_s
-        self.usual = [stand for job in waiting.values() for stand in job.usual]
+        self.usual = [planned for job in waiting.values() for planned in job.usual]
         self._aged = {
             job.arrival
             for job in waiting.values()
@@ -201,7 +201,7 @@ class _Search:
         }
         self._head = _head(waiting, sorted(self.usual), bounds.head)
 
-    def new(self, fallback: Iterable[Start]) -> list[tuple[list[Stand], list[Start]]]:
+    def new(self, fallback: Iterable[Start]) -> list[tuple[list[PlannedEntry], list[Start]]]:
         """Proposals with what each starts now, where that is something else: others change
         nothing."""
         seen, new = {_begun(fallback)}, []
@@ -212,17 +212,17 @@ class _Search:
                 new.append((plan, starts))
         return new
 
-    def best(self, plans: Sequence[list[Stand]]) -> tuple[int, float] | None:
+    def best(self, plans: Sequence[list[PlannedEntry]]) -> tuple[int, float] | None:
         """The number of the plan whose forecast costs least, and by how much less than EAMC's.
 
         None where EAMC's costs no more, or the bound on waiting rules the others out.
         """
-        usual = self._outlook(self.usual)
-        latest_s = {start.stand.arrival: start.start_s for start in usual}
+        usual = self._evaluate(self.usual)
+        latest_s = {start.planned.arrival: start.start_s for start in usual}
         usual_cost = least = self._cost(usual)
         found = None
         for place, plan in enumerate(plans):
-            starts = self._outlook(plan)
+            starts = self._evaluate(plan)
             cost = self._cost(starts)
             if cost < least - _GAIN * abs(least) and self._is_patient(starts, latest_s):
                 found, least = place, cost
@@ -230,7 +230,7 @@ class _Search:
 
     # Proposals ----------------------------------------------------------------------------------
 
-    def _proposals(self) -> Iterator[list[Stand]]:
+    def _proposals(self) -> Iterator[list[PlannedEntry]]:
         """Plans, each of another order of the jobs that have not waited too long."""
         orders: list[Callable[[Waiting], float]] = [self._aged_burden, _submit_s, _burden]
         for order in orders:
@@ -246,45 +246,47 @@ class _Search:
     def _promoting(self, arrival: int) -> Callable[[Waiting], float]:
         return lambda job: -1.0 if job.arrival == arrival else self._aged_burden(job)
 
-    def _plan(self, order: Callable[[Waiting], float]) -> list[Stand]:
+    def _plan(self, order: Callable[[Waiting], float]) -> list[PlannedEntry]:
         """First choices before others; who has waited too long before who has not."""
         young = [job for job in self._waiting.values() if job.arrival not in self._aged]
         young.sort(key=lambda job: (order(job), job.arrival))
         ordered = [*sorted(self._aged), *(job.arrival for job in young)]
         return [
-            stand._replace(order=rank * _RANK + place)
+            planned._replace(order=rank * _RANK + place)
             for place, arrival in enumerate(ordered)
-            for rank, stand in enumerate(self._choices[arrival][1])
+            for rank, planned in enumerate(self._choices[arrival][1])
         ]
 
     # Forecasts ----------------------------------------------------------------------------------
 
-    def _outlook(self, plan: Iterable[Stand]) -> list[Start]:
-        head = (stand for stand in plan if stand.arrival in self._head)
-        return self._situation.outlook(head, self._share)
+    def _evaluate(self, plan: Iterable[PlannedEntry]) -> list[Start]:
+        head = (planned for planned in plan if planned.arrival in self._head)
+        return self._situation.evaluate(head, self._share)
 
     def _cost(self, starts: Iterable[Start]) -> float:
         """The objective of a forecast."""
         last_s, cost = self._now_s, 0.0
-        for stand, start_s, _ in starts:
-            submit_s = self._waiting[stand.arrival].submit_s
-            cost += self._objective.cost(stand, start_s, submit_s, self._share)
-            last_s = max(last_s, start_s + stand.option.limit_s)
+        for planned, start_s, _ in starts:
+            submit_s = self._waiting[planned.arrival].submit_s
+            cost += self._objective.cost(planned, start_s, submit_s, self._share)
+            last_s = max(last_s, start_s + planned.mode.limit_s)
         return cost + self._objective.prices.makespan_per_h * (last_s - self._now_s) / _HOUR_S
 
     def _is_patient(self, starts: Iterable[Start], latest_s: Mapping[int, float]) -> bool:
         """Whether nobody who has waited too long waits longer than by EAMC's plan."""
         return all(
-            start_s <= latest_s[stand.arrival]
-            for stand, start_s, _ in starts
-            if stand.arrival in self._aged
+            start_s <= latest_s[planned.arrival]
+            for planned, start_s, _ in starts
+            if planned.arrival in self._aged
         )
 
 
-def _head(waiting: Mapping[int, Waiting], usual: Iterable[Stand], count: int) -> frozenset[int]:
+def _head(
+    waiting: Mapping[int, Waiting], usual: Iterable[PlannedEntry], count: int
+) -> frozenset[int]:
     """Half of it the first jobs by EAMC's order, and of the others those that take least: where
     the queue is long, they gain most."""
-    first = list(dict.fromkeys(stand.arrival for stand in usual))
+    first = list(dict.fromkeys(planned.arrival for planned in usual))
     half = count // 2
     behind = nsmallest(count - half, first[half:], key=lambda arrival: _burden(waiting[arrival]))
     return frozenset((*first[:half], *behind))
@@ -295,7 +297,7 @@ def _burden(job: Waiting) -> float:
 
     By units x time long jobs would come last, and end last.
     """
-    return min(stand.units * sqrt(stand.option.limit_s / _HOUR_S) for stand in job.usual)
+    return min(planned.units * sqrt(planned.mode.limit_s / _HOUR_S) for planned in job.usual)
 
 
 def _submit_s(job: Waiting) -> float:
@@ -304,4 +306,6 @@ def _submit_s(job: Waiting) -> float:
 
 def _begun(starts: Iterable[Start]) -> frozenset[tuple[int, int, int]]:
     """What starts, as (job, cluster, P-state)."""
-    return frozenset((stand.arrival, stand.cluster, stand.option.pstate) for stand, _, _ in starts)
+    return frozenset(
+        (planned.arrival, planned.cluster, planned.mode.pstate) for planned, _, _ in starts
+    )

@@ -93,8 +93,8 @@ class PowerBudget:
     expected to end at any moment, as its nodes are.
 
     `now_s` only moves forward. A job reserves once, at the earliest start that it is given.
-    `relieved` counts what may let start what was refused before. `withdrawn` is for the lanes that
-    share it: they count the reservations that one gave up while another was looking.
+    `relieved` counts what may let start what was refused before. `withdrawn` is for the schedulers
+    that share it: they count the reservations that one gave up while another was looking.
     """
 
     def __init__(self, cap: Cap, base_mw: int = 0, *, is_shared: bool = False) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from shared.scheduling.lookahead import LookAhead, Waiting
-from shared.scheduling.outlook import Option, Room, Running, Situation, Start
+from shared.scheduling.plan_evaluation import ExecutionMode, Room, Running, Situation, Start
 from shared.scheduling.workload import Floats, Ints, Schedule
 
 # Jobs whose share of their limits counts as 1 before any has ended.
@@ -21,8 +21,8 @@ _UNKNOWN_JOBS: Final = 5
 _AGAIN: Final = 1.5
 _SOON_S: Final = 1.0
 
-# How long a job, by arrival number, really runs on a cluster with an option.
-RunTime = Callable[[int, int, Option], float]
+# How long a job, by arrival number, really runs on a cluster with an mode.
+RunTime = Callable[[int, int, ExecutionMode], float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,17 +85,17 @@ class _Timeline:
         begun = [self.begun[job] for job in range(len(self._jobs))]
         start_s = np.array([each.start.start_s for each in begun])
         schedule = Schedule(
-            cluster=np.array([each.start.stand.cluster for each in begun]),
+            cluster=np.array([each.start.planned.cluster for each in begun]),
             start_s=start_s,
             end_s=start_s + np.array([each.run_s for each in begun]),
             backfilled=np.array([each.start.backfilled for each in begun]),
         )
-        options = [each.start.stand.option for each in begun]
+        modes = [each.start.planned.mode for each in begun]
         return Replanned(
             schedule,
-            pstate=np.array([option.pstate for option in options]),
-            power_w=np.array([option.power_w for option in options]),
-            limit_s=np.array([option.limit_s for option in options]),
+            pstate=np.array([mode.pstate for mode in modes]),
+            power_w=np.array([mode.power_w for mode in modes]),
+            limit_s=np.array([mode.limit_s for mode in modes]),
         )
 
     def _next_submit_s(self) -> float:
@@ -105,17 +105,17 @@ class _Timeline:
         return self._running[0][0] if self._running else inf
 
     def _begin(self, start: Start) -> None:
-        stand = start.stand
-        job = stand.arrival
+        planned = start.planned
+        job = planned.arrival
         del self._waiting[job]
-        run_s = self._run_s(job, stand.cluster, stand.option)
+        run_s = self._run_s(job, planned.cluster, planned.mode)
         self.begun[job] = _Begun(start, run_s)
         heappush(self._running, (start.start_s + run_s, job))
 
     def _end(self, job: int) -> None:
         begun = self.begun[job]
         self._ended += 1
-        self._shares += min(begun.run_s / begun.start.stand.option.limit_s, 1.0)
+        self._shares += min(begun.run_s / begun.start.planned.mode.limit_s, 1.0)
 
     @property
     def _share(self) -> float:
@@ -126,12 +126,12 @@ class _Timeline:
         return Situation(now_s, self._rooms, running)
 
     def _held(self, start: Start, now_s: float) -> Running:
-        stand, start_s, _ = start
-        limit_s, power_w, _ = stand.option
+        planned, start_s, _ = start
+        limit_s, power_w, _ = planned.mode
         expected_s = max(self._share * limit_s, _AGAIN * (now_s - start_s))
         return Running(
-            stand.cluster,
-            stand.units,
+            planned.cluster,
+            planned.units,
             power_w,
             release_s=start_s + limit_s,
             expected_s=max(start_s + min(expected_s, limit_s), now_s + _SOON_S),

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from shared.scheduling.lane import Lane, Served
+from shared.scheduling.easy import EasyScheduler, Served
 from shared.scheduling.load import Load
 from shared.scheduling.power import PowerBudget
-from shared.scheduling.queue import Entry, Line
 from shared.scheduling.timeline import Discipline, Pool
+from shared.scheduling.wait_queue import Entry, WaitQueue
 
 _LAST: Final = 2
 _LEAST_S: Final = 1.0
@@ -57,8 +57,9 @@ class UserRuntimes:
         del last_s[:-_LAST]
 
 
-class PredictedLane(Lane):
-    """A lane that backfills by predictions and promises by requests, at which jobs still end.
+class PredictedScheduler(EasyScheduler):
+    """A scheduler that backfills by predictions and reservations by requests, at which jobs still
+    end.
 
     The shadow time counts on what runs to give back at its request. A job that is backfilled as
     ending by then may run longer than predicted: the reservation waits for it at most until its
@@ -68,7 +69,7 @@ class PredictedLane(Lane):
     def __init__(
         self, load: Load, runtimes: UserRuntimes, number: int, budgets: Sequence[PowerBudget]
     ) -> None:
-        super().__init__(load, Line(), number=number, budgets=budgets)
+        super().__init__(load, WaitQueue(), number=number, budgets=budgets)
         self._runtimes = runtimes
 
     def add(self, entry: Entry) -> None:
@@ -93,14 +94,14 @@ class PredictedLane(Lane):
 
 @dataclass(frozen=True, slots=True)
 class PredictingPool(Pool):
-    """A pool whose lane backfills by predictions, under EASY."""
+    """A pool whose scheduler backfills by predictions, under EASY."""
 
     runtimes: UserRuntimes = field(kw_only=True)
 
-    def lane(
+    def scheduler(
         self, discipline: Discipline, number: int, budgets: Sequence[PowerBudget] = ()
-    ) -> Lane:
+    ) -> EasyScheduler:
         """The pool with nothing running and nothing waiting. Raises ValueError but for EASY."""
         if discipline is not Discipline.EASY:
             raise ValueError(f"{discipline} does not backfill by predictions: take easy")
-        return PredictedLane(Load(self.units, self.units), self.runtimes, number, budgets)
+        return PredictedScheduler(Load(self.units, self.units), self.runtimes, number, budgets)

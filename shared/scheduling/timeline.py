@@ -1,7 +1,7 @@
 """Discrete events: jobs arrive, start when the policy says so, and end.
 
-The same lanes that placement decides with, moved from instant to instant: at each, all completions
-come first, then all submissions, then one scheduling pass.
+The same schedulers that placement decides with, moved from instant to instant: at each, all
+completions come first, then all submissions, then one scheduling pass.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,12 +14,12 @@ from math import inf
 
 import numpy as np
 
-from shared.scheduling.conservative import ConservativeLane
-from shared.scheduling.easy import serve
-from shared.scheduling.lane import Lane
+from shared.scheduling.conservative import ConservativeScheduler
+from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load
+from shared.scheduling.passes import serve
 from shared.scheduling.power import Cap, PowerBudget, Scope, Step, milliwatts
-from shared.scheduling.queue import Entry, Line
+from shared.scheduling.wait_queue import Entry, WaitQueue
 from shared.scheduling.workload import NO_ENTRY, Schedule, Workload
 
 
@@ -48,14 +48,14 @@ class Pool:
         steps = (*first, *self.steps)
         return [PowerBudget(Cap(Scope.CLUSTER, f"{number}", steps))] if steps else []
 
-    def lane(
+    def scheduler(
         self, discipline: Discipline, number: int, budgets: Sequence[PowerBudget] = ()
-    ) -> Lane | ConservativeLane:
+    ) -> EasyScheduler | ConservativeScheduler:
         """The pool with nothing running and nothing waiting, under these budgets."""
         if discipline is Discipline.CONSERVATIVE:
-            return ConservativeLane(self.units, number, budgets)
+            return ConservativeScheduler(self.units, number, budgets)
         load, backfills = Load(self.units, self.units), discipline is Discipline.EASY
-        return Lane(load, Line(), number=number, budgets=budgets, backfills=backfills)
+        return EasyScheduler(load, WaitQueue(), number=number, budgets=budgets, backfills=backfills)
 
 
 # A cap over several pools, by their numbers.
@@ -74,8 +74,10 @@ def play(
     _require_room(pools, workload)
     budgets = _budgets(pools, over)
     steps_s = _step_times(budgets)
-    lanes = [pool.lane(discipline, n, budgets[n]) for n, pool in enumerate(pools)]
-    columns = [(lane, _entries(workload, number)) for number, lane in enumerate(lanes)]
+    schedulers = [pool.scheduler(discipline, n, budgets[n]) for n, pool in enumerate(pools)]
+    columns = [
+        (scheduler, _entries(workload, number)) for number, scheduler in enumerate(schedulers)
+    ]
     submit_s = [*workload.submit_s.tolist(), inf]
     run_s: list[list[float]] = workload.run_s.T.tolist()
     count = len(workload)
@@ -86,16 +88,16 @@ def play(
         now_s = _soonest(submit_s[arrived], running[0][0], steps_s[-1])
         while running[0][0] == now_s:
             _, job, number = heappop(running)
-            lanes[number].release(job)
+            schedulers[number].release(job)
         while steps_s[-1] <= now_s:
             steps_s.pop()
         while submit_s[arrived] == now_s:
-            for lane, entries in columns:
+            for scheduler, entries in columns:
                 entry = next(entries)
                 if entry.order != NO_ENTRY:
-                    lane.add(entry)
+                    scheduler.add(entry)
             arrived += 1
-        for number, entry, _, backfilled in serve(lanes, now_s):
+        for number, entry, _, backfilled in serve(schedulers, now_s):
             job = entry[1]
             cluster[job], start_s[job], passed[job] = number, now_s, backfilled
             heappush(running, (now_s + run_s[number][job], job, number))

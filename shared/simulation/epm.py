@@ -20,7 +20,7 @@ from shared.scheduling.workload import Floats, Ints, Mask
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NodeKnowledge:
+class NodeModels:
     """What is known of the nodes of one cluster: coefficients, and signatures by application."""
 
     coefficients: Coefficients
@@ -66,12 +66,12 @@ class Epm:
     projections: tuple[Projection, ...]
 
     @classmethod
-    def of(cls, knowledge: Sequence[NodeKnowledge]) -> "Epm":
+    def of(cls, models: Sequence[NodeModels]) -> "Epm":
         """Of the applications that some cluster knows. Raises UnusableError when there is none."""
-        apps = tuple(dict.fromkeys(app for each in knowledge for app in each.signatures))
+        apps = tuple(dict.fromkeys(app for each in models for app in each.signatures))
         if not apps:
             raise UnusableError("no cluster knows an application: give signatures of its module")
-        return cls(apps, tuple(_projected(each, apps) for each in knowledge))
+        return cls(apps, tuple(_projected(each, apps) for each in models))
 
     def predict(self, rule: FrequencyRule, weighing: Weighing = EVEN) -> Predictions:
         """All applications on all clusters at the P-state that a rule chooses."""
@@ -97,7 +97,7 @@ class Epm:
         return _at(nominal_s, first)[:, np.newaxis]
 
 
-def _projected(known: NodeKnowledge, apps: Sequence[str]) -> Projection:
+def _projected(known: NodeModels, apps: Sequence[str]) -> Projection:
     signatures = [known.signatures.get(app) for app in apps]
     return project_metrics(known.coefficients, Metrics.of(known.coefficients, signatures))
 

@@ -12,10 +12,10 @@ import numpy as np
 
 from shared.domain.errors import UnusableError
 from shared.scheduling.capacity import Capacity, Group
-from shared.scheduling.consumable import ConsumableLane
+from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.problem import CORES, MEMORY, Allocation, Kind, NodeTable, Shape, mib
-from shared.scheduling.queue import Entry, Line, order_of
 from shared.scheduling.sharing import Member
+from shared.scheduling.wait_queue import Entry, WaitQueue, order_of
 from shared.simulation.schedules import Placement, violations
 from shared.workloads.eurora import EuroraJob, EuroraMachine, Unit
 
@@ -82,25 +82,25 @@ class EuroraQueue:
         self._numbers: dict[Unit, int] = {}
         self._kinds = [self._kind(job) for job in jobs if self._is_new(job.unit)]
         capacity = Capacity(self._table)
-        self._lane = ConsumableLane(capacity, [], Line(), self._kinds, Anybody())
+        self._scheduler = ConsumableScheduler(capacity, [], WaitQueue(), self._kinds, Anybody())
 
     def submit(self, number: int) -> None:
         """A job arrives."""
         job = self._jobs[number]
         kind = self._numbers[job.unit]
         entry = Entry(order_of(0, number, 0), number, job.units, job.walltime_s, True, kind)
-        if job.units > self._lane.most_units(entry):
+        if job.units > self._scheduler.most_units(entry):
             raise UnusableError(f"job {job.job_id} needs {job.units} units of {job.unit}: too many")
-        self._lane.add(entry)
+        self._scheduler.add(entry)
 
     def end(self, number: int) -> None:
         """A job has ended."""
-        self._lane.release(number)
+        self._scheduler.release(number)
 
     def starts(self, now_s: float) -> list[tuple[int, Allocation]]:
         """Who starts now, and where."""
         found = []
-        for _, entry, allocation, _ in self._lane.pass_alone(now_s):
+        for _, entry, allocation, _ in self._scheduler.pass_alone(now_s):
             assert allocation is not None
             found.append((entry.arrival, allocation))
         return found

@@ -8,7 +8,7 @@ import numpy as np
 
 from shared.models.projection import Projection
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
-from shared.scheduling.outlook import Option, Stand
+from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry
 from shared.scheduling.replanned import Replanned, replan
 from shared.scheduling.workload import NO_ENTRY, Floats, Ints, Schedule
 from shared.simulation.entries import Entries
@@ -61,23 +61,23 @@ class _Offered:
             arrival=job,
             submit_s=self._submit_s[job],
             units=tuple(self._units[job]),
-            options=tuple(tuple(self._options(job, cluster)) for cluster in clusters),
+            modes=tuple(tuple(self._modes(job, cluster)) for cluster in clusters),
             usual=tuple(self._usual(job)),
         )
 
-    def run_s(self, job: int, cluster: int, option: Option) -> float:
+    def run_s(self, job: int, cluster: int, mode: ExecutionMode) -> float:
         """The real run time, as much longer than that of the entry as the limit is."""
-        return float(self._run_s[job][cluster] * (option.limit_s / self._limit_s[job][cluster]))
+        return float(self._run_s[job][cluster] * (mode.limit_s / self._limit_s[job][cluster]))
 
-    def _usual(self, job: int) -> Iterator[Stand]:
+    def _usual(self, job: int) -> Iterator[PlannedEntry]:
         for cluster, order in enumerate(self._order[job]):
             if order != NO_ENTRY:
                 pstate = self._pstate(job, cluster)
                 limit_s, power_w = self._limit_s[job][cluster], self._power_w[job][cluster]
-                option = Option(limit_s, power_w, pstate)
-                yield Stand(order, job, cluster, self._units[job][cluster], option)
+                mode = ExecutionMode(limit_s, power_w, pstate)
+                yield PlannedEntry(order, job, cluster, self._units[job][cluster], mode)
 
-    def _options(self, job: int, cluster: int) -> Iterator[Option]:
+    def _modes(self, job: int, cluster: int) -> Iterator[ExecutionMode]:
         if self._order[job][cluster] == NO_ENTRY:
             return
         app, usual = self._app[job], self._pstate(job, cluster)
@@ -87,7 +87,7 @@ class _Offered:
             longer = float(time_s[pstate] / time_s[usual])
             drawn_w = self._power_w[job][cluster] * float(node_w[pstate] / node_w[usual])
             if drawn_w <= self._system.clusters[cluster].cap_w:
-                yield Option(self._limit_s[job][cluster] * longer, drawn_w, pstate)
+                yield ExecutionMode(self._limit_s[job][cluster] * longer, drawn_w, pstate)
 
     def _pstate(self, job: int, cluster: int) -> int:
         return self._projections[cluster].pstates_ghz.index(self._freq_ghz[job, cluster])

@@ -12,7 +12,7 @@ from shared.eamc.frequency import EVEN, Reading, Weighing
 from shared.scheduling.timeline import Discipline, play
 from shared.scheduling.workload import Ints
 from shared.simulation.entries import Choice, entries_of
-from shared.simulation.epm import Epm, NodeKnowledge
+from shared.simulation.epm import Epm, NodeModels
 from shared.simulation.jobs import (
     CIRNE_UNIFORM,
     SubmittedJobs,
@@ -34,7 +34,7 @@ class Setup:
     """What all cases share: the clusters, and what is known of the nodes of each."""
 
     system: System
-    knowledge: tuple[NodeKnowledge, ...]
+    models: tuple[NodeModels, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def play_jobs(
     setup: Setup, case: Case, jobs: SubmittedJobs, discipline: Discipline | None = None
 ) -> Outcome:
     """Play a case's applications on other jobs, or with another discipline than its policy's."""
-    epm = Epm.of(setup.knowledge)
+    epm = Epm.of(setup.models)
     app = draw_apps(epm.best(), case.workload, case.seed, len(jobs.jobs))
     weighing = Weighing(case.t_weight, case.reading)
     choice = Choice(case.policy, weighing, case.threshold, case.kill_at_limit)

@@ -80,7 +80,7 @@ def _facts(
     system: RunningSystem, topic: str, kind: type[_Fact], deadline_s: float
 ) -> Iterator[_Fact]:
     """What comes in a topic, hostile records passed over."""
-    places = system.deployment.topics.places(topic)
+    places = system.deployment.topics.partitions(topic)
     with Reader(system.deployment, places) as reader:
         while time.monotonic() < deadline_s:
             for record in reader.poll():

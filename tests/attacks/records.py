@@ -97,16 +97,16 @@ class Attacker:
         value[rng.randrange(len(value)) if value else 0 :] = rng.randbytes(5)
         return replace(record, value=bytes(value))
 
-    def forged_mark(self, topic: str, rng: Random, number: int) -> HostileRecord:
-        """A round's mark of nobody, or in the name of who writes the topic's."""
-        mark = RoundEnded(
+    def forged_barrier(self, topic: str, rng: Random, number: int) -> HostileRecord:
+        """A round's barrier of nobody, or in the name of who writes the topic's."""
+        barrier = RoundEnded(
             round=rng.choice([0, 1, 2**32, 2**64 - 1]),
             ended_at_us=rng.choice([0, -1, 1_767_225_600_000_000, 2**63 - 1]),
             last=rng.random() < 0.3,
         )
         source = rng.choice(["", "nobody", "simulation", *self._topics.spec(topic).producers])
-        headers = self._attributes(mark, rng, number, source)
-        value = mark.SerializeToString()
+        headers = self._attributes(barrier, rng, number, source)
+        value = barrier.SerializeToString()
         return HostileRecord(self._place(topic, rng), b"", value, headers)
 
     def odd_headers(self, topic: str, rng: Random, number: int) -> HostileRecord:
@@ -133,7 +133,7 @@ class Attacker:
     def _well_formed(self, topic: str, message: Message, rng: Random, number: int) -> HostileRecord:
         template = self._topics.spec(topic).messages.get(message.DESCRIPTOR.full_name)
         key = template.fill(message) if template else "foreign"
-        place = self._topics.place_of(topic, key)
+        place = self._topics.partition_of(topic, key)
         headers = self._attributes(message, rng, number, "north")
         return HostileRecord(place.kafka_partition, key.encode(), _bytes(message), headers)
 
@@ -167,7 +167,7 @@ _KINDS: Final[Sequence[_Draw]] = (
     Attacker.foreign,
     Attacker.misplaced,
     Attacker.torn,
-    Attacker.forged_mark,
+    Attacker.forged_barrier,
     Attacker.odd_headers,
     Attacker.huge,
 )

@@ -26,7 +26,7 @@ from services.energy.appdb_cache.adapters import CachedAppDB, RedisAppDB
 from services.energy.appdb_cache.model import COEFFICIENTS, SIGNATURES, Row
 from services.energy.processor.appdb import AppDB
 from shared.messaging.event import Event, Publish
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 from shared.messaging.stage import Round
 from tests.unit.services.energy.api.appdb import SCALE, coefficients, row, serving
 
@@ -81,7 +81,7 @@ async def fill(redis: Redis, apps: int) -> None:
     writer = RedisAppDB(redis, str)
     for topic, rows in ((SIGNATURES, _signatures(apps)), (COEFFICIENTS, _coefficients())):
         entries = list(enumerate(rows))
-        await writer.apply(Place(topic, 0), 0, len(entries), entries)
+        await writer.apply(TopicPartition(topic, 0), 0, len(entries), entries)
 
 
 def _signatures(apps: int) -> Iterable[Row]:

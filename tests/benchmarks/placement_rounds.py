@@ -43,7 +43,7 @@ PAUSE_S = 0.1
 
 def clusters(count: int) -> Iterator[Event]:
     """What a region of so many clusters knows: each is of one of the two node models."""
-    yield from region.knowledge()
+    yield from region.models()
     for number in range(3, count + 1):
         yield region.declared(f"p{2 - number % 2}", cluster=f"p{number}")
 
@@ -148,7 +148,7 @@ async def ask(channel: grpc.aio.Channel, answered: list[float]) -> None:
 async def play(rounds: Rounds, count: int, *, asking: bool) -> list[float]:
     """Play rounds on the loop; how long each answer took."""
     duty, answered = Duty(), list[float]()
-    duty.begin(rounds.placement.inquiry)
+    duty.begin(rounds.placement.queries)
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((PlacementService(duty, 20_000).handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")

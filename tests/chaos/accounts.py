@@ -19,7 +19,7 @@ from shared.messaging.consistency import (
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Publish
 from shared.messaging.memory import InMemoryLog
-from shared.messaging.memory_facts import facts_of_places
+from shared.messaging.memory_facts import facts_of_partitions
 from shared.messaging.read_model import LostPositionError
 from shared.messaging.record import Record
 from shared.runtime.read_model import Applier
@@ -57,7 +57,7 @@ class Accounts:
     def deploy(self, deployment: Deployment) -> None:
         """The process starts with other settings."""
         self._deployment = deployment
-        self._places = deployment.topics.places(LEDGER)
+        self._places = deployment.topics.partitions(LEDGER)
         self._letters = _DeadLetters(self._log, deployment.codec)
         self.restart()
 
@@ -144,7 +144,7 @@ class Accounts:
         known = await self._model.provenance(self._places)
         declared = {LEDGER: len(self._places)}
         places = {*known.positions, *known.last_read}
-        found = facts_of_places(self._log, declared, known, places)
+        found = facts_of_partitions(self._log, declared, known, places)
         self.refused = read_model_differences(known, found, frozenset())
         if self.refused:
             error = InconsistentError("accounts", self.refused)

@@ -8,7 +8,7 @@ from coplace.v1.control_pb2 import RoundEnded
 
 from shared.messaging.event import Event
 from shared.messaging.hooks import POINTS
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 from tests.chaos import hostile, replaced
 from tests.chaos.clock import DAY_US, HOUR_US, SECOND_US, some_time_us
 from tests.chaos.managers import DECISIONS
@@ -40,8 +40,8 @@ def copy(world: World) -> None:
 
 def repeat_decisions(world: World) -> None:
     """Resource managers restart behind where they were."""
-    for place in world.codec.topics.places(DECISIONS):
-        world.managers.rewind(place, world.rng.randint(1, 50))
+    for partition in world.codec.topics.partitions(DECISIONS):
+        world.managers.rewind(partition, world.rng.randint(1, 50))
 
 
 def silence(world: World) -> None:
@@ -90,15 +90,15 @@ def stall_accounts(world: World) -> None:
 
 def compact(world: World) -> None:
     """Kafka compacts the changelogs."""
-    for place in world.log.places():
-        if place.topic.startswith("changelog."):
-            world.log.compact(place)
+    for partition in world.log.partitions():
+        if partition.topic.startswith("changelog."):
+            world.log.compact(partition)
 
 
 def retain(world: World) -> None:
     """Kafka deletes what every group has read of a telemetry topic."""
-    for place in (Place("telemetry.nodes", 0), Place("telemetry.nodes", 1)):
-        world.log.delete_before(place, world.log.position("prediction", place))
+    for partition in (TopicPartition("telemetry.nodes", 0), TopicPartition("telemetry.nodes", 1)):
+        world.log.delete_before(partition, world.log.position("prediction", partition))
 
 
 def power_off_and_seize(world: World) -> None:
@@ -109,19 +109,19 @@ def power_off_and_seize(world: World) -> None:
     world.operator.vouch(manager.power_off())
 
 
-def forge_a_mark(world: World) -> None:
+def forge_a_barrier(world: World) -> None:
     """Somebody ends a round of his own, far ahead or long ago, perhaps under the right name."""
     rng, topic = world.rng, world.rng.choice(["jobs.events", "commands", "placement.inputs"])
-    mark = RoundEnded(
+    barrier = RoundEnded(
         round=rng.choice([0, 1, 10**6, 2**64 - 1]),
         ended_at_us=max(0, world.clock.now_us + rng.choice([-DAY_US, -1, 1, DAY_US, 10**15])),
     )
     source = rng.choice(["hostile", "ingest", "placement.sequencer.0"])
     if source.startswith(topic.removesuffix(".inputs")) and not world.log.committed(*PLACEMENT):
-        return  # the number of the first mark of all is its writer's word
-    event = Event(f"{source}/forged/{world.events}", source, mark.ended_at_us, "", mark)
-    place = rng.choice(world.codec.topics.places(topic))
-    world.log.append(world.codec.encode_mark(place, event))
+        return  # the number of the first barrier of all is its writer's word
+    event = Event(f"{source}/forged/{world.events}", source, barrier.ended_at_us, "", barrier)
+    partition = rng.choice(world.codec.topics.partitions(topic))
+    world.log.append(world.codec.encode_barrier(partition, event))
 
 
 def jump_clocks(world: World) -> None:
@@ -149,7 +149,7 @@ def skip_time(world: World) -> None:
     world.clock.advance(some_time_us(world.rng, HOUR_US, DAY_US))
 
 
-PLACEMENT: Final = ("placement", Place("placement.inputs", 0))
+PLACEMENT: Final = ("placement", TopicPartition("placement.inputs", 0))
 
 # These only prepare a fault; it counts when it happens.
 ARMING: Final = (crash_between_steps, stall_between_steps)
@@ -173,7 +173,7 @@ FAULTS: Final[Mapping[Callable[[World], None], float]] = {
     compact: 1,
     retain: 1,
     power_off_and_seize: 2,
-    forge_a_mark: 3,
+    forge_a_barrier: 3,
     jump_clocks: 1,
     replaced.lose_a_changelog: 0.3,
     replaced.put_back_a_changelog: 0.3,

@@ -76,7 +76,7 @@ def at_the_door(world: "World") -> None:
 def into_a_topic(world: "World") -> None:
     """A record that nobody can use."""
     rng = world.rng
-    place = rng.choice(world.codec.topics.places(rng.choice(_TOPICS)))
+    place = rng.choice(world.codec.topics.partitions(rng.choice(_TOPICS)))
     found = world.log.read(place, max(0, world.log.end_offset(place) - 20), 20)
     like = rng.choice(found) if found else None
     headers = like.headers if like else ()

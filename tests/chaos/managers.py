@@ -30,7 +30,7 @@ from shared.domain.hostlist import expand
 from shared.domain.node import node_name
 from shared.messaging.codec import Codec
 from shared.messaging.memory import InMemoryLog
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 from tests.chaos.clock import BEGIN_US, SECOND_US, Clock, some_time_us
 from tests.chaos.journal import Journal, Run
 from tests.chaos.network import Network
@@ -298,7 +298,7 @@ class Managers:
     codec: Codec
     create: Callable[[str], Manager]
     found: dict[str, Manager] = field(default_factory=dict)
-    _read_to: dict[Place, int] = field(default_factory=dict)
+    _read_to: dict[TopicPartition, int] = field(default_factory=dict)
 
     def of(self, cluster: str) -> Manager:
         """The resource manager of a cluster."""
@@ -317,14 +317,14 @@ class Managers:
         for manager in self.found.values():
             manager.act()
 
-    def rewind(self, place: Place, by: int) -> None:
+    def rewind(self, partition: TopicPartition, by: int) -> None:
         """They crashed before they noted how far they had read: decisions come again."""
-        self._read_to[place] = max(0, self._read_to.get(place, 0) - by)
+        self._read_to[partition] = max(0, self._read_to.get(partition, 0) - by)
 
     def _new_decisions(self) -> Iterator[PlacementDecided]:
-        for place in self.codec.topics.places(DECISIONS):
-            for record in self.log.read(place, self._read_to.get(place, 0), 1 << 30):
-                self._read_to[place] = record.offset + 1
+        for partition in self.codec.topics.partitions(DECISIONS):
+            for record in self.log.read(partition, self._read_to.get(partition, 0), 1 << 30):
+                self._read_to[partition] = record.offset + 1
                 payload = self.codec.decode(record, of_any_count=True).payload
                 if isinstance(payload, PlacementDecided):
                     yield payload

@@ -11,13 +11,13 @@ from zlib import crc32
 
 from coplace.v1.placement_pb2 import VERDICT_QUEUED, PlacementDecided
 
-from services.placement.knowledge import Knowledge
-from services.placement.ledger import Ledger
-from services.placement.obstacles import Obstacles
+from services.placement.eligible import Choice
+from services.placement.job_table import JobTable
+from services.placement.model_store import ModelStore
 from services.placement.occupancy import Occupancy
 from services.placement.outcomes import Outcomes
+from services.placement.pending_reasons import PendingReasons
 from services.placement.processor import Placement
-from services.placement.reach import Choice
 from services.placement.sequencer import Sequencer
 from services.placement.withdrawals import Withdrawals
 from services.pricing.accounts.adapters import RedisAccounts
@@ -139,28 +139,28 @@ def refusals_leave_no_dead_letter() -> Iterator[None]:
 @contextmanager
 def a_copy_of_a_submission_queues_up_again() -> Iterator[None]:
     """Jobs that ended are not remembered."""
-    right = Ledger.submit
+    right = JobTable.submit
 
-    def submit(ledger: Ledger, event: Any, message: Any, clusters: Any) -> None:
-        known = ledger.get(message.job_id)
+    def submit(job_table: JobTable, event: Any, message: Any, clusters: Any) -> None:
+        known = job_table.get(message.job_id)
         if known is not None and known.ended:
-            del ledger._jobs[message.job_id]
-        right(ledger, event, message, clusters)
+            del job_table._jobs[message.job_id]
+        right(job_table, event, message, clusters)
 
-    with patch.object(Ledger, "submit", submit):
+    with patch.object(JobTable, "submit", submit):
         yield
 
 
 @contextmanager
 def jobs_are_lost_by_a_restart() -> Iterator[None]:
-    """One change of placement's ledger in ten is not written."""
-    right, is_due = Ledger.changes, _sometimes(10)
+    """One change of placement's job table in ten is not written."""
+    right, is_due = JobTable.changes, _sometimes(10)
 
-    def changes(ledger: Ledger) -> dict[str, bytes | None]:
-        found = right(ledger)
+    def changes(job_table: JobTable) -> dict[str, bytes | None]:
+        found = right(job_table)
         return {} if is_due() else found
 
-    with patch.object(Ledger, "changes", changes):
+    with patch.object(JobTable, "changes", changes):
         yield
 
 
@@ -207,7 +207,7 @@ def waiting_is_not_explained() -> Iterator[None]:
 
 def lost_clusters_get_jobs() -> AbstractContextManager[Any]:
     """Nobody minds that a cluster is out of reach."""
-    return patch.object(Obstacles, "of_entry", lambda _obstacles, _job, _candidate: None)
+    return patch.object(PendingReasons, "of_entry", lambda _pending_reasons, _job, _candidate: None)
 
 
 @contextmanager
@@ -269,9 +269,9 @@ def silence_ends_a_grant() -> Iterator[None]:
     ) -> Iterator[Any]:
         yield from right(withdrawals, job, placed, intruders, decisions)
         if job.asked_back and job.cancelled is None:
-            withdrawals._ledger.holdings.release(job)
+            withdrawals._job_table.holdings.release(job)
             job.state, job.asked_back = JobState.SUBMITTED, ""
-            withdrawals._ledger._touch(job)
+            withdrawals._job_table._touch(job)
 
     with patch.object(Withdrawals, "_ask_back", ask_back):
         yield
@@ -288,8 +288,8 @@ def early_facts_are_lost_by_a_restart() -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def every_mark_is_believed() -> Iterator[None]:
-    """Whoever writes a mark ends a round, of any number and time."""
+def every_barrier_is_believed() -> Iterator[None]:
+    """Whoever writes a barrier ends a round, of any number and time."""
     with ExitStack() as stack:
         for check in ("check_writer", "check_number", "check_time"):
             stack.enter_context(patch.object(unit, check, lambda *_, **__: None))
@@ -299,12 +299,12 @@ def every_mark_is_believed() -> Iterator[None]:
 @contextmanager
 def caps_of_power_are_not_looked_at() -> Iterator[None]:
     """Every other pass is made without budgets of power."""
-    right, is_due = Knowledge.budgets, _sometimes(2)
+    right, is_due = ModelStore.budgets, _sometimes(2)
 
-    def budgets(known: Knowledge, now_s: float) -> Any:
+    def budgets(known: ModelStore, now_s: float) -> Any:
         return {name: [] for name in known.clusters} if is_due() else right(known, now_s)
 
-    with patch.object(Knowledge, "budgets", budgets):
+    with patch.object(ModelStore, "budgets", budgets):
         yield
 
 
@@ -331,46 +331,46 @@ def rounds_creep_behind_a_clock_that_jumped() -> Iterator[None]:
 @contextmanager
 def backfill_ignores_the_reservation() -> Iterator[None]:
     """What is started before its turn may run into what was promised to another."""
-    right, place, limits_s = Choice.entry, Ledger.place, dict[tuple[str, int], float]()
+    right, place, limits_s = Choice.entry, JobTable.place, dict[tuple[str, int], float]()
 
     def entry(choice: Choice, job: Any, arrival: int, kind: int, *, in_parts: bool) -> Any:
         found = right(choice, job, arrival, kind, in_parts=in_parts)
         limits_s[choice.cluster, arrival] = found.limit_s
         return found._replace(limit_s=1e-6)
 
-    def placed(ledger: Ledger, job: Any, start: Any, now_s: float) -> Any:
+    def placed(job_table: JobTable, job: Any, start: Any, now_s: float) -> Any:
         limit_s = limits_s[start.cluster, start.entry.arrival]
         entry = start.entry._replace(limit_s=limit_s)
-        return place(ledger, job, replace(start, entry=entry), now_s)
+        return place(job_table, job, replace(start, entry=entry), now_s)
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(Choice, "entry", entry))
-        stack.enter_context(patch.object(Ledger, "place", placed))
+        stack.enter_context(patch.object(JobTable, "place", placed))
         yield
 
 
 @contextmanager
 def jobs_are_forgotten_by_their_own_times() -> Iterator[None]:
     """How long an ended job is remembered counts from when it ended, whenever that was told."""
-    finish, forget = Ledger.finish, Ledger.forget
+    finish, forget = JobTable.finish, JobTable.forget
     ended_s: dict[str, float] = {}
 
-    def finished(ledger: Ledger, event: Any, message: Any) -> None:
+    def finished(job_table: JobTable, event: Any, message: Any) -> None:
         ended_s[message.job_id] = message.ended_at_us / 1e6
-        finish(ledger, event, message)
+        finish(job_table, event, message)
 
-    def forgotten(ledger: Ledger, now_s: float) -> None:
-        ending = {job.job.job_id for job in ledger.found(ledger._ending) if job.ended}
-        forget(ledger, now_s)
+    def forgotten(job_table: JobTable, now_s: float) -> None:
+        ending = {job.job.job_id for job in job_table.found(job_table._ending) if job.ended}
+        forget(job_table, now_s)
         for job_id in sorted(ending):
-            job = ledger.get(job_id)
-            if job is not None and ended_s.get(job_id, now_s) < now_s - ledger._remember_s:
-                del ledger._jobs[job_id], ledger.by_arrival[job.arrival]
-                ledger._touch(job)
+            job = job_table.get(job_id)
+            if job is not None and ended_s.get(job_id, now_s) < now_s - job_table._remember_s:
+                del job_table._jobs[job_id], job_table.by_arrival[job.arrival]
+                job_table._touch(job)
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(Ledger, "finish", finished))
-        stack.enter_context(patch.object(Ledger, "forget", forgotten))
+        stack.enter_context(patch.object(JobTable, "finish", finished))
+        stack.enter_context(patch.object(JobTable, "forget", forgotten))
         yield
 
 
@@ -432,7 +432,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     silence_ends_a_grant,
     what_comes_early_is_refused,
     early_facts_are_lost_by_a_restart,
-    every_mark_is_believed,
+    every_barrier_is_believed,
     caps_of_power_are_not_looked_at,
     rounds_creep_behind_a_clock_that_jumped,
     backfill_ignores_the_reservation,

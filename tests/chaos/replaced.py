@@ -47,7 +47,7 @@ def refill_an_input(world: World) -> None:
     topic = world.rng.choice(_COPIED)
     copied = [
         NewRecord(place, record.key, record.value, record.headers)
-        for place in world.codec.topics.places(topic)
+        for place in world.codec.topics.partitions(topic)
         for record in world.log.read(place, 0, _WHOLE)
     ]
     world.log.recreate(topic)
@@ -59,7 +59,7 @@ def move_positions(world: World) -> None:
     service, stage = _some_stage(world)
     world.stop(service)
     for topic in stage.inputs:
-        for place in world.codec.topics.places(topic):
+        for place in world.codec.topics.partitions(topic):
             if position := world.log.committed(stage.name, place):
                 world.log.set_position(stage.name, place, world.rng.randrange(position))
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from shared.messaging.codec import Codec
-from shared.messaging.consistency import InconsistentError, UnitPlaces, at_start, opened
+from shared.messaging.consistency import InconsistentError, UnitPartitions, at_start, opened
 from shared.messaging.event import Event
 from shared.messaging.hooks import Hooks
 from shared.messaging.memory import InMemoryLog
@@ -13,7 +13,7 @@ from shared.messaging.memory_facts import facts_in_memory
 from shared.messaging.memory_transactions import MemoryTransactions, restore
 from shared.messaging.mending import Mended, UnitAtRest, clock_mended, told_by
 from shared.messaging.provenance import split_state
-from shared.messaging.record import NewRecord, Place
+from shared.messaging.record import NewRecord, TopicPartition
 from shared.messaging.repartition import UnitState, as_before, commits_of, has_moved, planned
 from shared.messaging.stage import Stage
 from shared.messaging.topics import DLQ_PREFIX, Topics
@@ -25,20 +25,22 @@ _WHOLE = 1 << 60
 def mend(log: InMemoryLog, codec: Codec, stage: Stage, how: Callable[[UnitAtRest], Mended]) -> None:
     """`coplace restore accept` or `replay`. Raises InconsistentError."""
     for number in range(unit_count(stage, codec.topics)):
-        places = UnitPlaces.of(stage, number, codec.topics)
+        partitions = UnitPartitions.of(stage, number, codec.topics)
         transactions = MemoryTransactions(log, stage, number, Hooks().step)
-        restored = restore(log, places.changelog)
-        found = facts_in_memory(log, places, split_state(restored)[0])
+        restored = restore(log, partitions.changelog)
+        found = facts_in_memory(log, partitions, split_state(restored)[0])
 
         outputs = partial(_outputs, log, codec, stage, number)
-        mended = how(UnitAtRest(stage, places, restored, found, outputs))
+        mended = how(UnitAtRest(stage, partitions, restored, found, outputs))
         transactions.provenance = mended.provenance
         transactions.commit(mended.commit)
 
 
 def _outputs(log: InMemoryLog, codec: Codec, stage: Stage, number: int) -> Iterator[Event]:
-    places = (place for topic in stage.outputs for place in codec.topics.places(topic))
-    records = (record for place in places for record in log.read(place, 0, _WHOLE))
+    partitions = (
+        partition for topic in stage.outputs for partition in codec.topics.partitions(topic)
+    )
+    records = (record for partition in partitions for record in log.read(partition, 0, _WHOLE))
     return told_by(stage, number, codec, records)
 
 
@@ -51,13 +53,13 @@ def mend_clock(
 ) -> None:
     """`coplace clock mend`. Raises InconsistentError."""
     for number in range(unit_count(stage, topics)):
-        places = UnitPlaces.of(stage, number, topics)
-        if not is_ahead(restore(log, places.changelog)):
+        partitions = UnitPartitions.of(stage, number, topics)
+        if not is_ahead(restore(log, partitions.changelog)):
             continue
         transactions = MemoryTransactions(log, stage, number, Hooks().step)
-        provenance, state = split_state(restore(log, places.changelog))
-        found = facts_in_memory(log, places, provenance)
-        _, transactions.provenance = opened(places, provenance, bool(state), found)
+        provenance, state = split_state(restore(log, partitions.changelog))
+        found = facts_in_memory(log, partitions, provenance)
+        _, transactions.provenance = opened(partitions, provenance, bool(state), found)
         transactions.commit(clock_mended(stage, state, now_us))
 
 
@@ -77,29 +79,29 @@ def repartition(log: InMemoryLog, before: Topics, grown: Topics, stages: Sequenc
 def _states(log: InMemoryLog, before: Topics, grown: Topics, stage: Stage) -> dict[int, UnitState]:
     found = {}
     for number in range(unit_count(stage, before)):
-        places = UnitPlaces.of(stage, number, before)
+        partitions = UnitPartitions.of(stage, number, before)
         log.open_producer(f"{stage.name}.{number}")
-        provenance, state = split_state(restore(log, places.changelog))
-        there = facts_in_memory(log, places, provenance)
-        if not has_moved(UnitPlaces.of(stage, number, grown), provenance):
-            wrong = at_start(places, provenance, bool(state), as_before(places, there))
+        provenance, state = split_state(restore(log, partitions.changelog))
+        there = facts_in_memory(log, partitions, provenance)
+        if not has_moved(UnitPartitions.of(stage, number, grown), provenance):
+            wrong = at_start(partitions, provenance, bool(state), as_before(partitions, there))
             if wrong:
-                raise InconsistentError(places.name, wrong)
-        for place, position in provenance.positions.items() if provenance else ():
-            if log.read(place, position, 1):
-                raise ValueError(f"{stage.name} has not read all of {place.topic}")
+                raise InconsistentError(partitions.name, wrong)
+        for partition, position in provenance.positions.items() if provenance else ():
+            if log.read(partition, position, 1):
+                raise ValueError(f"{stage.name} has not read all of {partition.topic}")
         found[number] = UnitState(state, provenance)
     return found
 
 
 def _move(log: InMemoryLog, grown: Topics, stage: Stage, units: Mapping[int, UnitState]) -> None:
-    places = {n: UnitPlaces.of(stage, n, grown) for n in range(unit_count(stage, grown))}
-    found = {number: facts_in_memory(log, at, None) for number, at in places.items()}
-    changes, positions = planned(stage, units, places, found)
+    partitions = {n: UnitPartitions.of(stage, n, grown) for n in range(unit_count(stage, grown))}
+    found = {number: facts_in_memory(log, at, None) for number, at in partitions.items()}
+    changes, positions = planned(stage, units, partitions, found)
     producer = log.open_producer(f"{stage.name}.repartition")
     log.begin(producer)
     for number, records in changes.items():
-        changelog = Place(stage.changelog, number)
+        changelog = TopicPartition(stage.changelog, number)
         log.send(producer, [NewRecord(changelog, k.encode(), v) for k, v in records.items()])
     log.send_positions(producer, stage.name, positions, commits_of(units))
     log.end(producer)

@@ -26,7 +26,7 @@ _SOONEST: Final = {
     "a_copy_of_a_submission_queues_up_again": 2,
     "a_node_is_given_twice": 6,
     "silence_ends_a_grant": 5,
-    "every_mark_is_believed": 2,
+    "every_barrier_is_believed": 2,
     "rounds_creep_behind_a_clock_that_jumped": 8,
     "jobs_are_forgotten_by_their_own_times": 2,
     "outputs_go_beside_the_transaction": 2,

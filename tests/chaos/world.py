@@ -125,9 +125,9 @@ class World:
     def explain(self, job_id: str) -> ExplainResponse | None:
         """What placement answers; None where it does not, or does not know the job."""
         for worker in self.workers:
-            inquiry = self._duties[worker.name].inquiry
-            if worker.is_up and inquiry is not None:
-                return inquiry.answer(job_id)
+            queries = self._duties[worker.name].queries
+            if worker.is_up and queries is not None:
+                return queries.answer(job_id)
         return None
 
     def stop(self, service: str) -> None:

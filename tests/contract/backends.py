@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.record import NewRecord, Record, TopicPartition
 from shared.messaging.stage import Stage
 from tests.support.fragile import fragile
 from tests.support.messaging import counting
@@ -58,7 +58,7 @@ class Producer(Protocol):
     def send(self, records: Iterable[NewRecord]) -> None:
         """Send records and wait until the log has them."""
 
-    def send_positions(self, group: str, positions: Mapping[Place, int]) -> None:
+    def send_positions(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
         """Move a group's positions with the transaction."""
 
     def commit(self) -> None:
@@ -74,17 +74,17 @@ class Backend(Protocol):
     def append(self, records: Iterable[NewRecord]) -> None:
         """Append as a client outside would."""
 
-    def read(self, place: Place) -> list[Record]:
-        """All committed records of a place."""
+    def read(self, partition: TopicPartition) -> list[Record]:
+        """All committed records of a partition."""
 
     def producer(self, transactional_id: str) -> Producer:
         """Take a transactional id over."""
 
-    def position(self, group: str, place: Place) -> int:
+    def position(self, group: str, partition: TopicPartition) -> int:
         """Where a group reads on."""
 
-    def delete_before(self, place: Place, offset: int) -> None:
-        """Forget the oldest records of a place."""
+    def delete_before(self, partition: TopicPartition, offset: int) -> None:
+        """Forget the oldest records of a partition."""
 
     def recreate(self, topic: str) -> None:
         """Delete a topic and create an empty one of its name."""
@@ -92,7 +92,7 @@ class Backend(Protocol):
     def grow(self, topic: str, kafka_partitions: int) -> None:
         """Give a topic more Kafka partitions."""
 
-    def set_position(self, group: str, place: Place, offset: int) -> None:
+    def set_position(self, group: str, partition: TopicPartition, offset: int) -> None:
         """Move a group's position as an operator does with Kafka's tools."""
 
     def forget_positions(self, group: str) -> None:

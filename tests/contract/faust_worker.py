@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from shared.messaging.deployment import Deployment
 from shared.messaging.faust_app import run_stateless, stateless_app
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 from shared.runtime.settings import Settings
 
 TOPIC = "jobs.events"
@@ -31,14 +31,14 @@ class Projection:
             self._count(dict(record.headers)["ce_id"].decode())
             self._database.execute(
                 "INSERT OR REPLACE INTO positions VALUES (?, ?)",
-                (record.place.kafka_partition, record.offset + 1),
+                (record.partition.kafka_partition, record.offset + 1),
             )
         self._database.execute("COMMIT")
 
-    async def positions(self, places: Sequence[Place]) -> Mapping[Place, int]:
+    async def positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Where to read on."""
         found = dict(self._database.execute("SELECT kafka_partition, position FROM positions"))
-        return {place: found.get(place.kafka_partition, 0) for place in places}
+        return {partition: found.get(partition.kafka_partition, 0) for partition in partitions}
 
     def _count(self, event_id: str) -> None:
         if event_id == self._bug_at:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from shared.messaging.consistency import (
     Inconsistency,
     InconsistentError,
-    UnitPlaces,
+    UnitPartitions,
     at_start,
 )
 from shared.messaging.embedded import EmbeddedRuntime
@@ -15,7 +15,7 @@ from shared.messaging.memory import FencedError, InMemoryLog
 from shared.messaging.memory_facts import facts_in_memory
 from shared.messaging.memory_transactions import restore
 from shared.messaging.provenance import split_state
-from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.record import NewRecord, Record, TopicPartition
 from tests.contract.backends import Plan
 from tests.support.messaging import CODEC, counting
 
@@ -96,7 +96,7 @@ class MemoryProducer:
         """Send."""
         self._log.send(self._epoch, records)
 
-    def send_positions(self, group: str, positions: Mapping[Place, int]) -> None:
+    def send_positions(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
         """Move positions."""
         self._log.send_positions(self._epoch, group, positions)
 
@@ -120,21 +120,21 @@ class MemoryBackend:
         """Append."""
         self.log.append(records)
 
-    def read(self, place: Place) -> list[Record]:
+    def read(self, partition: TopicPartition) -> list[Record]:
         """All records."""
-        return list(self.log.read(place, 0, 1 << 62))
+        return list(self.log.read(partition, 0, 1 << 62))
 
     def producer(self, transactional_id: str) -> MemoryProducer:
         """Take a transactional id over."""
         return MemoryProducer(self.log, transactional_id)
 
-    def position(self, group: str, place: Place) -> int:
+    def position(self, group: str, partition: TopicPartition) -> int:
         """Where a group reads on."""
-        return self.log.position(group, place)
+        return self.log.position(group, partition)
 
-    def delete_before(self, place: Place, offset: int) -> None:
+    def delete_before(self, partition: TopicPartition, offset: int) -> None:
         """Forget the oldest records."""
-        self.log.delete_before(place, offset)
+        self.log.delete_before(partition, offset)
 
     def recreate(self, topic: str) -> None:
         """Delete a topic and create an empty one."""
@@ -144,9 +144,9 @@ class MemoryBackend:
         """Give a topic more Kafka partitions."""
         self.log.grow(topic, kafka_partitions)
 
-    def set_position(self, group: str, place: Place, offset: int) -> None:
+    def set_position(self, group: str, partition: TopicPartition, offset: int) -> None:
         """Move a group's position."""
-        self.log.set_position(group, place, offset)
+        self.log.set_position(group, partition, offset)
 
     def forget_positions(self, group: str) -> None:
         """Let a group's positions expire."""
@@ -154,10 +154,10 @@ class MemoryBackend:
 
     def inconsistencies(self) -> list[str]:
         """What keeps units from starting."""
-        units = (UnitPlaces.of(counting(), number, CODEC.topics) for number in range(4))
+        units = (UnitPartitions.of(counting(), number, CODEC.topics) for number in range(4))
         return [str(found) for unit in units for found in self._examined(unit)]
 
-    def _examined(self, unit: UnitPlaces) -> list[Inconsistency]:
+    def _examined(self, unit: UnitPartitions) -> list[Inconsistency]:
         provenance, state = split_state(restore(self.log, unit.changelog))
         found = facts_in_memory(self.log, unit, provenance)
         return at_start(unit, provenance, bool(state), found)

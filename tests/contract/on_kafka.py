@@ -10,14 +10,15 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka import TopicPartition as KafkaPartition
 from kafka.structs import OffsetAndMetadata
 
 from shared.messaging.admin import admin_client, ensure_topics, when_coordinated
 from shared.messaging.clients import Publisher, Reader
 from shared.messaging.deployment import Deployment
 from shared.messaging.doctor import examine_stages
-from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.record import NewRecord, Record, TopicPartition
 from shared.messaging.stage import RoundSource
 from shared.runtime.settings import Settings
 from tests.contract.backends import STAGES, Plan
@@ -101,18 +102,18 @@ class KafkaTransactions:
         """Send, and wait for the broker."""
         for record in records:
             self._producer.send(
-                self._deployment.name(record.place.topic),
-                partition=record.place.kafka_partition,
+                self._deployment.name(record.partition.topic),
+                partition=record.partition.kafka_partition,
                 key=record.key,
                 value=record.value,
                 headers=list(record.headers),
             ).get(_DEADLINE_S)
 
-    def send_positions(self, group: str, positions: Mapping[Place, int]) -> None:
+    def send_positions(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
         """Move positions."""
         offsets = {
-            self._partition(place): OffsetAndMetadata(offset, "", -1)
-            for place, offset in positions.items()
+            self._partition(partition): OffsetAndMetadata(offset, "", -1)
+            for partition, offset in positions.items()
         }
         self._producer.send_offsets_to_transaction(offsets, self._deployment.name(group))
 
@@ -128,8 +129,8 @@ class KafkaTransactions:
         """Disconnect, with no good-bye to an open transaction."""
         self._producer.close(timeout=0)
 
-    def _partition(self, place: Place) -> TopicPartition:
-        return TopicPartition(self._deployment.name(place.topic), place.kafka_partition)
+    def _partition(self, partition: TopicPartition) -> KafkaPartition:
+        return KafkaPartition(self._deployment.name(partition.topic), partition.kafka_partition)
 
 
 def _environment(settings: Settings) -> dict[str, str]:
@@ -152,28 +153,30 @@ class KafkaBackend:
             namespace=f"contract-{uuid.uuid4().hex[:8]}",
             kafka_partitions=4,
             session_timeout_s=SESSION_S,
-            rounds=RoundSource.MARKS,
+            rounds=RoundSource.BARRIERS,
         )
         self.deployment = Deployment.of(self._settings)
         self._workers: list[KafkaWorker] = []
         self._producers: list[KafkaTransactions] = []
-        self._found: dict[Place, list[Record]] = defaultdict(list)
+        self._found: dict[TopicPartition, list[Record]] = defaultdict(list)
         with admin_client(self.deployment) as client:
             stages = [counting(name) for name in STAGES]
             ensure_topics(client, self.deployment, stages, _TOPICS)
         self._publisher = Publisher(self.deployment)
-        places = [Place(topic, number) for topic in _READ_TOPICS for number in range(4)]
-        self._reader = Reader(self.deployment, places)
+        partitions = [
+            TopicPartition(topic, number) for topic in _READ_TOPICS for number in range(4)
+        ]
+        self._reader = Reader(self.deployment, partitions)
 
     def append(self, records: Iterable[NewRecord]) -> None:
         """Append as a client outside would."""
         self._publisher.append(records)
 
-    def read(self, place: Place) -> list[Record]:
+    def read(self, partition: TopicPartition) -> list[Record]:
         """All committed records that have been seen."""
         for found in self._reader.poll(timeout_s=0.02):
-            self._found[found.place].append(found)
-        return list(self._found[place])
+            self._found[found.partition].append(found)
+        return list(self._found[partition])
 
     def producer(self, transactional_id: str) -> KafkaTransactions:
         """Take a transactional id over."""
@@ -181,18 +184,18 @@ class KafkaBackend:
         self._producers.append(producer)
         return producer
 
-    def position(self, group: str, place: Place) -> int:
+    def position(self, group: str, partition: TopicPartition) -> int:
         """Where a group reads on."""
-        partition = TopicPartition(self.deployment.name(place.topic), place.kafka_partition)
+        partition = KafkaPartition(self.deployment.name(partition.topic), partition.kafka_partition)
         with admin_client(self.deployment) as client:
             name = self.deployment.name(group)
             groups = when_coordinated(lambda: client.list_group_offsets(name))
         found = groups[self.deployment.name(group)]
         return int(found[partition].offset) if partition in found else 0
 
-    def delete_before(self, place: Place, offset: int) -> None:
+    def delete_before(self, partition: TopicPartition, offset: int) -> None:
         """Forget the oldest records."""
-        partition = TopicPartition(self.deployment.name(place.topic), place.kafka_partition)
+        partition = KafkaPartition(self.deployment.name(partition.topic), partition.kafka_partition)
         with admin_client(self.deployment) as client:
             client.delete_records({partition: offset})
 
@@ -212,9 +215,9 @@ class KafkaBackend:
             client.create_partitions({self.deployment.name(topic): kafka_partitions})
             self.until(lambda: self._count(client, topic) == kafka_partitions)
 
-    def set_position(self, group: str, place: Place, offset: int) -> None:
+    def set_position(self, group: str, partition: TopicPartition, offset: int) -> None:
         """Move a group's position."""
-        partition = TopicPartition(self.deployment.name(place.topic), place.kafka_partition)
+        partition = KafkaPartition(self.deployment.name(partition.topic), partition.kafka_partition)
         with admin_client(self.deployment) as client:
             moved = {partition: OffsetAndMetadata(offset, "", -1)}
             client.alter_group_offsets(self.deployment.name(group), moved)

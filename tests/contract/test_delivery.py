@@ -11,11 +11,11 @@ from shared.messaging.dead_letters import KEPT_BYTES
 from shared.messaging.failures import DEFAULT_AFTER
 from shared.messaging.hooks import POINTS
 from shared.messaging.provenance import PROVENANCE_KEY
-from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.record import NewRecord, Record, TopicPartition
 from shared.messaging.topics import ROUND_ENDED
 from tests.contract.backends import Backend, Plan, Worker
 from tests.contract.in_memory import MemoryBackend
-from tests.support.messaging import TOPICS, encoded, marks, payloads, submission
+from tests.support.messaging import TOPICS, barriers, encoded, payloads, submission
 
 JOBS = 120
 ROUNDS = 3
@@ -25,12 +25,12 @@ State = dict[tuple[int, str], bytes]
 
 
 def work(rounds: int = ROUNDS) -> list[NewRecord]:
-    """Submissions of a few users, some of them sent twice, with the marks of their rounds."""
+    """Submissions of a few users, some of them sent twice, with the barriers of their rounds."""
     records = []
     for number in range(rounds):
         fresh = [submission(f"j{number}-{i}", user=f"u{i % 7}") for i in range(JOBS)]
         records += encoded(*fresh, *fresh[::10])
-        records += marks(number, "jobs.events")
+        records += barriers(number, "jobs.events")
     return records
 
 
@@ -40,10 +40,10 @@ def header(record: Record, name: str) -> str:
 
 
 def outputs(backend: Backend) -> Found:
-    """Id and content of every record of every place of the output topic."""
+    """Id and content of every record of every partition of the output topic."""
     return [
-        [(header(record, "ce_id"), record.value or b"") for record in backend.read(place)]
-        for place in TOPICS.places("prices.charges")
+        [(header(record, "ce_id"), record.value or b"") for record in backend.read(partition)]
+        for partition in TOPICS.partitions("prices.charges")
     ]
 
 
@@ -52,7 +52,7 @@ def state(backend: Backend, stage: str = "counting") -> State:
     latest = {
         (number, record.key.decode()): record.value
         for number in range(4)
-        for record in backend.read(Place(f"changelog.{stage}", number))
+        for record in backend.read(TopicPartition(f"changelog.{stage}", number))
         if record.key.decode() != PROVENANCE_KEY
     }
     return {key: value for key, value in latest.items() if value is not None}
@@ -68,24 +68,26 @@ def undisturbed(records: list[NewRecord]) -> tuple[Found, State]:
 
 
 def rounds_closed(backend: Backend, rounds: int) -> Callable[[], bool]:
-    """Whether every place of the output topic has the marks of so many rounds."""
+    """Whether every partition of the output topic has the barriers of so many rounds."""
 
-    def marks_at(place: Place) -> int:
-        return sum(header(found, "ce_type") == ROUND_ENDED for found in backend.read(place))
+    def barriers_at(partition: TopicPartition) -> int:
+        return sum(header(found, "ce_type") == ROUND_ENDED for found in backend.read(partition))
 
-    return lambda: all(marks_at(place) >= rounds for place in TOPICS.places("prices.charges"))
+    return lambda: all(
+        barriers_at(partition) >= rounds for partition in TOPICS.partitions("prices.charges")
+    )
 
 
-def test_every_place_gets_its_outputs_in_the_order_of_its_inputs(backend: Backend) -> None:
+def test_every_partition_gets_its_outputs_in_the_order_of_its_inputs(backend: Backend) -> None:
     backend.append(work())
     backend.start(Plan())
     backend.until(rounds_closed(backend, ROUNDS))
     found = outputs(backend)
-    for number, place in enumerate(TOPICS.places("jobs.events")):
+    for number, partition in enumerate(TOPICS.partitions("jobs.events")):
         inputs = dict.fromkeys(
-            f"c/{header(Record(new.place, 0, new.key, new.value, new.headers), 'ce_id')}"
+            f"c/{header(Record(new.partition, 0, new.key, new.value, new.headers), 'ce_id')}"
             for new in work()
-            if new.place == place and dict(new.headers)["ce_type"] != ROUND_ENDED.encode()
+            if new.partition == partition and dict(new.headers)["ce_type"] != ROUND_ENDED.encode()
         )
         assert [event for event, _ in found[number] if event.startswith("c/")] == list(inputs)
     assert (found, state(backend)) == undisturbed(work())
@@ -150,7 +152,7 @@ def test_what_fails_again_after_restarts_is_isolated_and_nothing_else_is_lost(
     bad = ["poison-1", "pair-1", "pair-2", "poison-2", "undecidable-1", "big-1"]
     names = [*good[:50], *bad, *good[50:]]
     backend.append(encoded(*[submission(name) for name in names]))
-    backend.append(marks(0, "jobs.events"))
+    backend.append(barriers(0, "jobs.events"))
     plan = Plan(single=True, fragile=True)
     for _life in range(DEFAULT_AFTER):
         until_ended(backend, backend.start(plan))
@@ -179,11 +181,11 @@ def test_bad_records_become_dead_letters_with_reason_and_original_bytes(backend:
     [good] = encoded(submission("good"))
     big = b"\xff" * (KEPT_BYTES + 1)
     bad = {
-        "must be a protobuf": NewRecord(good.place, good.key, big, good.headers),
-        "ce_type: is missing": NewRecord(good.place, good.key, good.value),
+        "must be a protobuf": NewRecord(good.partition, good.key, big, good.headers),
+        "ce_type: is missing": NewRecord(good.partition, good.key, good.value),
         "ce_time: is": encoded(submission("y2099", time_us=4_070_908_800_000_000))[0],
         "nodes: must be": encoded(submission("nothing", nodes=0))[0],
-        "key: must be UTF-8": NewRecord(good.place, b"\xff\xfe", good.value, good.headers),
+        "key: must be UTF-8": NewRecord(good.partition, b"\xff\xfe", good.value, good.headers),
     }
     backend.append([*bad.values(), *work()])
     backend.start(Plan())
@@ -194,7 +196,7 @@ def test_bad_records_become_dead_letters_with_reason_and_original_bytes(backend:
     for reason, original in bad.items():
         [letter] = [found for found in letters if reason in found.reason]
         value = original.value or b""
-        assert (letter.topic, letter.kafka_partition) == original.place
+        assert (letter.topic, letter.kafka_partition) == original.partition
         assert (letter.key, letter.value) == (original.key, value[:KEPT_BYTES])
         assert letter.value_sha256 == hashlib.sha256(value).digest()
         assert letter.value_size_bytes == len(value)
@@ -203,25 +205,26 @@ def test_bad_records_become_dead_letters_with_reason_and_original_bytes(backend:
 
 def dead_letters(backend: Backend) -> list[DeadLetter]:
     """Everything in the dead-letter queue."""
-    places = TOPICS.places("dlq.jobs.events")
-    events = payloads(record for place in places for record in backend.read(place))
+    partitions = TOPICS.partitions("dlq.jobs.events")
+    events = payloads(record for partition in partitions for record in backend.read(partition))
     return [event.payload for event in events if isinstance(event.payload, DeadLetter)]
 
 
-def test_a_place_ahead_of_its_round_is_held_back(backend: Backend) -> None:
-    """One place of a single unit is three rounds ahead, far beyond what a unit keeps waiting."""
-    [ahead, *others] = TOPICS.places("jobs.events")
-    backlog = [new for new in work() if new.place == ahead]
+def test_a_partition_ahead_of_its_round_is_held_back(backend: Backend) -> None:
+    """One partition of a single unit is three rounds ahead, far beyond what a unit keeps
+    waiting."""
+    [ahead, *others] = TOPICS.partitions("jobs.events")
+    backlog = [new for new in work() if new.partition == ahead]
     many = encoded(*[submission(f"m{i}") for i in range(20_000)])
-    backlog[-1:-1] = [new for new in many if new.place == ahead]
+    backlog[-1:-1] = [new for new in many if new.partition == ahead]
     backend.append(backlog)
     worker = backend.start(Plan(single=True))
-    behind = [new for new in work() if new.place in others]
+    behind = [new for new in work() if new.partition in others]
     backend.append(behind)
     backend.until(rounds_closed(backend, ROUNDS))
     assert not worker.ended
     charged = {event for found in outputs(backend) for event, _ in found if event.startswith("c/")}
-    assert len(charged) == ROUNDS * JOBS + sum(new.place == ahead for new in many)
+    assert len(charged) == ROUNDS * JOBS + sum(new.partition == ahead for new in many)
 
 
 def test_a_replay_from_the_start_gives_the_same_outputs(backend: Backend) -> None:

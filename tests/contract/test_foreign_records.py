@@ -47,10 +47,10 @@ async def send(on_kafka: KafkaBackend, codec: str, records: Sequence[NewRecord])
     async with producer:
         sent = [
             await producer.send(
-                on_kafka.deployment.name(record.place.topic),
+                on_kafka.deployment.name(record.partition.topic),
                 key=record.key,
                 value=record.value,
-                partition=record.place.kafka_partition,
+                partition=record.partition.kafka_partition,
                 headers=list(record.headers),
             )
             for record in records
@@ -63,10 +63,10 @@ def send_with_odd_headers(on_kafka: KafkaBackend, records: Sequence[NewRecord]) 
     producer = KafkaProducer(**on_kafka.deployment.connection)
     for record in records:
         producer.send(
-            on_kafka.deployment.name(record.place.topic),
+            on_kafka.deployment.name(record.partition.topic),
             key=record.key,
             value=record.value,
-            partition=record.place.kafka_partition,
+            partition=record.partition.kafka_partition,
             headers=[*record.headers, (NotText("odd"), b"value")],
         )
     producer.flush()
@@ -85,14 +85,14 @@ def send_all(on_kafka: KafkaBackend) -> list[str]:
 
 def charged(on_kafka: KafkaBackend) -> set[str]:
     """The events that the counting stage took."""
-    found = [on_kafka.read(place) for place in TOPICS.places("prices.charges")]
+    found = [on_kafka.read(place) for place in TOPICS.partitions("prices.charges")]
     ids = (dict(record.headers)["ce_id"].decode() for records in found for record in records)
     return {one.removeprefix("c/") for one in ids}
 
 
 def letters(on_kafka: KafkaBackend) -> list[DeadLetter]:
     """What was refused."""
-    records = [on_kafka.read(place) for place in TOPICS.places("dlq.jobs.events")]
+    records = [on_kafka.read(place) for place in TOPICS.partitions("dlq.jobs.events")]
     events = [CODEC.decode(record) for found in records for record in found]
     return [event.payload for event in events if isinstance(event.payload, DeadLetter)]
 
@@ -105,7 +105,7 @@ def test_a_stage_and_a_reader_take_records_of_every_codec_and_with_any_header_na
     on_kafka.until(lambda: charged(on_kafka) == expected)
     assert not letters(on_kafka)
     assert not worker.ended
-    with Reader(on_kafka.deployment, TOPICS.places("jobs.events")) as reader:
+    with Reader(on_kafka.deployment, TOPICS.partitions("jobs.events")) as reader:
         found = [CODEC.decode(record).id for record in reader.to_end()]
     assert sorted(found) == sorted(expected)
 
@@ -128,7 +128,7 @@ def test_batches_that_expand_without_end_are_dead_letters_and_the_others_count(
     [good] = encoded(before)
     asyncio.run(send(on_kafka, "gzip", [good]))
     for codec in CODECS:
-        bomb = NewRecord(good.place, b"before", bytes(BOMB_BYTES[codec]), good.headers)
+        bomb = NewRecord(good.partition, b"before", bytes(BOMB_BYTES[codec]), good.headers)
         asyncio.run(send(on_kafka, codec, [bomb]))
     asyncio.run(send(on_kafka, "gzip", encoded(after)))
     on_kafka.until(lambda: charged(on_kafka) == {before.event.id, after.event.id})

@@ -4,26 +4,26 @@ from collections.abc import Sequence
 
 import pytest
 
-from shared.messaging.record import NewRecord, Place
+from shared.messaging.record import NewRecord, TopicPartition
 from tests.contract.backends import Backend
 from tests.support.messaging import encoded, submission
 
-PLACE, OTHER = Place("prices.charges", 0), Place("prices.charges", 1)
-INPUT = Place("jobs.events", 0)
+PARTITION, OTHER = TopicPartition("prices.charges", 0), TopicPartition("prices.charges", 1)
+INPUT = TopicPartition("jobs.events", 0)
 GROUP = "counting"
 
 
-def records(*names: str, place: Place = PLACE) -> list[NewRecord]:
-    """Records with these keys at a place."""
+def records(*names: str, partition: TopicPartition = PARTITION) -> list[NewRecord]:
+    """Records with these keys at a partition."""
     [like] = encoded(submission("like"))
-    return [NewRecord(place, name.encode(), like.value, like.headers) for name in names]
+    return [NewRecord(partition, name.encode(), like.value, like.headers) for name in names]
 
 
-def end(backend: Backend, place: Place = PLACE) -> Sequence[str]:
-    """Keys of what a reader sees of a place, up to a record that is appended now."""
-    backend.append(records("end", place=place))
-    backend.until(lambda: any(found.key == b"end" for found in backend.read(place)))
-    return [found.key.decode() for found in backend.read(place)]
+def end(backend: Backend, partition: TopicPartition = PARTITION) -> Sequence[str]:
+    """Keys of what a reader sees of a partition, up to a record that is appended now."""
+    backend.append(records("end", partition=partition))
+    backend.until(lambda: any(found.key == b"end" for found in backend.read(partition)))
+    return [found.key.decode() for found in backend.read(partition)]
 
 
 def test_nobody_reads_what_is_not_committed_nor_what_stands_behind_it(backend: Backend) -> None:
@@ -31,10 +31,10 @@ def test_nobody_reads_what_is_not_committed_nor_what_stands_behind_it(backend: B
     slow.begin()
     slow.send(records("first"))
     quick.begin()
-    quick.send([*records("second"), *records("elsewhere", place=OTHER)])
+    quick.send([*records("second"), *records("elsewhere", partition=OTHER)])
     quick.commit()
     backend.until(lambda: bool(backend.read(OTHER)))
-    assert not backend.read(PLACE)
+    assert not backend.read(PARTITION)
     slow.commit()
     assert end(backend) == ["first", "second", "end"]
 
@@ -58,7 +58,7 @@ def test_a_transaction_ends_with_a_marker_that_has_an_offset(backend: Backend) -
     producer.send(records("one", "two"))
     producer.commit()
     end(backend)
-    assert [found.offset for found in backend.read(PLACE)] == [0, 1, 3]
+    assert [found.offset for found in backend.read(PARTITION)] == [0, 1, 3]
 
 
 def test_positions_move_with_the_transaction(backend: Backend) -> None:
@@ -91,6 +91,9 @@ def test_a_former_owner_is_fenced_wherever_it_stands(backend: Backend, step: str
 
 def test_what_retention_deleted_is_gone_and_the_rest_keeps_its_offsets(backend: Backend) -> None:
     backend.append(records("a", "b", "c"))
-    backend.delete_before(PLACE, 2)
+    backend.delete_before(PARTITION, 2)
     end(backend)
-    assert [(found.offset, found.key) for found in backend.read(PLACE)] == [(2, b"c"), (3, b"end")]
+    assert [(found.offset, found.key) for found in backend.read(PARTITION)] == [
+        (2, b"c"),
+        (3, b"end"),
+    ]

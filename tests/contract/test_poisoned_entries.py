@@ -19,7 +19,7 @@ from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event, Publish
 from shared.messaging.failures import DEFAULT_AFTER
 from shared.messaging.memory import InMemoryLog
-from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.record import NewRecord, Record, TopicPartition
 from shared.runtime.settings import Settings
 from tests.chaos.accounts import Accounts
 from tests.chaos.journal import Journal
@@ -31,11 +31,11 @@ _MOST_SU: Final = 10**12
 _WHALES: Final = 10
 _MICRO: Final = 1_000_000
 _JOB: Final = "north/alpha/1/0"
-_PLACE: Final = TOPICS.place_of(LEDGER, _JOB)
+_PARTITION: Final = TOPICS.partition_of(LEDGER, _JOB)
 
 
 def charge(account: str, attempt: int, core_s: int) -> NewRecord:
-    """A charge with its proof, at a rate of 1,000 SU a core second; all lie in one place."""
+    """A charge with its proof, at a rate of 1,000 SU a core second; all lie in one partition."""
     made = ChargeMade(
         job_id=_JOB,
         attempt=attempt,
@@ -107,8 +107,10 @@ class InMemory:
 
     def letters(self) -> list[DeadLetter]:
         """What was left out."""
-        places = self._deployment.topics.places(f"dlq.{LEDGER}")
-        return _letters([record for place in places for record in self._log.read(place)])
+        partitions = self._deployment.topics.partitions(f"dlq.{LEDGER}")
+        return _letters(
+            [record for partition in partitions for record in self._log.read(partition)]
+        )
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -148,7 +150,7 @@ class OnServers:
     def letters(self) -> list[DeadLetter]:
         """What was left out."""
         deployment = self._kafka.deployment
-        with Reader(deployment, deployment.topics.places(f"dlq.{LEDGER}")) as reader:
+        with Reader(deployment, deployment.topics.partitions(f"dlq.{LEDGER}")) as reader:
             return _letters(list(reader.to_end()))
 
     def close(self) -> None:
@@ -156,7 +158,7 @@ class OnServers:
         self._redis.close()
 
     def _passed(self) -> int:
-        key = self._kafka.deployment.name(f"position:{LEDGER}:{_PLACE.kafka_partition}")
+        key = self._kafka.deployment.name(f"position:{LEDGER}:{_PARTITION.kafka_partition}")
         return int(str(self._redis.get(key) or 0))
 
 
@@ -187,7 +189,7 @@ def test_an_entry_that_always_fails_is_quarantined_after_restarts_and_nothing_el
     assert ledger.live() == ""
     [letter] = ledger.letters()
     assert (letter.kind, letter.stage) == ("quarantined", "accounts")
-    assert (letter.topic, letter.kafka_partition) == _PLACE
+    assert (letter.topic, letter.kafka_partition) == _PARTITION
     assert letter.offset == 30 + _WHALES - 1
     assert len(letter.stack_digest) == 64
     assert "overflow" in letter.reason
@@ -201,9 +203,9 @@ def test_an_entry_that_always_fails_is_quarantined_after_restarts_and_nothing_el
 async def test_a_revision_that_fails_leaves_the_revision_before_it_as_it_was() -> None:
     model = RedisAccounts(fakeredis.FakeAsyncRedis(), str)
     first = Entry("physics", "j", 1, 1, 5)
-    await model.apply(Place(LEDGER, 0), 0, 1, [(0, first)])
+    await model.apply(TopicPartition(LEDGER, 0), 0, 1, [(0, first)])
     broken = Entry("physics", "j", 1, 2, 2**64)
     for _time in range(2):
         with pytest.raises(ResponseError):
-            await model.apply(Place(LEDGER, 0), 1, 2, [(1, broken)])
+            await model.apply(TopicPartition(LEDGER, 0), 1, 2, [(1, broken)])
     assert await model.spent_micro_su() == {"physics": 5}

@@ -16,7 +16,7 @@ from services.energy.appdb_cache.model import COEFFICIENTS, SIGNATURES, Row, new
 from services.pricing.accounts.adapters import LEDGER, RedisAccounts
 from services.pricing.accounts.model import Entry, spent_micro_su
 from shared.messaging.read_model import LostPositionError, Name, ReadModel
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 
 Redis = redis.asyncio.Redis
 ACCOUNTS, APPDB = "accounts", "appdb"
@@ -103,13 +103,13 @@ class Subject:
         self.kind = kind
         self.name: Name = lambda key: f"{namespace}.{key}"
         self.model = kind.create(client, self.name)
-        self.place = Place(kind.topic, 0)
+        self.partition = TopicPartition(kind.topic, 0)
         self._client = client
 
     async def apply(self, entries: Sequence[Any], first: int = 0, read_from: int = 0) -> None:
         """Entries at consecutive offsets."""
         numbered = list(enumerate(entries, start=first))
-        await self.model.apply(self.place, read_from, first + len(entries), numbered)
+        await self.model.apply(self.partition, read_from, first + len(entries), numbered)
 
     async def contents(self) -> Mapping[str, object]:
         """What Redis holds."""
@@ -147,27 +147,27 @@ def appdb(client: Redis) -> Subject:
 
 
 async def test_a_new_redis_is_read_from_the_start(subject: Subject) -> None:
-    assert await subject.model.position(subject.place) == 0
+    assert await subject.model.position(subject.partition) == 0
     assert await subject.contents() == {}
 
 
 async def test_contents_and_position_change_together(subject: Subject) -> None:
     await subject.apply(subject.kind.examples)
     assert await subject.contents() == subject.kind.fold(subject.kind.examples)
-    assert await subject.model.position(subject.place) == 3
-    assert await subject.model.position(Place(subject.kind.topic, 1)) == 0
+    assert await subject.model.position(subject.partition) == 3
+    assert await subject.model.position(TopicPartition(subject.kind.topic, 1)) == 0
 
 
 async def test_a_batch_without_entries_moves_the_position(subject: Subject) -> None:
-    await subject.model.apply(subject.place, 0, 7, [])
-    assert await subject.model.position(subject.place) == 7
+    await subject.model.apply(subject.partition, 0, 7, [])
+    assert await subject.model.position(subject.partition) == 7
 
 
 async def test_a_batch_that_was_applied_before_changes_nothing(subject: Subject) -> None:
     for count in (3, 3, 1):
         await subject.apply(subject.kind.examples[:count])
     assert await subject.contents() == subject.kind.fold(subject.kind.examples)
-    assert await subject.model.position(subject.place) == 3
+    assert await subject.model.position(subject.partition) == 3
 
 
 async def test_of_a_batch_that_was_half_applied_the_rest_is_applied(subject: Subject) -> None:
@@ -184,7 +184,7 @@ async def test_a_redis_that_lost_what_was_applied_refuses_to_go_on(
     with pytest.raises(LostPositionError, match="BEHIND"):
         await subject.apply(subject.kind.examples[1:], first=1, read_from=1)
     assert await subject.contents() == {}
-    assert await subject.model.position(subject.place) == 0
+    assert await subject.model.position(subject.partition) == 0
 
 
 @settings(
@@ -226,9 +226,9 @@ async def test_a_state_is_any_bytes(appdb: Subject) -> None:
 async def test_coefficients_lie_beside_signatures_and_are_found_by_name_or_all(
     client: Redis, appdb: Subject
 ) -> None:
-    place = Place(COEFFICIENTS, 0)
+    partition = TopicPartition(COEFFICIENTS, 0)
     tables = [state(b"g", key="gold"), state(b"p", key="platinum")]
-    await appdb.model.apply(place, 0, 2, list(enumerate(tables)))
+    await appdb.model.apply(partition, 0, 2, list(enumerate(tables)))
     cached = CachedAppDB(client, appdb.name)
     assert await cached.coefficients() == {"gold": b"g", "platinum": b"p"}
     assert await cached.coefficients(["platinum", "epyc"]) == {"platinum": b"p"}

@@ -3,13 +3,13 @@
 from collections import defaultdict
 
 from shared.messaging.provenance import PROVENANCE_KEY
-from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.record import NewRecord, Record, TopicPartition
 from tests.contract.backends import Backend, Plan
 from tests.contract.in_memory import MemoryBackend
 from tests.contract.test_delivery import ROUNDS, outputs, rounds_closed, state, undisturbed, work
 
 INPUT, OUTPUT, CHANGELOG = "jobs.events", "prices.charges", "changelog.counting"
-PLACES = [Place(INPUT, number) for number in range(4)]
+PARTITIONS = [TopicPartition(INPUT, number) for number in range(4)]
 
 
 def worked(backend: Backend, rounds: int = ROUNDS - 1) -> list[NewRecord]:
@@ -26,20 +26,20 @@ def worked(backend: Backend, rounds: int = ROUNDS - 1) -> list[NewRecord]:
 
 def again(records: list[Record]) -> list[NewRecord]:
     """Records as a backup restores them."""
-    return [NewRecord(found.place, found.key, found.value, found.headers) for found in records]
+    return [NewRecord(found.partition, found.key, found.value, found.headers) for found in records]
 
 
 def everything(backend: Backend, topic: str) -> list[Record]:
     """All records of a topic."""
-    return [found for number in range(4) for found in backend.read(Place(topic, number))]
+    return [found for number in range(4) for found in backend.read(TopicPartition(topic, number))]
 
 
 def up_to_the_first_commit(changelog: list[Record]) -> list[Record]:
     """An old backup of a changelog: each commit ends with its provenance."""
-    old: dict[Place, list[Record]] = defaultdict(list)
+    old: dict[TopicPartition, list[Record]] = defaultdict(list)
     for found in changelog:
-        if PROVENANCE_KEY.encode() not in [one.key for one in old[found.place]]:
-            old[found.place].append(found)
+        if PROVENANCE_KEY.encode() not in [one.key for one in old[found.partition]]:
+            old[found.partition].append(found)
     return [found for records in old.values() for found in records]
 
 
@@ -69,15 +69,15 @@ def test_a_refused_worker_stays_and_does_nothing_until_what_it_misses_is_back(
     backend: Backend,
 ) -> None:
     rest = worked(backend)
-    position = backend.position("counting", PLACES[0])
-    backend.set_position("counting", PLACES[0], 1)
+    position = backend.position("counting", PARTITIONS[0])
+    backend.set_position("counting", PARTITIONS[0], 1)
     backend.append(rest)
     before = outputs(backend)
     refused = backend.start(Plan())
     backend.until(lambda: "the group stands at 1" in refused.last_words)
     assert (refused.ended, outputs(backend)) == (False, before)
     refused.stop()
-    backend.set_position("counting", PLACES[0], position)
+    backend.set_position("counting", PARTITIONS[0], position)
     backend.start(Plan())
     backend.until(rounds_closed(backend, ROUNDS))
     assert (outputs(backend), state(backend)) == undisturbed(work())
@@ -111,15 +111,15 @@ def test_inputs_and_outputs_that_were_restored_older_are_refused(backend: Backen
 
 def test_positions_of_groups_go_with_a_topic(backend: Backend) -> None:
     worked(backend)
-    assert backend.position("counting", PLACES[0]) > 0
+    assert backend.position("counting", PARTITIONS[0]) > 0
     backend.recreate(INPUT)
-    backend.until(lambda: backend.position("counting", PLACES[0]) == 0)
+    backend.until(lambda: backend.position("counting", PARTITIONS[0]) == 0)
 
 
 def test_records_that_were_deleted_unread_are_missed(backend: Backend) -> None:
     backend.append(worked(backend))
-    begin = backend.position("counting", PLACES[2]) + 5
-    backend.delete_before(PLACES[2], begin)
+    begin = backend.position("counting", PARTITIONS[2]) + 5
+    backend.delete_before(PARTITIONS[2], begin)
     [unread] = backend.inconsistencies()
     assert f"jobs.events/2 begins at {begin}" in unread
     assert "records were deleted unread" in unread

@@ -9,15 +9,15 @@ from services.pricing.accounts.model import Entry
 from shared.messaging.provenance import LastRead
 from shared.messaging.read_model import Applied
 from shared.messaging.read_model_check import ReadModelCheck
-from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.record import NewRecord, Record, TopicPartition
 from tests.contract.on_kafka import KafkaBackend
 
-PLACE = Place(LEDGER, 1)
+PARTITION = TopicPartition(LEDGER, 1)
 
 
 def charges(first: int, count: int) -> list[NewRecord]:
     """Records of the ledger; what is in them does not matter here."""
-    return [NewRecord(PLACE, b"job", f"charge {first + n}".encode()) for n in range(count)]
+    return [NewRecord(PARTITION, b"job", f"charge {first + n}".encode()) for n in range(count)]
 
 
 class Accounts:
@@ -33,7 +33,7 @@ class Accounts:
         entries = [(r.offset, Entry("physics", f"j{r.offset}", 1, 1, 5)) for r in records]
         applied = Applied(self.check.topic_ids[LEDGER], LastRead.of(records[-1]))
         end = records[-1].offset + 1
-        await self.model.apply(PLACE, records[0].offset, end, entries, applied)
+        await self.model.apply(PARTITION, records[0].offset, end, entries, applied)
 
     async def told(self) -> list[str]:
         """What does not follow."""
@@ -42,8 +42,8 @@ class Accounts:
 
 def ledger(on_kafka: KafkaBackend, count: int) -> list[Record]:
     """All records, once there are so many."""
-    on_kafka.until(lambda: len(on_kafka.read(PLACE)) >= count)
-    return on_kafka.read(PLACE)
+    on_kafka.until(lambda: len(on_kafka.read(PARTITION)) >= count)
+    return on_kafka.read(PARTITION)
 
 
 async def test_a_redis_that_is_as_old_as_the_ledger_or_older_follows(
@@ -71,5 +71,5 @@ async def test_a_ledger_that_is_older_than_redis_is_told_even_after_new_charges(
     assert any("prices.charges is another topic" in one for one in found)
     assert any("another record at 19 than the one that was read there" in one for one in found)
     assert all("coplace restore rebuild accounts" in one for one in found)
-    await accounts.model.clear(accounts.check.places)
+    await accounts.model.clear(accounts.check.partitions)
     assert await accounts.told() == []

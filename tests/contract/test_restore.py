@@ -17,7 +17,7 @@ from shared.messaging.consistency import InconsistentError
 from shared.messaging.deployment import Deployment
 from shared.messaging.doctor import examine_stages
 from shared.messaging.event import Event, Publish
-from shared.messaging.record import NewRecord, Place
+from shared.messaging.record import NewRecord, TopicPartition
 from shared.messaging.stage import RoundSource, Stage
 from tests.contract.backends import Plan
 from tests.contract.on_kafka import KafkaBackend
@@ -57,7 +57,7 @@ def test_a_lost_state_is_made_anew_from_the_inputs_and_rounds_go_on(
 
 def test_positions_that_were_moved_go_back_to_those_of_the_state(on_kafka: KafkaBackend) -> None:
     rest = worked(on_kafka)
-    on_kafka.set_position("counting", Place(INPUT, 0), 1)
+    on_kafka.set_position("counting", TopicPartition(INPUT, 0), 1)
     on_kafka.append(rest)
     assert len(list(restore.accept(on_kafka.deployment, counting()))) == 4
     assert on_kafka.inconsistencies() == []
@@ -114,8 +114,8 @@ def fact_of(kind: type[Message], job: str) -> Message:
 
 def charged(deployment: Deployment) -> Counter[str]:
     """How often each job was."""
-    places = deployment.topics.places("prices.charges")
-    with Reader(deployment, places) as reader:
+    partitions = deployment.topics.partitions("prices.charges")
+    with Reader(deployment, partitions) as reader:
         events = [deployment.codec.decode(record).payload for record in reader.to_end()]
     return Counter(event.job_id for event in events if isinstance(event, ChargeMade))
 
@@ -152,7 +152,7 @@ def test_jobs_that_run_while_topics_get_more_kafka_partitions_are_charged(
 
 def _read(on_kafka: KafkaBackend) -> int:
     """How many records of jobs.events pricing has read."""
-    return sum(on_kafka.position("pricing", Place(INPUT, number)) for number in range(4))
+    return sum(on_kafka.position("pricing", TopicPartition(INPUT, number)) for number in range(4))
 
 
 async def rounds_closed_by_clock(on_kafka: KafkaBackend, stage: Stage, offsets: range) -> int:
@@ -174,7 +174,8 @@ async def rounds_closed_by_clock(on_kafka: KafkaBackend, stage: Stage, offsets: 
 async def test_a_stage_with_an_older_state_gives_no_number_of_a_round_a_second_time(
     on_kafka: KafkaBackend,
 ) -> None:
-    """Who follows its marks has seen these, and would hear of no round until they are used up."""
+    """Who follows its barriers has seen these, and would hear of no round until they are used
+    up."""
     by_clock = clocked(on_kafka)
     stage = counting(rounds=RoundSource.CLOCK, single=True)
     await rounds_closed_by_clock(on_kafka, stage, range(1))

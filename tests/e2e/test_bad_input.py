@@ -30,7 +30,7 @@ from cli.demo.run import PATIENCE_S, write_files
 from cli.demo.servers import RunningSystem, playing
 from cli.dlq.dead_letters import DeadLetters
 from deploy.local.servers import LocalServers
-from services.emulator.adapters import MARKED, mark_of
+from services.emulator.adapters import MARKED, barrier_of
 from services.emulator.facts import EPOCH_US
 from shared.messaging.clients import Publisher, Reader
 from shared.messaging.dead_letters import KEPT_BYTES
@@ -100,21 +100,21 @@ def bad_records(system: RunningSystem) -> dict[str, Bad]:
     renamed = tuple((k, b"\xff\xfe" if k == "ce_id" else v) for k, v in good.headers)
     return {
         "wrong type": Bad(replace_value(good, b"\xff not a message"), "must be a protobuf"),
-        "no type": Bad(NewRecord(good.place, good.key, b"{}", ()), "ce_type"),
-        "no value": Bad(NewRecord(good.place, good.key, None, good.headers), "a tombstone"),
+        "no type": Bad(NewRecord(good.partition, good.key, b"{}", ()), "ce_type"),
+        "no value": Bad(NewRecord(good.partition, good.key, None, good.headers), "a tombstone"),
         "negative time": Bad(
             record_of(system, submitted("negative", time_us=-5)), "submitted_at_us: must not lie"
         ),
         "too big a job": Bad(record_of(system, submitted("big", nodes=5_000)), "nodes", INPUTS),
         "never submitted": Bad(record_of(system, never_submitted()), "never submitted"),
         "beyond the limit": Bad(replace_value(good, b"x" * 1_060_000), "the limit is 1048576"),
-        "not UTF-8": Bad(NewRecord(good.place, good.key, good.value, renamed), "UTF-8"),
+        "not UTF-8": Bad(NewRecord(good.partition, good.key, good.value, renamed), "UTF-8"),
         "year 2099": Bad(record_of(system, submitted("late"), YEAR_2099_US), "the latest now is"),
     }
 
 
 def replace_value(record: NewRecord, value: bytes) -> NewRecord:
-    return NewRecord(record.place, record.key, value, record.headers)
+    return NewRecord(record.partition, record.key, value, record.headers)
 
 
 @dataclass
@@ -143,14 +143,14 @@ def odd_records(system: RunningSystem) -> Iterator[NewRecord]:
         payload = system.deployment.codec.decode(record).payload
         if isinstance(payload, JobSubmitted | JobStarted) and payload.job_id in done:
             value = (record.value or b"") + UNKNOWN_FIELD
-            yield NewRecord(record.place, record.key, value, record.headers)
+            yield NewRecord(record.partition, record.key, value, record.headers)
         if isinstance(payload, JobStarted) and payload.job_id in done:
             late = tuple((k, v + b"/late" if k == "ce_id" else v) for k, v in record.headers)
-            yield NewRecord(record.place, record.key, record.value, late)
+            yield NewRecord(record.partition, record.key, record.value, late)
 
 
 def records(system: RunningSystem) -> list[Record]:
-    with Reader(system.deployment, system.deployment.topics.places(JOBS)) as reader:
+    with Reader(system.deployment, system.deployment.topics.partitions(JOBS)) as reader:
         return list(reader.to_end())
 
 
@@ -241,11 +241,11 @@ def test_an_unknown_application_is_placed_as_a_first_run(disturbed: Disturbed) -
 def write_round(system: RunningSystem, record: NewRecord, ended_at_us: int) -> None:
     """Write one more round after the emulator's last."""
     codec = system.deployment.codec
-    mark = mark_of(Round(1_000_000, ended_at_us))
-    places = [place for topic in MARKED for place in codec.topics.places(topic)]
+    barrier = barrier_of(Round(1_000_000, ended_at_us))
+    places = [place for topic in MARKED for place in codec.topics.partitions(topic)]
     with Publisher(system.deployment) as publisher:
         publisher.append([record])
-        publisher.append(codec.encode_mark(place, mark) for place in places)
+        publisher.append(codec.encode_barrier(place, barrier) for place in places)
 
 
 def until_decided(system: RunningSystem, job_id: str) -> PlacementDecided:

@@ -35,7 +35,7 @@ from shared.domain.money import micro_units
 from shared.messaging.admin import admin_client, ensure_topics
 from shared.messaging.clients import Publisher, Reader
 from shared.messaging.deployment import Deployment
-from shared.messaging.record import NewRecord, Place
+from shared.messaging.record import NewRecord, TopicPartition
 from shared.runtime.settings import Settings
 from tests.unit.services.ingest.envelopes import JOB, NOW_US, envelope
 
@@ -98,18 +98,20 @@ class Edges:
     def publish_raw(self, *values: bytes) -> None:
         """Send what Slurm might send."""
         with Publisher(self.deployment) as publisher:
-            publisher.append(NewRecord(Place("slurm.jobcomp", 1), b"", value) for value in values)
+            publisher.append(
+                NewRecord(TopicPartition("slurm.jobcomp", 1), b"", value) for value in values
+            )
 
     def charges(self) -> dict[str, ChargeMade]:
         """The newest charge of each job so far."""
-        places = self.deployment.topics.places("prices.charges")
-        events = self._events(places)
+        partitions = self.deployment.topics.partitions("prices.charges")
+        events = self._events(partitions)
         return {found.job_id: found for found in events if isinstance(found, ChargeMade)}
 
     def dead_letters(self) -> list[DeadLetter]:
         """What of Slurm's messages could not be used."""
-        places = self.deployment.topics.places("dlq.slurm.jobcomp")
-        events = self._events(places)
+        partitions = self.deployment.topics.partitions("dlq.slurm.jobcomp")
+        events = self._events(partitions)
         return [found for found in events if isinstance(found, DeadLetter)]
 
     def not_ready(self, name: str) -> str:
@@ -145,11 +147,11 @@ class Edges:
         found: Any = self.redis.hgetall("edges.accounts:spent")
         return {account.decode(): int(amount) for account, amount in found.items()}
 
-    def _events(self, places: tuple[Place, ...]) -> list[object]:
+    def _events(self, partitions: tuple[TopicPartition, ...]) -> list[object]:
         codec = self.deployment.codec
         found: list[object] = []
-        with Reader(self.deployment, places) as reader:
-            # Marks never end, so read for a while.
+        with Reader(self.deployment, partitions) as reader:
+            # Barriers never end, so read for a while.
             until = time.monotonic() + 1.0
             while time.monotonic() < until:
                 found += [codec.decode(record).payload for record in reader.poll()]

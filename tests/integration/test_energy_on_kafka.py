@@ -67,7 +67,7 @@ class Energy:
 
     def dead_letters(self, topic: str) -> list[Message]:
         """What could not be used."""
-        places = self.deployment.topics.places(f"dlq.{topic}")
+        places = self.deployment.topics.partitions(f"dlq.{topic}")
         with Reader(self.deployment, places) as reader:
             return [self.deployment.codec.decode(record).payload for record in reader.to_end()]
 

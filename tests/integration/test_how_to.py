@@ -33,7 +33,7 @@ from shared.messaging.clients import Publisher, Reader
 from shared.messaging.dead_letters import dead_letter
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event, Publish
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 from shared.runtime.settings import Settings, settings
 from tests.support.snippets import HOW_TO, REPOSITORY, programs, write_programs
 
@@ -106,7 +106,7 @@ async def _publish(
             deployment.name(topic),
             new.value,
             new.key,
-            new.place.kafka_partition,
+            new.partition.kafka_partition,
             headers=list(new.headers),
         )
     await (producer.abort_transaction() if abort else producer.commit_transaction())
@@ -219,8 +219,8 @@ def _start_ingest(servers: LocalServers, deployment: Deployment) -> str:
 
 @pytest.mark.usefixtures("_command_line")
 def test_a_dead_letter_is_listed_shown_and_replayed(deployment: Deployment) -> None:
-    place = Place("jobs.events", 2)
-    refused = Record(place, 17, b"key", b"not protobuf", (("ce_type", b"unheard of"),))
+    partition = TopicPartition("jobs.events", 2)
+    refused = Record(partition, 17, b"key", b"not protobuf", (("ce_type", b"unheard of"),))
     letter = dead_letter(refused, "ce_type: 'unheard of' is not in jobs.events", "pricing", 0)
     with Publisher(deployment) as publisher:
         publisher.append([deployment.codec.encode(letter)])
@@ -233,7 +233,7 @@ def test_a_dead_letter_is_listed_shown_and_replayed(deployment: Deployment) -> N
     shown = json.loads(_coplace("dlq", "show", "jobs.events/2/17"))
     assert b64decode(shown["value"]) == refused.value
     _coplace("dlq", "replay", "jobs.events/2/17")
-    with Reader(deployment, [place]) as reader:
+    with Reader(deployment, [partition]) as reader:
         (replayed,) = reader.to_end()
     assert replace(replayed, offset=refused.offset) == refused
 
@@ -262,7 +262,7 @@ def _event_of(deployment: Deployment, topic: str, event_type: str) -> Event:
 
 
 def _so_far(deployment: Deployment, topic: str) -> list[Event]:
-    with Reader(deployment, deployment.codec.topics.places(topic)) as reader:
+    with Reader(deployment, deployment.codec.topics.partitions(topic)) as reader:
         return [deployment.codec.decode(record) for record in reader.to_end()]
 
 

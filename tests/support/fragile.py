@@ -78,7 +78,7 @@ def fragile(
     name: str = "counting",
     *,
     single: bool = False,
-    rounds: RoundSource = RoundSource.MARKS,
+    rounds: RoundSource = RoundSource.BARRIERS,
     tells: bool = True,
 ) -> Stage:
     """A stage from jobs.events to prices.charges."""

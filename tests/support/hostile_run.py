@@ -23,9 +23,9 @@ from shared.messaging.stage import RoundSource
 from shared.messaging.topics import DLQ_PREFIX
 from shared.runtime.settings import Settings
 from tests.support.hostile import DAY_US, Adversary
-from tests.support.messaging import CODEC, START_US, TOPICS, mark
+from tests.support.messaging import CODEC, START_US, TOPICS, barrier
 
-SHARED = Settings(rounds=RoundSource.MARKS, kafka_partitions=4)
+SHARED = Settings(rounds=RoundSource.BARRIERS, kafka_partitions=4)
 STAGES = [
     *energy_stages(SHARED),
     *prediction_stages(SHARED),
@@ -118,12 +118,12 @@ class HostileRun:
         adversary = self._adversary
         adversary.now_us += adversary.random.choice((1, 1_000_000, 60_000_000, DAY_US, 8 * DAY_US))
         for topic in INPUTS:
-            for place in TOPICS.places(topic):
-                self.log.append(mark(place, self._round, adversary.now_us))
+            for place in TOPICS.partitions(topic):
+                self.log.append(barrier(place, self._round, adversary.now_us))
         self._round += 1
 
     def _decisions(self) -> list[PlacementDecided]:
-        places = TOPICS.places("placement.decisions")
+        places = TOPICS.partitions("placement.decisions")
         events = [CODEC.decode(record) for p in places for record in self.log.read(p, 0, 1 << 40)]
         decided = [e.payload for e in events if isinstance(e.payload, PlacementDecided)]
         self.decided = len(decided)
@@ -131,7 +131,7 @@ class HostileRun:
 
     def _letters(self, topic: str) -> list[DeadLetter]:
         """Of records that no adversary wrote."""
-        records = [r for p in TOPICS.places(topic) for r in self.log.read(p, 0, 1 << 40)]
+        records = [r for p in TOPICS.partitions(topic) for r in self.log.read(p, 0, 1 << 40)]
         letters = [CODEC.decode(record).payload for record in records]
         ours = [one for one in letters if isinstance(one, DeadLetter)]
         return [one for one in ours if _is_of_a_stage(one)]

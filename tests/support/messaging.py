@@ -11,7 +11,7 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from shared.domain.errors import RejectedError
 from shared.messaging.codec import Codec
 from shared.messaging.event import Event, Publish
-from shared.messaging.record import NewRecord, Place, Record
+from shared.messaging.record import NewRecord, Record, TopicPartition
 from shared.messaging.stage import AlreadyAppliedError, Round, RoundSource, Stage
 from shared.messaging.topics import Topics
 
@@ -61,7 +61,7 @@ def counting(
     name: str = "counting",
     *,
     inputs: tuple[str, ...] = ("jobs.events",),
-    rounds: RoundSource = RoundSource.MARKS,
+    rounds: RoundSource = RoundSource.BARRIERS,
     single: bool = False,
     bug_at: str | None = None,
 ) -> Stage:
@@ -96,23 +96,27 @@ def encoded(*publishes: Publish) -> list[NewRecord]:
     return [CODEC.encode(publish) for publish in publishes]
 
 
-def mark(place: Place, number: int, ended_at_us: int | None = None, writer: str = "") -> NewRecord:
-    """The mark of a round at a place, by a producer of its topic."""
-    writer = writer or TOPICS.spec(place.topic).producers[-1]
+def barrier(
+    partition: TopicPartition, number: int, ended_at_us: int | None = None, writer: str = ""
+) -> NewRecord:
+    """The barrier of a round at a partition, by a producer of its topic."""
+    writer = writer or TOPICS.spec(partition.topic).producers[-1]
     at_us = START_US + 30_000_000 * (number + 1) if ended_at_us is None else ended_at_us
     payload = RoundEnded(round=number, ended_at_us=at_us)
     event = Event(f"{writer}/coplace.v1.RoundEnded/round/{number}", writer, at_us, "", payload)
-    return CODEC.encode_mark(place, event)
+    return CODEC.encode_barrier(partition, event)
 
 
-def marks(number: int, *topics: str) -> list[NewRecord]:
-    """The marks of a round at every place of some topics."""
-    return [mark(place, number) for topic in topics for place in TOPICS.places(topic)]
+def barriers(number: int, *topics: str) -> list[NewRecord]:
+    """The barriers of a round at every partition of some topics."""
+    return [
+        barrier(partition, number) for topic in topics for partition in TOPICS.partitions(topic)
+    ]
 
 
 def at_offset(new: NewRecord, offset: int) -> Record:
     """A record as a log would return it."""
-    return Record(new.place, offset, new.key, new.value, new.headers)
+    return Record(new.partition, offset, new.key, new.value, new.headers)
 
 
 def payloads(records: Iterable[Record | NewRecord]) -> list[Event]:

@@ -24,7 +24,7 @@ class Row:
 
 
 def row_of(event: Event) -> Row | None:
-    """The row that an event replaces; None for a round's mark.
+    """The row that an event replaces; None for a round's barrier.
 
     Raises RejectedError for one that could not be projected with: nobody finds it in the cache.
     """

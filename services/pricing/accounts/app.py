@@ -13,7 +13,7 @@ NAME: Final = "accounts"
 
 
 def entry(event: Event) -> Entry | None:
-    """The entry of a charge; None for a round's mark. Raises RejectedError."""
+    """The entry of a charge; None for a round's barrier. Raises RejectedError."""
     return entry_of(event.payload) if isinstance(event.payload, ChargeMade) else None
 
 

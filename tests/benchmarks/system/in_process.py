@@ -28,9 +28,9 @@ class InProcess:
 
     def __init__(self) -> None:
         self._system: EmbeddedSystem = embedded.run(DemoOptions(jobs=HISTORY_JOBS), _ignore)
-        self.history = [*_without_marks(self._system)]
-        marks = (event.payload for event in self._system.topic(MARKED[0]))
-        ended = [mark for mark in marks if isinstance(mark, RoundEnded)]
+        self.history = [*_without_barriers(self._system)]
+        barriers = (event.payload for event in self._system.topic(MARKED[0]))
+        ended = [barrier for barrier in barriers if isinstance(barrier, RoundEnded)]
         self._round = Round(ended[-1].round, ended[-1].ended_at_us)
         self._system.new_decisions()
 
@@ -68,7 +68,7 @@ class InProcess:
             self._end_round([started(jobs[d.job_id], d, now_us) for d in starts])
 
 
-def _without_marks(system: EmbeddedSystem) -> Iterator[Publish]:
+def _without_barriers(system: EmbeddedSystem) -> Iterator[Publish]:
     """Everything that ingest took in, in the order of its time."""
     found: list[tuple[str, Event]] = [(topic, e) for topic in MARKED for e in system.topic(topic)]
     for topic, event in sorted(found, key=lambda pair: (pair[1].time_us, pair[1].id)):

@@ -14,7 +14,8 @@ from typing import Final
 
 import orjson
 import psutil
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as KafkaPartition
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
 from services.emulator.adapters import DECISIONS, IngestClient
@@ -196,9 +197,9 @@ async def play(step: Step, ingest_address: str) -> Seen:
     deployment = Deployment.of(settings())
     consumer = AIOKafkaConsumer(**deployment.connection, isolation_level="read_committed")
     async with consumer, IngestClient(deployment, ingest_address) as ingest:
-        places = deployment.topics.places(DECISIONS)
         partitions = [
-            TopicPartition(deployment.name(DECISIONS), place.kafka_partition) for place in places
+            KafkaPartition(deployment.name(DECISIONS), partition.kafka_partition)
+            for partition in deployment.topics.partitions(DECISIONS)
         ]
         consumer.assign(partitions)
         await consumer.seek_to_end(*partitions)

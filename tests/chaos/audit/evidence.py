@@ -19,7 +19,7 @@ from shared.domain.errors import RejectedError
 from shared.messaging.codec import Codec
 from shared.messaging.event import Event
 from shared.messaging.memory import InMemoryLog
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 from shared.messaging.topics import DLQ_PREFIX
 from tests.chaos.world import World
 
@@ -27,9 +27,9 @@ _WHOLE = 1 << 60
 
 
 def events_of(log: InMemoryLog, codec: Codec, topic: str) -> Iterator[Event]:
-    """The events of a topic that can be decoded, without marks."""
-    for place in codec.topics.places(topic):
-        for record in log.read(place, 0, _WHOLE):
+    """The events of a topic that can be decoded, without barriers."""
+    for partition in codec.topics.partitions(topic):
+        for record in log.read(partition, 0, _WHOLE):
             try:
                 event = codec.decode(record, of_any_count=True)
             except RejectedError:
@@ -53,7 +53,7 @@ def is_hostile(job_id: str) -> bool:
 @dataclass(slots=True)
 class Known:
     """What placement had read by the end of each round: which clusters are lost; and how many nodes
-    each ever had. Marks that somebody forged have ids of their own."""
+    each ever had. Barriers that somebody forged have ids of their own."""
 
     most_nodes: Counter[str] = field(default_factory=Counter)
     _lost: dict[int, frozenset[str]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Known:
     def of(cls, world: World) -> "Known":
         """Read placement's input in its order."""
         known = cls()
-        for record in world.log.read(Place("placement.inputs", 0), 0, _WHOLE):
+        for record in world.log.read(TopicPartition("placement.inputs", 0), 0, _WHOLE):
             with suppress(RejectedError):
                 known._read(world.codec.decode(record))
         return known
@@ -79,9 +79,9 @@ class Known:
             case ClusterLost() | ClusterReturned() as told:
                 newest = event.time_us, event.id, isinstance(told, ClusterLost)
                 self._newest[told.cluster] = max(newest, self._newest.get(told.cluster, newest))
-            case RoundEnded() as mark if "/forged/" not in event.id:
+            case RoundEnded() as barrier if "/forged/" not in event.id:
                 lost = frozenset(name for name, (*_, is_lost) in self._newest.items() if is_lost)
-                self._lost.setdefault(mark.round, lost)
+                self._lost.setdefault(barrier.round, lost)
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class Evidence:
     charges: list[ChargeMade] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
     refused: dict[tuple[str, str], str] = field(default_factory=dict)
-    refused_at: set[tuple[str, Place, int]] = field(default_factory=set)
+    refused_at: set[tuple[str, TopicPartition, int]] = field(default_factory=set)
     quarantined: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @classmethod
@@ -109,7 +109,7 @@ class Evidence:
         for event in events_of(world.log, world.codec, "placement.decisions"):
             if isinstance(event.payload, PlacementDecided):
                 found.decisions.append(event.payload)
-        # Those on a job lie at several places when its topic got more Kafka partitions.
+        # Those on a job lie at several partitions when its topic got more Kafka partitions.
         found.decisions.sort(key=lambda decided: decided.round)
         for decided in found.decisions:
             if decided.verdict == VERDICT_START:
@@ -137,7 +137,7 @@ class Evidence:
         assert isinstance(letter, DeadLetter)
         event_id = letter.headers.get("ce_id", b"").decode(errors="replace")
         self.refused[letter.stage, event_id] = letter.reason
-        at = Place(letter.topic, letter.kafka_partition)
+        at = TopicPartition(letter.topic, letter.kafka_partition)
         self.refused_at.add((letter.stage, at, letter.offset))
         if letter.kind == "quarantined":
             self.quarantined[letter.stage, event_id] = letter.reason

@@ -113,7 +113,7 @@ def _broken(known: _Known, decided: PlacementDecided, now_us: int) -> Iterator[s
 def _inputs(evidence: Evidence) -> Iterator[Event]:
     """What placement takes, with the ends of rounds."""
     world = evidence.world
-    for place in world.codec.topics.places("placement.inputs"):
+    for place in world.codec.topics.partitions("placement.inputs"):
         for record in world.log.read(place, 0, _WHOLE):
             if ("placement", place, record.offset) not in evidence.refused_at:
                 yield world.codec.decode(record, of_any_count=True)

@@ -13,7 +13,7 @@ from deploy.local.servers import LocalServers
 from shared.messaging.admin import admin_client
 from shared.messaging.clients import Publisher, Reader
 from shared.messaging.deployment import Deployment
-from shared.messaging.record import NewRecord, Place
+from shared.messaging.record import NewRecord, TopicPartition
 from shared.messaging.stage import Stage
 from tests.chaos.kills.region import PATIENCE_S, Region, books, region
 from tests.chaos.kills.wrong_clock import set_ahead
@@ -217,17 +217,17 @@ def play(upheaval: Upheaval, servers: LocalServers, seed: int) -> str | None:
 
 def _records(deployment: Deployment, topic: str) -> list[NewRecord]:
     """A backup of a topic."""
-    with Reader(deployment, _places(deployment, topic)) as reader:
+    with Reader(deployment, _partitions(deployment, topic)) as reader:
         return [
-            NewRecord(found.place, found.key, found.value, found.headers)
+            NewRecord(found.partition, found.key, found.value, found.headers)
             for found in reader.to_end()
         ]
 
 
-def _places(deployment: Deployment, topic: str) -> list[Place]:
+def _partitions(deployment: Deployment, topic: str) -> list[TopicPartition]:
     with admin_client(deployment) as client:
         described = client.describe_topics([deployment.name(topic)])[0]
-    return [Place(topic, number) for number in range(len(described["partitions"]))]
+    return [TopicPartition(topic, number) for number in range(len(described["partitions"]))]
 
 
 def _replace(
@@ -237,7 +237,8 @@ def _replace(
     processes: Sequence[str],
     mend: Callable[[], None],
 ) -> None:
-    """Put a backup in a topic's place while processes stand, see that they are refused, mend."""
+    """Put a backup in a topic's partition while processes stand, see that they are refused,
+    mend."""
     region.stop(*processes)
     name = region.deployment.name(topic)
     with admin_client(region.deployment) as client:

@@ -77,7 +77,7 @@ def test_a_quarantined_record_is_shown_with_its_stack_and_replayed(
     shown = CliRunner().invoke(app, ["dlq", "show", "jobs.events/0/2"])
     assert json.loads(shown.stdout)["stack"] == "processor.handle\nexplanation.of"
     assert CliRunner().invoke(app, ["dlq", "replay", "jobs.events/0/2"]).exit_code == 0
-    assert [(each.place.topic, each.value) for each in appended] == [("jobs.events", b"whole")]
+    assert [(each.partition.topic, each.value) for each in appended] == [("jobs.events", b"whole")]
 
 
 def test_what_is_no_letter_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

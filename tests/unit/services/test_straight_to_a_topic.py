@@ -17,10 +17,10 @@ from shared.messaging.memory import InMemoryLog
 from shared.messaging.record import NewRecord
 from shared.messaging.stage import RoundSource
 from shared.runtime.settings import Settings
-from tests.support.messaging import CODEC, TOPICS, marks
+from tests.support.messaging import CODEC, TOPICS, barriers
 from tests.unit.services.ingest.envelopes import broken, envelope
 
-SHARED = Settings(rounds=RoundSource.MARKS, kafka_partitions=4)
+SHARED = Settings(rounds=RoundSource.BARRIERS, kafka_partitions=4)
 STAGES = [
     *energy_stages(SHARED),
     *prediction_stages(SHARED),
@@ -42,7 +42,7 @@ def record(found: Envelope, event_id: str) -> NewRecord:
 
 def play(log: InMemoryLog, number: int) -> None:
     """One round, by workers that have just started."""
-    log.append(marks(number, *INPUTS))
+    log.append(barriers(number, *INPUTS))
     runtime = EmbeddedRuntime(log, STAGES, codec=CODEC)
     runtime.run_until_quiet()
     runtime.leave()
@@ -68,6 +68,8 @@ def test_every_stage_goes_on_and_restarts(found: list[Envelope]) -> None:
     log.append([record(one, f"late/{number}") for number, one in enumerate(late)])
     play(log, 2)
     play(log, 3)
-    events = [CODEC.decode(r) for p in TOPICS.places("placement.decisions") for r in log.read(p)]
+    events = [
+        CODEC.decode(r) for p in TOPICS.partitions("placement.decisions") for r in log.read(p)
+    ]
     decided = [e.payload for e in events if isinstance(e.payload, PlacementDecided)]
     assert "late" in {each.job_id for each in decided}

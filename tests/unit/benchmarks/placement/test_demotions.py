@@ -15,7 +15,7 @@ from tests.benchmarks.placement.rows import UNIFORM
 
 @pytest.fixture(scope="module")
 def epm(data_dir: Path) -> Epm:
-    return Epm.of(setup_of(built_in_system(["p1", "p2"]), data_dir / "eamc").knowledge)
+    return Epm.of(setup_of(built_in_system(["p1", "p2"]), data_dir / "eamc").models)
 
 
 @pytest.mark.parametrize("t_weight", [1.0, 1.5])

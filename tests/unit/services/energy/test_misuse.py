@@ -204,7 +204,8 @@ def test_a_restart_between_rounds_changes_nothing(kinds: list[Any], restart: int
             if i == restart_at:
                 appdb = AppDB(state)
             out += in_round(appdb, i, of_job(i, **kind))
-            state |= {key: value for key, value in appdb.changes().items() if value is not None}
+            changes = {**state, **appdb.changes()}
+            state = {key: value for key, value in changes.items() if value is not None}
         return out
 
     assert played(restart) == played(-1)

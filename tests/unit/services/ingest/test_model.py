@@ -49,7 +49,7 @@ def test_each_kind_goes_to_its_topic_in_a_record_that_its_readers_accept(
 ) -> None:
     accepted = INTAKE.accept(envelope(kind), NOW_S)
     assert accepted.topic == topic
-    assert Codec(TOPICS).encode(accepted).place.topic == topic
+    assert Codec(TOPICS).encode(accepted).partition.topic == topic
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def sealed(model: M) -> M:
     return model
 
 
-def knowledge(nodes: int = 512) -> Iterator[Event]:
+def models(nodes: int = 512) -> Iterator[Event]:
     """All that a region knows before its first job."""
     for cluster in MODELS:
         yield declared(cluster, nodes)
@@ -299,7 +299,7 @@ def end_us(number: int) -> int:
 def placement(nodes: int = 4, policy: Policy = Policy.PRIORITY_INC_V, **rules: Any) -> Placement:
     """A region whose two clusters have so many nodes."""
     processor = Placement({}, Rules(policy, **rules), 7.0)
-    feed(processor, knowledge(nodes))
+    feed(processor, models(nodes))
     return processor
 
 

@@ -50,7 +50,7 @@ class AnySequence(RuleBasedStateMachine):
         self.told: dict[str, str] = {}
         self.limit_nodes = 0
         self.number = self.sequence = 0
-        for event in region.knowledge(NODES):
+        for event in region.models(NODES):
             self.tell(event)
 
     def tell(self, event: Event) -> None:
@@ -139,7 +139,7 @@ class AnySequence(RuleBasedStateMachine):
     @rule(data=st.data())
     def seize(self, data: st.DataObject) -> None:
         """Of what `coplace why` shows, which may be wrong by now."""
-        answer = self.steady.inquiry.answer(data.draw(self.known()))
+        answer = self.steady.queries.answer(data.draw(self.known()))
         if answer is not None and answer.standing in GIVEN:
             attempt, grant = answer.attempt, answer.allocation.grant
             self.managers.seize(answer.job_id)
@@ -188,7 +188,7 @@ class AnySequence(RuleBasedStateMachine):
 
     def check_reasons(self) -> None:
         for job_id in self.jobs:
-            answer = self.steady.inquiry.answer(job_id)
+            answer = self.steady.queries.answer(job_id)
             assert answer is not None
             told = any(words in answer.reason for words in STANDING_REASONS)
             assert answer.standing in ENDED or not told or self.told[job_id] == answer.reason

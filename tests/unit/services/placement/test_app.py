@@ -10,12 +10,12 @@ from shared.messaging.codec import Codec
 from shared.messaging.embedded import EmbeddedRuntime
 from shared.messaging.event import Event, Publish
 from shared.messaging.memory import InMemoryLog
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 from shared.messaging.stage import RoundSource
 from shared.messaging.topics import Topics
 from shared.runtime.settings import Settings
-from tests.support.messaging import marks
-from tests.unit.services.placement.region import T0_US, knowledge, submitted
+from tests.support.messaging import barriers
+from tests.unit.services.placement.region import T0_US, models, submitted
 
 TOPICS = Topics(kafka_partitions=4)
 CODEC = Codec(TOPICS)
@@ -30,19 +30,21 @@ def append(log: InMemoryLog, events: Iterable[Event]) -> None:
 
 
 def decisions(log: InMemoryLog) -> dict[str, PlacementDecided]:
-    events = [CODEC.decode(r) for p in TOPICS.places("placement.decisions") for r in log.read(p)]
+    events = [
+        CODEC.decode(r) for p in TOPICS.partitions("placement.decisions") for r in log.read(p)
+    ]
     return {e.key: e.payload for e in events if isinstance(e.payload, PlacementDecided)}
 
 
-def test_rounds_closed_by_marks_decide_each_job_in_its_round() -> None:
+def test_rounds_closed_by_barriers_decide_each_job_in_its_round() -> None:
     log = InMemoryLog()
-    runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.MARKS)), TOPICS)
-    append(log, [*knowledge(), submitted("a", T0_US + 1)])
+    runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.BARRIERS)), TOPICS)
+    append(log, [*models(), submitted("a", T0_US + 1)])
     runtime.run_until_quiet()
     assert decisions(log) == {}
-    log.append(marks(0, *SEQUENCED))
+    log.append(barriers(0, *SEQUENCED))
     append(log, [submitted("b", T0_US + 30_000_001)])
-    log.append(marks(1, *SEQUENCED))
+    log.append(barriers(1, *SEQUENCED))
     runtime.run_until_quiet()
     assert {job: d.round for job, d in decisions(log).items()} == {"a": 0, "b": 1}
 
@@ -50,7 +52,7 @@ def test_rounds_closed_by_marks_decide_each_job_in_its_round() -> None:
 def test_rounds_closed_by_the_clock_decide_too() -> None:
     log = InMemoryLog()
     runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.CLOCK)), TOPICS)
-    append(log, [*knowledge(), submitted("a", T0_US + 1)])
+    append(log, [*models(), submitted("a", T0_US + 1)])
     runtime.run_until_quiet(T0_US + 50_000)
     runtime.close_rounds("placement.sequencer", T0_US + 100_000)
     runtime.run_until_quiet(T0_US + 100_000)
@@ -60,12 +62,12 @@ def test_rounds_closed_by_the_clock_decide_too() -> None:
 
 def test_bad_input_becomes_a_dead_letter_and_the_round_goes_on() -> None:
     log = InMemoryLog()
-    runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.MARKS)), TOPICS)
-    append(log, [*knowledge(nodes=4), submitted("a", nodes=5), submitted("b")])
-    log.append(marks(0, *SEQUENCED))
+    runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.BARRIERS)), TOPICS)
+    append(log, [*models(nodes=4), submitted("a", nodes=5), submitted("b")])
+    log.append(barriers(0, *SEQUENCED))
     runtime.run_until_quiet()
     assert [*decisions(log)] == ["b"]
-    [letter] = [r for p in TOPICS.places("dlq.placement.inputs") for r in log.read(p)]
+    [letter] = [r for p in TOPICS.partitions("dlq.placement.inputs") for r in log.read(p)]
     assert b"nodes: the job fits on no cluster: needs 5 nodes, the cluster has 4" in (
         letter.value or b""
     )
@@ -75,14 +77,14 @@ def test_a_start_that_nobody_confirms_is_asked_back_in_time_although_nothing_els
     log = InMemoryLog()
     own = PlacementSettings(start_timeout_s=10.0)
     runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.CLOCK), own), TOPICS)
-    append(log, [*knowledge(), submitted("a", T0_US + 1)])
+    append(log, [*models(), submitted("a", T0_US + 1)])
     ended: list[int] = []
     for tick in range(1, 300):
         now_us = T0_US + tick * 100_000
         runtime.run_until_quiet(now_us)
         runtime.close_rounds("placement.sequencer", now_us)
         runtime.run_until_quiet(now_us)
-        ended.append(log.end_offset(Place("placement.inputs", 0)))
+        ended.append(log.end_offset(TopicPartition("placement.inputs", 0)))
     [decided] = decisions(log).values()
     assert decided.verdict == VERDICT_WITHDRAWN
     assert decided.decided_at_us - T0_US == 10_200_000

@@ -8,11 +8,11 @@ from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDec
 from services.placement.explanation import Refusals
 from services.placement.model import Rules
 from services.placement.processor import Placement
-from shared.scheduling.easy import Plan
-from shared.scheduling.lane import Lane
+from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load
+from shared.scheduling.passes import Plan
 from shared.scheduling.power import Cap, PowerBudget, Scope
-from shared.scheduling.queue import Entry, Line
+from shared.scheduling.wait_queue import Entry, WaitQueue
 from tests.unit.services.placement.region import (
     T0_US,
     declared,
@@ -90,13 +90,13 @@ def test_a_defect_of_an_explanation_is_told_in_its_place(monkeypatch: pytest.Mon
 
 
 def test_a_refusal_for_watts_names_them_and_who_declared_the_cap() -> None:
-    waits, line = Entry(1, 1, 1, 50.0, draw_mw=140_000), Line()
-    line.add(Entry(0, 0, 1, 100.0, draw_mw=60_000))
-    line.add(waits)
+    waits, queue = Entry(1, 1, 1, 50.0, draw_mw=140_000), WaitQueue()
+    queue.add(Entry(0, 0, 1, 100.0, draw_mw=60_000))
+    queue.add(waits)
     cap = Cap(Scope.CLUSTER, "alpha", ((0.0, 150_000),), "ada", "heat wave")
-    lane = Lane(Load(4, 4), line, budgets=[PowerBudget(cap)])
-    assert len(lane.pass_alone(0.0)) == 1
-    refusals = Refusals(Plan(0.0, (), {"alpha": lane}), {1: "waits"})
+    scheduler = EasyScheduler(Load(4, 4), queue, budgets=[PowerBudget(cap)])
+    assert len(scheduler.pass_alone(0.0)) == 1
+    refusals = Refusals(Plan(0.0, (), {"alpha": scheduler}), {1: "waits"})
     assert refusals.why("alpha", waits) == (
         "needs 140 W, 90 W left under the power cap of cluster alpha (declared by ada: heat wave), "
         "until 1970-01-01T00:01:40Z"

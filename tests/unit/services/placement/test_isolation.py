@@ -19,7 +19,7 @@ from shared.messaging.codec import Codec
 from shared.messaging.embedded import EmbeddedRuntime
 from shared.messaging.event import Event, Publish
 from shared.messaging.memory import InMemoryLog
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 from shared.messaging.stage import RoundSource
 from shared.messaging.topics import Topics
 from shared.runtime.settings import Settings
@@ -35,21 +35,21 @@ class Region:
         self.deaths = 0
         self._codec = Codec(Topics(kafka_partitions=1))
         self._log = InMemoryLog()
-        self._stage = stages(Settings(rounds=RoundSource.MARKS))[1]
+        self._stage = stages(Settings(rounds=RoundSource.BARRIERS))[1]
         self._runtime = self._start()
         self._round = 0
 
     def round_of(self, *events: Event) -> list[PlacementDecided]:
         """What is decided at the end of a round that brings these events."""
-        place, seen = Place("placement.inputs", 0), len(self._decided())
+        partition, seen = TopicPartition("placement.inputs", 0), len(self._decided())
         self._log.append(self._codec.encode(Publish("placement.inputs", e)) for e in events)
         self._live()
         ended_us, source = region.end_us(self._round), "placement.sequencer.0"
-        mark = RoundEnded(round=self._round, ended_at_us=ended_us)
+        barrier = RoundEnded(round=self._round, ended_at_us=ended_us)
         event_id = f"{source}/coplace.v1.RoundEnded/round/{self._round}"
         self._round += 1
         self._log.append(
-            self._codec.encode_mark(place, Event(event_id, source, ended_us, "", mark))
+            self._codec.encode_barrier(partition, Event(event_id, source, ended_us, "", barrier))
         )
         self._live()
         return self._decided()[seen:]
@@ -68,7 +68,7 @@ class Region:
                 return
 
     def _decided(self) -> list[PlacementDecided]:
-        records = self._log.read(Place("placement.decisions", 0), 0, 9_999)
+        records = self._log.read(TopicPartition("placement.decisions", 0), 0, 9_999)
         payloads = [self._codec.decode(record).payload for record in records]
         return [payload for payload in payloads if isinstance(payload, PlacementDecided)]
 
@@ -101,11 +101,11 @@ def plant_in_weighing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_the_job_that_a_bug_meets_is_held_and_a_release_after_the_repair_starts_it(
     monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
-    place = Region()
-    place.round_of(*region.knowledge(nodes=16))
+    partition = Region()
+    partition.round_of(*region.models(nodes=16))
     plant(monkeypatch)
     jobs = ["a", "b", BAD, "c", "d"]
-    decided = place.round_of(*[region.submitted(f"{job}/{n}") for n, job in enumerate(jobs)])
+    decided = partition.round_of(*[region.submitted(f"{job}/{n}") for n, job in enumerate(jobs)])
     verdicts = {found.job_id: found.verdict for found in decided}
     assert verdicts == {
         f"{job}/{n}": VERDICT_HELD if job == BAD else VERDICT_START for n, job in enumerate(jobs)
@@ -113,19 +113,19 @@ def test_only_the_job_that_a_bug_meets_is_held_and_a_release_after_the_repair_st
     [held] = [found for found in decided if found.verdict == VERDICT_HELD]
     assert "deciding on it failed" in held.reason
     assert "a planted bug" in held.reason
-    assert place.deaths == 3
+    assert partition.deaths == 3
     monkeypatch.undo()
     released = region.released(f"{BAD}/2", region.end_us(2))
-    assert [found.verdict for found in place.round_of(released)] == [VERDICT_START]
+    assert [found.verdict for found in partition.round_of(released)] == [VERDICT_START]
 
 
 def test_a_job_that_is_held_for_a_bug_stays_held_over_rounds_and_restarts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    place = Region()
-    place.round_of(*region.knowledge(nodes=1))
+    partition = Region()
+    partition.round_of(*region.models(nodes=1))
     plant_in_weighing(monkeypatch)
-    place.round_of(region.submitted("bad/1"))
-    [decided] = place.round_of(region.submitted("good/1"))
+    partition.round_of(region.submitted("bad/1"))
+    [decided] = partition.round_of(region.submitted("good/1"))
     assert decided.verdict in (VERDICT_START, VERDICT_QUEUED)
     assert decided.job_id == "good/1"

@@ -40,7 +40,7 @@ from tests.unit.services.placement.region import (
 )
 
 
-def places(decided: list[PlacementDecided]) -> list[tuple[str, int, str]]:
+def partitions(decided: list[PlacementDecided]) -> list[tuple[str, int, str]]:
     return [(d.job_id, d.verdict, d.cluster) for d in decided]
 
 
@@ -58,7 +58,7 @@ def test_jobs_that_wait_for_it_go_elsewhere_under_every_policy(policy: Policy) -
     round_of(processor, 0, submitted("a", nodes=4), submitted("b", T0_US + 1, nodes=4))
     round_of(processor, 1, submitted("c", end_us(0), nodes=4))
     decided = round_of(processor, 2, lost("p1", end_us(1)), finished("b", end_us(1)))
-    assert places(decided) == [("a", VERDICT_WITHDRAWN, "p1"), ("c", VERDICT_START, "p2")]
+    assert partitions(decided) == [("a", VERDICT_WITHDRAWN, "p1"), ("c", VERDICT_START, "p2")]
 
 
 def test_a_job_that_fits_only_there_waits_with_that_reason_and_starts_on_return() -> None:
@@ -68,7 +68,9 @@ def test_a_job_that_fits_only_there_waits_with_that_reason_and_starts_on_return(
     assert waiting.verdict == VERDICT_QUEUED
     assert waiting.reason == "p1: lost since 2026-01-01T00:00:00Z"
     assert round_of(processor, 1) == []
-    assert places(round_of(processor, 2, returned("p1", end_us(1)))) == [("a", VERDICT_START, "p1")]
+    assert partitions(round_of(processor, 2, returned("p1", end_us(1)))) == [
+        ("a", VERDICT_START, "p1")
+    ]
 
 
 def test_what_runs_there_is_accounted_and_not_started_twice() -> None:
@@ -88,11 +90,11 @@ def test_what_was_granted_there_stays_its_own_until_it_declines_and_then_goes_el
     processor = placement()
     [granted] = round_of(processor, 0, submitted("a", nodes=3))
     [asked] = round_of(processor, 1, lost("p1", end_us(0), "no answer"))
-    assert places([asked]) == [("a", VERDICT_WITHDRAWN, "p1")]
+    assert partitions([asked]) == [("a", VERDICT_WITHDRAWN, "p1")]
     assert asked.reason == "p1: lost since 2026-01-01T00:00:30Z: no answer"
     assert round_of(processor, 1000) == []
     [again] = round_of(processor, 1001, declined(granted, end_us(1000)))
-    assert places([again]) == [("a", VERDICT_START, "p2")]
+    assert partitions([again]) == [("a", VERDICT_START, "p2")]
     back, other = returned("p1", end_us(1001)), submitted("b", end_us(1001), nodes=4)
     [after_return] = round_of(processor, 1002, back, other)
     assert (after_return.cluster, [*after_return.node_indices]) == ("p1", [0, 1, 2, 3])
@@ -182,7 +184,7 @@ def full(policy: Policy, *clusters: str) -> Placement:
 
 def standings(processor: Placement, jobs: list[Event], without: str) -> list[object]:
     """Place and ranking of each job on each cluster."""
-    answers = [processor.inquiry.answer(job.id.split("/")[1]) for job in jobs]
+    answers = [processor.queries.answer(job.id.split("/")[1]) for job in jobs]
     return [
         (answer.reason, one.place, one.candidate.cluster, weighed(one.candidate))
         for answer in answers

@@ -54,7 +54,7 @@ def factors(names: list[str], values: list[float]) -> Event:
 
 def placement() -> Placement:
     processor = Placement({}, Rules(Policy.BASE), 7.0)
-    region.feed(processor, region.knowledge(4))
+    region.feed(processor, region.models(4))
     return processor
 
 
@@ -79,7 +79,7 @@ def test_a_restart_and_a_new_declaration_keep_what_nodes_draw() -> None:
 def test_a_cluster_that_is_declared_later_finds_its_factors() -> None:
     processor = Placement({}, Rules(Policy.BASE), 7.0)
     region.feed(processor, [factors(["p1-0003"], [0.97])])
-    region.feed(processor, region.knowledge(4))
+    region.feed(processor, region.models(4))
     [decided] = round_of(processor, 0, submitted("a"))
     assert list(decided.node_indices) == [3]
 

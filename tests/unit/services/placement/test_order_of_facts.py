@@ -46,12 +46,12 @@ class Region:
             self._create,
             single=True,
             rounds=RoundSource.CLOCK,
-            marks_outputs=False,
+            puts_barriers=False,
         )
         self.life = Life(stage)
         self.decided: list[Message] = []
         self.rounds = 0
-        for event in region.knowledge(4):
+        for event in region.models(4):
             self.tell(event)
 
     def _create(self, _number: int, restored: Mapping[str, bytes]) -> Placement:
@@ -82,7 +82,7 @@ def test_placement_comes_to_the_same(order: list[int], then: list[str]) -> None:
         if what == "kill":
             found.life.restart()
     found.end_round()
-    answer = found.placement.inquiry.answer("a")
+    answer = found.placement.queries.answer("a")
     assert answer is not None
     assert (answer.standing, answer.attempt) == (JOB_STANDING_FINISHED, 2)
     assert answer.reason == "completed"

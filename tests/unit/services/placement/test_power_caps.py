@@ -81,7 +81,7 @@ def test_a_refusal_for_watts_tells_what_is_needed_what_there_is_until_when_and_b
     assert shortage.until_us == T0_US + 3_630_000_000
     assert (shortage.declared_by, shortage.reason) == ("test", "heat wave")
     assert told["b"].reservation.start_at_us == T0_US + 3_630_000_000
-    answer = processor.inquiry.answer("b")
+    answer = processor.queries.answer("b")
     assert answer is not None
     assert answer.clusters[0].candidate.constraint == on_p1.constraint
     assert answer.clusters[0].candidate.power == on_p1.power
@@ -162,7 +162,7 @@ def test_a_restart_knows_caps_and_what_runs_draws() -> None:
     restored = Placement(state, Rules(), 7.0)
     for one in (processor, restored):
         assert verdicts(round_of(one, 1, submitted("b", T0_US + 1))) == {"b": VERDICT_QUEUED}
-    answers = [one.inquiry.power() for one in (processor, restored)]
+    answers = [one.queries.power() for one in (processor, restored)]
     assert answers[0] == answers[1]
     whole = answers[1].standings[-1]
     assert (whole.cap_w, whole.idle_w, whole.committed_w) == (700.0, 10_200.0, 233.0)
@@ -178,7 +178,7 @@ def test_what_a_resource_manager_starts_by_itself_draws_too() -> None:
     )
     cap = capped(POWER_SCOPE_REGION, "", (0, 700.0))
     assert round_of(processor, 0, started(running), cap) == []
-    assert processor.inquiry.power().standings[-1].committed_w == 233.0
+    assert processor.queries.power().standings[-1].committed_w == 233.0
     assert verdicts(round_of(processor, 1, submitted("b"))) == {"b": VERDICT_QUEUED}
     assert verdicts(round_of(processor, 2, finished("own", T0_US + 90_000_000))) == {
         "b": VERDICT_START
@@ -190,6 +190,6 @@ def test_the_forecast_knows_the_cap() -> None:
     steps = capped(POWER_SCOPE_REGION, "", (0, 400.0), (5000, 700.0))
     jobs = [submitted("a"), submitted("b", T0_US + 1)]
     round_of(processor, 0, steps, *jobs)
-    snapshot = processor.inquiry.snapshot()
-    starts = dict(forecast(snapshot.now_s, snapshot.lanes))
+    snapshot = processor.queries.snapshot()
+    starts = dict(forecast(snapshot.now_s, snapshot.schedulers))
     assert [s.start_s - T0_US / 1e6 for s in starts.values()] == [5000.0, 8600.0]

@@ -22,7 +22,7 @@ def decided(
     """The decision on one job of application 0; `sd` by cluster says how doubtful its coefficients
     are, `told` is known beside the region."""
     processor = Placement({}, Rules(policy, quantile=quantile), 7.0)
-    region.feed(processor, (e for e in region.knowledge(4) if "coefficients" not in e.id))
+    region.feed(processor, (e for e in region.models(4) if "coefficients" not in e.id))
     region.feed(processor, [region.coefficients(name, sd.get(name)) for name in region.MODELS])
     region.feed(processor, told)
     [decision] = round_of(processor, 0, submitted("a"))
@@ -86,7 +86,7 @@ def test_the_median_plans_as_if_nothing_were_in_doubt(policy: Policy) -> None:
 
 def test_a_restart_keeps_what_is_in_doubt() -> None:
     processor = Placement({}, Rules(Policy.BASE, quantile=0.9), 7.0)
-    region.feed(processor, region.knowledge(1))
+    region.feed(processor, region.models(1))
     round_of(processor, 0, submitted("a"))
     [waiting] = round_of(processor, 1, submitted("b"))
     state = {k: v for k, v in processor.changes().items() if v is not None}

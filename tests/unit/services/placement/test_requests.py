@@ -76,7 +76,7 @@ def test_a_cancellation_holds_for_later_attempts_whatever_came_first() -> None:
         round_of(processor, 0, submitted("a"))
         for number, one in enumerate(events, 1):
             round_of(processor, number, one)
-        answer = processor.inquiry.answer("a")
+        answer = processor.queries.answer("a")
         assert answer is not None
         assert (answer.attempt, answer.reason) == (2, "cancelled")
 

@@ -22,7 +22,7 @@ from tests.unit.services.placement.region import (
     declared,
     feed,
     finished,
-    knowledge,
+    models,
     power,
     started,
     submitted,
@@ -30,7 +30,7 @@ from tests.unit.services.placement.region import (
 
 ROUND = Round(0, T0_US + 30_000_000)
 EVENTS = [
-    *knowledge(),
+    *models(),
     *(submitted(f"job-{n}", T0_US + n % 3) for n in range(6)),
     *(finished(f"job-{n}", T0_US + n % 3) for n in range(6)),
 ]
@@ -51,7 +51,7 @@ def test_completions_stand_before_submissions_of_the_same_time_and_clusters_befo
 
 def test_a_job_that_came_and_ended_in_one_second_is_submitted_first_and_holds_no_nodes() -> None:
     placement = Placement({}, Rules(), 7.0)
-    feed(placement, knowledge())
+    feed(placement, models())
     sequencer = Sequencer({})
     start = PlacementDecided(job_id="a", attempt=1, cluster="p1", node_indices=[0])
     start.decided_at_us = T0_US

@@ -54,7 +54,7 @@ async def ask(channel: grpc.aio.Channel, job_id: str) -> ExplainResponse:
 
 def on_duty(processor: Placement) -> Duty:
     duty = Duty()
-    duty.begin(processor.inquiry)
+    duty.begin(processor.queries)
     return duty
 
 
@@ -154,9 +154,9 @@ async def test_what_is_no_protobuf_is_refused(processor: Placement) -> None:
 def test_who_owns_the_unit_is_on_duty_until_it_gives_it_up() -> None:
     duty = Duty()
     _, stage = stages(Settings(), duty=duty)
-    assert duty.inquiry is None
+    assert duty.queries is None
     processor = stage.create(0, {})
     assert isinstance(processor, Placement)
-    assert duty.inquiry is processor.inquiry
+    assert duty.queries is processor.queries
     stage.given_up(0)
-    assert duty.inquiry is None
+    assert duty.queries is None

@@ -26,7 +26,7 @@ GPU_NODES = [
 def one_cluster(**changes: Any) -> Placement:
     """p2 alone: 4 nodes of 36 cores."""
     found = Placement({}, Rules(policy=Policy.BASE), 7.0)
-    region.feed(found, [*region.knowledge(4)])
+    region.feed(found, [*region.models(4)])
     region.feed(found, [region.declared("p2", nodes=4, time_us=T0_US + 1, **changes)])
     region.feed(found, [region.lost("p1", T0_US + 1)])
     return found
@@ -194,7 +194,7 @@ def test_a_job_waits_with_a_reason_where_its_cluster_lost_what_it_needs() -> Non
     round_of(processor, 0, asked("first", 4, **gpus))
     round_of(processor, 1, asked("second", 4, **gpus))
     round_of(processor, 2, region.declared("p2", nodes=4, time_us=T0_US + 3))
-    answer = processor.inquiry.answer("second")
+    answer = processor.queries.answer("second")
     assert answer is not None
     [on] = [each.candidate for each in answer.clusters if each.candidate.cluster == "p2"]
     assert on.constraint == "no node of the cluster has the 2 gpu that a unit needs"

@@ -9,7 +9,7 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
-from services.placement.ledger import mended
+from services.placement.job_table import mended
 from services.placement.model import Rules
 from services.placement.processor import Placement
 from shared.domain.errors import RejectedError
@@ -127,7 +127,7 @@ def test_a_start_under_a_grant_that_was_given_back_is_void_and_told_so() -> None
     assert (void.verdict, void.grant, void.cluster) == (VERDICT_WITHDRAWN, 1, "p1")
     assert void.reason == "grant 1 was given back: the newest is 2"
     assert round_of(processor, 3, started(second)) == []
-    assert processor.inquiry.late_starts() == 1
+    assert processor.queries.late_starts() == 1
 
 
 @pytest.mark.parametrize("tells", [started, declined])
@@ -196,7 +196,7 @@ def test_what_was_asked_back_and_seized_is_remembered_over_restarts() -> None:
     assert len(round_of(processor, OVERDUE)) == 1
     processor = restarted(processor, state, rules)
     assert round_of(processor, OVERDUE + 1) == []
-    assert processor.inquiry.unanswered() == 1
+    assert processor.queries.unanswered() == 1
     round_of(processor, OVERDUE + 2, seized("a", end_us(OVERDUE + 1)))
     processor = restarted(processor, state, rules)
     [void] = round_of(processor, OVERDUE + 3, started(granted))

@@ -51,7 +51,7 @@ def test_a_delayed_charge_is_made_when_its_grace_is_over_although_nothing_else_h
     for second in range(1, 90):
         runtime.run_until_quiet(START_US + second * 1_000_000)
         runtime.close_rounds("pricing", START_US + second * 1_000_000)
-        records = [r for place in TOPICS.places("prices.charges") for r in log.read(place)]
+        records = [r for place in TOPICS.partitions("prices.charges") for r in log.read(place)]
         if any(isinstance(CODEC.decode(record).payload, ChargeMade) for record in records):
             charged_s.append(second)
     assert charged_s[0] == 61

@@ -82,7 +82,7 @@ STAGE = Stage(
     create,
     single=True,
     rounds=RoundSource.CLOCK,
-    marks_outputs=False,
+    puts_barriers=False,
 )
 
 

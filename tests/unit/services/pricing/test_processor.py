@@ -30,7 +30,7 @@ from shared.messaging.stage import AlreadyAppliedError, EarlyError, Round
 
 START_US = 1_767_225_600_000_000
 HOUR_US = 3_600_000_000
-MARKS = Tariff(Decimal("0.0001"), grace_us=0, remember_us=10 * HOUR_US)
+BARRIERS = Tariff(Decimal("0.0001"), grace_us=0, remember_us=10 * HOUR_US)
 CLOCK = Tariff(Decimal("0.0001"), grace_us=60_000_000, remember_us=10 * HOUR_US)
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -38,7 +38,7 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 class Driver:
     """Feeds a processor as a unit does, and keeps what a changelog would."""
 
-    def __init__(self, tariff: Tariff = MARKS) -> None:
+    def __init__(self, tariff: Tariff = BARRIERS) -> None:
         self.tariff = tariff
         self.state: dict[str, bytes] = {}
         self.processor = PricingProcessor(tariff, {})
@@ -379,7 +379,7 @@ def test_what_is_charged_again_from_a_lost_state_follows_on_the_revisions_in_the
     state = recalled({}, [*events, Event("x", "somebody", START_US, forged.job_id, forged)])
     again = Driver()
     again.save(state)
-    again.processor = PricingProcessor(MARKS, again.state)
+    again.processor = PricingProcessor(BARRIERS, again.state)
     for event_id, fact in facts:
         again.take(fact, event_id)
     [charge] = again.end_round(9, START_US)

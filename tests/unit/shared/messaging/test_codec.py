@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from shared.domain.errors import RejectedError
 from shared.messaging.codec import Codec, count_unknown_fields, format_time, parse_time
 from shared.messaging.event import Event, Publish
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 from tests.support.messaging import CODEC, START_US, TOPICS, at_offset, submission
 
 GOOD = at_offset(CODEC.encode(submission("job")), 7)
@@ -57,7 +57,10 @@ def test_a_time_survives_the_round_trip(time_us: int) -> None:
         (replace(GOOD, value=b"\x0a\x02\xff\xfe"), "value: must be a protobuf"),
         (replace(GOOD, value=bytes(1_048_577)), "value: has 1048577 bytes, the limit is 1048576"),
         (
-            replace(GOOD, place=Place("jobs.events", (GOOD.place.kafka_partition + 1) % 4)),
+            replace(
+                GOOD,
+                partition=TopicPartition("jobs.events", (GOOD.partition.kafka_partition + 1) % 4),
+            ),
             "kafka_partition: must be",
         ),
     ],

@@ -5,15 +5,19 @@ import pytest
 from shared.messaging.consistency import (
     Inconsistency,
     LogFacts,
-    UnitPlaces,
+    UnitPartitions,
     at_start,
     start_positions,
 )
 from shared.messaging.provenance import LastRead, Provenance, TopicIdentity
-from shared.messaging.record import Place
+from shared.messaging.record import TopicPartition
 
-IN, OUT, LOG = Place("jobs.events", 1), Place("prices.charges", 1), Place("changelog.pricing", 1)
-UNIT = UnitPlaces(
+IN, OUT, LOG = (
+    TopicPartition("jobs.events", 1),
+    TopicPartition("prices.charges", 1),
+    TopicPartition("changelog.pricing", 1),
+)
+UNIT = UnitPartitions(
     stage="pricing",
     kafka_partitions={"jobs.events": 4, "prices.charges": 4, "changelog.pricing": 4},
     compacted=frozenset({"changelog.pricing"}),
@@ -118,8 +122,8 @@ def test_what_was_replaced_is_named_with_what_to_do(
     assert any(says in one.what and advises in one.advice for one in wrong), wrong
 
 
-def test_a_place_that_the_group_has_read_and_the_state_has_not_is_named() -> None:
-    more = Place("jobs.events", 2)
+def test_a_partition_that_the_group_has_read_and_the_state_has_not_is_named() -> None:
+    more = TopicPartition("jobs.events", 2)
     unit = replace(UNIT, inputs=(IN, more))
     [behind] = at_start(unit, STATE, True, replace(FOUND, committed={IN: 20, more: 1}))
     assert "made up to its beginning of jobs.events/2, but the group stands at 1" in behind.what

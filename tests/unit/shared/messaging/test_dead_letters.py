@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from shared.messaging.codec import MAX_MESSAGE_BYTES
 from shared.messaging.dead_letters import KEPT_BYTES, dead_letter
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 from tests.support.messaging import CODEC, START_US, at_offset, submission
 
 
@@ -18,12 +18,12 @@ from tests.support.messaging import CODEC, START_US, at_offset, submission
 def test_any_record_makes_a_letter_that_can_be_sent(
     value: bytes | None, key: bytes, headers: list[tuple[str, bytes]]
 ) -> None:
-    record = Record(Place("jobs.events", 1), 42, key, value, tuple(headers))
+    record = Record(TopicPartition("jobs.events", 1), 42, key, value, tuple(headers))
     publish = dead_letter(record, "value: is bad " * 10_000, "stage", START_US)
     new = CODEC.encode(publish)
     letter = publish.event.payload
     assert isinstance(letter, DeadLetter)
-    assert new.place.topic == "dlq.jobs.events"
+    assert new.partition.topic == "dlq.jobs.events"
     assert len(new.value or b"") < 3 * KEPT_BYTES
     assert letter.value == (value or b"")[:KEPT_BYTES]
     assert publish.event.id == "stage/coplace.v1.DeadLetter/jobs.events/1/42"

@@ -11,7 +11,7 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from shared.messaging import early
 from shared.messaging.codec import Codec
 from shared.messaging.event import Event, Publish
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 from shared.messaging.stage import EarlyError, Round, RoundSource, Stage
 from shared.messaging.topics import Topics
 from shared.messaging.unit import Unit
@@ -54,7 +54,7 @@ STAGE = Stage(
     lambda _n, restored: Ends(set(restored)),
     single=True,
     rounds=RoundSource.CLOCK,
-    marks_outputs=False,
+    puts_barriers=False,
 )
 
 
@@ -132,7 +132,7 @@ def test_what_came_too_early_is_applied_where_its_topic_got_more_kafka_partition
     [kept] = records(finish())
     few, many = (Codec(Topics(kafka_partitions=count)) for count in (1, 12))
     before = Unit(STAGE, 0, {}, few)
-    lies_at_0 = replace(kept, place=Place("jobs.events", 0))
+    lies_at_0 = replace(kept, partition=TopicPartition("jobs.events", 0))
     state = before.process([lies_at_0]).changelog
     after = Unit(STAGE, 0, {key: value for key, value in state.items() if value}, many)
     outputs = after.process([at_offset(many.encode(submission(JOB)), 1)]).outputs

@@ -16,7 +16,7 @@ from shared.messaging.embedded import EmbeddedRuntime
 from shared.messaging.event import Event, Publish
 from shared.messaging.memory import InMemoryLog
 from shared.messaging.memory_transactions import restore
-from shared.messaging.record import NewRecord, Place
+from shared.messaging.record import NewRecord, TopicPartition
 from shared.messaging.stage import RoundSource, Stage
 from shared.messaging.unit_state import FAILURES_KEY
 from tests.support.fragile import fragile
@@ -25,9 +25,9 @@ from tests.support.messaging import (
     START_US,
     TOPICS,
     Counter,
+    barriers,
     counting,
     encoded,
-    marks,
     payloads,
     submission,
 )
@@ -71,7 +71,9 @@ class Lives:
 
     def events(self, topic: str) -> list[Event]:
         """All that the topic holds."""
-        return payloads(r for place in TOPICS.places(topic) for r in self.log.read(place, 0, 9_999))
+        return payloads(
+            r for partition in TOPICS.partitions(topic) for r in self.log.read(partition, 0, 9_999)
+        )
 
     @property
     def charged(self) -> list[str]:
@@ -93,13 +95,13 @@ class Lives:
     @property
     def failures(self) -> list[bytes]:
         """What the changelogs still count."""
-        kept = [restore(self.log, place) for place in self.changelogs]
+        kept = [restore(self.log, partition) for partition in self.changelogs]
         return [state[FAILURES_KEY] for state in kept if FAILURES_KEY in state]
 
     @property
-    def changelogs(self) -> list[Place]:
+    def changelogs(self) -> list[TopicPartition]:
         """Where the stage keeps its state."""
-        return [Place(self._stage.changelog, number) for number in range(4)]
+        return [TopicPartition(self._stage.changelog, number) for number in range(4)]
 
     def _start(self) -> EmbeddedRuntime:
         return EmbeddedRuntime(self.log, [self._stage], codec=CODEC, quarantine_after=self._after)
@@ -110,7 +112,7 @@ def jobs(*names: str) -> list[NewRecord]:
 
 
 def a_round(number: int, *names: str) -> list[NewRecord]:
-    return [*jobs(*names), *marks(number, "jobs.events")]
+    return [*jobs(*names), *barriers(number, "jobs.events")]
 
 
 GOOD = tuple(f"good-{i}" for i in range(40))
@@ -160,7 +162,7 @@ def test_a_round_that_fails_holds_the_job_that_makes_it_fail() -> None:
     lives = Lives(fragile(single=True))
     lives.log.append([*jobs(*GOOD, "undecidable-1", "undecidable-2")])
     lives.work()
-    lives.log.append(marks(0, "jobs.events"))
+    lives.log.append(barriers(0, "jobs.events"))
     lives.work()
     assert lives.deaths == AFTER
     assert lives.charged == sorted(GOOD)
@@ -189,7 +191,7 @@ def test_what_nothing_can_be_blamed_for_goes_on_ending_the_process() -> None:
     lives = Lives(fragile(single=True, tells=False))
     lives.log.append(jobs(*GOOD, "undecidable-1"))
     lives.work()
-    lives.log.append(marks(0, "jobs.events"))
+    lives.log.append(barriers(0, "jobs.events"))
     with pytest.raises(IndexError, match="a bug in a decision"):
         lives.work(most_deaths=9)
     assert (lives.charged, lives.letters) == ([], [])
@@ -260,7 +262,7 @@ class TripsOverEnds(Ends):
 
 def test_an_early_fact_that_crashes_when_it_is_joined_is_the_one_that_is_left_out() -> None:
     stage = replace(
-        ENDS, create=lambda _n, restored: TripsOverEnds(set(restored)), rounds=RoundSource.MARKS
+        ENDS, create=lambda _n, restored: TripsOverEnds(set(restored)), rounds=RoundSource.BARRIERS
     )
     lives = Lives(replace(stage, name="counting"))
     lives.log.append(encoded(finish()))

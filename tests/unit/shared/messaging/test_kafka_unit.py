@@ -14,7 +14,7 @@ from shared.messaging.failures import DEFAULT_AFTER
 from shared.messaging.guarded_unit import GuardedUnit, guarded
 from shared.messaging.kafka_unit import BATCH_RECORDS, INBOX_RECORDS, KafkaUnit
 from shared.messaging.provenance import Provenance
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 from shared.messaging.stage import RoundSource, Stage
 from shared.messaging.unit import Commit, EventTimeLimit
 from shared.messaging.unit_state import FAILURES_KEY
@@ -24,17 +24,17 @@ from tests.support.messaging import (
     START_US,
     TOPICS,
     at_offset,
+    barrier,
     counting,
     encoded,
-    mark,
     submission,
 )
 
-PLACES = TOPICS.places("jobs.events")
+PARTITIONS = TOPICS.partitions("jobs.events")
 
 
 class Committed:
-    """Takes the place of the transactions."""
+    """Takes the partition of the transactions."""
 
     def __init__(self) -> None:
         self.provenance = Provenance()
@@ -78,33 +78,33 @@ async def running(unit: KafkaUnit) -> AsyncIterator[None]:
     await unit.close(task)
 
 
-def submissions(place: Place, number: int, time_us: int = START_US) -> list[Record]:
-    """Records of one place."""
+def submissions(partition: TopicPartition, number: int, time_us: int = START_US) -> list[Record]:
+    """Records of one partition."""
     jobs = range(number * 8)
     found = encoded(*[submission(f"j{i}", user=f"u{i}", time_us=time_us) for i in jobs])
-    own = [new for new in found if new.place == place][:number]
+    own = [new for new in found if new.partition == partition][:number]
     return [at_offset(new, offset) for offset, new in enumerate(own)]
 
 
-async def test_a_full_inbox_holds_every_place_back() -> None:
+async def test_a_full_inbox_holds_every_partition_back() -> None:
     unit = a_unit(counting(single=True), Committed())
-    some = submissions(PLACES[0], 10)
+    some = submissions(PARTITIONS[0], 10)
     unit.receive(some)
     assert unit.full == frozenset()
     unit.receive(some * (INBOX_RECORDS // 10))
-    assert unit.full == set(PLACES)
+    assert unit.full == set(PARTITIONS)
 
 
-async def test_a_place_that_waits_for_its_round_is_held_back() -> None:
+async def test_a_partition_that_waits_for_its_round_is_held_back() -> None:
     committed = Committed()
     unit = a_unit(counting(single=True), committed)
-    ahead = submissions(PLACES[0], BATCH_RECORDS + 1)
+    ahead = submissions(PARTITIONS[0], BATCH_RECORDS + 1)
     async with running(unit):
-        unit.receive([at_offset(mark(PLACES[0], 0), 0), *ahead])
+        unit.receive([at_offset(barrier(PARTITIONS[0], 0), 0), *ahead])
         await committed.some.wait()
-        assert unit.full == {PLACES[0]}
+        assert unit.full == {PARTITIONS[0]}
         committed.some.clear()
-        unit.receive([at_offset(mark(place, 0), 0) for place in PLACES[1:]])
+        unit.receive([at_offset(barrier(partition, 0), 0) for partition in PARTITIONS[1:]])
         await committed.some.wait()
         assert unit.full == frozenset()
 
@@ -113,30 +113,30 @@ async def test_units_commit_what_runs_and_end() -> None:
     committed = Committed()
     unit = a_unit(counting(), committed)
     async with running(unit):
-        unit.receive(submissions(PLACES[0], 3))
+        unit.receive(submissions(PARTITIONS[0], 3))
         await committed.some.wait()
     assert committed.is_closed
-    assert committed.commits[0].positions == {PLACES[0]: 3}
+    assert committed.commits[0].positions == {PARTITIONS[0]: 3}
 
 
 async def test_work_without_outputs_is_committed_when_nothing_follows() -> None:
     committed = Committed()
     unit = a_unit(counting(), committed)
-    [record] = submissions(PLACES[0], 1)
+    [record] = submissions(PARTITIONS[0], 1)
     async with running(unit):
         unit.receive([record])
         await committed.some.wait()
         committed.some.clear()
-        unit.receive([Record(record.place, 1, record.key, record.value, record.headers)])
+        unit.receive([Record(record.partition, 1, record.key, record.value, record.headers)])
         await committed.some.wait()
     assert committed.commits[1].outputs == []
-    assert committed.commits[1].positions == {PLACES[0]: 2}
+    assert committed.commits[1].positions == {PARTITIONS[0]: 2}
 
 
 async def test_a_saturated_unit_still_closes_its_rounds() -> None:
     committed = Committed()
     unit = a_unit(counting(rounds=RoundSource.CLOCK), committed)
-    fresh = endless_submissions(PLACES[0])
+    fresh = endless_submissions(PARTITIONS[0])
     async with running(unit), asyncio.timeout(30):
         while sum(commit.tally.rounds_closed for commit in committed.commits) < 3:
             if not unit.full:
@@ -144,13 +144,13 @@ async def test_a_saturated_unit_still_closes_its_rounds() -> None:
             await asyncio.sleep(0)
 
 
-async def test_after_idle_days_a_stage_that_goes_by_marks_still_takes_events_of_today() -> None:
+async def test_after_idle_days_a_stage_that_goes_by_barriers_still_takes_events_of_today() -> None:
     committed = Committed()
     stage = counting()
     started_days_ago = EventTimeLimit.of_wall_clock(START_US)
     deployment = Deployment(Settings(kafka_partitions=4), CODEC, started_days_ago)
     unit = KafkaUnit(deployment, a_guard(stage, deployment), committed)
-    [today] = submissions(PLACES[0], 1, now_us())
+    [today] = submissions(PARTITIONS[0], 1, now_us())
     async with running(unit):
         unit.receive([today])
         await committed.some.wait()
@@ -159,7 +159,7 @@ async def test_after_idle_days_a_stage_that_goes_by_marks_still_takes_events_of_
 
 async def test_a_failure_is_counted_before_the_process_ends_and_isolated_in_a_later_life() -> None:
     restored: dict[str, bytes] = {}
-    [good, poison] = submissions(PLACES[0], 2)
+    [good, poison] = submissions(PARTITIONS[0], 2)
     stage = counting(bug_at=poison.key.decode())
     for _life in range(DEFAULT_AFTER):
         committed = Committed()
@@ -176,7 +176,7 @@ async def test_a_failure_is_counted_before_the_process_ends_and_isolated_in_a_la
         unit.receive([good, poison])
         await committed.some.wait()
     [commit] = committed.commits
-    assert commit.positions == {PLACES[0]: 2}
+    assert commit.positions == {PARTITIONS[0]: 2}
     assert (commit.tally.quarantined, commit.tally.dead_letters) == (1, 1)
     assert commit.changelog[FAILURES_KEY] is None
 
@@ -189,16 +189,16 @@ async def test_what_kafka_did_not_take_is_no_fault_of_the_input() -> None:
 
     committed = Refused()
     unit = a_unit(counting(), committed)
-    unit.receive(submissions(PLACES[0], 1))
+    unit.receive(submissions(PARTITIONS[0], 1))
     with pytest.raises(KafkaError):
         await unit.run()
     [commit] = committed.commits
     assert FAILURES_KEY not in commit.changelog
 
 
-def endless_submissions(place: Place) -> Iterator[Record]:
+def endless_submissions(partition: TopicPartition) -> Iterator[Record]:
     """Ever more attempts of one job."""
-    [record] = submissions(place, 1)
+    [record] = submissions(partition, 1)
     job = record.key.decode()
     for sequence in count():
         [new] = encoded(submission(job, user=f"u{sequence}", sequence=sequence))
@@ -213,7 +213,7 @@ async def test_a_clock_that_jumps_drags_no_round_along() -> None:
     clock = GuardedClock(lambda: (now_us() + jump_us[0], now_us()))
     deployment = Deployment(settings, CODEC, EventTimeLimit.of_wall_clock(), clock=clock)
     unit = KafkaUnit(deployment, a_guard(stage, deployment), committed)
-    fresh = endless_submissions(PLACES[0])
+    fresh = endless_submissions(PARTITIONS[0])
     async with running(unit), asyncio.timeout(30):
         for jump_s in (0, 3_600, 0):
             jump_us[0] = jump_s * 1_000_000

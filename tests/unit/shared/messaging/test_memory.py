@@ -8,19 +8,19 @@ import pytest
 from shared.messaging.embedded import EmbeddedRuntime
 from shared.messaging.hooks import Hooks, Tally
 from shared.messaging.memory import FencedError, InMemoryLog
-from shared.messaging.record import NewRecord, Place
+from shared.messaging.record import NewRecord, TopicPartition
 from shared.messaging.stage import RoundSource
-from tests.support.messaging import CODEC, START_US, TOPICS, counting, encoded, marks, submission
+from tests.support.messaging import CODEC, START_US, TOPICS, barriers, counting, encoded, submission
 
-PLACE = Place("jobs.events", 0)
-RECORD = NewRecord(PLACE, b"key", b"value")
+PARTITION = TopicPartition("jobs.events", 0)
+RECORD = NewRecord(PARTITION, b"key", b"value")
 
 
 def test_a_commit_writes_records_and_positions_together() -> None:
     log = InMemoryLog()
-    log.commit(log.open_producer("a"), [RECORD], "group", {PLACE: 5})
-    assert [record.offset for record in log.read(PLACE)] == [0]
-    assert log.position("group", PLACE) == 5
+    log.commit(log.open_producer("a"), [RECORD], "group", {PARTITION: 5})
+    assert [record.offset for record in log.read(PARTITION)] == [0]
+    assert log.position("group", PARTITION) == 5
 
 
 def test_an_older_producer_is_fenced_and_writes_nothing() -> None:
@@ -28,8 +28,8 @@ def test_an_older_producer_is_fenced_and_writes_nothing() -> None:
     older = log.open_producer("a")
     log.open_producer("a")
     with pytest.raises(FencedError, match="a has a newer owner"):
-        log.commit(older, [RECORD], "group", {PLACE: 5})
-    assert (log.end_offset(PLACE), log.position("group", PLACE)) == (0, 0)
+        log.commit(older, [RECORD], "group", {PARTITION: 5})
+    assert (log.end_offset(PARTITION), log.position("group", PARTITION)) == (0, 0)
 
 
 class Counts:
@@ -52,7 +52,7 @@ class Counts:
 def test_every_record_is_metered_once() -> None:
     log, counts = InMemoryLog(), Counts()
     log.append(encoded(submission("a"), submission("a"), submission("b", nodes=0)))
-    log.append(marks(0, "jobs.events"))
+    log.append(barriers(0, "jobs.events"))
     EmbeddedRuntime(log, [counting()], codec=CODEC, hooks=Hooks(meter=counts)).run_until_quiet()
     assert counts.total == Tally(
         records_in=7,
@@ -68,19 +68,24 @@ def test_a_clock_closes_the_rounds_of_its_stages() -> None:
     log = InMemoryLog()
     runtime = EmbeddedRuntime(log, [counting(rounds=RoundSource.CLOCK)], codec=CODEC)
     runtime.close_rounds("counting", START_US)
-    assert [len(log.read(place)) for place in TOPICS.places("prices.charges")] == [1, 1, 1, 1]
+    assert [len(log.read(partition)) for partition in TOPICS.partitions("prices.charges")] == [
+        1,
+        1,
+        1,
+        1,
+    ]
 
 
 def test_of_each_key_compaction_keeps_the_newest_at_its_offset_and_drops_what_is_gone() -> None:
     log = InMemoryLog()
     pairs = [(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"b", None), (b"c", b"1")]
-    log.append(NewRecord(PLACE, key, value) for key, value in pairs)
-    log.compact(PLACE)
-    assert [(r.offset, r.key, r.value) for r in log.read(PLACE)] == [
+    log.append(NewRecord(PARTITION, key, value) for key, value in pairs)
+    log.compact(PARTITION)
+    assert [(r.offset, r.key, r.value) for r in log.read(PARTITION)] == [
         (2, b"a", b"2"),
         (4, b"c", b"1"),
     ]
-    assert log.end_offset(PLACE) == 5
+    assert log.end_offset(PARTITION) == 5
 
 
 def test_compaction_leaves_an_open_transaction_alone() -> None:
@@ -89,6 +94,6 @@ def test_compaction_leaves_an_open_transaction_alone() -> None:
     producer = log.open_producer("a")
     log.begin(producer)
     log.send(producer, [RECORD])
-    log.compact(PLACE)
+    log.compact(PARTITION)
     log.end(producer, is_committed=False)
-    assert [record.offset for record in log.read(PLACE)] == [0]
+    assert [record.offset for record in log.read(PARTITION)] == [0]

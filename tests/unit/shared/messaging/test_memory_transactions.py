@@ -9,7 +9,7 @@ def test_positions_that_expired_are_all_committed_again_with_the_first_one_that_
     log.append(encoded(*(submission(f"j{number}") for number in range(20))))
     EmbeddedRuntime(log, [stage], codec=CODEC, member="a").run_until_quiet()
     log.leave(stage.name, "a")
-    places = TOPICS.places("jobs.events")
+    places = TOPICS.partitions("jobs.events")
     before = {place: log.committed(stage.name, place) for place in places}
     assert all(before.values())
     log.forget_positions(stage.name)

@@ -58,7 +58,7 @@ def test_a_replay_begins_where_the_inputs_do_and_counts_commits_on() -> None:
     assert (provenance.commits, provenance.positions) == (7, {})
 
 
-def mark(number: int, source: str = "counting.1") -> Event:
+def barrier(number: int, source: str = "counting.1") -> Event:
     """The end of a round, as an output tells of it."""
     ended = RoundEnded(round=number, ended_at_us=number % 1_000 * 1_000_000)
     return Event(f"m{number}", source, ended.ended_at_us, "", ended)
@@ -80,19 +80,21 @@ def closed_by(mended: Mended) -> int | None:
     return RoundEnded.FromString(changed).round if changed else None
 
 
-def test_rounds_that_the_clock_closes_follow_on_the_last_mark_that_was_believed() -> None:
-    forged = mark(2**64 - 1), mark(9), mark(8, "somebody")
-    unit = at_rest(counting(rounds=RoundSource.CLOCK), 5, mark(5), mark(6), *forged, mark(7))
+def test_rounds_that_the_clock_closes_follow_on_the_last_barrier_that_was_believed() -> None:
+    forged = barrier(2**64 - 1), barrier(9), barrier(8, "somebody")
+    unit = at_rest(
+        counting(rounds=RoundSource.CLOCK), 5, barrier(5), barrier(6), *forged, barrier(7)
+    )
     assert (closed_by(accept(unit)), closed_by(replay(unit))) == (7, 7)
 
 
-def test_rounds_that_marks_close_are_decided_again_as_they_were() -> None:
-    unheard = replace(counting(), marks_outputs=False)
-    unit = at_rest(unheard, 5, mark(6))
+def test_rounds_that_barriers_close_are_decided_again_as_they_were() -> None:
+    unheard = replace(counting(), puts_barriers=False)
+    unit = at_rest(unheard, 5, barrier(6))
     assert closed_by(accept(unit)) is None
     again = replay(unit).commit.changelog
     assert again == {ROUND_KEY: None, "ada": None}
-    heard = at_rest(counting(), 5, mark(6))
+    heard = at_rest(counting(), 5, barrier(6))
     assert closed_by(replay(heard)) == 5
 
 
@@ -100,6 +102,6 @@ def test_what_outputs_tell_is_recalled() -> None:
     def recall(state: Mapping[str, bytes], told: Iterable[Event]) -> Mapping[str, bytes]:
         return {"told": ",".join([*state, *(event.id for event in told)]).encode()}
 
-    unit = at_rest(replace(counting(), marks_outputs=False, recall=recall), 5, mark(6))
+    unit = at_rest(replace(counting(), puts_barriers=False, recall=recall), 5, barrier(6))
     assert accept(unit).commit.changelog == {"told": b"ada,m6"}
     assert replay(unit).commit.changelog["told"] == b"m6"

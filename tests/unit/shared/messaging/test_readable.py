@@ -16,7 +16,7 @@ from kafka.record import MemoryRecords as KafkaRecords
 from shared.domain.errors import RejectedError
 from shared.messaging.batches import MOST_BATCH_BYTES, UNREADABLE, Header, expanded, mended, split
 from shared.messaging.readable import ReadableRecords
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 from tests.support.messaging import CODEC
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -112,7 +112,9 @@ def test_a_batch_that_expands_beyond_the_limit_is_one_record_that_says_so(
     [(name, reason)] = found[0].headers
     assert name == UNREADABLE
     assert reason.startswith(f"1 records: {codec} does not expand to at most".encode())
-    record = Record(Place("jobs.events", 0), 0, b"", found[0].value, tuple(found[0].headers))
+    record = Record(
+        TopicPartition("jobs.events", 0), 0, b"", found[0].value, tuple(found[0].headers)
+    )
     with pytest.raises(RejectedError, match="batch: 1 records"):
         CODEC.decode(record)
 
@@ -135,7 +137,7 @@ def test_a_batch_that_was_cut_off_is_not_looked_at() -> None:
 
 
 @given(st.binary(max_size=200), st.integers(1, 5))
-def test_any_bytes_in_the_place_of_records_are_mended_into_what_can_be_read(
+def test_any_bytes_in_the_partition_of_records_are_mended_into_what_can_be_read(
     records: bytes, count: int
 ) -> None:
     forged = Header.of(batch(*[b"x"] * count)).with_records(records, count)
@@ -144,7 +146,7 @@ def test_any_bytes_in_the_place_of_records_are_mended_into_what_can_be_read(
 
 
 @given(st.binary(min_size=1, max_size=60), st.sampled_from(["gzip", "lz4", "snappy", "zstd"]))
-def test_any_bytes_in_the_place_of_compressed_records_are_one_record_that_says_so(
+def test_any_bytes_in_the_partition_of_compressed_records_are_one_record_that_says_so(
     records: bytes, codec: str
 ) -> None:
     forged = said_to_be(codec, Header.of(batch(b"x")).with_records(records, 1))

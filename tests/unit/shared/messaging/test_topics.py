@@ -19,7 +19,7 @@ def golden(spec: TopicSpec) -> Record:
     headers = tuple((name, text.encode()) for name, text in spec.example["headers"].items())
     message = MESSAGES[spec.example["headers"]["ce_type"]]()
     json_format.ParseDict(spec.example["value"], message)
-    place = CODEC.topics.place_of(spec.name, key)
+    place = CODEC.topics.partition_of(spec.name, key)
     return Record(place, 0, key.encode(), message.SerializeToString(), headers)
 
 

@@ -13,7 +13,7 @@ def exposition(telemetry: Telemetry) -> set[str]:
     return set(generate_latest(telemetry.registry).decode().splitlines())
 
 
-def test_events_are_counted_by_stage_and_type_apart_from_marks() -> None:
+def test_events_are_counted_by_stage_and_type_apart_from_barriers() -> None:
     telemetry = Telemetry("pricing", Settings())
     tally = Tally(records_out=5, published=Counter({"coplace.v1.ChargeMade": 3}))
     telemetry.hooks().meter.batch("pricing", 0, tally, duration_s=0.004)

@@ -15,14 +15,14 @@ from shared.messaging.event import Event, Publish
 from shared.messaging.provenance import LastRead, TopicIdentity
 from shared.messaging.publisher import KafkaPublisher
 from shared.messaging.read_model import LostPositionError, ReadModel
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 from shared.messaging.topics import Topics
 from shared.runtime.read_model import Applier
 from shared.runtime.settings import Settings
 from tests.support.messaging import TOPICS, at_offset, encoded, submission
 
 JOB = "north/alpha/1/1"
-PLACE = TOPICS.place_of("jobs.events", JOB)
+PARTITION = TOPICS.partition_of("jobs.events", JOB)
 SCRIPT = "local fields = 1 local function apply(i) redis.call('RPUSH', KEYS[2], ARGV[i]) end "
 
 
@@ -41,13 +41,13 @@ class Model(ReadModel[str]):
     """Users of jobs in the order in which they were applied; tells when it is asked how far."""
 
     def __init__(self, redis: fakeredis.FakeAsyncRedis) -> None:
-        keys = {PLACE.topic: ("users",)}
+        keys = {PARTITION.topic: ("users",)}
         super().__init__(redis, str, script=SCRIPT, keys=keys, fields=lambda user: (user,))
         self.asked: Callable[[], Awaitable[object]] | None = None
 
-    async def position(self, place: Place) -> int:
+    async def position(self, partition: TopicPartition) -> int:
         """The position of before whatever happens while it travels."""
-        found = await super().position(place)
+        found = await super().position(partition)
         if self.asked:
             await self.asked()
         return found
@@ -62,7 +62,7 @@ def user_of(event: Event) -> str:
 
 
 def records(*users: str, first: int = 0, nodes: int = 1) -> list[Record]:
-    """Submissions at consecutive offsets of one place."""
+    """Submissions at consecutive offsets of one partition."""
     new = encoded(*(submission(JOB, user=user, nodes=nodes) for user in users))
     return [at_offset(record, first + index) for index, record in enumerate(new)]
 
@@ -107,19 +107,19 @@ async def test_what_cannot_be_used_is_a_dead_letter_and_the_position_passes_it(r
     await rig.applier.apply([*records("ada"), *records("bob", first=1, nodes=0)])
     assert await rig.users() == [b"ada"]
     assert [each.topic for each in rig.letters.sent] == ["dlq.jobs.events"]
-    assert await rig.applier.positions([PLACE]) == {PLACE: 2}
+    assert await rig.applier.positions([PARTITION]) == {PARTITION: 2}
 
 
 async def test_what_was_written_to_fewer_kafka_partitions_is_applied(rig: Rig) -> None:
-    elsewhere = Place(PLACE.topic, (PLACE.kafka_partition + 1) % 4)
-    await rig.applier.apply([replace(record, place=elsewhere) for record in records("ada")])
+    elsewhere = TopicPartition(PARTITION.topic, (PARTITION.kafka_partition + 1) % 4)
+    await rig.applier.apply([replace(record, partition=elsewhere) for record in records("ada")])
     assert (await rig.users(), rig.letters.sent) == ([b"ada"], [])
 
 
 async def test_a_new_process_reads_on_where_redis_is(rig: Rig) -> None:
     await rig.applier.apply(records("ada", "bob"))
     later = Rig(rig.redis)
-    assert await later.applier.positions([PLACE]) == {PLACE: 2}
+    assert await later.applier.positions([PARTITION]) == {PARTITION: 2}
     await later.applier.apply(records("ada", "bob", "eve"))
     assert await rig.users() == [b"ada", b"bob", b"eve"]
 
@@ -131,7 +131,7 @@ async def test_a_redis_that_forgot_is_noticed_without_a_new_record(rig: Rig) -> 
     with pytest.raises(LostPositionError):
         await rig.applier.check()
     with pytest.raises(LostPositionError):
-        await rig.applier.positions([PLACE])
+        await rig.applier.positions([PARTITION])
 
 
 async def test_a_batch_that_is_applied_while_redis_is_asked_is_no_loss(rig: Rig) -> None:
@@ -148,7 +148,7 @@ async def test_a_batch_that_is_applied_while_redis_is_asked_is_no_loss(rig: Rig)
 
 async def test_another_workers_progress_is_no_loss(rig: Rig) -> None:
     await rig.applier.apply(records("ada"))
-    await rig.model.apply(PLACE, 1, 5, [])
+    await rig.model.apply(PARTITION, 1, 5, [])
     await rig.applier.check()
 
 
@@ -156,21 +156,21 @@ async def test_redis_says_which_record_of_which_topic_it_applied_last(rig: Rig) 
     applied = records("ada", "bob")
     await rig.applier.apply(applied)
     await rig.applier.apply(records("old"))
-    found = await rig.model.provenance([PLACE, Place("jobs.events", 99)])
-    assert found.positions == {PLACE: 2}
-    assert found.last_read == {PLACE: LastRead.of(applied[1])}
+    found = await rig.model.provenance([PARTITION, TopicPartition("jobs.events", 99)])
+    assert found.positions == {PARTITION: 2}
+    assert found.last_read == {PARTITION: LastRead.of(applied[1])}
     assert found.topics == {"jobs.events": TopicIdentity(b"jobs.events", 0)}
 
 
 async def test_nothing_is_read_on_when_redis_does_not_follow_from_kafka(rig: Rig) -> None:
     rig.inconsistent = True
     with pytest.raises(InconsistentError, match="users is refused"):
-        await rig.applier.positions([PLACE])
+        await rig.applier.positions([PARTITION])
 
 
 async def test_a_cleared_read_model_begins_anew(rig: Rig) -> None:
     await rig.applier.apply(records("ada"))
-    await rig.model.clear([PLACE])
+    await rig.model.clear([PARTITION])
     assert await rig.redis.keys("*") == []
     later = Rig(rig.redis)
     await later.applier.apply(records("ada"))
@@ -180,7 +180,7 @@ async def test_a_cleared_read_model_begins_anew(rig: Rig) -> None:
 async def test_a_topic_that_has_grown_is_applied_from_its_start(rig: Rig) -> None:
     """What came before lies where the old count of Kafka partitions put it."""
     grown = Rig(rig.redis, kafka_partitions=5)
-    assert Topics(kafka_partitions=5).place_of("jobs.events", JOB) != PLACE
+    assert Topics(kafka_partitions=5).partition_of("jobs.events", JOB) != PARTITION
     await grown.applier.apply(records("ada"))
     assert await grown.users() == [b"ada"]
     assert grown.letters.sent == []

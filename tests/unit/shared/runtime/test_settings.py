@@ -18,10 +18,10 @@ def test_every_setting_is_documented() -> None:
 
 
 def test_settings_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COPLACE_ROUNDS", "marks")
+    monkeypatch.setenv("COPLACE_ROUNDS", "barriers")
     monkeypatch.setenv("COPLACE_NAMESPACE", "demo-1")
     found = Settings()
-    assert (found.rounds, found.namespace) == (RoundSource.MARKS, "demo-1")
+    assert (found.rounds, found.namespace) == (RoundSource.BARRIERS, "demo-1")
 
 
 @pytest.mark.parametrize(

@@ -73,10 +73,16 @@ class PlainNodes:
                 assert self.fits(stay.kind, node, stay.units[node], others), (node, stays)
 
     def harmless_start(
-        self, kind: Kind, count: int, end_s: float, now_s: float, promise: tuple[Kind, int, float]
+        self,
+        kind: Kind,
+        count: int,
+        end_s: float,
+        now_s: float,
+        reservation: tuple[Kind, int, float],
     ) -> bool:
-        """Whether some choice of nodes, one unit each, lets a job start and keeps the promise."""
-        reserved, reserved_count, start_s = promise
+        """Whether some choice of nodes, one unit each, lets a job start and keeps the
+        reservation."""
+        reserved, reserved_count, start_s = reservation
         room = [node for node, units in self.room(kind, now_s).items() if units]
         for nodes in combinations(room, count):
             stay = Stay(kind, dict.fromkeys(nodes, 1), end_s)

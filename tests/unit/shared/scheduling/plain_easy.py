@@ -6,18 +6,18 @@ Slow on purpose, and independent of the code that it is compared with.
 from dataclasses import dataclass, field
 
 from shared.scheduling.load import Load, NodeSet
-from shared.scheduling.queue import Entry
+from shared.scheduling.wait_queue import Entry
 
 
 @dataclass
 class PlainCluster:
-    """One cluster; `promise` is (arrival, shadow time, extra nodes)."""
+    """One cluster; `reservation` is (arrival, shadow time, extra nodes)."""
 
     load: Load
     entries: list[Entry]
-    promise: tuple[int, float, int] | None = None
+    reservation: tuple[int, float, int] | None = None
     visited: set[int] = field(default_factory=set)
-    # Free nodes and promise when an entry was refused last, by order.
+    # Free nodes and reservation when an entry was refused last, by order.
     refused: dict[int, tuple[int, tuple[int, float, int] | None]] = field(default_factory=dict)
 
     def next(self) -> Entry | None:
@@ -26,17 +26,17 @@ class PlainCluster:
 
     def allowed(self, nodes: int, end_s: float) -> bool:
         """EASY's rule."""
-        if self.promise is None:
+        if self.reservation is None:
             return True
-        _, shadow_s, extra = self.promise
+        _, shadow_s, extra = self.reservation
         return end_s <= shadow_s or nodes <= extra
 
     def take_extra(self, nodes: int, end_s: float) -> None:
-        if self.promise is None:
+        if self.reservation is None:
             return
-        arrival, shadow_s, extra = self.promise
+        arrival, shadow_s, extra = self.reservation
         if end_s > shadow_s:
-            self.promise = (arrival, shadow_s, extra - nodes)
+            self.reservation = (arrival, shadow_s, extra - nodes)
 
     def shadow(self, nodes: int, now_s: float) -> tuple[float, int]:
         for time_s in sorted({now_s, *(s.release_s for s in self.load.node_sets)}):
@@ -53,7 +53,7 @@ def plain_schedule(now_s: float, clusters: dict[str, PlainCluster]) -> list[tupl
         entry, name = min(turns)
         cluster = clusters[name]
         cluster.visited.add(entry.order)
-        cluster.refused[entry.order] = cluster.load.free, cluster.promise
+        cluster.refused[entry.order] = cluster.load.free, cluster.reservation
         if _starts(now_s, cluster, entry):
             starts.append((entry.arrival, name))
             _forget(clusters, entry.arrival)
@@ -69,8 +69,8 @@ def _starts(now_s: float, cluster: PlainCluster, entry: Entry) -> bool:
         load.free -= entry.nodes
         load.node_sets.append(NodeSet(entry.nodes, end_s))
         return True
-    if cluster.promise is None:
-        cluster.promise = (entry.arrival, *cluster.shadow(entry.nodes, now_s))
+    if cluster.reservation is None:
+        cluster.reservation = (entry.arrival, *cluster.shadow(entry.nodes, now_s))
     return False
 
 
@@ -78,6 +78,6 @@ def _forget(clusters: dict[str, PlainCluster], arrival: int) -> None:
     for cluster in clusters.values():
         gone = [e.order for e in cluster.entries if e.arrival == arrival]
         cluster.entries = [e for e in cluster.entries if e.arrival != arrival]
-        if cluster.promise and cluster.promise[0] == arrival:
-            cluster.promise = None
+        if cluster.reservation and cluster.reservation[0] == arrival:
+            cluster.reservation = None
             cluster.visited = {order for order in cluster.visited if order < gone[0]}

@@ -1,14 +1,14 @@
-"""Lanes under budgets of power: examples of the rules."""
+"""Schedulers under budgets of power: examples of the rules."""
 
 from math import inf
 
 import pytest
 
-from shared.scheduling.easy import serve
-from shared.scheduling.lane import Lane
+from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet
+from shared.scheduling.passes import serve
 from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, Step
-from shared.scheduling.queue import Entry, Line
+from shared.scheduling.wait_queue import Entry, WaitQueue
 
 
 def entry(arrival: int, nodes: int, limit_s: float, watts: int) -> Entry:
@@ -24,20 +24,22 @@ def flat(watts: int) -> PowerBudget:
     return budget((-inf, watts * 1000))
 
 
-def lane(entries: list[Entry], *budgets: PowerBudget, nodes: int = 8, number: int = 0) -> Lane:
-    line = Line()
+def scheduler(
+    entries: list[Entry], *budgets: PowerBudget, nodes: int = 8, number: int = 0
+) -> EasyScheduler:
+    queue = WaitQueue()
     for one in entries:
-        line.add(one)
-    return Lane(Load(nodes, nodes), line, number, budgets)
+        queue.add(one)
+    return EasyScheduler(Load(nodes, nodes), queue, number, budgets)
 
 
-def started(of: Lane, now_s: float = 0.0) -> list[int]:
+def started(of: EasyScheduler, now_s: float = 0.0) -> list[int]:
     return [served[1].arrival for served in of.pass_alone(now_s)]
 
 
 def test_an_entry_that_is_refused_for_watts_says_how_many_there_are() -> None:
     waits = entry(1, 1, 50.0, 60)
-    under_test = lane([entry(0, 1, 100.0, 60), waits], flat(100))
+    under_test = scheduler([entry(0, 1, 100.0, 60), waits], flat(100))
     assert started(under_test) == [0]
     [shortage] = under_test.shortages(waits)
     assert (shortage.needed_mw, shortage.available_mw) == (60_000, 40_000)
@@ -46,7 +48,7 @@ def test_an_entry_that_is_refused_for_watts_says_how_many_there_are() -> None:
 
 def test_an_entry_that_no_cap_lets_start_blocks_nobody_and_says_so() -> None:
     waits = entry(0, 1, 50.0, 140)
-    under_test = lane([waits, entry(1, 8, 100.0, 60), entry(2, 8, 9.0, 60)], flat(100))
+    under_test = scheduler([waits, entry(1, 8, 100.0, 60), entry(2, 8, 9.0, 60)], flat(100))
     assert started(under_test) == [1]
     assert under_test.standing.reservation == (2, 8, 100.0)
     [shortage] = under_test.shortages(waits)
@@ -55,12 +57,12 @@ def test_an_entry_that_no_cap_lets_start_blocks_nobody_and_says_so() -> None:
 
 def test_what_starts_fits_under_a_lower_step_ahead_until_its_limit() -> None:
     steps = budget((-inf, 100_000), (60.0, 50_000))
-    under_test = lane([entry(0, 1, 61.0, 60), entry(1, 1, 60.0, 60)], steps)
+    under_test = scheduler([entry(0, 1, 61.0, 60), entry(1, 1, 60.0, 60)], steps)
     assert started(under_test) == [1]
 
 
 def test_a_step_up_starts_what_waited_for_it_and_is_the_promise() -> None:
-    under_test = lane([entry(0, 1, 50.0, 60)], budget((-inf, 10_000), (70.0, 100_000)))
+    under_test = scheduler([entry(0, 1, 50.0, 60)], budget((-inf, 10_000), (70.0, 100_000)))
     assert started(under_test) == []
     assert under_test.standing.reservation == (0, 1, 70.0)
     assert started(under_test, 69.0) == []
@@ -68,14 +70,14 @@ def test_a_step_up_starts_what_waited_for_it_and_is_the_promise() -> None:
 
 
 def test_idle_power_is_of_the_budget() -> None:
-    under_test = lane(
+    under_test = scheduler(
         [entry(0, 1, 50.0, 60), entry(1, 1, 50.0, 50)], budget((-inf, 100_000), base_mw=50_000)
     )
     assert started(under_test) == [1]
 
 
 def test_an_overdue_job_draws_until_it_ends() -> None:
-    under_test = lane([entry(0, 1, 50.0, 60), entry(1, 1, 50.0, 60)], flat(100))
+    under_test = scheduler([entry(0, 1, 50.0, 60), entry(1, 1, 50.0, 60)], flat(100))
     assert started(under_test) == [0]
     assert started(under_test, 80.0) == []
     assert under_test.standing.reservation == (1, 1, 80.0)
@@ -83,56 +85,56 @@ def test_an_overdue_job_draws_until_it_ends() -> None:
     assert started(under_test, 90.0) == [1]
 
 
-def test_a_shared_budget_holds_for_all_lanes_and_reserves_once_at_the_earliest() -> None:
+def test_a_shared_budget_holds_for_all_schedulers_and_reserves_once_at_the_earliest() -> None:
     """Job 1 waits on both: for 100 s on the first, for 40 s on the second. The watts are kept from
     40 s on, so that job 2 may have those that it leaves at 100 s."""
     region = budget((-inf, 100_000), is_shared=True)
-    line, other = Line(), Line()
+    queue, other = WaitQueue(), WaitQueue()
     for one in (entry(1, 4, 30.0, 60), entry(2, 1, 40.0, 60), entry(3, 1, 60.0, 45)):
-        line.add(one)
+        queue.add(one)
     other.add(Entry(1, 1, 4, 30.0, draw_mw=60_000))
     held = Load(4, 1, [NodeSet(3, 100.0, draw_mw=20_000)])
     soon = Load(4, 1, [NodeSet(3, 40.0, draw_mw=20_000)])
-    lanes = [
-        Lane(held, line, 0, [region]),
-        Lane(soon, other, 1, [region]),
+    schedulers = [
+        EasyScheduler(held, queue, 0, [region]),
+        EasyScheduler(soon, other, 1, [region]),
     ]
-    assert [served[1].arrival for served in serve(lanes, 0.0)] == [2]
-    assert [a.standing.reservation for a in lanes] == [(1, 4, 100.0), (1, 4, 40.0)]
+    assert [served[1].arrival for served in serve(schedulers, 0.0)] == [2]
+    assert [a.standing.reservation for a in schedulers] == [(1, 4, 100.0), (1, 4, 40.0)]
     assert region.least_headroom_mw(0.0, 40.0) == 0
     assert region.least_headroom_mw(40.0, 70.0) == 20_000
     assert region.least_headroom_mw(70.0, 100.0) == 80_000
 
 
-def test_a_candidate_that_loses_its_watts_to_another_lane_is_refused_and_reserves_nothing() -> None:
+def test_a_candidate_whose_watts_another_scheduler_took_is_refused_and_reserves_nothing() -> None:
     """Both candidates were looked up while 50 W were left: the second one finds none."""
     region = budget((-inf, 100_000), is_shared=True)
-    lines = [Line(), Line()]
-    for number, line in enumerate(lines):
-        line.add(entry(number, 4, 500.0, 10))
-        line.add(entry(2 + number, 1, 50.0, 50))
-    lanes = [
-        Lane(Load(4, 1, [NodeSet(3, 100.0, draw_mw=25_000)]), line, number, [region])
-        for number, line in enumerate(lines)
+    queues = [WaitQueue(), WaitQueue()]
+    for number, queue in enumerate(queues):
+        queue.add(entry(number, 4, 500.0, 10))
+        queue.add(entry(2 + number, 1, 50.0, 50))
+    schedulers = [
+        EasyScheduler(Load(4, 1, [NodeSet(3, 100.0, draw_mw=25_000)]), queue, number, [region])
+        for number, queue in enumerate(queues)
     ]
-    assert [served[1].arrival for served in serve(lanes, 0.0)] == [2]
-    assert [a.standing.reservation for a in lanes] == [(0, 4, 100.0), (1, 4, 100.0)]
+    assert [served[1].arrival for served in serve(schedulers, 0.0)] == [2]
+    assert [a.standing.reservation for a in schedulers] == [(0, 4, 100.0), (1, 4, 100.0)]
 
 
-def test_what_a_promise_held_that_is_given_up_goes_to_another_lane_at_once() -> None:
-    """Job 1 is promised 90 W on the first lane until it starts on the second one, where it draws
-    10 W: job 2, on the third one, then has its watts."""
+def test_what_a_promise_held_that_is_given_up_goes_to_another_scheduler_at_once() -> None:
+    """Job 1 is promised 90 W on the first scheduler until it starts on the second one, where it
+    draws 10 W: job 2, on the third one, then has its watts."""
     region = budget((-inf, 100_000), is_shared=True)
-    lines = [Line(), Line(), Line()]
-    lines[0].add(Entry(1, 1, 4, 500.0, draw_mw=90_000))
-    lines[1].add(Entry(5, 1, 4, 500.0, draw_mw=10_000))
-    lines[2].add(Entry(3, 2, 1, 500.0, draw_mw=80_000))
+    queues = [WaitQueue(), WaitQueue(), WaitQueue()]
+    queues[0].add(Entry(1, 1, 4, 500.0, draw_mw=90_000))
+    queues[1].add(Entry(5, 1, 4, 500.0, draw_mw=10_000))
+    queues[2].add(Entry(3, 2, 1, 500.0, draw_mw=80_000))
     loads = [Load(4, 1, [NodeSet(3, 100.0)]), Load(4, 4), Load(4, 4)]
-    lanes = [
-        Lane(load, line, number, [region])
-        for number, (load, line) in enumerate(zip(loads, lines, strict=True))
+    schedulers = [
+        EasyScheduler(load, queue, number, [region])
+        for number, (load, queue) in enumerate(zip(loads, queues, strict=True))
     ]
-    assert [served[1].arrival for served in serve(lanes, 0.0)] == [1, 2]
+    assert [served[1].arrival for served in serve(schedulers, 0.0)] == [1, 2]
 
 
 @pytest.mark.parametrize("until_s", [10.0, 60.0, inf])

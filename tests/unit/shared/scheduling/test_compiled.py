@@ -1,4 +1,4 @@
-"""The lanes are compiled where they are tested, and are the same as plain Python."""
+"""The schedulers are compiled where they are tested, and are the same as plain Python."""
 
 import os
 import shutil
@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 _ROOT = Path(__file__).parents[4]
-_LANES = tomllib.loads((_ROOT / "pyproject.toml").read_text())["tool"]["coplace"]["compiled"]
+_SCHEDULERS = tomllib.loads((_ROOT / "pyproject.toml").read_text())["tool"]["coplace"]["compiled"]
 
 
-@pytest.mark.parametrize("lane", _LANES)
-def test_a_lane_s_module_is_compiled(lane: str) -> None:
-    source = _ROOT / lane
+@pytest.mark.parametrize("scheduler", _SCHEDULERS)
+def test_a_scheduler_s_module_is_compiled(scheduler: str) -> None:
+    source = _ROOT / scheduler
     compiled = source.parent.glob(f"{source.stem}.*.so")
-    assert list(compiled), f"{lane} was not compiled: install gcc, then make clean setup"
+    assert list(compiled), f"{scheduler} was not compiled: install gcc, then make clean setup"
 
 
-def test_the_lanes_pass_their_tests_as_plain_python_too(tmp_path: Path) -> None:
+def test_the_schedulers_pass_their_tests_as_plain_python_too(tmp_path: Path) -> None:
     here = Path(__file__).relative_to(_ROOT)
     without = shutil.ignore_patterns("*.so", "__pycache__")
     for folder in ("shared", "tests/support", here.parent):

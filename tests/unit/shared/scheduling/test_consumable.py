@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from shared.scheduling.capacity import Capacity, Group, Held
-from shared.scheduling.consumable import ConsumableLane
-from shared.scheduling.easy import serve
-from shared.scheduling.lane import Lane
+from shared.scheduling.consumable import ConsumableScheduler
+from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet
+from shared.scheduling.passes import serve
 from shared.scheduling.power import Cap, PowerBudget, Scope
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
-from shared.scheduling.queue import Entry, Line, order_of
 from shared.scheduling.sharing import Member
+from shared.scheduling.wait_queue import Entry, WaitQueue, order_of
 from tests.unit.shared.scheduling.plain_consumable import PlainNodes, Stay
 
 CORES, MEMORY = 4, 64
@@ -55,7 +55,7 @@ def table(nodes: int, gpu_nodes: int = 0) -> NodeTable:
     )
 
 
-def lane(
+def scheduler(
     kinds: list[Kind],
     entries: list[Entry],
     *,
@@ -64,22 +64,22 @@ def lane(
     held: list[Held] | None = None,
     refused: set[tuple[str, str]] | None = None,
     budgets: Sequence[PowerBudget] = (),
-) -> ConsumableLane:
+) -> ConsumableScheduler:
     capacity = Capacity(table(nodes, gpu_nodes))
     for each in held or []:
         capacity.take(each.kind, each.allocation)
-    line = Line()
+    queue = WaitQueue()
     for entry in entries:
-        line.add(entry)
+        queue.add(entry)
     neighbours = Pairs(refused or set())
-    return ConsumableLane(capacity, held or [], line, kinds, neighbours, budgets=budgets)
+    return ConsumableScheduler(capacity, held or [], queue, kinds, neighbours, budgets=budgets)
 
 
 def entry(arrival: int, kind: int, units: int, limit_s: float) -> Entry:
     return Entry(order_of(0, arrival, 0), arrival, units, limit_s, kind=kind)
 
 
-def started(made: ConsumableLane, now_s: float = 0.0) -> dict[int, Allocation]:
+def started(made: ConsumableScheduler, now_s: float = 0.0) -> dict[int, Allocation]:
     found = {}
     for _, served, allocation, _ in made.pass_alone(now_s):
         assert isinstance(allocation, Allocation)
@@ -88,44 +88,46 @@ def started(made: ConsumableLane, now_s: float = 0.0) -> dict[int, Allocation]:
 
 
 def test_units_of_several_jobs_fill_a_node() -> None:
-    found = started(lane([part(1)], [entry(1, 0, 3, 9), entry(2, 0, 1, 9)], nodes=1))
+    found = started(scheduler([part(1)], [entry(1, 0, 3, 9), entry(2, 0, 1, 9)], nodes=1))
     assert found == {1: Allocation((0,), (3,)), 2: Allocation((0,), (1,))}
 
 
 def test_one_unit_a_node_spreads() -> None:
-    found = started(lane([part(1, most=1)], [entry(1, 0, 3, 9)]))
+    found = started(scheduler([part(1, most=1)], [entry(1, 0, 3, 9)]))
     assert found == {1: Allocation((0, 1, 2), (1, 1, 1))}
 
 
 def test_memory_binds_where_cores_do_not() -> None:
-    made = lane([part(1, memory=40)], [entry(1, 0, 1, 9), entry(2, 0, 1, 9)], nodes=1)
+    made = scheduler([part(1, memory=40)], [entry(1, 0, 1, 9), entry(2, 0, 1, 9)], nodes=1)
     assert started(made).keys() == {1}
     assert made.units_now(entry(2, 0, 1, 9)) == 0
 
 
 def test_jobs_without_gpus_leave_the_nodes_that_have_them() -> None:
     kinds = [part(4), part(1, gpus=1)]
-    found = started(lane(kinds, [entry(1, 0, 2, 9), entry(2, 1, 2, 9)], nodes=3, gpu_nodes=1))
+    found = started(scheduler(kinds, [entry(1, 0, 2, 9), entry(2, 1, 2, 9)], nodes=3, gpu_nodes=1))
     assert found == {1: Allocation((1, 2), (1, 1)), 2: Allocation((0,), (2,))}
 
 
 def test_a_job_that_fits_on_no_node_waits_without_a_promise() -> None:
-    made = lane([part(1, gpus=3), part(1)], [entry(1, 0, 1, 9), entry(2, 1, 1, 9)], gpu_nodes=4)
+    made = scheduler(
+        [part(1, gpus=3), part(1)], [entry(1, 0, 1, 9), entry(2, 1, 1, 9)], gpu_nodes=4
+    )
     assert started(made).keys() == {2}
     assert made.reservation is None
 
 
 def test_nobody_comes_beside_a_job_that_is_to_be_alone() -> None:
     alone = Kind("0", Shape((1, 0, 0), exclusive=True, most_per_node=0))
-    found = started(lane([alone, part(1)], [entry(1, 0, 2, 9), entry(2, 1, 1, 9)], nodes=1))
+    found = started(scheduler([alone, part(1)], [entry(1, 0, 2, 9), entry(2, 1, 1, 9)], nodes=1))
     assert found == {1: Allocation((0,), (2,))}
 
 
 def test_neighbours_that_do_not_go_together_get_nodes_of_their_own() -> None:
     kinds = [part(1, app=0), part(1, app=1)]
     waiting = [entry(1, 0, 1, 9), entry(2, 1, 1, 9)]
-    assert started(lane(kinds, waiting, nodes=1, refused={("0", "1")})).keys() == {1}
-    found = started(lane(kinds, waiting, nodes=2, refused={("0", "1")}))
+    assert started(scheduler(kinds, waiting, nodes=1, refused={("0", "1")})).keys() == {1}
+    found = started(scheduler(kinds, waiting, nodes=2, refused={("0", "1")}))
     assert found == {1: Allocation((0,), (1,)), 2: Allocation((1,), (1,))}
 
 
@@ -134,7 +136,7 @@ def test_a_reservation_keeps_the_nodes_that_it_counts_on() -> None:
     held = [Held(100.0, 9, part(2), Allocation((1,), (1,)))]
     kinds = [part(2), part(4, most=1), part(2)]
     waiting = [entry(1, 1, 2, 50), entry(2, 2, 1, 200), entry(3, 2, 1, 90)]
-    made = lane(kinds, waiting, nodes=2, held=held)
+    made = scheduler(kinds, waiting, nodes=2, held=held)
     assert started(made).keys() == {3}
     assert made.reservation is not None
     assert made.reservation.start_s == 100.0
@@ -144,7 +146,7 @@ def test_a_guest_may_stay_where_the_reservation_needs_nothing() -> None:
     held = [Held(100.0, 9, part(2), Allocation((1,), (1,)))]
     kinds = [part(4, most=1, gpus=1), part(2)]
     waiting = [entry(1, 0, 1, 50), entry(2, 1, 1, 500)]
-    made = lane(kinds, waiting, nodes=3, gpu_nodes=0, held=held)
+    made = scheduler(kinds, waiting, nodes=3, gpu_nodes=0, held=held)
     assert started(made) == {2: Allocation((1,), (1,))}, "no GPU anywhere: nothing is reserved"
 
 
@@ -159,7 +161,7 @@ def flat(cap_w: int) -> PowerBudget:
 
 def test_a_guest_that_ends_before_its_host_leaves_it_alone_on_its_node() -> None:
     pair = [watts(1, 100.0, 60), watts(2, 50.0, 30)]
-    made = lane([part(2)], pair, nodes=1, budgets=[flat(100)])
+    made = scheduler([part(2)], pair, nodes=1, budgets=[flat(100)])
     assert started(made).keys() == {1, 2}
     made.release(2)
     made.add(watts(3, 60.0, 41))
@@ -181,7 +183,7 @@ def test_a_join_takes_no_watts_that_are_reserved() -> None:
         watts(4, 1000.0, 60),
         watts(5, 100.0, 60),
     ]
-    made = lane(kinds, queue, budgets=[flat(200)])
+    made = scheduler(kinds, queue, budgets=[flat(200)])
     assert started(made).keys() == {1, 2, 5}
     assert made.reservation == (3, 1, 100.0)
 
@@ -196,7 +198,7 @@ def random_kind(rng: Random) -> Kind:
     return Kind(app, shape)
 
 
-def random_case(seed: int) -> tuple[ConsumableLane, PlainNodes, list[Entry]]:
+def random_case(seed: int) -> tuple[ConsumableScheduler, PlainNodes, list[Entry]]:
     """Some jobs that run, by the plain rules, and some that wait."""
     rng = Random(seed)
     nodes, gpu_nodes = rng.randint(1, 6), rng.randint(0, 2)
@@ -221,7 +223,7 @@ def random_case(seed: int) -> tuple[ConsumableLane, PlainNodes, list[Entry]]:
         entry(arrival, rng.randrange(6), rng.randint(1, 5), float(rng.choice([5, 15, 30, 100])))
         for arrival in range(1, rng.randint(2, 14))
     ]
-    made = lane(kinds, waiting, nodes=nodes, gpu_nodes=gpu_nodes, held=held, refused=refused)
+    made = scheduler(kinds, waiting, nodes=nodes, gpu_nodes=gpu_nodes, held=held, refused=refused)
     return made, plain, waiting
 
 
@@ -230,13 +232,13 @@ def test_random_passes_obey_the_plain_rules(seed: int) -> None:
     made, plain, waiting = random_case(seed)
     found = started(made)
     ended = [s for s in plain.stays if s.release_s <= 0]
-    promise = made.reservation
-    reserved = next((e for e in waiting if promise and e.arrival == promise.arrival), None)
+    reservation = made.reservation
+    reserved = next((e for e in waiting if reservation and e.arrival == reservation.arrival), None)
     for each in waiting:
         kind, allocation = made.kinds[each.kind], found.get(each.arrival)
         if reserved is each:
-            assert promise is not None
-            assert promise.start_s == plain.earliest_s(kind, each.nodes, 0.0)
+            assert reservation is not None
+            assert reservation.start_s == plain.earliest_s(kind, each.nodes, 0.0)
         if allocation is not None:
             assert sum(allocation.units) == each.nodes
             units = dict(zip(allocation.nodes, allocation.units, strict=True))
@@ -247,10 +249,10 @@ def test_random_passes_obey_the_plain_rules(seed: int) -> None:
             and sum(PlainNodes(plain.amounts).room(kind, inf).values()) >= each.nodes
         ):
             raise AssertionError("what fits the cluster starts or is the first to wait")
-    if reserved is None or promise is None:
+    if reserved is None or reservation is None:
         return
-    wanted = made.kinds[reserved.kind], reserved.nodes, promise.start_s
-    assert sum(plain.room(wanted[0], promise.start_s).values()) >= reserved.nodes, "kept"
+    wanted = made.kinds[reserved.kind], reserved.nodes, reservation.start_s
+    assert sum(plain.room(wanted[0], reservation.start_s).values()) >= reserved.nodes, "kept"
     for each in waiting:
         kind = made.kinds[each.kind]
         is_behind = each.order > reserved.order and each.arrival not in found
@@ -275,34 +277,36 @@ def test_whole_nodes_start_as_they_do_by_counting(seed: int) -> None:
         entry(arrival, 0, rng.randint(1, nodes), float(rng.choice([5, 15, 30, 100])))
         for arrival in range(1, rng.randint(2, 20))
     ]
-    counting = Line()
+    counting = WaitQueue()
     for each in waiting:
         counting.add(each)
-    simple = Lane(Load(nodes, len(free), sets), counting)
+    simple = EasyScheduler(Load(nodes, len(free), sets), counting)
     amounts = np.array([[CORES] * nodes, [MEMORY] * nodes], dtype=np.int64)
     capacity = Capacity(NodeTable(("cores", "memory_mib"), amounts))
     for job in held:
         capacity.take(job.kind, job.allocation)
-    line = Line()
+    queue = WaitQueue()
     for each in waiting:
-        line.add(each)
-    made = ConsumableLane(capacity, held, line, [whole()], Pairs(set()))
+        queue.add(each)
+    made = ConsumableScheduler(capacity, held, queue, [whole()], Pairs(set()))
     expected = [(e.arrival, backfilled) for _, e, _, backfilled in serve([simple], 0.0)]
     assert [(e.arrival, b) for _, e, _, b in serve([made], 0.0)] == expected
     assert made.reservation == simple.standing.reservation
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_lane_that_lives_on_starts_what_one_made_anew_starts(seed: int) -> None:
+def test_a_scheduler_that_lives_on_starts_what_one_made_anew_starts(seed: int) -> None:
     rng = Random(seed)
     made, _, _ = random_case(seed)
     kinds, refused = made.kinds, made.neighbours
     now_s, arrival = 0.0, 100
     for _ in range(6):
-        anew = Line()
-        for each in list(made.line):
+        anew = WaitQueue()
+        for each in list(made.queue):
             anew.add(each)
-        again = ConsumableLane(made.capacity.copy(), list(made.held.values()), anew, kinds, refused)
+        again = ConsumableScheduler(
+            made.capacity.copy(), list(made.held.values()), anew, kinds, refused
+        )
         assert started(made, now_s) == started(again, now_s)
         assert made.reservation == again.reservation
         now_s += rng.choice([1.0, 7.0, 20.0])
@@ -328,7 +332,7 @@ def test_small_units_on_large_nodes_ask_few_questions_about_neighbours() -> None
     amounts = np.array([[1001], [MEMORY], [0]], dtype=np.int64)
     capacity = Capacity(NodeTable(("cores", "memory_mib", "gpu"), amounts))
     capacity.take(part(1), Allocation((0,), (1,)))
-    one = ConsumableLane(capacity, [], Line(), [part(1, app=1)], neighbours)
+    one = ConsumableScheduler(capacity, [], WaitQueue(), [part(1, app=1)], neighbours)
     assert one.units_now(entry(1, 0, 1, 9)) == 300
     assert neighbours.asked <= 11
 

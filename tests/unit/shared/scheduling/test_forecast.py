@@ -4,11 +4,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.forecast import Expected, forecast
-from shared.scheduling.lane import Lane
 from shared.scheduling.load import Load, NodeSet
-from shared.scheduling.queue import Entry, Queue
 from shared.scheduling.timeline import Discipline, Pool, play
+from shared.scheduling.wait_queue import Entry, WaitQueues
 from shared.scheduling.workload import Workload
 
 waiting = st.lists(
@@ -16,25 +16,25 @@ waiting = st.lists(
 )
 
 
-def queue_of(rows: list[tuple[int, float]]) -> Queue:
-    queue = Queue()
-    queue.add("a", [Entry(n, n, units, limit_s) for n, (units, limit_s) in enumerate(rows)])
-    return queue
+def queue_of(rows: list[tuple[int, float]]) -> WaitQueues:
+    queues = WaitQueues()
+    queues.add("a", [Entry(n, n, units, limit_s) for n, (units, limit_s) in enumerate(rows)])
+    return queues
 
 
-def foreseen(now_s: float, queue: Queue, loads: dict[str, Load]) -> dict[int, Expected]:
-    lanes = {
-        name: Lane(load, queue.line(name).copy(), number=number)
+def foreseen(now_s: float, queues: WaitQueues, loads: dict[str, Load]) -> dict[int, Expected]:
+    schedulers = {
+        name: EasyScheduler(load, queues.of(name).copy(), number=number)
         for number, (name, load) in enumerate(loads.items())
     }
-    return dict(forecast(now_s, lanes))
+    return dict(forecast(now_s, schedulers))
 
 
 @settings(max_examples=100, deadline=None)
 @given(waiting)
 def test_a_forecast_comes_true_when_all_run_to_their_limits(rows: list[tuple[int, float]]) -> None:
-    queue, limit_s = queue_of(rows), np.array([[row[1]] for row in rows])
-    expected = foreseen(0.0, queue, {"a": Load(6, 6)})
+    queues, limit_s = queue_of(rows), np.array([[row[1]] for row in rows])
+    expected = foreseen(0.0, queues, {"a": Load(6, 6)})
     workload = Workload(
         submit_s=np.zeros(len(rows)),
         order=np.arange(len(rows))[:, np.newaxis],
@@ -45,23 +45,23 @@ def test_a_forecast_comes_true_when_all_run_to_their_limits(rows: list[tuple[int
     )
     found = play([Pool(6)], workload, Discipline.EASY).start_s.tolist()
     assert [expected[n].start_s for n in range(len(rows))] == found
-    assert len(queue.line("a")) == len(rows)
+    assert len(queues.of("a")) == len(rows)
 
 
 def test_a_job_waits_for_what_runs_and_for_what_stands_before_it() -> None:
-    queue = queue_of([(4, 10.0), (4, 10.0)])
+    queues = queue_of([(4, 10.0), (4, 10.0)])
     loads = {"a": Load(4, 0, [NodeSet(4, 7.0)])}
-    assert foreseen(5.0, queue, loads) == {0: Expected("a", 7.0), 1: Expected("a", 17.0)}
+    assert foreseen(5.0, queues, loads) == {0: Expected("a", 7.0), 1: Expected("a", 17.0)}
 
 
 def test_the_earliest_cluster_is_expected() -> None:
-    queue = Queue()
-    queue.add("a", [Entry(0, 0, 2, 9.0)])
-    queue.add("b", [Entry(1, 0, 2, 9.0)])
+    queues = WaitQueues()
+    queues.add("a", [Entry(0, 0, 2, 9.0)])
+    queues.add("b", [Entry(1, 0, 2, 9.0)])
     loads = {"a": Load(2, 0, [NodeSet(2, 50.0)]), "b": Load(2, 0, [NodeSet(2, 20.0)])}
-    assert foreseen(0.0, queue, loads) == {0: Expected("b", 20.0)}
+    assert foreseen(0.0, queues, loads) == {0: Expected("b", 20.0)}
 
 
 def test_overdue_jobs_are_expected_to_end_now_and_what_fits_nowhere_is_left_out() -> None:
-    queue = queue_of([(9, 1.0), (2, 1.0)])
-    assert foreseen(5.0, queue, {"a": Load(4, 0, [NodeSet(4, 1.0)])}) == {1: Expected("a", 5.0)}
+    queues = queue_of([(9, 1.0), (2, 1.0)])
+    assert foreseen(5.0, queues, {"a": Load(4, 0, [NodeSet(4, 1.0)])}) == {1: Expected("a", 5.0)}

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
-from shared.scheduling.outlook import Option, Running, Situation, Stand
-from shared.scheduling.queue import order_of
+from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, Running, Situation
 from shared.scheduling.replanned import Replanned, replan
 from shared.scheduling.timeline import Discipline, Pool, play
+from shared.scheduling.wait_queue import order_of
 from shared.scheduling.workload import Workload
 from shared.workloads.tariff import Tariff
 
@@ -50,25 +50,23 @@ def waiting(jobs: Sequence[Drawn]) -> list[Waiting]:
 
 
 def _waiting(number: int, job: Drawn) -> Waiting:
-    options = tuple(
+    modes = tuple(
         tuple(
-            Option(job.limit_s * slower * away, job.nodes * power_w, pstate)
+            ExecutionMode(job.limit_s * slower * away, job.nodes * power_w, pstate)
             for pstate, (slower, power_w) in enumerate(((1.0, 400.0), (1.3, 280.0)))
         )
         for away in ((1.0, 1.1) if number % 2 else (1.1, 1.0))
     )
     best = 0 if number % 2 else 1
     usual = tuple(
-        Stand(order_of(rank, number, rank), number, cluster, job.nodes, options[cluster][0])
+        PlannedEntry(order_of(rank, number, rank), number, cluster, job.nodes, modes[cluster][0])
         for rank, cluster in enumerate((best, 1 - best))
     )
-    return Waiting(number, job.submit_s, (job.nodes, job.nodes), options, usual)
+    return Waiting(number, job.submit_s, (job.nodes, job.nodes), modes, usual)
 
 
 def played(jobs: Sequence[Drawn], policy: LookAhead) -> Replanned:
-    return replan(
-        ROOMS, waiting(jobs), lambda job, _, option: jobs[job].share * option.limit_s, policy
-    )
+    return replan(ROOMS, waiting(jobs), lambda job, _, mode: jobs[job].share * mode.limit_s, policy)
 
 
 def policy(budget: int, objective: Objective = FLAT, patience_s: float = 12 * HOUR_S) -> LookAhead:
@@ -105,15 +103,23 @@ def test_without_a_budget_it_is_eamc(jobs: list[Drawn]) -> None:
 
 
 def _workload(jobs: Sequence[Drawn]) -> Workload:
-    usual = [sorted(job.usual, key=lambda stand: stand.cluster) for job in waiting(jobs)]
-    limit_s = np.array([[stand.option.limit_s for stand in stands] for stands in usual])
+    usual = [sorted(job.usual, key=lambda planned: planned.cluster) for job in waiting(jobs)]
+    limit_s = np.array(
+        [[planned.mode.limit_s for planned in planned_entries] for planned_entries in usual]
+    )
     return Workload(
         submit_s=np.array([job.submit_s for job in jobs]),
-        order=np.array([[stand.order for stand in stands] for stands in usual]),
-        units=np.array([[stand.units for stand in stands] for stands in usual]),
+        order=np.array(
+            [[planned.order for planned in planned_entries] for planned_entries in usual]
+        ),
+        units=np.array(
+            [[planned.units for planned in planned_entries] for planned_entries in usual]
+        ),
         limit_s=limit_s,
         run_s=limit_s * np.array([[job.share] for job in jobs]),
-        power_w=np.array([[stand.option.power_w for stand in stands] for stands in usual]),
+        power_w=np.array(
+            [[planned.mode.power_w for planned in planned_entries] for planned_entries in usual]
+        ),
     )
 
 
@@ -128,7 +134,7 @@ def test_what_it_takes_costs_less_than_eamc_by_its_own_forecast(
     situation = Situation(0.0, ROOMS, running)
     queue = {job.arrival: replace(job, submit_s=0.0) for job in waiting(jobs)}
     starts = searched.decide(situation, queue, share)
-    usual = [stand for job in queue.values() for stand in job.usual]
+    usual = [planned for job in queue.values() for planned in job.usual]
     if searched.counts.taken:
         assert searched.counts.forecast_gain > 0
     else:
@@ -141,10 +147,12 @@ def test_what_it_takes_costs_less_than_eamc_by_its_own_forecast(
 def test_who_has_waited_too_long_is_not_passed_but_by_backfill(jobs: list[Drawn]) -> None:
     queue = {job.arrival: job for job in waiting(jobs)}
     starts = policy(6, patience_s=0.0).decide(Situation(1e6, ROOMS, {}), queue, share=0.5)
-    left = queue.keys() - {start.stand.arrival for start in starts}
-    for stand, _, backfilled in starts:
-        if not backfilled and stand.cluster == _first_choice(stand.arrival):
-            passed = {a for a in left if a < stand.arrival and _first_choice(a) == stand.cluster}
+    left = queue.keys() - {start.planned.arrival for start in starts}
+    for planned, _, backfilled in starts:
+        if not backfilled and planned.cluster == _first_choice(planned.arrival):
+            passed = {
+                a for a in left if a < planned.arrival and _first_choice(a) == planned.cluster
+            }
             assert not passed
 
 

@@ -1,4 +1,5 @@
-"""Budgets of power, and lanes under them: random systems against an oracle of plain intervals."""
+"""Budgets of power, and schedulers under them: random systems against an oracle of plain
+intervals."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,19 +12,20 @@ from hypothesis import strategies as st
 
 from services.placement.explanation import NOTHING, POWER, Refusals
 from shared.scheduling.capacity import Capacity, Group, Held
-from shared.scheduling.consumable import ConsumableLane
-from shared.scheduling.easy import AnyLane, Plan, schedule, serve
-from shared.scheduling.lane import Lane, Served
+from shared.scheduling.consumable import ConsumableScheduler
+from shared.scheduling.easy import EasyScheduler, Served
 from shared.scheduling.load import Load, NodeSet
+from shared.scheduling.passes import ClusterScheduler, Plan, schedule, serve
 from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, Step
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
-from shared.scheduling.queue import Entry, Line
 from shared.scheduling.sharing import Member
+from shared.scheduling.wait_queue import Entry, WaitQueue
 from tests.unit.shared.scheduling.plain_power import Interval, PlainBudget, seconds
 
-NODES, LANES, JOBS, PARTS = 6, 3, 12, 2
+NODES, SCHEDULERS, JOBS, PARTS = 6, 3, 12, 2
 NAMES: Final = {number: f"job-{number:03d}" for number in range(200)}
-# The first two lanes count nodes and are of one site, the last one gives out halves of nodes too.
+# The first two schedulers count nodes and are of one site, the last one gives out halves of nodes
+# too.
 OF: Final = {"0": (0,), "1": (1,), "2": (2,), "site": (0, 1), "region": (0, 1, 2)}
 WHOLE, HALF = Kind("", Shape((2, 0), True, 1)), Kind("a", Shape((1, 0), False, 1))
 KINDS: Final = [WHOLE, HALF]
@@ -59,9 +61,9 @@ def caps(draw: st.DrawFn, most: int = 20) -> tuple[Step, ...]:
 
 @dataclass(frozen=True)
 class Running:
-    """A job that holds nodes of a lane; which, where this matters."""
+    """A job that holds nodes of a scheduler; which, where this matters."""
 
-    lane: int
+    scheduler: int
     entry: Entry
     start_s: float
     allocation: Allocation | None = None
@@ -73,7 +75,7 @@ class Running:
 
 @dataclass
 class System:
-    """What waits, by lane and job, and what runs, under caps by name."""
+    """What waits, by scheduler and job, and what runs, under caps by name."""
 
     steps: dict[str, tuple[Step, ...]]
     now_s: float = 0.0
@@ -81,58 +83,63 @@ class System:
     running: dict[int, Running] = field(default_factory=dict)
 
     def budgets(self) -> list[list[PowerBudget]]:
-        """New ones, in which nothing is committed, by lane."""
+        """New ones, in which nothing is committed, by scheduler."""
         named = {
             name: PowerBudget(Cap(Scope.SITE, name, steps), 10, is_shared=len(OF[name]) > 1)
             for name, steps in self.steps.items()
         }
-        return [[b for name, b in named.items() if lane in OF[name]] for lane in range(LANES)]
+        return [
+            [b for name, b in named.items() if scheduler in OF[name]]
+            for scheduler in range(SCHEDULERS)
+        ]
 
     def plain(self, name: str) -> PlainBudget:
         found = PlainBudget(self.steps[name], 10, self.now_s)
         for job, one in self.running.items():
-            if one.lane in OF[name]:
+            if one.scheduler in OF[name]:
                 found.running[job] = Interval(one.start_s, one.end_s, one.entry.draw_mw)
         return found
 
-    def lanes(self) -> list[AnyLane]:
+    def schedulers(self) -> list[ClusterScheduler]:
         """Made anew of what waits and runs."""
         budgets = self.budgets()
         for budget in {id(b): b for each in budgets for b in each}.values():
             budget.advance(self.now_s)
-        counting = [self._counting(lane, budgets[lane]) for lane in range(LANES - 1)]
-        return [*counting, self._in_parts(LANES - 1, budgets[-1])]
+        counting = [
+            self._counting(scheduler, budgets[scheduler]) for scheduler in range(SCHEDULERS - 1)
+        ]
+        return [*counting, self._in_parts(SCHEDULERS - 1, budgets[-1])]
 
-    def _counting(self, lane: int, budgets: list[PowerBudget]) -> Lane:
+    def _counting(self, scheduler: int, budgets: list[PowerBudget]) -> EasyScheduler:
         sets = [
             NodeSet(one.entry.nodes, one.end_s, draw_mw=one.entry.draw_mw)
             for one in self.running.values()
-            if one.lane == lane
+            if one.scheduler == scheduler
         ]
         load = Load(NODES, NODES - sum(s.nodes for s in sets), sets)
-        return Lane(load, self._line(lane), lane, budgets)
+        return EasyScheduler(load, self._queue(scheduler), scheduler, budgets)
 
-    def _in_parts(self, lane: int, budgets: list[PowerBudget]) -> ConsumableLane:
+    def _in_parts(self, scheduler: int, budgets: list[PowerBudget]) -> ConsumableScheduler:
         capacity, held = Capacity(TABLE), list[Held]()
         for job, one in sorted(self.running.items()):
-            if one.lane == lane:
+            if one.scheduler == scheduler:
                 assert one.allocation is not None
                 kind = KINDS[one.entry.kind]
                 capacity.take(kind, one.allocation)
                 held.append(Held(one.end_s, job, kind, one.allocation, one.entry.draw_mw))
-        line = self._line(lane)
-        return ConsumableLane(capacity, held, line, KINDS, Anybody(), lane, budgets)
+        queue = self._queue(scheduler)
+        return ConsumableScheduler(capacity, held, queue, KINDS, Anybody(), scheduler, budgets)
 
-    def _line(self, lane: int) -> Line:
-        line = Line()
-        for entry in self.waiting.get(lane, {}).values():
-            line.add(entry)
-        return line
+    def _queue(self, scheduler: int) -> WaitQueue:
+        queue = WaitQueue()
+        for entry in self.waiting.get(scheduler, {}).values():
+            queue.add(entry)
+        return queue
 
-    def start(self, lane: int, entry: Entry, allocation: Allocation | None) -> None:
+    def start(self, scheduler: int, entry: Entry, allocation: Allocation | None) -> None:
         for waiting in self.waiting.values():
             waiting.pop(entry.arrival, None)
-        self.running[entry.arrival] = Running(lane, entry, self.now_s, allocation)
+        self.running[entry.arrival] = Running(scheduler, entry, self.now_s, allocation)
 
     def jobs(self) -> list[int]:
         return sorted({job for on in self.waiting.values() for job in on})
@@ -140,12 +147,14 @@ class System:
 
 @st.composite
 def entries(draw: st.DrawFn, job: int) -> dict[int, Entry]:
-    """A job on one lane or several, dearer on one than on another."""
-    on = draw(st.sets(st.integers(0, LANES - 1), min_size=1))
+    """A job on one scheduler or several, dearer on one than on another."""
+    on = draw(st.sets(st.integers(0, SCHEDULERS - 1), min_size=1))
     size, limit_s, kind = draw(nodes), draw(limits), draw(st.integers(0, 1))
     return {
-        lane: Entry(job * LANES + lane, job, size, limit_s, lane == PARTS, kind, draw(draws))
-        for lane in sorted(on)
+        scheduler: Entry(
+            job * SCHEDULERS + scheduler, job, size, limit_s, scheduler == PARTS, kind, draw(draws)
+        )
+        for scheduler in sorted(on)
     }
 
 
@@ -154,18 +163,18 @@ def systems(draw: st.DrawFn) -> System:
     """What runs, of which some is overdue, and what waits."""
     chosen = draw(st.sets(st.sampled_from(sorted(OF)), min_size=1))
     system = System({name: draw(caps()) for name in sorted(chosen)}, now_s=20.0)
-    taken = [0] * LANES
+    taken = [0] * SCHEDULERS
     for job in range(100, 100 + draw(st.integers(0, 6))):
-        lane, size = draw(st.integers(0, LANES - 1)), draw(nodes)
-        if taken[lane] + size <= NODES:
+        scheduler, size = draw(st.integers(0, SCHEDULERS - 1)), draw(nodes)
+        if taken[scheduler] + size <= NODES:
             kind = draw(st.integers(0, 1))
-            entry = Entry(job, job, size, draw(limits), lane == PARTS, kind, draw(draws))
-            on = Allocation(tuple(range(taken[lane], taken[lane] + size)), (1,) * size)
-            system.running[job] = Running(lane, entry, draw(st.integers(0, 20).map(float)), on)
-            taken[lane] += size
+            entry = Entry(job, job, size, draw(limits), scheduler == PARTS, kind, draw(draws))
+            on = Allocation(tuple(range(taken[scheduler], taken[scheduler] + size)), (1,) * size)
+            system.running[job] = Running(scheduler, entry, draw(st.integers(0, 20).map(float)), on)
+            taken[scheduler] += size
     for job in range(draw(st.integers(1, JOBS))):
-        for lane, entry in draw(entries(job)).items():
-            system.waiting.setdefault(lane, {})[job] = entry
+        for scheduler, entry in draw(entries(job)).items():
+            system.waiting.setdefault(scheduler, {})[job] = entry
     return system
 
 
@@ -233,19 +242,21 @@ def test_a_budget_answers_as_a_look_at_every_second_does(
 
 
 def planned(system: System) -> Plan:
-    """One pass as placement makes it: over new lanes."""
-    lanes = {f"{number}": lane for number, lane in enumerate(system.lanes())}
-    return schedule(system.now_s, lanes)
+    """One pass as placement makes it: over new schedulers."""
+    schedulers = {f"{number}": scheduler for number, scheduler in enumerate(system.schedulers())}
+    return schedule(system.now_s, schedulers)
 
 
 def reserved(system: System, plan: Plan, plain: PlainBudget, name: str) -> None:
     """Note what each job is promised under a budget: once, at its earliest start."""
-    promises = sorted(plan.reservations().items(), key=lambda one: one[1].start_s)
-    for lane, promise in promises:
-        if int(lane) in OF[name] and promise.arrival not in plain.reserved:
-            entry = system.waiting[int(lane)][promise.arrival]
-            end_s = promise.start_s + entry.limit_s
-            plain.reserved[promise.arrival] = Interval(promise.start_s, end_s, entry.draw_mw)
+    reservations = sorted(plan.reservations().items(), key=lambda one: one[1].start_s)
+    for scheduler, reservation in reservations:
+        if int(scheduler) in OF[name] and reservation.arrival not in plain.reserved:
+            entry = system.waiting[int(scheduler)][reservation.arrival]
+            end_s = reservation.start_s + entry.limit_s
+            plain.reserved[reservation.arrival] = Interval(
+                reservation.start_s, end_s, entry.draw_mw
+            )
 
 
 @settings(max_examples=400, deadline=None)
@@ -272,18 +283,18 @@ def test_whatever_does_not_start_names_what_would_let_it_start(system: System) -
     plan = planned(system)
     assume(not plan.is_relieved)
     refusals, gone = Refusals(plan, NAMES), {start.entry.arrival for start in plan.starts}
-    left = [(lane, e) for lane, on in system.waiting.items() for e in on.values()]
-    for lane, entry in left:
+    left = [(scheduler, e) for scheduler, on in system.waiting.items() for e in on.values()]
+    for scheduler, entry in left:
         if entry.arrival in gone:
             continue
-        why = refusals.why(f"{lane}", entry)
-        assert NOTHING not in why, (lane, entry)
+        why = refusals.why(f"{scheduler}", entry)
+        assert NOTHING not in why, (scheduler, entry)
         if POWER in why.split("; ")[0]:
             # What gives watts back no budget refuses: nothing else may stand against it.
-            system.waiting[lane][entry.arrival] = entry._replace(draw_mw=-1000)
+            system.waiting[scheduler][entry.arrival] = entry._replace(draw_mw=-1000)
             relaxed = {start.entry.arrival for start in planned(system).starts}
-            assert entry.arrival in relaxed, (lane, entry, why)
-            system.waiting[lane][entry.arrival] = entry
+            assert entry.arrival in relaxed, (scheduler, entry, why)
+            system.waiting[scheduler][entry.arrival] = entry
 
 
 operations_of_a_life = st.lists(
@@ -294,10 +305,10 @@ operations_of_a_life = st.lists(
 
 
 class Life:
-    """A system and lanes that live on while it changes."""
+    """A system and schedulers that live on while it changes."""
 
     def __init__(self, system: System) -> None:
-        self.system, self.lanes, self._submitted = system, system.lanes(), 0
+        self.system, self.schedulers, self._submitted = system, system.schedulers(), 0
 
     def happens(self, kind: str, pick: int, data: st.DataObject) -> None:
         """Something, or nothing where there is none that it could happen to."""
@@ -306,43 +317,43 @@ class Life:
                 self._submit(data.draw(entries(self._submitted)))
             case "end" if self.system.running:
                 job = sorted(self.system.running)[pick % len(self.system.running)]
-                self.lanes[self.system.running.pop(job).lane].release(job)
+                self.schedulers[self.system.running.pop(job).scheduler].release(job)
             case "cancel" if jobs := self.system.jobs():
                 self._cancel(jobs[pick % len(jobs)])
             case "pass":
                 self.system.now_s += pick % 12
 
     def _submit(self, found: dict[int, Entry]) -> None:
-        for lane, entry in found.items():
-            self.system.waiting.setdefault(lane, {})[self._submitted] = entry
-            self.lanes[lane].add(entry)
+        for scheduler, entry in found.items():
+            self.system.waiting.setdefault(scheduler, {})[self._submitted] = entry
+            self.schedulers[scheduler].add(entry)
         self._submitted += 1
 
     def _cancel(self, job: int) -> None:
-        for lane in self.lanes:
-            lane.drop(job)
+        for scheduler in self.schedulers:
+            scheduler.drop(job)
         for waiting in self.system.waiting.values():
             waiting.pop(job, None)
 
 
-def told(lanes: list[AnyLane], served: list[Served]) -> Iterator[object]:
+def told(schedulers: list[ClusterScheduler], served: list[Served]) -> Iterator[object]:
     """What a pass came to."""
     yield [(number, entry, allocation) for number, entry, allocation, _ in served]
-    yield [lane.reservation for lane in lanes]
+    yield [scheduler.reservation for scheduler in schedulers]
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.sets(st.sampled_from(sorted(OF))), operations_of_a_life, st.data())
-def test_lanes_that_live_on_decide_as_those_that_are_made_anew(
+def test_schedulers_that_live_on_decide_as_those_that_are_made_anew(
     chosen: set[str], events: list[tuple[str, int]], data: st.DataObject
 ) -> None:
     system = System({name: data.draw(caps()) for name in sorted(chosen)})
     life = Life(system)
     for kind, pick in events:
         life.happens(kind, pick, data)
-        anew = system.lanes()
+        anew = system.schedulers()
         expected = list(told(anew, serve(anew, system.now_s)))
-        served = serve(life.lanes, system.now_s)
-        assert list(told(life.lanes, served)) == expected
+        served = serve(life.schedulers, system.now_s)
+        assert list(told(life.schedulers, served)) == expected
         for number, entry, allocation, _ in served:
             system.start(number, entry, allocation)

@@ -65,4 +65,4 @@ def test_a_wrong_prediction_delays_the_reservation_until_the_request_ends_at_mos
 def test_predictions_are_for_easy_alone() -> None:
     runtimes = UserRuntimes([1], [10.0], [10.0])
     with pytest.raises(ValueError, match="fcfs"):
-        PredictingPool(2, runtimes=runtimes).lane(Discipline.FCFS, 0)
+        PredictingPool(2, runtimes=runtimes).scheduler(Discipline.FCFS, 0)

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.scheduling.easy import AnyLane, schedule
-from shared.scheduling.lane import Lane
+from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet
-from shared.scheduling.queue import Entry, Queue
+from shared.scheduling.passes import ClusterScheduler, schedule
 from shared.scheduling.timeline import Discipline, Pool, play
+from shared.scheduling.wait_queue import Entry, WaitQueues
 from shared.scheduling.workload import NO_ENTRY, Schedule, Workload
 from tests.unit.shared.scheduling.plain_one_pool import (
     PlainJob,
@@ -163,8 +163,9 @@ def two_clusters(rows: list[tuple]) -> Workload:  # type: ignore[type-arg]
 
 
 def fresh_starts(workload: Workload) -> list[tuple[float, int]]:
-    """Start and cluster of each job when every pass builds its lanes anew, as placement does."""
-    queue = Queue()
+    """Start and cluster of each job when every pass builds its schedulers anew, as placement
+    does."""
+    queues = WaitQueues()
     found: dict[int, tuple[float, int]] = {}
     running: list[tuple[float, float, int, int]] = []  # end, release, units, column
     arrived = 0
@@ -175,17 +176,17 @@ def fresh_starts(workload: Workload) -> list[tuple[float, int]]:
             for c in np.flatnonzero(workload.order[arrived] != NO_ENTRY).tolist():
                 values = (workload.order, workload.units, workload.limit_s)
                 order, units, limit_s = (v[arrived, c].item() for v in values)
-                queue.add(str(c), [Entry(order, arrived, units, limit_s)])
+                queues.add(str(c), [Entry(order, arrived, units, limit_s)])
             arrived += 1
         loads = {}
         for c, pool in enumerate(POOLS):
             held = [NodeSet(units, release_s) for _, release_s, units, at in running if at == c]
             loads[str(c)] = Load(pool.units, pool.units - sum(s.nodes for s in held), held)
-        lanes: dict[str, AnyLane] = {
-            name: Lane(load, queue.line(name), number=number)
+        schedulers: dict[str, ClusterScheduler] = {
+            name: EasyScheduler(load, queues.of(name), number=number)
             for number, (name, load) in enumerate(loads.items())
         }
-        for start in schedule(now_s, lanes).starts:
+        for start in schedule(now_s, schedulers).starts:
             job, c = start.entry.arrival, int(start.cluster)
             found[job] = (now_s, c)
             end_s = now_s + workload.run_s[job, c]
@@ -195,7 +196,7 @@ def fresh_starts(workload: Workload) -> list[tuple[float, int]]:
 
 @settings(max_examples=300, deadline=None)
 @given(two_columns)
-def test_lanes_that_live_on_decide_as_lanes_built_anew(rows: list[tuple]) -> None:  # type: ignore[type-arg]
+def test_schedulers_that_live_on_decide_as_schedulers_built_anew(rows: list[tuple]) -> None:  # type: ignore[type-arg]
     workload = two_clusters(rows)
     found = play(POOLS, workload, Discipline.EASY)
     assert list(zip(found.start_s.tolist(), found.cluster.tolist(), strict=True)) == fresh_starts(

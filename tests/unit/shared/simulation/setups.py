@@ -4,7 +4,7 @@ import numpy as np
 
 from shared.domain.coefficients import Coefficients
 from shared.domain.signature import Signature
-from shared.simulation.epm import NodeKnowledge
+from shared.simulation.epm import NodeModels
 from shared.simulation.jobs import SubmittedJobs
 from shared.simulation.sweep import Setup
 from shared.simulation.system import SimulatedCluster, System, Unit
@@ -49,8 +49,8 @@ def signature(module: str, app: str) -> Signature:
     )
 
 
-def knowledge(module: str, apps: tuple[str, ...] = ("cpu", "mem")) -> NodeKnowledge:
-    return NodeKnowledge(coefficients(module), {app: signature(module, app) for app in apps})
+def models(module: str, apps: tuple[str, ...] = ("cpu", "mem")) -> NodeModels:
+    return NodeModels(coefficients(module), {app: signature(module, app) for app in apps})
 
 
 def cluster(name: str, nodes: int = 4, **known: object) -> SimulatedCluster:
@@ -59,7 +59,7 @@ def cluster(name: str, nodes: int = 4, **known: object) -> SimulatedCluster:
 
 def setup(nodes: int = 4) -> Setup:
     system = System((cluster("p1", nodes), cluster("p2", nodes)))
-    return Setup(system, (knowledge("p1"), knowledge("p2")))
+    return Setup(system, (models("p1"), models("p2")))
 
 
 def jobs(nodes: list[int], run_s: float = 100.0, counts: Unit = Unit.NODE) -> SubmittedJobs:

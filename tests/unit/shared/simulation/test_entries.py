@@ -8,10 +8,10 @@ from shared.simulation.epm import Epm
 from shared.simulation.jobs import SubmittedJobs
 from shared.simulation.policy import SimulatedPolicy
 from shared.simulation.system import System, Unit
-from tests.unit.shared.simulation.setups import cluster, jobs, knowledge
+from tests.unit.shared.simulation.setups import cluster, jobs, models
 
 CPU, MEM = 0, 1
-EPM = Epm.of([knowledge("p1"), knowledge("p2")])
+EPM = Epm.of([models("p1"), models("p2")])
 TWO = System((cluster("p1"), cluster("p2")))
 
 
@@ -93,7 +93,7 @@ def test_where_cores_are_given_out_a_job_takes_cores_and_their_share_of_the_powe
 
 def test_jobs_of_cores_take_whole_nodes_where_no_less_is_given_out() -> None:
     system = System((cluster("p1", cores_per_node=4),))
-    epm = Epm.of([knowledge("p1")])
+    epm = Epm.of([models("p1")])
     choice = Choice(SimulatedPolicy.EASY, EVEN, 0.35, kill_at_limit=True)
     found = entries_of(system, epm, jobs([1, 4, 5], counts=Unit.CORE), np.zeros(3, int), choice)
     assert found.workload.units.tolist() == [[1], [1], [2]]

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from shared.eamc.frequency import FrequencyRule, Weighing
-from shared.simulation.epm import Epm, NodeKnowledge
-from tests.unit.shared.simulation.setups import coefficients, knowledge
+from shared.simulation.epm import Epm, NodeModels
+from tests.unit.shared.simulation.setups import coefficients, models
 
-EPM = Epm.of([knowledge("p1"), knowledge("p2")])
+EPM = Epm.of([models("p1"), models("p2")])
 CPU, MEM = 0, 1
 
 
@@ -36,7 +36,7 @@ def test_weight_on_time_raises_the_frequency_where_that_helps() -> None:
 
 
 def test_a_cluster_that_does_not_know_an_application_predicts_nothing_for_it() -> None:
-    half = Epm.of([knowledge("p1", ("cpu",)), knowledge("p2")])
+    half = Epm.of([models("p1", ("cpu",)), models("p2")])
     nominal = half.predict(FrequencyRule.NOMINAL)
     assert nominal.known.tolist() == [[True, True], [False, True]]
     assert nominal.time_ratio[MEM, 1] == 1
@@ -45,4 +45,4 @@ def test_a_cluster_that_does_not_know_an_application_predicts_nothing_for_it() -
 
 def test_nothing_can_be_predicted_without_a_signature() -> None:
     with pytest.raises(ValueError, match="no cluster knows an application"):
-        Epm.of([NodeKnowledge(coefficients("p1"), {})])
+        Epm.of([NodeModels(coefficients("p1"), {})])

@@ -26,7 +26,7 @@ def test_coefficients_are_rows_too() -> None:
     assert CoefficientsPublished.FromString(found.state) == coefficients()
 
 
-def test_a_rounds_mark_changes_nothing() -> None:
+def test_a_rounds_barrier_changes_nothing() -> None:
     assert row_of(event(RoundEnded(round=3))) is None
 
 

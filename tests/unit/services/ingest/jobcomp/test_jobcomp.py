@@ -18,7 +18,7 @@ from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
 from shared.messaging.codec import Codec
 from shared.messaging.event import Publish
-from shared.messaging.record import Place, Record
+from shared.messaging.record import Record, TopicPartition
 from shared.messaging.topics import Topics
 
 NOW_S = 1_780_000_000.0
@@ -47,7 +47,7 @@ START = {name: value for name, value in END.items() if name != "@end"} | {"state
 
 def record(value: bytes | None) -> Record:
     """A record as the plugin leaves it: without a key."""
-    return Record(Place("slurm.jobcomp", 2), 17, b"", value)
+    return Record(TopicPartition("slurm.jobcomp", 2), 17, b"", value)
 
 
 def publishes(value: bytes | None) -> list[Publish]:

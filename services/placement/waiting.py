@@ -1,18 +1,18 @@
-"""The waiting room: which jobs have which entries in the queue."""
+"""Which jobs have which entries in the queue."""
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from services.placement.eligible import Choice, Choices, as_weighed, choices
 from services.placement.jobs import Tracked
 from services.placement.kinds import Kinds
 from services.placement.limits import Subject, subjects_of
 from services.placement.model import Rules
-from services.placement.obstacles import Obstacles
-from services.placement.reach import Choice, Choices, as_weighed, choices
+from services.placement.pending_reasons import PendingReasons
 from shared.scheduling.problem import NodeTable, counts_nodes, kind_on
-from shared.scheduling.queue import Entry, Queue
+from shared.scheduling.wait_queue import Entry, WaitQueues
 
 _NONE: Final[Mapping[str, Entry]] = {}
 
@@ -25,14 +25,15 @@ class _Waiting:
     entries: Mapping[str, Entry] = field(default_factory=dict)
 
 
-class Room:
-    """Keeps the queue as the obstacles say. A job without obstacle has an entry for each cluster
-    that its policy lets it wait for, one with an obstacle keeps its arrival number: its place."""
+class WaitingJobs:
+    """Keeps the queue as the pending reasons say. A job without pending reason has an entry for
+    each cluster that its policy lets it wait for, one with a pending reason keeps its arrival
+    number: its place."""
 
-    def __init__(self, obstacles: Obstacles, rules: Rules) -> None:
-        self.queue, self.kinds = Queue(), Kinds()
+    def __init__(self, pending_reasons: PendingReasons, rules: Rules) -> None:
+        self.queues, self.kinds = WaitQueues(), Kinds()
         self._rules = rules
-        self._obstacles = obstacles
+        self._pending_reasons = pending_reasons
         self._waiting: dict[str, _Waiting] = {}
         self._refreshed: set[str] = set()
 
@@ -71,7 +72,7 @@ class Room:
         """A job waits no more, or begins anew."""
         waiting = self._waiting.pop(job_id, None)
         if waiting is not None:
-            self.queue.remove([waiting.job.arrival])
+            self.queues.remove([waiting.job.arrival])
 
     def refresh(self, jobs: Iterable[Tracked]) -> bool:
         """Bring the entries of these jobs up to date; True when one that waits on lost some."""
@@ -88,7 +89,7 @@ class Room:
     def refresh_all(self) -> bool:
         """The same of all jobs, of whatever kinds they are now."""
         lost_some = self.refresh(self.jobs())
-        self.queue.forget_kinds()
+        self.queues.forget_kinds()
         return lost_some
 
     def put_back(self, jobs: Iterable[Tracked]) -> None:
@@ -98,7 +99,7 @@ class Room:
     def _places_of(self, jobs: Iterable[Tracked]) -> list[_Waiting]:
         """Those of these jobs that wait, with their choices among the clusters that are there."""
         waiting = [place for job in jobs if (place := self._place_of(job)) is not None]
-        lost = frozenset(self._obstacles.lost)
+        lost = frozenset(self._pending_reasons.lost)
         stale = [place for place in waiting if place.lost != lost]
         ranked = choices([place.job for place in stale], lost, self._rules)
         for place, found in zip(stale, ranked, strict=True):
@@ -122,25 +123,25 @@ class Room:
         for waiting in changed:
             for cluster, entry in waiting.entries.items():
                 added[cluster].append(entry)
-        self.queue.remove([waiting.job.arrival for waiting in changed])
+        self.queues.remove([waiting.job.arrival for waiting in changed])
         for cluster, entries in added.items():
-            self.queue.add(cluster, entries)
+            self.queues.add(cluster, entries)
 
     def _entries_of(self, waiting: _Waiting) -> Mapping[str, Entry]:
         job = waiting.job
-        if self._obstacles.of_job(job):
+        if self._pending_reasons.of_job(job):
             return _NONE
         return {
             c.cluster: entry
             for c in waiting.choices
             if c.waits
-            and not self._obstacles.of_entry(job, c.candidate)
+            and not self._pending_reasons.of_entry(job, c.candidate)
             and (entry := self._entry(job, c)) is not None
         }
 
     def _entry(self, job: Tracked, choice: Choice) -> Entry | None:
         """None where the cluster was declared anew, without what the job needs."""
-        cluster = self._obstacles.knowledge.clusters[choice.cluster]
+        cluster = self._pending_reasons.models.clusters[choice.cluster]
         kind = kind_on(job.job, cluster, NodeTable.names_of(cluster))
         if kind is None:
             return None

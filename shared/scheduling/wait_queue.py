@@ -1,4 +1,4 @@
-"""The one priority queue of a region: (job, cluster) entries in order, a line a cluster.
+"""The one priority queue of a region: (job, cluster) entries in order, a queue a cluster.
 
 Entries stand in the order (tier, arrival of the job, rank of the cluster for the job). Arrival
 numbers are unique, so no two entries are equal in it.
@@ -39,7 +39,7 @@ def order_of(tier: int, arrival: int, rank: int) -> int:
 
 
 class Block:
-    """Neighbours in a line. No entry asks for less than the `least_...`: a walk may skip them all.
+    """Neighbours in a queue. No entry asks for less than the `least_...`: a walk may skip them all.
 
     The bounds are not raised when an entry leaves, which costs nothing but skips.
     """
@@ -103,7 +103,7 @@ class Block:
         return later
 
 
-class Line:
+class WaitQueue:
     """What waits for one cluster, kept in order while entries come and go.
 
     There is always a block; those behind the first are never empty.
@@ -129,9 +129,9 @@ class Line:
             self._least_by_kind = found
         return self._least_by_kind
 
-    def copy(self) -> "Line":
+    def copy(self) -> "WaitQueue":
         """The same, to be changed by itself."""
-        other = Line()
+        other = WaitQueue()
         other.blocks = [block.copy() for block in self.blocks]
         other._firsts, other._orders = self._firsts.copy(), self._orders.copy()
         other.in_parts = self.in_parts
@@ -234,29 +234,29 @@ class Line:
             self.blocks[0] = Block()
 
 
-class Queue:
+class WaitQueues:
     """What waits, by cluster, kept in order between rounds so that a round costs what changed."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, Line] = {}
+        self._queues: dict[str, WaitQueue] = {}
 
-    def line(self, cluster: str) -> Line:
+    def of(self, cluster: str) -> WaitQueue:
         """The cluster's entries."""
-        return self._lines.setdefault(cluster, Line())
+        return self._queues.setdefault(cluster, WaitQueue())
 
     def add(self, cluster: str, entries: Iterable[Entry]) -> None:
-        """Put entries into the cluster's line."""
-        line = self.line(cluster)
+        """Put entries into the cluster's queue."""
+        queue = self.of(cluster)
         for entry in entries:
-            line.add(entry)
+            queue.add(entry)
 
     def remove(self, arrivals: Iterable[int]) -> None:
         """Take all entries of these jobs out."""
         for arrival in arrivals:
-            for line in self._lines.values():
-                line.remove(arrival)
+            for queue in self._queues.values():
+                queue.remove(arrival)
 
     def forget_kinds(self) -> None:
         """Kinds of entries that have left mean nothing any more: a cluster was declared anew."""
-        for line in self._lines.values():
-            line.forget_kinds()
+        for queue in self._queues.values():
+            queue.forget_kinds()

@@ -1,19 +1,19 @@
-"""How a plan of what waits would come out: the lanes that decide, played forward.
+"""How a plan of what waits would come out: the schedulers that decide, played forward.
 
-A plan is one queue of entries for the lanes of `lane.py`. They promise and backfill by limits;
-here running jobs and entries end when they are expected to, which is earlier.
+A plan is one queue of entries for the schedulers of `easy.py`. They reservation and backfill by
+limits; here running jobs and entries end when they are expected to, which is earlier.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from shared.scheduling.easy import serve
+from shared.scheduling.easy import EasyScheduler, Served, holder_of
 from shared.scheduling.forward import Coming, forward
-from shared.scheduling.lane import Lane, Served, holder_of
 from shared.scheduling.load import Load, NodeSet
+from shared.scheduling.passes import serve
 from shared.scheduling.power import PowerBudget, milliwatts
-from shared.scheduling.queue import Entry, Line
+from shared.scheduling.wait_queue import Entry, WaitQueue
 
 
 class Room(Protocol):
@@ -24,7 +24,7 @@ class Room(Protocol):
     def budgets(self, number: int) -> list[PowerBudget]: ...
 
 
-class Option(NamedTuple):
+class ExecutionMode(NamedTuple):
     """A job on one cluster at one P-state: the time until its limit, its power in all."""
 
     limit_s: float
@@ -32,20 +32,20 @@ class Option(NamedTuple):
     pstate: int
 
 
-class Stand(NamedTuple):
+class PlannedEntry(NamedTuple):
     """An entry of a plan: a job's place in the queue of one cluster, from `from_s` on."""
 
     order: int
     arrival: int
     cluster: int
     units: int
-    option: Option
+    mode: ExecutionMode
     from_s: float = 0.0
 
     @property
     def entry(self) -> Entry:
-        """What a lane is told."""
-        limit_s, power_w, _ = self.option
+        """What a scheduler is told."""
+        limit_s, power_w, _ = self.mode
         draw_mw = milliwatts(power_w)
         return Entry(self.order, self.arrival, self.units, limit_s, draw_mw=draw_mw)
 
@@ -64,7 +64,7 @@ class Running:
 class Start(NamedTuple):
     """An entry of a plan that starts; `backfilled` is before a blocked one."""
 
-    stand: Stand
+    planned: PlannedEntry
     start_s: float
     backfilled: bool
 
@@ -91,56 +91,56 @@ class Situation:
         ends_s = (held.release_s for held in self.running.values())
         return max(ends_s, default=self.now_s)
 
-    def starts_now(self, plan: Iterable[Stand]) -> list[Start]:
+    def starts_now(self, plan: Iterable[PlannedEntry]) -> list[Start]:
         """What a scheduling pass over a plan starts."""
-        return _Outlook(self, plan).served()
+        return _Evaluation(self, plan).served()
 
-    def outlook(self, plan: Iterable[Stand], share: float) -> list[Start]:
+    def evaluate(self, plan: Iterable[PlannedEntry], share: float) -> list[Start]:
         """All starts of a plan if its entries run for a `share` of their limits.
 
         Missing is what never fits.
         """
-        return _Outlook(self, plan).played(share)
+        return _Evaluation(self, plan).played(share)
 
 
-class _Outlook:
-    def __init__(self, situation: Situation, plan: Iterable[Stand]) -> None:
+class _Evaluation:
+    def __init__(self, situation: Situation, plan: Iterable[PlannedEntry]) -> None:
         self._situation, now_s = situation, situation.now_s
-        self._lanes = _lanes(situation)
-        self._stands = {(stand.arrival, stand.cluster): stand for stand in plan}
+        self._schedulers = _schedulers(situation)
+        self._planned = {(planned.arrival, planned.cluster): planned for planned in plan}
         self._coming: list[Coming] = []
-        for stand in self._stands.values():
-            if stand.from_s > now_s:
-                self._coming.append((stand.from_s, stand.cluster, stand.entry))
+        for planned in self._planned.values():
+            if planned.from_s > now_s:
+                self._coming.append((planned.from_s, planned.cluster, planned.entry))
             else:
-                self._lanes[stand.cluster].add(stand.entry)
+                self._schedulers[planned.cluster].add(planned.entry)
 
     def served(self) -> list[Start]:
         """One pass."""
         now_s = self._situation.now_s
-        return [self._start(now_s, served) for served in serve(self._lanes, now_s)]
+        return [self._start(now_s, served) for served in serve(self._schedulers, now_s)]
 
     def played(self, share: float) -> list[Start]:
         """Until nothing is to come."""
         ends = [
             (held.expected_s, cluster, holder_of(cluster, place))
-            for cluster in range(len(self._lanes))
+            for cluster in range(len(self._schedulers))
             for place, held in enumerate(_on(self._situation, cluster))
         ]
-        played = forward(self._lanes, self._situation.now_s, ends, self._coming, share)
+        played = forward(self._schedulers, self._situation.now_s, ends, self._coming, share)
         return [self._start(start_s, served) for start_s, served in played]
 
     def _start(self, start_s: float, served: Served) -> Start:
         number, entry, _, backfilled = served
-        return Start(self._stands[entry.arrival, number], start_s, backfilled)
+        return Start(self._planned[entry.arrival, number], start_s, backfilled)
 
 
 def _on(situation: Situation, cluster: int) -> list[Running]:
     return [held for held in situation.running.values() if held.cluster == cluster]
 
 
-def _lanes(situation: Situation) -> list[Lane]:
-    lanes = []
+def _schedulers(situation: Situation) -> list[EasyScheduler]:
+    schedulers = []
     for cluster, room in enumerate(situation.rooms):
         sets = [
             NodeSet(held.units, held.release_s, draw_mw=milliwatts(held.power_w))
@@ -148,5 +148,7 @@ def _lanes(situation: Situation) -> list[Lane]:
         ]
         free = room.units - sum(node_set.nodes for node_set in sets)
         load = Load(room.units, free, sets)
-        lanes.append(Lane(load, Line(), number=cluster, budgets=room.budgets(cluster)))
-    return lanes
+        schedulers.append(
+            EasyScheduler(load, WaitQueue(), number=cluster, budgets=room.budgets(cluster))
+        )
+    return schedulers

@@ -3,54 +3,56 @@
 from collections.abc import Mapping, Sequence
 
 from services.placement.occupancy import Occupancy
-from services.placement.room import Room
+from services.placement.waiting import WaitingJobs
 from shared.scheduling.capacity import Capacity
-from shared.scheduling.consumable import ConsumableLane
-from shared.scheduling.easy import AnyLane
-from shared.scheduling.lane import Lane
+from shared.scheduling.consumable import ConsumableScheduler
+from shared.scheduling.easy import EasyScheduler
+from shared.scheduling.passes import ClusterScheduler
 from shared.scheduling.power import PowerBudget
-from shared.scheduling.queue import Line
 from shared.scheduling.sharing import Neighbours
+from shared.scheduling.wait_queue import WaitQueue
 
 
-def lanes_of(
+def schedulers_of(
     occupancy: Mapping[str, Occupancy],
-    room: Room,
+    waiting_jobs: WaitingJobs,
     neighbours: Mapping[str, Neighbours],
     budgets: Mapping[str, Sequence[PowerBudget]],
     *,
     apart: bool = False,
-) -> dict[str, AnyLane]:
+) -> dict[str, ClusterScheduler]:
     """Every cluster with what runs and what waits; a pass takes what starts out of the queue, but
     out of a copy of it where they are to be `apart`."""
-    lanes: dict[str, AnyLane] = {}
+    schedulers: dict[str, ClusterScheduler] = {}
     for number, (name, held) in enumerate(occupancy.items()):
-        line = room.queue.line(name)
-        line = line.copy() if apart else line
+        queue = waiting_jobs.queues.of(name)
+        queue = queue.copy() if apart else queue
         under = budgets[name]
         capacity = held.capacity.copy(apart=apart)
-        lanes[name] = _lane(held, capacity, line, room, neighbours[name], under, name, number)
-    return lanes
+        schedulers[name] = _scheduler(
+            held, capacity, queue, waiting_jobs, neighbours[name], under, name, number
+        )
+    return schedulers
 
 
-def _lane(
+def _scheduler(
     held: Occupancy,
     capacity: Capacity,
-    line: Line,
-    room: Room,
+    queue: WaitQueue,
+    waiting_jobs: WaitingJobs,
     neighbours: Neighbours,
     budgets: Sequence[PowerBudget],
     name: str,
     number: int,
-) -> AnyLane:
+) -> ClusterScheduler:
     """Counting nodes is enough, and faster, where nobody runs or waits who has parts of them."""
-    if not (line.in_parts or held.is_in_parts):
-        return Lane(held.load, line, number, budgets)
-    return ConsumableLane(
+    if not (queue.in_parts or held.is_in_parts):
+        return EasyScheduler(held.load, queue, number, budgets)
+    return ConsumableScheduler(
         capacity,
         held.held,
-        line,
-        room.kinds.on(name),
+        queue,
+        waiting_jobs.kinds.on(name),
         neighbours,
         number,
         budgets,

@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 
 from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_HELD, VERDICT_QUEUED, Verdict
 
+from services.placement.eligible import favourite
 from services.placement.jobs import Tracked
-from services.placement.obstacles import Obstacles
-from services.placement.reach import favourite
-from services.placement.room import Room
+from services.placement.pending_reasons import PendingReasons
+from services.placement.waiting import WaitingJobs
 from shared.domain.job import JobState
 
 # A user at a limit leaves it with each end and is there again with the next start. All jobs that
@@ -25,15 +25,15 @@ class Situation(NamedTuple):
     passing: bool = False
 
 
-class News:
+class Notices:
     """Compares the situations of jobs with what was told of them last.
 
     A function of jobs and round time, so that a restart, which looks at all jobs, finds the same.
     """
 
-    def __init__(self, obstacles: Obstacles, room: Room) -> None:
-        self._obstacles = obstacles
-        self._room = room
+    def __init__(self, pending_reasons: PendingReasons, waiting_jobs: WaitingJobs) -> None:
+        self._pending_reasons = pending_reasons
+        self._waiting_jobs = waiting_jobs
         self._put_off: dict[str, float] = {}
 
     def due_s(self) -> Iterable[float]:
@@ -64,16 +64,16 @@ class News:
             return Situation(VERDICT_CANCELLED)
         if not job.waits:
             return None
-        obstacle = self._obstacles.of_job(job)
-        if obstacle is not None:
-            verdict = VERDICT_HELD if obstacle.lasting else VERDICT_QUEUED
-            return Situation(verdict, obstacle.what, bool(obstacle.figures))
+        pending_reason = self._pending_reasons.of_job(job)
+        if pending_reason is not None:
+            verdict = VERDICT_HELD if pending_reason.lasting else VERDICT_QUEUED
+            return Situation(verdict, pending_reason.what, bool(pending_reason.figures))
         return self._in_line(job)
 
     def _in_line(self, job: Tracked) -> Situation:
-        first = favourite(self._room.choices(job))
-        obstacle = self._obstacles.of_entry(job, first.candidate)
-        if obstacle is None:
+        first = favourite(self._waiting_jobs.choices(job))
+        pending_reason = self._pending_reasons.of_entry(job, first.candidate)
+        if pending_reason is None:
             return Situation(VERDICT_QUEUED, passing=True)
-        what = f"{first.cluster}: {obstacle.what}"
-        return Situation(VERDICT_QUEUED, what, bool(obstacle.figures))
+        what = f"{first.cluster}: {pending_reason.what}"
+        return Situation(VERDICT_QUEUED, what, bool(pending_reason.figures))

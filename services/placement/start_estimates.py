@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from shared.scheduling.easy import AnyLane
 from shared.scheduling.forecast import Expected, forecast
-from shared.scheduling.queue import Entry
+from shared.scheduling.passes import ClusterScheduler
+from shared.scheduling.wait_queue import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +15,11 @@ class Snapshot:
     """What waits and what is held at an instant, by cluster; nobody else has or changes it."""
 
     now_s: float
-    lines: Mapping[str, Sequence[Entry]]
-    lanes: Mapping[str, AnyLane]
+    queues: Mapping[str, Sequence[Entry]]
+    schedulers: Mapping[str, ClusterScheduler]
 
 
-class Outlook(NamedTuple):
+class StartEstimate(NamedTuple):
     """What lies before a job: how many others, and its start.
 
     Without a start, it does not come before `not_before_s`; without this either it fits nowhere.
@@ -30,7 +30,7 @@ class Outlook(NamedTuple):
     not_before_s: float | None = None
 
 
-class Foresight:
+class StartEstimates:
     """One forecast, gone through as far as its questions need, and no further than `most_starts`:
     what a question costs is bounded, and jobs that are asked of together cost one forecast.
 
@@ -43,25 +43,25 @@ class Foresight:
     ) -> None:
         self.now_s = snapshot.now_s
         self._give_way = give_way
-        self._lines = snapshot.lines
-        self._ahead = islice(forecast(self.now_s, snapshot.lanes), most_starts)
+        self._queues = snapshot.queues
+        self._ahead = islice(forecast(self.now_s, snapshot.schedulers), most_starts)
         self._most_starts = most_starts
         self._found: dict[int, Expected] = {}
         self._last_s = self.now_s
 
-    def of(self, arrival: int) -> Outlook | None:
+    def of(self, arrival: int) -> StartEstimate | None:
         """What lies before the job of this arrival number; None when it did not wait."""
         own = {
             name: entry.order
-            for name, line in self._lines.items()
-            for entry in line
+            for name, queue in self._queues.items()
+            for entry in queue
             if entry.arrival == arrival
         }
         if not own:
             return None
         expected, before = self._expected(arrival), self._jobs_before(own)
         is_cut = len(self._found) == self._most_starts
-        return Outlook(before, expected, self._last_s if is_cut and not expected else None)
+        return StartEstimate(before, expected, self._last_s if is_cut and not expected else None)
 
     def _expected(self, arrival: int) -> Expected | None:
         while arrival not in self._found:
@@ -77,7 +77,7 @@ class Foresight:
         before = (
             entry.arrival
             for name, order in orders.items()
-            for entry in self._lines[name]
+            for entry in self._queues[name]
             if entry.order < order
         )
         return len(set(before))

@@ -17,7 +17,7 @@ from services.placement.jobs import Tracked
 from services.placement.model import Candidate, Rules, compare, more_nodes
 from shared.domain.job import MOST_PRIORITY, Job
 from shared.eamc.ranking import EXCLUDED, NO_PREFERENCE
-from shared.scheduling.queue import Entry, order_of
+from shared.scheduling.wait_queue import Entry, order_of
 
 # A tier is as many bands of the queue as there are priorities.
 _PRIORITIES: Final = 2 * MOST_PRIORITY + 1

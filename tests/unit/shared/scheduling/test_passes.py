@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.scheduling.easy import Plan, Start, schedule
-from shared.scheduling.lane import Lane
+from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet, Standing
-from shared.scheduling.queue import Entry, Queue, order_of
+from shared.scheduling.passes import Plan, Start, schedule
+from shared.scheduling.wait_queue import Entry, WaitQueues, order_of
 from tests.unit.shared.scheduling.plain_easy import PlainCluster, plain_schedule
 
 
@@ -17,24 +17,24 @@ def entry(arrival: int, nodes: int, limit_s: float, *, rank: int = 0, tier: int 
     return Entry(order_of(tier, arrival, rank), arrival, nodes, limit_s)
 
 
-def lanes_of(queue: Queue, loads: dict[str, Load]) -> dict[str, Lane]:
+def schedulers_of(queues: WaitQueues, loads: dict[str, Load]) -> dict[str, EasyScheduler]:
     return {
-        name: Lane(load, queue.line(name), number)
+        name: EasyScheduler(load, queues.of(name), number)
         for number, (name, load) in enumerate(loads.items())
     }
 
 
 def run(loads: dict[str, Load], **entries: list[Entry]) -> Plan:
-    queue = Queue()
+    queues = WaitQueues()
     for cluster, waiting in entries.items():
-        queue.add(cluster, waiting)
-    return schedule(0.0, lanes_of(queue, loads))
+        queues.add(cluster, waiting)
+    return schedule(0.0, schedulers_of(queues, loads))
 
 
 def standing_before(plan: Plan, cluster: str, entry: Entry) -> Standing:
-    lane = plan.lanes[cluster]
-    assert isinstance(lane, Lane)
-    return lane.standing_before(entry)
+    scheduler = plan.schedulers[cluster]
+    assert isinstance(scheduler, EasyScheduler)
+    return scheduler.standing_before(entry)
 
 
 def started(plan: Plan) -> list[tuple[int, str]]:
@@ -153,10 +153,10 @@ class System:
         return Load(size, size - sum(s.nodes for s in node_sets), node_sets)
 
     def plan(self) -> Plan:
-        queue = Queue()
+        queues = WaitQueues()
         for cluster, waiting in self.entries.items():
-            queue.add(cluster, waiting)
-        return schedule(self.now_s, lanes_of(queue, self.loads()))
+            queues.add(cluster, waiting)
+        return schedule(self.now_s, schedulers_of(queues, self.loads()))
 
     def apply(self, plan: Plan) -> None:
         for start in plan.starts:
@@ -188,7 +188,7 @@ def test_the_pass_equals_a_walk_without_shortcuts(size: tuple[int, int], waiting
         plan = system.plan()
         assert started(plan) == expected
         promised = {c: (r.arrival, r.start_s) for c, r in plan.reservations().items()}
-        assert promised == {c: p.promise[:2] for c, p in plain.items() if p.promise}
+        assert promised == {c: p.reservation[:2] for c, p in plain.items() if p.reservation}
         system.apply(plan)
         if not system.advance():
             break
@@ -210,8 +210,10 @@ def test_what_stood_against_an_entry_is_told_as_it_was_when_its_turn_came(
             for entry in entries[name]:
                 if entry.order < at.get(entry.arrival, maxsize):
                     found = standing_before(plan, name, entry)
-                    promise = (*found.reservation[::2], found.extra) if found.reservation else None
-                    assert (found.free, promise) == cluster.refused[entry.order]
+                    reservation = (
+                        (*found.reservation[::2], found.extra) if found.reservation else None
+                    )
+                    assert (found.free, reservation) == cluster.refused[entry.order]
         system.apply(plan)
         if not system.advance():
             break
@@ -240,9 +242,9 @@ def test_no_node_is_oversubscribed_and_no_promise_is_broken(
     promised_s: dict[tuple[str, int], float] = {}
     for _ in range(100):
         plan = system.plan()
-        for cluster, promise in plan.reservations().items():
-            first_s = promised_s.setdefault((cluster, promise.arrival), promise.start_s)
-            assert promise.start_s <= first_s
+        for cluster, reservation in plan.reservations().items():
+            first_s = promised_s.setdefault((cluster, reservation.arrival), reservation.start_s)
+            assert reservation.start_s <= first_s
         system.apply(plan)
         for start in plan.starts:
             assert system.now_s <= promised_s.get((start.cluster, start.entry.arrival), np.inf)
@@ -263,8 +265,8 @@ def test_the_promised_nodes_are_free_at_the_shadow_time(
     for _ in range(6):
         plan = system.plan()
         system.apply(plan)
-        for cluster, promise in plan.reservations().items():
-            late = [s.nodes for s in system.node_sets(cluster) if s.release_s > promise.start_s]
-            assert system.sizes[cluster] - sum(late) >= promise.nodes
+        for cluster, reservation in plan.reservations().items():
+            late = [s.nodes for s in system.node_sets(cluster) if s.release_s > reservation.start_s]
+            assert system.sizes[cluster] - sum(late) >= reservation.nodes
         if not system.advance():
             break

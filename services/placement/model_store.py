@@ -25,7 +25,7 @@ from services.placement.envelope import from_bytes, to_bytes
 from services.placement.explanation import when
 from services.placement.known_times import KnownTimes
 from services.placement.limits import Limit, Subject, limit_of
-from services.placement.predictions import ClusterKnowledge
+from services.placement.predictions import ClusterModels
 from shared.domain.checks import require_not_negative
 from shared.domain.cluster import Cluster, require_few_clusters
 from shared.domain.coefficients import Coefficients
@@ -43,7 +43,7 @@ from shared.scheduling.sharing import Contention
 _PREFIX: Final = "known/"
 
 
-class Knowledge:
+class ModelStore:
     """Folds publications; the newest of each subject replaces the one before."""
 
     def __init__(
@@ -147,10 +147,10 @@ class Knowledge:
         """When a cap changes next."""
         return power_caps.next_step_s((declared.cap for declared in self._caps.values()), now_s)
 
-    def per_cluster(self) -> list[ClusterKnowledge]:
+    def per_cluster(self) -> list[ClusterModels]:
         """What the evaluation of jobs starts from."""
         return [
-            ClusterKnowledge(
+            ClusterModels(
                 cluster,
                 self._coefficients.get(cluster.node_model),
                 self._signatures.get(cluster.node_model, {}),

@@ -44,7 +44,7 @@ from tests.unit.services.placement.region import (
 
 
 def why(processor: Placement, job_id: str) -> ExplainResponse:
-    answer = processor.inquiry.answer(job_id)
+    answer = processor.queries.answer(job_id)
     assert answer is not None
     return answer
 
@@ -62,7 +62,7 @@ def full(**rules: Any) -> Placement:
 
 
 def test_an_unknown_job_has_no_answer() -> None:
-    assert placement().inquiry.answer("nobody") is None
+    assert placement().queries.answer("nobody") is None
 
 
 def test_a_blocked_job_is_told_its_reason_its_place_and_its_promised_nodes() -> None:
@@ -142,7 +142,7 @@ def test_a_held_job_says_who_must_act_and_has_no_place() -> None:
     answer = why(processor, "b")
     assert (answer.standing, answer.reason) == (JOB_STANDING_HELD, "held: input is missing")
     assert [one.place for one in answer.clusters] == [0, 0]
-    assert processor.inquiry.arrival("b") is None
+    assert processor.queries.arrival("b") is None
 
 
 def test_a_job_over_a_limit_waits_for_its_own_jobs() -> None:
@@ -189,7 +189,7 @@ def test_what_came_after_the_last_round_is_told_to_wait_for_its_end() -> None:
         answer = why(processor, job_id)
         assert answer.standing == JOB_STANDING_WAITING
         assert "news since the last round" in answer.reason
-        assert processor.inquiry.arrival(job_id) is None
+        assert processor.queries.arrival(job_id) is None
 
 
 def test_a_new_attempt_of_the_reserved_job_leaves_the_others_explained() -> None:
@@ -220,7 +220,7 @@ def test_asking_changes_nothing() -> None:
         each.changes()
     for job_id in ("a", "b", "c"):
         why(processor, job_id)
-    processor.inquiry.snapshot()
+    processor.queries.snapshot()
     assert processor.changes() == {}
     ended = finished("a", end_us(2))
     assert round_of(processor, 3, ended) == round_of(twin, 3, ended)

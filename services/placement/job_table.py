@@ -29,7 +29,7 @@ from shared.domain.node import NodeNames
 from shared.messaging.domain_types import dependencies_of, job_of
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, EarlyError
-from shared.scheduling.easy import Start
+from shared.scheduling.passes import Start
 
 _PREFIX: Final = "job/"
 _DAY_S: Final = 86_400.0
@@ -39,7 +39,7 @@ _MOST_TEXT: Final = 256
 _MOST_SEIZED: Final = 15
 
 
-class Ledger:
+class JobTable:
     """Folds job events by the transition table.
 
     Ended jobs are remembered for a while after their end arrived, so that copies of their events

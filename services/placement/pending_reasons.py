@@ -12,7 +12,7 @@ from shared.scheduling.problem import nodes_worth
 
 
 @dataclass(frozen=True, slots=True)
-class Obstacle:
+class PendingReason:
     """A reason; a `lasting` one stays until somebody does something about it.
 
     `figures` end the reason of one that comes and goes with what runs. They change with every start
@@ -34,10 +34,10 @@ class _Holdings(Protocol):
 
 
 class _Dependencies(Protocol):
-    def obstacle(self, job: Tracked) -> Obstacle | None: ...
+    def pending_reason(self, job: Tracked) -> PendingReason | None: ...
 
 
-class _Knowledge(Protocol):
+class _ModelStore(Protocol):
     @property
     def lost(self) -> Mapping[str, str]: ...
     @property
@@ -47,58 +47,60 @@ class _Knowledge(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Obstacles:
+class PendingReasons:
     """A function of what is known, so that a restart finds the same; see `Rules` for the count."""
 
-    knowledge: _Knowledge
+    models: _ModelStore
     holdings: _Holdings
     dependencies: _Dependencies
     most_missed_starts: int
 
-    def of_job(self, job: Tracked) -> Obstacle | None:
+    def of_job(self, job: Tracked) -> PendingReason | None:
         """What keeps all entries of a waiting job out; None when nothing does."""
-        obstacle = self._hold(job) or self.dependencies.obstacle(job)
-        return obstacle or (self._too_many_jobs(job) if self.knowledge.limits else None)
+        pending_reason = self._hold(job) or self.dependencies.pending_reason(job)
+        return pending_reason or (self._too_many_jobs(job) if self.models.limits else None)
 
     @property
     def lost(self) -> Mapping[str, str]:
         """Clusters that are out of reach: since when and why, in words."""
-        return self.knowledge.lost
+        return self.models.lost
 
-    def of_entry(self, job: Tracked, candidate: Candidate) -> Obstacle | None:
+    def of_entry(self, job: Tracked, candidate: Candidate) -> PendingReason | None:
         """What keeps the entry for this cluster out; None when nothing does."""
-        lost, limits = self.knowledge.lost, self.knowledge.limits
+        lost, limits = self.models.lost, self.models.limits
         if candidate.cluster in lost:
-            return Obstacle(lost[candidate.cluster])
+            return PendingReason(lost[candidate.cluster])
         if not limits:
             return None
-        cluster = self.knowledge.clusters[candidate.cluster]
+        cluster = self.models.clusters[candidate.cluster]
         return self._too_many_nodes(job, nodes_worth(job.job, cluster, candidate.nodes))
 
-    def _hold(self, job: Tracked) -> Obstacle | None:
+    def _hold(self, job: Tracked) -> PendingReason | None:
         if job.held is not None:
-            return Obstacle(f"held{f': {job.held}' if job.held else ''}", lasting=True)
+            return PendingReason(f"held{f': {job.held}' if job.held else ''}", lasting=True)
         if not 0 < self.most_missed_starts <= job.missed_starts:
             return None
         missed = f"{job.missed_starts} starts of it were declined or not confirmed in time"
-        return Obstacle(f"{missed}: release it when its resource manager starts jobs", lasting=True)
+        return PendingReason(
+            f"{missed}: release it when its resource manager starts jobs", lasting=True
+        )
 
-    def _too_many_jobs(self, job: Tracked) -> Obstacle | None:
+    def _too_many_jobs(self, job: Tracked) -> PendingReason | None:
         for subject, limit in self._limits_of(job):
             held = self.holdings.usage(subject)
             if not limit.allows_job(held):
                 most = f"{subject.kind} {subject.name} may run {limit.jobs} jobs at once"
-                return Obstacle(most, figures=f" and runs {held.jobs}")
+                return PendingReason(most, figures=f" and runs {held.jobs}")
         return None
 
-    def _too_many_nodes(self, job: Tracked, nodes: int) -> Obstacle | None:
+    def _too_many_nodes(self, job: Tracked, nodes: int) -> PendingReason | None:
         for subject, limit in self._limits_of(job):
             held = self.holdings.usage(subject)
             if not limit.allows_nodes(held, nodes):
                 most = f"{subject.kind} {subject.name} may hold {limit.nodes} nodes at once"
-                return Obstacle(most, figures=f", holds {held.nodes} and needs {nodes} more")
+                return PendingReason(most, figures=f", holds {held.nodes} and needs {nodes} more")
         return None
 
     def _limits_of(self, job: Tracked) -> list[tuple[Subject, Limit]]:
-        limits = self.knowledge.limits
+        limits = self.models.limits
         return [(s, limits[s]) for s in subjects_of(job.job) if s in limits]

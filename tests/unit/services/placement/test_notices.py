@@ -85,7 +85,7 @@ def test_a_number_that_grows_is_not_told() -> None:
     for number in (2, 3):
         over = started_elsewhere("bc"[number - 2], number)
         assert round_of(processor, number, over) == []
-    answer = processor.inquiry.answer("d")
+    answer = processor.queries.answer("d")
     assert answer is not None
     assert answer.reason == "account physics may run 1 jobs at once and runs 3"
 

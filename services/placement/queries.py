@@ -27,16 +27,16 @@ from services.placement.caps import (
     step_messages,
     watts_or_none,
 )
-from services.placement.foresight import Snapshot
+from services.placement.eligible import Choice
+from services.placement.job_table import JobTable
 from services.placement.jobs import Placed, Tracked
-from services.placement.knowledge import Knowledge
-from services.placement.ledger import Ledger
-from services.placement.obstacles import Obstacles
+from services.placement.model_store import ModelStore
 from services.placement.outcomes import Outcomes, candidate_message, reason_of
-from services.placement.reach import Choice
-from services.placement.room import Room
+from services.placement.pending_reasons import PendingReasons
+from services.placement.start_estimates import Snapshot
+from services.placement.waiting import WaitingJobs
 from shared.domain.job import JobState
-from shared.scheduling.easy import AnyLane
+from shared.scheduling.passes import ClusterScheduler
 from shared.scheduling.power import NO_CAP_MW
 
 _NEWS: Final = "there is news since the last round: it is tried at the end of this one"
@@ -49,13 +49,13 @@ _ENDED: Final = {
 }
 
 
-class MakeLanes(Protocol):
+class MakeSchedulers(Protocol):
     """Makes the clusters of a pass: see Placement."""
 
-    def __call__(self, now_s: float, *, apart: bool = False) -> Mapping[str, AnyLane]: ...
+    def __call__(self, now_s: float, *, apart: bool = False) -> Mapping[str, ClusterScheduler]: ...
 
 
-class Inquiry:
+class Queries:
     """Answers from what a processor keeps, with the words of its decisions.
 
     An answer can be one transaction ahead of what was committed: after a kill the same is decided
@@ -64,18 +64,18 @@ class Inquiry:
 
     def __init__(
         self,
-        ledger: Ledger,
-        room: Room,
-        obstacles: Obstacles,
-        knowledge: Knowledge,
-        lanes: MakeLanes,
+        job_table: JobTable,
+        waiting_jobs: WaitingJobs,
+        pending_reasons: PendingReasons,
+        models: ModelStore,
+        schedulers: MakeSchedulers,
         start_timeout_s: float,
     ) -> None:
-        self._ledger = ledger
-        self._lanes = lanes
-        self._room = room
-        self._obstacles = obstacles
-        self._knowledge = knowledge
+        self._job_table = job_table
+        self._schedulers = schedulers
+        self._waiting_jobs = waiting_jobs
+        self._pending_reasons = pending_reasons
+        self._models = models
         self._start_timeout_s = start_timeout_s
         self._last: Outcomes | None = None
         self.is_deciding = False
@@ -90,12 +90,12 @@ class Inquiry:
 
     def arrival(self, job_id: str) -> int | None:
         """The arrival number of a job that has a place in the queue."""
-        job = self._ledger.get(job_id)
-        return job.arrival if job and job.waits and self._room.entries(job) else None
+        job = self._job_table.get(job_id)
+        return job.arrival if job and job.waits and self._waiting_jobs.entries(job) else None
 
     def answer(self, job_id: str) -> ExplainResponse | None:
         """All but the forecast; None of a job that is not known."""
-        job = self._ledger.get(job_id)
+        job = self._job_table.get(job_id)
         if job is None:
             return None
         answer = ExplainResponse(
@@ -114,23 +114,23 @@ class Inquiry:
 
     def unanswered(self) -> int:
         """How many starts were asked back of which nobody has said what became of them."""
-        return sum(bool(job.asked_back) for job, _ in self._ledger.holdings.granted())
+        return sum(bool(job.asked_back) for job, _ in self._job_table.holdings.granted())
 
     def late_starts(self) -> int:
         """How many starts came, since this process began, that were taken from their holders."""
-        return self._ledger.late_starts
+        return self._job_table.late_starts
 
     def snapshot(self) -> Snapshot:
         """What a forecast starts from."""
         now_s = self._last.refusals.plan.now_s if self._last else 0.0
-        lanes = self._lanes(now_s, apart=True)
-        lines = {cluster: list(lane.line) for cluster, lane in lanes.items()}
-        return Snapshot(now_s, lines, lanes)
+        schedulers = self._schedulers(now_s, apart=True)
+        queues = {cluster: list(scheduler.queue) for cluster, scheduler in schedulers.items()}
+        return Snapshot(now_s, queues, schedulers)
 
     def power(self) -> ShowPowerResponse:
         """What clusters, sites and the region may draw, and draw as predicted."""
         as_of_us = self._last.decisions.ended.ended_at_us if self._last else 0
-        clusters = self._knowledge.clusters
+        clusters = self._models.clusters
         covered = covered_by(clusters.values())
         standings = [self._power_of(each, as_of_us / 1e6) for each in covered]
         return ShowPowerResponse(as_of_us=as_of_us, standings=standings)
@@ -138,11 +138,11 @@ class Inquiry:
     def _power_of(self, covered: Covered, now_s: float) -> PowerStanding:
         drawn_mw = sum(
             held.drawn_mw
-            for name, held in self._ledger.holdings.occupancy.items()
-            if covered.covers(self._knowledge.clusters[name])
+            for name, held in self._job_table.holdings.occupancy.items()
+            if covered.covers(self._models.clusters[name])
         )
-        idle_mw = self._knowledge.idle_mw(covered)
-        declared = self._knowledge.caps.get(covered)
+        idle_mw = self._models.idle_mw(covered)
+        declared = self._models.caps.get(covered)
         cap_mw = declared.cap.at(now_s) if declared else NO_CAP_MW
         is_capped = cap_mw < NO_CAP_MW
         found = PowerStanding(
@@ -166,14 +166,16 @@ class Inquiry:
             return JOB_STANDING_RUNNING
         if job.state is JobState.GRANTED:
             return JOB_STANDING_DECIDED
-        obstacle = self._obstacles.of_job(job)
-        if obstacle is not None:
-            return JOB_STANDING_HELD if obstacle.lasting else JOB_STANDING_WAITING
-        return JOB_STANDING_RESERVED if self._promise(job) else JOB_STANDING_WAITING
+        pending_reason = self._pending_reasons.of_job(job)
+        if pending_reason is not None:
+            return JOB_STANDING_HELD if pending_reason.lasting else JOB_STANDING_WAITING
+        return JOB_STANDING_RESERVED if self._reservation(job) else JOB_STANDING_WAITING
 
-    def _promise(self, job: Tracked) -> Reservation | None:
+    def _reservation(self, job: Tracked) -> Reservation | None:
         """What the last pass promised a job that waits on."""
-        return self._last.promise(job) if self._last and self._room.entries(job) else None
+        return (
+            self._last.reservation(job) if self._last and self._waiting_jobs.entries(job) else None
+        )
 
     def _allocation(self, job: Tracked, placed: Placed) -> Allocation:
         is_waited_for = job.state is JobState.GRANTED and self._start_timeout_s
@@ -191,13 +193,13 @@ class Inquiry:
         )
 
     def _explain(self, answer: ExplainResponse, job: Tracked) -> None:
-        obstacle, reasons = self._obstacles.of_job(job), self._reasons(job)
-        found = reason_of(self._room.choices(job), reasons) if job.candidates else _NEWS
-        answer.reason = obstacle.reason if obstacle else found
+        pending_reason, reasons = self._pending_reasons.of_job(job), self._reasons(job)
+        found = reason_of(self._waiting_jobs.choices(job), reasons) if job.candidates else _NEWS
+        answer.reason = pending_reason.reason if pending_reason else found
         answer.clusters.extend(self._outlooks(job, reasons))
-        promise = self._promise(job)
-        if promise is not None:
-            answer.reservation.CopyFrom(promise)
+        reservation = self._reservation(job)
+        if reservation is not None:
+            answer.reservation.CopyFrom(reservation)
 
     def _reasons(self, job: Tracked) -> Mapping[str, str]:
         if self._last is None:
@@ -211,14 +213,14 @@ class Inquiry:
         return self._last.candidate_message(job, choice, reason)
 
     def _outlooks(self, job: Tracked, reasons: Mapping[str, str]) -> Iterator[ClusterOutlook]:
-        for choice in self._room.choices(job):
-            line = self._room.queue.line(choice.cluster)
-            held = self._ledger.holdings.occupancy[choice.cluster]
-            entry = self._room.entry(job, choice.cluster)
+        for choice in self._waiting_jobs.choices(job):
+            queue = self._waiting_jobs.queues.of(choice.cluster)
+            held = self._job_table.holdings.occupancy[choice.cluster]
+            entry = self._waiting_jobs.entry(job, choice.cluster)
             yield ClusterOutlook(
                 candidate=self._told(job, choice, reasons[choice.cluster]),
-                place=line.before(entry.order) + 1 if entry else 0,
-                waiting=len(line),
+                place=queue.before(entry.order) + 1 if entry else 0,
+                waiting=len(queue),
                 free_nodes=held.free,
                 nodes=held.nodes,
             )

@@ -1,0 +1,113 @@
+"""EASY backfill over all clusters of a region on one priority queue.
+
+Lifka (1995) for one cluster; D'Amico and Corbalan (2021), section 4.2.1, for job-cluster entries:
+entries are served in order, each cluster keeps one reservation, for its first blocked entry, and
+the holes that it reserves are that cluster's alone. Starting a job removes all its entries at
+once; where one of them held a reservation, the entries behind it get their turn again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final, Protocol
+
+from shared.scheduling.consumable import ConsumableScheduler
+from shared.scheduling.easy import DONE, EasyScheduler, Served
+from shared.scheduling.load import Reservation
+from shared.scheduling.problem import Allocation
+from shared.scheduling.wait_queue import Entry
+
+# A cluster that gives out whole nodes, or parts of them.
+ClusterScheduler = EasyScheduler | ConsumableScheduler
+_NEXT_ORDER: Final = attrgetter("next_order")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """An entry that starts now, on the nodes of its `allocation`; None where any free ones will do.
+
+    `backfilled` means before a blocked entry.
+    """
+
+    cluster: str
+    entry: Entry
+    allocation: Allocation | None
+    backfilled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The outcome of a pass: starts in the order of the queue, neighbours in that of their coming.
+
+    `schedulers` answer why other entries did not start.
+    """
+
+    now_s: float
+    starts: tuple[Start, ...]
+    schedulers: Mapping[str, ClusterScheduler]
+
+    @property
+    def is_relieved(self) -> bool:
+        """True when another pass may start more: see EasyScheduler."""
+        return any(scheduler.is_relieved for scheduler in self.schedulers.values())
+
+    def reservations(self) -> dict[str, Reservation]:
+        """What was promised, by cluster."""
+        reservations = {name: scheduler.reservation for name, scheduler in self.schedulers.items()}
+        return {
+            name: reservation
+            for name, reservation in reservations.items()
+            if reservation is not None
+        }
+
+
+def schedule(now_s: float, schedulers: Mapping[str, ClusterScheduler]) -> Plan:
+    """One pass over the queue, which what starts leaves; schedulers are numbered by their place."""
+    names = list(schedulers)
+    starts = tuple(
+        Start(names[number], entry, allocation, backfilled)
+        for number, entry, allocation, backfilled in one_pass(list(schedulers.values()), now_s)
+    )
+    return Plan(now_s, starts, schedulers)
+
+
+class Turns(Protocol):
+    """A scheduler of any discipline: see EasyScheduler."""
+
+    next_order: int
+
+    @property
+    def is_relieved(self) -> bool: ...
+
+    def begin(self, now_s: float) -> None: ...
+    def turn(self) -> None: ...
+    def serve(self) -> Served | None: ...
+    def pass_alone(self, now_s: float) -> list[Served]: ...
+    def drop(self, arrival: int) -> None: ...
+
+
+def serve(schedulers: Sequence[Turns], now_s: float) -> list[Served]:
+    """Passes over several schedulers until no more starts: what starts leaves all queues."""
+    if len(schedulers) == 1:
+        return schedulers[0].pass_alone(now_s)
+    started = one_pass(schedulers, now_s)
+    while any(scheduler.is_relieved for scheduler in schedulers):
+        started += one_pass(schedulers, now_s)
+    return started
+
+
+def one_pass(schedulers: Sequence[Turns], now_s: float) -> list[Served]:
+    """One pass over several schedulers as one queue."""
+    for scheduler in schedulers:
+        scheduler.begin(now_s)
+    for scheduler in schedulers:
+        scheduler.turn()
+    started: list[Served] = []
+    while schedulers and (scheduler := min(schedulers, key=_NEXT_ORDER)).next_order != DONE:
+        served = scheduler.serve()
+        if served is not None:
+            for other in schedulers:
+                if other is not scheduler:
+                    other.drop(served[1].arrival)
+            started.append(served)
+    return started
