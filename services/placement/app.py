@@ -8,14 +8,15 @@ from typing import Final
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from services.placement import outcomes, sequencer
-from services.placement.job_table import mended
-from services.placement.model import Rules
-from services.placement.processor import Placement
+from services.placement import sequencer
 from services.placement.sequencer import Sequencer
 from services.placement.service import MOST_QUESTIONS, Duty, PlacementService
 from services.placement.settings import PlacementSettings
 from shared.messaging.stage import Stage
+from shared.placement import outcomes
+from shared.placement.job_table import mended
+from shared.placement.model import Rules
+from shared.placement.processor import Placement
 from shared.runtime.grpc_server import grpc_server
 from shared.runtime.service import Process, run_service
 from shared.runtime.settings import Settings, settings

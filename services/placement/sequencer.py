@@ -30,10 +30,10 @@ from coplace.v1.prediction_pb2 import (
 )
 from google.protobuf.message import Message
 
-from services.placement.envelope import from_bytes, to_bytes
 from shared.messaging.digest import Model, require_sha256
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.placement.envelope import from_bytes, to_bytes
 
 OUTPUT: Final = "placement.inputs"
 KEY: Final = "region"

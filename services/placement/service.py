@@ -21,8 +21,8 @@ from coplace.v1.placement_service_pb2 import (
 from google.protobuf.message import DecodeError
 from grpc.aio import ServicerContext
 
-from services.placement.queries import Queries
-from services.placement.start_estimates import StartEstimate, StartEstimates
+from shared.placement.queries import Queries
+from shared.placement.start_estimates import StartEstimate, StartEstimates
 
 NAME: Final = "coplace.v1.PlacementService"
 # Questions that wait for forecasts; more are told to come back.

@@ -28,13 +28,13 @@ from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.placement_service_pb2 import ExplainRequest, ExplainResponse
 
 from services.placement.app import QUICK_SWITCH_S
-from services.placement.model import Rules
-from services.placement.processor import Placement
 from services.placement.service import NAME, Duty, PlacementService
 from shared.messaging.event import Event
 from shared.messaging.stage import Round
+from shared.placement.model import Rules
+from shared.placement.processor import Placement
 from shared.runtime.service import GC_THRESHOLDS
-from tests.unit.services.placement import region
+from tests.unit.shared.placement import region
 
 QUEUED, PER_ROUND, PERIOD_US = 10_000, 50, 30_000_000
 # The loop has time for its callers and for Kafka between two rounds.

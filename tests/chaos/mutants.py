@@ -11,15 +11,7 @@ from zlib import crc32
 
 from coplace.v1.placement_pb2 import VERDICT_QUEUED, PlacementDecided
 
-from services.placement.eligible import Choice
-from services.placement.job_table import JobTable
-from services.placement.model_store import ModelStore
-from services.placement.occupancy import Occupancy
-from services.placement.outcomes import Outcomes
-from services.placement.pending_reasons import PendingReasons
-from services.placement.processor import Placement
 from services.placement.sequencer import Sequencer
-from services.placement.withdrawals import Withdrawals
 from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.processor import PricingProcessor
 from services.pricing.state import Attempts
@@ -32,6 +24,14 @@ from shared.messaging.memory import InMemoryLog
 from shared.messaging.memory_transactions import MemoryTransactions
 from shared.messaging.quarantine import Blame, Fault, at
 from shared.messaging.unit import Unit
+from shared.placement.eligible import Choice
+from shared.placement.job_table import JobTable
+from shared.placement.model_store import ModelStore
+from shared.placement.occupancy import Occupancy
+from shared.placement.outcomes import Outcomes
+from shared.placement.pending_reasons import PendingReasons
+from shared.placement.processor import Placement
+from shared.placement.withdrawals import Withdrawals
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 

@@ -13,8 +13,8 @@ from coplace.v1.placement_pb2 import (
     Verdict,
 )
 
-from services.placement.model import misfit
 from shared.messaging.domain_types import cluster_of, job_of
+from shared.placement.model import misfit
 from shared.scheduling.problem import most_units
 from tests.chaos.audit.evidence import Evidence, is_hostile
 

@@ -15,7 +15,7 @@ from shared.messaging.stage import RoundSource
 from shared.messaging.topics import Topics
 from shared.runtime.settings import Settings
 from tests.support.messaging import barriers
-from tests.unit.services.placement.region import T0_US, models, submitted
+from tests.unit.shared.placement.region import T0_US, models, submitted
 
 TOPICS = Topics(kafka_partitions=4)
 CODEC = Codec(TOPICS)

@@ -8,14 +8,14 @@ from coplace.v1.placement_pb2 import PlacementDecided
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.placement.model import Rules
-from services.placement.processor import Placement
 from services.placement.sequencer import Sequencer
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event
 from shared.messaging.provenance import PROVENANCE_KEY
 from shared.messaging.stage import AlreadyAppliedError, Round
-from tests.unit.services.placement.region import (
+from shared.placement.model import Rules
+from shared.placement.processor import Placement
+from tests.unit.shared.placement.region import (
     T0_US,
     coefficients,
     decisions,

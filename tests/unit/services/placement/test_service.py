@@ -16,11 +16,11 @@ from coplace.v1.placement_service_pb2 import (
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from services.placement.app import stages
-from services.placement.processor import Placement
 from services.placement.service import Duty, PlacementService
 from shared.eamc.ranking import Policy
+from shared.placement.processor import Placement
 from shared.runtime.settings import Settings
-from tests.unit.services.placement.region import (
+from tests.unit.shared.placement.region import (
     T0_US,
     end_us,
     finished,

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from services.placement.explanation import NOTHING, POWER, Refusals
+from shared.placement.explanation import NOTHING, POWER, Refusals
 from shared.scheduling.capacity import Capacity, Group, Held
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler, Served

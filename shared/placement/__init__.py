@@ -1,0 +1,1 @@
+"""What decides for a region: a fold over its events. `services/placement` is its process."""

@@ -1,0 +1,131 @@
+"""What a job has to choose from: its candidates, ranked among the clusters that are there.
+
+Rank, tier and `part_eff` compare clusters with each other, all else is of each alone. So they
+follow from what was weighed when the job arrived and from which clusters are lost, whenever that
+came to be.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from math import inf
+from operator import attrgetter
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+
+from shared.domain.job import MOST_PRIORITY, Job
+from shared.eamc.ranking import EXCLUDED, NO_PREFERENCE
+from shared.placement.jobs import Tracked
+from shared.placement.model import Candidate, Rules, compare, more_nodes
+from shared.scheduling.wait_queue import Entry, order_of
+
+# A tier is as many bands of the queue as there are priorities.
+_PRIORITIES: Final = 2 * MOST_PRIORITY + 1
+# `part_eff`, rank and tier on a lost cluster.
+_LOST: Final = (inf, EXCLUDED, 0)
+_weighed = attrgetter("planned_j", "planned_s", "nodes", "share", "part_eff")
+
+
+class Choice(NamedTuple):
+    """A candidate among those that are there. `rank` is EXCLUDED where the job has no queue entry;
+    `part_eff` is infinite where it does not fit and on a cluster that is lost."""
+
+    candidate: Candidate
+    part_eff: float
+    rank: int
+    tier: int
+
+    @classmethod
+    def as_weighed(cls, candidate: Candidate) -> Self:
+        """Among all clusters."""
+        return cls(candidate, candidate.part_eff, candidate.rank, candidate.tier)
+
+    @property
+    def cluster(self) -> str:
+        """The candidate's."""
+        return self.candidate.cluster
+
+    @property
+    def waits(self) -> bool:
+        """True when the policy has an entry for this cluster."""
+        return self.rank != EXCLUDED
+
+    def entry(self, job: Job, arrival: int, kind: int, *, in_parts: bool) -> Entry:
+        """The job's place in the queue of this cluster: by (tier, priority, arrival, rank)."""
+        band = self.tier * _PRIORITIES + MOST_PRIORITY - job.priority
+        order, on = order_of(band, arrival, self.rank), self.candidate
+        at = order, arrival, on.nodes, on.walltime_s
+        return Entry(*at, in_parts, kind, on.draw_mw or 0)
+
+
+def preference(choice: Choice) -> tuple[bool, int, int]:
+    """Orders a job's choices: where it would go first, first."""
+    return not choice.waits, choice.tier, choice.rank
+
+
+def favourite(choices: Iterable[Choice]) -> Choice:
+    """The one that a job would go to before all others."""
+    return min(choices, key=preference)
+
+
+Choices = tuple[Choice, ...]
+
+
+def choices(jobs: Sequence[Tracked], lost: Collection[str], rules: Rules) -> list[Choices]:
+    """Those of each job, in the order of its candidates, EXCLUDED where lost.
+
+    They are as weighed where none of them is lost, and where all that it fits on are: it waits for
+    the best of these. Thousands of jobs are ranked at once when a cluster is lost.
+    """
+    found: dict[int, Choices] = {}
+    for clusters, rows in _alike(jobs).items() if lost else ():
+        there = [column for column, name in enumerate(clusters) if name not in lost]
+        if 0 < len(there) < len(clusters):
+            ranked = _ranked([jobs[row] for row in rows], there, rules)
+            found |= zip(rows, ranked, strict=True)
+    return [found.get(row) or as_weighed(job) for row, job in enumerate(jobs)]
+
+
+def _alike(jobs: Sequence[Tracked]) -> dict[tuple[str, ...], list[int]]:
+    """Jobs that were weighed on the same clusters, by these."""
+    found: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for row, job in enumerate(jobs):
+        found[tuple([c.cluster for c in job.candidates])].append(row)
+    return found
+
+
+def as_weighed(job: Tracked) -> Choices:
+    """A job's choices while all clusters are there."""
+    return tuple(map(Choice.as_weighed, job.candidates))
+
+
+def _ranked(jobs: Sequence[Tracked], there: Sequence[int], rules: Rules) -> list[Choices]:
+    table = np.array([[_weighed(job.candidates[column]) for column in there] for job in jobs])
+    planned_j, time_s, nodes, share, efficiency = np.moveaxis(table, 2, 0)
+    energy_j = planned_j * more_nodes([job.job for job in jobs], nodes, share)
+    preferred = np.array([_preferred(job, there) for job in jobs])
+    efficiency, ranking = compare(energy_j, time_s, np.isfinite(efficiency), preferred, rules)
+    rows = zip(efficiency.tolist(), ranking.rank.tolist(), ranking.tier.tolist(), strict=True)
+    return [_with(job, there, *row) for job, row in zip(jobs, rows, strict=True)]
+
+
+def _preferred(job: Tracked, there: Sequence[int]) -> int:
+    """The place among `there` of the reference cluster of a job whose application none knows."""
+    if any(c.known for c in job.candidates):
+        return NO_PREFERENCE
+    names = [job.candidates[column].cluster for column in there]
+    reference = job.job.reference_cluster
+    return names.index(reference) if reference in names else NO_PREFERENCE
+
+
+def _with(
+    job: Tracked,
+    there: Sequence[int],
+    efficiency: Sequence[float],
+    rank: Sequence[int],
+    tier: Sequence[int],
+) -> Choices:
+    if max(rank) == EXCLUDED:
+        return as_weighed(job)
+    among = dict(zip(there, zip(efficiency, rank, tier, strict=True), strict=True))
+    return tuple([Choice(c, *among.get(column, _LOST)) for column, c in enumerate(job.candidates)])

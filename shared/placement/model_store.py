@@ -1,0 +1,267 @@
+"""What placement knows beside jobs: clusters, limits, signatures and models, each as last told."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Set
+from typing import Final
+
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    LimitsDeclared,
+    PowerCapDeclared,
+)
+from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
+from coplace.v1.prediction_pb2 import (
+    DegradationModelPublished,
+    NodePowerPublished,
+    PowerModelPublished,
+)
+from google.protobuf.message import Message
+
+from shared.domain.checks import require_not_negative
+from shared.domain.cluster import Cluster, require_few_clusters
+from shared.domain.coefficients import Coefficients
+from shared.domain.errors import RejectedError
+from shared.domain.node import NodeNames
+from shared.domain.signature import Signature
+from shared.messaging.digest import Model, require_sha256
+from shared.messaging.domain_types import cluster_of, coefficients_of, signatures_of
+from shared.messaging.event import Event
+from shared.messaging.stage import AlreadyAppliedError
+from shared.models.power_model import NO_POWER_MODEL, PowerModel
+from shared.placement import caps as power_caps
+from shared.placement import payloads
+from shared.placement.envelope import from_bytes, to_bytes
+from shared.placement.explanation import when
+from shared.placement.known_times import KnownTimes
+from shared.placement.limits import Limit, Subject, limit_of
+from shared.placement.predictions import ClusterModels
+from shared.scheduling.power import PowerBudget
+from shared.scheduling.sharing import Contention
+
+_PREFIX: Final = "known/"
+
+
+class ModelStore:
+    """Folds publications; the newest of each subject replaces the one before."""
+
+    def __init__(
+        self, max_slowdown: float, most_applications: int, *, cap_counts_idle: bool = True
+    ) -> None:
+        self.power_model: PowerModel = NO_POWER_MODEL
+        self.node_factors: Mapping[str, Mapping[int, float]] = {}
+        self.degradation: payloads.Degradation | None = None
+        self._max_slowdown = max_slowdown
+        self._most_applications = most_applications
+        self._counts_idle = cap_counts_idle
+        self._caps: dict[power_caps.Covered, power_caps.Declared] = {}
+        self._clusters: dict[str, Cluster] = {}
+        self._coefficients: dict[str, Coefficients] = {}
+        self._signatures: dict[str, dict[str, tuple[Signature, ...]]] = {}
+        self._times: defaultdict[str, KnownTimes] = defaultdict(KnownTimes)
+        self._neighbours: dict[str, Contention] = {}
+        self._names: dict[str, NodeNames] = {}
+        self._lost: dict[str, str] = {}
+        self._limits: dict[Subject, Limit] = {}
+        self._newest: dict[str, Event] = {}
+        self._changed: set[str] = set()
+
+    def restore(self, state: Mapping[str, bytes]) -> None:
+        """Fold what `changes` returned in earlier lives."""
+        for key, value in sorted(state.items()):
+            if key.startswith(_PREFIX):
+                self._fold(from_bytes(value))
+        self._changed.clear()
+
+    def changes(self) -> dict[str, bytes | None]:
+        """What was published anew since the last call; None for what was forgotten."""
+        changed, self._changed = self._changed, set()
+        found = ((key, self._newest.get(key)) for key in sorted(changed))
+        return {key: to_bytes(event) if event else None for key, event in found}
+
+    def forget(self, in_use: Callable[[], Set[str]]) -> None:
+        """Keep no more applications a node model than are allowed: those whose signatures are
+        oldest go, unless they are in use."""
+        for node_model, rows in self._signatures.items():
+            if len(rows) > self._most_applications:
+                self._forget_oldest(node_model, rows, in_use())
+
+    def fold(self, event: Event) -> None:
+        """Take a publication in.
+
+        Raises RejectedError for one that cannot be used, AlreadyAppliedError for one that is not
+        newer than what is known of its subject.
+        """
+        if isinstance(event.payload, PowerCapDeclared):
+            # Not where it is restored: nodes may have come since.
+            covered = power_caps.Covered(power_caps.SCOPES[event.payload.scope], event.payload.name)
+            power_caps.require_possible(event.payload, self._clusters, self.idle_mw(covered))
+        self._fold(event)
+
+    def _fold(self, event: Event) -> None:
+        key = f"{_PREFIX}{_subject(event.payload)}"
+        newest = self._newest.get(key)
+        if newest is not None and (event.time_us, event.id) <= (newest.time_us, newest.id):
+            raise AlreadyAppliedError(event.id)
+        self._take(event)
+        self._newest[key] = event
+        self._changed.add(key)
+        self._neighbours.clear()
+
+    @property
+    def clusters(self) -> Mapping[str, Cluster]:
+        """The declared clusters by name, in the order of their names."""
+        return self._clusters
+
+    @property
+    def node_names(self) -> Mapping[str, NodeNames]:
+        """The nodes of each declared cluster."""
+        return self._names
+
+    @property
+    def lost(self) -> Mapping[str, str]:
+        """Clusters that are out of reach: since when and why, in words."""
+        return self._lost
+
+    @property
+    def limits(self) -> Mapping[Subject, Limit]:
+        """What was declared for users and accounts."""
+        return self._limits
+
+    @property
+    def caps(self) -> Mapping[power_caps.Covered, power_caps.Declared]:
+        """What clusters, sites and the region may draw."""
+        return self._caps
+
+    def idle_mw(self, covered: power_caps.Covered) -> int:
+        """What idles there and counts against its cap."""
+        return power_caps.idle_mw(covered, self._clusters.values()) if self._counts_idle else 0
+
+    def budgets(self, now_s: float) -> dict[str, list[PowerBudget]]:
+        """Those of power that each cluster is under, with nothing committed yet."""
+        found = (declared.cap for declared in self._caps.values())
+        return power_caps.budgets(found, self._clusters, now_s, counts_idle=self._counts_idle)
+
+    def next_cap_step_s(self, now_s: float) -> float:
+        """When a cap changes next."""
+        return power_caps.next_step_s((declared.cap for declared in self._caps.values()), now_s)
+
+    def per_cluster(self) -> list[ClusterModels]:
+        """What the evaluation of jobs starts from."""
+        return [
+            ClusterModels(
+                cluster,
+                self._coefficients.get(cluster.node_model),
+                self._signatures.get(cluster.node_model, {}),
+                self._times[cluster.name],
+            )
+            for cluster in self._clusters.values()
+        ]
+
+    def neighbours(self) -> Mapping[str, Contention]:
+        """Who may be beside whom on each cluster."""
+        if not self._neighbours:
+            self._neighbours = {name: self._rule(c) for name, c in self._clusters.items()}
+        return self._neighbours
+
+    @property
+    def degradation_version(self) -> str:
+        """The version of the model behind `neighbours`."""
+        return self.degradation.version if self.degradation else ""
+
+    def _rule(self, cluster: Cluster) -> Contention:
+        signatures = self._signatures.get(cluster.node_model, {})
+        gbps = {app: rows[-1].mem_gbps for app, rows in signatures.items()}
+        weights = self.degradation.weights if self.degradation else None
+        node = cluster.peak_bandwidth_gbps, cluster.cores_per_node
+        return Contention(gbps, *node, weights, self._max_slowdown)
+
+    def _take(self, event: Event) -> None:
+        message = event.payload
+        match message:
+            case ClusterDeclared():
+                require_few_clusters(self._clusters, message.cluster)
+                cluster = cluster_of(message)
+                self._clusters[cluster.name], self._names[cluster.name] = cluster, cluster.names()
+                self._clusters = dict(sorted(self._clusters.items()))
+                self.node_factors = self._node_factors()
+            case ClusterLost() | ClusterReturned():
+                self._reach(message)
+            case LimitsDeclared():
+                subject, limit = limit_of(message)
+                self._limits[subject] = limit
+            case PowerCapDeclared():
+                declared = power_caps.declared_cap(event, message)
+                self._caps[power_caps.Covered(declared.cap.scope, declared.cap.name)] = declared
+            case SignatureUpdated():
+                on_model = self._signatures.setdefault(message.node_model, {})
+                on_model[message.app_id] = signatures_of(message)
+            case _ if isinstance(message, Model):
+                require_sha256(message)
+                self._take_model(message)
+
+    def _take_model(self, message: Model) -> None:
+        match message:
+            case CoefficientsPublished():
+                self._coefficients[message.node_model] = coefficients_of(message)
+            case PowerModelPublished():
+                self.power_model = payloads.power_model(message)
+            case DegradationModelPublished():
+                self.degradation = payloads.degradation(message)
+            case NodePowerPublished():
+                self.node_factors = payloads.node_factors(message, self._names)
+
+    def _node_factors(self) -> Mapping[str, Mapping[int, float]]:
+        """Those told last, of the nodes as they are called now."""
+        newest = self._newest.get(f"{_PREFIX}{NodePowerPublished.DESCRIPTOR.full_name}/")
+        if newest is None or not isinstance(newest.payload, NodePowerPublished):
+            return {}
+        return payloads.node_factors(newest.payload, self._names)
+
+    def _forget_oldest(
+        self, node_model: str, rows: dict[str, tuple[Signature, ...]], in_use: Set[str]
+    ) -> None:
+        """A tenth more than must go, so that this is rare."""
+        keys = {app: f"{_PREFIX}{_signature(app, node_model)}" for app in rows.keys() - in_use}
+        oldest = sorted(keys, key=lambda app: (self._newest[keys[app]].time_us, app))
+        for app in oldest[: len(rows) - self._most_applications * 9 // 10]:
+            del rows[app], self._newest[keys[app]]
+            self._changed.add(keys[app])
+        self._times.clear()
+        self._neighbours.clear()
+
+    def _reach(self, message: ClusterLost | ClusterReturned) -> None:
+        if message.cluster not in self._clusters:
+            raise RejectedError("cluster", f"{message.cluster[:80]!r} is not declared")
+        if isinstance(message, ClusterReturned):
+            self._lost.pop(message.cluster, None)
+            return
+        since_s = message.lost_at_us / 1e6
+        require_not_negative("lost_at_us", since_s)
+        reason = f": {message.reason[:256]}" if message.reason else ""
+        self._lost[message.cluster] = f"lost since {when(since_s)}{reason}"
+
+
+def _subject(message: Message) -> str:
+    """What a message tells of: the newest that does replaces the one before."""
+    kind = message.DESCRIPTOR.full_name
+    match message:
+        case ClusterDeclared():
+            return f"{kind}/{message.cluster}"
+        case ClusterLost() | ClusterReturned():
+            return f"{ClusterLost.DESCRIPTOR.full_name}/{message.cluster}"
+        case LimitsDeclared():
+            return f"{kind}/{message.subject}|{message.name}"
+        case PowerCapDeclared():
+            return f"{kind}/{message.scope}|{message.name}"
+        case SignatureUpdated():
+            return _signature(message.app_id, message.node_model)
+        case CoefficientsPublished():
+            return f"{kind}/{message.node_model}"
+        case _:
+            return f"{kind}/"
+
+
+def _signature(app_id: str, node_model: str) -> str:
+    return f"{SignatureUpdated.DESCRIPTOR.full_name}/{app_id}|{node_model}"

@@ -1,0 +1,184 @@
+"""What the jobs of one cluster hold of its nodes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.domain.cluster import Cluster
+from shared.placement.jobs import Placed, Tracked
+from shared.scheduling.capacity import Capacity, Held, without
+from shared.scheduling.load import Load, NodeSet
+from shared.scheduling.problem import (
+    Allocation,
+    Kind,
+    NodeTable,
+    counts_nodes,
+    kind_on,
+    nodes_worth,
+    whole_node,
+)
+from shared.scheduling.sharing import Neighbours
+
+_MOST_GROUPS: Final = 10_000
+
+
+class Occupancy:
+    """Who holds what. A resource manager may give out what we gave away: a node is free again when
+    all its holders have left."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._stays: dict[int, Tracked] = {}
+        self._held: dict[int, Held] = {}
+        self._in_parts: set[int] = set()
+        self._told_factors: Mapping[int, float] = {}
+        self.declare(cluster)
+
+    def declare(self, cluster: Cluster) -> None:
+        """The cluster was declared, or declared anew: its jobs hold what is left of their nodes."""
+        self._cluster = cluster
+        self.capacity = Capacity(NodeTable.of(cluster))
+        stays, self._stays, self._held = self._stays, {}, {}
+        self._in_parts.clear()
+        for job in stays.values():
+            self.hold(job)
+        self.prefer(self._told_factors)
+
+    def forget_groups(self) -> None:
+        """Number anew who runs together, where there are many more numbers than can be in use."""
+        if len(self.capacity.groups) > _MOST_GROUPS + 2 * self.nodes:
+            self.declare(self._cluster)
+
+    def prefer(self, factors: Mapping[int, float]) -> None:
+        """What nodes draw against the mean node: those that draw less are given away first."""
+        self._told_factors = factors
+        self.factors: NDArray[np.float64] = np.ones(self.nodes)
+        known = [node for node in factors if node < self.nodes]
+        self.factors[known] = [factors[node] for node in known]
+
+    def hold(self, job: Tracked) -> None:
+        """A job has the nodes that it was placed on."""
+        assert job.placed is not None
+        placed = job.placed
+        held = Held(
+            placed.ends_s,
+            job.arrival,
+            self._kind(job),
+            self._allocation(placed),
+            placed.draw_mw or 0,
+        )
+        self._stays[job.arrival], self._held[job.arrival] = job, held
+        self.capacity.take(held.kind, held.allocation)
+        if not counts_nodes(job.job, self._cluster):
+            self._in_parts.add(job.arrival)
+
+    def estimate(self, job: Tracked) -> None:
+        """What a job draws was estimated since it got its nodes."""
+        assert job.placed is not None
+        held = self._held[job.arrival]
+        self._held[job.arrival] = held._replace(draw_mw=job.placed.draw_mw or 0)
+
+    def release(self, job: Tracked) -> None:
+        """A job has left."""
+        held = self._held.pop(job.arrival)
+        del self._stays[job.arrival]
+        self.capacity.give(held.kind, held.allocation)
+        self._in_parts.discard(job.arrival)
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes the cluster has."""
+        return self._cluster.nodes
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The resources of a node."""
+        return self.capacity.table.names
+
+    @property
+    def free(self) -> int:
+        """How many nodes nobody holds anything of."""
+        return int(np.count_nonzero(self.capacity.holders == 0))
+
+    @property
+    def is_in_parts(self) -> bool:
+        """True while a job runs to which nodes are not all alike, or that has only part of them."""
+        return bool(self._in_parts)
+
+    @property
+    def held(self) -> list[Held]:
+        """What each job holds."""
+        return list(self._held.values())
+
+    @property
+    def load(self) -> Load:
+        """The same in whole nodes."""
+        sets = [
+            NodeSet(len(held.allocation.nodes), held.release_s, draw_mw=held.draw_mw)
+            for held in self._held.values()
+        ]
+        return Load(self.nodes, self.free, sets)
+
+    @property
+    def drawn_mw(self) -> int:
+        """What the jobs draw beyond idle, as predicted."""
+        return sum(held.draw_mw for held in self._held.values())
+
+    def best_free(self, count: int) -> tuple[int, ...]:
+        """The `count` free nodes that draw least, ties by index, ascending by index; fewer when
+        there are not as many."""
+        free = np.flatnonzero(self.capacity.holders == 0)
+        best = free[self.factors[free].argsort(kind="stable")[:count]]
+        return tuple(np.sort(best).tolist())
+
+    def worth(self, job: Tracked) -> int:
+        """How many nodes a job's are worth by its cores, rounded up: what limits count."""
+        assert job.placed is not None
+        return nodes_worth(job.job, self._cluster, sum(self._units(job.placed)))
+
+    def others(self, job: Tracked) -> list[Tracked]:
+        """The jobs that have part of its nodes too, by arrival."""
+        assert job.placed is not None
+        nodes = np.array(self._allocation(job.placed).nodes, dtype=np.int64)
+        if not (self.capacity.holders[nodes] > 1).any():
+            return []
+        mine, held = set(nodes.tolist()), self._held.items()
+        found = [arrival for arrival, one in held if not mine.isdisjoint(one.allocation.nodes)]
+        return [self._stays[arrival] for arrival in sorted(found) if arrival != job.arrival]
+
+    def slowdown(self, job: Tracked, neighbours: Neighbours) -> float:
+        """Predicted T_co / T_solo of a job: the largest of its nodes."""
+        held = self._held[job.arrival]
+        cores, found = held.kind.shape.needs[0], {1.0}
+        for node, units in zip(*held.allocation, strict=True):
+            me = held.kind.app, units * cores
+            group = self.capacity.groups.of[int(self.capacity.group[node])]
+            if me in group:
+                found.add(neighbours.slowdown(me, without(group, me)))
+        return max(found)
+
+    def has_too_much(self, job: Tracked) -> bool:
+        """True where more was given out on one of its nodes than there is, or somebody is beside
+        one who is to be alone."""
+        assert job.placed is not None
+        nodes = np.array(self._allocation(job.placed).nodes, dtype=np.int64)
+        capacity = self.capacity
+        crowded = (capacity.closed[nodes] > 0) & (capacity.holders[nodes] > 1)
+        return bool(crowded.any() or (capacity.free[:, nodes] < 0).any())
+
+    def _kind(self, job: Tracked) -> Kind:
+        """Where the cluster has no more what the job needs, it has all of its nodes."""
+        kind = kind_on(job.job, self._cluster, self.names)
+        return kind or whole_node(self._cluster.cores_per_node, len(self.names))
+
+    def _units(self, placed: Placed) -> tuple[int, ...]:
+        return placed.units or (1,) * len(placed.nodes)
+
+    def _allocation(self, placed: Placed) -> Allocation:
+        """Its nodes that the cluster still has."""
+        if not placed.nodes or placed.nodes[-1] < self.nodes:
+            return Allocation(placed.nodes, self._units(placed))
+        held = zip(placed.nodes, self._units(placed), strict=True)
+        there = [(node, count) for node, count in held if node < self.nodes]
+        return Allocation(tuple(node for node, _ in there), tuple(count for _, count in there))

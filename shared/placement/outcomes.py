@@ -1,0 +1,295 @@
+"""Decisions as events, with what was weighed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isinf
+from typing import Final
+
+from coplace.v1.placement_pb2 import (
+    PREDICTION_BASIS_FIRST_RUN,
+    PREDICTION_BASIS_SIGNATURE,
+    VERDICT_CANCELLED,
+    VERDICT_START,
+    VERDICT_WITHDRAWN,
+    PlacementDecided,
+    PowerShortage,
+    Reservation,
+    Verdict,
+)
+from coplace.v1.placement_pb2 import Candidate as CandidateMessage
+
+from shared.domain.cluster import Cluster
+from shared.domain.folding import fold
+from shared.domain.node import NodeNames
+from shared.messaging.event import Event, Publish
+from shared.messaging.stage import Round
+from shared.placement.caps import MESSAGES
+from shared.placement.eligible import Choice, Choices, favourite, preference
+from shared.placement.explanation import POWER, Refusals, unexplained
+from shared.placement.grants import Void
+from shared.placement.jobs import Placed, Tracked
+from shared.placement.model import Rules, misfit
+from shared.placement.notices import Situation
+from shared.placement.pending_reasons import PendingReasons
+from shared.placement.waiting import WaitingJobs
+from shared.scheduling.passes import Start
+from shared.scheduling.power import Shortage
+from shared.scheduling.problem import unit_cores
+
+OUTPUT: Final = "placement.decisions"
+SOURCE: Final = "placement"
+# A decision on many clusters tells of these; `coplace why` tells of all.
+MOST_CANDIDATES: Final = 32
+_MOST_NODES: Final = 2**32 - 1
+_MOST_CO_RUNNERS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Writes the decisions of one round."""
+
+    ended: Round
+    rules: Rules
+    degradation_version: str
+
+    def withdrawn(self, job: Tracked, placed: Placed) -> Publish:
+        """The start that a job was granted is asked back."""
+        job.announced, job.told = VERDICT_WITHDRAWN, ""
+        start = Void(job.job.attempt, placed.grant, placed.cluster, job.asked_back)
+        return self._withdrawn(job, start, is_void=False)
+
+    def void(self, job: Tracked, void: Void) -> Publish:
+        """A start must not take place any more, of this attempt of the job or of an earlier one."""
+        return self._withdrawn(job, void, is_void=True)
+
+    def cancelled(self, job: Tracked) -> Publish:
+        """A job must not start any more, and must end where it was put."""
+        decided = self.new(job, VERDICT_CANCELLED)
+        if job.placed is not None:
+            decided.cluster, decided.grant = job.placed.cluster, job.placed.grant
+        decided.reason = f"cancelled: {job.cancelled}" if job.cancelled else "cancelled"
+        return self.publish(job, decided)
+
+    def new(self, job: Tracked, verdict: Verdict.ValueType, what: str = "") -> PlacementDecided:
+        """A decision on a job that says nothing else yet; `what` is the news in its reason."""
+        job.announced, job.told = verdict, what
+        return self._blank(job, verdict)
+
+    def publish(self, job: Tracked, decided: PlacementDecided, kind: str = "") -> Publish:
+        """The decision as an event; `kind` tells apart two of one round on one job."""
+        name = f"{decided.DESCRIPTOR.full_name}/{decided.job_id}/{decided.attempt}"
+        event = Event(
+            id=f"{SOURCE}/{name}/{decided.round}{kind}",
+            source=SOURCE,
+            time_us=decided.decided_at_us,
+            key=decided.job_id,
+            payload=decided,
+            traceparent=job.traceparent,
+        )
+        return Publish(OUTPUT, event)
+
+    def _withdrawn(self, job: Tracked, start: Void, *, is_void: bool) -> Publish:
+        decided = self._blank(job, VERDICT_WITHDRAWN)
+        decided.attempt, decided.grant, decided.is_void = start.attempt, start.grant, is_void
+        decided.cluster, decided.reason = start.cluster, start.reason
+        return self.publish(job, decided, f"/withdrawn/{start.grant}/{start.cluster}")
+
+    def _blank(self, job: Tracked, verdict: Verdict.ValueType) -> PlacementDecided:
+        return PlacementDecided(
+            job_id=job.job.job_id,
+            attempt=job.job.attempt,
+            round=self.ended.number,
+            verdict=verdict,
+            policy=self.rules.policy,
+            decided_at_us=self.ended.ended_at_us,
+            degradation_model_version=self.degradation_version,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The jobs that have part of a job's nodes too, and what is predicted to come of it."""
+
+    job_ids: Sequence[str] = ()
+    slowdown_ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Writes what came of one pass over the queue."""
+
+    decisions: Decisions
+    clusters: Mapping[str, Cluster]
+    node_names: Mapping[str, NodeNames]
+    pending_reasons: PendingReasons
+    waiting_jobs: WaitingJobs
+    refusals: Refusals
+
+    def reasons(self, job: Tracked, start: Start | None) -> dict[str, str]:
+        """Why each of a waiting job's choices does not start; empty for the one that does."""
+        return {c.cluster: self._told(job, c, start) for c in self.waiting_jobs.choices(job)}
+
+    def weighed(self, job: Tracked, reasons: Mapping[str, str]) -> list[CandidateMessage]:
+        """A waiting job's most favoured choices with these reasons."""
+        choices = most_favoured(self.waiting_jobs.choices(job), reasons)
+        return [self.candidate_message(job, c, reasons[c.cluster]) for c in choices]
+
+    def candidate_message(self, job: Tracked, choice: Choice, why_not: str) -> CandidateMessage:
+        """What was weighed, and the constraint that bound it; those of power in figures too."""
+        told = candidate_message(choice, why_not)
+        entry = self.waiting_jobs.entry(job, choice.cluster)
+        if entry is not None and POWER in why_not:
+            shortages = self.refusals.shortages(choice.cluster, entry)
+            told.power.shortages.extend(map(self._shortage, shortages))
+        return told
+
+    def _shortage(self, shortage: Shortage) -> PowerShortage:
+        cap, until_s = shortage.cap, shortage.until_s
+        return PowerShortage(
+            scope=MESSAGES[cap.scope],
+            name=cap.name,
+            needed_w=shortage.needed_mw / 1000,
+            available_w=shortage.available_mw / 1000,
+            at_us=round(shortage.at_s * 1e6),
+            until_us=round(until_s * 1e6) if until_s < inf else 0,
+            reserved_for=self.refusals.of_reservation(shortage.reserved_for),
+            declared_by=cap.author,
+            reason=cap.reason,
+        )
+
+    def started(
+        self,
+        job: Tracked,
+        placed: Placed,
+        start: Start,
+        weighed: Iterable[CandidateMessage],
+        beside: Beside,
+    ) -> Publish:
+        """A job starts, alone or beside others."""
+        decided = self.decisions.new(job, VERDICT_START)
+        decided.cluster, decided.grant = start.cluster, placed.grant
+        decided.freq_ghz = job.candidate(start.cluster).freq_ghz
+        decided.node_indices.extend(placed.nodes)
+        names = self.node_names[start.cluster]
+        if names:
+            decided.node_names.extend(fold(map(names.name, placed.nodes)))
+        decided.node_units.extend(placed.units)
+        decided.cores_per_node = unit_cores(job.job, self.clusters[start.cluster])
+        decided.walltime_s = placed.limit_s
+        decided.co_runner_job_id = next(iter(beside.job_ids), "")
+        decided.co_runner_job_ids.extend(beside.job_ids[:_MOST_CO_RUNNERS])
+        decided.predicted_slowdown_ratio = beside.slowdown_ratio
+        decided.backfilled = start.backfilled
+        timeout_us = round(self.decisions.rules.start_timeout_s * 1e6)
+        decided.start_by_us = decided.decided_at_us + timeout_us if timeout_us else 0
+        decided.candidates.extend(weighed)
+        decided.candidates_left_out = len(job.candidates) - len(decided.candidates)
+        return self.decisions.publish(job, decided)
+
+    def of_waiting(self, job: Tracked, situation: Situation) -> Publish:
+        """A job waits, for nodes or for what keeps it out of the queue, or was cancelled."""
+        if situation.verdict == VERDICT_CANCELLED:
+            return self.decisions.cancelled(job)
+        decided = self.decisions.new(job, situation.verdict, situation.what)
+        pending_reason, reasons = self.pending_reasons.of_job(job), self.reasons(job, None)
+        if pending_reason is not None:
+            decided.reason = pending_reason.reason
+        else:
+            decided.reason = reason_of(self.waiting_jobs.choices(job), reasons)
+        decided.candidates.extend(self.weighed(job, reasons))
+        decided.candidates_left_out = len(job.candidates) - len(decided.candidates)
+        reservation = self.reservation(job)
+        if reservation is not None:
+            decided.reservation.CopyFrom(reservation)
+        return self.decisions.publish(job, decided)
+
+    def reservation(self, job: Tracked) -> Reservation | None:
+        """The earliest nodes that the pass promised to a job, None when it has no reservation."""
+        reservations = self.refusals.plan.reservations().items()
+        own = [(p.start_s, name, p) for name, p in reservations if p.arrival == job.arrival]
+        if not own:
+            return None
+        start_s, name, reservation = min(own, key=lambda option: option[:2])
+        return Reservation(cluster=name, nodes=reservation.nodes, start_at_us=round(start_s * 1e6))
+
+    def _told(self, job: Tracked, choice: Choice, start: Start | None) -> str:
+        """Whatever goes wrong with an explanation is told in its place: the decision holds."""
+        try:
+            return self._why_not(job, choice, start)
+        except Exception as error:  # noqa: BLE001 a defect of the words must not stop the deed
+            return unexplained(error)
+
+    def _why_not(self, job: Tracked, choice: Choice, start: Start | None) -> str:
+        entry = self.waiting_jobs.entry(job, choice.cluster)
+        if entry is None:
+            return self._why_no_entry(job, choice)
+        if start is None or entry.order < start.entry.order:
+            return self.refusals.why(choice.cluster, entry)
+        if choice.cluster == start.cluster:
+            return ""
+        return f"not tried: the job started on {start.cluster}, which stands before it in the queue"
+
+    def _why_no_entry(self, job: Tracked, choice: Choice) -> str:
+        if not choice.waits:
+            return self._why_excluded(job, choice)
+        pending_reason = self.pending_reasons.of_job(job) or self.pending_reasons.of_entry(
+            job, choice.candidate
+        )
+        return (
+            pending_reason.reason
+            if pending_reason
+            else misfit(job.job, self.clusters[choice.cluster])
+        )
+
+    def _why_excluded(self, job: Tracked, choice: Choice) -> str:
+        name = choice.cluster
+        problem = misfit(job.job, self.clusters[name]) or self.pending_reasons.lost.get(name)
+        if problem or isinf(choice.part_eff):
+            return problem or "did not fit or was lost when the job was ranked"
+        best, policy = (
+            favourite(self.waiting_jobs.choices(job)).cluster,
+            self.decisions.rules.policy,
+        )
+        return f"policy {policy}: only the best cluster, {best}"
+
+
+def most_favoured(choices: Choices, reasons: Mapping[str, str]) -> Choices:
+    """At most MOST_CANDIDATES as they stand: where a job starts, which nothing speaks against, and
+    those that it would go to first."""
+    if len(choices) <= MOST_CANDIDATES:
+        return choices
+    order = sorted(choices, key=lambda c: (bool(reasons[c.cluster]), *preference(c)))
+    kept = {choice.cluster for choice in order[:MOST_CANDIDATES]}
+    return tuple(choice for choice in choices if choice.cluster in kept)
+
+
+def reason_of(choices: Iterable[Choice], reasons: Mapping[str, str]) -> str:
+    """Why a job does not start: that of its most favoured cluster."""
+    first = favourite(choices).cluster
+    return f"{first}: {reasons[first]}"
+
+
+def candidate_message(choice: Choice, why_not: str) -> CandidateMessage:
+    """What was weighed, and the constraint that bound it."""
+    candidate = choice.candidate
+    basis = PREDICTION_BASIS_SIGNATURE if candidate.known else PREDICTION_BASIS_FIRST_RUN
+    return CandidateMessage(
+        cluster=candidate.cluster,
+        freq_ghz=candidate.freq_ghz,
+        basis=basis,
+        time_s=candidate.time_s,
+        power_w=candidate.power_w,
+        energy_j=candidate.energy_j,
+        distance=candidate.distance,
+        part_eff=choice.part_eff,
+        tier=choice.tier,
+        walltime_s=candidate.walltime_s,
+        constraint=why_not,
+        coefficients_version=candidate.coefficients_version,
+        power_model_version=candidate.power_model_version,
+        nodes=min(candidate.nodes, _MOST_NODES),
+        time_sd=candidate.time_sd,
+        power_sd=candidate.power_sd,
+        planned_time_s=candidate.planned_s,
+        planned_energy_j=candidate.planned_j,
+    )

@@ -1,0 +1,106 @@
+"""What keeps a job, or one of its entries, out of the queue. Everything else waits for nodes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from shared.domain.cluster import Cluster
+from shared.placement.jobs import Tracked
+from shared.placement.limits import Limit, Subject, Usage, subjects_of
+from shared.placement.model import Candidate
+from shared.scheduling.problem import nodes_worth
+
+
+@dataclass(frozen=True, slots=True)
+class PendingReason:
+    """A reason; a `lasting` one stays until somebody does something about it.
+
+    `figures` end the reason of one that comes and goes with what runs. They change with every start
+    and are no news: `what` is.
+    """
+
+    what: str
+    lasting: bool = False
+    figures: str = ""
+
+    @property
+    def reason(self) -> str:
+        """In words."""
+        return self.what + self.figures
+
+
+class _Holdings(Protocol):
+    def usage(self, subject: Subject) -> Usage: ...
+
+
+class _Dependencies(Protocol):
+    def pending_reason(self, job: Tracked) -> PendingReason | None: ...
+
+
+class _ModelStore(Protocol):
+    @property
+    def lost(self) -> Mapping[str, str]: ...
+    @property
+    def limits(self) -> Mapping[Subject, Limit]: ...
+    @property
+    def clusters(self) -> Mapping[str, Cluster]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PendingReasons:
+    """A function of what is known, so that a restart finds the same; see `Rules` for the count."""
+
+    models: _ModelStore
+    holdings: _Holdings
+    dependencies: _Dependencies
+    most_missed_starts: int
+
+    def of_job(self, job: Tracked) -> PendingReason | None:
+        """What keeps all entries of a waiting job out; None when nothing does."""
+        pending_reason = self._hold(job) or self.dependencies.pending_reason(job)
+        return pending_reason or (self._too_many_jobs(job) if self.models.limits else None)
+
+    @property
+    def lost(self) -> Mapping[str, str]:
+        """Clusters that are out of reach: since when and why, in words."""
+        return self.models.lost
+
+    def of_entry(self, job: Tracked, candidate: Candidate) -> PendingReason | None:
+        """What keeps the entry for this cluster out; None when nothing does."""
+        lost, limits = self.models.lost, self.models.limits
+        if candidate.cluster in lost:
+            return PendingReason(lost[candidate.cluster])
+        if not limits:
+            return None
+        cluster = self.models.clusters[candidate.cluster]
+        return self._too_many_nodes(job, nodes_worth(job.job, cluster, candidate.nodes))
+
+    def _hold(self, job: Tracked) -> PendingReason | None:
+        if job.held is not None:
+            return PendingReason(f"held{f': {job.held}' if job.held else ''}", lasting=True)
+        if not 0 < self.most_missed_starts <= job.missed_starts:
+            return None
+        missed = f"{job.missed_starts} starts of it were declined or not confirmed in time"
+        return PendingReason(
+            f"{missed}: release it when its resource manager starts jobs", lasting=True
+        )
+
+    def _too_many_jobs(self, job: Tracked) -> PendingReason | None:
+        for subject, limit in self._limits_of(job):
+            held = self.holdings.usage(subject)
+            if not limit.allows_job(held):
+                most = f"{subject.kind} {subject.name} may run {limit.jobs} jobs at once"
+                return PendingReason(most, figures=f" and runs {held.jobs}")
+        return None
+
+    def _too_many_nodes(self, job: Tracked, nodes: int) -> PendingReason | None:
+        for subject, limit in self._limits_of(job):
+            held = self.holdings.usage(subject)
+            if not limit.allows_nodes(held, nodes):
+                most = f"{subject.kind} {subject.name} may hold {limit.nodes} nodes at once"
+                return PendingReason(most, figures=f", holds {held.nodes} and needs {nodes} more")
+        return None
+
+    def _limits_of(self, job: Tracked) -> list[tuple[Subject, Limit]]:
+        limits = self.models.limits
+        return [(s, limits[s]) for s in subjects_of(job.job) if s in limits]

@@ -1,0 +1,294 @@
+"""Placement: folds what the region knows, and decides at the end of each round."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import ceil, inf
+
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    LimitsDeclared,
+)
+from coplace.v1.jobs_pb2 import (
+    JobCancelled,
+    JobDeclined,
+    JobFinished,
+    JobHeld,
+    JobReleased,
+    JobRequeued,
+    JobSeized,
+    JobStarted,
+    JobSubmitted,
+)
+from coplace.v1.prediction_pb2 import NodePowerPublished
+
+from shared.domain.cluster import Cluster
+from shared.messaging.event import Event, Publish
+from shared.messaging.quarantine import Fault
+from shared.messaging.stage import Round
+from shared.placement.dependencies import Dependencies
+from shared.placement.explanation import Refusals
+from shared.placement.job_table import JobTable
+from shared.placement.jobs import Tracked
+from shared.placement.model import Candidate, Rules, draw_mw, evaluate
+from shared.placement.model_store import ModelStore
+from shared.placement.notices import Notices
+from shared.placement.outcomes import Beside, Decisions, Outcomes
+from shared.placement.pending_reasons import PendingReasons
+from shared.placement.queries import Queries
+from shared.placement.schedulers import schedulers_of
+from shared.placement.waiting import WaitingJobs
+from shared.placement.withdrawals import Withdrawals
+from shared.scheduling.passes import ClusterScheduler, schedule
+
+
+class Placement:
+    """Decides for one region. A job's first outcome, a start or why it waits, comes at the end of
+    the round in which it arrived; the start of one that waits follows in a later round.
+
+    Candidates are evaluated once, when an attempt arrives, as the EAMC paper does. What a round
+    decides is a function of its events and of the state that `changes` writes.
+    """
+
+    def __init__(self, restored: Mapping[str, bytes], rules: Rules, remember_days: float) -> None:
+        self._rules = rules
+        self._models = ModelStore(
+            rules.max_slowdown, rules.most_applications, cap_counts_idle=rules.cap_counts_idle
+        )
+        self._models.restore(restored)
+        self._job_table = JobTable(remember_days)
+        self._job_table.restore(restored, self._models.clusters.values())
+        self._job_table.holdings.prefer(self._models.node_factors)
+        self._dependencies = Dependencies(self._job_table.get)
+        self._pending_reasons = PendingReasons(
+            self._models, self._job_table.holdings, self._dependencies, rules.most_missed_starts
+        )
+        self._waiting_jobs = WaitingJobs(self._pending_reasons, rules)
+        self._notices = Notices(self._pending_reasons, self._waiting_jobs)
+        self._withdrawals = Withdrawals(self._job_table, self._models, rules.start_timeout_s)
+        self._all_stale, self._now_s = False, 0.0
+        self.queries = Queries(
+            self._job_table,
+            self._waiting_jobs,
+            self._pending_reasons,
+            self._models,
+            self._schedulers,
+            rules.start_timeout_s,
+        )
+
+    def handle(self, event: Event) -> Iterable[Publish]:
+        """Take an event in. Raises RejectedError and AlreadyAppliedError as the folds do."""
+        match event.payload:
+            case JobCancelled() | JobHeld() | JobReleased() | JobSeized():
+                self._ask(event)
+            case JobSubmitted() | JobRequeued() | JobStarted() | JobDeclined() | JobFinished():
+                self._happen(event)
+            case _:
+                self._learn(event)
+        return ()
+
+    def end_round(self, ended: Round) -> Iterable[Publish]:
+        """Ask back what did not come true, weigh the jobs that arrived, start what may start, and
+        say of the others why they wait."""
+        self.queries.begin_round()
+        self._now_s = ended.now_s
+        self._job_table.forget(ended.now_s)
+        self._models.forget(self._job_table.apps)
+        self._job_table.holdings.forget_groups()
+        self._all_stale |= self._waiting_jobs.forget_kinds()
+        decisions = Decisions(ended, self._rules, self._models.degradation_version)
+        decided = list(self._withdrawals.of_round(decisions))
+        touched = self._settle()
+        new = [job for job in touched if job.waits and not job.candidates]
+        self._weigh([job for job in new if not job.isolated])
+        self._estimate(touched)
+        self._waiting_jobs.refresh(touched)
+        self._refresh_stale()
+        outcomes = self._start(decisions, decided)
+        decided += self._announce(outcomes)
+        self.queries.note(outcomes)
+        return decided
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """Publications and jobs that changed."""
+        return self._models.changes() | self._job_table.changes()
+
+    def wake_us(self) -> int | None:
+        """When the next start has to be confirmed, news that was put off is told, or a cap of power
+        changes."""
+        due = [*self._withdrawals.due_s(), *self._notices.due_s()]
+        next_s = min([*due, self._models.next_cap_step_s(self._now_s)])
+        return ceil(next_s * 1e6) if next_s < inf else None
+
+    def suspects(self) -> Sequence[str]:
+        """The jobs that the end of this round may start, by arrival."""
+        found = self._job_table.waiting() + self._job_table.holdings.without_draw()
+        return [job.job.job_id for job in found]
+
+    def hold_back(self, subject: str, fault: Fault) -> None:
+        """Hold a job that the end of the round fails over."""
+        job = self._job_table.get(subject)
+        if job is not None and job.waits and not job.isolated:
+            repair = "report it, and release the job after the repair"
+            reason = f"deciding on it failed, stack {fault.digest[:12]}: {repair}: {fault.what}"
+            self._job_table.isolate(job, reason)
+        elif job is not None and job.placed is not None and job.placed.draw_mw is None:
+            self._job_table.estimate(job, 0)
+
+    def _happen(self, event: Event) -> None:
+        """What a resource manager says of a job."""
+        match event.payload:
+            case JobSubmitted() as submitted:
+                self._job_table.submit(event, submitted, self._models.clusters)
+            case JobRequeued() as requeued:
+                self._job_table.requeue(event, requeued)
+            case JobStarted() as started:
+                self._job_table.start(event, started, self._models.node_names)
+            case JobDeclined() as declined:
+                self._job_table.decline(event, declined)
+            case JobFinished() as finished:
+                self._job_table.finish(event, finished)
+
+    def _ask(self, event: Event) -> None:
+        """What users and operators ask of a job."""
+        match event.payload:
+            case JobCancelled() as cancelled:
+                self._job_table.cancel(event, cancelled)
+            case JobHeld() as held:
+                self._job_table.hold(event, held)
+            case JobReleased() as released:
+                self._job_table.release(event, released)
+            case JobSeized() as seized:
+                self._job_table.seize(event, seized)
+
+    def _learn(self, event: Event) -> None:
+        self._models.fold(event)
+        match event.payload:
+            case ClusterDeclared() as declared:
+                self._job_table.holdings.declare(self._models.clusters[declared.cluster])
+                self._job_table.holdings.prefer(self._models.node_factors)
+                self._all_stale = True  # units may be of other resources now
+            case NodePowerPublished():
+                self._job_table.holdings.prefer(self._models.node_factors)
+            case ClusterLost() | ClusterReturned() | LimitsDeclared():
+                self._all_stale = True
+
+    def _settle(self) -> list[Tracked]:
+        """The jobs whose situation may have changed, by arrival; what they waited for and what came
+        true is dropped."""
+        ids = self._job_table.take_touched()
+        ids |= self._dependencies.dependents(ids)
+        for job in self._job_table.found(ids):
+            if self._dependencies.settle(job):
+                self._job_table.save(job)
+        return self._job_table.found(ids | self._dependencies.find_stuck())
+
+    def _weigh(self, jobs: list[Tracked]) -> None:
+        weighed = evaluate(
+            [job.job for job in jobs],
+            self._models.per_cluster(),
+            self._models.power_model,
+            self._rules,
+        )
+        for job, candidates in zip(jobs, weighed, strict=True):
+            self._job_table.weigh(job, candidates)
+
+    def _estimate(self, touched: Iterable[Tracked]) -> None:
+        """What jobs draw that resource managers started by themselves, and those that were kept
+        without it."""
+        clusters = self._models.clusters
+        for job in touched:
+            if any(candidate.draw_mw is None for candidate in job.candidates):
+                known = [c for c in job.candidates if c.cluster in clusters]
+                self._job_table.weigh(job, tuple(_with_draw(job, c, clusters) for c in known))
+        lacking = self._job_table.holdings.without_draw()
+        weighed = evaluate(
+            [job.job for job in lacking],
+            self._models.per_cluster(),
+            self._models.power_model,
+            self._rules,
+        )
+        for job, candidates in zip(lacking, weighed, strict=True):
+            assert job.placed is not None
+            on = next(c for c in candidates if c.cluster == job.placed.cluster)
+            self._job_table.estimate(job, (on.draw_mw or 0) * len(job.placed.nodes) // on.nodes)
+
+    def _refresh_stale(self) -> bool:
+        """Bring entries up to date with limits, usage and clusters; True when some were lost."""
+        changed = self._job_table.holdings.take_changed()
+        limited = changed & self._models.limits.keys()
+        if self._all_stale:
+            self._all_stale = False
+            return self._waiting_jobs.refresh_all()
+        return self._waiting_jobs.refresh(self._waiting_jobs.limited_by(limited) if limited else [])
+
+    def _start(self, decisions: Decisions, decided: list[Publish]) -> Outcomes:
+        """Pass over the queue until no job in it is over a limit; what came of the last pass.
+
+        Another one follows too where watts were given back that were promised to what started.
+        A start can bring its user to a limit. The pass counts up to the first start that would be
+        beyond it; then those who reached it leave the queue, with what was promised to them.
+        """
+        while True:
+            outcomes = self._pass(decisions)
+            decided += self._take(outcomes)
+            if not (self._refresh_stale() or outcomes.refusals.plan.is_relieved):
+                return outcomes
+
+    def _pass(self, decisions: Decisions) -> Outcomes:
+        plan = schedule(decisions.ended.now_s, self._schedulers(decisions.ended.now_s))
+        return Outcomes(
+            decisions=decisions,
+            clusters=self._models.clusters,
+            node_names=self._models.node_names,
+            pending_reasons=self._pending_reasons,
+            waiting_jobs=self._waiting_jobs,
+            refusals=Refusals(plan, self._job_table.by_arrival),
+        )
+
+    def _schedulers(self, now_s: float, *, apart: bool = False) -> dict[str, ClusterScheduler]:
+        """Every cluster with what runs and waits: see schedulers_of."""
+        held, neighbours = self._job_table.holdings.occupancy, self._models.neighbours()
+        return schedulers_of(
+            held, self._waiting_jobs, neighbours, self._models.budgets(now_s), apart=apart
+        )
+
+    def _take(self, outcomes: Outcomes) -> Iterator[Publish]:
+        plan = outcomes.refusals.plan
+        for number, start in enumerate(plan.starts):
+            job = self._job_table.of_arrival(start.entry.arrival)
+            candidate = job.candidate(start.cluster)
+            if self._pending_reasons.of_job(job) or self._pending_reasons.of_entry(job, candidate):
+                rest = [self._job_table.of_arrival(s.entry.arrival) for s in plan.starts[number:]]
+                self._waiting_jobs.put_back(rest)
+                return
+            weighed = outcomes.weighed(job, outcomes.reasons(job, start))
+            placed = self._job_table.place(job, start, plan.now_s)
+            self._waiting_jobs.leave(job.job.job_id)
+            yield outcomes.started(job, placed, start, weighed, self._beside(job))
+
+    def _beside(self, job: Tracked) -> Beside:
+        """Whom a job that was just placed has beside it."""
+        assert job.placed is not None
+        others = self._job_table.holdings.others(job)
+        if not others:
+            return Beside()
+        rule = self._models.neighbours()[job.placed.cluster]
+        slowdown = self._job_table.holdings.slowdown(job, rule)
+        return Beside(tuple(other.job.job_id for other in others), slowdown)
+
+    def _announce(self, outcomes: Outcomes) -> Iterator[Publish]:
+        now_s = outcomes.decisions.ended.now_s
+        changed = self._waiting_jobs.take_refreshed() | self._notices.take_due(now_s)
+        for job in self._job_table.found(changed):
+            situation = self._notices.of(job, now_s)
+            if situation is not None:
+                self._job_table.save(job)
+                yield outcomes.of_waiting(job, situation)
+
+
+def _with_draw(job: Tracked, candidate: Candidate, clusters: Mapping[str, Cluster]) -> Candidate:
+    cluster = clusters[candidate.cluster]
+    known_mw = draw_mw(job.job, cluster, candidate.power_w, candidate.nodes)
+    return replace(candidate, draw_mw=known_mw)

@@ -1,0 +1,235 @@
+"""Where a job stands, and why it does not start: read between rounds, never changed."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+
+from coplace.v1.placement_pb2 import Candidate, Reservation
+from coplace.v1.placement_service_pb2 import (
+    JOB_STANDING_CANCELLED,
+    JOB_STANDING_DECIDED,
+    JOB_STANDING_FINISHED,
+    JOB_STANDING_HELD,
+    JOB_STANDING_RESERVED,
+    JOB_STANDING_RUNNING,
+    JOB_STANDING_WAITING,
+    Allocation,
+    ClusterOutlook,
+    ExplainResponse,
+    JobStanding,
+    PowerStanding,
+    ShowPowerResponse,
+)
+
+from shared.domain.job import JobState
+from shared.placement.caps import (
+    MESSAGES,
+    Covered,
+    covered_by,
+    step_messages,
+    watts_or_none,
+)
+from shared.placement.eligible import Choice
+from shared.placement.job_table import JobTable
+from shared.placement.jobs import Placed, Tracked
+from shared.placement.model_store import ModelStore
+from shared.placement.outcomes import Outcomes, candidate_message, reason_of
+from shared.placement.pending_reasons import PendingReasons
+from shared.placement.start_estimates import Snapshot
+from shared.placement.waiting import WaitingJobs
+from shared.scheduling.passes import ClusterScheduler
+from shared.scheduling.power import NO_CAP_MW
+
+_NEWS: Final = "there is news since the last round: it is tried at the end of this one"
+_RESTARTED: Final = (
+    "placement started anew and nothing happened since: it is known at the end of the next round"
+)
+_ENDED: Final = {
+    JobState.FINISHED: JOB_STANDING_FINISHED,
+    JobState.CANCELLED: JOB_STANDING_CANCELLED,
+}
+
+
+class MakeSchedulers(Protocol):
+    """Makes the clusters of a pass: see Placement."""
+
+    def __call__(self, now_s: float, *, apart: bool = False) -> Mapping[str, ClusterScheduler]: ...
+
+
+class Queries:
+    """Answers from what a processor keeps, with the words of its decisions.
+
+    An answer can be one transaction ahead of what was committed: after a kill the same is decided
+    again. It can lag by the events of the open round.
+    """
+
+    def __init__(
+        self,
+        job_table: JobTable,
+        waiting_jobs: WaitingJobs,
+        pending_reasons: PendingReasons,
+        models: ModelStore,
+        schedulers: MakeSchedulers,
+        start_timeout_s: float,
+    ) -> None:
+        self._job_table = job_table
+        self._schedulers = schedulers
+        self._waiting_jobs = waiting_jobs
+        self._pending_reasons = pending_reasons
+        self._models = models
+        self._start_timeout_s = start_timeout_s
+        self._last: Outcomes | None = None
+        self.is_deciding = False
+
+    def begin_round(self) -> None:
+        """A round is being decided: whoever works beside it gives way."""
+        self.is_deciding = True
+
+    def note(self, outcomes: Outcomes) -> None:
+        """A round ended; `outcomes` are of its last pass."""
+        self._last, self.is_deciding = outcomes, False
+
+    def arrival(self, job_id: str) -> int | None:
+        """The arrival number of a job that has a place in the queue."""
+        job = self._job_table.get(job_id)
+        return job.arrival if job and job.waits and self._waiting_jobs.entries(job) else None
+
+    def answer(self, job_id: str) -> ExplainResponse | None:
+        """All but the forecast; None of a job that is not known."""
+        job = self._job_table.get(job_id)
+        if job is None:
+            return None
+        answer = ExplainResponse(
+            job_id=job_id,
+            attempt=job.job.attempt,
+            standing=self._standing(job),
+            as_of_us=self._last.decisions.ended.ended_at_us if self._last else 0,
+        )
+        if job.placed is not None:
+            answer.allocation.CopyFrom(self._allocation(job, job.placed))
+        if job.waits:
+            self._explain(answer, job)
+        else:
+            answer.reason = _why_not_waiting(job)
+        return answer
+
+    def unanswered(self) -> int:
+        """How many starts were asked back of which nobody has said what became of them."""
+        return sum(bool(job.asked_back) for job, _ in self._job_table.holdings.granted())
+
+    def late_starts(self) -> int:
+        """How many starts came, since this process began, that were taken from their holders."""
+        return self._job_table.late_starts
+
+    def snapshot(self) -> Snapshot:
+        """What a forecast starts from."""
+        now_s = self._last.refusals.plan.now_s if self._last else 0.0
+        schedulers = self._schedulers(now_s, apart=True)
+        queues = {cluster: list(scheduler.queue) for cluster, scheduler in schedulers.items()}
+        return Snapshot(now_s, queues, schedulers)
+
+    def power(self) -> ShowPowerResponse:
+        """What clusters, sites and the region may draw, and draw as predicted."""
+        as_of_us = self._last.decisions.ended.ended_at_us if self._last else 0
+        clusters = self._models.clusters
+        covered = covered_by(clusters.values())
+        standings = [self._power_of(each, as_of_us / 1e6) for each in covered]
+        return ShowPowerResponse(as_of_us=as_of_us, standings=standings)
+
+    def _power_of(self, covered: Covered, now_s: float) -> PowerStanding:
+        drawn_mw = sum(
+            held.drawn_mw
+            for name, held in self._job_table.holdings.occupancy.items()
+            if covered.covers(self._models.clusters[name])
+        )
+        idle_mw = self._models.idle_mw(covered)
+        declared = self._models.caps.get(covered)
+        cap_mw = declared.cap.at(now_s) if declared else NO_CAP_MW
+        is_capped = cap_mw < NO_CAP_MW
+        found = PowerStanding(
+            scope=MESSAGES[covered.scope],
+            name=covered.name,
+            cap_w=watts_or_none(cap_mw),
+            idle_w=idle_mw / 1000,
+            committed_w=drawn_mw / 1000,
+            headroom_w=(cap_mw - idle_mw - drawn_mw) / 1000 if is_capped else 0.0,
+        )
+        if declared is not None:
+            found.ahead.extend(step_messages(declared.cap, now_s))
+            found.declared_by, found.reason = declared.cap.author, declared.cap.reason
+            found.declared_at_us = declared.declared_at_us
+        return found
+
+    def _standing(self, job: Tracked) -> JobStanding.ValueType:
+        if job.ended:
+            return _ENDED[job.state]
+        if job.state is JobState.RUNNING:
+            return JOB_STANDING_RUNNING
+        if job.state is JobState.GRANTED:
+            return JOB_STANDING_DECIDED
+        pending_reason = self._pending_reasons.of_job(job)
+        if pending_reason is not None:
+            return JOB_STANDING_HELD if pending_reason.lasting else JOB_STANDING_WAITING
+        return JOB_STANDING_RESERVED if self._reservation(job) else JOB_STANDING_WAITING
+
+    def _reservation(self, job: Tracked) -> Reservation | None:
+        """What the last pass promised a job that waits on."""
+        return (
+            self._last.reservation(job) if self._last and self._waiting_jobs.entries(job) else None
+        )
+
+    def _allocation(self, job: Tracked, placed: Placed) -> Allocation:
+        is_waited_for = job.state is JobState.GRANTED and self._start_timeout_s
+        start_by_s = placed.since_s + self._start_timeout_s if is_waited_for else 0.0
+        clocks = [c.freq_ghz for c in job.candidates if c.cluster == placed.cluster]
+        return Allocation(
+            cluster=placed.cluster,
+            nodes=len(placed.nodes),
+            freq_ghz=next(iter(clocks), 0.0),
+            since_us=round(placed.since_s * 1e6),
+            ends_by_us=round(placed.ends_s * 1e6),
+            start_by_us=round(start_by_s * 1e6),
+            grant=placed.grant,
+            asked_back=job.asked_back,
+        )
+
+    def _explain(self, answer: ExplainResponse, job: Tracked) -> None:
+        pending_reason, reasons = self._pending_reasons.of_job(job), self._reasons(job)
+        found = reason_of(self._waiting_jobs.choices(job), reasons) if job.candidates else _NEWS
+        answer.reason = pending_reason.reason if pending_reason else found
+        answer.clusters.extend(self._outlooks(job, reasons))
+        reservation = self._reservation(job)
+        if reservation is not None:
+            answer.reservation.CopyFrom(reservation)
+
+    def _reasons(self, job: Tracked) -> Mapping[str, str]:
+        if self._last is None:
+            return {c.cluster: _RESTARTED for c in job.candidates}
+        found = self._last.reasons(job, None)
+        return {cluster: reason or _NEWS for cluster, reason in found.items()}
+
+    def _told(self, job: Tracked, choice: Choice, reason: str) -> Candidate:
+        if self._last is None:
+            return candidate_message(choice, reason)
+        return self._last.candidate_message(job, choice, reason)
+
+    def _outlooks(self, job: Tracked, reasons: Mapping[str, str]) -> Iterator[ClusterOutlook]:
+        for choice in self._waiting_jobs.choices(job):
+            queue = self._waiting_jobs.queues.of(choice.cluster)
+            held = self._job_table.holdings.occupancy[choice.cluster]
+            entry = self._waiting_jobs.entry(job, choice.cluster)
+            yield ClusterOutlook(
+                candidate=self._told(job, choice, reasons[choice.cluster]),
+                place=queue.before(entry.order) + 1 if entry else 0,
+                waiting=len(queue),
+                free_nodes=held.free,
+                nodes=held.nodes,
+            )
+
+
+def _why_not_waiting(job: Tracked) -> str:
+    """How it ended, or what was asked of it."""
+    if job.cancelled is not None and job.state is not JobState.FINISHED:
+        return f"cancelled: {job.cancelled}" if job.cancelled else "cancelled"
+    if job.state is JobState.FINISHED:
+        return "completed" if job.completed else "ended without completing"
+    return job.asked_back

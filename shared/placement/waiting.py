@@ -1,0 +1,150 @@
+"""Which jobs have which entries in the queue."""
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from shared.placement.eligible import Choice, Choices, as_weighed, choices
+from shared.placement.jobs import Tracked
+from shared.placement.kinds import Kinds
+from shared.placement.limits import Subject, subjects_of
+from shared.placement.model import Rules
+from shared.placement.pending_reasons import PendingReasons
+from shared.scheduling.problem import NodeTable, counts_nodes, kind_on
+from shared.scheduling.wait_queue import Entry, WaitQueues
+
+_NONE: Final[Mapping[str, Entry]] = {}
+
+
+@dataclass(slots=True)
+class _Waiting:
+    job: Tracked
+    lost: frozenset[str] | None = None
+    choices: Choices = ()
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+
+
+class WaitingJobs:
+    """Keeps the queue as the pending reasons say. A job without pending reason has an entry for
+    each cluster that its policy lets it wait for, one with a pending reason keeps its arrival
+    number: its place."""
+
+    def __init__(self, pending_reasons: PendingReasons, rules: Rules) -> None:
+        self.queues, self.kinds = WaitQueues(), Kinds()
+        self._rules = rules
+        self._pending_reasons = pending_reasons
+        self._waiting: dict[str, _Waiting] = {}
+        self._refreshed: set[str] = set()
+
+    def jobs(self) -> list[Tracked]:
+        """All that wait."""
+        return [waiting.job for waiting in self._waiting.values()]
+
+    def entry(self, job: Tracked, cluster: str) -> Entry | None:
+        """The job's entry for a cluster, None when it has none."""
+        return self.entries(job).get(cluster)
+
+    def entries(self, job: Tracked) -> Mapping[str, Entry]:
+        """The job's entries by cluster: none of an attempt that came after the last round."""
+        waiting = self._waiting.get(job.job.job_id)
+        return waiting.entries if waiting and waiting.job is job else _NONE
+
+    def choices(self, job: Tracked) -> Choices:
+        """The job's candidates among the clusters that were there at the end of the last round."""
+        waiting = self._waiting.get(job.job.job_id)
+        return waiting.choices if waiting and waiting.job is job else as_weighed(job)
+
+    def limited_by(self, subjects: Container[Subject]) -> list[Tracked]:
+        """Waiting jobs that count against one of these users and accounts."""
+        return [job for job in self.jobs() if any(s in subjects for s in subjects_of(job.job))]
+
+    def take_refreshed(self) -> set[str]:
+        """Ids of the jobs that were refreshed since the last call."""
+        refreshed, self._refreshed = self._refreshed, set()
+        return refreshed
+
+    def forget_kinds(self) -> bool:
+        """True when all entries are to be made anew, since kinds got other numbers."""
+        return self.kinds.forget(len(self._waiting))
+
+    def leave(self, job_id: str) -> None:
+        """A job waits no more, or begins anew."""
+        waiting = self._waiting.pop(job_id, None)
+        if waiting is not None:
+            self.queues.remove([waiting.job.arrival])
+
+    def refresh(self, jobs: Iterable[Tracked]) -> bool:
+        """Bring the entries of these jobs up to date; True when one that waits on lost some."""
+        changed: list[_Waiting] = []
+        lost_some = False
+        for waiting in self._places_of(jobs):
+            before, waiting.entries = waiting.entries, self._entries_of(waiting)
+            lost_some |= bool(before.keys() - waiting.entries.keys())
+            if waiting.entries != before:
+                changed.append(waiting)
+        self._enqueue(changed)
+        return lost_some
+
+    def refresh_all(self) -> bool:
+        """The same of all jobs, of whatever kinds they are now."""
+        lost_some = self.refresh(self.jobs())
+        self.queues.forget_kinds()
+        return lost_some
+
+    def put_back(self, jobs: Iterable[Tracked]) -> None:
+        """Return what a pass took out of the queue for starts that do not take place."""
+        self._enqueue([self._waiting[job.job.job_id] for job in jobs])
+
+    def _places_of(self, jobs: Iterable[Tracked]) -> list[_Waiting]:
+        """Those of these jobs that wait, with their choices among the clusters that are there."""
+        waiting = [place for job in jobs if (place := self._place_of(job)) is not None]
+        lost = frozenset(self._pending_reasons.lost)
+        stale = [place for place in waiting if place.lost != lost]
+        ranked = choices([place.job for place in stale], lost, self._rules)
+        for place, found in zip(stale, ranked, strict=True):
+            place.choices, place.lost = found, lost
+        return waiting
+
+    def _place_of(self, job: Tracked) -> _Waiting | None:
+        """None for a job that does not wait."""
+        job_id = job.job.job_id
+        self._refreshed.add(job_id)
+        waiting = self._waiting.get(job_id)
+        if waiting is not None and not (job.waits and waiting.job is job):
+            self.leave(job_id)
+            waiting = None
+        if waiting is None and job.waits:
+            waiting = self._waiting[job_id] = _Waiting(job)
+        return waiting
+
+    def _enqueue(self, changed: list[_Waiting]) -> None:
+        added: dict[str, list[Entry]] = defaultdict(list)
+        for waiting in changed:
+            for cluster, entry in waiting.entries.items():
+                added[cluster].append(entry)
+        self.queues.remove([waiting.job.arrival for waiting in changed])
+        for cluster, entries in added.items():
+            self.queues.add(cluster, entries)
+
+    def _entries_of(self, waiting: _Waiting) -> Mapping[str, Entry]:
+        job = waiting.job
+        if self._pending_reasons.of_job(job):
+            return _NONE
+        return {
+            c.cluster: entry
+            for c in waiting.choices
+            if c.waits
+            and not self._pending_reasons.of_entry(job, c.candidate)
+            and (entry := self._entry(job, c)) is not None
+        }
+
+    def _entry(self, job: Tracked, choice: Choice) -> Entry | None:
+        """None where the cluster was declared anew, without what the job needs."""
+        cluster = self._pending_reasons.models.clusters[choice.cluster]
+        kind = kind_on(job.job, cluster, NodeTable.names_of(cluster))
+        if kind is None:
+            return None
+        number = self.kinds.number(cluster.name, kind)
+        in_parts = not counts_nodes(job.job, cluster)
+        return choice.entry(job.job, job.arrival, number, in_parts=in_parts)

@@ -1,0 +1,319 @@
+"""A region for tests: two clusters, eight applications, models, and the events of jobs."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    LimitsDeclared,
+    LimitSubject,
+    PowerCapDeclared,
+    PowerCapStep,
+    PowerScope,
+)
+from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureAt, SignatureUpdated
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_COMPLETED,
+    Dependency,
+    DependencyCondition,
+    JobCancelled,
+    JobDeclined,
+    JobFinished,
+    JobHeld,
+    JobOutcome,
+    JobReleased,
+    JobRequeued,
+    JobSeized,
+    JobStarted,
+    JobSubmitted,
+)
+from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.prediction_pb2 import (
+    DegradationModelPublished,
+    NodePowerPublished,
+    PowerModelPublished,
+)
+from google.protobuf.message import Message
+
+from shared.eamc.ranking import Policy
+from shared.messaging.digest import model_sha256
+from shared.messaging.event import Event, Publish
+from shared.messaging.stage import Processor, Round
+from shared.models import degradation, power_model
+from shared.placement.model import Rules
+from shared.placement.processor import Placement
+
+M = TypeVar(
+    "M",
+    CoefficientsPublished,
+    PowerModelPublished,
+    DegradationModelPublished,
+    NodePowerPublished,
+)
+
+T0_US = 1_767_225_600_000_000
+APPS = tuple(f"app-{number}" for number in range(8))
+MODELS = {"p1": "platinum-8168", "p2": "gold-6254"}
+CORES = {"p1": 48, "p2": 36}
+PSTATES = {
+    "p1": tuple(step / 10 for step in range(12, 28)),
+    "p2": tuple(step / 10 for step in range(12, 32)),
+}
+
+
+def event(event_id: str, payload: Message, time_us: int = T0_US, traceparent: str = "") -> Event:
+    return Event(event_id, "test", time_us, "region", payload, traceparent)
+
+
+def declared(cluster: str, /, nodes: int = 512, time_us: int = T0_US, **changes: Any) -> Event:
+    """A cluster, or one like it of another name."""
+    values: dict[str, Any] = {
+        "cluster": cluster,
+        "site": "site",
+        "node_model": MODELS[cluster],
+        "nodes": nodes,
+        "cores_per_node": CORES[cluster],
+        "pstates_ghz": PSTATES[cluster],
+        "idle_power_w": 100.0,
+        "peak_bandwidth_gbps": 200.0,
+    }
+    payload = ClusterDeclared(**(values | changes))
+    return event(f"declared/{payload.cluster}/{time_us}", payload, time_us)
+
+
+def signature(app: int, cluster: str, time_us: int = T0_US, **changes: Any) -> Event:
+    """App 0 uses no bandwidth, app 7 two thirds of it; p2 is slower, but not for app 7."""
+    slower = 1.0 if cluster == "p1" else (0.8 if app == 7 else 1.2)
+    values = {
+        "freq_ghz": PSTATES[cluster][-1],
+        "time_s": (50 + app) * slower,
+        "power_w": 380.0 - 5 * app,
+        "cpi": 0.4 + 0.5 * app,
+        "tpi": 0.005 * app,
+        "mem_gbps": 20.0 * app,
+        "count": 1,
+    }
+    payload = SignatureUpdated(
+        app_id=APPS[app],
+        node_model=MODELS[cluster],
+        tpi_scale="test",
+        at=[SignatureAt(**(values | changes))],
+    )
+    return event(f"signature/{app}/{cluster}/{time_us}", payload, time_us)
+
+
+def coefficients(cluster: str, sd: float | None = None) -> Event:
+    """Power falls with the clock, cycles per instruction hold, of which a part is memory's.
+
+    `sd` is the relative standard deviation of both at every other P-state.
+    """
+    ghz = np.array(PSTATES[cluster])
+    ratio = ghz[np.newaxis, :] / ghz[:, np.newaxis]
+    flat = {
+        "a": 0.3 + 0.7 * ratio**2,
+        "b": np.zeros_like(ratio),
+        "c": np.zeros_like(ratio),
+        "d": np.ones_like(ratio),
+        "e": 100.0 * (ratio - 1) * 0.1,
+        "f": np.zeros_like(ratio),
+        "available": np.ones_like(ratio, dtype=np.bool_),
+    }
+    payload = CoefficientsPublished(
+        node_model=MODELS[cluster],
+        version=f"coefficients-{MODELS[cluster]}@0",
+        tpi_scale="test",
+        pstates_ghz=PSTATES[cluster],
+        **{name: matrix.ravel().tolist() for name, matrix in flat.items()},
+    )
+    if sd is not None:
+        others = (sd * (1 - np.eye(len(ghz)))).ravel().tolist()
+        payload.time_sd.extend(others)
+        payload.power_sd.extend(others)
+    return event(f"coefficients/{cluster}", sealed(payload))
+
+
+def power(**changes: Any) -> Event:
+    values: dict[str, Any] = {
+        "version": "power@0",
+        "features": power_model.FEATURES,
+        "fallback_power_w": dict.fromkeys(MODELS.values(), 333.0),
+    }
+    return event("power", sealed(PowerModelPublished(**(values | changes))))
+
+
+def pair_model(weights: tuple[float, ...] = degradation.PRIOR_WEIGHTS) -> Event:
+    payload = DegradationModelPublished(
+        version="degradation@0", features=degradation.FEATURES, weights=weights
+    )
+    return event("degradation", sealed(payload))
+
+
+def sealed(model: M) -> M:
+    model.sha256 = model_sha256(model)
+    return model
+
+
+def models(nodes: int = 512) -> Iterator[Event]:
+    """All that a region knows before its first job."""
+    for cluster in MODELS:
+        yield declared(cluster, nodes)
+        yield coefficients(cluster)
+        yield from (signature(app, cluster) for app in range(len(APPS)))
+    yield power()
+    yield pair_model()
+
+
+def submitted(job_id: str, time_us: int = T0_US, traceparent: str = "", **changes: Any) -> Event:
+    values: dict[str, Any] = {
+        "job_id": job_id,
+        "attempt": 1,
+        "app_id": APPS[0],
+        "user": "ada",
+        "account": "physics",
+        "nodes": 1,
+        "walltime_s": 3600.0,
+        "reference_cluster": "p1",
+        "submitted_at_us": time_us,
+    }
+    payload = JobSubmitted(**(values | changes))
+    return event(f"submitted/{job_id}/{payload.attempt}", payload, time_us, traceparent)
+
+
+def started(decided: PlacementDecided, **changes: Any) -> Event:
+    """The resource manager obeyed."""
+    values: dict[str, Any] = {
+        "job_id": decided.job_id,
+        "attempt": decided.attempt,
+        "cluster": decided.cluster,
+        "nodes": [f"{decided.cluster}-{index:04d}" for index in decided.node_indices],
+        "started_at_us": decided.decided_at_us,
+        "grant": decided.grant,
+    }
+    payload = JobStarted(**(values | changes))
+    return event(f"started/{decided.job_id}/{decided.attempt}", payload, payload.started_at_us)
+
+
+def declined(decided: PlacementDecided, time_us: int = T0_US) -> Event:
+    """The resource manager gives a start back that it did not obey."""
+    payload = JobDeclined(
+        job_id=decided.job_id,
+        attempt=decided.attempt,
+        grant=decided.grant,
+        declined_at_us=time_us,
+    )
+    return event(f"declined/{decided.job_id}/{decided.grant}", payload, time_us)
+
+
+def seized(job_id: str, time_us: int, attempt: int = 1, grant: int = 0) -> Event:
+    payload = JobSeized(
+        job_id=job_id, attempt=attempt, grant=grant, reason="p1 burnt down", seized_at_us=time_us
+    )
+    return event(f"seized/{job_id}/{time_us}", payload, time_us)
+
+
+def finished(
+    job_id: str,
+    time_us: int,
+    attempt: int = 1,
+    outcome: JobOutcome.ValueType = JOB_OUTCOME_COMPLETED,
+    grant: int = 0,
+) -> Event:
+    payload = JobFinished(
+        job_id=job_id,
+        attempt=attempt,
+        outcome=outcome,
+        cluster="p1",
+        user="ada",
+        account="physics",
+        nodes=1,
+        cores_per_node=1,
+        submitted_at_us=min(T0_US, time_us),
+        ended_at_us=time_us,
+        grant=grant,
+    )
+    return event(f"finished/{job_id}/{attempt}", payload, time_us)
+
+
+def requeued(job_id: str, time_us: int, attempt: int = 2) -> Event:
+    payload = JobRequeued(job_id=job_id, attempt=attempt, requeued_at_us=time_us)
+    return event(f"requeued/{job_id}/{attempt}", payload, time_us)
+
+
+def cancelled(job_id: str, time_us: int, reason: str = "") -> Event:
+    payload = JobCancelled(job_id=job_id, reason=reason, cancelled_at_us=time_us)
+    return event(f"cancelled/{job_id}/{time_us}", payload, time_us)
+
+
+def held(job_id: str, time_us: int, reason: str = "") -> Event:
+    payload = JobHeld(job_id=job_id, reason=reason, held_at_us=time_us)
+    return event(f"held/{job_id}/{time_us}", payload, time_us)
+
+
+def released(job_id: str, time_us: int) -> Event:
+    payload = JobReleased(job_id=job_id, released_at_us=time_us)
+    return event(f"released/{job_id}/{time_us}", payload, time_us)
+
+
+def lost(cluster: str, time_us: int, reason: str = "") -> Event:
+    payload = ClusterLost(cluster=cluster, reason=reason, lost_at_us=time_us)
+    return event(f"lost/{cluster}/{time_us}", payload, time_us)
+
+
+def returned(cluster: str, time_us: int) -> Event:
+    payload = ClusterReturned(cluster=cluster, returned_at_us=time_us)
+    return event(f"returned/{cluster}/{time_us}", payload, time_us)
+
+
+def limits(subject: LimitSubject.ValueType, name: str, time_us: int = T0_US, **most: int) -> Event:
+    payload = LimitsDeclared(subject=subject, name=name, **most)
+    return event(f"limits/{name}/{time_us}", payload, time_us)
+
+
+def capped(
+    scope: PowerScope.ValueType,
+    name: str,
+    *steps: tuple[int, float | None],
+    time_us: int = T0_US,
+    reason: str = "",
+) -> Event:
+    """A cap from times on, in seconds after T0."""
+    found = [PowerCapStep(from_us=T0_US + s * 1_000_000, watts=watts) for s, watts in steps]
+    payload = PowerCapDeclared(
+        scope=scope, name=name, steps=found, reason=reason, declared_at_us=time_us
+    )
+    return event(f"capped/{scope}/{name}/{time_us}", payload, time_us)
+
+
+def after(condition: DependencyCondition.ValueType, *job_ids: str) -> list[Dependency]:
+    return [Dependency(job_id=job_id, condition=condition) for job_id in job_ids]
+
+
+def end_us(number: int) -> int:
+    """When a round of `round_of` ends."""
+    return T0_US + (number + 1) * 30_000_000
+
+
+def placement(nodes: int = 4, policy: Policy = Policy.PRIORITY_INC_V, **rules: Any) -> Placement:
+    """A region whose two clusters have so many nodes."""
+    processor = Placement({}, Rules(policy, **rules), 7.0)
+    feed(processor, models(nodes))
+    return processor
+
+
+def feed(processor: Processor, events: Iterable[Event]) -> None:
+    for one in events:
+        assert list(processor.handle(one)) == []
+
+
+def round_of(processor: Processor, number: int, *events: Event) -> list[PlacementDecided]:
+    """What is decided at the end of a round of 30 s that brings these events."""
+    feed(processor, events)
+    return decisions(processor.end_round(Round(number, T0_US + (number + 1) * 30_000_000)))
+
+
+def decisions(published: Iterable[Publish]) -> list[PlacementDecided]:
+    """The payloads of what placement publishes."""
+    return [p.event.payload for p in published if isinstance(p.event.payload, PlacementDecided)]

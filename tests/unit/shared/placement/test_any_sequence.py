@@ -1,0 +1,203 @@
+"""Whatever happens in whatever order, and however late resource managers answer: no node is given
+twice, no job runs twice, who was killed in between decides as if nothing had been, and no decision
+says what is true no more."""
+
+from coplace.v1.control_pb2 import LIMIT_SUBJECT_ACCOUNT, LIMIT_SUBJECT_USER
+from coplace.v1.jobs_pb2 import (
+    DEPENDENCY_CONDITION_AFTER_ANY,
+    DEPENDENCY_CONDITION_AFTER_OK,
+    JobOutcome,
+)
+from coplace.v1.placement_pb2 import VERDICT_START
+from coplace.v1.placement_service_pb2 import (
+    JOB_STANDING_CANCELLED,
+    JOB_STANDING_DECIDED,
+    JOB_STANDING_FINISHED,
+    JOB_STANDING_RUNNING,
+)
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from shared.eamc.ranking import Policy
+from shared.messaging.event import Event, Publish
+from shared.messaging.stage import AlreadyAppliedError
+from shared.placement.model import Rules
+from shared.placement.processor import Placement
+from tests.unit.shared.placement import region
+from tests.unit.shared.placement.managers import OUTCOMES, Managers
+from tests.unit.shared.placement.region import T0_US, round_of
+
+NODES = 4
+# Reasons that do not come and go with what runs.
+STANDING_REASONS = ("held", "after_", "waits for", "lost since", "declined or not confirmed")
+ENDED = (JOB_STANDING_CANCELLED, JOB_STANDING_FINISHED)
+GIVEN = (JOB_STANDING_DECIDED, JOB_STANDING_RUNNING)
+
+
+class AnySequence(RuleBasedStateMachine):
+    """Two placements get the same events; one of them is killed again and again."""
+
+    @initialize(policy=st.sampled_from(list(Policy)))
+    def begin(self, policy: Policy) -> None:
+        self.settings = Rules(policy, start_timeout_s=90.0, most_missed_starts=2)
+        self.steady = Placement({}, self.settings, 7.0)
+        self.killed = Placement({}, self.settings, 7.0)
+        self.state: dict[str, bytes] = {}
+        self.managers = Managers(NODES)
+        self.jobs: list[str] = []
+        self.lost: set[str] = set()
+        self.told: dict[str, str] = {}
+        self.limit_nodes = 0
+        self.number = self.sequence = 0
+        for event in region.models(NODES):
+            self.tell(event)
+
+    def tell(self, event: Event) -> None:
+        outcomes: list[list[Publish] | None] = []
+        for placement in (self.steady, self.killed):
+            try:
+                outcomes.append(list(placement.handle(event)))
+            except AlreadyAppliedError:
+                outcomes.append(None)
+        assert outcomes[0] == outcomes[1]
+
+    def now_us(self) -> int:
+        self.sequence += 1
+        return T0_US + self.number * 30_000_000 + self.sequence
+
+    def known(self) -> st.SearchStrategy[str]:
+        return st.sampled_from(self.jobs)
+
+    @rule(
+        nodes=st.integers(1, NODES),
+        user=st.sampled_from(["ada", "bob"]),
+        shareable=st.booleans(),
+        app=st.integers(0, 7),
+        priority=st.integers(-1, 1),
+        on_ok=st.booleans(),
+        data=st.data(),
+    )
+    def submit(
+        self,
+        nodes: int,
+        user: str,
+        shareable: bool,
+        app: int,
+        priority: int,
+        on_ok: bool,
+        data: st.DataObject,
+    ) -> None:
+        job_id = f"job-{len(self.jobs)}"
+        others = [*self.jobs, f"job-{len(self.jobs) + 1}"]
+        awaited = data.draw(st.lists(st.sampled_from(others), max_size=1))
+        condition = DEPENDENCY_CONDITION_AFTER_OK if on_ok else DEPENDENCY_CONDITION_AFTER_ANY
+        event = region.submitted(
+            job_id,
+            self.now_us(),
+            nodes=nodes,
+            user=user,
+            shareable=shareable,
+            app_id=region.APPS[app],
+            priority=priority,
+            walltime_s=600.0,
+            depends_on=region.after(condition, *awaited),
+        )
+        self.jobs.append(job_id)
+        self.tell(event)
+
+    @precondition(lambda self: self.managers.inbox)
+    @rule(data=st.data(), willing=st.sampled_from([True, True, True, False]))
+    def act(self, data: st.DataObject, willing: bool) -> None:
+        decided = data.draw(st.sampled_from(self.managers.inbox))
+        self.managers.act(decided, self.now_us(), willing=willing)
+
+    @precondition(lambda self: self.managers.outbox)
+    @rule(data=st.data(), copies=st.sampled_from([1, 1, 2]))
+    def deliver(self, data: st.DataObject, copies: int) -> None:
+        """Any report, but those of one job in their order."""
+        report = data.draw(st.sampled_from(self.managers.outbox))
+        job_id = report.payload.job_id  # type: ignore[attr-defined]
+        report = next(one for one in self.managers.outbox if one.payload.job_id == job_id)  # type: ignore[attr-defined]
+        self.managers.outbox.remove(report)
+        for _ in range(copies):
+            self.tell(report)
+
+    @precondition(lambda self: self.managers.runs)
+    @rule(data=st.data(), outcome=st.sampled_from(OUTCOMES))
+    def finish(self, data: st.DataObject, outcome: JobOutcome.ValueType) -> None:
+        grant = data.draw(st.sampled_from(sorted(self.managers.runs)))
+        self.managers.end(grant, self.now_us(), outcome)
+
+    @precondition(lambda self: self.managers.runs)
+    @rule(data=st.data())
+    def requeue(self, data: st.DataObject) -> None:
+        grant = data.draw(st.sampled_from(sorted(self.managers.runs)))
+        self.managers.requeue(grant, self.now_us())
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data())
+    def seize(self, data: st.DataObject) -> None:
+        """Of what `coplace why` shows, which may be wrong by now."""
+        answer = self.steady.queries.answer(data.draw(self.known()))
+        if answer is not None and answer.standing in GIVEN:
+            attempt, grant = answer.attempt, answer.allocation.grant
+            self.managers.seize(answer.job_id)
+            self.tell(region.seized(answer.job_id, self.now_us(), attempt, grant))
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data(), kind=st.sampled_from([region.cancelled, region.held, region.released]))
+    def ask(self, data: st.DataObject, kind: type) -> None:
+        self.tell(kind(data.draw(self.known()), self.now_us()))
+
+    @rule(cluster=st.sampled_from(["p1", "p2"]))
+    def lose_or_return(self, cluster: str) -> None:
+        kind = region.returned if cluster in self.lost else region.lost
+        self.lost ^= {cluster}
+        self.tell(kind(cluster, self.now_us()))
+
+    @rule(jobs=st.integers(0, 3), nodes=st.integers(0, 6))
+    def limit(self, jobs: int, nodes: int) -> None:
+        self.limit_nodes = nodes
+        at_us = self.now_us()
+        self.tell(region.limits(LIMIT_SUBJECT_USER, "ada", at_us, most_running_jobs=jobs))
+        self.tell(region.limits(LIMIT_SUBJECT_ACCOUNT, "physics", at_us, most_nodes=nodes))
+
+    def kill(self) -> None:
+        for key, value in self.killed.changes().items():
+            self.state.pop(key, None)
+            self.state |= {} if value is None else {key: value}
+        self.killed = Placement(dict(self.state), self.settings, 7.0)
+
+    @rule(kills=st.lists(st.booleans(), min_size=1, max_size=4))
+    def end_rounds(self, kills: list[bool]) -> None:
+        for kill in kills:
+            if kill:
+                self.kill()
+            decided = round_of(self.steady, self.number)
+            assert round_of(self.killed, self.number) == decided
+            self.number += 1
+            for one in decided:
+                self.told |= {} if one.is_void else {one.job_id: one.reason}
+                assert one.verdict != VERDICT_START or one.cluster not in self.lost
+            self.managers.inbox += [one for one in decided if one.cluster]
+            starts = [one for one in decided if one.verdict == VERDICT_START]
+            held = sum(len(one.node_indices) for one in self.managers.open_starts())
+            assert not (starts and self.limit_nodes) or held <= self.limit_nodes
+            self.check_reasons()
+
+    def check_reasons(self) -> None:
+        for job_id in self.jobs:
+            answer = self.steady.queries.answer(job_id)
+            assert answer is not None
+            told = any(words in answer.reason for words in STANDING_REASONS)
+            assert answer.standing in ENDED or not told or self.told[job_id] == answer.reason
+
+    @invariant()
+    def no_node_is_given_twice(self) -> None:
+        if hasattr(self, "managers"):
+            self.managers.check()
+
+
+AnySequence.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestAnySequence = AnySequence.TestCase

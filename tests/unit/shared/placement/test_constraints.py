@@ -1,0 +1,128 @@
+"""Priorities, memory and binaries: what else decides where a job may go, and when."""
+
+from typing import Any
+
+import pytest
+from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDecided
+
+from shared.domain.errors import RejectedError
+from shared.eamc.ranking import Policy
+from shared.placement.processor import Placement
+from tests.unit.shared.placement.region import (
+    APPS,
+    T0_US,
+    declared,
+    end_us,
+    feed,
+    finished,
+    placement,
+    round_of,
+    started,
+    submitted,
+)
+
+
+def heterogeneous() -> Placement:
+    """p1: 4 nodes of 192 GiB, x86_64; p2: 4 nodes of 384 GiB, aarch64."""
+    processor = placement()
+    p1 = declared("p1", 4, T0_US + 1, memory_gib_per_node=192, architecture="x86_64")
+    p2 = declared("p2", 4, T0_US + 1, memory_gib_per_node=384, architecture="aarch64")
+    feed(processor, [p1, p2])
+    return processor
+
+
+def constraints(decided: PlacementDecided) -> dict[str, str]:
+    return {c.cluster: c.constraint for c in decided.candidates}
+
+
+def test_of_two_that_wait_the_higher_priority_goes_first_and_then_who_came_first() -> None:
+    processor = placement(policy=Policy.BASE)
+    round_of(processor, 0, submitted("a", nodes=4))
+    jobs = [
+        submitted("low", T0_US + 1, nodes=4, priority=-3),
+        submitted("first", T0_US + 2, nodes=4, priority=7),
+        submitted("second", T0_US + 3, nodes=4, priority=7),
+    ]
+    round_of(processor, 1, *jobs)
+    order = []
+    for number, ended in enumerate(("a", "first", "second"), 2):
+        order += [d.job_id for d in round_of(processor, number, finished(ended, end_us(number)))]
+    assert order == ["first", "second", "low"]
+
+
+def test_a_priority_counts_within_a_tier() -> None:
+    processor = placement(policy=Policy.PRIORITY_INC)
+    round_of(processor, 0, submitted("a", nodes=4), submitted("b", nodes=4))
+    prefers_p2 = submitted("c", T0_US + 1, nodes=4, app_id=APPS[7])
+    prefers_p1 = submitted("d", T0_US + 2, nodes=4, priority=100)
+    round_of(processor, 1, prefers_p2, prefers_p1)
+    [start] = round_of(processor, 2, finished("b", end_us(1)))
+    assert (start.job_id, start.cluster) == ("c", "p2")
+
+
+def test_a_job_gets_the_nodes_that_hold_its_memory() -> None:
+    [decided] = round_of(heterogeneous(), 0, submitted("a", memory_gib=700))
+    nodes = {c.cluster: c.nodes for c in decided.candidates}
+    assert nodes == {"p1": 4, "p2": 2}
+    assert len(decided.node_indices) == nodes[decided.cluster]
+
+
+def test_where_its_memory_needs_more_nodes_than_there_are_it_is_told_so() -> None:
+    [decided] = round_of(heterogeneous(), 0, submitted("a", memory_gib=900))
+    assert (decided.cluster, len(decided.node_indices)) == ("p2", 3)
+    assert constraints(decided)["p1"] == "needs 5 nodes for its 900 GiB, the cluster has 4"
+
+
+def test_more_nodes_cost_more_energy() -> None:
+    """App 0 is faster and thriftier on p1, until it takes twice the nodes there."""
+    [best] = round_of(heterogeneous(), 0, submitted("a"))
+    [decided] = round_of(heterogeneous(), 0, submitted("a", memory_gib=384))
+    assert (best.cluster, decided.cluster) == ("p1", "p2")
+
+
+def test_a_job_goes_where_it_has_a_binary() -> None:
+    [decided] = round_of(heterogeneous(), 0, submitted("a", architectures=["aarch64", "riscv64"]))
+    assert decided.cluster == "p2"
+    assert constraints(decided)["p1"] == (
+        "has binaries for aarch64 or riscv64, the cluster's architecture is x86_64"
+    )
+
+
+def test_a_job_that_shares_nodes_goes_where_half_of_one_is_a_core_at_least() -> None:
+    processor = placement()
+    feed(processor, [declared("p1", 4, T0_US + 1, cores_per_node=1)])
+    [start] = round_of(processor, 0, submitted("a", shareable=True))
+    assert (start.cluster, start.cores_per_node) == ("p2", 18)
+
+
+def test_a_job_waits_for_the_only_cluster_it_has_a_binary_for() -> None:
+    processor = heterogeneous()
+    only: dict[str, Any] = {"nodes": 4, "architectures": ["aarch64"]}
+    round_of(processor, 0, submitted("a", **only))
+    [waiting] = round_of(processor, 1, submitted("b", **only))
+    assert (waiting.verdict, waiting.reason) == (VERDICT_QUEUED, "p2: needs 4 nodes, 0 free")
+    [start] = round_of(processor, 2, finished("a", end_us(1)))
+    assert (start.verdict, start.cluster) == (VERDICT_START, "p2")
+
+
+@pytest.mark.parametrize("asked", [{"memory_gib": 2000}, {"architectures": ["riscv64"]}])
+def test_a_job_that_no_cluster_can_run_is_rejected(asked: dict[str, Any]) -> None:
+    with pytest.raises(RejectedError, match="fits on no cluster"):
+        heterogeneous().handle(submitted("a", **asked))
+
+
+def test_nodes_are_those_that_a_cluster_declared_by_name() -> None:
+    processor = placement(policy=Policy.BASE)
+    feed(processor, [declared("p1", 4, T0_US + 1, node_names=["n[01-03]", "fat1"])])
+    [decided] = round_of(processor, 0, submitted("a", nodes=3))
+    assert [*decided.node_names] == ["n[01-03]"]
+    with pytest.raises(RejectedError, match="nodes"):
+        processor.handle(started(decided))
+    elsewhere = started(decided, nodes=["n[03,01]", "fat1"])
+    [other] = round_of(processor, 1, elsewhere, submitted("b"))
+    assert [*other.node_names] == ["n02"]
+
+
+def test_nodes_without_declared_names_are_told_by_index_alone() -> None:
+    [decided] = round_of(placement(), 0, submitted("a"))
+    assert not decided.node_names

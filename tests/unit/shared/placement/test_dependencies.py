@@ -1,0 +1,130 @@
+"""Jobs that wait for other jobs."""
+
+import pytest
+from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_ANY as AFTER_ANY
+from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK as AFTER_OK
+from coplace.v1.jobs_pb2 import JOB_OUTCOME_FAILED, Dependency
+from coplace.v1.placement_pb2 import (
+    VERDICT_CANCELLED,
+    VERDICT_HELD,
+    VERDICT_QUEUED,
+    VERDICT_START,
+    PlacementDecided,
+)
+
+from shared.domain.errors import RejectedError
+from tests.unit.shared.placement.region import (
+    T0_US,
+    after,
+    cancelled,
+    end_us,
+    finished,
+    placement,
+    requeued,
+    round_of,
+    submitted,
+)
+
+
+def verdicts(decided: list[PlacementDecided]) -> list[tuple[str, int]]:
+    return [(d.job_id, d.verdict) for d in decided]
+
+
+def test_a_job_starts_in_the_round_in_which_what_it_waits_for_has_completed() -> None:
+    processor = placement()
+    dependent = submitted("b", T0_US + 1, depends_on=after(AFTER_OK, "a"))
+    first, second = round_of(processor, 0, submitted("a"), dependent)
+    assert (second.verdict, second.reason) == (VERDICT_QUEUED, "after_ok a: it has not ended")
+    assert round_of(processor, 1) == []
+    assert verdicts(round_of(processor, 2, finished("a", end_us(1)))) == [("b", VERDICT_START)]
+    assert first.verdict == VERDICT_START
+
+
+def test_a_failure_meets_after_any_and_makes_after_ok_hopeless() -> None:
+    processor = placement()
+    strict = submitted("b", T0_US + 1, depends_on=after(AFTER_OK, "a"))
+    lax = submitted("c", T0_US + 2, depends_on=after(AFTER_ANY, "a"))
+    round_of(processor, 0, submitted("a"), strict, lax)
+    failed = finished("a", end_us(0), outcome=JOB_OUTCOME_FAILED)
+    start, hopeless = round_of(processor, 1, failed)
+    assert (start.job_id, start.verdict) == ("c", VERDICT_START)
+    assert (hopeless.job_id, hopeless.verdict) == ("b", VERDICT_HELD)
+    assert hopeless.reason == "after_ok a: it ended without completing"
+
+
+def test_what_was_hopeless_is_possible_again_when_the_other_job_is_requeued() -> None:
+    processor = placement()
+    round_of(processor, 0, submitted("a"), submitted("b", depends_on=after(AFTER_OK, "a")))
+    round_of(processor, 1, finished("a", end_us(0), outcome=JOB_OUTCOME_FAILED))
+    decided = round_of(processor, 2, requeued("a", end_us(1)))
+    assert ("b", VERDICT_QUEUED) in verdicts(decided)
+    assert verdicts(round_of(processor, 3, finished("a", end_us(2), attempt=2))) == [
+        ("b", VERDICT_START)
+    ]
+
+
+def test_a_job_that_is_cancelled_while_it_waits_has_ended_without_completing() -> None:
+    processor = placement()
+    strict = submitted("c", T0_US + 2, depends_on=after(AFTER_OK, "b"))
+    lax = submitted("d", T0_US + 3, depends_on=after(AFTER_ANY, "b"))
+    round_of(processor, 0, submitted("b", depends_on=after(AFTER_OK, "x")), strict, lax)
+    decided = round_of(processor, 1, cancelled("b", end_us(0)))
+    assert sorted(verdicts(decided)) == [
+        ("b", VERDICT_CANCELLED),
+        ("c", VERDICT_HELD),
+        ("d", VERDICT_START),
+    ]
+
+
+def test_a_dependency_on_a_job_that_nobody_knows_is_held_until_it_comes() -> None:
+    processor = placement()
+    [held] = round_of(processor, 0, submitted("b", depends_on=after(AFTER_ANY, "a")))
+    assert (held.verdict, held.reason) == (VERDICT_HELD, "after_any a: no such job is known")
+    decided = round_of(processor, 1, submitted("a", end_us(0)))
+    assert sorted(verdicts(decided)) == [("a", VERDICT_START), ("b", VERDICT_QUEUED)]
+
+
+def test_jobs_that_wait_in_a_circle_are_held_and_so_are_those_behind_them() -> None:
+    processor = placement()
+    round_of(processor, 0, submitted("a", depends_on=after(AFTER_OK, "c")))
+    round_of(processor, 1, submitted("b", depends_on=after(AFTER_OK, "a")))
+    behind = submitted("d", T0_US + 9, depends_on=after(AFTER_ANY, "a"))
+    closing = submitted("c", depends_on=after(AFTER_OK, "b"))
+    decided = {d.job_id: d for d in round_of(processor, 2, closing, behind)}
+    assert {d.verdict for d in decided.values()} == {VERDICT_HELD}
+    assert decided["c"].reason == "waits for b, which waits in a circle"
+    assert decided["d"].reason == "waits for a, which waits in a circle"
+    freed = {d.job_id: d for d in round_of(processor, 3, cancelled("c", end_us(2)))}
+    assert {job_id: d.verdict for job_id, d in freed.items()} == {
+        "a": VERDICT_HELD,
+        "c": VERDICT_CANCELLED,
+        "b": VERDICT_QUEUED,
+        "d": VERDICT_QUEUED,
+    }
+    assert freed["a"].reason == "after_ok c: it ended without completing"
+    assert freed["b"].reason == "after_ok a: it has not ended"
+
+
+def test_what_was_met_stays_met_after_the_other_job_was_forgotten() -> None:
+    processor = placement()
+    round_of(processor, 0, submitted("a"))
+    jobs = [submitted("x", T0_US + 1, nodes=4), submitted("y", T0_US + 2, nodes=4)]
+    waiting = submitted("b", T0_US + 3, nodes=4, depends_on=after(AFTER_OK, "a"))
+    round_of(processor, 1, finished("a", end_us(0)), *jobs, waiting)
+    week = 8 * 2880
+    decided = round_of(processor, week, finished("y", end_us(week - 1)))
+    assert ("b", VERDICT_START) in verdicts(decided)
+
+
+@pytest.mark.parametrize(
+    "depends_on",
+    [
+        after(AFTER_OK, "b"),
+        [Dependency(job_id="a")],
+        after(AFTER_OK, ""),
+        after(AFTER_OK, "a") * 65,
+    ],
+)
+def test_dependencies_that_mean_nothing_are_rejected(depends_on: list[Dependency]) -> None:
+    with pytest.raises(RejectedError, match="depends_on"):
+        placement().handle(submitted("b", depends_on=depends_on))

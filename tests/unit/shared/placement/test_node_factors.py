@@ -1,0 +1,109 @@
+"""Of the free nodes those that draw least are given away first."""
+
+import pytest
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.jobs_pb2 import JobSubmitted
+from coplace.v1.prediction_pb2 import NodePowerPublished
+
+from shared.domain.errors import RejectedError
+from shared.eamc.ranking import Policy
+from shared.messaging.domain_types import cluster_of, job_of
+from shared.messaging.event import Event
+from shared.placement.jobs import Placed, Tracked
+from shared.placement.model import Rules
+from shared.placement.occupancy import Occupancy
+from shared.placement.processor import Placement
+from tests.unit.shared.placement import region
+from tests.unit.shared.placement.region import T0_US, finished, round_of, submitted
+
+
+def occupancy(factors: dict[int, float], nodes: int = 4) -> Occupancy:
+    payload = region.declared("p1", nodes=nodes).payload
+    declared = ClusterDeclared.FromString(payload.SerializeToString())
+    found = Occupancy(cluster_of(declared))
+    found.prefer(factors)
+    return found
+
+
+def test_free_nodes_that_draw_less_go_first() -> None:
+    found = occupancy({0: 1.02, 2: 0.97})
+    assert found.best_free(1) == (2,)
+    assert found.best_free(3) == (1, 2, 3)
+    job = job_of(JobSubmitted.FromString(region.submitted("one").payload.SerializeToString()))
+    found.hold(Tracked(job, 0, "", placed=Placed("p1", (2,), 10.0, 10.0)))
+    assert found.best_free(2) == (1, 3)
+
+
+def test_nodes_that_nothing_is_known_of_stand_in_the_order_of_their_indices() -> None:
+    assert occupancy({}).best_free(2) == (0, 1)
+    known = occupancy({1: 0.9})
+    known.prefer({})
+    assert known.best_free(2) == (0, 1)
+
+
+def test_nodes_beyond_the_cluster_are_never_given_away() -> None:
+    assert occupancy({9: 0.5}).best_free(5) == (0, 1, 2, 3)
+
+
+def factors(names: list[str], values: list[float]) -> Event:
+    payload = NodePowerPublished(
+        version="node-power@0", clusters=["p1"] * len(names), nodes=names, factors=values
+    )
+    return region.event("node-power", region.sealed(payload), T0_US + 5)
+
+
+def placement() -> Placement:
+    processor = Placement({}, Rules(Policy.BASE), 7.0)
+    region.feed(processor, region.models(4))
+    return processor
+
+
+def test_a_job_starts_on_the_nodes_that_draw_least() -> None:
+    processor = placement()
+    region.feed(processor, [factors(["p1-0002", "p1-0003"], [0.98, 0.97])])
+    [decided] = round_of(processor, 0, submitted("a", nodes=2))
+    assert list(decided.node_indices) == [2, 3]
+
+
+def test_a_restart_and_a_new_declaration_keep_what_nodes_draw() -> None:
+    processor = placement()
+    region.feed(processor, [factors(["p1-0003"], [0.97])])
+    round_of(processor, 0, submitted("a"))
+    state = {key: value for key, value in processor.changes().items() if value is not None}
+    again = Placement(state, Rules(Policy.BASE), 7.0)
+    region.feed(again, [region.declared("p1", 4, T0_US + 9)])
+    [decided] = round_of(again, 1, finished("a", T0_US + 10), submitted("b"))
+    assert list(decided.node_indices) == [3]
+
+
+def test_a_cluster_that_is_declared_later_finds_its_factors() -> None:
+    processor = Placement({}, Rules(Policy.BASE), 7.0)
+    region.feed(processor, [factors(["p1-0003"], [0.97])])
+    region.feed(processor, region.models(4))
+    [decided] = round_of(processor, 0, submitted("a"))
+    assert list(decided.node_indices) == [3]
+
+
+def test_factors_of_nodes_that_no_cluster_has_count_for_nothing() -> None:
+    processor = placement()
+    region.feed(processor, [factors(["p2-0001", "p1-0003"], [0.9, 0.97])])
+    [decided] = round_of(processor, 0, submitted("a"))
+    assert list(decided.node_indices) == [3]
+
+
+def test_nodes_that_are_named_anew_leave_factors_that_a_restart_can_read() -> None:
+    processor = placement()
+    region.feed(processor, [factors(["p1-0003"], [0.97])])
+    region.feed(processor, [region.declared("p1", 4, T0_US + 9, node_names=["n[0-3]"])])
+    state = {key: value for key, value in processor.changes().items() if value is not None}
+    for each in (processor, Placement(state, Rules(Policy.BASE), 7.0)):
+        [decided] = round_of(each, 1, submitted("a", T0_US + 10))
+        assert list(decided.node_indices) == [0]
+
+
+@pytest.mark.parametrize(
+    ("names", "values"), [(["p1-0001"], []), (["p1-0001"], [0.0]), (["p1-0001"], [1e9])]
+)
+def test_factors_that_cannot_be_used_are_refused(names: list[str], values: list[float]) -> None:
+    with pytest.raises(RejectedError):
+        placement().handle(factors(names, values))

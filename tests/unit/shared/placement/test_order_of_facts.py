@@ -1,0 +1,96 @@
+"""In whichever order and however late the facts about a job arrive, they come to the same."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from coplace.v1.control_pb2 import DeadLetter
+from coplace.v1.jobs_pb2 import JOB_OUTCOME_FAILED
+from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
+from coplace.v1.placement_service_pb2 import JOB_STANDING_FINISHED
+from google.protobuf.message import Message
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from shared.eamc.ranking import Policy
+from shared.messaging.event import Event, Publish
+from shared.messaging.stage import RoundSource, Stage
+from shared.placement.model import Rules
+from shared.placement.processor import Placement
+from tests.support.lives import Life
+from tests.unit.shared.placement import region
+from tests.unit.shared.placement.region import T0_US, end_us
+
+_FIRST = PlacementDecided(job_id="a", attempt=1, cluster="p1", node_indices=[0, 1])
+_SECOND = PlacementDecided(job_id="a", attempt=2, cluster="p2", node_indices=[2, 3])
+STORY = (
+    region.submitted("a", T0_US + 1, nodes=2),
+    region.held("a", T0_US + 2),
+    region.released("a", T0_US + 3),
+    region.started(_FIRST, started_at_us=T0_US + 4),
+    region.finished("a", T0_US + 5, 1, JOB_OUTCOME_FAILED),
+    region.requeued("a", T0_US + 6),
+    region.started(_SECOND, started_at_us=T0_US + 7),
+    region.finished("a", T0_US + 8, 2),
+)
+LAST = len(STORY) - 1
+
+
+class Region:
+    """A placement that may be killed after each fact."""
+
+    def __init__(self) -> None:
+        stage = Stage(
+            "placement",
+            ("placement.inputs",),
+            ("placement.decisions",),
+            self._create,
+            single=True,
+            rounds=RoundSource.CLOCK,
+            puts_barriers=False,
+        )
+        self.life = Life(stage)
+        self.decided: list[Message] = []
+        self.rounds = 0
+        for event in region.models(4):
+            self.tell(event)
+
+    def _create(self, _number: int, restored: Mapping[str, bytes]) -> Placement:
+        self.placement = Placement(restored, Rules(Policy.BASE), 7.0)
+        return self.placement
+
+    def tell(self, event: Event) -> None:
+        self.decided += self.life.tell(Publish("placement.inputs", replace(event, key="region")))
+
+    def end_round(self) -> None:
+        self.decided += self.life.end_round(end_us(self.rounds))
+        self.rounds += 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.permutations([*range(len(STORY)), 0, 4, 7]),
+    st.lists(st.sampled_from(["", "round", "kill"]), min_size=11, max_size=11),
+)
+@example([LAST, *range(LAST), 0, 4, 7], ["round"] * 11)
+@example([3, 0, 1, 2, 4, 5, 6, 7, 0, 4, 7], ["round"] * 11)
+def test_placement_comes_to_the_same(order: list[int], then: list[str]) -> None:
+    found = Region()
+    for number, what in zip(order, then, strict=True):
+        found.tell(STORY[number])
+        if what:
+            found.end_round()
+        if what == "kill":
+            found.life.restart()
+    found.end_round()
+    answer = found.placement.queries.answer("a")
+    assert answer is not None
+    assert (answer.standing, answer.attempt) == (JOB_STANDING_FINISHED, 2)
+    assert answer.reason == "completed"
+    assert not any(isinstance(one, DeadLetter) for one in found.decided)
+    whole = region.submitted("b", end_us(found.rounds - 1), nodes=4)
+    found.tell(whole)
+    found.decided.clear()
+    found.end_round()
+    [start] = found.decided
+    assert isinstance(start, PlacementDecided)
+    assert (start.verdict, [*start.node_indices]) == (VERDICT_START, [0, 1, 2, 3])

@@ -1,0 +1,195 @@
+"""Caps of power in placement: declared, kept, decided under, explained and shown.
+
+p1 has two nodes that idle at 100 W; app 0 draws 380 W on one at the nominal P-state.
+"""
+
+import pytest
+from coplace.v1.control_pb2 import (
+    POWER_SCOPE_CLUSTER,
+    POWER_SCOPE_REGION,
+    POWER_SCOPE_SITE,
+    PowerScope,
+)
+from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDecided
+
+from shared.domain.errors import RejectedError
+from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.placement.model import Rules
+from shared.placement.processor import Placement
+from shared.scheduling.forecast import forecast
+from tests.unit.shared.placement.region import (
+    T0_US,
+    capped,
+    decisions,
+    declared,
+    feed,
+    finished,
+    lost,
+    power,
+    round_of,
+    started,
+    submitted,
+)
+
+
+def region(nodes: int = 2, *, cap_counts_idle: bool = True) -> Placement:
+    """Two clusters of two sites of which nothing is known but that a first run draws 333 W."""
+    processor = Placement({}, Rules(cap_counts_idle=cap_counts_idle), 7.0)
+    feed(processor, [declared("p1", nodes, site="north"), declared("p2", nodes, site="south")])
+    feed(processor, [power()])
+    return processor
+
+
+def verdicts(decided: list[PlacementDecided]) -> dict[str, int]:
+    return {d.job_id: d.verdict for d in decided}
+
+
+def test_a_start_fits_under_the_caps_of_its_cluster_its_site_and_the_region() -> None:
+    """Two nodes idle at 200 W, four at 400 W; each job draws 233 W beyond that."""
+    for scope, name, idle_w in (
+        (POWER_SCOPE_CLUSTER, "p1", 200.0),
+        (POWER_SCOPE_SITE, "north", 200.0),
+        (POWER_SCOPE_REGION, "", 400.0),
+    ):
+        for watts, first in ((idle_w + 233, VERDICT_START), (idle_w + 232, VERDICT_QUEUED)):
+            processor = region()
+            cap = capped(scope, name, (0, watts))
+            others = [submitted("a", architectures=["p1"]), submitted("b", T0_US + 1)]
+            feed(processor, [declared("p1", 2, T0_US + 1, site="north", architecture="p1")])
+            decided = verdicts(round_of(processor, 0, cap, others[0]))
+            assert decided == {"a": first}, (name, watts)
+
+
+def test_a_refusal_for_watts_tells_what_is_needed_what_there_is_until_when_and_by_whom() -> None:
+    processor = region()
+    feed(processor, [declared("p1", 2, T0_US + 1, architecture="p1")])
+    cap = capped(POWER_SCOPE_CLUSTER, "p1", (0, 500.0), reason="heat wave")
+    jobs = [
+        submitted("a", T0_US + 1, architectures=["p1"]),
+        submitted("b", T0_US + 2, architectures=["p1"]),
+    ]
+    told = {d.job_id: d for d in round_of(processor, 0, cap, *jobs)}
+    assert told["a"].verdict == VERDICT_START
+    [on_p1] = [c for c in told["b"].candidates if c.cluster == "p1"]
+    assert on_p1.constraint == (
+        "needs 233 W, 67 W left under the power cap of cluster p1 (declared by test: heat wave), "
+        "until 2026-01-01T01:00:30Z"
+    )
+    [shortage] = on_p1.power.shortages
+    assert (shortage.scope, shortage.name) == (POWER_SCOPE_CLUSTER, "p1")
+    assert (shortage.needed_w, shortage.available_w) == (233.0, 67.0)
+    assert shortage.until_us == T0_US + 3_630_000_000
+    assert (shortage.declared_by, shortage.reason) == ("test", "heat wave")
+    assert told["b"].reservation.start_at_us == T0_US + 3_630_000_000
+    answer = processor.queries.answer("b")
+    assert answer is not None
+    assert answer.clusters[0].candidate.constraint == on_p1.constraint
+    assert answer.clusters[0].candidate.power == on_p1.power
+
+
+@pytest.mark.parametrize(
+    ("counts_idle", "verdict"), [(True, VERDICT_QUEUED), (False, VERDICT_START)]
+)
+def test_idle_power_may_be_left_out(counts_idle: bool, verdict: int) -> None:
+    processor = region(cap_counts_idle=counts_idle)
+    cap = capped(POWER_SCOPE_REGION, "", (0, 432.0))
+    assert verdicts(round_of(processor, 0, cap, submitted("a"))) == {"a": verdict}
+
+
+def test_a_step_ahead_closes_a_round_and_starts_what_waited_for_it() -> None:
+    processor = region()
+    steps = capped(POWER_SCOPE_REGION, "", (0, 400.0), (500, 700.0))
+    assert verdicts(round_of(processor, 0, steps, submitted("a"))) == {"a": VERDICT_QUEUED}
+    assert processor.wake_us() == T0_US + 500_000_000
+    last = Round(1, T0_US + 500_000_000)
+    assert verdicts(decisions(processor.end_round(last))) == {"a": VERDICT_START}
+    assert processor.wake_us() == T0_US + 800_001_000  # its start is to be confirmed
+
+
+def test_what_would_run_into_a_lower_step_waits_for_the_one_behind_it() -> None:
+    processor = region()
+    steps = capped(POWER_SCOPE_REGION, "", (0, 700.0), (1000, 400.0), (2000, None))
+    [queued] = round_of(processor, 0, steps, submitted("a"))
+    assert queued.verdict == VERDICT_QUEUED
+    assert queued.reservation.start_at_us == T0_US + 2_000_000_000
+    assert "0 W left" in queued.reason
+    assert "from 2026-01-01T00:16:40Z on" in queued.reason
+
+
+def test_another_declaration_replaces_the_whole_cap_and_reopens_the_queue() -> None:
+    processor = region()
+    low = capped(POWER_SCOPE_REGION, "", (0, 400.0), (10_000, 300_000.0))
+    assert verdicts(round_of(processor, 0, low, submitted("a"))) == {"a": VERDICT_QUEUED}
+    none = capped(POWER_SCOPE_REGION, "", (30, None), time_us=T0_US + 30_000_000)
+    assert verdicts(round_of(processor, 1, none)) == {"a": VERDICT_START}
+    with pytest.raises(AlreadyAppliedError):
+        processor.handle(low)
+
+
+def test_lost_nodes_idle_on() -> None:
+    processor = region()
+    cap = capped(POWER_SCOPE_REGION, "", (0, 632.0))
+    gone = lost("p2", T0_US)
+    assert verdicts(round_of(processor, 0, cap, gone, submitted("a"))) == {"a": VERDICT_QUEUED}
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "watts", "field"),
+    [
+        (POWER_SCOPE_CLUSTER, "p3", 1e6, "name"),
+        (POWER_SCOPE_SITE, "p1", 1e6, "name"),
+        (POWER_SCOPE_CLUSTER, "p1", 199.0, "steps[0].watts"),
+        (POWER_SCOPE_REGION, "", 399.0, "steps[0].watts"),
+    ],
+)
+def test_a_cap_of_nothing_known_or_below_idle_power_is_refused(
+    scope: PowerScope.ValueType, name: str, watts: float, field: str
+) -> None:
+    with pytest.raises(RejectedError) as refused:
+        region().handle(capped(scope, name, (0, watts)))
+    assert refused.value.field == field
+
+
+def test_a_restart_knows_caps_and_what_runs_draws() -> None:
+    processor = region()
+    cap = capped(POWER_SCOPE_REGION, "", (0, 700.0), reason="heat wave")
+    [start] = round_of(processor, 0, cap, submitted("a"))
+    feed(processor, [started(start)])
+    state = {key: value for key, value in processor.changes().items() if value is not None}
+    grown = declared("p1", 100, T0_US + 9)  # its idle power is above the cap by now
+    feed(processor, [grown])
+    state |= {key: value for key, value in processor.changes().items() if value is not None}
+    restored = Placement(state, Rules(), 7.0)
+    for one in (processor, restored):
+        assert verdicts(round_of(one, 1, submitted("b", T0_US + 1))) == {"b": VERDICT_QUEUED}
+    answers = [one.queries.power() for one in (processor, restored)]
+    assert answers[0] == answers[1]
+    whole = answers[1].standings[-1]
+    assert (whole.cap_w, whole.idle_w, whole.committed_w) == (700.0, 10_200.0, 233.0)
+    assert whole.headroom_w == 700 - 10_200 - 233
+    assert (whole.declared_by, whole.reason) == ("test", "heat wave")
+
+
+def test_what_a_resource_manager_starts_by_itself_draws_too() -> None:
+    processor = region()
+    feed(processor, [submitted("own")])
+    running = PlacementDecided(
+        job_id="own", attempt=1, cluster="p1", node_indices=[0], decided_at_us=T0_US
+    )
+    cap = capped(POWER_SCOPE_REGION, "", (0, 700.0))
+    assert round_of(processor, 0, started(running), cap) == []
+    assert processor.queries.power().standings[-1].committed_w == 233.0
+    assert verdicts(round_of(processor, 1, submitted("b"))) == {"b": VERDICT_QUEUED}
+    assert verdicts(round_of(processor, 2, finished("own", T0_US + 90_000_000))) == {
+        "b": VERDICT_START
+    }
+
+
+def test_the_forecast_knows_the_cap() -> None:
+    processor = region()
+    steps = capped(POWER_SCOPE_REGION, "", (0, 400.0), (5000, 700.0))
+    jobs = [submitted("a"), submitted("b", T0_US + 1)]
+    round_of(processor, 0, steps, *jobs)
+    snapshot = processor.queries.snapshot()
+    starts = dict(forecast(snapshot.now_s, snapshot.schedulers))
+    assert [s.start_s - T0_US / 1e6 for s in starts.values()] == [5000.0, 8600.0]

@@ -1,0 +1,153 @@
+"""What placement writes of the largest that it accepts fits into records."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK
+from coplace.v1.placement_pb2 import VERDICT_HELD, VERDICT_START, PlacementDecided
+
+from shared.domain.cluster import MOST_CLUSTERS
+from shared.domain.errors import RejectedError
+from shared.domain.hostlist import expand
+from shared.eamc.ranking import Policy
+from shared.messaging.event import Event
+from shared.messaging.stage import Round
+from shared.placement.jobs import Tracked, nodes_of, runs_of
+from shared.placement.outcomes import MOST_CANDIDATES
+from shared.placement.processor import Placement
+from tests.support.sizes import require_carried
+from tests.unit.shared.placement.region import (
+    T0_US,
+    after,
+    decisions,
+    declared,
+    end_us,
+    feed,
+    lost,
+    placement,
+    round_of,
+    seized,
+    started,
+    submitted,
+)
+
+
+def carried_round(processor: Placement, number: int, *events: Event) -> list[PlacementDecided]:
+    """As `round_of`, and each record of it can be carried."""
+    feed(processor, events)
+    published = list(processor.end_round(Round(number, end_us(number))))
+    require_carried(processor, published)
+    return decisions(published)
+
+
+def wide(number: int) -> str:
+    """A name of 256 characters of four bytes each."""
+    return f"{number:04d}" + "\N{MUSICAL SYMBOL G CLEF}" * 252
+
+
+def clusters(names: Iterable[str], **changes: Any) -> list[Event]:
+    """Clusters like p1."""
+    return [declared("p1", time_us=T0_US + 1, cluster=name, **changes) for name in names]
+
+
+def test_a_job_on_seventy_thousand_named_nodes_has_them_as_host_lists() -> None:
+    processor = placement(policy=Policy.BASE)
+    feed(processor, clusters(["p1"], nodes=100_000, node_names=["node-rack-[000000-099999]"]))
+    [decided] = carried_round(processor, 0, submitted("a", nodes=70_000))
+    assert [*decided.node_names] == ["node-rack-[000000-069999]"]
+    assert len(decided.node_indices) == 70_000
+
+
+def test_nodes_that_are_free_here_and_there_fit_too() -> None:
+    processor = placement(policy=Policy.BASE)
+    names = ["node-rack-[000000-099999]"]
+    feed(processor, clusters(["p1"], nodes=100_000, node_names=names))
+    takes = [submitted(f"t{i}", T0_US + i, nodes=1, reference_cluster="p1") for i in range(9)]
+    for decided in carried_round(processor, 0, *takes):
+        assert decided.verdict == VERDICT_START
+    [decided] = carried_round(processor, 1, submitted("all", T0_US + 10, nodes=99_991))
+    assert expand(",".join(decided.node_names))[-1] == "node-rack-099999"
+
+
+def test_names_of_nodes_that_no_decision_could_list_are_refused() -> None:
+    irregular = ["building[10-99]-cabinet[10-99]-node[1-9]"]
+    with pytest.raises(RejectedError, match=r"node_names: may fill .* number the nodes"):
+        placement().handle(clusters(["p1"], nodes=72_900, node_names=irregular)[0])
+
+
+def test_a_region_has_so_many_clusters_and_no_more() -> None:
+    processor = placement()
+    feed(processor, clusters(f"c{i}" for i in range(MOST_CLUSTERS - 2)))
+    with pytest.raises(RejectedError, match="must be one of the 128 that a region can have"):
+        processor.handle(clusters(["one more"])[0])
+    feed(processor, [declared("p1", 8, T0_US + 2)])
+
+
+def test_of_many_clusters_a_decision_tells_the_most_favoured_and_counts_the_others() -> None:
+    processor = placement(nodes=600)
+    feed(processor, clusters(f"c{i:03d}" for i in range(60)))
+    [blocked] = carried_round(processor, 0, submitted("first", nodes=2))
+    assert blocked.verdict == VERDICT_START
+    assert len(blocked.candidates) == MOST_CANDIDATES
+    assert blocked.candidates_left_out == 62 - MOST_CANDIDATES
+    assert blocked.cluster in {candidate.cluster for candidate in blocked.candidates}
+    [few] = round_of(placement(), 0, submitted("few"))
+    assert (len(few.candidates), few.candidates_left_out) == (2, 0)
+
+
+def test_where_a_job_starts_is_told_although_many_are_more_favoured() -> None:
+    processor = placement(nodes=2, policy=Policy.PRIORITY_INC)
+    feed(processor, clusters((f"c{i:03d}" for i in range(60)), nodes=2))
+    feed(processor, clusters(["last"], nodes=2, node_model="slow", peak_bandwidth_gbps=20.0))
+    jobs = [submitted(f"j{number:02d}", T0_US + 2 + number, nodes=2) for number in range(63)]
+    decided = carried_round(processor, 0, *jobs)
+    assert {one.cluster for one in decided} > {"last"}
+    for one in decided:
+        assert one.cluster in {candidate.cluster for candidate in one.candidates}
+        assert len(one.candidates) == MOST_CANDIDATES
+
+
+def test_the_largest_job_on_the_longest_names_fits() -> None:
+    processor = placement()
+    feed(processor, clusters(wide(i) for i in range(MOST_CLUSTERS - 2)))
+    largest = submitted(
+        wide(9_000),
+        nodes=2,
+        user=wide(1),
+        account=wide(2),
+        app_id=wide(3),
+        depends_on=after(DEPENDENCY_CONDITION_AFTER_OK, *map(wide, range(64))),
+    )
+    feed(processor, [lost(wide(i), T0_US + 2, wide(4)) for i in range(20)])
+    [decided] = carried_round(processor, 0, largest)
+    assert decided.verdict == VERDICT_HELD
+    assert decided.candidates_left_out == MOST_CLUSTERS - MOST_CANDIDATES
+
+
+@pytest.mark.parametrize("nodes", [(), (3,), (0, 1, 2), (5, 6, 9, 11, 12), (7, 3, 4)])
+def test_nodes_come_back_from_their_runs(nodes: tuple[int, ...]) -> None:
+    assert tuple(nodes_of(runs_of(nodes))) == nodes
+
+
+def test_the_nodes_of_a_job_are_kept_as_runs() -> None:
+    processor = placement(nodes=512)
+    round_of(processor, 0, submitted("a", nodes=500))
+    [value] = [value for key, value in processor.changes().items() if key.endswith("a") and value]
+    assert b'"nodes":[0,500]' in value
+    restored = Tracked.from_bytes(value).placed
+    assert restored is not None
+    assert restored.nodes == tuple(range(500))
+
+
+def test_a_job_whose_void_starts_are_claimed_everywhere_fits() -> None:
+    processor = placement(policy=Policy.BASE)
+    feed(processor, clusters(wide(i) for i in range(MOST_CLUSTERS - 2)))
+    [granted] = carried_round(processor, 0, submitted("a", nodes=2))
+    carried_round(processor, 1, seized("a", end_us(0)))
+    claims = [started(granted, cluster=wide(number), nodes=[]) for number in range(17)]
+    feed(processor, claims[:16])
+    with pytest.raises(RejectedError, match="tell the rest again"):
+        processor.handle(claims[16])
+    assert len(carried_round(processor, 2)) >= 16
+    feed(processor, claims[16:])
