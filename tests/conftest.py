@@ -1,12 +1,14 @@
 """What holds for every test."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 import shared
+from deploy.local.servers import LocalServers
 from tests.support.data import DATA
 
 # A busy machine is no failure: time limits belong to benchmarks.
@@ -20,6 +22,18 @@ def pytest_configure() -> None:
         source = compiled.with_name(compiled.name.split(".")[0]).with_suffix(".py")
         if source.exists() and source.stat().st_mtime > compiled.stat().st_mtime:
             raise pytest.UsageError(f"{source} is newer than its compiled form: make setup")
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServers]:
+    """Kafka and Redis of its own for all tests of this process: each test takes a namespace that no
+    other has, and removes the programs that it started."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name in ("COPLACE_KAFKA_BOOTSTRAP", "COPLACE_REDIS_URL"):
+            environment.delenv(name, raising=False)
+        found = LocalServers(tmp_path_factory.mktemp("servers"))
+    with found:
+        yield found
 
 
 @pytest.fixture(scope="session")

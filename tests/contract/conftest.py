@@ -10,24 +10,16 @@ from tests.contract.in_memory import MemoryBackend
 from tests.contract.on_kafka import KafkaBackend
 
 
-@pytest.fixture(scope="session")
-def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker for all cases."""
-    with LocalServers(tmp_path_factory.mktemp("kafka"), redis=False) as servers:
-        yield servers.kafka_bootstrap
-
-
-@pytest.fixture(scope="session")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture
+def redis_url(servers: LocalServers) -> str:
     """A Redis for all cases."""
-    with LocalServers(tmp_path_factory.mktemp("redis"), kafka=False) as servers:
-        yield servers.redis_url
+    return servers.redis_url
 
 
 @pytest.fixture
-def on_kafka(kafka_bootstrap: str) -> Iterator[KafkaBackend]:
+def on_kafka(servers: LocalServers) -> Iterator[KafkaBackend]:
     """A namespace of its own."""
-    backend = KafkaBackend(kafka_bootstrap)
+    backend = KafkaBackend(servers.kafka_bootstrap)
     yield backend
     backend.close()
 

@@ -26,7 +26,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> DemoOptions:
 
 @pytest.fixture(scope="module")
 def own_servers() -> Iterator[None]:
-    """No server but those that a test starts, and short sessions on them."""
+    """No server but those that tests start, and short sessions on them."""
     with pytest.MonkeyPatch.context() as environment:
         environment.delenv("COPLACE_KAFKA_BOOTSTRAP", raising=False)
         environment.delenv("COPLACE_REDIS_URL", raising=False)
@@ -35,10 +35,9 @@ def own_servers() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def servers(own_servers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServers]:
-    """Kafka and Redis for many runs, each in its own namespace."""
-    with LocalServers(tmp_path_factory.mktemp("servers")) as servers:
-        yield servers
+def servers(own_servers: None, servers: LocalServers) -> LocalServers:
+    """Those of all tests, for many runs, each in its own namespace."""
+    return servers
 
 
 @pytest.fixture

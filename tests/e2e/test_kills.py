@@ -1,6 +1,7 @@
 """`kill -9` of any process in the middle of a run changes nothing of what the run comes to."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import SystemRandom
@@ -13,8 +14,6 @@ from deploy.local.servers import LocalServers
 from tests.chaos.kills.blows import TARGETS, draw, run
 
 KILLS = 3
-# The broker first, while it has the topics of no other run to recover.
-ORDER = sorted(TARGETS, key=lambda target: target != "kafka")
 
 
 @pytest.fixture(scope="session")
@@ -23,15 +22,27 @@ def seed() -> int:
     return int(os.environ.get("COPLACE_CHAOS_SEED") or SystemRandom().randrange(10_000))
 
 
-@pytest.mark.parametrize("target", ORDER)
+@pytest.fixture
+def struck(
+    target: str, own_servers: None, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[LocalServers]:
+    """The servers of all tests, or a broker that has the topics of no other run to recover."""
+    if target != "kafka":
+        yield request.getfixturevalue("servers")
+        return
+    with LocalServers(tmp_path / "servers") as servers:
+        yield servers
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_kills_in_the_middle_of_a_run_change_none_of_its_files(
     target: str,
     seed: int,
     undisturbed: DemoOptions,
-    servers: LocalServers,
+    struck: LocalServers,
     out: Path,
 ) -> None:
     print(f"COPLACE_CHAOS_SEED={seed} draws when {target} is killed")
     blows = draw([target], undisturbed.jobs, KILLS, seed)
-    run(replace(undisturbed, out=out), servers, blows, print)
+    run(replace(undisturbed, out=out), struck, blows, print)
     assert first_difference(undisturbed.out, out) is None

@@ -85,7 +85,8 @@ class Edges:
         self.client = IngestServiceStub(self._channel)
 
     def close(self) -> None:
-        """Disconnect."""
+        """End the services, and disconnect."""
+        self.servers.remove(self.programs.values())
         self._channel.close()
         self.redis.close()
 
@@ -175,12 +176,11 @@ class Edges:
 
 
 @pytest.fixture(scope="module")
-def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
-    """Servers and services for all cases."""
-    with LocalServers(tmp_path_factory.mktemp("edges")) as servers:
-        found = Edges(servers)
-        yield found
-        found.close()
+def edges(servers: LocalServers) -> Iterator[Edges]:
+    """Services for all cases."""
+    found = Edges(servers)
+    yield found
+    found.close()
 
 
 def eventually(condition: Callable[[], bool]) -> None:
@@ -306,8 +306,12 @@ def test_a_ledger_that_was_replaced_is_refused_until_an_operator_has_decided(edg
 
 @pytest.mark.parametrize("name", list(_MODULES))
 def test_sigterm_ends_a_service_gracefully(edges: Edges, name: str) -> None:
+    def times_stopped() -> int:
+        return edges.servers.log(name).read_text().count('"event":"stopped"')
+
+    before = times_stopped()
     edges.servers.kill(name, signal.SIGTERM)
-    eventually(lambda: '"event":"stopped"' in edges.servers.log(name).read_text())
+    eventually(lambda: times_stopped() == before + 1)
     edges.servers.wait_ready(name)
 
 

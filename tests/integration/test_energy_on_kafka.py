@@ -46,7 +46,13 @@ class Energy:
             ensure_topics(client, self.deployment)
         self.redis = redis.Redis.from_url(servers.redis_url)
         self._api_port, *ports = free_ports(1 + len(_MODULES))
-        servers.start(self._program(name, port) for name, port in zip(_MODULES, ports, strict=True))
+        self._programs = list(map(self._program, _MODULES, ports))
+        servers.start(self._programs)
+
+    def close(self) -> None:
+        """End the processes, and disconnect."""
+        self.servers.remove(self._programs)
+        self.redis.close()
 
     @property
     def address(self) -> str:
@@ -113,14 +119,13 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 
 @pytest.fixture(scope="module")
-def energy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Energy]:
-    """Servers, services and fifty applications for all cases."""
-    with LocalServers(tmp_path_factory.mktemp("energy")) as servers:
-        found = Energy(servers)
-        found.publish(coefficients(), *(measured(f"app{number}") for number in range(APPS)))
-        eventually(lambda: len(found.rows()) == APPS + 1)
-        yield found
-        found.redis.close()
+def energy(servers: LocalServers) -> Iterator[Energy]:
+    """Services and fifty applications for all cases."""
+    found = Energy(servers)
+    found.publish(coefficients(), *(measured(f"app{number}") for number in range(APPS)))
+    eventually(lambda: len(found.rows()) == APPS + 1)
+    yield found
+    found.close()
 
 
 def test_what_was_published_is_projected_by_the_command_line(energy: Energy) -> None:

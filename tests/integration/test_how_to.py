@@ -42,12 +42,6 @@ _JOB = "north/alpha/4711/1767225600"
 _OTHER_JOB = "north/alpha/4712/1767225600"
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServers]:
-    with LocalServers(tmp_path_factory.mktemp("run"), redis=False) as servers:
-        yield servers
-
-
 @pytest.fixture
 def deployment(servers: LocalServers, request: pytest.FixtureRequest) -> Deployment:
     namespace = f"{request.node.name}.{uuid4().hex}"
@@ -135,12 +129,10 @@ async def test_a_bill_counts_the_last_revision_of_each_charge_once(
 
 
 async def test_a_resource_manager_reports_jobs_and_starts_what_was_decided_for_it(
-    servers: LocalServers, deployment: Deployment, tmp_path: Path
+    ingest_address: str, deployment: Deployment, tmp_path: Path
 ) -> None:
     write_programs(HOW_TO / "connect-a-resource-manager.md", tmp_path)
-    environment = _environment(
-        deployment, COPLACE_INGEST_ADDRESS=_start_ingest(servers, deployment)
-    )
+    environment = _environment(deployment, COPLACE_INGEST_ADDRESS=ingest_address)
 
     assert _run("report.py", tmp_path, environment).startswith("submitted north/alpha/4711/")
     declared = _event_of(deployment, "commands", "coplace.v1.ClusterDeclared").payload
@@ -184,11 +176,11 @@ async def test_a_resource_manager_reports_jobs_and_starts_what_was_decided_for_i
 
 
 async def test_the_readme_connects_a_resource_manager_and_a_billing_consumer(
-    servers: LocalServers, deployment: Deployment, tmp_path: Path
+    ingest_address: str, deployment: Deployment, tmp_path: Path
 ) -> None:
-    address = _start_ingest(servers, deployment)
     snippets = programs(REPOSITORY / "README.md")
-    (tmp_path / "submit.py").write_text(snippets["submit.py"].replace("127.0.0.1:50051", address))
+    submit = snippets["submit.py"].replace("127.0.0.1:50051", ingest_address)
+    (tmp_path / "submit.py").write_text(submit)
     (tmp_path / "prices.py").write_text(snippets["prices.py"])
 
     _run("submit.py", tmp_path, _environment(deployment))
@@ -203,8 +195,9 @@ async def test_the_readme_connects_a_resource_manager_and_a_billing_consumer(
     ]
 
 
-def _start_ingest(servers: LocalServers, deployment: Deployment) -> str:
-    """Start ingest for this deployment; its gRPC address."""
+@pytest.fixture
+def ingest_address(servers: LocalServers, deployment: Deployment) -> Iterator[str]:
+    """The gRPC address of an ingest for this deployment."""
     grpc_port, http_port = free_ports(2)
     environment = {
         **_environment(deployment),
@@ -213,8 +206,10 @@ def _start_ingest(servers: LocalServers, deployment: Deployment) -> str:
     }
     ready_url = f"http://127.0.0.1:{http_port}/readyz"
     command = [sys.executable, "-m", "services.ingest"]
-    servers.start([Program(f"ingest-{grpc_port}", command, environment, ready_url)])
-    return f"127.0.0.1:{grpc_port}"
+    ingest = [Program(f"ingest-{grpc_port}", command, environment, ready_url)]
+    servers.start(ingest)
+    yield f"127.0.0.1:{grpc_port}"
+    servers.remove(ingest)
 
 
 @pytest.mark.usefixtures("_command_line")

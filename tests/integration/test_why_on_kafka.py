@@ -43,8 +43,12 @@ class Region:
         create_topics(self.deployment)
         ports = free_ports(2 * len(_WORKERS))
         self._asked_at = dict(zip(_WORKERS, ports[::2], strict=True))
-        http_ports = zip(_WORKERS, ports[1::2], strict=True)
-        servers.start(self._program(name, http_port) for name, http_port in http_ports)
+        self._programs = list(map(self._program, _WORKERS, ports[1::2]))
+        servers.start(self._programs)
+
+    def close(self) -> None:
+        """End the workers."""
+        self.servers.remove(self._programs)
 
     def publish(self, topic: str, payload: Message, key: str) -> None:
         """Append an event as ingest would."""
@@ -122,15 +126,15 @@ def job(job_id: str) -> JobSubmitted:
 
 
 @pytest.fixture(scope="module")
-def region(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Region]:
-    with LocalServers(tmp_path_factory.mktemp("why"), redis=False) as servers:
-        found = Region(servers)
-        found.publish("commands", cluster(), "alpha")
-        for job_id in (_RUNS, _WAITS):
-            found.publish("jobs.events", job(job_id), job_id)
-        while "as known at" not in found.why(_WAITS).stdout:
-            time.sleep(0.1)
-        yield found
+def region(servers: LocalServers) -> Iterator[Region]:
+    found = Region(servers)
+    found.publish("commands", cluster(), "alpha")
+    for job_id in (_RUNS, _WAITS):
+        found.publish("jobs.events", job(job_id), job_id)
+    while "as known at" not in found.why(_WAITS).stdout:
+        time.sleep(0.1)
+    yield found
+    found.close()
 
 
 def test_a_waiting_job_is_told_its_reason_its_promise_and_its_expected_start(
