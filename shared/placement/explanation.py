@@ -8,10 +8,10 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Final
 
+from shared.scheduling.backfill import Dispatch
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Reservation, Standing
-from shared.scheduling.passes import Plan
 from shared.scheduling.power import Shortage
 from shared.scheduling.problem import takes_nodes
 from shared.scheduling.wait_queue import Entry
@@ -62,7 +62,7 @@ def told(shortage: Shortage, now_s: float, reserved_for: str) -> str:
 class Refusals:
     """The reasons of one pass; `job_ids` by arrival number."""
 
-    plan: Plan
+    plan: Dispatch
     job_ids: Mapping[int, str]
 
     def why(self, cluster: str, entry: Entry) -> str:

@@ -29,7 +29,7 @@ from shared.placement.grants import Void, lower_grant
 from shared.placement.holdings import Holdings
 from shared.placement.jobs import Placed, Tracked
 from shared.placement.model import Candidate, misfit
-from shared.scheduling.passes import Start
+from shared.scheduling.backfill import Start
 
 _PREFIX: Final = "job/"
 _DAY_S: Final = 86_400.0

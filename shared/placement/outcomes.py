@@ -32,7 +32,7 @@ from shared.placement.model import Rules, misfit
 from shared.placement.notices import Situation
 from shared.placement.pending_reasons import PendingReasons
 from shared.placement.waiting import WaitingJobs
-from shared.scheduling.passes import Start
+from shared.scheduling.backfill import Start
 from shared.scheduling.power import Shortage
 from shared.scheduling.problem import unit_cores
 

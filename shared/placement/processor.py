@@ -40,7 +40,7 @@ from shared.placement.queries import Queries
 from shared.placement.schedulers import schedulers_of
 from shared.placement.waiting import WaitingJobs
 from shared.placement.withdrawals import Withdrawals
-from shared.scheduling.passes import ClusterScheduler, schedule
+from shared.scheduling.backfill import ClusterScheduler, schedule
 
 
 class Placement:

@@ -36,7 +36,7 @@ from shared.placement.outcomes import Outcomes, candidate_message, reason_of
 from shared.placement.pending_reasons import PendingReasons
 from shared.placement.start_estimates import Snapshot
 from shared.placement.waiting import WaitingJobs
-from shared.scheduling.passes import ClusterScheduler
+from shared.scheduling.backfill import ClusterScheduler
 from shared.scheduling.power import NO_CAP_MW
 
 _NEWS: Final = "there is news since the last round: it is tried at the end of this one"

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from shared.placement.occupancy import Occupancy
 from shared.placement.waiting import WaitingJobs
+from shared.scheduling.backfill import ClusterScheduler
 from shared.scheduling.capacity import Capacity
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
-from shared.scheduling.passes import ClusterScheduler
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.wait_queue import WaitQueue

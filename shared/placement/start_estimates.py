@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
+from shared.scheduling.backfill import ClusterScheduler
 from shared.scheduling.forecast import Expected, forecast
-from shared.scheduling.passes import ClusterScheduler
 from shared.scheduling.wait_queue import Entry
 
 

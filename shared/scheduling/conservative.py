@@ -10,7 +10,8 @@ then all reservations are made anew.
 from collections.abc import Sequence
 from math import inf
 
-from shared.scheduling.easy import DONE, Served
+from shared.scheduling.dispatch import Served
+from shared.scheduling.easy import DONE
 from shared.scheduling.power import NO_CAP, PowerBudget
 from shared.scheduling.profile import Profile
 from shared.scheduling.releases import Releases
@@ -21,7 +22,7 @@ class ConservativeScheduler:
     """Does what `EasyScheduler` does, by other rules; jobs do not share nodes here.
 
     It knows a budget of its own. Raises ValueError for one that several schedulers share: each of
-    them reservations watts to all that waits, and no two reservations to one job would be kept.
+    them reserves watts for all that waits, and no two reservations to one job would be kept.
     """
 
     is_relieved = False
@@ -32,6 +33,7 @@ class ConservativeScheduler:
         self.number = number
         self.queue = WaitQueue()
         self.next_order = DONE
+        self.budgets = tuple(budgets)
         self._nodes, self._cap = nodes, budgets[0].cap if budgets else NO_CAP
         self._profile = Profile(0.0, nodes, self._cap)
         self._now_s = 0.0

@@ -20,7 +20,8 @@ from typing import Final
 import numpy as np
 
 from shared.scheduling.capacity import NOBODY, Capacity, Flat, Held
-from shared.scheduling.easy import DONE, Served, Turn
+from shared.scheduling.dispatch import Served
+from shared.scheduling.easy import DONE, Turn
 from shared.scheduling.load import Reservation
 from shared.scheduling.power import PowerBudget, Shortage
 from shared.scheduling.problem import Allocation, Ints, Kind, Shape, units_in

@@ -11,9 +11,9 @@ from math import inf
 from sys import maxsize
 from typing import Final, cast
 
+from shared.scheduling.dispatch import Served
 from shared.scheduling.load import Load, Reservation, Standing
 from shared.scheduling.power import NO_CAP_MW, PowerBudget, Shortage
-from shared.scheduling.problem import Allocation
 from shared.scheduling.releases import Releases
 from shared.scheduling.wait_queue import Block, Entry, WaitQueue
 
@@ -26,9 +26,6 @@ _SCHEDULER_BITS: Final = 24
 # A Reservation and a Standing as plain tuples: there is one a pass, and few are ever looked at.
 _ReservationTuple = tuple[int, int, float]
 _Standing = tuple[int, int, int, _ReservationTuple | None]
-# What starts now: the scheduler's number, the entry, its nodes where the scheduler chose them and
-# not only counted, and if it passes a blocked one.
-Served = tuple[int, Entry, Allocation | None, bool]
 # The next entry that acts, or an order before which none does: as far as was looked.
 Turn = Entry | int
 

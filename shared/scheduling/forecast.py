@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from shared.scheduling.forward import forward
-from shared.scheduling.passes import ClusterScheduler
+from shared.scheduling.backfill import Backfill, ClusterScheduler
+from shared.scheduling.dispatch import Served
+from shared.scheduling.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,5 +32,11 @@ def forecast(
         for scheduler in played
         for end_s, holder in scheduler.expected_ends()
     ]
-    for start_s, (number, entry, _, _) in forward(played, now_s, ends, []):
-        yield entry.arrival, Expected(names[number], start_s)
+    engine = Engine(Backfill(played, iter(())), (), _limit_s, now_s, ends)
+    while not engine.is_over:
+        for number, entry, _, _ in engine.step():
+            yield entry.arrival, Expected(names[number], engine.now_s)
+
+
+def _limit_s(served: Served) -> float:
+    return served[1].limit_s

@@ -14,7 +14,7 @@ from itertools import islice
 from math import sqrt
 from typing import Final
 
-from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, Situation, Start
+from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, PlannedStart, Situation
 from shared.workloads.tariff import Tariff
 
 _HOUR_S: Final = 3600.0
@@ -120,7 +120,7 @@ class LookAhead:
 
     def decide(
         self, situation: Situation, waiting: Mapping[int, Waiting], share: float
-    ) -> list[Start]:
+    ) -> list[PlannedStart]:
         """What starts now of the jobs that wait, by arrival number, in the order of arrival.
 
         `share` is the part of their limits that jobs are expected to run for.
@@ -201,7 +201,9 @@ class _Search:
         }
         self._head = _head(waiting, sorted(self.usual), bounds.head)
 
-    def new(self, fallback: Iterable[Start]) -> list[tuple[list[PlannedEntry], list[Start]]]:
+    def new(
+        self, fallback: Iterable[PlannedStart]
+    ) -> list[tuple[list[PlannedEntry], list[PlannedStart]]]:
         """Proposals with what each starts now, where that is something else: others change
         nothing."""
         seen, new = {_begun(fallback)}, []
@@ -259,11 +261,11 @@ class _Search:
 
     # Forecasts ----------------------------------------------------------------------------------
 
-    def _evaluate(self, plan: Iterable[PlannedEntry]) -> list[Start]:
+    def _evaluate(self, plan: Iterable[PlannedEntry]) -> list[PlannedStart]:
         head = (planned for planned in plan if planned.arrival in self._head)
         return self._situation.evaluate(head, self._share)
 
-    def _cost(self, starts: Iterable[Start]) -> float:
+    def _cost(self, starts: Iterable[PlannedStart]) -> float:
         """The objective of a forecast."""
         last_s, cost = self._now_s, 0.0
         for planned, start_s, _ in starts:
@@ -272,7 +274,7 @@ class _Search:
             last_s = max(last_s, start_s + planned.mode.limit_s)
         return cost + self._objective.prices.makespan_per_h * (last_s - self._now_s) / _HOUR_S
 
-    def _is_patient(self, starts: Iterable[Start], latest_s: Mapping[int, float]) -> bool:
+    def _is_patient(self, starts: Iterable[PlannedStart], latest_s: Mapping[int, float]) -> bool:
         """Whether nobody who has waited too long waits longer than by EAMC's plan."""
         return all(
             start_s <= latest_s[planned.arrival]
@@ -304,7 +306,7 @@ def _submit_s(job: Waiting) -> float:
     return job.submit_s
 
 
-def _begun(starts: Iterable[Start]) -> frozenset[tuple[int, int, int]]:
+def _begun(starts: Iterable[PlannedStart]) -> frozenset[tuple[int, int, int]]:
     """What starts, as (job, cluster, P-state)."""
     return frozenset(
         (planned.arrival, planned.cluster, planned.mode.pstate) for planned, _, _ in starts

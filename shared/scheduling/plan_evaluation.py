@@ -1,27 +1,21 @@
 """How a plan of what waits would come out: the schedulers that decide, played forward.
 
-A plan is one queue of entries for the schedulers of `easy.py`. They reservation and backfill by
+A plan is one queue of entries for the schedulers of `easy.py`. They reserve and backfill by
 limits; here running jobs and entries end when they are expected to, which is earlier.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from shared.scheduling.easy import EasyScheduler, Served, holder_of
-from shared.scheduling.forward import Coming, forward
+from shared.scheduling.backfill import Backfill, serve
+from shared.scheduling.dispatch import Served
+from shared.scheduling.easy import EasyScheduler, holder_of
+from shared.scheduling.engine import End, Engine
 from shared.scheduling.load import Load, NodeSet
-from shared.scheduling.passes import serve
-from shared.scheduling.power import PowerBudget, milliwatts
+from shared.scheduling.pool import Pool
+from shared.scheduling.power import milliwatts
 from shared.scheduling.wait_queue import Entry, WaitQueue
-
-
-class Room(Protocol):
-    """What a cluster has to give: see timeline.Pool."""
-
-    @property
-    def units(self) -> int: ...
-    def budgets(self, number: int) -> list[PowerBudget]: ...
 
 
 class ExecutionMode(NamedTuple):
@@ -61,7 +55,7 @@ class Running:
     expected_s: float
 
 
-class Start(NamedTuple):
+class PlannedStart(NamedTuple):
     """An entry of a plan that starts; `backfilled` is before a blocked one."""
 
     planned: PlannedEntry
@@ -74,13 +68,13 @@ class Situation:
     """The clusters at an instant: what they have, and what runs by arrival number."""
 
     now_s: float
-    rooms: Sequence[Room]
+    pools: Sequence[Pool]
     running: Mapping[int, Running]
 
     @property
     def free_units(self) -> list[int]:
         """What each cluster has free."""
-        free = [room.units for room in self.rooms]
+        free = [pool.units for pool in self.pools]
         for held in self.running.values():
             free[held.cluster] -= held.units
         return free
@@ -91,11 +85,11 @@ class Situation:
         ends_s = (held.release_s for held in self.running.values())
         return max(ends_s, default=self.now_s)
 
-    def starts_now(self, plan: Iterable[PlannedEntry]) -> list[Start]:
+    def starts_now(self, plan: Iterable[PlannedEntry]) -> list[PlannedStart]:
         """What a scheduling pass over a plan starts."""
         return _Evaluation(self, plan).served()
 
-    def evaluate(self, plan: Iterable[PlannedEntry], share: float) -> list[Start]:
+    def evaluate(self, plan: Iterable[PlannedEntry], share: float) -> list[PlannedStart]:
         """All starts of a plan if its entries run for a `share` of their limits.
 
         Missing is what never fits.
@@ -108,31 +102,51 @@ class _Evaluation:
         self._situation, now_s = situation, situation.now_s
         self._schedulers = _schedulers(situation)
         self._planned = {(planned.arrival, planned.cluster): planned for planned in plan}
-        self._coming: list[Coming] = []
+        self._coming: list[tuple[float, int, Entry]] = []
+        self._started: set[int] = set()
         for planned in self._planned.values():
             if planned.from_s > now_s:
                 self._coming.append((planned.from_s, planned.cluster, planned.entry))
             else:
                 self._schedulers[planned.cluster].add(planned.entry)
 
-    def served(self) -> list[Start]:
+    def served(self) -> list[PlannedStart]:
         """One pass."""
         now_s = self._situation.now_s
         return [self._start(now_s, served) for served in serve(self._schedulers, now_s)]
 
-    def played(self, share: float) -> list[Start]:
+    def played(self, share: float) -> list[PlannedStart]:
         """Until nothing is to come."""
-        ends = [
+        coming = sorted(self._coming)
+        arrive_s = [from_s for from_s, _, _ in coming]
+        backfill = Backfill(self._schedulers, map(self._arrival, coming))
+
+        def runs_s(served: Served) -> float:
+            return share * served[1].limit_s
+
+        engine = Engine(backfill, arrive_s, runs_s, self._situation.now_s, self._ends())
+        starts: list[PlannedStart] = []
+        while not engine.is_over:
+            for served in engine.step():
+                starts.append(self._start(engine.now_s, served))
+                self._started.add(served[1].arrival)
+        return starts
+
+    def _arrival(self, coming: tuple[float, int, Entry]) -> list[tuple[int, Entry]]:
+        """An entry whose time has come, unless its job runs elsewhere by then."""
+        _, number, entry = coming
+        return [] if entry.arrival in self._started else [(number, entry)]
+
+    def _ends(self) -> list[End]:
+        return [
             (held.expected_s, cluster, holder_of(cluster, place))
             for cluster in range(len(self._schedulers))
             for place, held in enumerate(_on(self._situation, cluster))
         ]
-        played = forward(self._schedulers, self._situation.now_s, ends, self._coming, share)
-        return [self._start(start_s, served) for start_s, served in played]
 
-    def _start(self, start_s: float, served: Served) -> Start:
+    def _start(self, start_s: float, served: Served) -> PlannedStart:
         number, entry, _, backfilled = served
-        return Start(self._planned[entry.arrival, number], start_s, backfilled)
+        return PlannedStart(self._planned[entry.arrival, number], start_s, backfilled)
 
 
 def _on(situation: Situation, cluster: int) -> list[Running]:
@@ -141,14 +155,14 @@ def _on(situation: Situation, cluster: int) -> list[Running]:
 
 def _schedulers(situation: Situation) -> list[EasyScheduler]:
     schedulers = []
-    for cluster, room in enumerate(situation.rooms):
+    for cluster, pool in enumerate(situation.pools):
         sets = [
             NodeSet(held.units, held.release_s, draw_mw=milliwatts(held.power_w))
             for held in _on(situation, cluster)
         ]
-        free = room.units - sum(node_set.nodes for node_set in sets)
-        load = Load(room.units, free, sets)
+        free = pool.units - sum(node_set.nodes for node_set in sets)
+        load = Load(pool.units, free, sets)
         schedulers.append(
-            EasyScheduler(load, WaitQueue(), number=cluster, budgets=room.budgets(cluster))
+            EasyScheduler(load, WaitQueue(), number=cluster, budgets=pool.budgets(cluster))
         )
     return schedulers

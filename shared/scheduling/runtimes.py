@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from shared.scheduling.easy import EasyScheduler, Served
+from shared.scheduling.dispatch import Served
+from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load
+from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.power import PowerBudget
-from shared.scheduling.timeline import Discipline, Pool
 from shared.scheduling.wait_queue import Entry, WaitQueue
 
 _LAST: Final = 2
@@ -58,7 +59,7 @@ class UserRuntimes:
 
 
 class PredictedScheduler(EasyScheduler):
-    """A scheduler that backfills by predictions and reservations by requests, at which jobs still
+    """A scheduler that backfills by predictions and reserves by requests, at which jobs still
     end.
 
     The shadow time counts on what runs to give back at its request. A job that is backfilled as

@@ -8,8 +8,8 @@ import numpy as np
 
 from shared.models.projection import Projection
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
+from shared.scheduling.plan_dispatch import Replanned, replan
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry
-from shared.scheduling.replanned import Replanned, replan
 from shared.scheduling.workload import NO_ENTRY, Floats, Ints, Schedule
 from shared.simulation.entries import Entries
 from shared.simulation.epm import Epm

@@ -6,8 +6,9 @@ from math import inf
 import numpy as np
 
 from shared.domain.errors import UnusableError
+from shared.scheduling.pool import Pool
 from shared.scheduling.runtimes import PredictingPool, Runtimes, UserRuntimes
-from shared.scheduling.timeline import Pool, play
+from shared.scheduling.timeline import play
 from shared.simulation.log import LoggedJobs
 from shared.simulation.played import Fleet, Played
 from shared.simulation.policy import ONE_POOL, SimulatedPolicy, order_of

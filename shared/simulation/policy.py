@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from shared.eamc.ranking import Policy
-from shared.scheduling.timeline import Discipline
+from shared.scheduling.pool import Discipline
 from shared.scheduling.workload import NO_ENTRY, Floats, Ints, Mask
 
 

@@ -9,7 +9,8 @@ from multiprocessing import get_context
 from typing import Final
 
 from shared.eamc.frequency import EVEN, Reading, Weighing
-from shared.scheduling.timeline import Discipline, play
+from shared.scheduling.pool import Discipline
+from shared.scheduling.timeline import play
 from shared.scheduling.workload import Ints
 from shared.simulation.entries import Choice, entries_of
 from shared.simulation.epm import Epm, NodeModels

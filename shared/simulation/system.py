@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from shared.domain import eamc_source
 from shared.domain.errors import UnusableError
 from shared.runtime.user_files import read_yaml
-from shared.scheduling.timeline import Pool
+from shared.scheduling.pool import Pool
 from shared.scheduling.workload import Ints
 from shared.simulation.played import Fleet
 from shared.workloads.clusters import clusters

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from shared.scheduling.timeline import Discipline, Pool, play
+from shared.scheduling.pool import Discipline, Pool
+from shared.scheduling.timeline import play
 from shared.scheduling.workload import Workload
 from shared.simulation.log import LoggedJobs, read_log
 from shared.simulation.metrics import summarise

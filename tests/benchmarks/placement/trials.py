@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from shared.eamc.frequency import Reading
-from shared.scheduling.timeline import Discipline
+from shared.scheduling.pool import Discipline
 from shared.simulation.jobs import SubmittedJobs
 from shared.simulation.metrics import Summary, summarise
 from shared.simulation.sweep import Case, Setup, play_jobs

@@ -8,9 +8,9 @@ from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDec
 from shared.placement.explanation import Refusals
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
+from shared.scheduling.backfill import Dispatch
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load
-from shared.scheduling.passes import Plan
 from shared.scheduling.power import Cap, PowerBudget, Scope
 from shared.scheduling.wait_queue import Entry, WaitQueue
 from tests.unit.shared.placement.region import (
@@ -96,7 +96,7 @@ def test_a_refusal_for_watts_names_them_and_who_declared_the_cap() -> None:
     cap = Cap(Scope.CLUSTER, "alpha", ((0.0, 150_000),), "ada", "heat wave")
     scheduler = EasyScheduler(Load(4, 4), queue, budgets=[PowerBudget(cap)])
     assert len(scheduler.pass_alone(0.0)) == 1
-    refusals = Refusals(Plan(0.0, (), {"alpha": scheduler}), {1: "waits"})
+    refusals = Refusals(Dispatch(0.0, (), {"alpha": scheduler}), {1: "waits"})
     assert refusals.why("alpha", waits) == (
         "needs 140 W, 90 W left under the power cap of cluster alpha (declared by ada: heat wave), "
         "until 1970-01-01T00:01:40Z"

@@ -4,9 +4,9 @@ from math import inf
 
 import pytest
 
+from shared.scheduling.backfill import serve
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet
-from shared.scheduling.passes import serve
 from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, Step
 from shared.scheduling.wait_queue import Entry, WaitQueue
 

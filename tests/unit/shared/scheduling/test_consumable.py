@@ -7,11 +7,11 @@ from random import Random
 import numpy as np
 import pytest
 
+from shared.scheduling.backfill import serve
 from shared.scheduling.capacity import Capacity, Group, Held
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet
-from shared.scheduling.passes import serve
 from shared.scheduling.power import Cap, PowerBudget, Scope
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
 from shared.scheduling.sharing import Member

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.forecast import Expected, forecast
 from shared.scheduling.load import Load, NodeSet
-from shared.scheduling.timeline import Discipline, Pool, play
+from shared.scheduling.pool import Discipline, Pool
+from shared.scheduling.timeline import play
 from shared.scheduling.wait_queue import Entry, WaitQueues
 from shared.scheduling.workload import Workload
 

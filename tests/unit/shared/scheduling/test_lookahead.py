@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
+from shared.scheduling.plan_dispatch import Replanned, replan
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, Running, Situation
-from shared.scheduling.replanned import Replanned, replan
-from shared.scheduling.timeline import Discipline, Pool, play
+from shared.scheduling.pool import Discipline, Pool
+from shared.scheduling.timeline import play
 from shared.scheduling.wait_queue import order_of
 from shared.scheduling.workload import Workload
 from shared.workloads.tariff import Tariff

@@ -1,7 +1,7 @@
 """Plans played forward."""
 
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, Situation
-from shared.scheduling.timeline import Pool
+from shared.scheduling.pool import Pool
 
 HOUR_S = 3600.0
 

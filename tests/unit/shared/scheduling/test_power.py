@@ -11,11 +11,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from shared.placement.explanation import NOTHING, POWER, Refusals
+from shared.scheduling.backfill import ClusterScheduler, Dispatch, schedule, serve
 from shared.scheduling.capacity import Capacity, Group, Held
 from shared.scheduling.consumable import ConsumableScheduler
-from shared.scheduling.easy import EasyScheduler, Served
+from shared.scheduling.dispatch import Served
+from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet
-from shared.scheduling.passes import ClusterScheduler, Plan, schedule, serve
 from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, Step
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
 from shared.scheduling.sharing import Member
@@ -241,13 +242,13 @@ def test_a_budget_answers_as_a_look_at_every_second_does(
             assert (budget.shortage(draw_mw, now_s + limit_s, job) is None) == may
 
 
-def planned(system: System) -> Plan:
+def planned(system: System) -> Dispatch:
     """One pass as placement makes it: over new schedulers."""
     schedulers = {f"{number}": scheduler for number, scheduler in enumerate(system.schedulers())}
     return schedule(system.now_s, schedulers)
 
 
-def reserved(system: System, plan: Plan, plain: PlainBudget, name: str) -> None:
+def reserved(system: System, plan: Dispatch, plain: PlainBudget, name: str) -> None:
     """Note what each job is promised under a budget: once, at its earliest start."""
     reservations = sorted(plan.reservations().items(), key=lambda one: one[1].start_s)
     for scheduler, reservation in reservations:

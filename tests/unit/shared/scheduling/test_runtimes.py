@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.runtimes import PredictingPool, UserRuntimes
-from shared.scheduling.timeline import Discipline, Pool, play
+from shared.scheduling.timeline import play
 from shared.scheduling.workload import Schedule, Workload
 
 

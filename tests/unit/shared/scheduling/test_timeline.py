@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.scheduling.backfill import ClusterScheduler, schedule
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet
-from shared.scheduling.passes import ClusterScheduler, schedule
-from shared.scheduling.timeline import Discipline, Pool, play
+from shared.scheduling.pool import Discipline, Pool
+from shared.scheduling.timeline import play
 from shared.scheduling.wait_queue import Entry, WaitQueues
 from shared.scheduling.workload import NO_ENTRY, Schedule, Workload
 from tests.unit.shared.scheduling.plain_one_pool import (

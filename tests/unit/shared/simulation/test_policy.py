@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.eamc.ranking import Policy
-from shared.scheduling.timeline import Discipline
+from shared.scheduling.pool import Discipline
 from shared.scheduling.workload import NO_ENTRY
 from shared.simulation.policy import ONE_POOL, SimulatedPolicy, order_of
 

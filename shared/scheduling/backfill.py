@@ -6,16 +6,19 @@ the holes that it reserves are that cluster's alone. Starting a job removes all 
 once; where one of them held a reservation, the entries behind it get their turn again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from operator import attrgetter
 from typing import Final, Protocol
 
 from shared.scheduling.consumable import ConsumableScheduler
-from shared.scheduling.easy import DONE, EasyScheduler, Served
+from shared.scheduling.dispatch import Served
+from shared.scheduling.easy import DONE, EasyScheduler
 from shared.scheduling.load import Reservation
+from shared.scheduling.power import PowerBudget
 from shared.scheduling.problem import Allocation
-from shared.scheduling.wait_queue import Entry
+from shared.scheduling.wait_queue import Entry, WaitQueue
 
 # A cluster that gives out whole nodes, or parts of them.
 ClusterScheduler = EasyScheduler | ConsumableScheduler
@@ -36,7 +39,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Dispatch:
     """The outcome of a pass: starts in the order of the queue, neighbours in that of their coming.
 
     `schedulers` answer why other entries did not start.
@@ -61,14 +64,14 @@ class Plan:
         }
 
 
-def schedule(now_s: float, schedulers: Mapping[str, ClusterScheduler]) -> Plan:
+def schedule(now_s: float, schedulers: Mapping[str, ClusterScheduler]) -> Dispatch:
     """One pass over the queue, which what starts leaves; schedulers are numbered by their place."""
     names = list(schedulers)
     starts = tuple(
         Start(names[number], entry, allocation, backfilled)
         for number, entry, allocation, backfilled in one_pass(list(schedulers.values()), now_s)
     )
-    return Plan(now_s, starts, schedulers)
+    return Dispatch(now_s, starts, schedulers)
 
 
 class Turns(Protocol):
@@ -77,7 +80,13 @@ class Turns(Protocol):
     next_order: int
 
     @property
+    def queue(self) -> WaitQueue: ...
+    @property
+    def budgets(self) -> Sequence[PowerBudget]: ...
+    @property
     def is_relieved(self) -> bool: ...
+    def add(self, entry: Entry) -> None: ...
+    def release(self, holder: int) -> None: ...
 
     def begin(self, now_s: float) -> None: ...
     def turn(self) -> None: ...
@@ -111,3 +120,47 @@ def one_pass(schedulers: Sequence[Turns], now_s: float) -> list[Served]:
                     other.drop(served[1].arrival)
             started.append(served)
     return started
+
+
+class Backfill:
+    """The schedulers of several clusters as one dispatcher: see Dispatcher.
+
+    `arrivals` are, of one arrival after the other, the entries with the numbers of their clusters.
+    Schedulers are numbered by their place.
+    """
+
+    def __init__(
+        self,
+        schedulers: Sequence[Turns],
+        arrivals: Iterator[Iterable[tuple[int, Entry]]],
+    ) -> None:
+        self._schedulers, self._arrivals = schedulers, arrivals
+        budgets = [budget for scheduler in schedulers for budget in scheduler.budgets]
+        steps_s = {from_s for budget in budgets for from_s, _ in budget.cap.steps}
+        # When a cap changes, the next time last.
+        self._steps_s = sorted((s for s in steps_s if s > -inf), reverse=True)
+
+    @property
+    def waits(self) -> bool:
+        """True while anything waits."""
+        return any(len(scheduler.queue) for scheduler in self._schedulers)
+
+    def arrive(self) -> None:
+        """The entries of the next arrival are in the queue."""
+        for number, entry in next(self._arrivals):
+            self._schedulers[number].add(entry)
+
+    def end(self, number: int, holder: int) -> None:
+        """What the job holds is free again."""
+        self._schedulers[number].release(holder)
+
+    def decide(self, now_s: float) -> list[Served]:
+        """What starts now."""
+        return serve(self._schedulers, now_s)
+
+    def wake_s(self, now_s: float) -> float:
+        """When a cap changes next."""
+        steps_s = self._steps_s
+        while steps_s and steps_s[-1] <= now_s:
+            steps_s.pop()
+        return steps_s[-1] if steps_s else inf

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.scheduling.backfill import Dispatch, Start, schedule
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet, Standing
-from shared.scheduling.passes import Plan, Start, schedule
 from shared.scheduling.wait_queue import Entry, WaitQueues, order_of
 from tests.unit.shared.scheduling.plain_easy import PlainCluster, plain_schedule
 
@@ -24,20 +24,20 @@ def schedulers_of(queues: WaitQueues, loads: dict[str, Load]) -> dict[str, EasyS
     }
 
 
-def run(loads: dict[str, Load], **entries: list[Entry]) -> Plan:
+def run(loads: dict[str, Load], **entries: list[Entry]) -> Dispatch:
     queues = WaitQueues()
     for cluster, waiting in entries.items():
         queues.add(cluster, waiting)
     return schedule(0.0, schedulers_of(queues, loads))
 
 
-def standing_before(plan: Plan, cluster: str, entry: Entry) -> Standing:
+def standing_before(plan: Dispatch, cluster: str, entry: Entry) -> Standing:
     scheduler = plan.schedulers[cluster]
     assert isinstance(scheduler, EasyScheduler)
     return scheduler.standing_before(entry)
 
 
-def started(plan: Plan) -> list[tuple[int, str]]:
+def started(plan: Dispatch) -> list[tuple[int, str]]:
     return [(s.entry.arrival, s.cluster) for s in plan.starts]
 
 
@@ -152,13 +152,13 @@ class System:
         node_sets = self.node_sets(name)
         return Load(size, size - sum(s.nodes for s in node_sets), node_sets)
 
-    def plan(self) -> Plan:
+    def plan(self) -> Dispatch:
         queues = WaitQueues()
         for cluster, waiting in self.entries.items():
             queues.add(cluster, waiting)
         return schedule(self.now_s, schedulers_of(queues, self.loads()))
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: Dispatch) -> None:
         for start in plan.starts:
             self.running.append((start, self.now_s + start.entry.limit_s))
         gone = {s.entry.arrival for s in plan.starts}

@@ -1,18 +1,17 @@
-"""Discrete events for a policy that plans anew at each instant: see timeline.play for others.
-
-At each instant all completions come first, then all submissions, then one decision.
-"""
+"""Look-ahead as a dispatcher: a policy that plans anew at each instant."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from math import inf
 from typing import Final
 
 import numpy as np
 
+from shared.scheduling.dispatch import Served
+from shared.scheduling.engine import Engine
 from shared.scheduling.lookahead import LookAhead, Waiting
-from shared.scheduling.plan_evaluation import ExecutionMode, Room, Running, Situation, Start
+from shared.scheduling.plan_evaluation import ExecutionMode, PlannedStart, Running, Situation
+from shared.scheduling.pool import Pool
 from shared.scheduling.workload import Floats, Ints, Schedule
 
 # Jobs whose share of their limits counts as 1 before any has ended.
@@ -37,48 +36,69 @@ class Replanned:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    start: Start
+    start: PlannedStart
     run_s: float
 
 
 def replan(
-    rooms: Sequence[Room], jobs: Sequence[Waiting], run_s: RunTime, policy: LookAhead
+    pools: Sequence[Pool], jobs: Sequence[Waiting], run_s: RunTime, policy: LookAhead
 ) -> Replanned:
     """The schedule of jobs, by submission and arrival number from 0, under look-ahead.
 
     What a job really runs for is learned when it ends: expectations are the mean share of their
     limits that jobs ran for so far.
     """
-    timeline = _Timeline(rooms, jobs, run_s, policy)
-    while len(timeline.begun) < len(jobs):
-        timeline.step()
-    return timeline.result()
+    dispatcher = PlanDispatcher(pools, jobs, run_s, policy)
+    submit_s = [job.submit_s for job in jobs]
+    engine = Engine(dispatcher, submit_s, dispatcher.runs_s, submit_s[0])
+    while len(dispatcher.begun) < len(jobs):
+        engine.step()
+    return dispatcher.result()
 
 
-class _Timeline:
+class PlanDispatcher:
+    """Asks look-ahead at each instant at which anything waits: see Dispatcher."""
+
     def __init__(
-        self, rooms: Sequence[Room], jobs: Sequence[Waiting], run_s: RunTime, policy: LookAhead
+        self, pools: Sequence[Pool], jobs: Sequence[Waiting], run_s: RunTime, policy: LookAhead
     ) -> None:
-        self._rooms, self._jobs, self._run_s, self._policy = rooms, jobs, run_s, policy
+        self._pools, self._jobs, self._run_s, self._policy = pools, jobs, run_s, policy
         self._waiting: dict[int, Waiting] = {}
-        self._running: list[tuple[float, int]] = []
+        self._running: dict[int, PlannedStart] = {}
         self.begun: dict[int, _Begun] = {}
         self._arrived, self._ended, self._shares = 0, _UNKNOWN_JOBS, float(_UNKNOWN_JOBS)
-        self._wake_s = inf
 
-    def step(self) -> None:
-        """Everything that happens at the next instant."""
-        now_s = min(self._next_submit_s(), self._next_end_s(), self._wake_s)
-        while self._next_end_s() == now_s:
-            self._end(heappop(self._running)[1])
-        while self._next_submit_s() == now_s:
-            self._waiting[self._arrived] = self._jobs[self._arrived]
-            self._arrived += 1
-        if self._waiting:
-            for start in self._policy.decide(self._situation(now_s), self._waiting, self._share):
-                self._begin(start)
-        drops_s = (t.next_drop_s(now_s) for t in self._policy.objective.tariffs)
-        self._wake_s = min(drops_s) if self._waiting else inf
+    @property
+    def waits(self) -> bool:
+        """True while anything waits."""
+        return bool(self._waiting)
+
+    def arrive(self) -> None:
+        """The next job waits."""
+        self._waiting[self._arrived] = self._jobs[self._arrived]
+        self._arrived += 1
+
+    def end(self, number: int, holder: int) -> None:
+        """A job has ended: what it ran for is known now."""
+        begun, start = self.begun[holder], self._running.pop(holder)
+        self._ended += 1
+        self._shares += min(begun.run_s / start.planned.mode.limit_s, 1.0)
+
+    def decide(self, now_s: float) -> list[Served]:
+        """What look-ahead starts."""
+        if not self._waiting:
+            return []
+        starts = self._policy.decide(self._situation(now_s), self._waiting, self._share)
+        return [self._begin(start) for start in starts]
+
+    def wake_s(self, now_s: float) -> float:
+        """When energy gets cheaper somewhere."""
+        tariffs = self._policy.objective.tariffs
+        return min(tariff.next_drop_s(now_s) for tariff in tariffs) if self._waiting else inf
+
+    def runs_s(self, served: Served) -> float:
+        """How long a job that was started really runs."""
+        return self.begun[served[1].arrival].run_s
 
     def result(self) -> Replanned:
         """What was decided."""
@@ -98,34 +118,23 @@ class _Timeline:
             limit_s=np.array([mode.limit_s for mode in modes]),
         )
 
-    def _next_submit_s(self) -> float:
-        return self._jobs[self._arrived].submit_s if self._arrived < len(self._jobs) else inf
-
-    def _next_end_s(self) -> float:
-        return self._running[0][0] if self._running else inf
-
-    def _begin(self, start: Start) -> None:
+    def _begin(self, start: PlannedStart) -> Served:
         planned = start.planned
         job = planned.arrival
         del self._waiting[job]
-        run_s = self._run_s(job, planned.cluster, planned.mode)
-        self.begun[job] = _Begun(start, run_s)
-        heappush(self._running, (start.start_s + run_s, job))
-
-    def _end(self, job: int) -> None:
-        begun = self.begun[job]
-        self._ended += 1
-        self._shares += min(begun.run_s / begun.start.planned.mode.limit_s, 1.0)
+        self._running[job] = start
+        self.begun[job] = _Begun(start, self._run_s(job, planned.cluster, planned.mode))
+        return planned.cluster, planned.entry, None, start.backfilled
 
     @property
     def _share(self) -> float:
         return self._shares / self._ended
 
     def _situation(self, now_s: float) -> Situation:
-        running = {job: self._held(self.begun[job].start, now_s) for _, job in self._running}
-        return Situation(now_s, self._rooms, running)
+        running = {job: self._held(start, now_s) for job, start in self._running.items()}
+        return Situation(now_s, self._pools, running)
 
-    def _held(self, start: Start, now_s: float) -> Running:
+    def _held(self, start: PlannedStart, now_s: float) -> Running:
         planned, start_s, _ = start
         limit_s, power_w, _ = planned.mode
         expected_s = max(self._share * limit_s, _AGAIN * (now_s - start_s))

@@ -1,0 +1,33 @@
+"""What an engine asks of whatever decides."""
+
+from typing import Protocol
+
+from shared.scheduling.problem import Allocation
+from shared.scheduling.wait_queue import Entry
+
+# What starts now: the number of its cluster, the entry, its nodes where they were chosen and not
+# only counted, and if it passes a blocked one.
+Served = tuple[int, Entry, Allocation | None, bool]
+
+
+class Dispatcher(Protocol):
+    """Observes what happens and decides what starts. It knows no run time before a job has ended.
+
+    At each instant it is told of all ends, then of all arrivals, then asked once.
+    """
+
+    @property
+    def waits(self) -> bool:
+        """True while anything waits."""
+
+    def arrive(self) -> None:
+        """The next of the arrivals is here."""
+
+    def end(self, number: int, holder: int) -> None:
+        """The job `holder` has left the cluster of this number."""
+
+    def decide(self, now_s: float) -> list[Served]:
+        """What starts now; it has left the queue."""
+
+    def wake_s(self, now_s: float) -> float:
+        """When it is to be asked again even if nothing happens; infinite if it need not be."""

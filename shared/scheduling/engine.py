@@ -1,0 +1,61 @@
+"""The one event loop: jobs arrive, start when the dispatcher says so, and end.
+
+Simulations, forecasts, evaluations of plans and what-if questions differ in who decides, in when
+jobs come and in how long they run; not in this.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from math import inf
+
+from shared.scheduling.dispatch import Dispatcher, Served
+
+# When what runs ends, the number of its cluster, and its holder.
+End = tuple[float, int, int]
+
+
+class Engine:
+    """Moves a dispatcher from instant to instant: all ends come first, then all arrivals, then one
+    decision.
+
+    `arrive_s` are the times of arrivals, ascending; `runs_s` says of what starts for how long it
+    will run; `ends` are those of what runs already. `now_s` is the instant of the last `step`.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        arrive_s: Sequence[float],
+        runs_s: Callable[[Served], float],
+        begin_s: float,
+        ends: Iterable[End] = (),
+    ) -> None:
+        self.now_s, self.next_s = begin_s, begin_s
+        self._dispatcher, self._runs_s = dispatcher, runs_s
+        self._arrive_s = [*arrive_s, inf]
+        self._arrived = 0
+        self._ends = [*ends, (inf, -1, -1)]
+        heapify(self._ends)
+
+    @property
+    def is_over(self) -> bool:
+        """True when nothing will start any more."""
+        if self.next_s == inf:
+            return True
+        return self._arrive_s[self._arrived] == inf and not self._dispatcher.waits
+
+    def step(self) -> list[Served]:
+        """What starts at the next instant."""
+        dispatcher, ends, now_s = self._dispatcher, self._ends, self.next_s
+        while ends[0][0] <= now_s:
+            _, number, holder = heappop(ends)
+            dispatcher.end(number, holder)
+        while self._arrive_s[self._arrived] <= now_s:
+            dispatcher.arrive()
+            self._arrived += 1
+        started = dispatcher.decide(now_s)
+        for served in started:
+            heappush(ends, (now_s + self._runs_s(served), served[0], served[1][1]))
+        self.now_s = now_s
+        self.next_s = min(ends[0][0], self._arrive_s[self._arrived], dispatcher.wake_s(now_s))
+        return started
