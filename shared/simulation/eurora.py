@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from itertools import accumulate
+from math import inf
 from statistics import fmean
 from time import perf_counter
 from typing import Final
@@ -11,13 +11,16 @@ from typing import Final
 import numpy as np
 
 from shared.domain.errors import UnusableError
+from shared.scheduling.backfill import Backfill
 from shared.scheduling.capacity import Capacity, Group
 from shared.scheduling.consumable import ConsumableScheduler
+from shared.scheduling.dispatch import Served
+from shared.scheduling.engine import Engine
 from shared.scheduling.problem import CORES, MEMORY, Allocation, Kind, NodeTable, Shape, mib
 from shared.scheduling.sharing import Member
 from shared.scheduling.wait_queue import Entry, WaitQueue, order_of
 from shared.simulation.schedules import Placement, violations
-from shared.workloads.eurora import EuroraJob, EuroraMachine, Unit
+from shared.workloads.eurora import EuroraJob, EuroraMachine
 
 _THRESHOLD_S: Final = 60.0
 
@@ -73,50 +76,37 @@ def table_of(machine: EuroraMachine) -> NodeTable:
     return NodeTable((CORES, MEMORY, *names), np.ascontiguousarray(amounts, dtype=np.int64))
 
 
-class EuroraQueue:
-    """The wait queue and the nodes: jobs by their numbers, first come, first in order."""
+def dispatcher_of(machine: EuroraMachine, jobs: Sequence[EuroraJob]) -> Backfill:
+    """EASY on the machine's nodes, with the jobs as arrivals in this order.
 
-    def __init__(self, machine: EuroraMachine, jobs: Sequence[EuroraJob]) -> None:
-        self._table = table_of(machine)
-        self._jobs = jobs
-        self._numbers: dict[Unit, int] = {}
-        self._kinds = [self._kind(job) for job in jobs if self._is_new(job.unit)]
-        capacity = Capacity(self._table)
-        self._scheduler = ConsumableScheduler(capacity, [], WaitQueue(), self._kinds, Anybody())
+    Raises UnusableError for a resource that no node has, and, when it arrives, for a job that the
+    empty machine does not hold.
+    """
+    table = table_of(machine)
+    first_with = {job.unit: job for job in reversed(jobs)}
+    numbers = {unit: number for number, unit in enumerate(first_with)}
+    kinds = [_kind(job, table) for job in first_with.values()]
+    scheduler = ConsumableScheduler(Capacity(table), [], WaitQueue(), kinds, Anybody())
 
-    def submit(self, number: int) -> None:
-        """A job arrives."""
-        job = self._jobs[number]
-        kind = self._numbers[job.unit]
+    def arrival(number: int) -> list[tuple[int, Entry]]:
+        job = jobs[number]
+        kind = numbers[job.unit]
         entry = Entry(order_of(0, number, 0), number, job.units, job.walltime_s, True, kind)
-        if job.units > self._scheduler.most_units(entry):
+        if job.units > scheduler.most_units(entry):
             raise UnusableError(f"job {job.job_id} needs {job.units} units of {job.unit}: too many")
-        self._scheduler.add(entry)
+        return [(0, entry)]
 
-    def end(self, number: int) -> None:
-        """A job has ended."""
-        self._scheduler.release(number)
+    return Backfill([scheduler], map(arrival, range(len(jobs))))
 
-    def starts(self, now_s: float) -> list[tuple[int, Allocation]]:
-        """Who starts now, and where."""
-        found = []
-        for _, entry, allocation, _ in self._scheduler.pass_alone(now_s):
-            assert allocation is not None
-            found.append((entry.arrival, allocation))
-        return found
 
-    def _is_new(self, unit: Unit) -> bool:
-        before = len(self._numbers)
-        return self._numbers.setdefault(unit, before) == before and len(self._numbers) > before
-
-    def _kind(self, job: EuroraJob) -> Kind:
-        """Any number of its units may be on one node."""
-        has = dict(job.unit.resources)
-        if unknown := has.keys() - set(self._table.names):
-            raise UnusableError(f"job {job.job_id} needs {min(unknown)}, which no node has")
-        named = (has.get(name, 0) for name in self._table.names[2:])
-        needs = (job.unit.cores, mib(job.unit.memory_gib), *named)
-        return Kind("", Shape(needs, exclusive=False, most_per_node=0))
+def _kind(job: EuroraJob, table: NodeTable) -> Kind:
+    """Any number of its units may be on one node."""
+    has = dict(job.unit.resources)
+    if unknown := has.keys() - set(table.names):
+        raise UnusableError(f"job {job.job_id} needs {min(unknown)}, which no node has")
+    named = (has.get(name, 0) for name in table.names[2:])
+    needs = (job.unit.cores, mib(job.unit.memory_gib), *named)
+    return Kind("", Shape(needs, exclusive=False, most_per_node=0))
 
 
 def play_eurora(machine: EuroraMachine, jobs: Sequence[EuroraJob]) -> EuroraRun:
@@ -124,23 +114,22 @@ def play_eurora(machine: EuroraMachine, jobs: Sequence[EuroraJob]) -> EuroraRun:
 
     Raises UnusableError for a job that the empty machine does not hold.
     """
-    queue, ends = EuroraQueue(machine, jobs), list[tuple[float, int]]()
+    submit_s = [job.submit_s for job in jobs]
+
+    def runs_s(served: Served) -> float:
+        return jobs[served[1].arrival].runtime_s
+
+    engine = Engine(dispatcher_of(machine, jobs), submit_s, runs_s, submit_s[0] if jobs else inf)
     placements: dict[int, Placement] = {}
-    passes_s, coming = list[float](), 0
-    while coming < len(jobs) or ends:
-        submit_s = jobs[coming].submit_s if coming < len(jobs) else float("inf")
-        now_s = min(submit_s, ends[0][0] if ends else submit_s)
-        while ends and ends[0][0] == now_s:
-            queue.end(heappop(ends)[1])
-        while coming < len(jobs) and jobs[coming].submit_s == now_s:
-            queue.submit(coming)
-            coming += 1
+    passes_s = list[float]()
+    while not engine.is_over:
         began_s = perf_counter()
-        started = queue.starts(now_s)
+        started = engine.step()
         passes_s.append(perf_counter() - began_s)
-        for number, allocation in started:
-            placements[number] = _placed(jobs[number], now_s, allocation)
-            heappush(ends, (placements[number].end_s, number))
+        for _, entry, allocation, _ in started:
+            assert allocation is not None
+            number = entry.arrival
+            placements[number] = _placed(jobs[number], engine.now_s, allocation)
     return EuroraRun(tuple(jobs), tuple(placements[n] for n in range(len(jobs))), tuple(passes_s))
 
 

@@ -14,7 +14,7 @@ from time import process_time
 
 import numpy as np
 
-from shared.simulation.eurora import EuroraQueue
+from shared.simulation.eurora import dispatcher_of
 from shared.workloads.eurora import EuroraJob, EuroraMachine, read_jobs, read_machine
 from tests.support.data import DATA
 
@@ -25,20 +25,20 @@ def decisions_s(
     machine: EuroraMachine, jobs: list[EuroraJob], queued: int, decisions: int
 ) -> list[float]:
     """How long each of some decisions took with so many jobs queued."""
-    queue, ends, coming, waiting = EuroraQueue(machine, jobs), list[tuple[float, int]](), 0, 0
+    dispatcher, ends, waiting = dispatcher_of(machine, jobs), list[tuple[float, int]](), 0
     taken_s, now_s = list[float](), 0.0
     while len(taken_s) < decisions + 1:
         while waiting < queued:
-            queue.submit(coming)
-            coming, waiting = coming + 1, waiting + 1
+            dispatcher.arrive()
+            waiting += 1
         began_s = process_time()
-        started = queue.starts(now_s)
+        started = dispatcher.decide(now_s)
         taken_s.append(process_time() - began_s)
-        for number, _ in started:
-            heappush(ends, (now_s + jobs[number].runtime_s, number))
+        for _, entry, _, _ in started:
+            heappush(ends, (now_s + jobs[entry.arrival].runtime_s, entry.arrival))
         waiting -= len(started)
         now_s, ended = heappop(ends)
-        queue.end(ended)
+        dispatcher.end(0, ended)
     return taken_s[1:]  # the first one fills the machine
 
 
