@@ -96,7 +96,7 @@ release-proto: setup ## make the current schemas the ones that later changes may
 	$(BIN)/buf build --exclude-source-info --output $(RELEASED)
 
 # Tests with servers wait more than they compute. A module stays in one worker, since its tests share
-# servers. In the order of collection, the many short ones come last and even the workers out.
+# servers. What is long comes first, and the many short ones last: they even the workers out.
 WORKERS ?= 2
 
 .PHONY: test

@@ -24,6 +24,11 @@ def pytest_configure() -> None:
             raise pytest.UsageError(f"{source} is newer than its compiled form: make setup")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what is long."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServers]:
     """Kafka and Redis of its own for all tests of this process: each test takes a namespace that no
