@@ -37,10 +37,12 @@ help: ## list the targets
 .PHONY: setup
 setup: $(VENV)/.installed ## create .venv with the coplace command in it
 
+# pip itself compiles what it installs with one core.
 $(VENV)/.locked: requirements.lock
 	@deploy/require-python.sh $(PYTHON)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements.lock
+	$(BIN)/python -m compileall -q --workers 0 $(VENV)/lib
 	touch $@
 
 $(VENV)/.generated: $(VENV)/.locked $(PROTOS)
@@ -99,8 +101,13 @@ release-proto: setup ## make the current schemas the ones that later changes may
 # servers. What is long comes first, and the many short ones last: they even the workers out.
 WORKERS ?= 2
 
+# What lint finds is shown at once, and fails the target once the tests are over.
 .PHONY: test
-test: system-compiler lint system-servers system-containers ## everything that CI runs: WORKERS=
+test: system-compiler setup system-servers system-containers ## everything that CI runs: WORKERS=
+	$(MAKE) --jobs=2 lint run-tests
+
+.PHONY: run-tests
+run-tests: setup
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope --no-loadscope-reorder
 
 ## Runs --------------------------------------------------------------------------------------
