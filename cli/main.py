@@ -9,6 +9,7 @@ from rich.console import Console
 
 from cli.cap.cli import app as cap_app
 from cli.clock import app as clock_app
+from cli.demo.policy import DemoPolicy
 from cli.dlq.cli import app as dlq_app
 from cli.energy.cli import app as energy_app
 from cli.failures import TellingGroup
@@ -18,7 +19,6 @@ from cli.simulate.cli import simulate
 from cli.topics import app as topics_app
 from cli.topics import tail
 from deploy.local.cli import app as local_app
-from shared.eamc.ranking import Policy
 
 app = typer.Typer(
     cls=TellingGroup,
@@ -38,7 +38,7 @@ app.command()(simulate)
 
 Seed = Annotated[int, typer.Option(min=0, help="Of the workload, the nodes and the noise.")]
 Jobs = Annotated[int, typer.Option(min=1, max=10_000_000, help="How many jobs are submitted.")]
-PolicyName = Annotated[Policy, typer.Option(help="How clusters and frequencies are chosen.")]
+PolicyName = Annotated[DemoPolicy, typer.Option(help="How clusters and frequencies are chosen.")]
 Out = Annotated[Path, typer.Option(help="Folder of the files that are written.")]
 Swf = Annotated[
     Path | None,
@@ -71,7 +71,7 @@ def main(
 def demo(
     seed: Seed = 1,
     jobs: Jobs = 1000,
-    policy: PolicyName = Policy.PRIORITY_INC_V,
+    policy: PolicyName = DemoPolicy.PRIORITY_INC_V,
     out: Out = Path("out"),
     swf: Swf = None,
     coefficients: Coefficients = None,
@@ -94,7 +94,7 @@ def demo(
 def demo_parity(
     seed: Seed = 1,
     jobs: Jobs = 500,
-    policy: PolicyName = Policy.PRIORITY_INC_V,
+    policy: PolicyName = DemoPolicy.PRIORITY_INC_V,
     out: Out = Path("out"),
     swf: Swf = None,
     coefficients: Coefficients = None,

@@ -2,6 +2,7 @@
 
 from services.energy.app import stages as energy_stages
 from services.placement.app import stages as placement_stages
+from services.planner.app import stages as planner_stages
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
 from shared.messaging.admin import admin_client, ensure_topics
@@ -16,6 +17,7 @@ def every_stage(settings: Settings) -> list[Stage]:
         *energy_stages(settings),
         *prediction_stages(settings),
         *placement_stages(settings),
+        *planner_stages(settings),
         *pricing_stages(settings),
     ]
 

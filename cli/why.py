@@ -81,7 +81,8 @@ def tables(answer: ExplainResponse) -> Iterator[Table]:
 def _allocation(found: Allocation) -> Iterator[str]:
     since = f"since {_at(found.since_us)}, until {_at(found.ends_by_us)} at the latest"
     clock = f" at {found.freq_ghz:g} GHz" if found.freq_ghz else ""
-    yield f"on {found.nodes} nodes of {found.cluster}{clock} {since}"
+    plan = f", by the plan of round {found.plan_round}" if found.HasField("plan_round") else ""
+    yield f"on {found.nodes} nodes of {found.cluster}{clock}{plan} {since}"
     if found.asked_back:
         yield (
             f"grant {found.grant} was asked back and {found.cluster} has not answered: the job "

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from coplace.v1.placement_pb2 import PlacementDecided
-
 from cli.demo.options import DemoOptions
-from services.emulator.adapters import DECISIONS, MARKED, barrier_of, envelope_of
+from services.emulator.adapters import MARKED, barrier_of, envelope_of
+from services.emulator.answers import Answers, answered_in
 from services.emulator.app import emulator
 from services.emulator.driver import play
 from services.emulator.emulator import RoundOutput
 from services.energy.app import stages as energy_stages
 from services.ingest.model import Intake
 from services.placement.app import stages as placement_stages
+from services.planner.app import stages as planner_stages
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
 from shared.messaging.codec import Codec
@@ -46,14 +46,15 @@ class EmbeddedSystem:
                 self._log.append(self._codec.encode_barrier(partition, barrier))
         self._runtime.run_until_quiet()
 
-    def new_decisions(self) -> list[PlacementDecided]:
-        """What was decided since the last call."""
-        found = []
-        for partition in self._codec.topics.partitions(DECISIONS):
-            begin, end = self._read_to.get(partition, 0), self._log.end_offset(partition)
-            found += [event.payload for event in self._events(partition, begin, end)]
-            self._read_to[partition] = end
-        return [message for message in found if isinstance(message, PlacementDecided)]
+    def new_answers(self, *, planned: bool = False) -> Answers:
+        """What was decided since the last call, and where it is `planned` what was proposed."""
+        found: list[Event] = []
+        for topic in answered_in(planned=planned):
+            for partition in self._codec.topics.partitions(topic):
+                begin, end = self._read_to.get(partition, 0), self._log.end_offset(partition)
+                found += self._events(partition, begin, end)
+                self._read_to[partition] = end
+        return Answers.among(found)
 
     def topic(self, name: str) -> Iterable[Event]:
         """Every event of a topic."""
@@ -72,6 +73,7 @@ def run(options: DemoOptions, progress: Progress) -> EmbeddedSystem:
         *prediction_stages(settings),
         *placement_stages(settings, options.placement),
         *pricing_stages(settings),
+        *(planner_stages(settings, options.planner, options.placement) if options.planned else ()),
     ]
     system = EmbeddedSystem(stages, Topics(kafka_partitions=settings.kafka_partitions))
 
@@ -79,8 +81,8 @@ def run(options: DemoOptions, progress: Progress) -> EmbeddedSystem:
         system.publish(output)
         progress(sum("JobFinished" in event.event.type for event in output.events))
 
-    def decisions_of(_round: Round) -> Sequence[PlacementDecided]:
-        return system.new_decisions()
+    def answers_of(_round: Round) -> Answers:
+        return system.new_answers(planned=options.planned)
 
-    play(emulator(options.simulation), publish, decisions_of)
+    play(emulator(options.simulation), publish, answers_of)
     return system

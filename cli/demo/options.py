@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from pydantic_settings import BaseSettings
 
+from cli.demo.policy import DemoPolicy
 from services.emulator.settings import SimulationSettings
 from services.energy.settings import EnergySettings
 from services.placement.settings import PlacementSettings
-from shared.eamc.ranking import Policy
+from services.planner.settings import PlannerSettings
 from shared.messaging.stage import RoundSource
 from shared.runtime.settings import Settings
 
@@ -24,7 +25,7 @@ class DemoOptions:
 
     seed: int = 1
     jobs: int = 1000
-    policy: Policy = Policy.PRIORITY_INC_V
+    policy: DemoPolicy = DemoPolicy.PRIORITY_INC_V
     out: Path = Path("out")
     swf: Path | None = None
     coefficients: Path | None = None
@@ -37,6 +38,7 @@ class DemoOptions:
         return SimulationSettings(
             **_given(seed=self.seed, jobs=self.jobs, swf=self.swf, coefficients=self.coefficients),
             caps=self.caps,
+            planned=self.planned,
         )
 
     @property
@@ -47,7 +49,17 @@ class DemoOptions:
     @property
     def placement(self) -> PlacementSettings:
         """Placement's settings."""
-        return PlacementSettings(policy=self.policy)
+        return PlacementSettings(policy=self.policy.ranking)
+
+    @property
+    def planned(self) -> bool:
+        """Whether a planner is at work beside placement."""
+        return self.policy is DemoPolicy.LOOK_AHEAD
+
+    @property
+    def planner(self) -> PlannerSettings:
+        """The planner's settings."""
+        return PlannerSettings()
 
     def shared(self, namespace: str = "") -> Settings:
         """What all processes share: emulated rounds, few Kafka partitions."""

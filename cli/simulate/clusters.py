@@ -20,7 +20,7 @@ from shared.simulation.metrics import summarise
 from shared.simulation.policy import SimulatedPolicy
 from shared.simulation.sweep import Case, Result, Setup, combinations, play_case, sweep
 from shared.simulation.system import System, Unit, built_in_system, read_system
-from shared.simulation.tariffs import read_tariffs
+from shared.workloads.tariff_files import read_tariffs
 
 UNIFORM = "uniform"
 

@@ -13,17 +13,18 @@ from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.ingest_service_pb2 import Envelope, PublishStreamRequest
 from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
 from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.plans_pb2 import PlanProposed
 
 from services.emulator import facts
+from services.emulator.answers import Answers
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event, Publish
-from shared.messaging.record import Record
+from shared.messaging.record import Record, TopicPartition
 from shared.messaging.stage import Round
 from shared.messaging.topics import ROUND_ENDED
 from shared.runtime.grpc_security import grpc_channel_credentials
 
 SOURCE: Final = "simulation"
-DECISIONS: Final = "placement.decisions"
 # The topics that ingest fills for the emulator, which therefore barriers the rounds in them.
 MARKED: Final = (facts.JOBS, facts.COMMANDS, facts.SIGNATURES, facts.NODES, facts.SHUTTERS)
 
@@ -157,12 +158,12 @@ def barrier_of(ended: Round) -> Event:
     return Event(event_id, SOURCE, ended.ended_at_us, "", payload)
 
 
-class RecordedDecisions:
-    """Reads placement.decisions from the start, so that a restart finds what was decided."""
+class RecordedAnswers:
+    """Reads what a run is answered from the start, so that a restart finds what was answered."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, topics: Sequence[str]) -> None:
         self._deployment = deployment
-        self._partitions = deployment.topics.partitions(DECISIONS)
+        self._partitions = [p for topic in topics for p in deployment.topics.partitions(topic)]
         self._consumer = AIOKafkaConsumer(
             **deployment.connection,
             isolation_level="read_committed",
@@ -170,14 +171,14 @@ class RecordedDecisions:
             fetch_max_wait_ms=_POLL_MS,
             max_partition_fetch_bytes=deployment.max_record_bytes,
         )
-        self._decided: dict[int, list[PlacementDecided]] = defaultdict(list)
-        self._at_barrier: dict[int, set[int]] = defaultdict(set)
+        self._events: dict[int, list[Event]] = defaultdict(list)
+        self._at_barrier: dict[int, set[TopicPartition]] = defaultdict(set)
 
-    async def __aenter__(self) -> "RecordedDecisions":
+    async def __aenter__(self) -> "RecordedAnswers":
         await self._consumer.start()
-        name = self._deployment.name(DECISIONS)
         partitions = [
-            KafkaPartition(name, partition.kafka_partition) for partition in self._partitions
+            KafkaPartition(self._deployment.name(partition.topic), partition.kafka_partition)
+            for partition in self._partitions
         ]
         self._consumer.assign(partitions)
         await self._consumer.seek_to_beginning(*partitions)
@@ -190,17 +191,18 @@ class RecordedDecisions:
         await self._consumer.stop()
 
     def is_complete(self, number: int) -> bool:
-        """Whether everything that was decided on a round has been read."""
+        """Whether everything that was answered to a round has been read."""
         return len(self._at_barrier[number]) == len(self._partitions)
 
-    async def of_round(self, number: int, stop: asyncio.Event) -> list[PlacementDecided]:
-        """What was decided on a round, waiting until it is complete; [] when `stop` is set."""
+    async def of_round(self, number: int, stop: asyncio.Event) -> Answers:
+        """What was answered to a round, waiting until it is complete; nothing when `stop` is
+        set."""
         while not self.is_complete(number):
             if stop.is_set():
-                return []
+                return Answers([])
             await self._poll()
         del self._at_barrier[number]
-        return self._decided.pop(number, [])
+        return Answers.among(self._events.pop(number, []))
 
     async def _poll(self) -> None:
         found = await self._consumer.getmany(timeout_ms=_POLL_MS)
@@ -209,8 +211,9 @@ class RecordedDecisions:
                 self._take(self._deployment.record(record))
 
     def _take(self, record: Record) -> None:
-        message = self._deployment.codec.decode(record).payload
-        if isinstance(message, RoundEnded):
-            self._at_barrier[message.round].add(record.partition.kafka_partition)
-        elif isinstance(message, PlacementDecided):
-            self._decided[message.round].append(message)
+        event = self._deployment.codec.decode(record)
+        match event.payload:
+            case RoundEnded() as barrier:
+                self._at_barrier[barrier.round].add(record.partition)
+            case PlacementDecided() | PlanProposed() as answer:
+                self._events[answer.round].append(event)

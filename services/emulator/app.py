@@ -4,13 +4,8 @@ from collections.abc import Sequence
 
 import structlog
 
-from services.emulator.adapters import (
-    DECISIONS,
-    MARKED,
-    IngestClient,
-    RecordedDecisions,
-    RoundBarriers,
-)
+from services.emulator.adapters import MARKED, IngestClient, RecordedAnswers, RoundBarriers
+from services.emulator.answers import answered_in
 from services.emulator.caps import built_in_caps
 from services.emulator.emulator import Emulator
 from services.emulator.scales import PER_INSTRUCTION, read_eamc_scale
@@ -71,19 +66,20 @@ def emulator(settings: SimulationSettings) -> Emulator:
 
 
 async def serve(process: Process) -> None:
-    """Play the run on Kafka, from where its recorded decisions end, until it is over.
+    """Play the run on Kafka, from where its recorded answers end, until it is over.
 
-    Rounds whose decisions are recorded are replayed without a word; the open one is published
+    Rounds whose answers are recorded are replayed without a word; the open one is published
     again as a whole, since nobody knows how much of it got through.
     """
     settings = SimulationSettings()
     deployment = Deployment.of(process.settings, process.telemetry.hooks())
-    await wait_for_topics(process.settings, {*MARKED, DECISIONS}, process.readiness, process.stop)
+    topics = answered_in(planned=settings.planned)
+    await wait_for_topics(process.settings, {*MARKED, *topics}, process.readiness, process.stop)
     played = emulator(settings)
     async with (
         IngestClient(deployment, settings.ingest_address) as ingest,
         RoundBarriers(deployment) as barriers,
-        RecordedDecisions(deployment) as recorded,
+        RecordedAnswers(deployment, topics) as recorded,
     ):
         process.readiness.ready()
         while not played.finished and not process.stop.is_set():
@@ -91,7 +87,7 @@ async def serve(process: Process) -> None:
             if not recorded.is_complete(output.round.number):
                 await ingest.publish(output.events)
                 await barriers.write(output.round)
-            played.apply(await recorded.of_round(output.round.number, process.stop))
+            played.apply(*await recorded.of_round(output.round.number, process.stop))
     log.info("run is over", complete=played.finished)
 
 

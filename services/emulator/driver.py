@@ -1,9 +1,8 @@
 """Plays an emulated run without a server."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from coplace.v1.placement_pb2 import PlacementDecided
-
+from services.emulator.answers import Answers
 from services.emulator.emulator import Emulator, RoundOutput
 from shared.messaging.stage import Round
 
@@ -11,15 +10,16 @@ from shared.messaging.stage import Round
 def play(
     emulator: Emulator,
     publish: Callable[[RoundOutput], None],
-    decisions_of: Callable[[Round], Sequence[PlacementDecided]],
+    answers_of: Callable[[Round], Answers],
 ) -> None:
     """Play to the end.
 
     `publish` is told each round's events, which it must put into the log before the round's
-    barrier; `decisions_of` returns what was decided on the round. Raises StalledError or
-    ImpossibleDecisionError when placement leaves jobs behind or decides what cannot be obeyed.
+    barrier; `answers_of` returns what was decided on the round and proposed after it. Raises
+    StalledError or ImpossibleDecisionError when placement leaves jobs behind or decides what
+    cannot be obeyed.
     """
     while not emulator.finished:
         output = emulator.next_round()
         publish(output)
-        emulator.apply(decisions_of(output.round))
+        emulator.apply(*answers_of(output.round))

@@ -20,6 +20,7 @@ from coplace.v1.placement_pb2 import (
     VERDICT_WITHDRAWN,
     PlacementDecided,
 )
+from coplace.v1.plans_pb2 import PlanProposed
 
 from services.emulator import facts
 from services.emulator.caps import declared, step_times_us
@@ -38,7 +39,7 @@ from services.emulator.shapes import units_that_fit
 from services.emulator.truth.noise import Noise
 from shared.domain.cluster import Cluster
 from shared.domain.errors import UnusableError
-from shared.messaging.event import Publish
+from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
 from shared.scheduling.progress import Progress
 from shared.workloads.request import JobRequest
@@ -67,7 +68,8 @@ class Emulator:
     and are numbered without gaps; those in which nothing happens do not exist.
     `kill_at_limit` ends jobs at their limit, as most resource managers do. `measured_after_s` above
     0 has running jobs measured so long after their start too. Operators declare `caps` at the
-    beginning; while jobs wait, a round ends when one changes.
+    beginning; while jobs wait, a round ends when one changes. A plan goes out with the next round,
+    which follows at once, and has rounds end when it lets something start.
 
     Raises UnusableError for a request that no cluster can hold or a cluster that it does not know.
     """
@@ -97,6 +99,8 @@ class Emulator:
         self._queued: dict[str, JobRequest] = {}
         self._running: dict[str, Running] = {}
         self._declined: set[tuple[str, int]] = set()
+        self._proposed: Event | None = None
+        self._planned_us: tuple[int, ...] = ()
         self._ends: list[tuple[int, str]] = []
         self._measurements: list[tuple[int, str]] = []
         self._outbox: list[Publish] = []
@@ -115,6 +119,9 @@ class Emulator:
         Raises StalledError when nothing ever will.
         """
         self._round = self._next_round()
+        if self._proposed is not None:
+            self._outbox.append(Publish(facts.COMMANDS, self._proposed))
+            self._proposed = None
         if self._round.number == 0:
             for machine in self._machines.values():
                 self._outbox += before_the_first_job(machine, self._tpi_scale, self._noise)
@@ -125,9 +132,10 @@ class Emulator:
         self._round = replace(self._round, last=self.finished)
         return RoundOutput(events, self._round)
 
-    def apply(self, decisions: Sequence[PlacementDecided]) -> None:
+    def apply(self, decisions: Sequence[PlacementDecided], proposed: Event | None = None) -> None:
         """End what was cancelled, decline what was asked back and did not start, and start what was
-        decided on the last round; the order of `decisions` does not matter.
+        decided on the last round; the order of `decisions` does not matter. A plan that was
+        `proposed` after that round goes on its way while jobs wait.
 
         Raises ImpossibleDecisionError for a decision that the clusters cannot obey.
         """
@@ -145,6 +153,8 @@ class Emulator:
             raise ImpossibleDecisionError(starts[-1], "a job was started twice")
         for decision in starts:
             self._start_behind_its_hosts(decision, undone)
+        if proposed is not None and self._queued:
+            self._proposed, self._planned_us = proposed, planned_times_us(proposed)
 
     def _start_behind_its_hosts(
         self, decision: PlacementDecided, undone: dict[str, PlacementDecided]
@@ -183,10 +193,14 @@ class Emulator:
         return min(expected + comes, default=None)
 
     def _next_wake_us(self, due_us: int | None) -> int | None:
-        """When the next thing happens, or sooner: when a cap changes that jobs may wait for."""
+        """When the next thing happens, or sooner: when a cap changes that jobs may wait for, or
+        what is planned of them; at once where a plan is to be told."""
         ended_us = self._current.ended_at_us
-        steps_us = [at_us for at_us in self._steps_us if at_us > ended_us and self._queued]
-        return min([*steps_us, *([] if due_us is None else [due_us])], default=None)
+        if self._proposed is not None:
+            return ended_us
+        times_us = (*self._steps_us, *self._planned_us) if self._queued else ()
+        ahead_us = [at_us for at_us in times_us if at_us > ended_us]
+        return min([*ahead_us, *([] if due_us is None else [due_us])], default=None)
 
     def _holds(self, ends_at_us: int, job: str) -> bool:
         """Whether an expected end still is one: a neighbour's coming or going moves it."""
@@ -324,6 +338,14 @@ class Emulator:
         if decision.cluster not in self._machines:
             raise ImpossibleDecisionError(decision, f"there is no cluster {decision.cluster!r}")
         return self._queued[decision.job_id], self._machines[decision.cluster]
+
+
+def planned_times_us(proposed: Event) -> tuple[int, ...]:
+    """When a plan lets something start, and when it ends; none where it holds nothing."""
+    plan = proposed.payload
+    if not isinstance(plan, PlanProposed) or not plan.items:
+        return ()
+    return (*sorted({item.not_before_us for item in plan.items}), plan.valid_until_us)
 
 
 def _require_placeable(request: JobRequest, clusters: Sequence[Cluster]) -> None:

@@ -39,4 +39,7 @@ class SimulationSettings(EnvironmentSettings):
     caps: bool = Field(
         False, description="Operators cap the power of the first cluster and of the region"
     )
+    planned: bool = Field(
+        False, description="A planner is at work: each round waits for it too, and tells its plan"
+    )
     ingest_address: str = Field("127.0.0.1:50051", description="host:port of ingest's gRPC")

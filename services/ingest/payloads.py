@@ -51,4 +51,5 @@ KINDS: Final[Mapping[str, Kind]] = {
     "cluster_returned": Kind("commands"),
     "limits_declared": Kind("commands"),
     "power_cap_declared": Kind("commands"),
+    "plan_proposed": Kind("commands"),
 }

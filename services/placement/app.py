@@ -14,9 +14,7 @@ from services.placement.service import MOST_QUESTIONS, Duty, PlacementService
 from services.placement.settings import PlacementSettings
 from shared.messaging.stage import Stage
 from shared.placement import outcomes
-from shared.placement.job_table import mended
-from shared.placement.model import Rules
-from shared.placement.processor import Placement
+from shared.placement.processor import Placement, mended
 from shared.runtime.grpc_server import grpc_server
 from shared.runtime.service import Process, run_service
 from shared.runtime.settings import Settings, settings
@@ -25,9 +23,10 @@ from shared.runtime.settings import Settings, settings
 # is 5 ms, at each of the many times that a transaction waits for the broker.
 QUICK_SWITCH_S: Final = 0.0005
 
-# How placement asks the sequencer for a round: only where a clock closes them, since the barriers
-# of emulated rounds could not go round in a circle.
+# How placement asks the sequencer for a round, and what a planner proposes: only where a clock
+# closes rounds, since the barriers of emulated ones could not go round in a circle.
 WAKES: Final = "placement.wakes"
+PLANS: Final = "placement.plans"
 SEQUENCED = (
     "jobs.events",
     "commands",
@@ -43,31 +42,19 @@ def stages(
     """The sequencer and placement, whose rounds are always the sequencer's barriers; `duty` is told
     which processor decides."""
     own, duty = own or PlacementSettings(), duty or Duty()
-    rules = Rules(
-        policy=own.policy,
-        t_weight=own.t_weight,
-        threshold=own.threshold,
-        reading=own.reading,
-        max_slowdown=own.max_slowdown,
-        quantile=own.quantile,
-        cap_counts_idle=own.cap_counts_idle,
-        start_timeout_s=own.start_timeout_s,
-        most_missed_starts=own.most_missed_starts,
-        most_applications=own.most_applications,
-    )
 
     def create_sequencer(_number: int, restored: Mapping[str, bytes]) -> Sequencer:
         return Sequencer(restored)
 
     def create_placement(_number: int, restored: Mapping[str, bytes]) -> Placement:
-        placement = Placement(restored, rules, own.remember_days)
+        placement = Placement(restored, own.rules, own.remember_days)
         duty.begin(placement.queries)
         return placement
 
     return [
         Stage(
             name="placement.sequencer",
-            inputs=SEQUENCED if shared.is_emulated else (*SEQUENCED, WAKES),
+            inputs=SEQUENCED if shared.is_emulated else (*SEQUENCED, WAKES, PLANS),
             outputs=(sequencer.OUTPUT,),
             create=create_sequencer,
             single=True,

@@ -23,6 +23,7 @@ from coplace.v1.jobs_pb2 import (
     JobStarted,
     JobSubmitted,
 )
+from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
@@ -59,6 +60,7 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     JobCancelled,
     JobHeld,
     JobReleased,
+    PlanProposed,
 )
 _RANKS: Final = {kind.DESCRIPTOR.full_name: rank for rank, kind in enumerate(_KINDS)}
 

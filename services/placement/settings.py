@@ -1,17 +1,12 @@
 """Settings of placement, read from COPLACE_PLACEMENT_* environment variables."""
 
 from pydantic import Field
-from pydantic_settings import SettingsConfigDict
 
-from shared.eamc.frequency import Reading
-from shared.eamc.ranking import Policy
-from shared.runtime.environment import EnvironmentSettings
+from shared.placement.settings import RuleSettings
 
 
-class PlacementSettings(EnvironmentSettings):
-    """Raises WrongSettingsError naming the variable."""
-
-    model_config = SettingsConfigDict(env_prefix="COPLACE_PLACEMENT_", frozen=True)
+class PlacementSettings(RuleSettings):
+    """The rules, and how questions are answered. Raises WrongSettingsError naming the variable."""
 
     host: str = Field("127.0.0.1", description="Address that gRPC listens on")
     port: int = Field(0, ge=0, le=65535, description="Its port; 0 takes a free one and logs it")
@@ -20,49 +15,4 @@ class PlacementSettings(EnvironmentSettings):
         ge=1,
         description="Starts that the forecast for one question goes through; a job behind these is "
         "told before when it does not start",
-    )
-    policy: Policy = Field(
-        Policy.PRIORITY_INC_V, description="How clusters and frequencies are chosen (EAMC paper)"
-    )
-    t_weight: float = Field(1.0, ge=0, description="Weight of time against energy, equations 4, 5")
-    threshold: float = Field(
-        0.35, ge=0, description="priority-inc-v: how far above the best part_eff is the last tier"
-    )
-    reading: Reading = Field(
-        Reading.DIMENSIONLESS,
-        description="What equations 4 and 5 and the threshold are taken to say, docs/adr/0003",
-    )
-    max_slowdown: float = Field(
-        1.25, ge=1, description="Most predicted T_co / T_solo that either job of a pair may suffer"
-    )
-    quantile: float = Field(
-        0.5,
-        ge=0.5,
-        lt=1,
-        description="Plan with the time and energy that are exceeded with the probability 1 - this",
-    )
-    cap_counts_idle: bool = Field(
-        True,
-        description="The idle power of all nodes counts against caps of power; false: only what "
-        "jobs draw beyond it",
-    )
-    start_timeout_s: float = Field(
-        300.0,
-        ge=0,
-        description="A start that is not confirmed within this is asked back; 0: never is, since "
-        "some resource managers do not report starts",
-    )
-    most_missed_starts: int = Field(
-        3,
-        ge=0,
-        description="A job of which so many starts were declined is held; 0: none is",
-    )
-    most_applications: int = Field(
-        10_000,
-        ge=1,
-        description="Signatures kept a node model; the oldest that no job needs are forgotten, and "
-        "their applications are first runs again",
-    )
-    remember_days: float = Field(
-        7.0, gt=0, description="How long after its end came copies of a job's events are recognised"
     )

@@ -101,6 +101,8 @@ COEFFICIENT: Final = Bound(
 POWER_CAP_W: Final = Bound(
     1, 1e9, "W", "from a single board to ten of the largest machines", (("MW", 1e6), ("kW", 1e3))
 )
+PLANNED_DRAW_W: Final = Bound(0, 1e9, "W", "as a cap: a job may draw nothing beyond idle")
+PLANNED_TIER: Final = Bound(0, 255, "", "one a cluster, and some more")
 NODE_FACTOR: Final = Bound(1e-6, 1e6, "", "what a node draws over the mean node")
 
 # By the name of the field that holds it, in messages and in domain types.
@@ -141,6 +143,8 @@ QUANTITIES: Final[Mapping[str, Bound]] = {
     "coefficient": COEFFICIENT,
     "factors": NODE_FACTOR,
     "steps.watts": POWER_CAP_W,
+    "draw_w": PLANNED_DRAW_W,
+    "tier": PLANNED_TIER,
 }
 
 
@@ -177,4 +181,5 @@ LENGTHS: Final[Mapping[str, Length]] = {
     "steps": Length(
         1_000, "of a cap, an hour each for six weeks: all of them are looked at in a pass"
     ),
+    "items": Length(4_000, "of a plan: all are reckoned at the end of one round"),
 }

@@ -91,3 +91,27 @@ def _cost(planned: Quantile, rule: FrequencyRule, weighing: Weighing) -> Floats:
     if rule is FrequencyRule.MIN_ENERGY:
         return planned.energy_j
     return distance(planned.energy_j, planned.time_s, weighing)
+
+
+def worth_choosing(projection: Projection, app: int) -> list[int]:
+    """The P-states that cost least at some price of time over energy, the fastest first.
+
+    They are the corners of the lower convex hull of (time, energy).
+    """
+    time_s = projection.time_s[app]
+    energy_j = time_s * projection.power_w[app]
+    known = np.flatnonzero(projection.available[app])
+    kept: list[int] = []
+    for pstate in known[np.lexsort((energy_j[known], time_s[known]))].tolist():
+        if kept and energy_j[pstate] >= energy_j[kept[-1]]:
+            continue
+        while len(kept) > 1 and _is_above(time_s, energy_j, kept[-2], kept[-1], pstate):
+            kept.pop()
+        kept.append(pstate)
+    return kept
+
+
+def _is_above(x: Floats, y: Floats, left: int, middle: int, right: int) -> bool:
+    """Whether the point in the middle lies on or above the line between the others."""
+    rise, run = y[right] - y[left], x[right] - x[left]
+    return bool((y[middle] - y[left]) * run >= rise * (x[middle] - x[left]))

@@ -33,6 +33,7 @@ from coplace.v1.jobs_pb2 import (
     JobStarted,
     JobSubmitted,
 )
+from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
@@ -65,6 +66,8 @@ from shared.messaging.field_checks import (
 )
 
 MOST_UNKNOWN_BYTES: Final = 16_384
+# How long a plan may hold: who sends none any more is forgotten within a day.
+_MOST_PLAN_US: Final = 86_400_000_000
 _ATTEMPT: Final[Mapping[str, Check]] = {"job_id": text, "attempt": quantity("attempt")}
 _DEPENDENCY: Final = fields({"job_id": text, "condition": one_of(DependencyCondition.items())})
 _METRICS: Final[Mapping[str, Check]] = {
@@ -155,6 +158,27 @@ def _cap(message: PowerCapDeclared) -> None:
     is_over = not capped[-1] and message.steps[-1].from_us <= message.declared_at_us
     if is_over and any(capped):
         raise RejectedError("steps", "lie in the past: none of these caps holds any more")
+
+
+_PLAN_ITEM: Final = fields(
+    {
+        **_ATTEMPT,
+        "cluster": text,
+        "freq_ghz": quantity("freq_ghz"),
+        "walltime_s": quantity("walltime_s"),
+        "draw_w": quantity("draw_w"),
+        "tier": quantity("tier"),
+        "not_before_us": time_us_or_never,
+    }
+)
+
+
+def _plan(message: PlanProposed) -> None:
+    """What only the whole tells: until when it holds."""
+    held_us = message.valid_until_us - message.based_at_us
+    if not 0 < held_us <= _MOST_PLAN_US:
+        problem = f"must lie up to a day behind based_at_us, got {held_us} us"
+        raise RejectedError("valid_until_us", problem)
 
 
 def _core_time(message: JobFinished) -> None:
@@ -294,6 +318,14 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "declared_at_us": time_us,
         },
         _cap,
+    ),
+    PlanProposed: fields(
+        {
+            "based_at_us": time_us,
+            "valid_until_us": time_us,
+            "items": each_of_any("items", _PLAN_ITEM),
+        },
+        _plan,
     ),
     SignatureUpdated: fields(
         {

@@ -6,7 +6,7 @@ came to be.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 from operator import attrgetter
 from typing import Final, NamedTuple, Self
@@ -17,10 +17,12 @@ from shared.domain.job import MOST_PRIORITY, Job
 from shared.eamc.ranking import EXCLUDED, NO_PREFERENCE
 from shared.placement.jobs import Tracked
 from shared.placement.model import Candidate, Rules, compare, more_nodes
+from shared.placement.plans import PlannedMode
 from shared.scheduling.wait_queue import Entry, order_of
 
-# A tier is as many bands of the queue as there are priorities.
-_PRIORITIES: Final = 2 * MOST_PRIORITY + 1
+# A tier is a band of the queue for what is planned, and as many as there are priorities.
+_BANDS: Final = 2 * MOST_PRIORITY + 2
+_UNPLANNED: Final = -1
 # `part_eff`, rank and tier on a lost cluster.
 _LOST: Final = (inf, EXCLUDED, 0)
 _weighed = attrgetter("planned_j", "planned_s", "nodes", "share", "part_eff")
@@ -28,12 +30,15 @@ _weighed = attrgetter("planned_j", "planned_s", "nodes", "share", "part_eff")
 
 class Choice(NamedTuple):
     """A candidate among those that are there. `rank` is EXCLUDED where the job has no queue entry;
-    `part_eff` is infinite where it does not fit and on a cluster that is lost."""
+    `part_eff` is infinite where it does not fit and on a cluster that is lost. A plan gives it a
+    `place` among what is planned in its tier, and may hold it back until `not_before_s`."""
 
     candidate: Candidate
     part_eff: float
     rank: int
     tier: int
+    place: int = _UNPLANNED
+    not_before_s: float = -inf
 
     @classmethod
     def as_weighed(cls, candidate: Candidate) -> Self:
@@ -50,10 +55,29 @@ class Choice(NamedTuple):
         """True when the policy has an entry for this cluster."""
         return self.rank != EXCLUDED
 
+    @property
+    def is_planned(self) -> bool:
+        """True for one that a plan has."""
+        return self.place != _UNPLANNED
+
+    def planned(self, mode: PlannedMode, rank: int) -> Self:
+        """The same as a plan has it, which is a choice of this rank there."""
+        return self._replace(
+            candidate=mode.candidate,
+            rank=rank,
+            tier=mode.tier,
+            place=mode.place,
+            not_before_s=mode.not_before_s,
+        )
+
     def entry(self, job: Job, arrival: int, kind: int, *, in_parts: bool) -> Entry:
-        """The job's place in the queue of this cluster: by (tier, priority, arrival, rank)."""
-        band = self.tier * _PRIORITIES + MOST_PRIORITY - job.priority
-        order, on = order_of(band, arrival, self.rank), self.candidate
+        """The job's place in the queue of this cluster: by (tier, priority, arrival, rank), and
+        what is planned before what is not, by its place in the plan."""
+        on, band = self.candidate, self.tier * _BANDS
+        if self.is_planned:
+            order = order_of(band, self.place, 0)
+        else:
+            order = order_of(band + 1 + MOST_PRIORITY - job.priority, arrival, self.rank)
         at = order, arrival, on.nodes, on.walltime_s
         return Entry(*at, in_parts, kind, on.draw_mw or 0)
 
@@ -69,6 +93,22 @@ def favourite(choices: Iterable[Choice]) -> Choice:
 
 
 Choices = tuple[Choice, ...]
+
+
+def as_planned(usual: Choices, modes: Mapping[str, PlannedMode]) -> Choices:
+    """Choices as a plan has them: it waits for no cluster but those of the plan. They are the usual
+    ones where the plan has none that is there."""
+    places = sorted(modes[c.cluster].place for c in usual if c.waits and c.cluster in modes)
+    if not places:
+        return usual
+    return tuple(
+        [
+            choice.planned(mode, places.index(mode.place))
+            if choice.waits and (mode := modes.get(choice.cluster))
+            else choice._replace(rank=EXCLUDED)
+            for choice in usual
+        ]
+    )
 
 
 def choices(jobs: Sequence[Tracked], lost: Collection[str], rules: Rules) -> list[Choices]:

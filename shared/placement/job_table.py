@@ -232,14 +232,17 @@ class JobTable:
         """Jobs that may be started, by arrival."""
         return [job for job in self.found(self._jobs) if job.waits and job.held is None]
 
-    def place(self, job: Tracked, start: Start, now_s: float) -> Placed:
-        """Grant a job its nodes."""
+    def place(
+        self, job: Tracked, start: Start, now_s: float, freq_ghz: float, plan_round: int | None
+    ) -> Placed:
+        """Grant a job its nodes at a P-state; `plan_round` is that of the plan which chose it."""
         job.state, job.grant = next_state(job.state, JobFact.GRANTED), job.grant + 1
         job.missed = False
         limit_s = start.entry.limit_s
         nodes, units = self._allocated(start)
         draw_mw, ends_s = start.entry.draw_mw, now_s + limit_s
-        placed = Placed(start.cluster, nodes, limit_s, ends_s, job.grant, draw_mw, units)
+        on = start.cluster, nodes, limit_s, ends_s, job.grant, draw_mw, units
+        placed = Placed(*on, freq_ghz, plan_round)
         self.holdings.hold(job, placed)
         self.save(job)
         return placed

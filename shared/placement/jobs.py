@@ -16,7 +16,8 @@ from shared.placement.model import Candidate
 class Placed:
     """Where a job was put: `units` of it on each of the nodes, one where there are none. `grant` is
     0 where a resource manager started it by itself. `draw_mw` is what the job draws there beyond
-    idle; None until it was estimated."""
+    idle; None until it was estimated. `freq_ghz` is 0 where placement did not choose it, and
+    `plan_round` is that of the plan which it started by, None without."""
 
     cluster: str
     nodes: tuple[int, ...]
@@ -25,6 +26,8 @@ class Placed:
     grant: int = 0
     draw_mw: int | None = None
     units: tuple[int, ...] = ()
+    freq_ghz: float = 0.0
+    plan_round: int | None = None
 
     @property
     def since_s(self) -> float:
@@ -97,7 +100,7 @@ class Tracked:
         state: dict[str, Any] = orjson.loads(value)
         state["job"] = Job.restored(state["job"])
         state["state"] = JobState(state["state"])
-        state["candidates"] = tuple(map(_candidate, state["candidates"]))
+        state["candidates"] = tuple(map(candidate_of, state["candidates"]))
         state["awaits"] = tuple(
             Dependency(d["job_id"], Condition(d["condition"])) for d in state["awaits"]
         )
@@ -116,7 +119,8 @@ def _placed(fields: dict[str, Any]) -> Placed:
     return Placed(**{**known, "nodes": nodes, "units": units})
 
 
-def _candidate(fields: dict[str, Any]) -> Candidate:
+def candidate_of(fields: dict[str, Any]) -> Candidate:
+    """The candidate whose fields went through JSON."""
     if fields["part_eff"] is None:
         fields["part_eff"] = inf
     return Candidate(**fields)

@@ -25,7 +25,7 @@ from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
 from shared.placement.caps import MESSAGES
 from shared.placement.eligible import Choice, Choices, favourite, preference
-from shared.placement.explanation import POWER, Refusals, unexplained
+from shared.placement.explanation import POWER, Refusals, unexplained, when
 from shared.placement.grants import Void
 from shared.placement.jobs import Placed, Tracked
 from shared.placement.model import Rules, misfit
@@ -168,7 +168,9 @@ class Outcomes:
         """A job starts, alone or beside others."""
         decided = self.decisions.new(job, VERDICT_START)
         decided.cluster, decided.grant = start.cluster, placed.grant
-        decided.freq_ghz = job.candidate(start.cluster).freq_ghz
+        decided.freq_ghz = placed.freq_ghz
+        if placed.plan_round is not None:
+            decided.plan_round = placed.plan_round
         decided.node_indices.extend(placed.nodes)
         names = self.node_names[start.cluster]
         if names:
@@ -235,21 +237,21 @@ class Outcomes:
         pending_reason = self.pending_reasons.of_job(job) or self.pending_reasons.of_entry(
             job, choice.candidate
         )
-        return (
-            pending_reason.reason
-            if pending_reason
-            else misfit(job.job, self.clusters[choice.cluster])
-        )
+        if pending_reason:
+            return pending_reason.reason
+        if self.waiting_jobs.is_held_back(choice):
+            return f"planned for {when(choice.not_before_s)}, not before"
+        return misfit(job.job, self.clusters[choice.cluster])
 
     def _why_excluded(self, job: Tracked, choice: Choice) -> str:
         name = choice.cluster
         problem = misfit(job.job, self.clusters[name]) or self.pending_reasons.lost.get(name)
         if problem or isinf(choice.part_eff):
             return problem or "did not fit or was lost when the job was ranked"
-        best, policy = (
-            favourite(self.waiting_jobs.choices(job)).cluster,
-            self.decisions.rules.policy,
-        )
+        choices = self.waiting_jobs.choices(job)
+        if planned := [other.cluster for other in choices if other.is_planned]:
+            return f"planned for {' or '.join(planned)}"
+        best, policy = favourite(choices).cluster, self.decisions.rules.policy
         return f"policy {policy}: only the best cluster, {best}"
 
 

@@ -148,12 +148,12 @@ def _from_signatures(
     where unknown."""
     apps = sorted({job.app_id for job in jobs} & known.signatures.keys())
     rows: dict[str, Row] = {}
-    for names, projection in _projections(known, apps):
+    for names, projection in projections(known, apps):
         rows |= zip(names, _chosen(projection, rule, weighing, quantile), strict=True)
     return np.array([rows.get(job.app_id, _UNKNOWN) for job in jobs])
 
 
-def _projections(
+def projections(
     known: ClusterModels, apps: Sequence[str]
 ) -> Iterator[tuple[list[str], Projection]]:
     """Applications with their projections over the cluster's P-states, a batch a TPI scale.
@@ -228,4 +228,4 @@ def _time_coefficients(
 def _app_times(known: ClusterModels) -> Mapping[str, AppTime]:
     """Every application that a cluster knows, at the nominal P-state."""
     basis = known.cluster, known.coefficients
-    return known.times.of(basis, known.signatures, lambda apps: _projections(known, apps))
+    return known.times.of(basis, known.signatures, lambda apps: projections(known, apps))

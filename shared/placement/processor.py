@@ -21,21 +21,26 @@ from coplace.v1.jobs_pb2 import (
     JobStarted,
     JobSubmitted,
 )
+from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import NodePowerPublished
 
 from shared.domain.cluster import Cluster
 from shared.messaging.event import Event, Publish
 from shared.messaging.quarantine import Fault
 from shared.messaging.stage import Round
+from shared.placement import job_table, plans
 from shared.placement.dependencies import Dependencies
 from shared.placement.explanation import Refusals
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Tracked
 from shared.placement.model import Candidate, Rules, draw_mw, evaluate
 from shared.placement.model_store import ModelStore
+from shared.placement.modes import modes_of
 from shared.placement.notices import Notices
 from shared.placement.outcomes import Beside, Decisions, Outcomes
 from shared.placement.pending_reasons import PendingReasons
+from shared.placement.planning import Planning
+from shared.placement.plans import Plans, jobs_of
 from shared.placement.queries import Queries
 from shared.placement.schedulers import schedulers_of
 from shared.placement.waiting import WaitingJobs
@@ -64,9 +69,12 @@ class Placement:
         self._pending_reasons = PendingReasons(
             self._models, self._job_table.holdings, self._dependencies, rules.most_missed_starts
         )
-        self._waiting_jobs = WaitingJobs(self._pending_reasons, rules)
+        self._plans = Plans()
+        self._plans.restore(restored)
+        self._waiting_jobs = WaitingJobs(self._pending_reasons, rules, self._plans)
         self._notices = Notices(self._pending_reasons, self._waiting_jobs)
         self._withdrawals = Withdrawals(self._job_table, self._models, rules.start_timeout_s)
+        self.planning = Planning(self._job_table, self._waiting_jobs, self._models, rules)
         self._all_stale, self._now_s = False, 0.0
         self.queries = Queries(
             self._job_table,
@@ -103,7 +111,8 @@ class Placement:
         new = [job for job in touched if job.waits and not job.candidates]
         self._weigh([job for job in new if not job.isolated])
         self._estimate(touched)
-        self._waiting_jobs.refresh(touched)
+        replanned = self._plans.pass_time(ended.now_s) | self._follow_plan(ended)
+        self._waiting_jobs.refresh([*touched, *self._job_table.found(replanned)])
         self._refresh_stale()
         outcomes = self._start(decisions, decided)
         decided += self._announce(outcomes)
@@ -111,13 +120,13 @@ class Placement:
         return decided
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """Publications and jobs that changed."""
-        return self._models.changes() | self._job_table.changes()
+        """Publications, jobs and what is planned of them that changed."""
+        return {**self._models.changes(), **self._job_table.changes(), **self._plans.changes()}
 
     def wake_us(self) -> int | None:
-        """When the next start has to be confirmed, news that was put off is told, or a cap of power
-        changes."""
-        due = [*self._withdrawals.due_s(), *self._notices.due_s()]
+        """When the next start has to be confirmed, news that was put off is told, a planned start
+        is held back no longer, a plan ends, or a cap of power changes."""
+        due = [*self._withdrawals.due_s(), *self._notices.due_s(), *self._plans.due_s()]
         next_s = min([*due, self._models.next_cap_step_s(self._now_s)])
         return ceil(next_s * 1e6) if next_s < inf else None
 
@@ -163,6 +172,9 @@ class Placement:
                 self._job_table.seize(event, seized)
 
     def _learn(self, event: Event) -> None:
+        if isinstance(event.payload, PlanProposed):
+            self._plans.propose(event, event.payload)
+            return
         self._models.fold(event)
         match event.payload:
             case ClusterDeclared() as declared:
@@ -193,6 +205,15 @@ class Placement:
         )
         for job, candidates in zip(jobs, weighed, strict=True):
             self._job_table.weigh(job, candidates)
+
+    def _follow_plan(self, ended: Round) -> set[str]:
+        """Let the plan stand that came in this round; ids of the jobs whose entries may change."""
+        proposed = self._plans.take_proposed(ended)
+        if proposed is None:
+            return set()
+        jobs = self._job_table.found(jobs_of(proposed))
+        weighed = modes_of(jobs, self._models.per_cluster(), self._rules)
+        return self._plans.follow(proposed, {job.job.job_id: job for job in jobs}, weighed)
 
     def _estimate(self, touched: Iterable[Tracked]) -> None:
         """What jobs draw that resource managers started by themselves, and those that were kept
@@ -258,15 +279,22 @@ class Placement:
         plan = outcomes.refusals.plan
         for number, start in enumerate(plan.starts):
             job = self._job_table.of_arrival(start.entry.arrival)
-            candidate = job.candidate(start.cluster)
-            if self._pending_reasons.of_job(job) or self._pending_reasons.of_entry(job, candidate):
+            chosen = self._waiting_jobs.choice(job, start.cluster)
+            if self._is_kept(job, chosen.candidate):
                 rest = [self._job_table.of_arrival(s.entry.arrival) for s in plan.starts[number:]]
                 self._waiting_jobs.put_back(rest)
                 return
             weighed = outcomes.weighed(job, outcomes.reasons(job, start))
-            placed = self._job_table.place(job, start, plan.now_s)
+            plan_round = self._plans.standing.round if chosen.is_planned else None
+            freq_ghz = chosen.candidate.freq_ghz
+            placed = self._job_table.place(job, start, plan.now_s, freq_ghz, plan_round)
             self._waiting_jobs.leave(job.job.job_id)
             yield outcomes.started(job, placed, start, weighed, self._beside(job))
+
+    def _is_kept(self, job: Tracked, candidate: Candidate) -> bool:
+        """Whether something keeps the job, or its entry for this cluster, since the pass began."""
+        of_entry = self._pending_reasons.of_entry(job, candidate)
+        return bool(self._pending_reasons.of_job(job) or of_entry)
 
     def _beside(self, job: Tracked) -> Beside:
         """Whom a job that was just placed has beside it."""
@@ -286,6 +314,11 @@ class Placement:
             if situation is not None:
                 self._job_table.save(job)
                 yield outcomes.of_waiting(job, situation)
+
+
+def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
+    """What to change in a state of a wrong clock, so that nothing in it lies ahead of now."""
+    return {**job_table.mended(restored, now_us), **plans.mended(restored, now_us)}
 
 
 def _with_draw(job: Tracked, candidate: Candidate, clusters: Mapping[str, Cluster]) -> Candidate:

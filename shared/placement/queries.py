@@ -184,12 +184,13 @@ class Queries:
         return Allocation(
             cluster=placed.cluster,
             nodes=len(placed.nodes),
-            freq_ghz=next(iter(clocks), 0.0),
+            freq_ghz=placed.freq_ghz or next(iter(clocks), 0.0),
             since_us=round(placed.since_s * 1e6),
             ends_by_us=round(placed.ends_s * 1e6),
             start_by_us=round(start_by_s * 1e6),
             grant=placed.grant,
             asked_back=job.asked_back,
+            plan_round=placed.plan_round,
         )
 
     def _explain(self, answer: ExplainResponse, job: Tracked) -> None:

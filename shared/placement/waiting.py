@@ -5,12 +5,14 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from shared.placement.eligible import Choice, Choices, as_weighed, choices
+from shared.placement.eligible import Choice, Choices, as_planned, as_weighed, choices
 from shared.placement.jobs import Tracked
 from shared.placement.kinds import Kinds
 from shared.placement.limits import Subject, subjects_of
 from shared.placement.model import Rules
+from shared.placement.modes import same_ghz
 from shared.placement.pending_reasons import PendingReasons
+from shared.placement.plans import PlannedMode, Plans
 from shared.scheduling.problem import NodeTable, counts_nodes, kind_on
 from shared.scheduling.wait_queue import Entry, WaitQueues
 
@@ -21,6 +23,7 @@ _NONE: Final[Mapping[str, Entry]] = {}
 class _Waiting:
     job: Tracked
     lost: frozenset[str] | None = None
+    usual: Choices = ()
     choices: Choices = ()
     entries: Mapping[str, Entry] = field(default_factory=dict)
 
@@ -28,11 +31,12 @@ class _Waiting:
 class WaitingJobs:
     """Keeps the queue as the pending reasons say. A job without pending reason has an entry for
     each cluster that its policy lets it wait for, one with a pending reason keeps its arrival
-    number: its place."""
+    number: its place. One that a plan names waits as the plan says."""
 
-    def __init__(self, pending_reasons: PendingReasons, rules: Rules) -> None:
+    def __init__(self, pending_reasons: PendingReasons, rules: Rules, plans: Plans) -> None:
         self.queues, self.kinds = WaitQueues(), Kinds()
         self._rules = rules
+        self._plans = plans
         self._pending_reasons = pending_reasons
         self._waiting: dict[str, _Waiting] = {}
         self._refreshed: set[str] = set()
@@ -54,6 +58,18 @@ class WaitingJobs:
         """The job's candidates among the clusters that were there at the end of the last round."""
         waiting = self._waiting.get(job.job.job_id)
         return waiting.choices if waiting and waiting.job is job else as_weighed(job)
+
+    def choice(self, job: Tracked, cluster: str) -> Choice:
+        """The one of these for a cluster."""
+        return next(choice for choice in self.choices(job) if choice.cluster == cluster)
+
+    def usual_entries(self, job: Tracked) -> Mapping[str, tuple[Choice, Entry]]:
+        """The entries that a waiting job would have without a plan, by cluster."""
+        return self._entries_by(job, self._waiting[job.job.job_id].usual)
+
+    def is_held_back(self, choice: Choice) -> bool:
+        """True where a plan lets an entry come into the queue later."""
+        return choice.not_before_s > self._plans.now_s
 
     def limited_by(self, subjects: Container[Subject]) -> list[Tracked]:
         """Waiting jobs that count against one of these users and accounts."""
@@ -103,8 +119,19 @@ class WaitingJobs:
         stale = [place for place in waiting if place.lost != lost]
         ranked = choices([place.job for place in stale], lost, self._rules)
         for place, found in zip(stale, ranked, strict=True):
-            place.choices, place.lost = found, lost
+            place.usual, place.lost = found, lost
+        for place in waiting:
+            place.choices = as_planned(place.usual, self._planned(place.job))
         return waiting
+
+    def _planned(self, job: Tracked) -> Mapping[str, PlannedMode]:
+        """What the plan has of a job at P-states that its clusters still have."""
+        clusters = self._pending_reasons.models.clusters
+        return {
+            name: mode
+            for name, mode in self._plans.of(job).items()
+            if any(same_ghz(mode.candidate.freq_ghz, ghz) for ghz in clusters[name].pstates_ghz)
+        }
 
     def _place_of(self, job: Tracked) -> _Waiting | None:
         """None for a job that does not wait."""
@@ -128,13 +155,18 @@ class WaitingJobs:
             self.queues.add(cluster, entries)
 
     def _entries_of(self, waiting: _Waiting) -> Mapping[str, Entry]:
-        job = waiting.job
+        found = self._entries_by(waiting.job, waiting.choices)
+        return {name: entry for name, (_, entry) in found.items()} or _NONE
+
+    def _entries_by(self, job: Tracked, found: Choices) -> dict[str, tuple[Choice, Entry]]:
+        """The entries of a job that has these choices, by cluster."""
         if self._pending_reasons.of_job(job):
-            return _NONE
+            return {}
         return {
-            c.cluster: entry
-            for c in waiting.choices
+            c.cluster: (c, entry)
+            for c in found
             if c.waits
+            and not self.is_held_back(c)
             and not self._pending_reasons.of_entry(job, c.candidate)
             and (entry := self._entry(job, c)) is not None
         }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from itertools import islice
-from math import sqrt
+from math import inf, sqrt
 from typing import Final
 
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, PlannedStart, Situation
@@ -20,8 +20,13 @@ from shared.workloads.tariff import Tariff
 _HOUR_S: Final = 3600.0
 # A proposal must be cheaper by more than rounding is.
 _GAIN: Final = 1e-9
-# Orders of a rank: more than jobs wait.
+# Orders of a rank: more than jobs wait. An entry's rank is that among the choices of its job.
 _RANK: Final = 1 << 40
+
+
+def rank_of(order: int) -> int:
+    """Which of its job's choices an entry of a plan is, from 0."""
+    return order // _RANK
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ class Bounds:
 class Waiting:
     """A job that waits. By cluster: `units`, and `modes`, none where it cannot run.
 
-    `usual` are its entries in EAMC's plan.
+    `usual` are its entries in EAMC's plan. In a tier those of the highest priority go first.
     """
 
     arrival: int
@@ -98,6 +103,7 @@ class Waiting:
     units: tuple[int, ...]
     modes: tuple[tuple[ExecutionMode, ...], ...]
     usual: tuple[PlannedEntry, ...]
+    priority: int = 0
 
 
 @dataclass(slots=True)
@@ -138,6 +144,24 @@ class LookAhead:
         self.counts.taken += 1
         self.counts.forecast_gain += gain
         return new[place][1]
+
+    def plan(
+        self, situation: Situation, waiting: Mapping[int, Waiting], share: float
+    ) -> list[PlannedEntry] | None:
+        """The plan for what starts from now on, for schedulers that follow it as time passes; None
+        where EAMC's own has no better one. Arguments as of `decide`."""
+        if not waiting:
+            return None
+        self._choose(situation, waiting, share)
+        search = _Search(self.objective, self.bounds, situation, waiting, self._choices, share)
+        plans = search.proposals()
+        found = search.best(plans)
+        if found is None:
+            return None
+        place, gain = found
+        self.counts.taken += 1
+        self.counts.forecast_gain += gain
+        return plans[place]
 
     def _choose(self, situation: Situation, waiting: Mapping[int, Waiting], share: float) -> None:
         """Choose for each job once an hour: prices change by the hour."""
@@ -207,7 +231,7 @@ class _Search:
         """Proposals with what each starts now, where that is something else: others change
         nothing."""
         seen, new = {_begun(fallback)}, []
-        for plan in islice(self._proposals(), self._bounds.budget):
+        for plan in self.proposals():
             starts = self._situation.starts_now(plan)
             if (begun := _begun(starts)) not in seen:
                 seen.add(begun)
@@ -226,11 +250,17 @@ class _Search:
         for place, plan in enumerate(plans):
             starts = self._evaluate(plan)
             cost = self._cost(starts)
-            if cost < least - _GAIN * abs(least) and self._is_patient(starts, latest_s):
+            serves_all = len(starts) >= len(usual)
+            is_cheaper = serves_all and cost < least - _GAIN * abs(least)
+            if is_cheaper and self._is_patient(starts, latest_s):
                 found, least = place, cost
         return None if found is None else (found, usual_cost - least)
 
     # Proposals ----------------------------------------------------------------------------------
+
+    def proposals(self) -> list[list[PlannedEntry]]:
+        """As many as the budget allows."""
+        return list(islice(self._proposals(), self._bounds.budget))
 
     def _proposals(self) -> Iterator[list[PlannedEntry]]:
         """Plans, each of another order of the jobs that have not waited too long."""
@@ -250,13 +280,19 @@ class _Search:
 
     def _plan(self, order: Callable[[Waiting], float]) -> list[PlannedEntry]:
         """First choices before others; who has waited too long before who has not."""
-        young = [job for job in self._waiting.values() if job.arrival not in self._aged]
-        young.sort(key=lambda job: (order(job), job.arrival))
-        ordered = [*sorted(self._aged), *(job.arrival for job in young)]
+        aged = dict.fromkeys(self._aged, (False, 0.0))
+        ordered = sorted(
+            self._waiting.values(),
+            key=lambda job: (
+                -job.priority,
+                *(aged.get(job.arrival) or (True, order(job))),
+                job.arrival,
+            ),
+        )
         return [
             planned._replace(order=rank * _RANK + place)
-            for place, arrival in enumerate(ordered)
-            for rank, planned in enumerate(self._choices[arrival][1])
+            for place, job in enumerate(ordered)
+            for rank, planned in enumerate(self._choices[job.arrival][1])
         ]
 
     # Forecasts ----------------------------------------------------------------------------------
@@ -277,7 +313,7 @@ class _Search:
     def _is_patient(self, starts: Iterable[PlannedStart], latest_s: Mapping[int, float]) -> bool:
         """Whether nobody who has waited too long waits longer than by EAMC's plan."""
         return all(
-            start_s <= latest_s[planned.arrival]
+            start_s <= latest_s.get(planned.arrival, inf)
             for planned, start_s, _ in starts
             if planned.arrival in self._aged
         )

@@ -136,7 +136,7 @@ class PlanDispatcher:
 
     def _held(self, start: PlannedStart, now_s: float) -> Running:
         planned, start_s, _ = start
-        limit_s, power_w, _ = planned.mode
+        limit_s, power_w = planned.mode.limit_s, planned.mode.power_w
         expected_s = max(self._share * limit_s, _AGAIN * (now_s - start_s))
         return Running(
             planned.cluster,

@@ -4,7 +4,7 @@ A plan is one queue of entries for the schedulers of `easy.py`. They reserve and
 limits; here running jobs and entries end when they are expected to, which is earlier.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,16 +14,23 @@ from shared.scheduling.easy import EasyScheduler, holder_of
 from shared.scheduling.engine import End, Engine
 from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.pool import Pool
-from shared.scheduling.power import milliwatts
+from shared.scheduling.power import PowerBudget, milliwatts
 from shared.scheduling.wait_queue import Entry, WaitQueue
 
 
 class ExecutionMode(NamedTuple):
-    """A job on one cluster at one P-state: the time until its limit, its power in all."""
+    """A job on one cluster at one P-state: the time until its limit, its power in all, and what of
+    it is its nodes' idle power where budgets count that of all nodes by themselves."""
 
     limit_s: float
     power_w: float
     pstate: int
+    idle_w: float = 0.0
+
+    @property
+    def draw_w(self) -> float:
+        """What counts under a budget of power."""
+        return self.power_w - self.idle_w
 
 
 class PlannedEntry(NamedTuple):
@@ -39,14 +46,14 @@ class PlannedEntry(NamedTuple):
     @property
     def entry(self) -> Entry:
         """What a scheduler is told."""
-        limit_s, power_w, _ = self.mode
-        draw_mw = milliwatts(power_w)
-        return Entry(self.order, self.arrival, self.units, limit_s, draw_mw=draw_mw)
+        draw_mw = milliwatts(self.mode.draw_w)
+        return Entry(self.order, self.arrival, self.units, self.mode.limit_s, draw_mw=draw_mw)
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What a job holds, until when at the latest, and when it is expected to end."""
+    """What a job holds and draws under budgets, until when at the latest, and when its end is
+    expected."""
 
     cluster: int
     units: int
@@ -65,11 +72,22 @@ class PlannedStart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The clusters at an instant: what they have, and what runs by arrival number."""
+    """The clusters at an instant: what they have, and what runs by arrival number.
+
+    `shared_budgets` makes those of power anew, one list a cluster, where caps span several: without
+    it each cluster has its own.
+    """
 
     now_s: float
     pools: Sequence[Pool]
     running: Mapping[int, Running]
+    shared_budgets: Callable[[], Sequence[list[PowerBudget]]] | None = None
+
+    def budgets(self) -> Sequence[list[PowerBudget]]:
+        """Those of power of each cluster, with nothing committed yet."""
+        if self.shared_budgets is not None:
+            return self.shared_budgets()
+        return [pool.budgets(cluster) for cluster, pool in enumerate(self.pools)]
 
     @property
     def free_units(self) -> list[int]:
@@ -155,6 +173,7 @@ def _on(situation: Situation, cluster: int) -> list[Running]:
 
 def _schedulers(situation: Situation) -> list[EasyScheduler]:
     schedulers = []
+    budgets = situation.budgets()
     for cluster, pool in enumerate(situation.pools):
         sets = [
             NodeSet(held.units, held.release_s, draw_mw=milliwatts(held.power_w))
@@ -163,6 +182,6 @@ def _schedulers(situation: Situation) -> list[EasyScheduler]:
         free = pool.units - sum(node_set.nodes for node_set in sets)
         load = Load(pool.units, free, sets)
         schedulers.append(
-            EasyScheduler(load, WaitQueue(), number=cluster, budgets=pool.budgets(cluster))
+            EasyScheduler(load, WaitQueue(), number=cluster, budgets=budgets[cluster])
         )
     return schedulers

@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from shared.models.projection import Projection
+from shared.eamc.frequency import worth_choosing
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
 from shared.scheduling.plan_dispatch import Replanned, replan
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry
-from shared.scheduling.workload import NO_ENTRY, Floats, Ints, Schedule
+from shared.scheduling.workload import NO_ENTRY, Ints, Schedule
 from shared.simulation.entries import Entries
 from shared.simulation.epm import Epm
 from shared.simulation.system import System
@@ -91,30 +91,6 @@ class _Offered:
 
     def _pstate(self, job: int, cluster: int) -> int:
         return self._projections[cluster].pstates_ghz.index(self._freq_ghz[job, cluster])
-
-
-def worth_choosing(projection: Projection, app: int) -> list[int]:
-    """The P-states that cost least at some price of time over energy, the fastest first.
-
-    They are the corners of the lower convex hull of (time, energy).
-    """
-    time_s = projection.time_s[app]
-    energy_j = time_s * projection.power_w[app]
-    known = np.flatnonzero(projection.available[app])
-    kept: list[int] = []
-    for pstate in known[np.lexsort((energy_j[known], time_s[known]))].tolist():
-        if kept and energy_j[pstate] >= energy_j[kept[-1]]:
-            continue
-        while len(kept) > 1 and _is_above(time_s, energy_j, kept[-2], kept[-1], pstate):
-            kept.pop()
-        kept.append(pstate)
-    return kept
-
-
-def _is_above(x: Floats, y: Floats, left: int, middle: int, right: int) -> bool:
-    """Whether the point in the middle lies on or above the line between the others."""
-    rise, run = y[right] - y[left], x[right] - x[left]
-    return bool((y[middle] - y[left]) * run >= rise * (x[middle] - x[left]))
 
 
 def _chosen(entries: Entries, epm: Epm, replanned: Replanned) -> Entries:

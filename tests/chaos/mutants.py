@@ -338,10 +338,10 @@ def backfill_ignores_the_reservation() -> Iterator[None]:
         limits_s[choice.cluster, arrival] = found.limit_s
         return found._replace(limit_s=1e-6)
 
-    def placed(job_table: JobTable, job: Any, start: Any, now_s: float) -> Any:
+    def placed(job_table: JobTable, job: Any, start: Any, *how: Any) -> Any:
         limit_s = limits_s[start.cluster, start.entry.arrival]
         entry = start.entry._replace(limit_s=limit_s)
-        return place(job_table, job, replace(start, entry=entry), now_s)
+        return place(job_table, job, replace(start, entry=entry), *how)
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(Choice, "entry", entry))

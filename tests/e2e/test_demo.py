@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from cli.demo.options import DemoOptions
+from cli.demo.policy import DemoPolicy
 from cli.demo.report import FILES
 from cli.demo.run import run_embedded
 from cli.demo.summary import PredictionErrors
-from shared.eamc.ranking import Policy
 
 Figures = dict[str, float]
 
@@ -56,9 +56,9 @@ def test_no_share_of_a_thousand_jobs_is_zero_and_no_prediction_is_perfect(
     assert all(error > 0 for error in errors.values()), errors
 
 
-@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("policy", DemoPolicy)
 def test_every_policy_finishes_all_jobs(
-    policy: Policy, undisturbed: DemoOptions, figures: Callable[[DemoOptions], Figures]
+    policy: DemoPolicy, undisturbed: DemoOptions, figures: Callable[[DemoOptions], Figures]
 ) -> None:
     found = figures(replace(undisturbed, policy=policy))
     assert found["jobs"] == undisturbed.jobs

@@ -32,7 +32,7 @@ class InProcess:
         barriers = (event.payload for event in self._system.topic(MARKED[0]))
         ended = [barrier for barrier in barriers if isinstance(barrier, RoundEnded)]
         self._round = Round(ended[-1].round, ended[-1].ended_at_us)
-        self._system.new_decisions()
+        self._system.new_answers()
 
     def jobs_per_s(self, queued: int, rounds: int) -> float:
         """Jobs decided a second of rounds in which nothing starts, behind `queued` waiting jobs."""
@@ -62,7 +62,8 @@ class InProcess:
         self._system.publish(RoundOutput(tuple(events), self._round))
 
     def _obey(self, jobs: dict[str, Submitted]) -> None:
-        starts = [d for d in self._system.new_decisions() if d.verdict == VERDICT_START]
+        decided = self._system.new_answers().decisions
+        starts = [d for d in decided if d.verdict == VERDICT_START]
         now_us = self._round.ended_at_us
         if starts:
             self._end_round([started(jobs[d.job_id], d, now_us) for d in starts])

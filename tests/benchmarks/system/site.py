@@ -18,7 +18,8 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
-from services.emulator.adapters import DECISIONS, IngestClient
+from services.emulator.adapters import IngestClient
+from services.emulator.answers import DECISIONS
 from shared.messaging.clock import now_us
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Publish

@@ -21,7 +21,8 @@ from cli.kafka_topics import CHARGES, KafkaTopics
 from cli.restore import restore
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from services.emulator.adapters import DECISIONS, IngestClient
+from services.emulator.adapters import IngestClient
+from services.emulator.answers import DECISIONS
 from services.emulator.emulator import Emulator
 from services.pricing.charge import audit
 from shared.domain.errors import RejectedError

@@ -36,7 +36,7 @@ class Region:
     def end_round(self, events: Sequence[Publish]) -> list[PlacementDecided]:
         self._round = Round(self._round.number + 1, self._round.ended_at_us + 100_000)
         self._system.publish(RoundOutput(tuple(events), self._round))
-        return self._system.new_decisions()
+        return [*self._system.new_answers().decisions]
 
     def submit(self, kind: Kind, count: int, first_index: int) -> list[int]:
         """The first outcomes of new jobs; those that start are obeyed."""

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from services.emulator.answers import Answers
 from services.emulator.driver import play
 from services.emulator.emulator import Emulator, RoundOutput
 from services.emulator.scales import PER_INSTRUCTION, read_eamc_scale
@@ -56,7 +57,7 @@ def test_a_run_is_played_to_its_last_round() -> None:
     play(
         Emulator(built_in(5, 20, emulated), emulated, 5),
         published.append,
-        lambda _round: placer.decide(published[-1]),
+        lambda _round: Answers(placer.decide(published[-1])),
     )
 
     assert [output.round.last for output in published].count(True) == 1

@@ -111,6 +111,22 @@ PAYLOADS: dict[str, dict[str, object]] = {
         "reason": "cooling is serviced",
         "declaredAtUs": NOW_US,
     },
+    "planProposed": {
+        "round": 7,
+        "basedAtUs": NOW_US - 30_000_000,
+        "validUntilUs": NOW_US + 3_600_000_000,
+        "items": [
+            {
+                **JOB,
+                "cluster": "alpha",
+                "freqGhz": 1.8,
+                "walltimeS": 4000,
+                "drawW": 500,
+                "tier": 1,
+                "notBeforeUs": NOW_US + 600_000_000,
+            }
+        ],
+    },
 }
 
 

@@ -325,6 +325,7 @@ def test_the_key_is_what_the_topic_says(kind: str) -> None:
         "clusterReturned": "alpha",
         "limitsDeclared": "ada",
         "powerCapDeclared": "alpha",
+        "planProposed": "region",
     }
     assert INTAKE.accept(envelope(kind), NOW_S).event.key == keys.get(kind, JOB["jobId"])
 

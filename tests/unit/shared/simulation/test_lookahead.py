@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from shared.eamc.frequency import worth_choosing
 from shared.scheduling.lookahead import Prices
 from shared.simulation.epm import Epm
 from shared.simulation.jobs import WorkloadSpec
-from shared.simulation.lookahead import AS_TUNED, Ahead, worth_choosing
+from shared.simulation.lookahead import AS_TUNED, Ahead
 from shared.simulation.policy import SimulatedPolicy
 from shared.simulation.sweep import Case, Outcome, play_case
 from tests.unit.shared.simulation.setups import setup

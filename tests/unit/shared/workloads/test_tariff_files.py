@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.simulation.tariffs import read_tariffs
 from shared.workloads.tariff import Tariff
+from shared.workloads.tariff_files import read_tariffs
 
 HEADER = "cluster,hour,price_per_kwh"
 

@@ -1,0 +1,1 @@
+"""Plans of what waits: look-ahead beside placement, which follows them while they hold."""

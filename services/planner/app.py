@@ -1,0 +1,48 @@
+"""Composition root of the planner."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from services.planner.processor import OUTPUT, Planner, Search, mended
+from services.planner.settings import PlannerSettings
+from shared.messaging.stage import Stage
+from shared.placement.settings import RuleSettings
+from shared.runtime.service import run_service
+from shared.runtime.settings import Settings, settings
+from shared.workloads.tariff_files import read_tariffs
+
+_INPUT: Final = "placement.inputs"
+
+
+def stages(
+    shared: Settings, own: PlannerSettings | None = None, rules: RuleSettings | None = None
+) -> list[Stage]:
+    """The planner, whose rounds are placement's. Raises UnusableError for tariffs that are none."""
+    own, rules = own or PlannerSettings(), rules or RuleSettings()
+    search = Search(
+        tariffs=read_tariffs(own.tariffs) if own.tariffs else {},
+        prices=own.prices,
+        bounds=own.bounds,
+        most_jobs=own.most_jobs,
+        valid_us=round(own.valid_s * 1e6),
+    )
+
+    def create(_number: int, restored: Mapping[str, bytes]) -> Planner:
+        return Planner(restored, rules.rules, rules.remember_days, search)
+
+    return [
+        Stage(
+            name="planner",
+            inputs=(_INPUT,),
+            outputs=(OUTPUT,),
+            create=create,
+            mend=mended,
+            single=True,
+            puts_barriers=shared.is_emulated,
+        )
+    ]
+
+
+def main() -> None:
+    """Run the process."""
+    run_service("planner", stages(settings()))

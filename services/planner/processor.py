@@ -1,0 +1,156 @@
+"""The planner: placement's own fold of its inputs, and look-ahead over what it leaves waiting.
+
+A placement that is given the same inputs decides the same. So the planner knows after each round
+what placement has started, without asking it, and what a plan would have to be better than.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from coplace.v1.jobs_pb2 import JobFinished
+from coplace.v1.plans_pb2 import PlanItem, PlanProposed
+
+from services.planner.model import RunShare
+from shared.domain.bounds import LENGTHS
+from shared.messaging.event import Event, Publish
+from shared.messaging.quarantine import Fault
+from shared.messaging.stage import Round
+from shared.placement import processor
+from shared.placement.model import Rules
+from shared.placement.planning import PlanningProblem
+from shared.placement.processor import Placement
+from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices
+from shared.workloads.tariff import Tariff
+
+OUTPUT: Final = "placement.plans"
+SOURCE: Final = "planner"
+KEY: Final = "region"
+_SHARE: Final = "planner/share"
+_PROPOSED: Final = "planner/proposed"
+# What a record carries of items: the rest of it is its head.
+_MOST_BYTES: Final = 900_000
+# A field's tag and length before each item.
+_FRAME_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What plans are judged by, how far the search for them goes, and how long they hold."""
+
+    tariffs: Mapping[str, Tariff]
+    prices: Prices
+    bounds: Bounds
+    most_jobs: int
+    valid_us: int
+
+    def look_ahead(self, clusters: Iterable[str]) -> LookAhead:
+        """The search over these clusters: 1 per kWh where no tariff is known."""
+        tariffs = tuple(self.tariffs.get(cluster, Tariff()) for cluster in clusters)
+        return LookAhead(Objective(tariffs, self.prices), self.bounds)
+
+
+class Planner:
+    """Proposes a plan after a round, where its forecast is better than that of the policy's own
+    order, and withdraws it where it is not any more. A plan that says what the last one did is not
+    told again before half of its time is over.
+    """
+
+    def __init__(
+        self, restored: Mapping[str, bytes], rules: Rules, remember_days: float, search: Search
+    ) -> None:
+        self._placement = Placement(restored, rules, remember_days)
+        self._search = search
+        self._share = RunShare()
+        if share := restored.get(_SHARE):
+            self._share = RunShare.from_bytes(share)
+        self._proposed = PlanProposed.FromString(restored.get(_PROPOSED, b""))
+        self._changed: dict[str, bytes | None] = {}
+
+    def handle(self, event: Event) -> Iterable[Publish]:
+        """Take an event in as placement does, and raise what it raises."""
+        payload, share = event.payload, None
+        if isinstance(payload, JobFinished):
+            share = self._placement.planning.share_of(payload)
+        self._placement.handle(event)
+        if share is not None:
+            self._share.add(share)
+            self._changed[_SHARE] = self._share.to_bytes()
+        return ()
+
+    def end_round(self, ended: Round) -> Iterable[Publish]:
+        """What is better than what placement decides from here on, if it is news."""
+        self._placement.end_round(ended)
+        if ended.last:
+            return ()
+        planning = self._placement.planning
+        problem = planning.problem(ended.now_s, self._share.mean, self._search.most_jobs)
+        items = self._planned(problem)
+        if not self._is_news(items, ended):
+            return ()
+        return [self._propose(items, ended)]
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """What placement keeps, the share that jobs run for, and what was proposed last."""
+        changed, self._changed = self._changed, {}
+        return {**self._placement.changes(), **changed}
+
+    def suspects(self) -> Sequence[str]:
+        """As placement's, whose failures are the planner's too."""
+        return self._placement.suspects()
+
+    def hold_back(self, subject: str, fault: Fault) -> None:
+        """As placement does."""
+        self._placement.hold_back(subject, fault)
+
+    def _planned(self, problem: PlanningProblem) -> list[PlanItem]:
+        look_ahead = self._search.look_ahead(problem.clusters)
+        plan = look_ahead.plan(problem.situation, problem.waiting, self._share.mean)
+        return list(_that_fit(problem.items(plan or ())))
+
+    def _is_news(self, items: Sequence[PlanItem], ended: Round) -> bool:
+        """Whether placement would do otherwise by these items than by what it was told last."""
+        proposed, waits = self._proposed, self._placement.planning.waits
+        if proposed.valid_until_us <= ended.ended_at_us:
+            return bool(items)
+        known = [item for item in proposed.items if waits(item.job_id, item.attempt)]
+        if [*map(_meaning, known)] != [*map(_meaning, items)]:
+            return True
+        age_us = ended.ended_at_us - proposed.based_at_us
+        return bool(items) and 2 * age_us >= self._search.valid_us
+
+    def _propose(self, items: Iterable[PlanItem], ended: Round) -> Publish:
+        self._proposed = PlanProposed(
+            round=ended.number,
+            based_at_us=ended.ended_at_us,
+            valid_until_us=ended.ended_at_us + self._search.valid_us,
+            items=items,
+        )
+        self._changed[_PROPOSED] = self._proposed.SerializeToString(deterministic=True)
+        event_id = f"{SOURCE}/{self._proposed.DESCRIPTOR.full_name}/round/{ended.number}"
+        return Publish(OUTPUT, Event(event_id, SOURCE, ended.ended_at_us, KEY, self._proposed))
+
+
+def _meaning(item: PlanItem) -> tuple[object, ...]:
+    """What placement takes of an item: figures move with each signature."""
+    mode = item.cluster, item.freq_ghz
+    return item.job_id, item.attempt, *mode, item.tier, item.not_before_us
+
+
+def _that_fit(items: Iterable[PlanItem]) -> Iterator[PlanItem]:
+    """The first items, as many as one record may hold."""
+    size_bytes = 0
+    for number, item in enumerate(items):
+        size_bytes += item.ByteSize() + _FRAME_BYTES
+        if number >= LENGTHS["items"].most or size_bytes > _MOST_BYTES:
+            return
+        yield item
+
+
+def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
+    """As placement's state; a plan that a wrong clock made is forgotten."""
+    changes = dict(processor.mended(restored, now_us))
+    proposed = restored.get(_PROPOSED)
+    if proposed and PlanProposed.FromString(proposed).based_at_us > now_us:
+        changes[_PROPOSED] = None
+    return changes

@@ -1,0 +1,72 @@
+"""Settings of the planner, read from COPLACE_PLANNER_* environment variables.
+
+The rules that it shares with placement are COPLACE_PLACEMENT_*: shared/placement/settings.py.
+"""
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from shared.domain.bounds import LENGTHS
+from shared.runtime.environment import EnvironmentSettings
+from shared.scheduling.lookahead import Bounds, Prices
+
+_HOUR_S = 3600.0
+_DAY_S = 86_400.0
+_PRICES, _BOUNDS = Prices(), Bounds()
+
+
+class PlannerSettings(EnvironmentSettings):
+    """Raises WrongSettingsError naming the variable."""
+
+    model_config = SettingsConfigDict(env_prefix="COPLACE_PLANNER_", frozen=True)
+
+    tariffs: Path | None = Field(
+        None, description="CSV of cluster, hour and price_per_kwh or gco2_per_kwh; else 1 per kWh"
+    )
+    response_price: float = Field(
+        _PRICES.response_per_h,
+        ge=0,
+        description="An hour of response, in the tariffs' unit",
+    )
+    unit_price: float = Field(
+        _PRICES.unit_per_h, ge=0, description="An hour that a job holds a node"
+    )
+    makespan_price: float = Field(
+        _PRICES.makespan_per_h, ge=0, description="An hour until the last limit"
+    )
+    head: int = Field(_BOUNDS.head, ge=1, le=1000, description="Jobs that are played forward")
+    budget: int = Field(_BOUNDS.budget, ge=0, le=1000, description="Proposals a round; 0: no plan")
+    large: float = Field(
+        _BOUNDS.large, gt=0, description="Nodes x root of h from which all jobs count alike"
+    )
+    patience_h: float = Field(
+        _BOUNDS.patience_s / _HOUR_S,
+        gt=0,
+        description="Who has waited so long is passed by nobody's first choice but by backfill",
+    )
+    most_jobs: int = Field(
+        500,
+        ge=1,
+        le=LENGTHS["items"].most,
+        description="Jobs of the queue that a plan orders; the others stand behind them",
+    )
+    valid_s: float = Field(
+        3600.0, gt=0, le=_DAY_S, description="How long a plan holds that none replaces"
+    )
+
+    @property
+    def prices(self) -> Prices:
+        """What time is worth."""
+        return Prices(self.response_price, self.unit_price, self.makespan_price)
+
+    @property
+    def bounds(self) -> Bounds:
+        """How far the search goes."""
+        return Bounds(
+            head=self.head,
+            budget=self.budget,
+            large=self.large,
+            patience_s=self.patience_h * _HOUR_S,
+        )

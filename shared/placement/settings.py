@@ -1,0 +1,80 @@
+"""The rules that placement decides by, read from COPLACE_PLACEMENT_* environment variables.
+
+A planner reads the same variables, so that its own fold of the inputs comes to the same state.
+"""
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from shared.eamc.frequency import Reading
+from shared.eamc.ranking import Policy
+from shared.placement.model import Rules
+from shared.runtime.environment import EnvironmentSettings
+
+
+class RuleSettings(EnvironmentSettings):
+    """Raises WrongSettingsError naming the variable."""
+
+    model_config = SettingsConfigDict(env_prefix="COPLACE_PLACEMENT_", frozen=True)
+
+    policy: Policy = Field(
+        Policy.PRIORITY_INC_V, description="How clusters and frequencies are chosen (EAMC paper)"
+    )
+    t_weight: float = Field(1.0, ge=0, description="Weight of time against energy, equations 4, 5")
+    threshold: float = Field(
+        0.35, ge=0, description="priority-inc-v: how far above the best part_eff is the last tier"
+    )
+    reading: Reading = Field(
+        Reading.DIMENSIONLESS,
+        description="What equations 4 and 5 and the threshold are taken to say, docs/adr/0003",
+    )
+    max_slowdown: float = Field(
+        1.25, ge=1, description="Most predicted T_co / T_solo that either job of a pair may suffer"
+    )
+    quantile: float = Field(
+        0.5,
+        ge=0.5,
+        lt=1,
+        description="Plan with the time and energy that are exceeded with the probability 1 - this",
+    )
+    cap_counts_idle: bool = Field(
+        True,
+        description="The idle power of all nodes counts against caps of power; false: only what "
+        "jobs draw beyond it",
+    )
+    start_timeout_s: float = Field(
+        300.0,
+        ge=0,
+        description="A start that is not confirmed within this is asked back; 0: never is, since "
+        "some resource managers do not report starts",
+    )
+    most_missed_starts: int = Field(
+        3,
+        ge=0,
+        description="A job of which so many starts were declined is held; 0: none is",
+    )
+    most_applications: int = Field(
+        10_000,
+        ge=1,
+        description="Signatures kept a node model; the oldest that no job needs are forgotten, and "
+        "their applications are first runs again",
+    )
+    remember_days: float = Field(
+        7.0, gt=0, description="How long after its end came copies of a job's events are recognised"
+    )
+
+    @property
+    def rules(self) -> Rules:
+        """All but how long ended jobs are remembered."""
+        return Rules(
+            policy=self.policy,
+            t_weight=self.t_weight,
+            threshold=self.threshold,
+            reading=self.reading,
+            max_slowdown=self.max_slowdown,
+            quantile=self.quantile,
+            cap_counts_idle=self.cap_counts_idle,
+            start_timeout_s=self.start_timeout_s,
+            most_missed_starts=self.most_missed_starts,
+            most_applications=self.most_applications,
+        )
