@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 # What the demo and the benchmarks can be told: make demo SEED=7 JOBS=200 OUT=out/try
 SEED ?= 1
 JOBS ?= 1000
+# One of the EAMC paper, or look-ahead.
 POLICY ?= priority-inc-v
 OUT ?= out
 SWF ?=

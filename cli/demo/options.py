@@ -71,7 +71,8 @@ class DemoOptions:
 
     def environment(self, namespace: str) -> dict[str, str]:
         """The same settings as the environment of the services' processes."""
-        every = (self.simulation, self.energy, self.placement, self.shared(namespace))
+        own = self.simulation, self.energy, self.placement, self.planner
+        every = (*own, self.shared(namespace))
         return {name: value for each in every for name, value in variables(each).items()}
 
 

@@ -32,6 +32,8 @@ MODULES: Final[Mapping[str, str]] = {
 # These may have several workers: keyed stages share their Kafka partitions among them, of a single
 # stage one works and the others stand by.
 STATEFUL: Final = ("energy", "appdb-cache", "prediction", "placement", "pricing", "accounts")
+# Beside the others where plans are wanted.
+PLANNER: Final = "planner"
 EMULATOR: Final = "simulation"
 # NumPy's libraries would start a thread a core in every process.
 _ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -59,15 +61,23 @@ class Processes:
     """
 
     def __init__(
-        self, run_dir: Path, environment: Mapping[str, str], *, workers: int = 1, traced: bool
+        self,
+        run_dir: Path,
+        environment: Mapping[str, str],
+        *,
+        workers: int = 1,
+        traced: bool,
+        planned: bool = False,
     ) -> None:
         self._run_dir = run_dir.absolute()
         self._environment = {**environment, **_ONE_THREAD}
         self._traced = traced
+        modules = {**MODULES, **({PLANNER: "services.planner"} if planned else {})}
+        several = (*STATEFUL, PLANNER)
         self._workers = [
-            (name if number == 1 else f"{name}-{number}", MODULES[name])
-            for name in MODULES
-            for number in range(1, (workers if name in STATEFUL else 1) + 1)
+            (name if number == 1 else f"{name}-{number}", module)
+            for name, module in modules.items()
+            for number in range(1, (workers if name in several else 1) + 1)
         ]
         placements = [name for name, module in self._workers if module == _PLACEMENT]
         self._ingest_port, self._emulator_port, *ports = free_ports(
@@ -131,7 +141,13 @@ def playing(options: DemoOptions, servers: LocalServers) -> Iterator[RunningSyst
     """Start a run's topics, services and emulator; stop its processes in the end."""
     shared = options.shared(new_namespace("demo"))
     environment = options.environment(shared.namespace)
-    processes = Processes(servers.run_dir, environment, workers=options.workers, traced=True)
+    processes = Processes(
+        servers.run_dir,
+        environment,
+        workers=options.workers,
+        traced=True,
+        planned=options.planned,
+    )
     with serving(shared, [*processes.services(), processes.emulator()], servers) as system:
         yield replace(system, placement_addresses=processes.placement_addresses)
 

@@ -19,9 +19,9 @@ from shared.placement.occupancy import Occupancy
 from shared.placement.waiting import WaitingJobs
 from shared.scheduling.lookahead import Waiting, rank_of
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, Running, Situation
+from shared.scheduling.pool import Pool
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.problem import nodes_worth
-from shared.scheduling.pool import Pool
 from shared.scheduling.wait_queue import Entry
 
 # A job that outlives what was expected of it is expected to take half as long again.

@@ -31,6 +31,7 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
 )
 from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.plans_pb2 import PlanItem, PlanProposed
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
@@ -285,6 +286,31 @@ def capped(
         scope=scope, name=name, steps=found, reason=reason, declared_at_us=time_us
     )
     return event(f"capped/{scope}/{name}/{time_us}", payload, time_us)
+
+
+def item(job_id: str, cluster: str, /, **changes: Any) -> PlanItem:
+    """A job as it may run there at the nominal P-state, for as long and with as much as need be."""
+    values: dict[str, Any] = {
+        "job_id": job_id,
+        "attempt": 1,
+        "cluster": cluster,
+        "freq_ghz": PSTATES[cluster][-1],
+        "walltime_s": 30 * 86_400.0,
+        "draw_w": 1e9,
+    }
+    return PlanItem(**(values | changes))
+
+
+def proposed(number: int, *items: PlanItem, valid_s: float = 3600.0, **changes: Any) -> Event:
+    """A plan that was made after a round of `round_of`."""
+    values: dict[str, Any] = {
+        "round": number,
+        "based_at_us": end_us(number),
+        "valid_until_us": end_us(number) + round(valid_s * 1e6),
+        "items": items,
+    }
+    payload = PlanProposed(**(values | changes))
+    return event(f"planner/{payload.based_at_us}", payload, payload.based_at_us)
 
 
 def after(condition: DependencyCondition.ValueType, *job_ids: str) -> list[Dependency]:

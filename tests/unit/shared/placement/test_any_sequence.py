@@ -169,6 +169,22 @@ class AnySequence(RuleBasedStateMachine):
             self.state |= {} if value is None else {key: value}
         self.killed = Placement(dict(self.state), self.settings, 7.0)
 
+    @precondition(lambda self: self.jobs and self.number)
+    @rule(
+        data=st.data(),
+        pstate=st.integers(0, 15),
+        wait=st.sampled_from([0, 0, 1, 3]),
+        valid_s=st.sampled_from([29.0, 61.0, 3600.0]),
+    )
+    def plan(self, data: st.DataObject, pstate: int, wait: int, valid_s: float) -> None:
+        job_ids = data.draw(st.lists(self.known(), max_size=4))
+        cluster = data.draw(st.sampled_from(list(region.MODELS)))
+        freq_ghz = region.PSTATES[cluster][pstate]
+        not_before_us = region.end_us(self.number + wait) if wait else 0
+        how = {"freq_ghz": freq_ghz, "not_before_us": not_before_us}
+        items = [region.item(job_id, cluster, **how) for job_id in job_ids]
+        self.tell(region.proposed(self.number - 1, *items, valid_s=valid_s))
+
     @rule(kills=st.lists(st.booleans(), min_size=1, max_size=4))
     def end_rounds(self, kills: list[bool]) -> None:
         for kill in kills:
