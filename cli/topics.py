@@ -4,13 +4,12 @@ from typing import Annotated
 
 import orjson
 import typer
-from google.protobuf.json_format import MessageToDict
 
 from shared.domain.errors import RejectedError
 from shared.messaging.clients import Reader
-from shared.messaging.codec import Codec, format_time
+from shared.messaging.codec import Codec
 from shared.messaging.deployment import Deployment
-from shared.messaging.event import Event
+from shared.messaging.event_json import plain
 from shared.messaging.record import Record
 from shared.messaging.topics import load_topics
 from shared.runtime.settings import settings
@@ -50,20 +49,8 @@ def tail(
 
 def _line(codec: Codec, record: Record) -> str:
     try:
-        return orjson.dumps(_plain(codec.decode(record))).decode()
+        return orjson.dumps(plain(codec.decode(record))).decode()
     except RejectedError as error:
         topic, kafka_partition = record.partition
         where = f"{topic}/{kafka_partition}/{record.offset}"
         return orjson.dumps({"rejected": where, "problem": str(error)}).decode()
-
-
-def _plain(event: Event) -> dict[str, object]:
-    return {
-        "id": event.id,
-        "type": event.type,
-        "source": event.source,
-        "time": format_time(event.time_us),
-        "key": event.key,
-        "traceparent": event.traceparent,
-        "data": MessageToDict(event.payload, preserving_proto_field_name=True),
-    }

@@ -11,9 +11,10 @@ from google.protobuf.message import Message
 from rich.table import Table
 
 from cli.demo.caps import CapFigures
-from cli.demo.history import History
+from cli.demo.history import History, ReadTopic
 from cli.demo.summary import Summary, summarise
 from shared.domain.money import QUANTUM
+from shared.messaging.event_json import write_events
 from shared.runtime.folders import written
 
 FILES = (
@@ -24,7 +25,9 @@ FILES = (
     "summary.json",
     "gantt.png",
     "power.png",
+    "placement.inputs.jsonl",
 )
+INPUTS = "placement.inputs"
 COLUMNS = (
     "job_id",
     "app_id",
@@ -52,6 +55,11 @@ def write(history: History, spent_micro_su: Mapping[str, int], folder: Path) -> 
     plots.gantt(history, folder / "gantt.png")
     plots.power(history, folder / "power.png")
     return summary
+
+
+def write_inputs(topic: ReadTopic, folder: Path) -> None:
+    """Write the record of what placement knew, and when: `coplace simulate --recorded` plays it."""
+    write_events(folder / f"{INPUTS}.jsonl", topic(INPUTS))
 
 
 def _write_lines(path: Path, messages: Iterable[Message]) -> None:

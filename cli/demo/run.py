@@ -29,6 +29,7 @@ def run_embedded(options: DemoOptions, console: Console) -> None:
         system = embedded.run(options, told)
     history = History.read(system.topic)
     summary = report.write(history, accounts.folded(history.charges), options.out)
+    report.write_inputs(system.topic, options.out)
     _show(summary, options, console, "no server")
 
 
@@ -64,6 +65,7 @@ def write_files(topics: KafkaTopics, out: Path, *, hold_redis: bool = True) -> S
     if hold_redis:
         found = accounts.in_redis(topics.deployment, topics.ends(CHARGES), PATIENCE_S)
         accounts.require_equal(found, spent)
+    report.write_inputs(topics.topic, out)
     return report.write(history, spent, out)
 
 
