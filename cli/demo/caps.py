@@ -52,7 +52,7 @@ def waited_for_power(history: History) -> int:
 
 
 def _figures(history: History, cap: PowerCapDeclared) -> CapFigures:
-    clusters = {c.cluster: c for c in history.clusters if _covers(cap, c)}
+    clusters = {c.cluster: c for c in history.clusters if covers(cap, c)}
     jobs = [job for job in history.finished if job.cluster in clusters and job.started_at_us]
     idle_w = sum(c.nodes * c.idle_power_w for c in clusters.values())
     starts = history.starts()
@@ -65,8 +65,8 @@ def _figures(history: History, cap: PowerCapDeclared) -> CapFigures:
     scope = "region" if cap.scope == POWER_SCOPE_REGION else cap.name
     return CapFigures(
         subject=scope,
-        metered=_draw(cap, idle_w, (_metered(job, clusters[job.cluster]) for job in jobs), jobs),
-        predicted=_draw(
+        metered=draw(cap, idle_w, (metered(job, clusters[job.cluster]) for job in jobs), jobs),
+        predicted=draw(
             cap,
             idle_w,
             (
@@ -79,13 +79,14 @@ def _figures(history: History, cap: PowerCapDeclared) -> CapFigures:
     )
 
 
-def _covers(cap: PowerCapDeclared, cluster: ClusterDeclared) -> bool:
+def covers(cap: PowerCapDeclared, cluster: ClusterDeclared) -> bool:
+    """Whether a cluster draws under a cap."""
     if cap.scope == POWER_SCOPE_REGION:
         return True
     return cap.name == (cluster.cluster if cap.scope == POWER_SCOPE_CLUSTER else cluster.site)
 
 
-def _metered(job: JobFinished, cluster: ClusterDeclared) -> float:
+def metered(job: JobFinished, cluster: ClusterDeclared) -> float:
     """What a job drew beyond the idle power of the cores that it held."""
     drawn_w = job.energy_j * 1e6 / max(1, job.ended_at_us - job.started_at_us)
     return drawn_w - cluster.idle_power_w * cores_of(job) / cluster.cores_per_node
@@ -95,9 +96,10 @@ def _beyond_idle(job: JobFinished, cluster: ClusterDeclared, node_w: float) -> f
     return max(0.0, node_w - cluster.idle_power_w) * cores_of(job) / cluster.cores_per_node
 
 
-def _draw(
+def draw(
     cap: PowerCapDeclared, idle_w: float, draws_w: Iterable[float], jobs: Sequence[JobFinished]
 ) -> Draw:
+    """How jobs that drew this beyond idle, each while it ran, kept to a cap."""
     steps = [(s.from_us, s.watts if s.HasField("watts") else None) for s in cap.steps]
     changes: list[Change] = [(from_us, 0.0) for from_us, _ in steps]
     for job, drawn_w in zip(jobs, draws_w, strict=True):

@@ -17,8 +17,9 @@ from shared.domain.money import QUANTUM
 from shared.messaging.event_json import write_events
 from shared.runtime.folders import written
 
+DECISIONS = "decisions.jsonl"
 FILES = (
-    "decisions.jsonl",
+    DECISIONS,
     "charges.jsonl",
     "jobs.csv",
     "accounts.json",
@@ -47,7 +48,7 @@ def write(history: History, spent_micro_su: Mapping[str, int], folder: Path) -> 
     from cli.demo import plots  # a second to import, and no other command needs it
 
     summary = summarise(history)
-    _write_lines(folder / "decisions.jsonl", history.decisions)
+    _write_lines(folder / DECISIONS, history.decisions)
     _write_lines(folder / "charges.jsonl", history.charges)
     _write_jobs(folder / "jobs.csv", history)
     _write_json(folder / "accounts.json", _balances(spent_micro_su))

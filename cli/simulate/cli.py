@@ -10,11 +10,13 @@ import typer
 
 from shared.domain.errors import UnusableError
 from shared.eamc.frequency import Reading
+from shared.eamc.ranking import Policy
 from shared.scheduling.lookahead import Prices
 from shared.scheduling.runtimes import Runtimes
 from shared.simulation.lookahead import AS_TUNED as USUAL
 from shared.simulation.lookahead import Ahead
 from shared.simulation.policy import SimulatedPolicy
+from shared.simulation.recorded.caps import CapChanges, NewCap
 from shared.simulation.sweep import THRESHOLD
 from shared.simulation.system import Unit
 
@@ -122,6 +124,29 @@ PatienceH = Annotated[
 ]
 
 
+# A region's own record.
+Recorded = Annotated[
+    Path | None,
+    typer.Option(help="Record of a region: lines of `coplace tail placement.inputs`, or a demo's."),
+]
+FromKafka = Annotated[
+    bool | None, typer.Option("--from-kafka", help="The record that this deployment's topics hold.")
+]
+Decisions = Annotated[
+    Path | None,
+    typer.Option(help="What was decided on --recorded; decisions.jsonl beside it if there is one."),
+]
+NewCaps = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cap",
+        metavar="SCOPE[:NAME]=WATTS",
+        help="Takes the place of the recorded cap of cluster:NAME, site:NAME or region; again.",
+    ),
+]
+NoCaps = Annotated[bool | None, typer.Option("--no-caps", help="Recorded caps are left out.")]
+
+
 def simulate(
     policy: Policies = None,
     out: Out = None,
@@ -155,10 +180,16 @@ def simulate(
     large: Large = None,
     patience_h: PatienceH = None,
     eurora: Eurora = None,
+    recorded: Recorded = None,
+    from_kafka: FromKafka = None,
+    decisions: Decisions = None,
+    cap: NewCaps = None,
+    no_caps: NoCaps = None,
 ) -> None:
-    """Play a log on one pool (--swf), jobs on clusters (--clusters or --system), or instances of
-    Eurora on its nodes (--eurora); more than one policy, weight, mix or seed is a comparison."""
-    of_a_pool = {
+    """Play a log on one pool (--swf), jobs on clusters (--clusters or --system), instances of
+    Eurora on its nodes (--eurora), or a region's own record under other rules (--recorded); more
+    than one policy, weight, mix or seed is a comparison."""
+    of_a_pool: dict[str, object] = {
         "--swf": swf,
         "--procs": procs,
         "--jobs-csv": jobs_csv,
@@ -166,7 +197,7 @@ def simulate(
         "--idle-w": idle_w,
         "--runtimes": runtimes,
     }
-    of_clusters = {
+    of_clusters: dict[str, object] = {
         "--coefficients": coefficients,
         "--workload": workload,
         "--counts": counts,
@@ -186,7 +217,19 @@ def simulate(
         "--large": large,
         "--patience-h": patience_h,
     }
+    of_a_record = {"--decisions": decisions, "--cap": cap, "--no-caps": no_caps}
     _require_numbers({"--cap-w": cap_w, **of_a_pool, **of_clusters})
+    if recorded is not None or from_kafka:
+        used = ("--t-weight", "--threshold", "--tariffs")
+        unused = {name: value for name, value in of_clusters.items() if name not in used}
+        of_both: dict[str, object] = {"--cap-w": cap_w, "--workers": workers, "--eurora": eurora}
+        where = {"--clusters": clusters, "--system": system}
+        _refuse("a record", {**of_both, **where, **of_a_pool, **unused})
+        _simulate_record(
+            recorded, decisions, policy, t_weight, threshold, cap, no_caps, tariffs, out
+        )
+        return
+    _refuse("anything but a record", of_a_record)
     if eurora is not None:
         of_both = {
             "--policy": policy,
@@ -256,6 +299,40 @@ def simulate(
                 workers=workers,
             )
         )
+
+
+def _simulate_record(
+    recorded: Path | None,
+    decisions: Path | None,
+    policy: list[SimulatedPolicy] | None,
+    t_weight: list[float] | None,
+    threshold: float | None,
+    cap: list[str] | None,
+    no_caps: bool | None,
+    tariffs: Path | None,
+    out: Path | None,
+) -> None:
+    from cli.simulate import recorded as on_record
+
+    on_record.run(
+        on_record.Options(
+            inputs=recorded,
+            decisions=decisions,
+            policies=tuple(map(_online, policy or ())),
+            t_weights=tuple(t_weight or ()),
+            threshold=threshold,
+            caps=CapChanges(bool(no_caps), tuple(map(NewCap.parse, cap or ()))),
+            tariffs=tariffs,
+            out=out,
+        )
+    )
+
+
+def _online(policy: SimulatedPolicy) -> Policy:
+    """A policy that placement has. Raises UnusableError."""
+    if policy not in [*Policy]:
+        raise UnusableError(f"placement has no policy {policy}: it has {', '.join(Policy)}")
+    return Policy(policy)
 
 
 def _require_numbers(options: Mapping[str, object]) -> None:

@@ -13,10 +13,9 @@ from rich.table import Table
 from scipy.stats import t
 
 from shared.runtime.folders import written
-from shared.scheduling.workload import Ints
 from shared.simulation.files import write_all_of_jobs, write_summary
 from shared.simulation.metrics import Summary
-from shared.simulation.played import Played
+from shared.simulation.played import JobIds, Played
 
 Measure = Callable[[Summary], float | None]
 
@@ -33,6 +32,8 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "sum of runtimes, h": lambda s: s.sum_runtime_s / 3600,
     "mean frequency, GHz": lambda s: s.mean_freq_ghz,
     "on their best cluster, %": lambda s: _percent(s.best_cluster_share),
+    "highest draw, % of cap": lambda s: _percent(s.highest_of_cap),
+    "above a cap, min": lambda s: None if s.above_cap_s is None else s.above_cap_s / 60,
 }
 CONFIDENCE: Final = 0.95
 
@@ -48,7 +49,7 @@ class Line:
 
 def table(lines: Sequence[Line], title: str) -> Table:
     """One row a group: the mean over its seeds, and the 95 % confidence interval of several."""
-    shown = [name for name, of in MEASURES.items() if of(lines[0].summary) is not None]
+    shown = [name for name in MEASURES if _values(lines, name)]
     printed = Table(title=title)
     printed.add_column("")
     for name in shown:
@@ -71,14 +72,14 @@ def write_comparison(folder: Path, lines: Sequence[Line]) -> None:
         writer.writerows(rows)
     groups = _grouped(lines)
     measures = {
-        name: {group: _values(members, name) for group, members in groups}
-        for name, of in MEASURES.items()
-        if of(lines[0].summary) is not None
+        name: {group: found for group, members in groups if (found := _values(members, name))}
+        for name in MEASURES
+        if _values(lines, name)
     }
     comparison(measures, folder / "comparison.png")
 
 
-def write_run(folder: Path, played: Played, job_id: Ints, summary: Summary) -> None:
+def write_run(folder: Path, played: Played, job_id: JobIds, summary: Summary) -> None:
     """summary.json, jobs.csv, gantt.png and power.png of one simulation."""
     from shared.simulation import plots
 
@@ -104,6 +105,8 @@ def _values(lines: Iterable[Line], measure: str) -> list[float]:
 
 
 def _cell(values: Sequence[float]) -> str:
+    if not values:
+        return ""
     if len(values) == 1:
         return f"{values[0]:,.2f}"
     return f"{fmean(values):,.2f} ± {half_width(values):,.2f}"

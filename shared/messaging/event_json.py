@@ -46,8 +46,8 @@ def event_of(fields: Mapping[str, Any]) -> Event:
         raise UnknownKindError(text["type"])
     payload = MESSAGES[text["type"]]()
     try:
-        ParseDict(fields.get("data"), payload, ignore_unknown_fields=True)
-    except (ParseError, AttributeError, TypeError, ValueError, RecursionError) as error:
+        ParseDict(fields["data"], payload, ignore_unknown_fields=True)
+    except (ParseError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         problem = f"is no {text['type']}: {' '.join(str(error).split())[:200]}"
         raise RejectedError("data", problem) from error
     return Event(

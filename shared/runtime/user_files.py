@@ -29,33 +29,34 @@ def lines(
     path: Path,
     *,
     most: int = MOST_CHARACTERS,
+    longest: int = LONGEST_LINE,
     newline: str | None = None,
     errors: Literal["strict", "replace"] = "strict",
 ) -> Iterator[str]:
     """The lines of a text file in UTF-8, plain or compressed by gzip whatever its name.
 
     Raises OSError, BrokenOffError behind the last line that can be read, and UnusableError for more
-    than `most` characters, for a line of more than LONGEST_LINE, and for bytes that are no UTF-8
+    than `most` characters, for a line of more than `longest`, and for bytes that are no UTF-8
     unless these are to be replaced.
     """
     left = most
     with _opened(path, newline, errors) as file:
-        while line := _line(file, path):
+        while line := _line(file, path, longest):
             left -= len(line)
             if left < 0:
                 raise UnusableError(f"{path} has more than {most:,} characters: take a part of it")
             yield line
 
 
-def _line(file: IO[str], path: Path) -> str:
+def _line(file: IO[str], path: Path, longest: int) -> str:
     try:
-        line = file.readline(LONGEST_LINE + 1)
+        line = file.readline(longest + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BrokenOffError(f"{path} is damaged: {error}: fetch it again") from error
     except UnicodeDecodeError as error:
         raise UnusableError(f"{path} is no UTF-8 text: {error}") from error
-    if len(line) > LONGEST_LINE:
-        raise UnusableError(f"{path} has a line of over {LONGEST_LINE:,} characters: is it text?")
+    if len(line) > longest:
+        raise UnusableError(f"{path} has a line of over {longest:,} characters: is it text?")
     return line
 
 

@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Final
 
 from shared.runtime.folders import written
-from shared.scheduling.workload import Floats, Ints
+from shared.scheduling.workload import Floats
 from shared.simulation.metrics import Summary
-from shared.simulation.played import Played
+from shared.simulation.played import JobIds, Played
 
 JOB_COLUMNS: Final = ("job_id", "submit_s", "start_s", "end_s", "procs")
 MORE_COLUMNS: Final = ("cluster", "freq_ghz", "wait_s", "energy_j")
 
 
-def write_jobs(path: Path, played: Played, job_id: Ints) -> None:
+def write_jobs(path: Path, played: Played, job_id: JobIds) -> None:
     """One line a job, by submission: JOB_COLUMNS and no more."""
     _write(path, JOB_COLUMNS, zip(*_job_columns(played, job_id), strict=True))
 
 
-def write_all_of_jobs(path: Path, played: Played, job_id: Ints) -> None:
+def write_all_of_jobs(path: Path, played: Played, job_id: JobIds) -> None:
     """The same with MORE_COLUMNS; the frequency is empty where no application is known."""
     clusters = [played.fleet.names[index] for index in played.schedule.cluster.tolist()]
     ghz: Sequence[object] = [""] * len(clusters)
@@ -39,7 +39,7 @@ def write_summary(path: Path, summary: Summary) -> None:
         fresh.write_text(json.dumps(asdict(summary), indent=2) + "\n", encoding="utf-8")
 
 
-def _job_columns(played: Played, job_id: Ints) -> tuple[Sequence[object], ...]:
+def _job_columns(played: Played, job_id: JobIds) -> tuple[Sequence[object], ...]:
     schedule = played.schedule
     times = (played.workload.submit_s, schedule.start_s, schedule.end_s)
     return job_id.tolist(), *map(_numbers, times), played.used_units.tolist()

@@ -71,6 +71,8 @@ class Summary:
     best_cluster_share: float | None
     clusters: tuple[ClusterSummary, ...]
     energy_cost: float | None = None
+    highest_of_cap: float | None = None
+    above_cap_s: float | None = None
 
 
 def summarise(played: Played) -> Summary:

@@ -3,10 +3,14 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shared.domain.errors import UnusableError
 from shared.scheduling.workload import Floats, Ints, Schedule, Workload
 from shared.workloads.tariff import Tariff
+
+# The jobs' numbers in a log, or their natural keys.
+JobIds = Ints | NDArray[np.str_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,238 @@
+"""`coplace simulate --recorded`: a region's own record under other rules."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+from coplace.v1.placement_pb2 import PlacementDecided
+from rich.console import Console
+
+from cli.demo.caps import covers, draw, metered
+from cli.demo.report import DECISIONS
+from cli.simulate import report
+from cli.simulate.progress import progress_of
+from cli.telling import TABLE_WIDTH, note
+from services.placement.sequencer import Sequencer
+from services.placement.settings import PlacementSettings
+from shared.eamc.ranking import Policy
+from shared.messaging.clients import Reader
+from shared.messaging.deployment import Deployment
+from shared.messaging.event import Event
+from shared.placement.model import Rules
+from shared.runtime.folders import within
+from shared.runtime.settings import settings
+from shared.simulation.metrics import Summary, summarise
+from shared.simulation.recorded.caps import CapChanges
+from shared.simulation.recorded.inputs import (
+    TOPIC,
+    RecordedInputs,
+    read_decisions,
+    read_inputs,
+)
+from shared.simulation.recorded.region import Setting, replay
+from shared.simulation.recorded.results import Fidelity, played_of, standing_caps
+from shared.simulation.recorded.truth import Truth
+from shared.simulation.recorded.what_if import Course, WhatIf, as_recorded
+from shared.simulation.tariffs import read_tariffs
+from shared.workloads.tariff import Tariff
+
+RECORD: Final = "record"
+SAME_RULES: Final = "same rules"
+_DECISIONS: Final = "placement.decisions"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command was told. `inputs` None is the topic of this deployment; what is None among
+    the rules is as placement's settings have it."""
+
+    inputs: Path | None
+    decisions: Path | None = None
+    policies: tuple[Policy, ...] = ()
+    t_weights: tuple[float, ...] = ()
+    threshold: float | None = None
+    caps: CapChanges = AS_RECORDED
+    tariffs: Path | None = None
+    out: Path | None = None
+
+    @property
+    def changes_rules(self) -> bool:
+        """False where the record is played as it was, and no more."""
+        rules = self.policies or self.t_weights or self.threshold is not None
+        return bool(rules or self.caps != AS_RECORDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One play: under which rules and caps."""
+
+    label: str
+    rules: Rules
+    caps: CapChanges = AS_RECORDED
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """A record with what was decided on it, as far as anybody kept it."""
+
+    name: str
+    inputs: RecordedInputs
+    decisions: Sequence[PlacementDecided] | None
+
+    @property
+    def policy(self) -> Policy | None:
+        """The one that decided, as the decisions tell."""
+        return Policy(self.decisions[0].policy) if self.decisions else None
+
+
+def run(options: Options) -> None:
+    """Replay, play, print and write. Raises OSError or UnusableError for what is no record, and for
+    caps and tariffs of other clusters."""
+    record, own = _read(options), PlacementSettings()
+    rules = replace(own.rules, policy=record.policy or own.policy)
+    setting = Setting(rules, own.remember_days)
+    note(_doubts(record.inputs))
+    with progress_of(len(record.inputs.rounds), "rounds replayed") as done:
+        decisions, region = replay(record.inputs, setting, done)
+    note(f"placement refused: {reason}" for reason in sorted(set(region.refused)))
+    truth = Truth.of(record.inputs, decisions, setting)
+    _tell_fidelity("replay", _fidelity(record, truth, decisions))
+    options.caps.require_possible(
+        truth.models.clusters,
+        record.inputs.rounds[0].round.ended_at_us,
+        counts_idle=rules.cap_counts_idle,
+    )
+    tariff_of = {} if options.tariffs is None else read_tariffs(options.tariffs)
+    course = as_recorded(record.inputs, decisions)
+    lines = [_line(options, Case(RECORD, rules), truth, course, tariff_of)]
+    for case in _cases(options, rules):
+        made = _play(record.inputs, truth, case, setting)
+        if case.label == SAME_RULES:
+            _tell_fidelity(
+                "what-if under the same rules", Fidelity.to_decisions(decisions, made.decisions)
+            )
+        lines.append(_line(options, case, truth, made, tariff_of))
+    Console(width=TABLE_WIDTH).print(report.table(lines, _title(record, truth)))
+    if options.out is not None:
+        report.write_comparison(options.out, lines)
+
+
+def _read(options: Options) -> _Record:
+    if options.inputs is None:
+        deployment = Deployment.of(settings())
+        events = _topic(deployment, TOPIC)
+        told = (event.payload for event in _topic(deployment, _DECISIONS))
+        decisions = [each for each in told if isinstance(each, PlacementDecided)]
+        return _Record(deployment.name(TOPIC), RecordedInputs.of(events), decisions)
+    beside = options.inputs.parent / DECISIONS
+    file = options.decisions or (beside if beside.exists() else None)
+    found = read_decisions(file) if file else None
+    return _Record(options.inputs.name, read_inputs(options.inputs), found)
+
+
+def _topic(deployment: Deployment, name: str) -> Iterator[Event]:
+    """Every committed event of a topic. Raises RejectedError for a record that is none."""
+    with Reader(deployment, deployment.topics.partitions(name)) as reader:
+        for record in reader.to_end():
+            yield deployment.codec.decode(record, of_any_count=True)
+
+
+def _cases(options: Options, own: Rules) -> Iterator[Case]:
+    """The same rules and caps first: they tell how far to trust the others."""
+    yield Case(SAME_RULES, own)
+    if not options.changes_rules:
+        return
+    threshold = own.threshold if options.threshold is None else options.threshold
+    policies, weights = options.policies or (own.policy,), options.t_weights or (own.t_weight,)
+    for policy, t_weight in product(policies, weights):
+        rules = replace(own, policy=policy, t_weight=t_weight, threshold=threshold)
+        if (rules, options.caps) != (own, AS_RECORDED):
+            yield Case(_label(rules, options.caps), rules, options.caps)
+
+
+def _label(rules: Rules, caps: CapChanges) -> str:
+    parts = [f"{rules.policy} w={rules.t_weight:g}"]
+    parts += ["no caps"] if caps.dropped else []
+    parts += [cap.text for cap in caps.instead]
+    return ", ".join(parts)
+
+
+def _play(inputs: RecordedInputs, truth: Truth, case: Case, setting: Setting) -> Course:
+    played = WhatIf(inputs, truth, replace(setting, rules=case.rules), Sequencer({}), case.caps)
+    with progress_of(len(truth.jobs), f"jobs ended, {case.label}") as done:
+        return played.play(done)
+
+
+def _line(
+    options: Options, case: Case, truth: Truth, course: Course, tariff_of: dict[str, Tariff]
+) -> report.Line:
+    played, job_id = played_of(truth, course.finished, course.decisions, tariff_of)
+    summary = _with_draw(summarise(played), truth, course, case.rules)
+    if options.out is not None:
+        report.write_run(within(options.out, _folder(case.label)), played, job_id, summary)
+    label = case.label
+    if course.unfinished:
+        label = f"{label} ({course.unfinished:,} jobs did not end)"
+    parameters = {
+        "case": case.label,
+        "policy": case.rules.policy,
+        "t_weight": case.rules.t_weight,
+        "threshold": case.rules.threshold,
+        "unfinished": course.unfinished,
+    }
+    return report.Line(label, parameters, summary)
+
+
+def _folder(label: str) -> str:
+    return "".join(c if c.isalnum() or c in "-.=" else "_" for c in label)
+
+
+def _with_draw(summary: Summary, truth: Truth, course: Course, rules: Rules) -> Summary:
+    """The summary with how all jobs of a course, idle nodes beside them, kept to the caps."""
+    found = []
+    for cap in standing_caps(course.caps):
+        clusters = {name: c for name, c in truth.declared.items() if covers(cap, c)}
+        jobs = [job for job in course.finished if job.cluster in clusters and job.started_at_us]
+        idle_w = sum(c.nodes * c.idle_power_w for c in clusters.values())
+        draws_w = (metered(job, clusters[job.cluster]) for job in jobs)
+        found.append(draw(cap, idle_w if rules.cap_counts_idle else 0.0, draws_w, jobs))
+    capped = [each for each in found if each.cap_w]
+    return replace(
+        summary,
+        highest_of_cap=max((each.highest_w / each.cap_w for each in capped), default=None),
+        above_cap_s=max((each.above_s for each in capped), default=None),
+    )
+
+
+def _fidelity(record: _Record, truth: Truth, made: Sequence[PlacementDecided]) -> Fidelity:
+    if record.decisions is None:
+        return Fidelity.to_reports(truth, made)
+    return Fidelity.to_decisions(record.decisions, made)
+
+
+def _tell_fidelity(what: str, found: Fidelity) -> None:
+    text = f"{what}: {found.equal_starts:,} of {found.starts:,} starts equal"
+    if found.decisions is not None:
+        text += f", {found.equal_decisions:,} of {found.decisions:,} decisions to the byte"
+    Console(width=TABLE_WIDTH, highlight=False).print(text)
+    if not found.is_whole:
+        note([f"{what} differs: {_WHY}"])
+
+
+_WHY: Final = (
+    "placement ran under other COPLACE_PLACEMENT_* settings or another version, the record is not "
+    "whole, or resource managers did not do what was decided when it was"
+)
+
+
+def _doubts(inputs: RecordedInputs) -> Iterator[str]:
+    for kind, count in inputs.passed_over.items():
+        yield f"{count} events passed over: this version does not know {kind}"
+
+
+def _title(record: _Record, truth: Truth) -> str:
+    unknown = len(truth.jobs) - len(truth.complete)
+    apart = f", without {unknown:,} of which the record tells no end" if unknown else ""
+    return f"{record.name}, {len(truth.complete):,} jobs{apart}"

@@ -1,0 +1,1 @@
+"""A region's own record, `placement.inputs`: replayed as it was, and under other rules."""

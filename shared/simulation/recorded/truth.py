@@ -1,0 +1,214 @@
+"""What is true of the jobs of a record, wherever and whenever they run: ADR 0029."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Final
+
+import numpy as np
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_CANCELLED,
+    JOB_OUTCOME_TIMED_OUT,
+    JobFinished,
+    JobStarted,
+    JobSubmitted,
+)
+from coplace.v1.placement_pb2 import PlacementDecided
+
+from shared.domain.errors import RejectedError
+from shared.domain.job import Job
+from shared.eamc.frequency import EVEN, FrequencyRule
+from shared.messaging.domain_types import job_of
+from shared.messaging.event import Event
+from shared.messaging.stage import AlreadyAppliedError
+from shared.placement.model_store import ModelStore
+from shared.placement.predictions import ClusterModels, predict, projections
+from shared.simulation.recorded.inputs import RecordedInputs
+from shared.simulation.recorded.region import Setting
+from shared.simulation.recorded.runs import Allotment, Observed, observed_runs, work_s
+
+_SAME_GHZ: Final = 1e-6
+_MEDIAN: Final = 0.5
+# What the model store learns from; the others are about jobs.
+_NOT_LEARNED: Final = "coplace.v1.Job"
+
+
+class Hindsight:
+    """Predictions by all that a record knows at its end: time and power of each job on each cluster
+    and P-state. Times of one job compare with each other; their unit is the model's."""
+
+    def __init__(self, models: ModelStore, jobs: Sequence[Job]) -> None:
+        clusters = models.per_cluster()
+        rule = FrequencyRule.NOMINAL
+        self._column = {known.cluster.name: at for at, known in enumerate(clusters)}
+        self._row = {job.job_id: at for at, job in enumerate(jobs)}
+        found = predict(jobs, clusters, models.power_model, rule, EVEN, _MEDIAN) if jobs else None
+        self._nominal_s = found.nominal_s if found else np.empty((0, len(clusters)))
+        self._nominal_w = found.power_w if found else np.empty((0, len(clusters)))
+        apps = sorted({job.app_id for job in jobs})
+        self._projected = {
+            (known.cluster.name, *key): value
+            for known in clusters
+            for key, value in _projected(known, apps)
+        }
+
+    def time_s(self, job: Job, cluster: str, freq_ghz: float) -> float:
+        """How long it takes alone there."""
+        return self._of(job, cluster, freq_ghz)[0]
+
+    def node_w(self, job: Job, cluster: str, freq_ghz: float) -> float:
+        """What a node draws that it uses whole."""
+        return self._of(job, cluster, freq_ghz)[1]
+
+    def _of(self, job: Job, cluster: str, freq_ghz: float) -> tuple[float, float]:
+        """As projected; where no signature is behind it as at the nominal P-state, where first runs
+        take place."""
+        projected = self._projected.get((cluster, job.app_id, _key(freq_ghz)))
+        if projected is not None:
+            return projected
+        place = self._row[job.job_id], self._column[cluster]
+        return float(self._nominal_s[place]), float(self._nominal_w[place])
+
+
+def _projected(
+    known: ClusterModels, apps: Iterable[str]
+) -> Iterator[tuple[tuple[str, int], tuple[float, float]]]:
+    """(application, P-state) and (time, power) of a cluster, where they are known."""
+    there = [app for app in apps if app in known.signatures]
+    for names, found in projections(known, there):
+        for (row, app), (column, ghz) in product(enumerate(names), enumerate(found.pstates_ghz)):
+            if found.available[row, column]:
+                value = float(found.time_s[row, column]), float(found.power_w[row, column])
+                yield (app, _key(ghz)), value
+
+
+def _key(freq_ghz: float) -> int:
+    """A P-state, the same however its digits were rounded."""
+    return round(freq_ghz / _SAME_GHZ)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What a record tells of its jobs. `runs` are the last ones, `finishes` the last words on jobs,
+    `submissions` the first events of them, all by job id; `models` are those of its end.
+
+    A job takes the time that it was observed to take, its neighbours divided out, times the
+    predicted ratio of the place where it runs to where it ran.
+    """
+
+    jobs: Mapping[str, Job]
+    submissions: Mapping[str, Event]
+    starts: Mapping[str, Event]
+    finishes: Mapping[str, Event]
+    runs: Mapping[str, Observed]
+    declared: Mapping[str, ClusterDeclared]
+    models: ModelStore
+
+    @classmethod
+    def of(
+        cls, inputs: RecordedInputs, decisions: Sequence[PlacementDecided], setting: Setting
+    ) -> "Truth":
+        """The truth of a record on which this was decided."""
+        models = _models(inputs, setting)
+        jobs: dict[str, Job] = {}
+        submissions: dict[str, Event] = {}
+        starts: dict[str, Event] = {}
+        finishes: dict[str, Event] = {}
+        declared: dict[str, ClusterDeclared] = {}
+        ends: dict[tuple[str, int], JobFinished] = {}
+        for event in inputs.events:
+            match event.payload:
+                case ClusterDeclared() as cluster:
+                    declared[cluster.cluster] = cluster
+                case JobSubmitted() as submitted:
+                    with suppress(RejectedError):
+                        jobs[submitted.job_id] = job_of(submitted)
+                    submissions.setdefault(submitted.job_id, event)
+                case JobStarted() as started:
+                    starts[started.job_id] = event
+                case JobFinished() as finished:
+                    finishes[finished.job_id] = event
+                    ends[finished.job_id, finished.attempt] = finished
+        known = {i: job for i, job in jobs.items() if job.reference_cluster in models.clusters}
+        told = (e.payload for e in inputs.events if isinstance(e.payload, JobStarted))
+        runs = observed_runs(known, told, ends, decisions, models)
+        return cls(known, submissions, starts, finishes, runs, declared, models)
+
+    @cached_property
+    def kills(self) -> bool:
+        """Whether resource managers end jobs at their limits: they did once."""
+        outcomes = (run.finished.outcome for run in self.runs.values() if run.finished)
+        return JOB_OUTCOME_TIMED_OUT in outcomes
+
+    @cached_property
+    def leaves_us(self) -> Mapping[str, int]:
+        """When jobs were cancelled, wherever they were: no decision changes it."""
+        ends = ((job_id, event.payload) for job_id, event in self.finishes.items())
+        return {
+            job_id: end.ended_at_us
+            for job_id, end in ends
+            if isinstance(end, JobFinished) and end.outcome == JOB_OUTCOME_CANCELLED
+        }
+
+    @cached_property
+    def complete(self) -> frozenset[str]:
+        """The jobs that ran to their end, so that what they take is known."""
+        return frozenset(self._work_s)
+
+    def solo_s(self, job: Job, on: Allotment) -> float | None:
+        """How long a job takes there alone, None where nobody knows."""
+        work = self._work_s.get(job.job_id)
+        if work is None:
+            return None
+        there = self.runs[job.job_id].allotment
+        now_s = self.hindsight.time_s(job, on.cluster, on.freq_ghz)
+        return work * (now_s / self.hindsight.time_s(job, there.cluster, there.freq_ghz))
+
+    def energy_j(self, job: Job, on: Allotment, time_s: float) -> float:
+        """What a job draws there on all its nodes in a time: as predicted, times what was observed
+        against what is predicted where it ran, as far as there was a meter."""
+        predicted_w = self._predicted_w(job, on)
+        run = self.runs.get(job.job_id)
+        if run is None or run.finished is None or run.ended_us is None:
+            return predicted_w * time_s
+        if run.finished.energy_j <= 0 or not run.allotment.all_cores:
+            return predicted_w * time_s
+        observed_s = (run.ended_us - run.started_us) / 1e6
+        ratio = predicted_w / self._predicted_w(job, run.allotment) * (time_s / observed_s)
+        return run.finished.energy_j * ratio
+
+    @cached_property
+    def hindsight(self) -> Hindsight:
+        """What is predicted of the jobs."""
+        return Hindsight(self.models, list(self.jobs.values()))
+
+    @cached_property
+    def _work_s(self) -> dict[str, float]:
+        """How long jobs that ran to their end would have taken alone, where they ran."""
+        found = work_s(self.runs.values(), self.models.neighbours())
+        cut_off = (JOB_OUTCOME_CANCELLED, JOB_OUTCOME_TIMED_OUT)
+        return {
+            job_id: work
+            for job_id, work in found.items()
+            if (end := self.runs[job_id].finished) and end.outcome not in cut_off
+        }
+
+    def _predicted_w(self, job: Job, on: Allotment) -> float:
+        cores = self.models.clusters[on.cluster].cores_per_node
+        return self.hindsight.node_w(job, on.cluster, on.freq_ghz) * on.all_cores / cores
+
+
+def _models(inputs: RecordedInputs, setting: Setting) -> ModelStore:
+    """What is known at the end of a record."""
+    rules = setting.rules
+    models = ModelStore(
+        rules.max_slowdown, rules.most_applications, cap_counts_idle=rules.cap_counts_idle
+    )
+    for event in inputs.events:
+        if not event.type.startswith(_NOT_LEARNED):
+            with suppress(RejectedError, AlreadyAppliedError):
+                models.fold(event)
+    return models

@@ -1,0 +1,348 @@
+"""A record under other rules: what came from outside comes as recorded, what followed from
+decisions is made anew."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from math import inf
+
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    LimitsDeclared,
+    PowerCapDeclared,
+    RoundEnded,
+)
+from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_CANCELLED,
+    JOB_OUTCOME_COMPLETED,
+    JOB_OUTCOME_TIMED_OUT,
+    JobCancelled,
+    JobDeclined,
+    JobFinished,
+    JobHeld,
+    JobOutcome,
+    JobReleased,
+    JobStarted,
+    JobSubmitted,
+)
+from coplace.v1.placement_pb2 import (
+    VERDICT_CANCELLED,
+    VERDICT_START,
+    VERDICT_WITHDRAWN,
+    PlacementDecided,
+)
+from coplace.v1.prediction_pb2 import (
+    DegradationModelPublished,
+    NodePowerPublished,
+    PowerModelPublished,
+)
+from google.protobuf.message import Message
+
+from shared.messaging.event import Event
+from shared.messaging.stage import AlreadyAppliedError, Processor, Round
+from shared.scheduling.progress import Progress
+from shared.simulation.recorded.caps import CapChanges
+from shared.simulation.recorded.inputs import RecordedInputs
+from shared.simulation.recorded.region import Region, Setting
+from shared.simulation.recorded.runs import Allotment, Nodes, Run
+from shared.simulation.recorded.truth import Truth
+
+# What comes from outside whatever placement decides. A job's first submission does too.
+FROM_OUTSIDE: tuple[type[Message], ...] = (
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    LimitsDeclared,
+    PowerCapDeclared,
+    SignatureUpdated,
+    CoefficientsPublished,
+    PowerModelPublished,
+    DegradationModelPublished,
+    NodePowerPublished,
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+)
+
+
+@dataclass(slots=True)
+class Course:
+    """What came of a record: all decisions in their order, the jobs that ended, the caps that held.
+    `unfinished` counts the jobs that started and ran on, or never started."""
+
+    decisions: list[PlacementDecided] = field(default_factory=list)
+    finished: list[JobFinished] = field(default_factory=list)
+    caps: list[PowerCapDeclared] = field(default_factory=list)
+    unfinished: int = 0
+
+
+def as_recorded(inputs: RecordedInputs, decisions: Sequence[PlacementDecided]) -> Course:
+    """What did come of it."""
+    payloads = [event.payload for event in inputs.events]
+    submitted = {each.job_id for each in payloads if isinstance(each, JobSubmitted)}
+    ends = {each.job_id: each for each in payloads if isinstance(each, JobFinished)}
+    return Course(
+        decisions=list(decisions),
+        finished=[each for job_id, each in ends.items() if job_id in submitted],
+        caps=[each for each in payloads if isinstance(each, PowerCapDeclared)],
+        unfinished=len(submitted - ends.keys()),
+    )
+
+
+class WhatIf:
+    """One play of a record under some rules.
+
+    Resource managers start at the end of a round what was decided in it, and confirm it at once.
+    Rounds end when they did in the record and, on the same grid of times, when a job ends or, while
+    jobs wait, a cap changes. `sequencer` puts the events of a round into placement's order; `caps`
+    takes the place of what the record declares.
+    """
+
+    def __init__(
+        self,
+        inputs: RecordedInputs,
+        truth: Truth,
+        setting: Setting,
+        sequencer: Processor,
+        caps: CapChanges,
+    ) -> None:
+        first = inputs.rounds[0]
+        self._inputs, self._truth, self._sequencer = inputs, truth, sequencer
+        self._region = Region(setting, first.round.ended_at_us)
+        self._writer = first.barrier
+        self._ahead = list(_from_outside(inputs, caps))[::-1]
+        self._nodes = Nodes(truth.models.neighbours())
+        self._round = replace(first.round, number=first.round.number - 1, ended_at_us=0)
+        self._ends: list[tuple[int, str]] = []
+        self._waiting: set[str] = set()
+        self._running: dict[str, Run] = {}
+        self._over: set[str] = set()
+        self._outbox: list[Event] = []
+        self._cap_steps_us: set[int] = set()
+        self.course = Course()
+        for job_id, at_us in truth.leaves_us.items():
+            heappush(self._ends, (at_us, job_id))
+
+    def play(self, told: Callable[[int], None]) -> Course:
+        """What comes of it; `told` hears how many jobs have ended."""
+        while (ended := self._next_round()) is not None:
+            self._round = ended
+            self._pass_time(ended.ended_at_us)
+            decisions = self._region.decide(self._sequenced(ended), self._barrier(ended))
+            self.course.decisions += decisions
+            self._obey(decisions)
+            told(len(self.course.finished))
+        self.course.unfinished = len(self._waiting) + len(self._running)
+        return self.course
+
+    def _next_round(self) -> Round | None:
+        """The next one; what the record says of it is put into the outbox. None where nothing will
+        happen any more."""
+        due_us = min((self._on_grid(us) for us in self._due_us()), default=None)
+        number = self._round.number + 1
+        if self._ahead and (due_us is None or self._ahead[-1][0] <= due_us):
+            due_us, events = self._ahead.pop()
+            self._outbox += events
+            self._learn(events)
+        return None if due_us is None else Round(number, due_us)
+
+    def _due_us(self) -> Iterator[int]:
+        while self._ends and not self._is_due(*self._ends[0]):
+            heappop(self._ends)
+        if self._ends:
+            yield self._ends[0][0]
+        if self._waiting:
+            yield from (us for us in self._cap_steps_us if us > self._round.ended_at_us)
+        if self._outbox and not self._ahead:
+            yield self._round.ended_at_us + 1
+
+    def _is_due(self, at_us: int, job_id: str) -> bool:
+        """Whether an expected end still is one: a neighbour's coming or going moves it."""
+        if job_id in self._running and self._running[job_id].ends_at_us == at_us:
+            return True
+        return self._truth.leaves_us.get(job_id) == at_us and job_id not in self._over
+
+    def _on_grid(self, at_us: int) -> int:
+        """The first end of a round that is not before this time and behind the last round."""
+        grid_us, begin_us = self._inputs.grid_us, self._writer_round_us
+        at_us = max(at_us, self._round.ended_at_us + 1)
+        return begin_us - (begin_us - at_us) // grid_us * grid_us
+
+    @property
+    def _writer_round_us(self) -> int:
+        """A time on the grid."""
+        return self._inputs.rounds[0].round.ended_at_us
+
+    def _learn(self, events: Iterable[Event]) -> None:
+        for event in events:
+            match event.payload:
+                case JobSubmitted() as submitted:
+                    self._waiting.add(submitted.job_id)
+                case PowerCapDeclared() as cap:
+                    self.course.caps.append(cap)
+                    self._cap_steps_us |= {step.from_us for step in cap.steps}
+
+    def _pass_time(self, until_us: int) -> None:
+        while self._ends and self._ends[0][0] <= until_us:
+            at_us, job_id = heappop(self._ends)
+            if not self._is_due(at_us, job_id):
+                continue
+            run = self._running.get(job_id)
+            if run is None:
+                self._leave(job_id)
+            elif self._truth.leaves_us.get(job_id) == at_us:
+                self._finish(run, JOB_OUTCOME_CANCELLED, at_us)
+            else:
+                is_late = run.deadline_us == at_us
+                outcome = JOB_OUTCOME_TIMED_OUT if is_late else self._outcome(job_id)
+                self._finish(run, outcome, at_us)
+
+    def _leave(self, job_id: str) -> None:
+        """A job that waits is cancelled by its user."""
+        event = self._truth.finishes[job_id]
+        self._waiting.discard(job_id)
+        self._over.add(job_id)
+        self._outbox.append(event)
+        self.course.finished.append(event.payload)  # type: ignore[arg-type]
+
+    def _outcome(self, job_id: str) -> JobOutcome.ValueType:
+        """How it ended where it ran."""
+        run = self._truth.runs.get(job_id)
+        return run.finished.outcome if run and run.finished else JOB_OUTCOME_COMPLETED
+
+    def _sequenced(self, ended: Round) -> list[Event]:
+        """What happened in a round, in the order in which placement learns it."""
+        for event in self._outbox:
+            with suppress(AlreadyAppliedError):
+                self._sequencer.handle(event)
+        self._outbox = []
+        return [each.event for each in self._sequencer.end_round(ended)]
+
+    def _barrier(self, ended: Round) -> Event:
+        payload = RoundEnded(round=ended.number, ended_at_us=ended.ended_at_us)
+        name = f"{self._writer.source}/{self._writer.type}/round/{ended.number}"
+        return replace(self._writer, id=name, time_us=ended.ended_at_us, payload=payload)
+
+    def _obey(self, decisions: Iterable[PlacementDecided]) -> None:
+        """Do what was decided, as resource managers do."""
+        for decided in decisions:
+            if decided.verdict == VERDICT_START:
+                self._start(decided)
+            elif decided.verdict == VERDICT_CANCELLED:
+                self._cancel(decided.job_id)
+            elif decided.verdict == VERDICT_WITHDRAWN and decided.job_id in self._waiting:
+                self._decline(decided)
+
+    def _start(self, decided: PlacementDecided) -> None:
+        job_id, now_us = decided.job_id, self._round.ended_at_us
+        job, allotment = self._truth.jobs[job_id], Allotment.of(decided)
+        solo_s = self._truth.solo_s(job, allotment)
+        is_bounded = solo_s is None or self._truth.kills
+        limit_us = now_us + max(1, round(decided.walltime_s * 1e6))
+        run = Run(
+            job=job,
+            attempt=decided.attempt,
+            allotment=allotment,
+            started_us=now_us,
+            progress=Progress(inf if solo_s is None else solo_s),
+            grant=decided.grant,
+            deadline_us=limit_us if is_bounded else None,
+        )
+        self._waiting.remove(job_id)
+        self._running[job_id] = run
+        self._expect(self._nodes.start(run, now_us))
+        started = JobStarted(
+            job_id=job_id,
+            attempt=decided.attempt,
+            cluster=decided.cluster,
+            freq_ghz=decided.freq_ghz,
+            started_at_us=now_us,
+            grant=decided.grant,
+        )
+        self._outbox.append(self._said(started, job_id, now_us, self._truth.starts.get(job_id)))
+
+    def _cancel(self, job_id: str) -> None:
+        """A job leaves the queue, or its nodes."""
+        self._waiting.discard(job_id)
+        self._over.add(job_id)
+        if job_id in self._running:
+            run = self._running[job_id]
+            self._finish(run, JOB_OUTCOME_CANCELLED, self._round.ended_at_us)
+
+    def _decline(self, decided: PlacementDecided) -> None:
+        """A start that is asked back did not take place."""
+        now_us = self._round.ended_at_us
+        declined = JobDeclined(
+            job_id=decided.job_id,
+            attempt=decided.attempt,
+            grant=decided.grant,
+            reason="as asked",
+            declined_at_us=now_us,
+        )
+        self._outbox.append(self._said(declined, decided.job_id, now_us, None))
+
+    def _finish(self, run: Run, outcome: JobOutcome.ValueType, now_us: int) -> None:
+        job_id = run.job.job_id
+        self._expect(self._nodes.end(run, now_us))
+        del self._running[job_id]
+        self._over.add(job_id)
+        finished = self._finished(run, outcome, now_us)
+        self.course.finished.append(finished)
+        self._outbox.append(self._said(finished, job_id, now_us, self._truth.finishes.get(job_id)))
+
+    def _expect(self, runs: Iterable[Run]) -> None:
+        """Their ends have moved."""
+        for run in runs:
+            heappush(self._ends, (run.ends_at_us, run.job.job_id))
+
+    def _finished(self, run: Run, outcome: JobOutcome.ValueType, now_us: int) -> JobFinished:
+        job, on = run.job, run.allotment
+        units = sum(on.units)
+        return JobFinished(
+            job_id=job.job_id,
+            attempt=run.attempt,
+            outcome=outcome,
+            cluster=on.cluster,
+            app_id=job.app_id,
+            user=job.user,
+            account=job.account,
+            nodes=len(on.nodes),
+            cores_per_node=on.most_cores_on_a_node,
+            freq_ghz=on.freq_ghz,
+            submitted_at_us=round(job.submit_s * 1e6),
+            started_at_us=run.started_us,
+            ended_at_us=now_us,
+            energy_j=self._truth.energy_j(job, on, (now_us - run.started_us) / 1e6),
+            node_model=self._truth.models.clusters[on.cluster].node_model,
+            grant=run.grant,
+            cores=on.all_cores,
+            resources={name: count * units for name, count in job.resources_per_unit},
+        )
+
+    def _said(self, payload: Message, job_id: str, now_us: int, like: Event | None) -> Event:
+        """A resource manager's word, under the name that it had in the record if there is one."""
+        if like is not None:
+            return replace(like, time_us=now_us, payload=payload)
+        submission = self._truth.submissions[job_id]
+        name = f"{submission.source}/{payload.DESCRIPTOR.full_name}/{job_id}"
+        return replace(submission, id=f"{name}/{now_us}", time_us=now_us, payload=payload)
+
+
+def _from_outside(inputs: RecordedInputs, caps: CapChanges) -> Iterator[tuple[int, list[Event]]]:
+    """When each recorded round ended, and what came from outside in it."""
+    changed = caps.changed()
+    for recorded in inputs.rounds:
+        found: list[Event] = []
+        for event in recorded.events:
+            if isinstance(event.payload, FROM_OUTSIDE) or _is_first_submission(event.payload):
+                found += changed(event)
+        yield recorded.round.ended_at_us, found
+
+
+def _is_first_submission(payload: Message) -> bool:
+    """Later attempts follow from what came of the first."""
+    return isinstance(payload, JobSubmitted) and payload.attempt <= 1
