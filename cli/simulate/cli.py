@@ -220,6 +220,8 @@ def simulate(
     of_a_record = {"--decisions": decisions, "--cap": cap, "--no-caps": no_caps}
     _require_numbers({"--cap-w": cap_w, **of_a_pool, **of_clusters})
     if recorded is not None or from_kafka:
+        if recorded is not None and from_kafka:
+            raise UnusableError("give --recorded or --from-kafka, not both")
         used = ("--t-weight", "--threshold", "--tariffs")
         unused = {name: value for name, value in of_clusters.items() if name not in used}
         of_both: dict[str, object] = {"--cap-w": cap_w, "--workers": workers, "--eurora": eurora}

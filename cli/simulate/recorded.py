@@ -24,7 +24,8 @@ from shared.placement.model import Rules
 from shared.runtime.folders import within
 from shared.runtime.settings import settings
 from shared.simulation.metrics import Summary, summarise
-from shared.simulation.recorded.caps import CapChanges
+from shared.simulation.policy import SimulatedPolicy
+from shared.simulation.recorded.caps import AS_RECORDED, CapChanges
 from shared.simulation.recorded.inputs import (
     TOPIC,
     RecordedInputs,
@@ -148,7 +149,8 @@ def _cases(options: Options, own: Rules) -> Iterator[Case]:
     policies, weights = options.policies or (own.policy,), options.t_weights or (own.t_weight,)
     for policy, t_weight in product(policies, weights):
         rules = replace(own, policy=policy, t_weight=t_weight, threshold=threshold)
-        if (rules, options.caps) != (own, AS_RECORDED):
+        is_again = t_weight != weights[0] and not SimulatedPolicy(policy).weighs
+        if not is_again and (rules, options.caps) != (own, AS_RECORDED):
             yield Case(_label(rules, options.caps), rules, options.caps)
 
 

@@ -44,10 +44,12 @@ def event_of(fields: Mapping[str, Any]) -> Event:
     text = {name: _text(fields, name) for name in ("id", "type", "source", "time")}
     if text["type"] not in MESSAGES:
         raise UnknownKindError(text["type"])
-    payload = MESSAGES[text["type"]]()
+    payload, data = MESSAGES[text["type"]](), fields.get("data")
+    if not isinstance(data, dict):
+        raise RejectedError("data", f"must be an object, got {str(data)[:40]!r}")
     try:
-        ParseDict(fields["data"], payload, ignore_unknown_fields=True)
-    except (ParseError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        ParseDict(data, payload, ignore_unknown_fields=True)
+    except (ParseError, AttributeError, TypeError, ValueError, RecursionError) as error:
         problem = f"is no {text['type']}: {' '.join(str(error).split())[:200]}"
         raise RejectedError("data", problem) from error
     return Event(

@@ -81,7 +81,9 @@ def comparison(measures: Mapping[str, Mapping[str, Sequence[float]]], path: Path
     columns = min(3, len(measures))
     lines = -(-len(measures) // columns)
     bars = max(len(cases) for cases in measures.values())
-    figure = Figure(figsize=(5 * columns, lines * max(2, 1 + bars / 4)), layout="constrained")
+    longest = max(len(case) for cases in measures.values() for case in cases)
+    size = columns * (4 + longest / 12), lines * max(2, 1 + bars / 4)
+    figure = Figure(figsize=size, layout="constrained")
     axes = np.atleast_1d(figure.subplots(lines, columns)).ravel()
     for axis, (measure, cases) in zip(axes, measures.items(), strict=False):
         _draw_bars(axis, measure, cases)

@@ -68,8 +68,9 @@ class Run:
     def ends_at_us(self) -> int:
         """When it ends if its neighbours stay as they are."""
         left_s = self.progress.remaining_s
-        done_us = self.settled_us + max(1, round(left_s * 1e6)) if left_s < inf else None
-        return min(us for us in (done_us, self.deadline_us) if us is not None)
+        done_us = self.settled_us + max(0, round(left_s * 1e6)) if left_s < inf else None
+        ends_us = min(us for us in (done_us, self.deadline_us) if us is not None)
+        return max(ends_us, self.started_us + 1)
 
     def settle(self, now_us: int, slowdown_ratio: float) -> None:
         """From now on it runs at this slowdown."""

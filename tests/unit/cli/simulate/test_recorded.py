@@ -1,0 +1,155 @@
+"""`coplace simulate --recorded` on a small record."""
+
+import csv
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+from google.protobuf.json_format import MessageToDict
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from shared.messaging.event_json import write_events
+from shared.placement.model import Rules
+from tests.unit.shared.placement import region
+from tests.unit.shared.placement.region import T0_US
+from tests.unit.shared.simulation.recorded.records import recorded
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Ten jobs, of which one has no end."""
+    jobs = [
+        region.submitted(f"j{n}", T0_US + n * 10**6, nodes=1 + n % 3, app_id=region.APPS[n % 8])
+        for n in range(10)
+    ]
+    inputs, decisions = recorded(jobs, {f"j{n}": 100.0 + n for n in range(9)})
+    path = tmp_path / "placement.inputs.jsonl"
+    write_events(path, [e for each in inputs.rounds for e in (*each.events, each.barrier)])
+    lines = [orjson.dumps(MessageToDict(d, preserving_proto_field_name=True)) for d in decisions]
+    (tmp_path / "decisions.jsonl").write_bytes(b"\n".join(lines))
+    return path
+
+
+@pytest.fixture
+def command(file: Path) -> Command:
+    def run(*arguments: object) -> Result:
+        return CliRunner().invoke(app, ["simulate", "--recorded", str(file), *map(str, arguments)])
+
+    return run
+
+
+def test_the_record_is_replayed_and_played_under_its_own_rules(command: Command) -> None:
+    done = command()
+    assert done.exit_code == 0, done.output
+    assert re.search(
+        r"replay: 10 of 10 starts equal, (\d+) of \1 decisions to the byte", done.stdout
+    )
+    assert "what-if under the same rules: 10 of 10 starts equal" in done.stdout
+    assert "9 jobs, without 1 of which the record tells no end" in done.stdout
+    rows = [line for line in done.stdout.splitlines() if line.startswith("│")]
+    assert len(rows) == 2
+
+
+def test_policies_weights_and_caps_are_compared_with_the_record(
+    command: Command, tmp_path: Path
+) -> None:
+    done = command(
+        *("--policy", "min-energy", "--policy", "priority-inc", "--t-weight", 1, "--t-weight", 2),
+        *("--cap", "region=1500", "--cap", "cluster:p1=1e6", "--out", tmp_path / "out"),
+    )
+    assert done.exit_code == 0, done.output
+    with (tmp_path / "out" / "comparison.csv").open(newline="") as table:
+        rows = list(csv.DictReader(table))
+    assert [(row["policy"], row["t_weight"]) for row in rows] == [
+        ("priority-inc-v", "1.0"),
+        ("priority-inc-v", "1.0"),
+        ("min-energy", "1.0"),
+        ("priority-inc", "1.0"),
+        ("priority-inc", "2.0"),
+    ]
+    assert [bool(row["highest_of_cap"]) for row in rows] == [False, False, True, True, True]
+    assert all(0 < float(row["highest_of_cap"]) < 2 for row in rows[2:])
+    for case in ("record", "same_rules", "min-energy_w=1__region=1500__cluster_p1=1e+06"):
+        written = {path.name for path in (tmp_path / "out" / case).iterdir()}
+        assert written == {"jobs.csv", "summary.json", "gantt.png", "power.png"}
+    jobs = (tmp_path / "out" / "record" / "jobs.csv").read_text().splitlines()
+    assert len(jobs) == 10
+    assert jobs[1].startswith("j0,")
+
+
+def test_tariffs_price_the_energy(command: Command, tmp_path: Path) -> None:
+    tariffs = tmp_path / "tariffs.csv"
+    tariffs.write_text("cluster,hour,price_per_kwh\np1,0,0.1\np2,0,0.2\n")
+    done = command("--tariffs", tariffs)
+    assert done.exit_code == 0, done.output
+    assert "cost of energy" in done.stdout
+
+
+def test_without_its_decisions_starts_are_compared_with_those_reported(
+    command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "decisions.jsonl").unlink()
+    done = command()
+    assert "replay: 10 of 10 starts equal\n" in done.stdout
+
+
+def test_a_record_of_other_settings_is_told_to_differ(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COPLACE_PLACEMENT_T_WEIGHT", "9")
+    done = command()
+    assert done.exit_code == 0, done.output
+    assert ", 0 of " in done.stdout.splitlines()[0]
+    assert "replay differs: placement ran under other COPLACE_PLACEMENT_*" in done.stderr
+
+
+def test_the_policy_of_the_record_is_that_of_its_decisions(
+    tmp_path: Path, command: Command, file: Path
+) -> None:
+    inputs, decisions = recorded([region.submitted("j")], {"j": 9.0}, Rules(policy="base"))  # type: ignore[arg-type]
+    write_events(file, [e for each in inputs.rounds for e in (*each.events, each.barrier)])
+    lines = [orjson.dumps(MessageToDict(d, preserving_proto_field_name=True)) for d in decisions]
+    (tmp_path / "decisions.jsonl").write_bytes(b"\n".join(lines))
+    assert "1 of 1 starts equal, 1 of 1 decisions to the byte" in command().stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--cap", "p1=5"), "is no cap: write cluster:NAME=WATTS"),
+        (("--cap", "cluster=5"), "is no cap"),
+        (("--cap", "region:x=5"), "is no cap"),
+        (("--cap", "region=lots"), "is no cap"),
+        (("--cap", "region=nan"), "region=nan"),
+        (("--cap", "region=-1"), "region=-1"),
+        (("--cap", "region=700"), "below the idle power of its nodes, 800 W"),
+        (("--cap", "cluster:p9=1e5"), "'p9' is no cluster"),
+        (("--policy", "easy"), "placement has no policy easy"),
+        (("--policy", "look-ahead"), "placement has no policy look-ahead"),
+        (("--swf", "x.swf"), "--swf: of no use on a record"),
+        (("--seed", "2"), "--seed: of no use on a record"),
+        (("--from-kafka",), "--recorded or --from-kafka"),
+        (("--tariffs", "TARIFFS"), "tariffs are for ['p9']"),
+        (("--decisions", "none.jsonl"), "none.jsonl"),
+        (("--decisions", "TARIFFS"), "holds no decisions: line 1"),
+    ],
+)
+def test_what_cannot_be_played_ends_in_one_line_that_says_why(
+    options: tuple[str, ...], problem: str, command: Command, tmp_path: Path
+) -> None:
+    tariffs = tmp_path / "tariffs.csv"
+    tariffs.write_text("cluster,hour,price_per_kwh\np9,0,0.1\n")
+    done = command(*(tariffs if option == "TARIFFS" else option for option in options))
+    assert done.exit_code == 1, done.output
+    assert done.stderr.splitlines()[-1].startswith("error: ")
+    assert problem in done.stderr
+
+
+def test_options_of_a_record_are_refused_elsewhere() -> None:
+    done = CliRunner().invoke(app, ["simulate", "--swf", "x.swf", "--no-caps"])
+    assert "--no-caps: of no use on anything but a record" in done.stderr

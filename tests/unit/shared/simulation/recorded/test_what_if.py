@@ -1,0 +1,179 @@
+"""A record under the rules that it ran with, and under others."""
+
+from math import inf
+
+import pytest
+from coplace.v1.control_pb2 import POWER_SCOPE_REGION
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_CANCELLED,
+    JOB_OUTCOME_COMPLETED,
+    JOB_OUTCOME_TIMED_OUT,
+    JobFinished,
+)
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from shared.eamc.ranking import Policy
+from shared.placement.caps import Covered
+from shared.scheduling.power import Scope
+from shared.simulation.recorded.caps import CapChanges, NewCap
+from shared.simulation.recorded.inputs import RecordedInputs
+from shared.simulation.recorded.region import Setting, replay
+from shared.simulation.recorded.truth import Truth
+from tests.unit.shared.placement import region
+from tests.unit.shared.placement.region import APPS, T0_US
+from tests.unit.shared.simulation.recorded.records import NODE_W, recorded, starts, what_if
+
+S = 1_000_000
+
+
+def test_the_same_rules_come_to_the_same_decisions_and_ends() -> None:
+    jobs = [region.submitted(f"j{n}", T0_US + n * 7 * S, nodes=1 + n % 4) for n in range(20)]
+    inputs, decisions = recorded(jobs, {f"j{n}": 40.0 + 31 * n for n in range(20)})
+    course = what_if(inputs)
+    assert course.decisions == decisions
+    assert course.unfinished == 0
+
+
+@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.generate))
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 600),
+            st.integers(1, 4),
+            st.booleans(),
+            st.integers(0, 7),
+            st.floats(1.0, 2000.0),
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_neighbours_are_divided_out_of_what_was_observed_as_they_come_in_again(
+    drawn: list[tuple[int, int, bool, int, float]],
+) -> None:
+    jobs = [
+        region.submitted(f"j{n}", T0_US + at_s * S, nodes=nodes, shareable=shares, app_id=APPS[app])
+        for n, (at_s, nodes, shares, app, _) in enumerate(drawn)
+    ]
+    run_s = {f"j{n}": each[-1] for n, each in enumerate(drawn)}
+    inputs, decisions = recorded(jobs, run_s)
+    course = what_if(inputs)
+    assert course.decisions == decisions
+    ends = {job.job_id: job.ended_at_us - job.started_at_us for job in course.finished}
+    assert ends == {job_id: round(seconds * 1e6) for job_id, seconds in run_s.items()}
+
+
+def test_another_clock_takes_the_predicted_ratio_longer_and_draws_the_predicted_ratio_less() -> (
+    None
+):
+    inputs, decisions = recorded([region.submitted("j", app_id=APPS[2])], {"j": 100.0})
+    course = what_if(inputs, Policy.MIN_ENERGY)
+    truth = Truth.of(inputs, decisions, Setting())
+    before, after = starts(decisions)["j"], starts(course.decisions)["j"]
+    assert after.freq_ghz < before.freq_ghz
+    job, seen = truth.jobs["j"], truth.hindsight
+    places = ((after.cluster, after.freq_ghz), (before.cluster, before.freq_ghz))
+    time, power = ([of(job, *at) for at in places] for of in (seen.time_s, seen.node_w))
+    (finished,) = course.finished
+    ran_s = (finished.ended_at_us - finished.started_at_us) / 1e6
+    assert ran_s == pytest.approx(100.0 * time[0] / time[1])
+    assert finished.energy_j == pytest.approx(100 * NODE_W * power[0] / power[1] * ran_s / 100.0)
+
+
+def test_an_end_between_recorded_rounds_ends_a_round_on_their_grid() -> None:
+    jobs = [region.submitted(f"j{n}", nodes=4, app_id=APPS[2]) for n in range(5)]
+    inputs, _ = recorded(jobs, {f"j{n}": 1000.0 for n in range(5)})
+    assert inputs.grid_us == 30 * S
+    course = what_if(inputs, Policy.MIN_ENERGY)
+    assert len(course.finished) == 5
+    assert all((d.decided_at_us - T0_US) % (30 * S) == 0 for d in course.decisions)
+
+
+def test_a_job_without_an_end_keeps_its_limit_and_is_counted() -> None:
+    jobs = [region.submitted("endless", nodes=4), region.submitted("short")]
+    inputs, decisions = recorded(jobs, {"short": 50.0})
+    course = what_if(inputs)
+    found = {job.job_id: job for job in course.finished}
+    assert found["endless"].outcome == JOB_OUTCOME_TIMED_OUT
+    limit_s = starts(decisions)["endless"].walltime_s
+    ran_us = found["endless"].ended_at_us - found["endless"].started_at_us
+    assert ran_us == pytest.approx(limit_s * 1e6, abs=1)
+    truth = Truth.of(inputs, decisions, Setting())
+    assert truth.complete == {"short"}
+
+
+def test_a_cancelled_job_ends_when_its_user_cancelled_it_wherever_it_is() -> None:
+    jobs = [region.submitted("j"), region.cancelled("j", T0_US + 200 * S)]
+    inputs, _ = recorded(jobs, {"j": 1e5})
+    course = what_if(inputs)
+    (finished,) = course.finished
+    assert finished.outcome == JOB_OUTCOME_CANCELLED
+    assert finished.ended_at_us == T0_US + 210 * S
+
+
+def test_a_job_that_was_held_waits_in_the_what_if_too() -> None:
+    jobs = [
+        region.submitted("j"),
+        region.held("j", T0_US + S),
+        region.released("j", T0_US + 300 * S),
+    ]
+    inputs, _ = recorded(jobs, {"j": 100.0})
+    (start,) = starts(what_if(inputs, Policy.BASE).decisions).values()
+    assert start.decided_at_us == T0_US + 300 * S
+
+
+def test_a_cap_in_place_of_the_recorded_one_lets_fewer_run_at_once() -> None:
+    jobs = [region.submitted(f"j{n}") for n in range(8)]
+    inputs, _ = recorded(jobs, {f"j{n}": 100.0 for n in range(8)})
+    idle_w = 2 * 4 * 100.0
+    cap = NewCap(Covered(Scope.REGION), idle_w + 700.0)
+    course = what_if(inputs, caps=CapChanges(instead=(cap,)))
+    first = min(d.decided_at_us for d in starts(course.decisions).values())
+    at_once = [d for d in starts(course.decisions).values() if d.decided_at_us == first]
+    assert 0 < len(at_once) < 8
+    assert len(course.finished) == 8
+    assert [step.watts for step in course.caps[0].steps] == [idle_w + 700.0]
+
+
+def test_without_caps_what_waited_for_power_starts_at_once() -> None:
+    cap = region.capped(POWER_SCOPE_REGION, "", (0, 900.0), (3000, None))
+    jobs = [region.submitted("j"), region.submitted("later", T0_US + 3001 * S)]
+    inputs, decisions = recorded([cap, *jobs], {"j": 100.0, "later": 100.0})
+    assert starts(decisions)["j"].decided_at_us == T0_US + 3030 * S
+    course = what_if(inputs, caps=CapChanges(dropped=True))
+    assert starts(course.decisions)["j"].decided_at_us == T0_US + 30 * S
+    assert not course.caps
+
+
+def test_a_cap_that_falls_away_ends_a_round_while_a_job_waits() -> None:
+    cap = region.capped(POWER_SCOPE_REGION, "", (0, 900.0), (3000, None))
+    inputs, _ = recorded([cap, region.submitted("j")], {"j": 100.0}, rounds=101)
+    (start,) = starts(what_if(RecordedInputs(inputs.rounds[:1])).decisions).values()
+    assert start.decided_at_us == T0_US + 3000 * S
+
+
+def test_resource_managers_that_killed_once_kill_at_the_limits_of_the_what_if() -> None:
+    jobs = [region.submitted(f"j{n}", walltime_s=100.0) for n in range(2)]
+    inputs, decisions = recorded(jobs, {"j0": 100.0, "j1": 99.0})
+    truth = Truth.of(inputs, decisions, Setting())
+    assert not truth.kills
+    told = (e.payload for e in inputs.events if isinstance(e.payload, JobFinished))
+    ends = {payload.job_id: payload for payload in told}
+    ends["j0"].outcome = JOB_OUTCOME_TIMED_OUT
+    course = what_if(inputs, Policy.MIN_ENERGY)
+    outcomes = {job.job_id: job.outcome for job in course.finished}
+    assert outcomes["j0"] == JOB_OUTCOME_TIMED_OUT
+    assert outcomes["j1"] in (JOB_OUTCOME_COMPLETED, JOB_OUTCOME_TIMED_OUT)
+    limits = {d.job_id: d.walltime_s for d in starts(course.decisions).values()}
+    for job in course.finished:
+        assert job.ended_at_us - job.started_at_us <= limits[job.job_id] * 1e6 + 1
+
+
+def test_the_region_refuses_what_it_refused_when_it_was_recorded() -> None:
+    inputs, _ = recorded([region.submitted("j", nodes=5)], {})
+    decisions, at_the_end = replay(inputs, Setting(), lambda _done: None)
+    assert decisions == []
+    assert "fits on no cluster" in at_the_end.refused[0]
+    assert what_if(inputs).unfinished == 1
+    assert inf > inputs.grid_us > 0
