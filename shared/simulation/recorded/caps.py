@@ -41,7 +41,7 @@ class NewCap(NamedTuple):
     def text(self) -> str:
         """As `parse` takes it."""
         scope, name = self.covered
-        return f"{scope}:{name}={self.watts:g}" if name else f"{scope}={self.watts:g}"
+        return f"{scope}:{name}={self.watts:.15g}" if name else f"{scope}={self.watts:.15g}"
 
     def declared(self, like: Event) -> Event:
         """The declaration, at the time of another event."""
