@@ -36,8 +36,8 @@ from shared.simulation.recorded.region import Setting, replay
 from shared.simulation.recorded.results import Fidelity, played_of, standing_caps
 from shared.simulation.recorded.truth import Truth
 from shared.simulation.recorded.what_if import Course, WhatIf, as_recorded
-from shared.simulation.tariffs import read_tariffs
 from shared.workloads.tariff import Tariff
+from shared.workloads.tariff_files import read_tariffs
 
 RECORD: Final = "record"
 SAME_RULES: Final = "same rules"
@@ -162,7 +162,8 @@ def _label(rules: Rules, caps: CapChanges) -> str:
 
 
 def _play(inputs: RecordedInputs, truth: Truth, case: Case, setting: Setting) -> Course:
-    played = WhatIf(inputs, truth, replace(setting, rules=case.rules), Sequencer({}), case.caps)
+    own, is_same = replace(setting, rules=case.rules), case.label == SAME_RULES
+    played = WhatIf(inputs, truth, own, Sequencer({}), case.caps, planned=is_same)
     with progress_of(len(truth.jobs), f"jobs ended, {case.label}") as done:
         return played.play(done)
 

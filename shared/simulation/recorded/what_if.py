@@ -35,6 +35,7 @@ from coplace.v1.placement_pb2 import (
     VERDICT_WITHDRAWN,
     PlacementDecided,
 )
+from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
@@ -99,7 +100,8 @@ class WhatIf:
     Resource managers start at the end of a round what was decided in it, and confirm it at once.
     Rounds end when they did in the record and, on the same grid of times, when a job ends or, while
     jobs wait, a cap changes. `sequencer` puts the events of a round into placement's order; `caps`
-    takes the place of what the record declares.
+    takes the place of what the record declares. Plans come as recorded where they are `planned`:
+    under other rules they would be of a course that never was.
     """
 
     def __init__(
@@ -109,12 +111,14 @@ class WhatIf:
         setting: Setting,
         sequencer: Processor,
         caps: CapChanges,
+        *,
+        planned: bool = False,
     ) -> None:
         first = inputs.rounds[0]
         self._inputs, self._truth, self._sequencer = inputs, truth, sequencer
         self._region = Region(setting, first.round.ended_at_us)
         self._writer = first.barrier
-        self._ahead = list(_from_outside(inputs, caps))[::-1]
+        self._ahead = list(_from_outside(inputs, caps, planned))[::-1]
         self._nodes = Nodes(truth.models.neighbours())
         self._round = replace(first.round, number=first.round.number - 1, ended_at_us=0)
         self._ends: list[tuple[int, str]] = []
@@ -332,13 +336,16 @@ class WhatIf:
         return replace(submission, id=f"{name}/{now_us}", time_us=now_us, payload=payload)
 
 
-def _from_outside(inputs: RecordedInputs, caps: CapChanges) -> Iterator[tuple[int, list[Event]]]:
+def _from_outside(
+    inputs: RecordedInputs, caps: CapChanges, planned: bool
+) -> Iterator[tuple[int, list[Event]]]:
     """When each recorded round ended, and what came from outside in it."""
+    kinds = (*FROM_OUTSIDE, PlanProposed) if planned else FROM_OUTSIDE
     changed = caps.changed()
     for recorded in inputs.rounds:
         found: list[Event] = []
         for event in recorded.events:
-            if isinstance(event.payload, FROM_OUTSIDE) or _is_first_submission(event.payload):
+            if isinstance(event.payload, kinds) or _is_first_submission(event.payload):
                 found += changed(event)
         yield recorded.round.ended_at_us, found
 
