@@ -16,8 +16,9 @@ from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import DONE, EasyScheduler
 from shared.scheduling.load import Reservation
-from shared.scheduling.power import PowerBudget
+from shared.scheduling.power import Budgets
 from shared.scheduling.problem import Allocation
+from shared.scheduling.slurm import SlurmScheduler
 from shared.scheduling.wait_queue import Entry, WaitQueue
 
 # A cluster that gives out whole nodes, or parts of them.
@@ -82,13 +83,14 @@ class Turns(Protocol):
     @property
     def queue(self) -> WaitQueue: ...
     @property
-    def budgets(self) -> Sequence[PowerBudget]: ...
+    def budgets(self) -> Budgets: ...
     @property
     def is_relieved(self) -> bool: ...
     def add(self, entry: Entry) -> None: ...
     def release(self, holder: int) -> None: ...
 
     def begin(self, now_s: float) -> None: ...
+    def finish(self) -> None: ...
     def turn(self) -> None: ...
     def serve(self) -> Served | None: ...
     def pass_alone(self, now_s: float) -> list[Served]: ...
@@ -119,6 +121,8 @@ def one_pass(schedulers: Sequence[Turns], now_s: float) -> list[Served]:
                 if other is not scheduler:
                     other.drop(served[1].arrival)
             started.append(served)
+    for scheduler in schedulers:
+        scheduler.finish()
     return started
 
 
@@ -135,6 +139,7 @@ class Backfill:
         arrivals: Iterator[Iterable[tuple[int, Entry]]],
     ) -> None:
         self._schedulers, self._arrivals = schedulers, arrivals
+        self._periodic = [each for each in schedulers if isinstance(each, SlurmScheduler)]
         budgets = [budget for scheduler in schedulers for budget in scheduler.budgets]
         steps_s = {from_s for budget in budgets for from_s, _ in budget.cap.steps}
         # When a cap changes, the next time last.
@@ -159,8 +164,9 @@ class Backfill:
         return serve(self._schedulers, now_s)
 
     def wake_s(self, now_s: float) -> float:
-        """When a cap changes next."""
+        """When a cap changes next, or a scheduler looks again."""
         steps_s = self._steps_s
         while steps_s and steps_s[-1] <= now_s:
             steps_s.pop()
-        return steps_s[-1] if steps_s else inf
+        step_s = steps_s[-1] if steps_s else inf
+        return min([step_s, *(scheduler.wake_s for scheduler in self._periodic)])

@@ -12,7 +12,7 @@ from math import inf
 
 from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import DONE
-from shared.scheduling.power import NO_CAP, PowerBudget
+from shared.scheduling.power import NO_CAP, Budgets, PowerBudget
 from shared.scheduling.profile import Profile
 from shared.scheduling.releases import Releases
 from shared.scheduling.wait_queue import Entry, WaitQueue
@@ -33,7 +33,7 @@ class ConservativeScheduler:
         self.number = number
         self.queue = WaitQueue()
         self.next_order = DONE
-        self.budgets = tuple(budgets)
+        self.budgets = Budgets(budgets)
         self._nodes, self._cap = nodes, budgets[0].cap if budgets else NO_CAP
         self._profile = Profile(0.0, nodes, self._cap)
         self._now_s = 0.0
@@ -56,6 +56,9 @@ class ConservativeScheduler:
             self._reservation(entry)
         self._new = []
         self.turn()
+
+    def finish(self) -> None:
+        """The pass is over: whatever leaves the queue between passes is seen by the next one."""
 
     def pass_alone(self, now_s: float) -> list[Served]:
         """Start all whose reservation is due."""

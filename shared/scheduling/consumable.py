@@ -23,7 +23,7 @@ from shared.scheduling.capacity import NOBODY, Capacity, Flat, Held
 from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import DONE, Turn
 from shared.scheduling.load import Reservation
-from shared.scheduling.power import PowerBudget, Shortage
+from shared.scheduling.power import Budgets, PowerBudget, Shortage
 from shared.scheduling.problem import Allocation, Ints, Kind, Shape, units_in
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.wait_queue import Block, Entry, WaitQueue
@@ -89,7 +89,7 @@ class ConsumableScheduler:
         self.shadow: _Shadow | None = None
         self._backfills = backfills
         self._factors = np.ones(capacity.table.nodes) if factors is None else factors
-        self._now_s, self._from, self._pauses = 0.0, 0, False
+        self._now_s, self._from, self._pauses, self._is_open = 0.0, 0, False, False
         self._turns: Iterator[Turn] = iter(())
         self._next: Turn = DONE
         # Nodes of each change; what was counted before a change is counted anew there.
@@ -101,19 +101,21 @@ class ConsumableScheduler:
         self._flat: Flat | None = None
         # The fewest units of a kind that the standing reservation refused.
         self._refused: dict[int, int] = {}
-        self.budgets = tuple(budgets)
-        self._shared = [budget for budget in budgets if budget.is_shared]
-        self._relieved = self._withdrawn = 0
+        self.budgets = Budgets(budgets)
         for each in held:
-            for budget in budgets:
-                budget.hold(each.holder, each.release_s, each.draw_mw)
+            self.budgets.hold(each.holder, each.release_s, each.draw_mw)
 
     # The life of a scheduler
     # -------------------------------------------------------------------------
 
     def begin(self, now_s: float) -> None:
         """Start a pass in which other schedulers take turns."""
+        self._is_open = True
         self._open_pass(now_s, pauses=True)
+
+    def finish(self) -> None:
+        """The pass is over."""
+        self._is_open = False
 
     def pass_alone(self, now_s: float) -> list[Served]:
         """A pass that this scheduler is alone in: what starts."""
@@ -151,11 +153,14 @@ class ConsumableScheduler:
             return
         self.queue.remove(arrival)
         if self.shadow is not None and self.shadow.reservation.arrival == arrival:
-            for budget in self.budgets:
-                budget.withdrawn += 1
-            self._forget_reservation()
-            self._turns = self._acting(order)
-            self.turn()
+            if self._is_open:
+                self.budgets.withdraw()
+                self._forget_reservation()
+                self._turns = self._acting(order)
+                self.turn()
+            else:
+                self._forget_reservation()
+                self._from = min(self._from, order)
         elif self.next_order == order:
             self.turn()
 
@@ -163,8 +168,7 @@ class ConsumableScheduler:
         """What the job `holder` holds is free again."""
         held = self.held.pop(holder)
         self.capacity.give(held.kind, held.allocation)
-        for budget in self.budgets:
-            budget.let_go(holder)
+        self.budgets.let_go(holder)
         self._units.clear()
         self._beside_anyone.clear()
         self._flat = None
@@ -229,21 +233,16 @@ class ConsumableScheduler:
 
     def shortages(self, entry: Entry) -> list[Shortage]:
         """The budgets that do not let the entry start now, as they are now."""
-        end_s = self.end_s(entry)
-        found = [b.shortage(entry.draw_mw, end_s, entry.arrival) for b in self.budgets]
-        return [shortage for shortage in found if shortage is not None]
+        return self.budgets.shortages(entry.draw_mw, self.end_s(entry), entry.arrival)
 
     @property
     def is_relieved(self) -> bool:
-        """True when watts of other schedulers too were given up since the pass began, which may be
-        what
-        kept an entry from starting: another pass may start it."""
-        return sum(budget.withdrawn for budget in self._shared) != self._withdrawn
+        """True when another pass may start more: see Budgets."""
+        return self.budgets.is_relieved
 
     def _has_power(self, entry: Entry) -> bool:
         """True when no budget is exceeded and no reservation there is delayed."""
-        end_s = self._now_s + entry.limit_s
-        return all(budget.has(entry.draw_mw, end_s, entry.arrival) for budget in self.budgets)
+        return self.budgets.has(entry.draw_mw, self.end_s(entry), entry.arrival)
 
     # What it does -------------------------------------------------------------------------------
 
@@ -251,21 +250,12 @@ class ConsumableScheduler:
         self._now_s, self._pauses = now_s, pauses
         if self.shadow is not None and self.shadow.reservation.start_s < now_s:
             self._unsettle()  # a running job is overdue: it is expected to end at any moment
-        if self.budgets:
-            self._look_at_budgets(now_s)
+        if self.budgets.any and self.budgets.begin(now_s):
+            self._unsettle()
         self._choices.clear()
         self._refused.clear()
         self._turns = self._acting(self._from) if self._from != DONE else iter(())
         self._from = DONE
-
-    def _look_at_budgets(self, now_s: float) -> None:
-        """Begin anew where watts may have come back."""
-        for budget in self.budgets:
-            budget.advance(now_s)
-        if self._shared or sum(budget.relieved for budget in self.budgets) != self._relieved:
-            self._unsettle()
-        self._relieved = sum(budget.relieved for budget in self.budgets)
-        self._withdrawn = sum(budget.withdrawn for budget in self._shared)
 
     def _act(self, entry: Entry) -> Served | None:
         if not self.may_start(entry):
@@ -279,8 +269,7 @@ class ConsumableScheduler:
         self.queue.remove(entry.arrival)
         end_s, draw_mw = self.end_s(entry), entry.draw_mw
         self.held[entry.arrival] = Held(end_s, entry.arrival, kind, allocation, draw_mw)
-        for budget in self.budgets:
-            budget.hold(entry.arrival, end_s, draw_mw)
+        self.budgets.hold(entry.arrival, end_s, draw_mw)
         return self.number, entry, allocation, waits
 
     def _take(self, kind: Kind, allocation: Allocation, *, beyond: bool) -> None:
@@ -299,7 +288,8 @@ class ConsumableScheduler:
         hold; what no budget will ever let start waits for another cap, and blocks nobody."""
         kind = self.kinds[entry.kind]
         start_s, capacity = self._earliest(kind, entry.nodes, self._now_s)
-        while (later_s := self._power_from(entry, start_s)) > start_s:
+        power = entry.draw_mw, entry.limit_s
+        while (later_s := self.budgets.earliest(*power, start_s, entry.arrival)) > start_s:
             if later_s == inf:
                 return
             start_s, capacity = self._earliest(kind, entry.nodes, later_s)
@@ -308,15 +298,7 @@ class ConsumableScheduler:
         extra = int(units.sum()) - entry.nodes
         self._forget_reservation()
         self.shadow = _Shadow(reservation, entry.order, kind, capacity, units, extra)
-        for budget in self.budgets:
-            budget.reserve(entry.arrival, start_s, entry.limit_s, entry.draw_mw)
-
-    def _power_from(self, entry: Entry, from_s: float) -> float:
-        """When, from a time on, each budget has the watts for an entry if limits hold."""
-        start_s = from_s
-        for budget in self.budgets:
-            start_s = budget.earliest(entry.draw_mw, entry.limit_s, start_s, entry.arrival)
-        return start_s
+        self.budgets.reserve(entry.arrival, start_s, entry.limit_s, entry.draw_mw)
 
     def _earliest(self, kind: Kind, count: int, from_s: float) -> tuple[float, Capacity]:
         """When, from a time on, so many units will be free, and all that is free then: what is
@@ -373,8 +355,7 @@ class ConsumableScheduler:
 
     def _forget_reservation(self) -> None:
         if self.shadow is not None:
-            for budget in self.budgets:
-                budget.give_up(self.shadow.reservation.arrival)
+            self.budgets.give_up(self.shadow.reservation.arrival)
         self.shadow = None
         self._choices.clear()
         self._refused.clear()
@@ -508,7 +489,7 @@ class ConsumableScheduler:
 
     def _surplus(self, kind: Kind, nodes: Ints) -> Ints:
         """What a node has of named resources that the kind does not need, so that those who need
-        them find them free; then its memory."""
+        them find them free."""
         amounts, needs = self.capacity.table.amounts, kind.shape.needs
         idle = [amounts[row, nodes] for row in range(2, len(needs)) if not needs[row]]
         return sum(idle, np.zeros(len(nodes), dtype=np.int64))

@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from shared.scheduling.dispatch import Served
 from shared.scheduling.load import Load, Reservation, Standing
-from shared.scheduling.power import NO_CAP_MW, PowerBudget, Shortage
+from shared.scheduling.power import NO_CAP_MW, Budgets, PowerBudget, Shortage
 from shared.scheduling.releases import Releases
 from shared.scheduling.wait_queue import Block, Entry, WaitQueue
 
@@ -47,9 +47,9 @@ class EasyScheduler:
     what is reserved there. Schedulers that share a budget begin anew with every pass: what one of
     them gives back another one may take. An entry that no budget will ever let start blocks nobody.
 
-    A pass is `begin`, then `serve` while `next_order` is not DONE, or `pass_alone`. An entry that
-    was refused stays refused until nodes come back: what it lacked only grows less. So a scheduler
-    that lives on looks at new entries alone, and begins anew after a `release`.
+    A pass is `begin`, `turn`, `serve` while `next_order` is not DONE, `finish`; or `pass_alone`. An
+    entry that was refused stays refused until nodes come back: what it lacked only grows less. So a
+    scheduler that lives on looks at new entries alone, and begins anew after a `release`.
 
     `backfills` False makes it first come, first served: nothing passes the reservation.
     """
@@ -70,10 +70,9 @@ class EasyScheduler:
         self.next_order = DONE
         self._turns: Iterator[Turn] = iter(())
         self._next: Turn = DONE
-        self._backfills, self._pauses = backfills, False
-        self.budgets, self._is_capped = tuple(budgets), bool(budgets)
-        self._shared = [budget for budget in budgets if budget.is_shared]
-        self._relieved = self._withdrawn = 0
+        self._backfills, self._pauses, self._is_open = backfills, False, False
+        self.budgets = Budgets(budgets)
+        self._is_capped = self.budgets.any
         self._now_s, self._from, self._reserved_order = 0.0, 0, 0
         self.releases = Releases()
         # What became of the cluster entry by entry. `_undone` are the ends of it that reservations
@@ -91,7 +90,12 @@ class EasyScheduler:
 
     def begin(self, now_s: float) -> None:
         """Start a pass in which other schedulers take turns."""
+        self._is_open = True
         self._open_pass(now_s, pauses=True)
+
+    def finish(self) -> None:
+        """The pass is over."""
+        self._is_open = False
 
     def pass_alone(self, now_s: float) -> list[Served]:
         """A pass that this scheduler is alone in: what starts."""
@@ -105,8 +109,8 @@ class EasyScheduler:
         self._now_s, self._pauses = now_s, pauses
         if self._reservation is not None and self._reservation[2] < now_s:
             self._unsettle()  # a running job is overdue: it is expected to end at any moment
-        if self._is_capped:
-            self._look_at_budgets(now_s)
+        if self._is_capped and self.budgets.begin(now_s):
+            self._unsettle()
         if self._from == DONE:
             return False
         self._trail = [(-1, self.free, self.extra, self._reservation)]
@@ -115,20 +119,10 @@ class EasyScheduler:
         self._from = DONE
         return True
 
-    def _look_at_budgets(self, now_s: float) -> None:
-        """Begin anew where watts may have come back."""
-        for budget in self.budgets:
-            budget.advance(now_s)
-        if self._shared or sum(budget.relieved for budget in self.budgets) != self._relieved:
-            self._unsettle()
-        self._relieved = sum(budget.relieved for budget in self.budgets)
-        self._withdrawn = sum(budget.withdrawn for budget in self._shared)
-
     @property
     def is_relieved(self) -> bool:
-        """True when watts of other schedulers too were given up since the pass began, which may be
-        what kept an entry from starting: another pass may start it."""
-        return sum(budget.withdrawn for budget in self._shared) != self._withdrawn
+        """True when another pass may start more: see Budgets."""
+        return self.budgets.is_relieved
 
     def turn(self) -> None:
         """Look for the next entry that will start or reserve, a little way: no entry acts
@@ -163,14 +157,18 @@ class EasyScheduler:
         self.queue.remove(arrival)
         self._left[arrival] = len(self._undone)
         if self._reservation is not None and self._reservation[0] == arrival:
-            self._cancel(order)
+            if self._is_open:
+                self._cancel(order)
+            else:
+                self._give_up()
+                self._from = min(self._from, order)
         elif self.next_order == order:
             self.turn()
 
     def release(self, holder: int) -> None:
         """What the job `holder` holds is free again."""
-        for budget in self.budgets:
-            budget.let_go(holder)
+        if self._is_capped:
+            self.budgets.let_go(holder)
         _, _, nodes = self.releases.let_go(holder)
         self.free += nodes
         self._unsettle()
@@ -206,14 +204,11 @@ class EasyScheduler:
 
     def shortages(self, entry: Entry) -> list[Shortage]:
         """The budgets that do not let the entry start now, as they are now."""
-        end_s = self.end_s(entry)
-        found = [b.shortage(entry.draw_mw, end_s, entry.arrival) for b in self.budgets]
-        return [shortage for shortage in found if shortage is not None]
+        return self.budgets.shortages(entry.draw_mw, self.end_s(entry), entry.arrival)
 
     def _has_power(self, entry: Entry) -> bool:
         """True when no budget is exceeded and no reservation there is delayed."""
-        end_s = self._now_s + entry[3]
-        return all(budget.has(entry[6], end_s, entry[1]) for budget in self.budgets)
+        return self.budgets.has(entry[6], self._now_s + entry[3], entry[1])
 
     # What it does -------------------------------------------------------------------------------
 
@@ -232,22 +227,25 @@ class EasyScheduler:
 
     def _hold(self, holder: int, nodes: int, release_s: float, draw_mw: int) -> None:
         self.releases.hold((release_s, holder, nodes))
-        for budget in self.budgets:
-            budget.hold(holder, release_s, draw_mw)
+        if self._is_capped:
+            self.budgets.hold(holder, release_s, draw_mw)
 
     def _reserve(self, entry: Entry) -> Served | None:
         """Promise nodes to the next entry: the first on this cluster that cannot start."""
         order, arrival, nodes, limit_s, _, _, draw_mw = entry
         shadow_s, available = self._shadow(nodes, self._now_s)
-        while self._is_capped and (later_s := self._power_from(entry, shadow_s)) > shadow_s:
+        while (
+            self._is_capped
+            and (later_s := self.budgets.earliest(draw_mw, limit_s, shadow_s, arrival)) > shadow_s
+        ):
             if later_s == inf:
                 return None  # it waits for another cap, and blocks nobody until then
             shadow_s, available = self._shadow(nodes, later_s)
         self._reservation = arrival, nodes, shadow_s
         self._reserved_order = order
         self.extra = available - nodes
-        for budget in self.budgets:
-            budget.reserve(arrival, shadow_s, limit_s, draw_mw)
+        if self._is_capped:
+            self.budgets.reserve(arrival, shadow_s, limit_s, draw_mw)
         self._note(order)
         return None
 
@@ -263,17 +261,9 @@ class EasyScheduler:
                 shadow_s = release_s
         return shadow_s, available
 
-    def _power_from(self, entry: Entry, from_s: float) -> float:
-        """When, from a time on, each budget has the watts for an entry if limits hold."""
-        start_s = from_s
-        for budget in self.budgets:
-            start_s = budget.earliest(entry.draw_mw, entry.limit_s, start_s, entry.arrival)
-        return start_s
-
     def _cancel(self, order: int) -> None:
         """Forget the reservation to an entry that is gone: those behind it get their turn again."""
-        for budget in self.budgets:
-            budget.withdrawn += 1
+        self.budgets.withdraw()
         self._give_up()
         place = bisect_left(self._trail, (order,))
         self._undone.append(self._trail[place:])
@@ -290,8 +280,7 @@ class EasyScheduler:
     def _give_up(self) -> None:
         """There is no reservation any more."""
         if self._reservation is not None:
-            for budget in self.budgets:
-                budget.give_up(self._reservation[0])
+            self.budgets.give_up(self._reservation[0])
         self._reservation, self.extra = None, 0
 
     def _leave(self, entry: Entry) -> None:
@@ -333,7 +322,7 @@ class EasyScheduler:
         assert self._reservation is not None
         now_s, shadow_s = self._now_s, self._reservation[2]
         free, extra = self.free, self.extra
-        power_mw = self._undrawn_mw() if self._is_capped else NO_CAP_MW
+        power_mw = self.budgets.undrawn_mw if self._is_capped else NO_CAP_MW
         entries = block.entries
         for place in range(block.place_of(order), len(entries)):
             entry = entries[place]
@@ -347,17 +336,10 @@ class EasyScheduler:
                 return entry
         return None
 
-    def _undrawn_mw(self) -> int:
-        """What an entry may draw at most, whatever is reserved."""
-        power_mw = NO_CAP_MW
-        for budget in self.budgets:
-            power_mw = min(power_mw, budget.undrawn_mw)
-        return power_mw
-
     def _is_out_of_reach(self, block: Block) -> bool:
         """True when no entry of a block may start before the reservation."""
         assert self._reservation is not None
-        if self._is_capped and block.least_draw_mw > self._undrawn_mw():
+        if self._is_capped and block.least_draw_mw > self.budgets.undrawn_mw:
             return True
         in_time = self._now_s + block.least_limit_s <= self._reservation[2]
         starts = block.least_nodes <= self.free and (in_time or block.least_nodes <= self.extra)

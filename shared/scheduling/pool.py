@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
+from typing import Final
 
 from shared.scheduling.conservative import ConservativeScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load
 from shared.scheduling.power import Cap, PowerBudget, Scope, Step, milliwatts
+from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
 from shared.scheduling.wait_queue import WaitQueue
+
+_DEFAULTS: Final = SlurmBackfill()
 
 
 class Discipline(StrEnum):
@@ -18,6 +22,7 @@ class Discipline(StrEnum):
     FCFS = "fcfs"  # nothing
     EASY = "easy"  # what does not delay the first entry that waits
     CONSERVATIVE = "conservative"  # what delays no entry that waits
+    SLURM = "slurm"  # what delays none of many reservations, every so often
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,7 @@ class Pool:
     units: int
     cap_w: float = inf
     steps: tuple[Step, ...] = ()
+    slurm: SlurmBackfill = _DEFAULTS
 
     def budgets(self, number: int) -> list[PowerBudget]:
         """What its jobs may draw; none where there is no cap."""
@@ -39,9 +45,11 @@ class Pool:
 
     def scheduler(
         self, discipline: Discipline, number: int, budgets: Sequence[PowerBudget] = ()
-    ) -> EasyScheduler | ConservativeScheduler:
+    ) -> EasyScheduler | ConservativeScheduler | SlurmScheduler:
         """The pool with nothing running and nothing waiting, under these budgets."""
         if discipline is Discipline.CONSERVATIVE:
             return ConservativeScheduler(self.units, number, budgets)
+        if discipline is Discipline.SLURM:
+            return SlurmScheduler(self.units, self.slurm, number, budgets)
         load, backfills = Load(self.units, self.units), discipline is Discipline.EASY
         return EasyScheduler(load, WaitQueue(), number=number, budgets=budgets, backfills=backfills)

@@ -319,3 +319,98 @@ class PowerBudget:
                 found.append((kept.start_s, -kept.draw_mw))
                 found.append((kept.end_s, kept.draw_mw))
         return sorted((s for s in found if s[0] > from_s), key=lambda s: (s[0], -s[1]))
+
+
+class Budgets:
+    """All that what runs on one cluster is under: the cluster's own budget, its site's, the
+    region's. `any` is False where there is none, and nothing has to be asked.
+
+    Clusters that share a budget begin anew with every pass: what one of them gives back another
+    one may take.
+    """
+
+    def __init__(self, budgets: Iterable[PowerBudget]) -> None:
+        self._each = tuple(budgets)
+        self.any = bool(self._each)
+        self._shared = tuple(budget for budget in self._each if budget.is_shared)
+        self._relieved = self._withdrawn = 0
+
+    def __iter__(self) -> Iterator[PowerBudget]:
+        return iter(self._each)
+
+    def begin(self, now_s: float) -> bool:
+        """A pass begins; True when watts may have come back since the last one did."""
+        for budget in self._each:
+            budget.advance(now_s)
+        relieved = sum(budget.relieved for budget in self._each)
+        is_relieved = bool(self._shared) or relieved != self._relieved
+        self._relieved = relieved
+        self._withdrawn = self._all_withdrawn()
+        return is_relieved
+
+    @property
+    def is_relieved(self) -> bool:
+        """True when watts of other clusters too were given up since the pass began, which may be
+        what kept an entry from starting: another pass may start it."""
+        return self._all_withdrawn() != self._withdrawn
+
+    @property
+    def undrawn_mw(self) -> int:
+        """What an entry may draw at most, whatever is reserved."""
+        undrawn_mw = NO_CAP_MW
+        for budget in self._each:
+            undrawn_mw = min(undrawn_mw, budget.undrawn_mw)
+        return undrawn_mw
+
+    def has(self, draw_mw: int, until_s: float, arrival: int) -> bool:
+        """True when no budget is exceeded and no reservation there is delayed."""
+        for budget in self._each:  # noqa: SIM110 a generator costs more than what it asks
+            if not budget.has(draw_mw, until_s, arrival):
+                return False
+        return True
+
+    def earliest(self, draw_mw: int, duration_s: float, from_s: float, arrival: int) -> float:
+        """The first time, from one on, at which the budgets have the watts one after the other, if
+        limits hold: ask again from there until it stays."""
+        start_s = from_s
+        for budget in self._each:
+            start_s = budget.earliest(draw_mw, duration_s, start_s, arrival)
+        return start_s
+
+    def shortages(self, draw_mw: int, until_s: float, arrival: int) -> list[Shortage]:
+        """Of each budget that does not let a job start now."""
+        found = [budget.shortage(draw_mw, until_s, arrival) for budget in self._each]
+        return [shortage for shortage in found if shortage is not None]
+
+    def hold(self, holder: int, release_s: float, draw_mw: int) -> None:
+        """A job draws so much until then."""
+        for budget in self._each:
+            budget.hold(holder, release_s, draw_mw)
+
+    def let_go(self, holder: int) -> None:
+        """The job draws no more."""
+        for budget in self._each:
+            budget.let_go(holder)
+
+    def prolong(self, holder: int, release_s: float) -> None:
+        """The job is expected to draw until another time."""
+        for budget in self._each:
+            budget.prolong(holder, release_s)
+
+    def reserve(self, arrival: int, start_s: float, duration_s: float, draw_mw: int) -> None:
+        """Keep watts for a job that waits."""
+        for budget in self._each:
+            budget.reserve(arrival, start_s, duration_s, draw_mw)
+
+    def give_up(self, arrival: int) -> None:
+        """What was reserved for a job is nobody's now."""
+        for budget in self._each:
+            budget.give_up(arrival)
+
+    def withdraw(self) -> None:
+        """A reservation is given up while others look: see `is_relieved`."""
+        for budget in self._each:
+            budget.withdrawn += 1
+
+    def _all_withdrawn(self) -> int:
+        return sum(budget.withdrawn for budget in self._shared)

@@ -88,8 +88,7 @@ class PredictedScheduler(EasyScheduler):
             _, holder, nodes = self.releases.let_go(entry.arrival)
             release_s = self._now_s + self._runtimes.requested_s(holder)
             self.releases.hold((release_s, holder, nodes))
-            for budget in self.budgets:
-                budget.prolong(holder, release_s)
+            self.budgets.prolong(holder, release_s)
         return served
 
 

@@ -11,7 +11,7 @@ from shared.scheduling.workload import NO_ENTRY, Floats, Ints, Mask
 
 
 class SimulatedPolicy(StrEnum):
-    """The first four know of no energy: jobs are offered to each cluster as it is declared, at the
+    """The first five know of no energy: jobs are offered to each cluster as it is declared, at the
     nominal P-state. The others are those of `ranking.Policy`, with EASY backfill, and look-ahead,
     which starts from PriorityInc-V."""
 
@@ -19,6 +19,7 @@ class SimulatedPolicy(StrEnum):
     SJF = "sjf"
     EASY = "easy"
     CONSERVATIVE = "conservative"
+    SLURM = "slurm"
     BASE = "base"
     MIN_RUNTIME = "min-runtime"
     MIN_ENERGY = "min-energy"
@@ -50,11 +51,13 @@ ONE_POOL: Final = (
     SimulatedPolicy.SJF,
     SimulatedPolicy.EASY,
     SimulatedPolicy.CONSERVATIVE,
+    SimulatedPolicy.SLURM,
 )
 _DISCIPLINES: Final = {
     SimulatedPolicy.FCFS: Discipline.FCFS,
     SimulatedPolicy.SJF: Discipline.FCFS,
     SimulatedPolicy.CONSERVATIVE: Discipline.CONSERVATIVE,
+    SimulatedPolicy.SLURM: Discipline.SLURM,
 }
 
 

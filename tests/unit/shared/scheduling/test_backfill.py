@@ -3,13 +3,14 @@
 from sys import maxsize
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.scheduling.backfill import Dispatch, Start, schedule
+from shared.scheduling.backfill import Dispatch, Start, schedule, serve
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet, Standing
-from shared.scheduling.wait_queue import Entry, WaitQueues, order_of
+from shared.scheduling.wait_queue import Entry, WaitQueue, WaitQueues, order_of
 from tests.unit.shared.scheduling.plain_easy import PlainCluster, plain_schedule
 
 
@@ -270,3 +271,19 @@ def test_the_promised_nodes_are_free_at_the_shadow_time(
             assert system.sizes[cluster] - sum(late) >= reservation.nodes
         if not system.advance():
             break
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_who_is_behind_a_reservation_that_is_cancelled_between_passes_gets_the_next(
+    alone: bool,
+) -> None:
+    """A defect that random lives met once: nobody was looked at any more."""
+    queue, other = WaitQueue(), EasyScheduler(Load(1, 1), WaitQueue(), 1)
+    for order in range(3):
+        queue.add(Entry(order, order, 4 - order, 10.0))
+    scheduler = EasyScheduler(Load(4, 1, [NodeSet(3, 50.0)]), queue)
+    schedulers = [scheduler] if alone else [scheduler, other]
+    assert serve(schedulers, 0.0) == []
+    scheduler.drop(0)
+    assert serve(schedulers, 0.0) == []
+    assert scheduler.reservation == (1, 3, 50.0)

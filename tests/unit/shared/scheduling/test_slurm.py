@@ -1,0 +1,101 @@
+"""Slurm's backfill."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.scheduling.pool import Discipline, Pool
+from shared.scheduling.power import Cap, PowerBudget, Scope
+from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
+from shared.scheduling.timeline import play
+from shared.scheduling.workload import Workload
+from tests.unit.shared.scheduling.plain_slurm import PlainJob, starts_s
+
+NODES = 8
+OFTEN = SlurmBackfill(interval_s=1.0)
+
+
+def played(jobs: list[PlainJob], rules: SlurmBackfill) -> list[float]:
+    """When each job starts, by the engine."""
+    column = np.zeros((len(jobs), 1))
+    workload = Workload(
+        submit_s=np.array([job.submit_s for job in jobs]),
+        order=np.arange(len(jobs))[:, np.newaxis],
+        units=np.array([[job.nodes] for job in jobs]),
+        limit_s=np.array([[job.limit_s] for job in jobs]),
+        run_s=np.array([[job.run_s] for job in jobs]),
+        power_w=column,
+    )
+    found: list[float] = play(
+        [Pool(NODES, slurm=rules)], workload, Discipline.SLURM
+    ).start_s.tolist()
+    return found
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[PlainJob]:
+    """Jobs that end before their limits, by submission."""
+    jobs, submit_s = [], 0.0
+    for _ in range(draw(st.integers(1, 14))):
+        submit_s += draw(st.integers(0, 40))
+        limit_s = draw(st.integers(1, 100))
+        run_s = draw(st.integers(1, limit_s))
+        jobs.append(PlainJob(submit_s, draw(st.integers(1, NODES)), float(limit_s), float(run_s)))
+    return jobs
+
+
+@given(
+    logs(),
+    st.builds(
+        SlurmBackfill,
+        depth=st.integers(1, 6),
+        window_s=st.sampled_from([20.0, 90.0, 1e5]),
+        interval_s=st.sampled_from([1.0, 7.0, 60.0]),
+    ),
+)
+def test_jobs_start_when_the_plain_rules_say(jobs: list[PlainJob], rules: SlurmBackfill) -> None:
+    assert played(jobs, rules) == starts_s(jobs, NODES, rules)
+
+
+def test_what_delays_the_second_reservation_is_not_backfilled() -> None:
+    """EASY would start it: it delays only the second that waits."""
+    jobs = [
+        PlainJob(0.0, 6, 100.0, 100.0),
+        PlainJob(1.0, 8, 50.0, 50.0),  # at 100
+        PlainJob(2.0, 2, 97.0, 97.0),  # beside the first, until 99
+        PlainJob(3.0, 2, 98.0, 98.0),  # would end at 101
+    ]
+    assert played(jobs, OFTEN) == [0.0, 100.0, 2.0, 150.0]
+
+
+def test_only_the_first_jobs_are_looked_at_for_backfill() -> None:
+    jobs = [
+        PlainJob(0.0, 6, 100.0, 100.0),
+        PlainJob(1.0, 8, 50.0, 50.0),
+        PlainJob(1.0, 8, 50.0, 50.0),
+        PlainJob(2.0, 2, 10.0, 10.0),
+    ]
+    assert played(jobs, SlurmBackfill(depth=3, interval_s=1.0))[3] == 2.0
+    assert played(jobs, SlurmBackfill(depth=2, interval_s=1.0))[3] == 200.0
+
+
+def test_backfill_waits_for_its_interval() -> None:
+    jobs = [
+        PlainJob(0.0, 6, 100.0, 100.0),
+        PlainJob(1.0, 8, 50.0, 50.0),
+        PlainJob(2.0, 2, 10.0, 10.0),
+    ]
+    assert played(jobs, SlurmBackfill(interval_s=30.0))[2] == 30.0
+
+
+@pytest.mark.parametrize("wrong", [{"depth": 0}, {"window_s": 0.0}, {"interval_s": -1.0}])
+def test_parameters_below_their_bounds_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="must be above 0"):
+        SlurmBackfill(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_cap_of_several_clusters_is_refused() -> None:
+    region = PowerBudget(Cap(Scope.REGION, "", ((0.0, 5),)), is_shared=True)
+    with pytest.raises(ValueError, match="take easy"):
+        SlurmScheduler(NODES, OFTEN, budgets=[region])
