@@ -13,6 +13,7 @@ from services.energy.app import stages as energy_stages
 from services.ingest.model import Intake
 from services.ingest.payloads import KINDS
 from services.placement.app import stages as placement_stages
+from services.planner.app import stages as planner_stages
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
 from shared.domain.errors import RejectedError
@@ -30,6 +31,7 @@ STAGES = [
     *energy_stages(SHARED),
     *prediction_stages(SHARED),
     *placement_stages(SHARED),
+    *planner_stages(SHARED),
     *pricing_stages(SHARED),
 ]
 INPUTS = sorted({kind.topic for kind in KINDS.values()})

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from services.energy.app import stages as energy_stages
 from services.ingest.payloads import KINDS
 from services.placement.app import stages as placement_stages
+from services.planner.app import stages as planner_stages
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
 from shared.messaging.embedded import EmbeddedRuntime
@@ -25,6 +26,7 @@ STAGES = [
     *energy_stages(SHARED),
     *prediction_stages(SHARED),
     *placement_stages(SHARED),
+    *planner_stages(SHARED),
     *pricing_stages(SHARED),
 ]
 # One job fills it, so that the others wait for the end of its limit.

@@ -17,6 +17,7 @@ from coplace.v1.placement_pb2 import (
     VERDICT_QUEUED,
     VERDICT_WITHDRAWN,
 )
+from coplace.v1.plans_pb2 import PlanItem, PlanProposed
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,6 +27,7 @@ from services.emulator.facts import EPOCH_US
 from services.emulator.feasibility import ImpossibleDecisionError
 from services.emulator.truth.interference import slowdown_ratio
 from services.emulator.truth.kernels import KERNELS
+from shared.messaging.event import Event
 from shared.messaging.trace import job_traceparent
 from shared.workloads.generate import built_in
 from shared.workloads.request import JobRequest
@@ -342,3 +344,42 @@ def test_a_request_that_no_cluster_can_hold_is_refused_at_once(changes: dict[str
 def test_a_node_model_without_a_truth_is_refused() -> None:
     with pytest.raises(ValueError, match="gold-9999"):
         Emulator([], [replace(P1, node_model="gold-9999")], 1)
+
+
+def plan(*not_before_us: int, valid_s: float = 7200.0) -> Event:
+    """One that was made after round 1."""
+    items = [PlanItem(job_id=f"{n}", not_before_us=at_us) for n, at_us in enumerate(not_before_us)]
+    until_us = EPOCH_US + round(valid_s * 1e6)
+    payload = PlanProposed(round=1, based_at_us=EPOCH_US, valid_until_us=until_us, items=items)
+    return Event("planner/1", "planner", EPOCH_US, "region", payload)
+
+
+def test_a_plan_goes_out_with_the_next_round_which_follows_at_once() -> None:
+    emulator, [job, _] = in_round_one(request(repetitions=1e4), request(1))
+    emulator.apply([start(job)], plan(0))
+    output = emulator.next_round()
+    assert output.round.ended_at_us == EPOCH_US + 60_000_000
+    [told] = [one for one in output.events if one.event.id == "planner/1"]
+    assert (told.topic, told.event) == ("commands", plan(0))
+    emulator.apply([])
+    later = emulator.next_round()
+    assert [one for one in later.events if one.event.id == "planner/1"] == []
+
+
+def test_while_jobs_wait_a_round_ends_when_a_plan_lets_something_start_and_when_it_ends() -> None:
+    emulator, [job, _] = in_round_one(request(repetitions=1e4), request(1))
+    hour_us = EPOCH_US + 3_600_000_000
+    emulator.apply([start(job)], plan(0, hour_us))
+    ended = []
+    for _ in range(3):
+        ended.append(emulator.next_round().round.ended_at_us)
+        emulator.apply([])
+    assert ended[1:] == [hour_us, EPOCH_US + 7_200_000_000]
+
+
+def test_a_plan_is_not_told_where_nothing_waits_nor_keeps_a_run_from_its_end() -> None:
+    emulator, [job] = in_round_one(request())
+    emulator.apply([start(job)], plan(0))
+    outputs = to_the_end(emulator)
+    assert outputs[-1].round.last
+    assert not payloads(outputs, PlanProposed)

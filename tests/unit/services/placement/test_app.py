@@ -15,7 +15,7 @@ from shared.messaging.stage import RoundSource
 from shared.messaging.topics import Topics
 from shared.runtime.settings import Settings
 from tests.support.messaging import barriers
-from tests.unit.shared.placement.region import T0_US, models, submitted
+from tests.unit.shared.placement.region import T0_US, finished, item, models, proposed, submitted
 
 TOPICS = Topics(kafka_partitions=4)
 CODEC = Codec(TOPICS)
@@ -89,3 +89,23 @@ def test_a_start_that_nobody_confirms_is_asked_back_in_time_although_nothing_els
     assert decided.verdict == VERDICT_WITHDRAWN
     assert decided.decided_at_us - T0_US == 10_200_000
     assert len({*ended}) == 2  # the round of the start, and the one in which it is asked back
+
+
+def test_with_a_clock_the_sequencer_takes_plans_from_their_own_topic() -> None:
+    log = InMemoryLog()
+    runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.CLOCK)), TOPICS)
+    jobs = [submitted(f"holder-{n}", T0_US + 1 + n, nodes=4) for n in range(2)]
+    append(log, [*models(nodes=4), *jobs, submitted("a", T0_US + 9, nodes=4)])
+    close(runtime, T0_US + 100_000)
+    plan = proposed(0, item("a", "p1", freq_ghz=1.8), based_at_us=T0_US + 100_000)
+    log.append(CODEC.encode(Publish("placement.plans", plan)))
+    append(log, [finished("holder-0", T0_US + 150_000)])
+    close(runtime, T0_US + 200_000)
+    decided = decisions(log)["a"]
+    assert (decided.freq_ghz, decided.plan_round) == (1.8, 0)
+
+
+def close(runtime: EmbeddedRuntime, now_us: int) -> None:
+    runtime.run_until_quiet(now_us)
+    runtime.close_rounds("placement.sequencer", now_us)
+    runtime.run_until_quiet(now_us)

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
+from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting, rank_of
 from shared.scheduling.plan_dispatch import Replanned, replan
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, Running, Situation
 from shared.scheduling.pool import Discipline, Pool
@@ -199,3 +199,37 @@ def test_of_two_large_jobs_the_one_that_came_first_starts_first() -> None:
     )
     assert by_size[4] < by_size[2]
     assert by_age[2] < by_age[4]
+
+
+@settings(max_examples=60, deadline=None)
+@given(drawn_jobs, budgets)
+def test_a_plan_costs_less_by_its_forecast_than_the_usual_order_and_serves_as_many(
+    drawn: list[Drawn], budget: int
+) -> None:
+    jobs = {job.arrival: replace(job, submit_s=0.0) for job in waiting(drawn)}
+    bounds = Bounds(budget=budget, head=len(jobs))
+    situation = Situation(0.0, ROOMS, {})
+    plan = LookAhead(FLAT, bounds).plan(situation, jobs, 1.0)
+    if plan is None:
+        return
+    assert budget > 0
+    usual = [planned for job in jobs.values() for planned in job.usual]
+    costs = []
+    for one in (usual, plan):
+        starts = situation.evaluate(one, 1.0)
+        assert len(starts) == len(jobs)
+        costs.append(sum(FLAT.cost(s.planned, s.start_s, 0.0, 1.0) for s in starts))
+    assert costs[1] < costs[0]
+
+
+def test_jobs_of_a_higher_priority_stand_first_in_each_choice_of_a_plan() -> None:
+    small, large = Drawn(0.0, 1, 600.0, 1.0), Drawn(0.0, 8, 36_000.0, 1.0)
+    first = [
+        replace(job, priority=p) for job, p in zip(waiting([large] * 3), (0, 0, 5), strict=True)
+    ]
+    jobs = {job.arrival: job for job in [*first, *(waiting([small] * 9)[3:])]}
+    plan = LookAhead(FLAT, Bounds(head=9)).plan(Situation(0.0, ROOMS, {}), jobs, 1.0)
+    assert plan is not None
+    choices = [planned for planned in sorted(plan) if rank_of(planned.order) == 0]
+    assert choices[0].arrival == 2
+    assert {planned.arrival for planned in choices[-2:]} == {0, 1}
