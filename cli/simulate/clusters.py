@@ -1,7 +1,7 @@
 """`coplace simulate --clusters`: jobs of known applications on clusters of known energy."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -9,86 +9,48 @@ from rich.console import Console
 
 from cli.simulate import report
 from cli.simulate.progress import progress_of
+from cli.simulate.scenarios import UNIFORM, ClustersScenario
 from cli.telling import TABLE_WIDTH, note
 from services.energy.adapters.matching import read_matched
 from shared.domain.errors import UnusableError
-from shared.eamc.frequency import Reading
 from shared.simulation.epm import NodeModels
 from shared.simulation.jobs import WorkloadSpec
-from shared.simulation.lookahead import Ahead
 from shared.simulation.metrics import summarise
-from shared.simulation.policy import SimulatedPolicy
 from shared.simulation.sweep import Case, Result, Setup, combinations, play_case, sweep
-from shared.simulation.system import System, Unit, built_in_system, read_system
+from shared.simulation.system import System, built_in_system, read_system
 from shared.workloads.tariff_files import read_tariffs
 
-UNIFORM = "uniform"
+
+def system_of(scenario: ClustersScenario) -> System:
+    """Its clusters at its tariffs. Raises OSError or UnusableError for what are none."""
+    system = _clusters_of(scenario)
+    if scenario.tariffs is None:
+        return system
+    return replace(system, tariff_of=read_tariffs(scenario.tariffs))
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the command was told."""
-
-    system: System
-    coefficients: Path
-    policies: tuple[SimulatedPolicy, ...]
-    workload: str
-    counts: Unit
-    jobs: int | None
-    speed: float
-    mixes: tuple[str, ...]
-    t_weights: tuple[float, ...]
-    seeds: tuple[int, ...]
-    threshold: float
-    reading: Reading
-    ahead: Ahead
-    kill_at_limit: bool
-    out: Path | None
-    workers: int | None
-
-    @property
-    def workloads(self) -> list[WorkloadSpec]:
-        """One of each mix. Raises UnusableError for a mix that is no share."""
-        return [
-            WorkloadSpec(self.workload, self.jobs, _share(mix), self.counts, self.speed)
-            for mix in self.mixes
-        ]
-
-    @property
-    def cases(self) -> list[Case]:
-        """All combinations."""
-        return combinations(
-            self.policies,
-            self.t_weights,
-            self.workloads,
-            self.seeds,
-            threshold=self.threshold,
-            reading=self.reading,
-            kill_at_limit=self.kill_at_limit,
-            ahead=self.ahead,
-        )
+def _clusters_of(scenario: ClustersScenario) -> System:
+    if scenario.system is not None:
+        return read_system(scenario.system)
+    return built_in_system([*scenario.clusters], inf if scenario.cap_w is None else scenario.cap_w)
 
 
-def system_of(
-    clusters: str | None, file: Path | None, cap_w: float | None, tariffs: Path | None = None
-) -> System:
-    """The clusters by name or of a file, at the tariffs of another.
-
-    Raises OSError or UnusableError for what are none.
-    """
-    system = _clusters_of(clusters, file, cap_w)
-    return system if tariffs is None else replace(system, tariff_of=read_tariffs(tariffs))
-
-
-def _clusters_of(clusters: str | None, file: Path | None, cap_w: float | None) -> System:
-    if file is None:
-        names = [name.strip() for name in (clusters or "").split(",")]
-        return built_in_system(names, inf if cap_w is None else cap_w)
-    if clusters is not None or cap_w is not None:
-        raise UnusableError(
-            "--system says clusters and caps itself: leave out --clusters and --cap-w"
-        )
-    return read_system(file)
+def cases_of(scenario: ClustersScenario) -> list[Case]:
+    """All combinations. Raises UnusableError for a speed of 0 and a share above 1."""
+    workloads = [
+        WorkloadSpec(scenario.workload, scenario.jobs, share, scenario.counts, scenario.speed)
+        for share in scenario.shares
+    ]
+    return combinations(
+        scenario.policy,
+        scenario.t_weight,
+        workloads,
+        scenario.seeds,
+        threshold=scenario.threshold,
+        reading=scenario.reading,
+        kill_at_limit=scenario.kill,
+        ahead=scenario.look_ahead.ahead,
+    )
 
 
 def setup_of(system: System, coefficients: Path) -> Setup:
@@ -112,16 +74,21 @@ def setup_of(system: System, coefficients: Path) -> Setup:
     )
 
 
-def run(options: Options) -> None:
+def run(scenario: ClustersScenario) -> None:
     """Play, print and write. Raises OSError or UnusableError for what cannot be played."""
-    setup, cases = setup_of(options.system, options.coefficients), options.cases
-    results = [_one(setup, cases[0], options.out)] if len(cases) == 1 else _all(setup, options)
+    system, cases = system_of(scenario), cases_of(scenario)
+    setup = setup_of(system, scenario.coefficients)
+    results = (
+        [_one(setup, cases[0], scenario.out)]
+        if len(cases) == 1
+        else _all(setup, cases, scenario.workers)
+    )
     lines = [_line(result) for result in results]
-    names = ", ".join(cluster.name for cluster in options.system.clusters)
-    Console(width=TABLE_WIDTH).print(report.table(lines, f"{options.workload} on {names}"))
+    names = ", ".join(cluster.name for cluster in system.clusters)
+    Console(width=TABLE_WIDTH).print(report.table(lines, f"{scenario.workload} on {names}"))
     note(_left_out(results))
-    if options.out is not None and len(lines) > 1:
-        report.write_comparison(options.out, lines)
+    if scenario.out is not None and len(lines) > 1:
+        report.write_comparison(scenario.out, lines)
 
 
 def _one(setup: Setup, case: Case, out: Path | None) -> Result:
@@ -134,11 +101,10 @@ def _one(setup: Setup, case: Case, out: Path | None) -> Result:
     return Result(case, summary, outcome.left_out)
 
 
-def _all(setup: Setup, options: Options) -> list[Result]:
-    cases = options.cases
+def _all(setup: Setup, cases: Sequence[Case], workers: int | None) -> list[Result]:
     results: list[Result] = []
     with progress_of(len(cases), "simulations") as done:
-        for result in sweep(setup, cases, options.workers):
+        for result in sweep(setup, cases, workers):
             results.append(result)
             done(len(results))
     return results
@@ -161,10 +127,3 @@ def _left_out(results: Sequence[Result]) -> Iterator[str]:
     most = max(results, key=lambda result: result.left_out)
     if most.left_out:
         yield f"up to {most.left_out} jobs fit on no cluster and were left out ({most.case.label})"
-
-
-def _share(mix: str) -> float | None:
-    try:
-        return None if mix == UNIFORM else float(mix)
-    except ValueError as error:
-        raise UnusableError(f"--mix must be {UNIFORM} or a share, got {mix!r}") from error

@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from functools import partial
+from math import inf
 from multiprocessing import get_context
-from pathlib import Path
 
 from rich.console import Console
 
 from cli.simulate import report
 from cli.simulate.progress import progress_of
+from cli.simulate.scenarios import PoolScenario
 from cli.telling import TABLE_WIDTH, note
-from shared.domain.errors import UnusableError
 from shared.scheduling.runtimes import Runtimes
 from shared.simulation.files import write_jobs
 from shared.simulation.log import LoggedJobs, read_log
@@ -21,76 +20,53 @@ from shared.simulation.one_pool import Machine, play_log
 from shared.simulation.policy import SimulatedPolicy
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What the command was told. Raises UnusableError for what contradicts itself."""
-
-    swf: Path
-    policies: tuple[SimulatedPolicy, ...]
-    procs: int | None
-    jobs_csv: Path | None
-    out: Path | None
-    kill_at_limit: bool
-    runtimes: Runtimes
-    cap_w: float
-    proc_w: float
-    idle_w: float
-    workers: int | None
-
-    def __post_init__(self) -> None:
-        if self.jobs_csv is not None and len(self.policies) > 1:
-            raise UnusableError("--jobs-csv holds one schedule: give one policy")
-        if self.cap_w < float("inf") and not self.proc_w:
-            raise UnusableError("--cap-w needs --proc-w: a log names no power")
-
-
-def run(options: Options) -> None:
+def run(scenario: PoolScenario) -> None:
     """Play, print and write. Raises OSError or UnusableError for a log that cannot be played."""
     logged = read_log(
-        options.swf,
-        options.procs,
-        kill_at_limit=options.kill_at_limit,
-        proc_w=options.proc_w,
-        cap_w=options.cap_w,
+        scenario.swf,
+        scenario.procs,
+        kill_at_limit=scenario.kill,
+        proc_w=scenario.proc_w,
+        cap_w=_cap_w(scenario),
     )
     note(_doubts(logged))
-    machine = Machine(logged.procs, options.idle_w, options.cap_w)
-    lines = list(_lines(options, logged, machine))
+    machine = Machine(logged.procs, scenario.idle_w, _cap_w(scenario))
+    lines = list(_lines(scenario, logged, machine))
     Console(width=TABLE_WIDTH).print(
-        report.table(lines, f"{options.swf.name}, {machine.procs} processors")
+        report.table(lines, f"{scenario.swf.name}, {machine.procs} processors")
     )
-    if options.out is not None and len(lines) > 1:
-        report.write_comparison(options.out, lines)
+    if scenario.out is not None and len(lines) > 1:
+        report.write_comparison(scenario.out, lines)
 
 
-def _lines(options: Options, logged: LoggedJobs, machine: Machine) -> Iterator[report.Line]:
-    if len(options.policies) == 1:
-        (policy,) = options.policies
-        yield _line(options, policy, _one(options, logged, machine, policy))
+def _lines(scenario: PoolScenario, logged: LoggedJobs, machine: Machine) -> Iterator[report.Line]:
+    if len(scenario.policy) == 1:
+        (policy,) = scenario.policy
+        yield _line(scenario, policy, _one(scenario, logged, machine, policy))
         return
-    play = partial(_summary, logged, machine, options.runtimes)
+    play = partial(_summary, logged, machine, scenario.runtimes)
     with (
-        progress_of(len(options.policies), "simulations") as done,
-        ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool,
+        progress_of(len(scenario.policy), "simulations") as done,
+        ProcessPoolExecutor(scenario.workers, mp_context=get_context("spawn")) as pool,
     ):
         for number, (policy, summary) in enumerate(
-            zip(options.policies, pool.map(play, options.policies), strict=True), 1
+            zip(scenario.policy, pool.map(play, scenario.policy), strict=True), 1
         ):
             done(number)
-            yield _line(options, policy, summary)
+            yield _line(scenario, policy, summary)
 
 
 def _one(
-    options: Options, logged: LoggedJobs, machine: Machine, policy: SimulatedPolicy
+    scenario: PoolScenario, logged: LoggedJobs, machine: Machine, policy: SimulatedPolicy
 ) -> Summary:
     with progress_of(1, "simulations") as done:
-        played = play_log(logged, machine, policy, options.runtimes)
+        played = play_log(logged, machine, policy, scenario.runtimes)
         done(1)
     summary = summarise(played)
-    if options.jobs_csv is not None:
-        write_jobs(options.jobs_csv, played, logged.job_id)
-    if options.out is not None:
-        report.write_run(options.out, played, logged.job_id, summary)
+    if scenario.jobs_csv is not None:
+        write_jobs(scenario.jobs_csv, played, logged.job_id)
+    if scenario.out is not None:
+        report.write_run(scenario.out, played, logged.job_id, summary)
     return summary
 
 
@@ -100,8 +76,8 @@ def _summary(
     return summarise(play_log(logged, machine, policy, runtimes))
 
 
-def _line(options: Options, policy: SimulatedPolicy, summary: Summary) -> report.Line:
-    return report.Line(policy, {"policy": policy, "workload": options.swf.name}, summary)
+def _line(scenario: PoolScenario, policy: SimulatedPolicy, summary: Summary) -> report.Line:
+    return report.Line(policy, {"policy": policy, "workload": scenario.swf.name}, summary)
 
 
 def _doubts(logged: LoggedJobs) -> list[str]:
@@ -109,3 +85,7 @@ def _doubts(logged: LoggedJobs) -> list[str]:
     if not logged.out_of_order:
         return left_out
     return [*left_out, f"{logged.out_of_order} jobs stand behind later ones: sorted by submission"]
+
+
+def _cap_w(scenario: PoolScenario) -> float:
+    return inf if scenario.cap_w is None else scenario.cap_w

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Final
 
 from coplace.v1.placement_pb2 import PlacementDecided
@@ -13,6 +12,7 @@ from cli.demo.caps import covers, draw, metered
 from cli.demo.report import DECISIONS
 from cli.simulate import report
 from cli.simulate.progress import progress_of
+from cli.simulate.scenarios import RecordedScenario
 from cli.telling import TABLE_WIDTH, note
 from services.placement.sequencer import Sequencer
 from services.placement.settings import PlacementSettings
@@ -45,27 +45,6 @@ _DECISIONS: Final = "placement.decisions"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What the command was told. `inputs` None is the topic of this deployment; what is None among
-    the rules is as placement's settings have it."""
-
-    inputs: Path | None
-    decisions: Path | None = None
-    policies: tuple[Policy, ...] = ()
-    t_weights: tuple[float, ...] = ()
-    threshold: float | None = None
-    caps: CapChanges = AS_RECORDED
-    tariffs: Path | None = None
-    out: Path | None = None
-
-    @property
-    def changes_rules(self) -> bool:
-        """False where the record is played as it was, and no more."""
-        rules = self.policies or self.t_weights or self.threshold is not None
-        return bool(rules or self.caps != AS_RECORDED)
-
-
-@dataclass(frozen=True, slots=True)
 class Case:
     """One play: under which rules and caps."""
 
@@ -88,10 +67,10 @@ class _Record:
         return Policy(self.decisions[0].policy) if self.decisions else None
 
 
-def run(options: Options) -> None:
+def run(scenario: RecordedScenario) -> None:
     """Replay, play, print and write. Raises OSError or UnusableError for what is no record, and for
     caps and tariffs of other clusters."""
-    record, own = _read(options), PlacementSettings()
+    record, own = _read(scenario), PlacementSettings()
     rules = replace(own.rules, policy=record.policy or own.policy)
     setting = Setting(rules, own.remember_days)
     note(_doubts(record.inputs))
@@ -100,37 +79,37 @@ def run(options: Options) -> None:
     note(f"placement refused: {reason}" for reason in sorted(set(region.refused)))
     truth = Truth.of(record.inputs, decisions, setting)
     _tell_fidelity("replay", _fidelity(record, truth, decisions))
-    options.caps.require_possible(
+    scenario.caps.require_possible(
         truth.models.clusters,
         record.inputs.rounds[0].round.ended_at_us,
         counts_idle=rules.cap_counts_idle,
     )
-    tariff_of = {} if options.tariffs is None else read_tariffs(options.tariffs)
+    tariff_of = {} if scenario.tariffs is None else read_tariffs(scenario.tariffs)
     course = as_recorded(record.inputs, decisions)
-    lines = [_line(options, Case(RECORD, rules), truth, course, tariff_of)]
-    for case in _cases(options, rules):
+    lines = [_line(scenario, Case(RECORD, rules), truth, course, tariff_of)]
+    for case in _cases(scenario, rules):
         made = _play(record.inputs, truth, case, setting)
         if case.label == SAME_RULES:
             _tell_fidelity(
                 "what-if under the same rules", Fidelity.to_decisions(decisions, made.decisions)
             )
-        lines.append(_line(options, case, truth, made, tariff_of))
+        lines.append(_line(scenario, case, truth, made, tariff_of))
     Console(width=TABLE_WIDTH).print(report.table(lines, _title(record, truth)))
-    if options.out is not None:
-        report.write_comparison(options.out, lines)
+    if scenario.out is not None:
+        report.write_comparison(scenario.out, lines)
 
 
-def _read(options: Options) -> _Record:
-    if options.inputs is None:
+def _read(scenario: RecordedScenario) -> _Record:
+    if scenario.recorded is None:
         deployment = Deployment.of(settings())
         events = _topic(deployment, TOPIC)
         told = (event.payload for event in _topic(deployment, _DECISIONS))
         decisions = [each for each in told if isinstance(each, PlacementDecided)]
         return _Record(deployment.name(TOPIC), RecordedInputs.of(events), decisions)
-    beside = options.inputs.parent / DECISIONS
-    file = options.decisions or (beside if beside.exists() else None)
+    beside = scenario.recorded.parent / DECISIONS
+    file = scenario.decisions or (beside if beside.exists() else None)
     found = read_decisions(file) if file else None
-    return _Record(options.inputs.name, read_inputs(options.inputs), found)
+    return _Record(scenario.recorded.name, read_inputs(scenario.recorded), found)
 
 
 def _topic(deployment: Deployment, name: str) -> Iterator[Event]:
@@ -140,18 +119,18 @@ def _topic(deployment: Deployment, name: str) -> Iterator[Event]:
             yield deployment.codec.decode(record, of_any_count=True)
 
 
-def _cases(options: Options, own: Rules) -> Iterator[Case]:
+def _cases(scenario: RecordedScenario, own: Rules) -> Iterator[Case]:
     """The same rules and caps first: they tell how far to trust the others."""
     yield Case(SAME_RULES, own)
-    if not options.changes_rules:
+    if not scenario.changes_rules:
         return
-    threshold = own.threshold if options.threshold is None else options.threshold
-    policies, weights = options.policies or (own.policy,), options.t_weights or (own.t_weight,)
+    threshold = own.threshold if scenario.threshold is None else scenario.threshold
+    policies, weights = scenario.policy or (own.policy,), scenario.t_weight or (own.t_weight,)
     for policy, t_weight in product(policies, weights):
         rules = replace(own, policy=policy, t_weight=t_weight, threshold=threshold)
         is_again = t_weight != weights[0] and not SimulatedPolicy(policy).weighs
-        if not is_again and (rules, options.caps) != (own, AS_RECORDED):
-            yield Case(_label(rules, options.caps), rules, options.caps)
+        if not is_again and (rules, scenario.caps) != (own, AS_RECORDED):
+            yield Case(_label(rules, scenario.caps), rules, scenario.caps)
 
 
 def _label(rules: Rules, caps: CapChanges) -> str:
@@ -169,12 +148,16 @@ def _play(inputs: RecordedInputs, truth: Truth, case: Case, setting: Setting) ->
 
 
 def _line(
-    options: Options, case: Case, truth: Truth, course: Course, tariff_of: dict[str, Tariff]
+    scenario: RecordedScenario,
+    case: Case,
+    truth: Truth,
+    course: Course,
+    tariff_of: dict[str, Tariff],
 ) -> report.Line:
     played, job_id = played_of(truth, course.finished, course.decisions, tariff_of)
     summary = _with_draw(summarise(played), truth, course, case.rules)
-    if options.out is not None:
-        report.write_run(within(options.out, _folder(case.label)), played, job_id, summary)
+    if scenario.out is not None:
+        report.write_run(within(scenario.out, _folder(case.label)), played, job_id, summary)
     label = case.label
     if course.unfinished:
         label = f"{label} ({course.unfinished:,} jobs did not end)"

@@ -129,11 +129,11 @@ def test_the_policy_of_the_record_is_that_of_its_decisions(
         (("--cap", "region=-1"), "region=-1"),
         (("--cap", "region=700"), "below the idle power of its nodes, 800 W"),
         (("--cap", "cluster:p9=1e5"), "'p9' is no cluster"),
-        (("--policy", "easy"), "placement has no policy easy"),
-        (("--policy", "look-ahead"), "placement has no policy look-ahead"),
+        (("--policy", "easy"), "--policy: Input should be 'base'"),
+        (("--policy", "look-ahead"), "--policy: Input should be 'base'"),
         (("--swf", "x.swf"), "--swf: of no use on a record"),
         (("--seed", "2"), "--seed: of no use on a record"),
-        (("--from-kafka",), "--recorded or --from-kafka"),
+        (("--from-kafka",), "give --recorded or --from-kafka, one of them"),
         (("--tariffs", "TARIFFS"), "tariffs are for ['p9']"),
         (("--decisions", "none.jsonl"), "none.jsonl"),
         (("--decisions", "TARIFFS"), "holds no decisions: line 1"),
@@ -152,4 +152,4 @@ def test_what_cannot_be_played_ends_in_one_line_that_says_why(
 
 def test_options_of_a_record_are_refused_elsewhere() -> None:
     done = CliRunner().invoke(app, ["simulate", "--swf", "x.swf", "--no-caps"])
-    assert "--no-caps: of no use on anything but a record" in done.stderr
+    assert "--no-caps: of no use on one pool" in done.stderr

@@ -1,0 +1,116 @@
+"""The options of `coplace simulate`, made of the fields of scenarios."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from inspect import Parameter
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin
+
+import typer
+from annotated_types import Ge, Le
+from pydantic.fields import FieldInfo
+
+from cli.simulate.scenarios import KINDS, TOGETHER, Section
+
+# Where a value belongs in a scenario: the names of fields from the outside in.
+Place = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioOption:
+    """An option of the command: `name` as it is typed, `place` where its value goes."""
+
+    name: str
+    place: Place
+    parameter: Parameter
+
+
+def _options(model: type[Section], place: Place = ()) -> Iterator[ScenarioOption]:
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            yield from _options(inner, (*place, name))
+        else:
+            yield _option(name, field, (*place, name))
+
+
+def _option(name: str, field: FieldInfo, place: Place) -> ScenarioOption:
+    extra = field.json_schema_extra
+    declared = str(extra["option"]) if isinstance(extra, Mapping) else ""
+    spelled = declared or f"--{name.replace('_', '-')}"
+    bounds = {type(each): each for each in _bounds(field)}
+    least, most = bounds.get(Ge), bounds.get(Le)
+    typed = typer.Option(
+        spelled,
+        min=least.ge if least else None,
+        max=most.le if most else None,
+        help=_help(field),
+    )
+    annotation = Annotated[_typed(field), typed]  # type: ignore[valid-type]
+    parameter = Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    return ScenarioOption(spelled.partition("/")[0], place, parameter)
+
+
+def _bounds(field: FieldInfo) -> Iterator[Any]:
+    """The least and the most that a value may be, that of each value of several too."""
+    yield from _constraints(field.metadata)
+    yield from _inner(field.annotation)
+
+
+def _inner(annotation: Any) -> Iterator[Any]:
+    for part in get_args(annotation):
+        if isinstance(part, FieldInfo):
+            yield from _constraints(part.metadata)
+        else:
+            yield from _inner(part)
+
+
+def _constraints(metadata: Any) -> Iterator[Any]:
+    return (each for each in metadata if isinstance(each, Ge | Le))
+
+
+def _typed(field: FieldInfo) -> Any:
+    """What the command line takes: nothing where an option was not given."""
+    plain = _plain(field.annotation)
+    if get_origin(plain) is tuple:
+        value = _plain(get_args(plain)[0])
+        return str | None if TOGETHER in field.metadata else list[value] | None  # type: ignore[valid-type]
+    return plain | None
+
+
+def _plain(annotation: Any) -> Any:
+    """Without constraints and None."""
+    if get_origin(annotation) is Annotated:
+        return _plain(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        (value,) = (part for part in get_args(annotation) if part is not NoneType)
+        return _plain(value)
+    return annotation
+
+
+def _help(field: FieldInfo) -> str:
+    """What it says, and what holds if it is not given."""
+    usual = field.default
+    values = usual if isinstance(usual, tuple) else (usual,)
+    if not values or field.is_required() or usual is None or isinstance(usual, bool):
+        return field.description or ""
+    return f"{field.description} [default: {', '.join(map(_shown, values))}]"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Enum):
+        return str(value.value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _all() -> dict[str, ScenarioOption]:
+    """By the name of the parameter; where kinds share one, the first says what it is."""
+    found: dict[str, ScenarioOption] = {}
+    for model in KINDS.values():
+        for option in _options(model):
+            found.setdefault(option.parameter.name, option)
+    return found
+
+
+OPTIONS: Final[Mapping[str, ScenarioOption]] = _all()

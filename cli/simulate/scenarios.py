@@ -1,0 +1,256 @@
+"""What can be simulated: one model a kind, the only place that knows names, defaults, bounds and
+help. Scenario files are validated by them, and the command's options are made of them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from shared.eamc.frequency import EVEN, Reading
+from shared.eamc.ranking import Policy
+from shared.scheduling.lookahead import Prices
+from shared.scheduling.runtimes import Runtimes
+from shared.simulation.jobs import CIRNE
+from shared.simulation.lookahead import AS_TUNED, Ahead
+from shared.simulation.policy import SimulatedPolicy
+from shared.simulation.recorded.caps import CapChanges, NewCap
+from shared.simulation.sweep import THRESHOLD
+from shared.simulation.system import Unit
+
+# No figure of a simulation comes near; squares and products of such still have room.
+MOST: Final = 1e12
+MOST_JOBS: Final = 10_000_000
+_T = TypeVar("_T")
+
+
+def _listed(value: Any) -> Any:
+    """One value is a list of one, and a text may have several with commas between them."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",")]
+    return value if isinstance(value, list | tuple) else [value]
+
+
+Amount = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+# Several of a kind, to be compared: a list in a file, the option again on the command line.
+Several = Annotated[tuple[_T, ...], BeforeValidator(_listed)]
+UNIFORM: Final = "uniform"
+# Of a field with several values: the option has them all, with commas between them.
+TOGETHER: Final = "together"
+
+
+def _field(default: Any, what: str, option: str = "") -> Any:
+    """A field with its help, and its option where that has another name."""
+    return Field(default, description=what, json_schema_extra={"option": option})
+
+
+class Section(BaseModel):
+    """Part of a scenario. Raises pydantic.ValidationError."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Scenario(Section):
+    """One kind of simulation; `played_on` is it in words."""
+
+    played_on: ClassVar[str]
+
+
+class _Schedules(Scenario):
+    """What a pool and clusters have in common."""
+
+    policy: Several[SimulatedPolicy] = _field(
+        (SimulatedPolicy.EASY,), "What decides; several are compared."
+    )
+    kill: bool = _field(True, "End jobs at their walltime.", "--kill/--no-kill")
+    cap_w: Amount | None = _field(None, "Power of all jobs at most, W; of each of clusters.")
+    workers: Count | None = _field(None, "Processes; as many as cores.")
+    out: Path | None = _field(None, "Folder of tables, summaries and pictures.")
+
+
+class PoolScenario(_Schedules):
+    """A log on one pool of processors."""
+
+    played_on: ClassVar = "one pool"
+
+    swf: Path = _field(..., "Log in the Standard Workload Format.")
+    procs: Count | None = _field(None, "Processors of the pool; else what the log says.")
+    jobs_csv: Path | None = _field(None, "File of job_id, submit_s, start_s, end_s, procs.")
+    proc_w: Amount = _field(0.0, "Power of a busy processor, W.")
+    idle_w: Amount = _field(0.0, "Power of an idle processor, W.")
+    runtimes: Runtimes = _field(Runtimes.REQUESTED, "What backfilling expects. Of easy alone.")
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.jobs_csv is not None and len(self.policy) > 1:
+            raise ValueError("{jobs_csv} holds one schedule: give one policy")
+        if self.cap_w is not None and not self.proc_w:
+            raise ValueError("{cap_w} needs {proc_w}: a log names no power")
+        return self
+
+
+class LookAheadSection(Section):
+    """How look-ahead weighs, in the tariff's unit, and how far it goes."""
+
+    response_price: Amount = _field(
+        AS_TUNED.prices.response_per_h, "Of an hour of a job's response, tariff's unit."
+    )
+    unit_price: Amount = _field(
+        AS_TUNED.prices.unit_per_h, "Of an hour that a job holds a node or core."
+    )
+    makespan_price: Amount = _field(
+        AS_TUNED.prices.makespan_per_h, "Of an hour until the last limit."
+    )
+    head: Annotated[int, Field(ge=2)] = _field(
+        AS_TUNED.bounds.head, "Jobs that are played forward."
+    )
+    budget: Annotated[int, Field(ge=0)] = _field(
+        AS_TUNED.bounds.budget, "Proposals at one instant."
+    )
+    large: Amount = _field(AS_TUNED.bounds.large, "Units x root of h from which jobs count alike.")
+    patience_h: Amount = _field(
+        AS_TUNED.bounds.patience_s / 3600, "Who has waited so long is passed no more, h."
+    )
+
+    @property
+    def ahead(self) -> Ahead:
+        """As look-ahead takes it."""
+        bounds = replace(
+            AS_TUNED.bounds,
+            head=self.head,
+            budget=self.budget,
+            large=self.large,
+            patience_s=3600 * self.patience_h,
+        )
+        return Ahead(Prices(self.response_price, self.unit_price, self.makespan_price), bounds)
+
+
+class ClustersScenario(_Schedules):
+    """Jobs of a model or a log on clusters of nodes whose energy is known."""
+
+    played_on: ClassVar = "clusters"
+
+    clusters: Annotated[tuple[str, ...], BeforeValidator(_listed), TOGETHER] = _field(
+        (), "Built-in clusters, the primary one first: p1,p2."
+    )
+    system: Path | None = _field(None, "Clusters as YAML, docs/simulation.md.")
+    coefficients: Path = _field(..., "Folder of *_coefficients.csv and apps.csv.")
+    workload: str = _field(CIRNE, "cirne, lublin or a log's file.")
+    counts: Unit = _field(Unit.NODE, "What the sizes of a log count.")
+    jobs: Annotated[int, Field(ge=1, le=MOST_JOBS)] | None = _field(
+        None, "Jobs; 5000 of a model, all of a log."
+    )
+    speed: Amount = _field(1.0, "How many times as fast jobs arrive.")
+    mix: Several[str] = _field(
+        (UNIFORM,),
+        "Applications: uniform, or the share of jobs that are best off elsewhere than on the first "
+        "cluster; several are compared.",
+    )
+    t_weight: Several[Amount] = _field(
+        (EVEN.t_weight,), "Weight of time over energy; several are compared."
+    )
+    seeds: Several[Annotated[int, Field(ge=0)]] = _field(
+        (1,), "Of the jobs; several are compared.", "--seed"
+    )
+    threshold: Amount = _field(THRESHOLD, "Of priority-inc-v.")
+    reading: Reading = _field(
+        Reading.DIMENSIONLESS, "Of equations 4 and 5 and the threshold, ADR 0003."
+    )
+    tariffs: Path | None = _field(None, "CSV of cluster, hour and price_per_kwh or gco2_per_kwh.")
+    look_ahead: LookAheadSection = LookAheadSection()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_said_once(cls, content: Any) -> Any:
+        if "system" in content and {"clusters", "cap_w"} & content.keys():
+            problem = "says clusters and caps itself: leave out {clusters} and {cap_w}"
+            raise ValueError(f"{{system}} {problem}")
+        return content
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.system is None and not self.clusters:
+            raise ValueError("{clusters} or {system} is needed")
+        _ = self.shares
+        return self
+
+    @property
+    def shares(self) -> list[float | None]:
+        """The mixes as shares of jobs, None for uniform. Raises ValueError for what is neither."""
+        return [None if mix == UNIFORM else _share(mix) for mix in self.mix]
+
+
+def _share(mix: str) -> float:
+    try:
+        return float(mix)
+    except ValueError:
+        raise ValueError(f"{{mix}} must be {UNIFORM} or a share, got {mix[:40]!r}") from None
+
+
+class EuroraScenario(Scenario):
+    """Instances of the Eurora supercomputer, by EASY without a cap."""
+
+    played_on: ClassVar = "Eurora"
+
+    eurora: Path = _field(..., "An instance of Eurora, or a folder of them, by EASY without a cap.")
+
+
+class RecordedScenario(Scenario):
+    """A region's own record under other rules; without a policy or weight those of the record."""
+
+    played_on: ClassVar = "a record"
+
+    recorded: Path | None = _field(
+        None, "Record of a region: lines of `coplace tail placement.inputs`, or a demo's."
+    )
+    from_kafka: bool = _field(False, "The record that this deployment's topics hold.")
+    decisions: Path | None = _field(
+        None, "What was decided on the record; decisions.jsonl beside it if there is one."
+    )
+    policy: Several[Policy] = _field((), "What decides; several are compared.")
+    t_weight: Several[Amount] = _field((), "Weight of time over energy; several are compared.")
+    threshold: Amount | None = _field(None, "Of priority-inc-v.")
+    cap: Several[str] = _field(
+        (),
+        "SCOPE[:NAME]=WATTS: takes the place of the recorded cap of cluster:NAME, site:NAME or "
+        "region.",
+    )
+    no_caps: bool = _field(False, "Recorded caps are left out.")
+    tariffs: Path | None = _field(None, "CSV of cluster, hour and price_per_kwh or gco2_per_kwh.")
+    out: Path | None = _field(None, "Folder of tables, summaries and pictures.")
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if (self.recorded is None) != self.from_kafka:
+            raise ValueError("give {recorded} or {from_kafka}, one of them")
+        _ = self.caps
+        return self
+
+    @property
+    def caps(self) -> CapChanges:
+        """What becomes of the recorded caps. Raises UnusableError for what is no cap."""
+        return CapChanges(self.no_caps, tuple(map(NewCap.parse, self.cap)))
+
+    @property
+    def changes_rules(self) -> bool:
+        """False where the record is played as it was, and no more."""
+        rules = self.policy or self.t_weight or self.threshold is not None
+        return bool(rules or self.no_caps or self.cap)
+
+
+KINDS: Final[Mapping[str, type[Scenario]]] = {
+    "pool": PoolScenario,
+    "clusters": ClustersScenario,
+    "eurora": EuroraScenario,
+    "recorded": RecordedScenario,
+}
+# A field of this kind alone says which it is, where nobody did; else it is a pool.
+TELLING: Final[Mapping[str, str]] = {
+    "recorded": "recorded",
+    "from_kafka": "recorded",
+    "eurora": "eurora",
+    "clusters": "clusters",
+    "system": "clusters",
+}
