@@ -20,7 +20,7 @@ _FILE: Final = "scenario"
 _SETS: Final = "set"
 _File = Annotated[
     Path | None,
-    typer.Argument(metavar="[SCENARIO]", help="YAML file of a scenario, docs/simulation.md."),
+    typer.Argument(metavar="SCENARIO", help="YAML file of a scenario, docs/simulation.md."),
 ]
 _Sets = Annotated[
     list[str] | None,

@@ -95,7 +95,7 @@ def _help(field: FieldInfo) -> str:
     values = usual if isinstance(usual, tuple) else (usual,)
     if not values or field.is_required() or usual is None or isinstance(usual, bool):
         return field.description or ""
-    return f"{field.description} [default: {', '.join(map(_shown, values))}]"
+    return f"{field.description} (default: {', '.join(map(_shown, values))})"
 
 
 def _shown(value: object) -> str:

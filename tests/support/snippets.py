@@ -1,4 +1,4 @@
-"""The programs that the how-tos print: what people copy is what the tests run."""
+"""The programs and files that documents print: what people copy is what the tests run."""
 
 import re
 from pathlib import Path
@@ -6,17 +6,18 @@ from typing import Final
 
 REPOSITORY: Final = Path(__file__).parents[2]
 HOW_TO: Final = REPOSITORY / "docs" / "how-to"
-_PROGRAM: Final = re.compile(
-    r'^```python title="(?P<name>[\w.]+)"\n(?P<code>.*?)^```$', re.MULTILINE | re.DOTALL
+_TITLED: Final = (
+    r'^```{language} title="(?P<name>[\w.-]+)"\n(?P<code>.*?)^```$'  # from fence to fence
 )
 
 
-def programs(document: Path) -> dict[str, str]:
-    """The programs of a how-to by the file name that it gives them."""
-    return {match["name"]: match["code"] for match in _PROGRAM.finditer(document.read_text())}
+def programs(document: Path, language: str = "python") -> dict[str, str]:
+    """What a document has in a language, by the file name that it gives it."""
+    pattern = re.compile(_TITLED.format(language=language), re.MULTILINE | re.DOTALL)
+    return {match["name"]: match["code"] for match in pattern.finditer(document.read_text())}
 
 
-def write_programs(document: Path, folder: Path) -> None:
-    """Save the programs of a how-to as it tells its readers to."""
-    for name, code in programs(document).items():
+def write_programs(document: Path, folder: Path, language: str = "python") -> None:
+    """Save what a document prints as it tells its readers to."""
+    for name, code in programs(document, language).items():
         (folder / name).write_text(code)
