@@ -18,7 +18,6 @@ from shared.messaging.quarantine import Fault
 from shared.messaging.stage import Round
 from shared.placement import processor
 from shared.placement.model import Rules
-from shared.placement.planning import PlanningProblem
 from shared.placement.processor import Placement
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices
 from shared.workloads.tariff import Tariff
@@ -28,6 +27,7 @@ SOURCE: Final = "planner"
 KEY: Final = "region"
 _SHARE: Final = "planner/share"
 _PROPOSED: Final = "planner/proposed"
+_SEARCHED: Final = "planner/searched"
 # What a record carries of items: the rest of it is its head.
 _MOST_BYTES: Final = 900_000
 # A field's tag and length before each item.
@@ -36,12 +36,14 @@ _FRAME_BYTES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What plans are judged by, how far the search for them goes, and how long they hold."""
+    """What plans are judged by, how far and how often the search for them goes, and how long they
+    hold."""
 
     tariffs: Mapping[str, Tariff]
     prices: Prices
     bounds: Bounds
     most_jobs: int
+    period_us: int
     valid_us: int
 
     def look_ahead(self, clusters: Iterable[str]) -> LookAhead:
@@ -65,6 +67,7 @@ class Planner:
         if share := restored.get(_SHARE):
             self._share = RunShare.from_bytes(share)
         self._proposed = PlanProposed.FromString(restored.get(_PROPOSED, b""))
+        self._searched_us = int(restored.get(_SEARCHED, b"0"))
         self._changed: dict[str, bytes | None] = {}
 
     def handle(self, event: Event) -> Iterable[Publish]:
@@ -81,17 +84,13 @@ class Planner:
     def end_round(self, ended: Round) -> Iterable[Publish]:
         """What is better than what placement decides from here on, if it is news."""
         self._placement.end_round(ended)
-        if ended.last:
+        if ended.last or ended.ended_at_us < self._searched_us + self._search.period_us:
             return ()
-        planning = self._placement.planning
-        problem = planning.problem(ended.now_s, self._share.mean, self._search.most_jobs)
-        items = self._planned(problem)
-        if not self._is_news(items, ended):
-            return ()
-        return [self._propose(items, ended)]
+        items = self._planned(ended)
+        return [self._propose(items, ended)] if self._is_news(items, ended) else ()
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """What placement keeps, the share that jobs run for, and what was proposed last."""
+        """What placement keeps, the share that jobs run for, and when what was proposed last."""
         changed, self._changed = self._changed, {}
         return {**self._placement.changes(), **changed}
 
@@ -103,9 +102,14 @@ class Planner:
         """As placement does."""
         self._placement.hold_back(subject, fault)
 
-    def _planned(self, problem: PlanningProblem) -> list[PlanItem]:
+    def _planned(self, ended: Round) -> list[PlanItem]:
+        """The items of the best plan; none where the policy's order is as good."""
+        self._searched_us = ended.ended_at_us
+        self._changed[_SEARCHED] = str(self._searched_us).encode()
+        planning, share = self._placement.planning, self._share.mean
+        problem = planning.problem(ended.now_s, share, self._search.most_jobs)
         look_ahead = self._search.look_ahead(problem.clusters)
-        plan = look_ahead.plan(problem.situation, problem.waiting, self._share.mean)
+        plan = look_ahead.plan(problem.situation, problem.waiting, share)
         return list(_that_fit(problem.items(plan or ())))
 
     def _is_news(self, items: Sequence[PlanItem], ended: Round) -> bool:
@@ -148,9 +152,8 @@ def _that_fit(items: Iterable[PlanItem]) -> Iterator[PlanItem]:
 
 
 def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
-    """As placement's state; a plan that a wrong clock made is forgotten."""
+    """As placement's state; what a wrong clock proposed and when it did is forgotten."""
     changes = dict(processor.mended(restored, now_us))
-    proposed = restored.get(_PROPOSED)
-    if proposed and PlanProposed.FromString(proposed).based_at_us > now_us:
-        changes[_PROPOSED] = None
+    if int(restored.get(_SEARCHED, b"0")) > now_us:
+        changes |= {_PROPOSED: None, _SEARCHED: None}
     return changes

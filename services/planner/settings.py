@@ -52,6 +52,7 @@ class PlannerSettings(EnvironmentSettings):
         le=LENGTHS["items"].most,
         description="Jobs of the queue that a plan orders; the others stand behind them",
     )
+    period_s: float = Field(1.0, ge=0, description="The least time of rounds between two searches")
     valid_s: float = Field(
         3600.0, gt=0, le=_DAY_S, description="How long a plan holds that none replaces"
     )

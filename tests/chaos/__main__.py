@@ -19,8 +19,9 @@ _REPEAT_EVERY = 20
 class Simulation:
     """Episodes of consecutive seeds, and what they come to."""
 
-    def __init__(self, first_seed: int, events: int) -> None:
+    def __init__(self, first_seed: int, events: int, *, planned: bool) -> None:
         self._seed, self._events_an_episode = first_seed, events
+        self._planned = planned
         self._began_s = self._told_s = time.monotonic()
         self._began_cpu_s = time.process_time()
         self.episodes = self.events = 0
@@ -52,12 +53,12 @@ class Simulation:
         return time.monotonic() - self._began_s
 
     def _play(self, seed: int) -> Report:
-        report = Episode(seed, self._events_an_episode).play()
+        report = Episode(seed, self._events_an_episode, planned=self._planned).play()
         self.episodes += 1
         self.events += report.events
         self.faults += report.faults
         if not report.violations and self.episodes % _REPEAT_EVERY == 0:
-            again = Episode(seed, self._events_an_episode).play()
+            again = Episode(seed, self._events_an_episode, planned=self._planned).play()
             if again.digest != report.digest:
                 raise SystemExit(f"seed {seed} gives other bytes when it is played again")
         return report
@@ -68,13 +69,13 @@ class Simulation:
             print(self.summary, flush=True)
 
 
-def smallest(seed: int, events: int) -> Report:
+def smallest(seed: int, events: int, *, planned: bool) -> Report:
     """The violated report of the shortest beginning of an episode, found by halving."""
-    least, report = 0, Episode(seed, events).play()
+    least, report = 0, Episode(seed, events, planned=planned).play()
     most = report.events
     while most - least > max(1, most // 20):
         middle = (least + most) // 2
-        shorter = Episode(seed, middle).play()
+        shorter = Episode(seed, middle, planned=planned).play()
         if shorter.violations:
             most, report = middle, shorter
         else:
@@ -91,11 +92,12 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=EVENTS_AN_EPISODE, help="in an episode")
     parser.add_argument("--keep-going", action="store_true", help="also after a violation")
     parser.add_argument("--trace", action="store_true", help="print the faults of a violation")
+    parser.add_argument("--planned", action="store_true", help="with planners at work")
     arguments = parser.parse_args()
     first = arguments.seed or time.time_ns() // 1_000_000_000
     print(f"seed {first}", flush=True)
     gc.set_threshold(*GC_THRESHOLDS)  # as the services have it
-    simulation = Simulation(first, arguments.events)
+    simulation = Simulation(first, arguments.events, planned=arguments.planned)
     violated = []
     for found in simulation.run(
         arguments.minutes, arguments.episodes, goes_on=arguments.keep_going
@@ -106,10 +108,11 @@ def main() -> None:
     for name, count in sorted(simulation.faults.items()):
         print(f"  {count:8d} {name.replace('_', ' ')}")
     if violated:
-        _fail(smallest(violated[0].seed, arguments.events), is_traced=arguments.trace)
+        found = smallest(violated[0].seed, arguments.events, planned=arguments.planned)
+        _fail(found, is_traced=arguments.trace, planned=arguments.planned)
 
 
-def _fail(report: Report, *, is_traced: bool) -> None:
+def _fail(report: Report, *, is_traced: bool, planned: bool) -> None:
     print(f"\nseed {report.seed} is violated within {report.events} events:")
     for violation in report.violations:
         print(f"- {violation}")
@@ -117,7 +120,7 @@ def _fail(report: Report, *, is_traced: bool) -> None:
         print(*report.trace, sep="\n")
     print(
         f"\nreplay: .venv/bin/python -m tests.chaos --seed {report.seed} --episodes 1 "
-        f"--events {report.events} --trace"
+        f"--events {report.events} --trace{' --planned' if planned else ''}"
     )
     sys.exit(1)
 

@@ -43,13 +43,15 @@ class Report:
 
 
 class Episode:
-    """Plays one seed."""
+    """Plays one seed, where it is `planned` with planners at work."""
 
-    def __init__(self, seed: int, events: int = EVENTS_AN_EPISODE) -> None:
+    def __init__(
+        self, seed: int, events: int = EVENTS_AN_EPISODE, *, planned: bool = False
+    ) -> None:
         self.seed = seed
         self._most_events = events
         self._rng = Random(seed)
-        scale = Scale(self._rng.choice([1, 2, 3]), self._rng.choice([1, 2, 2, 3]))
+        scale = Scale(self._rng.choice([1, 2, 3]), self._rng.choice([1, 2, 2, 3]), planned)
         self.world = World(self._rng, scale)
         self._ill_will = self._rng.choice([0.1, 0.2, 0.3])
 

@@ -15,6 +15,7 @@ from tests.chaos.episode import Episode, Report
 from tests.chaos.mutants import MUTANTS, Mutant
 
 _SEEDS: Final = range(1, 9)
+_PLANNED_SEEDS: Final = range(1, 4)
 _EVENTS: Final = 600
 _MUTANT_SEEDS: Final = range(1, 25)
 _MUTANT_EVENTS: Final = 400
@@ -66,6 +67,12 @@ def test_another_seed_gives_another_run() -> None:
 def test_no_seed_finds_a_violation(seed: int) -> None:
     report = Episode(seed, _EVENTS).play()
     assert not report.violations, complaint(report)
+
+
+@pytest.mark.parametrize("seed", _PLANNED_SEEDS)
+def test_no_seed_finds_a_violation_where_plans_are_followed(seed: int) -> None:
+    report = Episode(seed, _EVENTS, planned=True).play()
+    assert not report.violations, f"{complaint(report)} --planned"
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)

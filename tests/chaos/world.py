@@ -17,6 +17,8 @@ from services.energy.settings import EnergySettings
 from services.placement.app import stages as placement_stages
 from services.placement.service import Duty
 from services.placement.settings import PlacementSettings
+from services.planner.app import stages as planner_stages
+from services.planner.settings import PlannerSettings
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
 from shared.messaging.codec import Codec
@@ -51,6 +53,7 @@ class Scale:
 
     kafka_partitions: int = 2
     workers: int = 2
+    planned: bool = False
 
 
 class World:
@@ -192,9 +195,13 @@ class World:
         self.deployment = replace(Deployment.of(settings), clock=clock)
         self.stages = {
             service: _stages(service, settings, Duty())
-            for service in ("energy", "prediction", "placement", "pricing")
+            for service in ("energy", "prediction", "placement", "pricing", *self._planners)
         }
         self.workers = self._new_workers(settings)
+
+    @property
+    def _planners(self) -> tuple[str, ...]:
+        return ("planner",) if self.scale.planned else ()
 
     def _settings(self, kafka_partitions: int) -> Settings:
         return Settings(
@@ -235,5 +242,7 @@ def _right_stages(service: str, settings: Settings, duty: Duty) -> Sequence[Stag
             return prediction_stages(settings)
         case "placement":
             return placement_stages(settings, PlacementSettings(), duty)
+        case "planner":
+            return planner_stages(settings, PlannerSettings(), PlacementSettings())
         case _:
             return pricing_stages(settings)

@@ -1,5 +1,6 @@
 """What the planner proposes after a round, when it is silent, and what placement starts by it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from tests.unit.shared.placement.region import (
     submitted,
 )
 
-FLAT = Search({}, Prices(), Bounds(), most_jobs=500, valid_us=3_600_000_000)
+FLAT = Search({}, Prices(), Bounds(), most_jobs=500, period_us=0, valid_us=3_600_000_000)
 NIGHTS = Tariff((0.3, 0.01))
 
 
@@ -117,13 +118,20 @@ def test_nothing_is_proposed_where_nothing_waits_or_no_round_follows_or_no_budge
 ):
     assert plan_of(planner(), 0) is None
     assert plan_of(planner(), 0, *queue(), last=True) is None
-    none = Search({}, Prices(), Bounds(budget=0), 500, 3_600_000_000)
+    none = Search({}, Prices(), Bounds(budget=0), 500, 0, 3_600_000_000)
     assert plan_of(planner(none), 0, *queue()) is None
+
+
+def test_rounds_that_follow_sooner_than_the_period_are_not_searched() -> None:
+    processor = planner(replace(FLAT, period_us=45_000_000))
+    assert plan_of(processor, 0) is None
+    assert plan_of(processor, 1, *queue()) is None
+    assert plan_of(processor, 2) is not None
 
 
 def test_where_energy_gets_cheaper_soon_a_start_is_held_back_until_then() -> None:
     cheap = Prices(response_per_h=0.0001, unit_per_h=0.0)
-    nights = Search(dict.fromkeys(("p1", "p2"), NIGHTS), cheap, Bounds(), 500, 7_200_000_000)
+    nights = Search(dict.fromkeys(("p1", "p2"), NIGHTS), cheap, Bounds(), 500, 0, 7_200_000_000)
     plan = plan_in(plan_of(planner(nights), 0, *queue()))
     starts_us = {one.not_before_us for one in plan.items}
     assert starts_us == {T0_US + 3_600_000_000}
@@ -170,7 +178,7 @@ def test_a_plan_of_the_longest_names_still_fits_into_a_record() -> None:
     names = (f"{number:04d}" + "ü" * 252 for number in range(3_990))
     short: dict[str, Any] = {"nodes": 2, "walltime_s": 600.0}
     events = [submitted(name, T0_US + 99 + n, **short) for n, name in enumerate(names)]
-    search = Search({}, Prices(), Bounds(), 4_000, 3_600_000_000)
+    search = Search({}, Prices(), Bounds(), 4_000, 0, 3_600_000_000)
     plan = plan_in(plan_of(planner(search), 0, *queue(), *events))
     assert 1_000 < len(plan.items) < 4_000
     assert plan.ByteSize() < MAX_MESSAGE_BYTES
