@@ -21,7 +21,7 @@ Change = tuple[int, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class MeteredDraw:
     """The highest draw while there was a cap, the cap at that moment, and for how long it was
     exceeded."""
 
@@ -36,8 +36,8 @@ class CapFigures:
     it; and the jobs that were told to wait for it."""
 
     subject: str
-    metered: Draw
-    predicted: Draw
+    metered: MeteredDraw
+    predicted: MeteredDraw
     waited: int
 
 
@@ -98,21 +98,21 @@ def _beyond_idle(job: JobFinished, cluster: ClusterDeclared, node_w: float) -> f
 
 def draw(
     cap: PowerCapDeclared, idle_w: float, draws_w: Iterable[float], jobs: Sequence[JobFinished]
-) -> Draw:
+) -> MeteredDraw:
     """How jobs that drew this beyond idle, each while it ran, kept to a cap."""
     steps = [(s.from_us, s.watts if s.HasField("watts") else None) for s in cap.steps]
     changes: list[Change] = [(from_us, 0.0) for from_us, _ in steps]
     for job, drawn_w in zip(jobs, draws_w, strict=True):
         changes += [(job.started_at_us, drawn_w), (job.ended_at_us, -drawn_w)]
-    highest, above_us = Draw(0.0, 0.0, 0.0), 0
+    highest, above_us = MeteredDraw(0.0, 0.0, 0.0), 0
     for (begin_us, drawn_w), (end_us, _) in pairwise(_levels(changes, idle_w)):
         cap_w = next((watts for from_us, watts in reversed(steps) if from_us <= begin_us), None)
         if cap_w is None:
             continue
         above_us += end_us - begin_us if drawn_w > cap_w else 0
         if not highest.cap_w or drawn_w / cap_w > highest.highest_w / highest.cap_w:
-            highest = Draw(drawn_w, cap_w, 0.0)
-    return Draw(highest.highest_w, highest.cap_w, above_us / 1e6)
+            highest = MeteredDraw(drawn_w, cap_w, 0.0)
+    return MeteredDraw(highest.highest_w, highest.cap_w, above_us / 1e6)
 
 
 def _levels(changes: list[Change], idle_w: float) -> Iterator[Change]:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from cli.demo.caps import CapFigures
 from cli.demo.history import History, ReadTopic
-from cli.demo.summary import Summary, summarise
+from cli.demo.summary import DemoSummary, summarise
 from shared.domain.money import QUANTUM
 from shared.messaging.event_json import write_events
 from shared.runtime.folders import written
@@ -43,7 +43,7 @@ COLUMNS = (
 )
 
 
-def write(history: History, spent_micro_su: Mapping[str, int], folder: Path) -> Summary:
+def write(history: History, spent_micro_su: Mapping[str, int], folder: Path) -> DemoSummary:
     """Write all files of a run into `folder` and return its figures. Times are event times."""
     from cli.demo import plots  # a second to import, and no other command needs it
 
@@ -105,7 +105,7 @@ def _write_jobs(path: Path, history: History) -> None:
             )
 
 
-def table(summary: Summary, title: str) -> Table:
+def table(summary: DemoSummary, title: str) -> Table:
     """The figures as people read them."""
     rows = Table(title=title, show_header=False)
     rows.add_column("figure")
@@ -115,7 +115,7 @@ def table(summary: Summary, title: str) -> Table:
     return rows
 
 
-def _rows(summary: Summary) -> Iterable[tuple[str, str]]:
+def _rows(summary: DemoSummary) -> Iterable[tuple[str, str]]:
     yield "jobs", f"{summary.jobs:,}"
     yield "makespan", f"{summary.makespan_s / 3600:,.2f} h"
     yield "mean response time", f"{summary.mean_response_s / 3600:,.2f} h"

@@ -15,7 +15,7 @@ from cli.demo.history import History
 from cli.demo.options import DemoOptions
 from cli.demo.parity import first_difference
 from cli.demo.servers import running
-from cli.demo.summary import Summary
+from cli.demo.summary import DemoSummary
 from cli.kafka_topics import CHARGES, KafkaTopics
 from services.emulator.app import workload
 from shared.runtime.folders import within
@@ -54,7 +54,7 @@ def run_parity(options: DemoOptions, console: Console, run_dir: Path) -> str | N
     return first_difference(alone.out, served.out)
 
 
-def write_files(topics: KafkaTopics, out: Path, *, hold_redis: bool = True) -> Summary:
+def write_files(topics: KafkaTopics, out: Path, *, hold_redis: bool = True) -> DemoSummary:
     """Write the files of a complete run on Kafka, with the balances that Redis has.
 
     Raises WrongAccountsError when these are not what the ledger adds up to; without `hold_redis`
@@ -69,7 +69,7 @@ def write_files(topics: KafkaTopics, out: Path, *, hold_redis: bool = True) -> S
     return report.write(history, spent, out)
 
 
-def _show(summary: Summary, options: DemoOptions, console: Console, where: str) -> None:
+def _show(summary: DemoSummary, options: DemoOptions, console: Console, where: str) -> None:
     console.print(report.table(summary, f"{options.policy}, seed {options.seed}, {where}"))
     console.print(f"{', '.join(report.FILES)} are in {options.out}")
 

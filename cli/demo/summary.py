@@ -38,7 +38,7 @@ class PredictionErrors:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class DemoSummary:
     """What a run came to. Shares are of the finished jobs, between 0 and 1."""
 
     jobs: int
@@ -65,7 +65,7 @@ class Summary:
         return asdict(self)
 
 
-def summarise(history: History) -> Summary:
+def summarise(history: History) -> DemoSummary:
     """The figures of a run. Raises UnusableError when no job finished."""
     done = history.finished
     if not done:
@@ -75,7 +75,7 @@ def summarise(history: History) -> Summary:
     keys = [(job.job_id, job.attempt) for job in done]
     prices = [(Decimal(c.price_su), Decimal(c.state_of_practice_su)) for c in charges.values()]
     first_submit_us = min(job.submitted_at_us for job in done)
-    return Summary(
+    return DemoSummary(
         jobs=len(done),
         makespan_s=(max(job.ended_at_us for job in done) - first_submit_us) / 1e6,
         mean_response_s=fmean((job.ended_at_us - job.submitted_at_us) / 1e6 for job in done),

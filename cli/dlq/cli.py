@@ -6,7 +6,7 @@ import typer
 from coplace.v1.control_pb2 import DeadLetter
 from google.protobuf.json_format import MessageToJson
 
-from cli.dlq.dead_letters import DeadLetters, Kind, kind_of
+from cli.dlq.dead_letters import DeadLetters, LetterKind, kind_of
 from shared.messaging.deployment import Deployment
 from shared.runtime.settings import settings
 
@@ -28,7 +28,7 @@ def _letters() -> DeadLetters:
 def list_letters(
     topic: Annotated[str, typer.Argument(help="One topic only.")] = "",
     kind: Annotated[
-        Kind | None, typer.Option(help="refused: bad input; quarantined: a defect of ours.")
+        LetterKind | None, typer.Option(help="refused: bad input; quarantined: a defect of ours.")
     ] = None,
 ) -> None:
     """One line a letter: place, stage, kind (with the stack's digest), reason."""

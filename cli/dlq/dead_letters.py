@@ -17,16 +17,16 @@ from shared.messaging.topics import DLQ_PREFIX
 SEQUENCED: Final = "placement.inputs"
 
 
-class Kind(StrEnum):
+class LetterKind(StrEnum):
     """Why a record is a dead letter."""
 
     REFUSED = "refused"
     QUARANTINED = "quarantined"
 
 
-def kind_of(letter: DeadLetter) -> Kind:
+def kind_of(letter: DeadLetter) -> LetterKind:
     """Letters of records that a stage refused name no kind."""
-    return Kind(letter.kind) if letter.kind else Kind.REFUSED
+    return LetterKind(letter.kind) if letter.kind else LetterKind.REFUSED
 
 
 class CannotReplayError(UnusableError):

@@ -22,7 +22,7 @@ COLUMNS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CoefficientRow:
     """An application on a module against the reference.
 
     Of one that ran on both, `estimate` is what the others say of it, and the errors are those of
@@ -61,7 +61,7 @@ def nodes(texts: Sequence[str]) -> dict[str, tuple[int, float]]:
 
 def compared(
     several: Sequence[Matched], hardware: Mapping[str, tuple[int, float]]
-) -> Iterator[Row]:
+) -> Iterator[CoefficientRow]:
     """Every application of each module against the first one. Raises RejectedError."""
     reference, *others = several
     here = _hardware(reference, hardware)
@@ -74,7 +74,7 @@ def compared(
             known = times[0].get(app_id) or times[1][app_id]
             value, relative_error, is_measured = found.of(app_id)
             error, plain = errors.get(app_id), here.rate / there.rate
-            yield Row(
+            yield CoefficientRow(
                 *(app_id, matched.module, reference.module, value, relative_error, is_measured),
                 clock_share=known.clock_share,
                 estimate=value * exp(-(error or 0.0)),
@@ -84,7 +84,7 @@ def compared(
             )
 
 
-def table(rows: Iterable[Row]) -> Table:
+def table(rows: Iterable[CoefficientRow]) -> Table:
     """One row an application and module. Printed as Markdown, so that documents can show it."""
     titles = ("app", "module", "T / T reference", "follows the clock", "estimate", "cores x GHz")
     shown = Table(*titles, box=MARKDOWN)
@@ -98,7 +98,7 @@ def table(rows: Iterable[Row]) -> Table:
     return shown
 
 
-def summary(rows: Sequence[Row]) -> str | None:
+def summary(rows: Sequence[CoefficientRow]) -> str | None:
     """How far off both estimates are, of applications that ran on both; None without two."""
     estimates = [row.estimate_error for row in rows if row.estimate_error is not None]
     plain = [row.plain_error for row in rows if row.plain_error is not None]

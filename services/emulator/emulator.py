@@ -33,7 +33,7 @@ from services.emulator.feasibility import (
 )
 from services.emulator.machine import Machine
 from services.emulator.profiling import before_the_first_job, observed
-from services.emulator.running import Allocation, CoRun, Running
+from services.emulator.running import HeldUnits, RunningJob, TimeBeside
 from services.emulator.scales import PER_INSTRUCTION, TpiScale
 from services.emulator.shapes import units_that_fit
 from services.emulator.truth.noise import Noise
@@ -97,7 +97,7 @@ class Emulator:
         self._measured_after_us = round(measured_after_s * 1e6)
         self._caps, self._steps_us = caps, step_times_us(caps)
         self._queued: dict[str, JobRequest] = {}
-        self._running: dict[str, Running] = {}
+        self._running: dict[str, RunningJob] = {}
         self._declined: set[tuple[str, int]] = set()
         self._proposed: Event | None = None
         self._planned_us: tuple[int, ...] = ()
@@ -247,20 +247,20 @@ class Emulator:
             heappush(self._measurements, (due_us, run.job_id))
         self._outbox.append(facts.started(run))
 
-    def _measure(self, run: Running, now_us: int) -> None:
+    def _measure(self, run: RunningJob, now_us: int) -> None:
         seen = facts.signature_of_job(run, self._tpi_scale, now_us, facts.WHILE_RUNNING)
         self._outbox.append(seen)
 
-    def _run(self, decision: PlacementDecided, request: JobRequest, machine: Machine) -> Running:
+    def _run(self, decision: PlacementDecided, request: JobRequest, machine: Machine) -> RunningJob:
         nominal = profile(request.true_app_id, machine.cluster.node_model)
         solo = observed(nominal, machine, decision.freq_ghz, self._noise, decision.job_id)
         started_us = self._current.ended_at_us
         limit_us = started_us + max(1, round(decision.walltime_s * 1e6))
-        return Running(
+        return RunningJob(
             job_id=decision.job_id,
             request=request,
             machine=machine,
-            allocation=Allocation(
+            allocation=HeldUnits(
                 tuple(decision.node_indices),
                 tuple(units_of(decision)),
                 decision.cores_per_node,
@@ -283,7 +283,7 @@ class Emulator:
             cluster = self._machines[request.reference_cluster].cluster
             self._outbox.append(facts.cancelled(request, job, cluster, now_us))
 
-    def _finish(self, run: Running, outcome: JobOutcome.ValueType, now_us: int) -> None:
+    def _finish(self, run: RunningJob, outcome: JobOutcome.ValueType, now_us: int) -> None:
         run.machine.release(run.job_id, run.allocation.nodes)
         self._tell(run, run.settle(now_us, {}), now_us)
         for neighbour in self._on_nodes_of(run):
@@ -295,19 +295,19 @@ class Emulator:
         ]
         del self._running[run.job_id]
 
-    def _on_nodes_of(self, run: Running) -> list[Running]:
+    def _on_nodes_of(self, run: RunningJob) -> list[RunningJob]:
         """Who has a part of its nodes, itself included while it has."""
         return [self._running[job] for job in run.machine.jobs_on(run.allocation.nodes)]
 
-    def _settle(self, run: Running, now_us: int) -> None:
+    def _settle(self, run: RunningJob, now_us: int) -> None:
         """Somebody came to its nodes, or left them."""
         self._tell(run, run.settle(now_us, self._beside(run)), now_us)
         heappush(self._ends, (run.ends_at_us, run.job_id))
 
-    def _tell(self, run: Running, co_runs: Sequence[CoRun], now_us: int) -> None:
+    def _tell(self, run: RunningJob, co_runs: Sequence[TimeBeside], now_us: int) -> None:
         self._outbox += [facts.shutters(run, each, self._noise, now_us) for each in co_runs]
 
-    def _beside(self, run: Running) -> dict[int, list[Running]]:
+    def _beside(self, run: RunningJob) -> dict[int, list[RunningJob]]:
         """Its neighbours by node, where it has any."""
         beside = {}
         for node in run.allocation.nodes:

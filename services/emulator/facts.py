@@ -22,7 +22,7 @@ from coplace.v1.telemetry_pb2 import (
 )
 from google.protobuf.message import Message
 
-from services.emulator.running import ATTEMPT, CoRun, Running
+from services.emulator.running import ATTEMPT, RunningJob, TimeBeside
 from services.emulator.scales import TpiScale
 from services.emulator.shapes import cores_of_unit
 from services.emulator.truth.laws import Behaviour
@@ -88,7 +88,7 @@ def submitted(request: JobRequest, job: str, cluster: Cluster) -> Publish:
     return _of_job(JOBS, cluster, job, time_us, payload)
 
 
-def started(run: Running) -> Publish:
+def started(run: RunningJob) -> Publish:
     """The resource manager obeyed a placement decision."""
     names = run.machine.node_names
     payload = JobStarted(
@@ -105,7 +105,7 @@ def started(run: Running) -> Publish:
     return _of_job(JOBS, cluster, run.job_id, run.started_us, payload)
 
 
-def finished(run: Running, outcome: JobOutcome.ValueType, now_us: int) -> Publish:
+def finished(run: RunningJob, outcome: JobOutcome.ValueType, now_us: int) -> Publish:
     """A job ended, with what its price needs."""
     cluster = run.machine.cluster
     payload = JobFinished(
@@ -164,7 +164,7 @@ def cancelled(request: JobRequest, job: str, cluster: Cluster, now_us: int) -> P
 
 
 def signature_of_job(
-    run: Running, scale: TpiScale, now_us: int, sequence: int = ATTEMPT
+    run: RunningJob, scale: TpiScale, now_us: int, sequence: int = ATTEMPT
 ) -> Publish:
     """How a job behaved while it was alone, so that no neighbour is in its signature.
 
@@ -197,7 +197,7 @@ def signature(
     )
 
 
-def node_samples(run: Running, noise: Noise, now_us: int) -> Publish:
+def node_samples(run: RunningJob, noise: Noise, now_us: int) -> Publish:
     """What the meter of the job's first node showed while it ran: all that drew there."""
     node = run.machine.node_names[run.allocation.nodes[0]]
     cluster = run.machine.cluster
@@ -218,7 +218,7 @@ def node_samples(run: Running, noise: Noise, now_us: int) -> Publish:
     return _of_job(NODES, cluster, run.job_id, now_us, payload, node)
 
 
-def shutters(run: Running, beside: CoRun, noise: Noise, now_us: int) -> Publish:
+def shutters(run: RunningJob, beside: TimeBeside, noise: Noise, now_us: int) -> Publish:
     """What the shutters of `run` saw of its time beside one co-runner, which ends now or becomes
     another.
 

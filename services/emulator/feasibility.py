@@ -6,7 +6,7 @@ from typing import Final
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from services.emulator.machine import Machine
-from services.emulator.running import ATTEMPT, Running
+from services.emulator.running import ATTEMPT, RunningJob
 from services.emulator.shapes import cores_of_unit, most_units_a_node, unit_on
 from shared.workloads.request import JobRequest
 
@@ -25,7 +25,7 @@ def require_possible(
     decision: PlacementDecided,
     request: JobRequest,
     machine: Machine,
-    running: Mapping[str, Running],
+    running: Mapping[str, RunningJob],
 ) -> None:
     """Raise ImpossibleDecisionError unless the job can start as decided beside what runs."""
     problem = (
@@ -98,7 +98,7 @@ def _wrong_neighbours(
     decision: PlacementDecided,
     request: JobRequest,
     machine: Machine,
-    running: Mapping[str, Running],
+    running: Mapping[str, RunningJob],
 ) -> str | None:
     named = set(named_co_runners(decision))
     there = machine.jobs_on(decision.node_indices)

@@ -21,14 +21,14 @@ from services.emulator.truth.laws import Behaviour, behaviour
 from services.emulator.truth.noise import Noise
 from shared.domain.cluster import Cluster
 from shared.messaging.event import Event, Publish
-from shared.workloads.table1 import APPS, Profile
+from shared.workloads.table1 import APPS, AppProfile
 
 FIRST_NODE = 0  # profiling runs use one node of each cluster
 SAMPLE_PERIOD_US = 60_000_000
 
 
 def observed(
-    nominal: Profile, machine: Machine, freq_ghz: float, noise: Noise, *subject: str
+    nominal: AppProfile, machine: Machine, freq_ghz: float, noise: Noise, *subject: str
 ) -> Behaviour:
     """One run as it really goes: the law with the noise of the run that `subject` names."""
     mean = behaviour(nominal, machine.model, freq_ghz)
@@ -102,7 +102,7 @@ def _app_runs(machine: Machine, scale: TpiScale, noise: Noise) -> Iterator[Publi
 
 
 def _profiled(
-    app_id: str, nominal: Profile, machine: Machine, freq_ghz: float, noise: Noise
+    app_id: str, nominal: AppProfile, machine: Machine, freq_ghz: float, noise: Noise
 ) -> Behaviour:
     node = machine.node_names[FIRST_NODE]
     seen = observed(nominal, machine, freq_ghz, noise, app_id, node, f"{freq_ghz:.1f}")

@@ -19,7 +19,7 @@ ATTEMPT = 1  # the emulated resource managers never requeue
 
 
 @dataclass(frozen=True, slots=True)
-class Allocation:
+class HeldUnits:
     """What placement gave a job: on each of `nodes` so many `units`, each of `cores` cores, at
     `freq_ghz`."""
 
@@ -40,12 +40,12 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
-class CoRun:
+class TimeBeside:
     """A job's time beside one co-runner: since when, the which of its co-runs it is, and how slow
     the job is on the slowest of the nodes that both are on, where `co_runners` are paused together
     to see it."""
 
-    co_runner: "Running"
+    co_runner: "RunningJob"
     began_us: int
     number: int
     slowdown_ratio: float
@@ -55,7 +55,7 @@ class CoRun:
 
 
 @dataclass(slots=True, eq=False)
-class Running:
+class RunningJob:
     """One job between its start and its end; `settle` tells it of its neighbours.
 
     `solo` is how this very run behaves alone on whole nodes, noise included, with the power of the
@@ -65,14 +65,14 @@ class Running:
     job_id: str
     request: JobRequest
     machine: Machine
-    allocation: Allocation
+    allocation: HeldUnits
     started_us: int
     solo: Behaviour
     progress: Progress
     deadline_us: int | None
     grant: int = 0
     settled_us: int = 0
-    co_runs: list[CoRun] = field(default_factory=list)
+    co_runs: list[TimeBeside] = field(default_factory=list)
     co_runs_begun: int = 0
     # Power of the job's first node and the time from which it holds: what its meter shows.
     meter: list[tuple[int, float]] = field(default_factory=list)
@@ -127,7 +127,7 @@ class Running:
         factors = float((self.machine.power_factors(self.allocation.nodes) * shares).sum())
         return self.solo.power_w * factors * (until_us - self.started_us) / 1e6
 
-    def settle(self, now_us: int, beside: Mapping[int, Sequence["Running"]]) -> list[CoRun]:
+    def settle(self, now_us: int, beside: Mapping[int, Sequence["RunningJob"]]) -> list[TimeBeside]:
         """From now on these are beside it, by node; returns what it was beside until now."""
         ended, self.co_runs = self.co_runs, []
         self.progress.advance((now_us - self.settled_us) / 1e6)
@@ -140,9 +140,9 @@ class Running:
         self._read_meter(now_us, beside.get(self.allocation.nodes[0], ()))
         return [co_run for co_run in ended if co_run.began_us < now_us]
 
-    def _begin(self, co_runner: "Running", node: int, slowdown: float, co_runners: int) -> None:
+    def _begin(self, co_runner: "RunningJob", node: int, slowdown: float, co_runners: int) -> None:
         self.co_runs_begun += 1
-        co_run = CoRun(
+        co_run = TimeBeside(
             co_runner,
             self.settled_us,
             self.co_runs_begun,
@@ -153,12 +153,12 @@ class Running:
         )
         self.co_runs.append(co_run)
 
-    def _slowdown(self, node: int, others: Sequence["Running"]) -> float:
+    def _slowdown(self, node: int, others: Sequence["RunningJob"]) -> float:
         """The demands of all neighbours on the node add up."""
         others_gbps = sum(other.demand_gbps(node) for other in others)
         return slowdown_ratio(self.demand_gbps(node), others_gbps)
 
-    def _read_meter(self, now_us: int, others: Sequence["Running"]) -> None:
+    def _read_meter(self, now_us: int, others: Sequence["RunningJob"]) -> None:
         node = self.allocation.nodes[0]
         jobs = (self, *others)
         idle_w = self.machine.cluster.idle_power_w * float(self.machine.power_factors([node])[0])
@@ -166,9 +166,9 @@ class Running:
         self.meter.append((now_us, idle_w * free + sum(job.power_w(node) for job in jobs)))
 
 
-def _nodes_of(beside: Mapping[int, Sequence[Running]]) -> dict[Running, list[int]]:
+def _nodes_of(beside: Mapping[int, Sequence[RunningJob]]) -> dict[RunningJob, list[int]]:
     """The nodes that each neighbour is on."""
-    nodes: dict[Running, list[int]] = {}
+    nodes: dict[RunningJob, list[int]] = {}
     for node, others in beside.items():
         for other in others:
             nodes.setdefault(other, []).append(node)

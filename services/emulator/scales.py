@@ -8,7 +8,7 @@ from typing import Final
 from services.emulator.truth.laws import transactions_per_instruction
 from shared.domain import eamc_source
 from shared.domain.errors import RejectedError, UnusableError
-from shared.runtime.rows import Row, read_rows
+from shared.runtime.rows import FileRow, read_rows
 from shared.workloads.table1 import APPS, NODE_MODELS
 
 # The published data numbers them from 1.
@@ -51,7 +51,7 @@ def read_eamc_scale(folder: Path) -> TpiScale:
     return TpiScale(eamc_source.TPI_SCALE, learned_here=False, units=units)
 
 
-def _one_of(row: Row, field: str, known: Mapping[str, str]) -> str:
+def _one_of(row: FileRow, field: str, known: Mapping[str, str]) -> str:
     """What the published data's name of an application or a module stands for."""
     name = row.text(field)
     if name not in known:

@@ -23,7 +23,7 @@ TOLERANCE: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
+class PairEvidence:
     """What runs at both P-states of a pair said since the learning phase.
 
     With x = [metric, TPI, 1] at the one, y the metric at the other, w0 the learned coefficients and
@@ -36,25 +36,25 @@ class Evidence:
     moment: Floats
 
     @classmethod
-    def none(cls) -> "Evidence":
+    def none(cls) -> "PairEvidence":
         """That of no run."""
         return cls(np.zeros((2, 3, 3)), np.zeros((2, 3)))
 
     @classmethod
-    def stacked(cls, of: Sequence["Evidence"]) -> "Evidence":
+    def stacked(cls, of: Sequence["PairEvidence"]) -> "PairEvidence":
         """That of several pairs, along a leading axis."""
         return cls(np.stack([each.gram for each in of]), np.stack([each.moment for each in of]))
 
     def and_run(
         self, learned: Floats, before: KernelRun, after: KernelRun, forgetting: float = FORGETTING
-    ) -> "Evidence":
+    ) -> "PairEvidence":
         """With one more run: S <- l S + x x', m <- l m + x (y - x'w0).
 
         S stays symmetric to the last bit and, since l < 1, below max |x|^2 / (1 - l).
         """
         x = regressors(before)
         surprise = np.array([after.power_w, after.cpi]) - (learned * x).sum(axis=1)
-        return Evidence(
+        return PairEvidence(
             gram=forgetting * self.gram + x[:, :, np.newaxis] * x[:, np.newaxis, :],
             moment=forgetting * self.moment + x * surprise[:, np.newaxis],
         )
@@ -71,7 +71,7 @@ def gram_of(runs: Iterable[KernelRun]) -> Floats:
     return total(x[..., :, np.newaxis] * x[..., np.newaxis, :])
 
 
-def adapted(learned: Floats, kernels: Floats, evidence: Evidence) -> Floats:
+def adapted(learned: Floats, kernels: Floats, evidence: PairEvidence) -> Floats:
     """The coefficients [own, TPI, constant] of power and CPI, shape (2, 3), after the evidence; of
     many pairs at once where all arrays have a leading axis for them.
 

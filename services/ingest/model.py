@@ -6,7 +6,7 @@ from typing import Final
 from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest, PublishStreamRequest
 from google.protobuf.message import DecodeError, Message
 
-from services.ingest.payloads import KINDS, Kind
+from services.ingest.payloads import KINDS, PayloadKind
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.messaging.contents import check_contents, times_us
@@ -83,7 +83,7 @@ def check_source(envelope: Envelope, speaker: str) -> None:
         )
 
 
-def _check_payload(payload: Message, kind: Kind, latest_us: int) -> None:
+def _check_payload(payload: Message, kind: PayloadKind, latest_us: int) -> None:
     check_contents(payload)
     require_short_texts(payload)
     kind.check(payload)

@@ -12,7 +12,7 @@ from shared.messaging.domain_types import cluster_of, dependencies_of, job_of
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class PayloadKind:
     """One kind of payload; `check` raises RejectedError, beside the contents of each field."""
 
     topic: str
@@ -33,23 +33,23 @@ def _declaration(message: ClusterDeclared) -> None:
     cluster_of(message)
 
 
-KINDS: Final[Mapping[str, Kind]] = {
-    "job_submitted": Kind("jobs.events", _submission),
-    "job_started": Kind("jobs.events", _start),
-    "job_finished": Kind("jobs.events"),
-    "job_requeued": Kind("jobs.events"),
-    "job_declined": Kind("jobs.events"),
-    "job_seized": Kind("jobs.events"),
-    "job_cancelled": Kind("jobs.events"),
-    "job_held": Kind("jobs.events"),
-    "job_released": Kind("jobs.events"),
-    "signature_measured": Kind("telemetry.signatures"),
-    "node_samples": Kind("telemetry.nodes"),
-    "shutters_measured": Kind("telemetry.shutters"),
-    "cluster_declared": Kind("commands", _declaration),
-    "cluster_lost": Kind("commands"),
-    "cluster_returned": Kind("commands"),
-    "limits_declared": Kind("commands"),
-    "power_cap_declared": Kind("commands"),
-    "plan_proposed": Kind("commands"),
+KINDS: Final[Mapping[str, PayloadKind]] = {
+    "job_submitted": PayloadKind("jobs.events", _submission),
+    "job_started": PayloadKind("jobs.events", _start),
+    "job_finished": PayloadKind("jobs.events"),
+    "job_requeued": PayloadKind("jobs.events"),
+    "job_declined": PayloadKind("jobs.events"),
+    "job_seized": PayloadKind("jobs.events"),
+    "job_cancelled": PayloadKind("jobs.events"),
+    "job_held": PayloadKind("jobs.events"),
+    "job_released": PayloadKind("jobs.events"),
+    "signature_measured": PayloadKind("telemetry.signatures"),
+    "node_samples": PayloadKind("telemetry.nodes"),
+    "shutters_measured": PayloadKind("telemetry.shutters"),
+    "cluster_declared": PayloadKind("commands", _declaration),
+    "cluster_lost": PayloadKind("commands"),
+    "cluster_returned": PayloadKind("commands"),
+    "limits_declared": PayloadKind("commands"),
+    "power_cap_declared": PayloadKind("commands"),
+    "plan_proposed": PayloadKind("commands"),
 }

@@ -44,7 +44,7 @@ class StreamLimits:
     idle_s: float = 60.0
 
 
-class Publisher(Protocol):
+class EventSink(Protocol):
     """Where accepted events go."""
 
     async def send(self, publish: Publish) -> Awaitable[object]:
@@ -58,7 +58,7 @@ class IngestService:
     def __init__(
         self,
         intake: Intake,
-        publisher: Publisher,
+        publisher: EventSink,
         meter: IngestMeter,
         crash: Callable[[Exception], object],
         streams: StreamLimits | None = None,
@@ -167,7 +167,7 @@ class RejectedEnvelopeError(Exception):
 class _Stream:
     """One call's progress: what is on its way to the broker, and what was refused."""
 
-    def __init__(self, publisher: Publisher) -> None:
+    def __init__(self, publisher: EventSink) -> None:
         self._publisher = publisher
         self._in_flight: list[Awaitable[object]] = []
         self._index = 0

@@ -4,7 +4,7 @@ from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
 
 from services.prediction.model import shutter_slowdown
-from services.prediction.state import HALF, Pair, Reading, Run, Traffic
+from services.prediction.state import HALF, CoRunPair, FinishedRun, MeanReading, Traffic
 from shared.domain.bounds import (
     BANDWIDTH_GBPS,
     CLOCK_GHZ,
@@ -20,7 +20,7 @@ from shared.messaging.domain_types import cores_of
 from shared.messaging.event import Event
 
 
-def run_of(job: Job, message: JobFinished) -> Run | None:
+def run_of(job: Job, message: JobFinished) -> FinishedRun | None:
     """A run that power can be learned from; None where no meter ran, or no job, and where energy
     and time make no power that a node has: each was told by itself."""
     JOB_ENERGY_J.require("energy_j", message.energy_j)
@@ -31,7 +31,7 @@ def run_of(job: Job, message: JobFinished) -> Run | None:
     node_power_w = message.energy_j / message.nodes / runtime_s
     if not NODE_POWER_W.has(node_power_w):
         return None
-    return Run(
+    return FinishedRun(
         time_us=message.ended_at_us,
         job=job,
         cluster=message.cluster,
@@ -41,7 +41,7 @@ def run_of(job: Job, message: JobFinished) -> Run | None:
     )
 
 
-def reading_of(event: Event, message: NodeSamples) -> Reading:
+def reading_of(event: Event, message: NodeSamples) -> MeanReading:
     """The mean of the readings in one event."""
     for field in ("node", "cluster", "node_model"):
         require_text(field, getattr(message, field))
@@ -50,10 +50,10 @@ def reading_of(event: Event, message: NodeSamples) -> Reading:
     if not message.samples:
         raise RejectedError("samples", "must hold at least one reading")
     mean_w = sum(sample.power_w for sample in message.samples) / len(message.samples)
-    return Reading(event.time_us, event.id, message.node_model, mean_w)
+    return MeanReading(event.time_us, event.id, message.node_model, mean_w)
 
 
-def pair_of(event: Event, message: ShuttersMeasured) -> Pair | None:
+def pair_of(event: Event, message: ShuttersMeasured) -> CoRunPair | None:
     """What an interval's shutters said; None where several co-runners were paused together, since
     nobody knows which of them it was."""
     if not message.shutters:
@@ -64,7 +64,7 @@ def pair_of(event: Event, message: ShuttersMeasured) -> Pair | None:
     if message.co_runners > 1:
         return None
     ipc = [(s.ipc_before, s.ipc_during, s.ipc_after) for s in message.shutters]
-    return Pair(
+    return CoRunPair(
         time_us=event.time_us,
         app_id=message.app_id,
         co_runner_app_id=message.co_runner_app_id,

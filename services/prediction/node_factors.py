@@ -16,7 +16,7 @@ PRIOR_READINGS: Final = 1.0
 SWEEPS: Final = 50
 
 
-class Draw(NamedTuple):
+class NodeDraw(NamedTuple):
     """What a node drew for one job that had it alone, W; jobs of one `group` are the same
     application at the same P-state of the same node model."""
 
@@ -28,7 +28,7 @@ class Draw(NamedTuple):
     power_w: float
 
 
-def node_factors(draws: Sequence[Draw]) -> Mapping[tuple[str, str], float]:
+def node_factors(draws: Sequence[NodeDraw]) -> Mapping[tuple[str, str], float]:
     """Power of each (cluster, node) over that of the mean node, shrunk towards 1.
 
     ln P = a_group + b_node + noise, by least squares with the penalty PRIOR_READINGS b_node^2

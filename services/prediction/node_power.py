@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from coplace.v1.jobs_pb2 import JobStarted
 from coplace.v1.telemetry_pb2 import NodeSamples
 
-from services.prediction.node_factors import Draw, node_factors
+from services.prediction.node_factors import NodeDraw, node_factors
 from services.prediction.publish import node_power_event
 from shared.domain.folding import names_of
 from shared.domain.job import Job
@@ -44,7 +44,7 @@ class Occupant(NamedTuple):
         return self.started_us <= first_us and (last_us <= self.ended_us or not self.ended_us)
 
 
-class Reading(NamedTuple):
+class WaitingReading(NamedTuple):
     """A node's readings that wait for their round's end."""
 
     time_us: int
@@ -63,8 +63,8 @@ class NodePower:
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
         self._occupants = Table("occupant", restored, list, _occupant)
-        self._readings = Table("reading", restored, list, lambda v: Reading(*v))
-        self._draws = Table("draw", restored, list, lambda v: Draw(*v))
+        self._readings = Table("reading", restored, list, lambda v: WaitingReading(*v))
+        self._draws = Table("draw", restored, list, lambda v: NodeDraw(*v))
         self._trained: Table[list[int]] = Table("node-power", restored, list, list)
         self._on: dict[str, set[str]] = defaultdict(set)
         for key, occupant in self._occupants.items():
@@ -91,7 +91,7 @@ class NodePower:
         """A node's meter showed so much on the mean of some readings."""
         times_us = [sample.time_us for sample in message.samples]
         if power_w > 0:
-            reading = Reading(
+            reading = WaitingReading(
                 event.time_us,
                 event.id,
                 message.cluster,
@@ -127,13 +127,13 @@ class NodePower:
         )
         return {key: value for table in tables for key, value in table.changes().items()}
 
-    def _attribute(self, reading: Reading) -> None:
+    def _attribute(self, reading: WaitingReading) -> None:
         """The newest readings of each job on each node count."""
         for key in sorted(self._on.get(reading.node, ())):
             occupant = self._occupants.get(key)
             if occupant is not None and occupant.had(reading.first_us, reading.last_us):
                 group = f"{occupant.app_id}|{reading.node_model}|{occupant.freq_ghz!r}"
-                draw = Draw(
+                draw = NodeDraw(
                     *(reading.time_us, reading.event_id, reading.cluster, reading.node),
                     group=group,
                     power_w=reading.power_w,
@@ -142,7 +142,7 @@ class NodePower:
                 if before is None or before < draw:
                     self._draws.put(f"{key}|{reading.node}", draw)
 
-    def _forget(self, draws: list[Draw]) -> int:
+    def _forget(self, draws: list[NodeDraw]) -> int:
         """How many of the oldest were dropped."""
         if len(draws) < REMEMBERED + FORGOTTEN_AT_ONCE:
             return 0

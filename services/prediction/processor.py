@@ -24,7 +24,7 @@ from services.prediction.facts import (
 from services.prediction.model import train_forest, train_weights
 from services.prediction.node_power import NodePower
 from services.prediction.publish import degradation_event, power_event
-from services.prediction.state import Progress, Reading, State, Traffic
+from services.prediction.state import MeanReading, State, Traffic, TrainingProgress
 from services.prediction.training import fallback_power_w, in_order, pair_rows, power_rows
 from shared.domain.cluster import MOST_CLUSTERS, require_few_clusters
 from shared.domain.errors import RejectedError
@@ -87,7 +87,7 @@ class Prediction:
     def end_round(self, ended: Round) -> Iterable[Publish]:
         """Publish the models that are due: both in the first round, then by what was measured."""
         before = self._state.progress.get(_PROGRESS)
-        progress = before or Progress()
+        progress = before or TrainingProgress()
         published = self._node_power.end_round(ended)
         if before is None or self._power_is_due(progress):
             event, progress = self._power(progress, ended)
@@ -107,22 +107,22 @@ class Prediction:
         """Records of what changed."""
         return self._state.changes() | self._node_power.changes()
 
-    def _power_is_due(self, progress: Progress) -> bool:
+    def _power_is_due(self, progress: TrainingProgress) -> bool:
         """A node model that nothing was said of, or enough new runs."""
         if progress.node_models != tuple(sorted(self._node_models)):
             return True
         return _is_due(self._runs(progress), progress.runs, MIN_RUNS)
 
-    def _degradation_is_due(self, progress: Progress) -> bool:
+    def _degradation_is_due(self, progress: TrainingProgress) -> bool:
         return _is_due(self._pairs(progress), progress.pairs, MIN_PAIRS)
 
-    def _runs(self, progress: Progress) -> int:
+    def _runs(self, progress: TrainingProgress) -> int:
         return progress.forgotten_runs + len(self._state.runs)
 
-    def _pairs(self, progress: Progress) -> int:
+    def _pairs(self, progress: TrainingProgress) -> int:
         return progress.forgotten_pairs + len(self._state.pairs)
 
-    def _power(self, progress: Progress, ended: Round) -> tuple[Publish, Progress]:
+    def _power(self, progress: TrainingProgress, ended: Round) -> tuple[Publish, TrainingProgress]:
         features, power_w = power_rows(self._state)
         forest = train_forest(features, power_w) if len(power_w) >= MIN_RUNS else None
         fallback_w = fallback_power_w(self._state)
@@ -132,7 +132,9 @@ class Prediction:
         runs = self._runs(progress) if self._runs(progress) >= MIN_RUNS else 0
         return event, progress._replace(runs=runs, node_models=tuple(sorted(fallback_w)))
 
-    def _degradation(self, progress: Progress, ended: Round) -> tuple[Publish, Progress]:
+    def _degradation(
+        self, progress: TrainingProgress, ended: Round
+    ) -> tuple[Publish, TrainingProgress]:
         features, slowdown = pair_rows(self._state)
         trained = train_weights(features, slowdown) if len(slowdown) >= MIN_PAIRS else None
         event = degradation_event(trained, len(slowdown) if trained else 0, ended)
@@ -217,7 +219,7 @@ def _is_due(count: int, trained_on: int, least: int) -> bool:
     return count >= max(least, 2 * trained_on)
 
 
-def _is_newer(new: Reading | Traffic, newest: Reading | Traffic | None) -> bool:
+def _is_newer(new: MeanReading | Traffic, newest: MeanReading | Traffic | None) -> bool:
     """Both are ordered by their fields, the deciding ones first."""
     return newest is None or new > newest
 

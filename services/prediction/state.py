@@ -14,7 +14,7 @@ T = TypeVar("T")
 HALF: Final = 0.5
 
 
-class Reading(NamedTuple):
+class MeanReading(NamedTuple):
     """The newest readings of one node: their mean."""
 
     time_us: int
@@ -32,7 +32,7 @@ class Traffic(NamedTuple):
     mem_gbps: float
 
 
-class Run(NamedTuple):
+class FinishedRun(NamedTuple):
     """A finished job: what was asked for, where it ran, and what each of its nodes drew for it, by
     the mean over its nodes."""
 
@@ -44,7 +44,7 @@ class Run(NamedTuple):
     node_power_w: float
 
 
-class Pair(NamedTuple):
+class CoRunPair(NamedTuple):
     """What the shutters of one interval said, and the shares of a node's cores of both jobs."""
 
     time_us: int
@@ -56,7 +56,7 @@ class Pair(NamedTuple):
     co_runner_core_share: float = HALF
 
 
-class Progress(NamedTuple):
+class TrainingProgress(NamedTuple):
     """What was published: the rows that each model was trained on, the known node models; and how
     many rows were forgotten since."""
 
@@ -82,10 +82,10 @@ class State:
             "run",
             restored,
             list,
-            lambda v: Run(v[0], Job.restored(v[1]), *v[2:]),
+            lambda v: FinishedRun(v[0], Job.restored(v[1]), *v[2:]),
         )
-        self.pairs = Table("pair", restored, list, lambda v: Pair(*v))
-        self.nodes = Table("node", restored, list, lambda v: Reading(*v))
+        self.pairs = Table("pair", restored, list, lambda v: CoRunPair(*v))
+        self.nodes = Table("node", restored, list, lambda v: MeanReading(*v))
         self.traffic = Table("traffic", restored, list, lambda v: Traffic(*v))
         self.progress = Table("progress", restored, list, _progress)
 
@@ -108,6 +108,6 @@ def _as_is(value: T) -> T:
     return value
 
 
-def _progress(value: list[Any]) -> Progress:
+def _progress(value: list[Any]) -> TrainingProgress:
     runs, pairs, node_models, *forgotten = value
-    return Progress(runs, pairs, node_models and tuple(node_models), *forgotten)
+    return TrainingProgress(runs, pairs, node_models and tuple(node_models), *forgotten)

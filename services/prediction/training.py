@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.prediction.state import HALF, Pair, Run, State
+from services.prediction.state import HALF, CoRunPair, FinishedRun, State
 from shared.domain.bounds import NODE_POWER_W
 from shared.messaging.table import Table
 from shared.models import degradation, power_model
@@ -42,7 +42,7 @@ def power_rows(state: State) -> tuple[Floats, Floats]:
     return features, np.array([power_w for _, power_w in known], dtype=np.float64)
 
 
-def _power_row(run: Run, state: State) -> tuple[Sequence[float], float] | None:
+def _power_row(run: FinishedRun, state: State) -> tuple[Sequence[float], float] | None:
     """A job on part of a node's cores is charged that part of its power, hence the core share."""
     cluster = state.clusters.get(run.cluster)
     if cluster is None or run.freq_ghz not in cluster.pstates_ghz:
@@ -62,7 +62,7 @@ def pair_rows(state: State) -> tuple[Floats, Floats]:
 
 
 def _pair_row(
-    pair: Pair, state: State, peaks_gbps: Mapping[str, float]
+    pair: CoRunPair, state: State, peaks_gbps: Mapping[str, float]
 ) -> tuple[Floats, float] | None:
     own = state.traffic.get(f"{pair.app_id}|{pair.node_model}")
     other = state.traffic.get(f"{pair.co_runner_app_id}|{pair.node_model}")

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from services.pricing.processor import CHARGES, PricingProcessor, Tariff, mended, recalled
+from services.pricing.processor import CHARGES, PriceRule, PricingProcessor, mended, recalled
 from services.pricing.settings import PricingSettings
 from services.pricing.state import job_of
 from shared.messaging.stage import Stage
@@ -16,7 +16,7 @@ def stages(settings: Settings) -> list[Stage]:
     """The pricing stage; emulated rounds bring a job's shutters with its finish, so none waits."""
     own = PricingSettings()
     grace_s = 0.0 if settings.is_emulated else own.grace_s
-    tariff = Tariff(own.rate_su_per_core_s, round(grace_s * 1e6), round(own.remember_s * 1e6))
+    tariff = PriceRule(own.rate_su_per_core_s, round(grace_s * 1e6), round(own.remember_s * 1e6))
     return [
         Stage(
             name="pricing",

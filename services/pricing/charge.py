@@ -7,7 +7,7 @@ from typing import Final
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
 
-from services.pricing.model import Evidence, Price, Usage, price
+from services.pricing.model import Evidence, Occupied, Price, price
 from shared.domain.errors import RejectedError
 from shared.messaging.domain_types import cores_of
 
@@ -18,9 +18,9 @@ _MOST_S: Final = 4e9
 _MOST_RATIO: Final = 1e10
 
 
-def usage_of(finished: JobFinished) -> Usage:
+def usage_of(finished: JobFinished) -> Occupied:
     """What a finished job occupied. Raises RejectedError."""
-    return Usage(cores_of(finished), finished.started_at_us, finished.ended_at_us)
+    return Occupied(cores_of(finished), finished.started_at_us, finished.ended_at_us)
 
 
 def charge_message(

@@ -86,7 +86,7 @@ class CoRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class Occupied:
     """What a job occupied: all its cores are C of equation 1. A job that never started has
     `started_at_us` 0. Raises RejectedError."""
 
@@ -124,7 +124,7 @@ class Evidence:
         return Decimal(self.duration_us) / Decimal(self.slowdown_ratio)
 
 
-def evidence(co_runs: Iterable[CoRun], usage: Usage) -> tuple[Evidence, ...]:
+def evidence(co_runs: Iterable[CoRun], usage: Occupied) -> tuple[Evidence, ...]:
     """The intervals within the run, one row a co-runner, in the order in which they began.
 
     Where intervals overlap the strongest slowdown counts: a job on several nodes advances at the

@@ -34,7 +34,7 @@ SOURCE: Final = "pricing"
 
 
 @dataclass(frozen=True, slots=True)
-class Tariff:
+class PriceRule:
     """What is charged and when. `grace_us` 0 charges in the round that brings the finish."""
 
     rate_su_per_core_s: Decimal
@@ -45,7 +45,7 @@ class Tariff:
 class PricingProcessor:
     """Folds the facts and shutters of the jobs of one unit into charges."""
 
-    def __init__(self, tariff: Tariff, restored: Mapping[str, bytes]) -> None:
+    def __init__(self, tariff: PriceRule, restored: Mapping[str, bytes]) -> None:
         self._tariff = tariff
         self._attempts = Attempts(restored)
         self._open: set[AttemptKey] = set()
@@ -227,7 +227,7 @@ def _interval(measured: ShuttersMeasured, event_id: str) -> CoRunInterval:
 
 
 def mended(
-    restored: Mapping[str, bytes], tariff: Tariff, now_us: int
+    restored: Mapping[str, bytes], tariff: PriceRule, now_us: int
 ) -> Mapping[str, bytes | None]:
     """The attempts of which something was put off into a future that a wrong clock made, with what
     is due as soon as it may be after `now_us`."""

@@ -16,23 +16,23 @@ from shared.domain.errors import RejectedError
 from shared.domain.job import Job
 
 
-class Kind(StrEnum):
+class SubjectKind(StrEnum):
     """Whom a limit holds for."""
 
     USER = "user"
     ACCOUNT = "account"
 
 
-_KINDS: Final[Mapping[LimitSubject.ValueType, Kind]] = {
-    LIMIT_SUBJECT_USER: Kind.USER,
-    LIMIT_SUBJECT_ACCOUNT: Kind.ACCOUNT,
+_KINDS: Final[Mapping[LimitSubject.ValueType, SubjectKind]] = {
+    LIMIT_SUBJECT_USER: SubjectKind.USER,
+    LIMIT_SUBJECT_ACCOUNT: SubjectKind.ACCOUNT,
 }
 
 
 class Subject(NamedTuple):
     """A user or an account."""
 
-    kind: Kind
+    kind: SubjectKind
     name: str
 
 
@@ -60,7 +60,7 @@ class Limit(NamedTuple):
 
 def subjects_of(job: Job) -> tuple[Subject, Subject]:
     """Whose limits a job counts against."""
-    return Subject(Kind.USER, job.user), Subject(Kind.ACCOUNT, job.account)
+    return Subject(SubjectKind.USER, job.user), Subject(SubjectKind.ACCOUNT, job.account)
 
 
 def limit_of(message: LimitsDeclared) -> tuple[Subject, Limit]:

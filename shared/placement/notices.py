@@ -16,7 +16,7 @@ from shared.placement.waiting import WaitingJobs
 _SETTLES_S: Final = 600.0
 
 
-class Situation(NamedTuple):
+class JobSituation(NamedTuple):
     """The verdict on a job, and what it waits for. A reason that is `passing` comes and goes with
     what runs: free nodes, of which nothing is said, and limits."""
 
@@ -47,7 +47,7 @@ class Notices:
             del self._put_off[job_id]
         return due
 
-    def of(self, job: Tracked, now_s: float) -> Situation | None:
+    def of(self, job: Tracked, now_s: float) -> JobSituation | None:
         """What is to be told of a job now; None when it is nothing new, or runs or has ended."""
         found = self._situation(job)
         if found is None or (found.verdict, found.what) == (job.announced, job.told):
@@ -59,21 +59,21 @@ class Notices:
             job.settles_s = now_s + _SETTLES_S
         return found
 
-    def _situation(self, job: Tracked) -> Situation | None:
+    def _situation(self, job: Tracked) -> JobSituation | None:
         if job.cancelled is not None and job.state is not JobState.FINISHED:
-            return Situation(VERDICT_CANCELLED)
+            return JobSituation(VERDICT_CANCELLED)
         if not job.waits:
             return None
         pending_reason = self._pending_reasons.of_job(job)
         if pending_reason is not None:
             verdict = VERDICT_HELD if pending_reason.lasting else VERDICT_QUEUED
-            return Situation(verdict, pending_reason.what, bool(pending_reason.figures))
+            return JobSituation(verdict, pending_reason.what, bool(pending_reason.figures))
         return self._in_line(job)
 
-    def _in_line(self, job: Tracked) -> Situation:
+    def _in_line(self, job: Tracked) -> JobSituation:
         first = favourite(self._waiting_jobs.choices(job))
         pending_reason = self._pending_reasons.of_entry(job, first.candidate)
         if pending_reason is None:
-            return Situation(VERDICT_QUEUED, passing=True)
+            return JobSituation(VERDICT_QUEUED, passing=True)
         what = f"{first.cluster}: {pending_reason.what}"
-        return Situation(VERDICT_QUEUED, what, bool(pending_reason.figures))
+        return JobSituation(VERDICT_QUEUED, what, bool(pending_reason.figures))

@@ -29,7 +29,7 @@ from shared.placement.explanation import POWER, Refusals, unexplained, when
 from shared.placement.grants import Void
 from shared.placement.jobs import Placed, Tracked
 from shared.placement.model import Rules, misfit
-from shared.placement.notices import Situation
+from shared.placement.notices import JobSituation
 from shared.placement.pending_reasons import PendingReasons
 from shared.placement.waiting import WaitingJobs
 from shared.scheduling.backfill import Start
@@ -188,7 +188,7 @@ class Outcomes:
         decided.candidates_left_out = len(job.candidates) - len(decided.candidates)
         return self.decisions.publish(job, decided)
 
-    def of_waiting(self, job: Tracked, situation: Situation) -> Publish:
+    def of_waiting(self, job: Tracked, situation: JobSituation) -> Publish:
         """A job waits, for nodes or for what keeps it out of the queue, or was cancelled."""
         if situation.verdict == VERDICT_CANCELLED:
             return self.decisions.cancelled(job)

@@ -15,7 +15,7 @@ MOST_TABLE_CHARACTERS: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FileRow:
     """One row of a file; rows count from 1 below the header."""
 
     path: Path
@@ -61,7 +61,7 @@ class Row:
             raise RejectedError(error.field, f"{error.problem} in {self.where}") from error
 
 
-def read_rows(path: Path, required: Sequence[str], *, delimiter: str = ",") -> list[Row]:
+def read_rows(path: Path, required: Sequence[str], *, delimiter: str = ",") -> list[FileRow]:
     """All rows of a file with a header.
 
     Raises OSError when it cannot be read, UnusableError when it is too large, RejectedError when it
@@ -76,7 +76,7 @@ def read_rows(path: Path, required: Sequence[str], *, delimiter: str = ",") -> l
         found = [(reader.line_num, values) for values in reader]
     except csv.Error as error:
         raise RejectedError("file", f"{path} is no table in UTF-8 text: {error}") from error
-    rows = [Row(path, number, *each) for number, each in enumerate(found, start=1)]
+    rows = [FileRow(path, number, *each) for number, each in enumerate(found, start=1)]
     if not rows:
         raise RejectedError("rows", f"{path} has none below its header")
     for row in rows:
@@ -91,7 +91,7 @@ def _require_columns(path: Path, header: Sequence[str], required: Sequence[str])
         raise RejectedError(missing[0], problem)
 
 
-def _require_shape(row: Row, header: Sequence[str]) -> None:
+def _require_shape(row: FileRow, header: Sequence[str]) -> None:
     """DictReader puts what is too much under None, and None where values are too few."""
     if None in row.values or None in row.values.values():
         raise RejectedError("columns", f"must be {len(header)}, as in the header, in {row.where}")

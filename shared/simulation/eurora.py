@@ -19,7 +19,7 @@ from shared.scheduling.engine import Engine
 from shared.scheduling.problem import CORES, MEMORY, Allocation, Kind, NodeTable, Shape, mib
 from shared.scheduling.sharing import Member
 from shared.scheduling.wait_queue import Entry, WaitQueue, order_of
-from shared.simulation.schedules import Placement, violations
+from shared.simulation.schedules import PlacedJob, violations
 from shared.workloads.eurora import EuroraJob, EuroraMachine
 
 _THRESHOLD_S: Final = 60.0
@@ -46,7 +46,7 @@ class EuroraRun:
     """A schedule, and how long each of its passes took, in s."""
 
     jobs: tuple[EuroraJob, ...]
-    placements: tuple[Placement, ...]
+    placements: tuple[PlacedJob, ...]
     passes_s: tuple[float, ...]
 
 
@@ -120,7 +120,7 @@ def play_eurora(machine: EuroraMachine, jobs: Sequence[EuroraJob]) -> EuroraRun:
         return jobs[served[1].arrival].runtime_s
 
     engine = Engine(dispatcher_of(machine, jobs), submit_s, runs_s, submit_s[0] if jobs else inf)
-    placements: dict[int, Placement] = {}
+    placements: dict[int, PlacedJob] = {}
     passes_s = list[float]()
     while not engine.is_over:
         began_s = perf_counter()
@@ -133,9 +133,9 @@ def play_eurora(machine: EuroraMachine, jobs: Sequence[EuroraJob]) -> EuroraRun:
     return EuroraRun(tuple(jobs), tuple(placements[n] for n in range(len(jobs))), tuple(passes_s))
 
 
-def _placed(job: EuroraJob, now_s: float, allocation: Allocation) -> Placement:
+def _placed(job: EuroraJob, now_s: float, allocation: Allocation) -> PlacedJob:
     on = zip(allocation.nodes, allocation.units, strict=True)
-    return Placement(
+    return PlacedJob(
         job_id=job.job_id,
         submit_s=job.submit_s,
         start_s=now_s,

@@ -9,7 +9,7 @@ from shared.domain.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class PlacedJob:
     """A job as it ran: `nodes` are those of its units, one for each, so that a node of several
     units stands there as often."""
 
@@ -30,11 +30,11 @@ class _Change:
 
     time_s: float
     sign: int
-    placement: Placement
+    placement: PlacedJob
 
 
 def violations(
-    placements: Sequence[Placement], cores_per_node: int, node_classes: Sequence[NodeClass]
+    placements: Sequence[PlacedJob], cores_per_node: int, node_classes: Sequence[NodeClass]
 ) -> Iterator[str]:
     """What is impossible in a schedule, in words: starts before a submission, units without a node,
     and moments at which a node gives more cores, memory or resources than it has."""
@@ -46,7 +46,7 @@ def violations(
             yield from _beyond(node, _has(cores_per_node, nodes[node]), changes)
 
 
-def _impossible(placement: Placement, nodes: int) -> Iterator[str]:
+def _impossible(placement: PlacedJob, nodes: int) -> Iterator[str]:
     job = placement.job_id
     if placement.start_s < placement.submit_s:
         yield f"{job} starts at {placement.start_s} s, before its submission"
@@ -59,7 +59,7 @@ def _impossible(placement: Placement, nodes: int) -> Iterator[str]:
             yield f"{job} runs on node {node} of {nodes}"
 
 
-def _changes(placements: Iterable[Placement]) -> Mapping[int, list[_Change]]:
+def _changes(placements: Iterable[PlacedJob]) -> Mapping[int, list[_Change]]:
     found: dict[int, list[_Change]] = defaultdict(list)
     for placement in placements:
         for node in placement.nodes:
@@ -74,7 +74,7 @@ def _has(cores_per_node: int, node_class: NodeClass) -> dict[str, float]:
     return {"cores": cores_per_node, "memory_gib": memory_gib, **dict(node_class.resources)}
 
 
-def _takes(placement: Placement) -> dict[str, float]:
+def _takes(placement: PlacedJob) -> dict[str, float]:
     return {
         "cores": placement.cores_per_unit,
         "memory_gib": placement.memory_gib_per_unit,

@@ -31,7 +31,7 @@ _MOST_W_A_NODE: Final = 400
 _MOST_JOBS: Final = 1_000_000
 
 
-class Unit(NamedTuple):
+class EuroraUnit(NamedTuple):
     """What each unit of a job has of a node."""
 
     cores: int
@@ -48,7 +48,7 @@ class EuroraJob:
     queue: str
     submit_s: float
     units: int
-    unit: Unit
+    unit: EuroraUnit
     walltime_s: float
     runtime_s: float
     power_w: int
@@ -81,7 +81,7 @@ class _Line(NamedTuple):
     job_id: str
     queue: str
     submit_s: float
-    units: Sequence[Unit]
+    units: Sequence[EuroraUnit]
     start_s: float
     end_s: float
     walltime_s: float
@@ -167,9 +167,9 @@ def _line(text: str) -> _Line:
     )
 
 
-def _unit(text: str) -> Unit:
+def _unit(text: str) -> EuroraUnit:
     _node, cores, gpus, mics, memory_kib = map(int, text.split(";"))
-    return Unit(cores, memory_kib / _KIB_A_GIB, resources_of({GPU: gpus, MIC: mics}))
+    return EuroraUnit(cores, memory_kib / _KIB_A_GIB, resources_of({GPU: gpus, MIC: mics}))
 
 
 def _time_s(text: str) -> float:
@@ -189,7 +189,7 @@ def _job(told: _Line, first_s: float, power_w: Mapping[str, float]) -> EuroraJob
     )
 
 
-def _power_w(predicted_w: float | None, units: Sequence[Unit]) -> int:
+def _power_w(predicted_w: float | None, units: Sequence[EuroraUnit]) -> int:
     """Predicted, else by what it uses; the authors round up for each node, within 1 and 400 W."""
     nodes = len(units)
     if predicted_w is None:

@@ -10,7 +10,7 @@ from shared.domain.errors import UnusableError
 from shared.workloads.request import JobRequest
 from shared.workloads.streams import shareable
 from shared.workloads.swf import Skip, SwfRecord, read_swf
-from shared.workloads.table1 import APPS, PLATINUM_8168, NodeModel, profile
+from shared.workloads.table1 import APPS, PLATINUM_8168, PublishedNodeModel, profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def replay(
     *,
     seed: int = 0,
     reference_cluster: str = PLATINUM_8168.partition,
-    node_model: NodeModel = PLATINUM_8168,
+    node_model: PublishedNodeModel = PLATINUM_8168,
 ) -> SwfWorkload:
     """The first `jobs` jobs of a log that ran (None: all); the first is submitted at 0 s.
 
@@ -71,7 +71,7 @@ def _request(
     record: SwfRecord,
     first_submit_s: float,
     reference_cluster: str,
-    node_model: NodeModel,
+    node_model: PublishedNodeModel,
     shares: bool,
 ) -> JobRequest:
     app_id = app_of(record)

@@ -14,7 +14,7 @@ from shared.domain.errors import RejectedError
 
 
 @dataclass(frozen=True, slots=True)
-class NodeModel:
+class PublishedNodeModel:
     """Hardware of one kind of node; its P-states are 0.1 GHz apart."""
 
     name: str
@@ -30,7 +30,7 @@ class NodeModel:
         return tuple(step / 10 for step in steps)
 
 
-class Profile(NamedTuple):
+class AppProfile(NamedTuple):
     """An application on one node of one model at the nominal P-state.
 
     `slope_s_per_100mhz` is the table's runtime slope: seconds more for each 0.1 GHz less. The
@@ -51,24 +51,56 @@ class App:
 
     number: int
     app_id: str
-    on: Mapping[str, Profile]
+    on: Mapping[str, AppProfile]
 
 
-PLATINUM_8168: Final = NodeModel("platinum-8168", "p1", 48, 1.2, 2.7)
-GOLD_6254: Final = NodeModel("gold-6254", "p2", 36, 1.2, 3.1)
-NODE_MODELS: Final[Mapping[str, NodeModel]] = MappingProxyType(
+PLATINUM_8168: Final = PublishedNodeModel("platinum-8168", "p1", 48, 1.2, 2.7)
+GOLD_6254: Final = PublishedNodeModel("gold-6254", "p2", 36, 1.2, 3.1)
+NODE_MODELS: Final[Mapping[str, PublishedNodeModel]] = MappingProxyType(
     {model.name: model for model in (PLATINUM_8168, GOLD_6254)}
 )
 
 _ROWS: Final = (
-    ("lu.C", Profile(0.67, 70.95, 52.49, 386, 2.38), Profile(0.66, 63.73, 57.45, 367, 2.87)),
-    ("ep.D", Profile(0.60, 0.03, 64.20, 349, 5.67), Profile(0.60, 0.04, 74.20, 337, 6.37)),
-    ("bt-mz.C", Profile(0.38, 23.33, 43.95, 417, 3.52), Profile(0.39, 19.96, 51.32, 411, 4.05)),
-    ("sp-mz.C", Profile(0.44, 66.09, 46.05, 460, 3.07), Profile(0.50, 52.24, 59.76, 427, 3.34)),
-    ("lu-mz.C", Profile(0.62, 19.87, 59.21, 355, 4.75), Profile(0.62, 21.14, 61.41, 360, 4.70)),
-    ("ua.C", Profile(0.99, 51.29, 46.96, 368, 1.74), Profile(0.95, 49.05, 53.11, 360, 1.84)),
-    ("DGEMM", Profile(0.40, 66.43, 47.40, 491, 3.29), Profile(0.40, 62.76, 52.60, 497, 3.08)),
-    ("STREAM", Profile(4.46, 138.87, 107.55, 381, 0.16), Profile(3.67, 137.47, 81.43, 365, 0.06)),
+    (
+        "lu.C",
+        AppProfile(0.67, 70.95, 52.49, 386, 2.38),
+        AppProfile(0.66, 63.73, 57.45, 367, 2.87),
+    ),
+    (
+        "ep.D",
+        AppProfile(0.60, 0.03, 64.20, 349, 5.67),
+        AppProfile(0.60, 0.04, 74.20, 337, 6.37),
+    ),
+    (
+        "bt-mz.C",
+        AppProfile(0.38, 23.33, 43.95, 417, 3.52),
+        AppProfile(0.39, 19.96, 51.32, 411, 4.05),
+    ),
+    (
+        "sp-mz.C",
+        AppProfile(0.44, 66.09, 46.05, 460, 3.07),
+        AppProfile(0.50, 52.24, 59.76, 427, 3.34),
+    ),
+    (
+        "lu-mz.C",
+        AppProfile(0.62, 19.87, 59.21, 355, 4.75),
+        AppProfile(0.62, 21.14, 61.41, 360, 4.70),
+    ),
+    (
+        "ua.C",
+        AppProfile(0.99, 51.29, 46.96, 368, 1.74),
+        AppProfile(0.95, 49.05, 53.11, 360, 1.84),
+    ),
+    (
+        "DGEMM",
+        AppProfile(0.40, 66.43, 47.40, 491, 3.29),
+        AppProfile(0.40, 62.76, 52.60, 497, 3.08),
+    ),
+    (
+        "STREAM",
+        AppProfile(4.46, 138.87, 107.55, 381, 0.16),
+        AppProfile(3.67, 137.47, 81.43, 365, 0.06),
+    ),
 )
 APPS: Final[Mapping[str, App]] = MappingProxyType(
     {
@@ -78,7 +110,7 @@ APPS: Final[Mapping[str, App]] = MappingProxyType(
 )
 
 
-def profile(app_id: str, node_model: str) -> Profile:
+def profile(app_id: str, node_model: str) -> AppProfile:
     """The profile of an application on a node model. Raises RejectedError for unknown names."""
     if app_id not in APPS:
         raise RejectedError("app_id", f"must be one of {', '.join(APPS)}, got {app_id!r}")

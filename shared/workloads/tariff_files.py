@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from shared.domain.errors import RejectedError, UnusableError
-from shared.runtime.rows import Row, read_rows
+from shared.runtime.rows import FileRow, read_rows
 from shared.workloads.tariff import Tariff
 
 # A column of money or of grams of CO2.
@@ -28,7 +28,7 @@ def read_tariffs(path: Path) -> dict[str, Tariff]:
     return {cluster: _tariff(path, cluster, hours) for cluster, hours in prices.items()}
 
 
-def _hour(row: Row) -> int:
+def _hour(row: FileRow) -> int:
     hour = row.number_of("hour")
     if not hour.is_integer():
         raise RejectedError("hour", f"must be a whole number, got {hour} in {row.where}")

@@ -19,7 +19,7 @@ from aiokafka.errors import KafkaError
 
 from cli.demo.options import DEMO_KAFKA_PARTITIONS, variables
 from cli.demo.servers import Processes, RunningSystem, new_namespace, serving
-from cli.dlq.dead_letters import DeadLetters, Kind, kind_of
+from cli.dlq.dead_letters import DeadLetters, LetterKind, kind_of
 from deploy.local.servers import LocalServers
 from shared.messaging.stage import RoundSource
 from shared.runtime.settings import Settings
@@ -161,7 +161,7 @@ def _inquire(report: Report, system: RunningSystem, before: dict[str, int]) -> N
     for topic in system.deployment.topics.specs:
         for letter in letters.of(topic):
             report.letters[topic] += 1
-            if kind_of(letter) is Kind.QUARANTINED:
+            if kind_of(letter) is LetterKind.QUARANTINED:
                 report.quarantined.append(f"{letter.stage}: {letter.reason[:200]}")
 
 

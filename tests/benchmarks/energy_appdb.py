@@ -23,7 +23,7 @@ from redis.asyncio import Redis
 from deploy.local.servers import LocalServers
 from services.energy.api.settings import EnergyApiSettings
 from services.energy.appdb_cache.adapters import CachedAppDB, RedisAppDB
-from services.energy.appdb_cache.model import COEFFICIENTS, SIGNATURES, Row
+from services.energy.appdb_cache.model import COEFFICIENTS, SIGNATURES, CachedRow
 from services.energy.processor.appdb import AppDB
 from shared.messaging.event import Event, Publish
 from shared.messaging.record import TopicPartition
@@ -84,17 +84,17 @@ async def fill(redis: Redis, apps: int) -> None:
         await writer.apply(TopicPartition(topic, 0), 0, len(entries), entries)
 
 
-def _signatures(apps: int) -> Iterable[Row]:
+def _signatures(apps: int) -> Iterable[CachedRow]:
     for model in NODE_MODELS:
         for app in range(apps):
             state = row(f"app{app}", model, PSTATES_GHZ[-1])
-            yield Row(f"app{app}|{model}", 1, state)
+            yield CachedRow(f"app{app}|{model}", 1, state)
 
 
-def _coefficients() -> Iterable[Row]:
+def _coefficients() -> Iterable[CachedRow]:
     for model in NODE_MODELS:
         message = coefficients(model, f"{model}@1", PSTATES_GHZ)
-        yield Row(model, 1, message.SerializeToString())
+        yield CachedRow(model, 1, message.SerializeToString())
 
 
 async def points(redis_url: str) -> None:

@@ -9,7 +9,7 @@ import fakeredis
 
 from services.pricing.accounts.adapters import LEDGER, RedisAccounts
 from services.pricing.accounts.app import entry
-from services.pricing.accounts.model import Entry
+from services.pricing.accounts.model import AccountEntry
 from shared.messaging.codec import Codec
 from shared.messaging.consistency import (
     Inconsistency,
@@ -50,7 +50,7 @@ class Accounts:
         self._loop = asyncio.new_event_loop()
         self._redis = fakeredis.FakeAsyncRedis()
         self._model = RedisAccounts(self._redis, deployment.name)
-        self._stalled: list[tuple[Applier[Entry], list[Record]]] = []
+        self._stalled: list[tuple[Applier[AccountEntry], list[Record]]] = []
         self.refused: list[Inconsistency] = []
         self.deploy(deployment)
 
@@ -70,7 +70,7 @@ class Accounts:
     def restart(self) -> None:
         """A new process: it goes on at Redis's positions, unless they do not belong to the
         ledger."""
-        self._applier: Applier[Entry] = Applier(
+        self._applier: Applier[AccountEntry] = Applier(
             self._deployment,
             "accounts",
             self._model,

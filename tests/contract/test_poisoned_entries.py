@@ -12,7 +12,7 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from redis.exceptions import ResponseError
 
 from services.pricing.accounts.adapters import LEDGER, RedisAccounts
-from services.pricing.accounts.model import Entry
+from services.pricing.accounts.model import AccountEntry
 from services.pricing.charge import recompute
 from shared.messaging.clients import Reader
 from shared.messaging.deployment import Deployment
@@ -202,9 +202,9 @@ def test_an_entry_that_always_fails_is_quarantined_after_restarts_and_nothing_el
 
 async def test_a_revision_that_fails_leaves_the_revision_before_it_as_it_was() -> None:
     model = RedisAccounts(fakeredis.FakeAsyncRedis(), str)
-    first = Entry("physics", "j", 1, 1, 5)
+    first = AccountEntry("physics", "j", 1, 1, 5)
     await model.apply(TopicPartition(LEDGER, 0), 0, 1, [(0, first)])
-    broken = Entry("physics", "j", 1, 2, 2**64)
+    broken = AccountEntry("physics", "j", 1, 2, 2**64)
     for _time in range(2):
         with pytest.raises(ResponseError):
             await model.apply(TopicPartition(LEDGER, 0), 1, 2, [(1, broken)])

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from services.energy.appdb_cache.adapters import CachedAppDB, RedisAppDB
-from services.energy.appdb_cache.model import COEFFICIENTS, SIGNATURES, Row, newest
+from services.energy.appdb_cache.model import COEFFICIENTS, SIGNATURES, CachedRow, newest
 from services.pricing.accounts.adapters import LEDGER, RedisAccounts
-from services.pricing.accounts.model import Entry, spent_micro_su
+from services.pricing.accounts.model import AccountEntry, spent_micro_su
 from shared.messaging.read_model import LostPositionError, Name, ReadModel
 from shared.messaging.record import TopicPartition
 
@@ -24,14 +24,14 @@ ACCOUNTS, APPDB = "accounts", "appdb"
 
 def entry(
     amount: int, *, account: str = "physics", job: str = "s/c/1/0", revision: int = 1
-) -> Entry:
+) -> AccountEntry:
     """One charge of a job."""
-    return Entry(account, job, 1, revision, amount)
+    return AccountEntry(account, job, 1, revision, amount)
 
 
-def state(value: bytes, *, key: str = "hpcg|gold", time_us: int = 1) -> Row:
+def state(value: bytes, *, key: str = "hpcg|gold", time_us: int = 1) -> CachedRow:
     """One state of a row."""
-    return Row(key, time_us, value)
+    return CachedRow(key, time_us, value)
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ async def _rows(client: Redis, name: Name) -> Mapping[str, object]:
     return await CachedAppDB(client, name).signatures(["hpcg|gold", "a", "b", "c d"])
 
 
-def _folded_spent(entries: Sequence[Entry]) -> Mapping[str, object]:
+def _folded_spent(entries: Sequence[AccountEntry]) -> Mapping[str, object]:
     return {account: amount for account, amount in spent_micro_su(entries).items() if amount}
 
 
-def _folded_rows(rows: Sequence[Row]) -> Mapping[str, object]:
+def _folded_rows(rows: Sequence[CachedRow]) -> Mapping[str, object]:
     return {key: row.state for key, row in newest(rows).items()}
 
 
@@ -71,7 +71,7 @@ KINDS = {
         _folded_spent,
         [entry(5), entry(7, job="s/c/2/0"), entry(1, account="bio", job="s/c/3/0")],
         st.builds(
-            Entry,
+            AccountEntry,
             account=st.sampled_from(["a", "b", ""]),
             job_id=st.sampled_from(["1", "2", "3"]),
             attempt=st.integers(1, 2),
@@ -86,7 +86,7 @@ KINDS = {
         _folded_rows,
         [state(b"1"), state(b"2", time_us=2), state(b"3", key="a")],
         st.builds(
-            Row,
+            CachedRow,
             key=st.sampled_from(["a", "b", "c d"]),
             time_us=st.integers(0, 3).map(lambda n: 1_767_225_600_000_000 + n),
             state=st.binary(max_size=8),

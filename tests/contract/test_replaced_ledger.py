@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import fakeredis
 
 from services.pricing.accounts.adapters import LEDGER, RedisAccounts
-from services.pricing.accounts.model import Entry
+from services.pricing.accounts.model import AccountEntry
 from shared.messaging.provenance import LastRead
 from shared.messaging.read_model import Applied
 from shared.messaging.read_model_check import ReadModelCheck
@@ -30,7 +30,7 @@ class Accounts:
     async def apply(self, records: Sequence[Record]) -> None:
         """Each record as one charge."""
         await self.check.check()
-        entries = [(r.offset, Entry("physics", f"j{r.offset}", 1, 1, 5)) for r in records]
+        entries = [(r.offset, AccountEntry("physics", f"j{r.offset}", 1, 1, 5)) for r in records]
         applied = Applied(self.check.topic_ids[LEDGER], LastRead.of(records[-1]))
         end = records[-1].offset + 1
         await self.model.apply(PARTITION, records[0].offset, end, entries, applied)

@@ -19,10 +19,10 @@ from threadpoolctl import threadpool_info
 from cli.demo.options import DemoOptions
 from cli.demo.run import run_embedded
 from services.emulator.truth.noise import Noise
-from services.energy.adaptive import Evidence, adapted, gram_of
+from services.energy.adaptive import PairEvidence, adapted, gram_of
 from services.energy.model import KernelRun, fit
 from services.prediction.model import train_forest, train_weights
-from services.prediction.node_factors import Draw, node_factors
+from services.prediction.node_factors import NodeDraw, node_factors
 from shared.models.spread import Stretch
 from shared.workloads.cirne import cirne_jobs
 from shared.workloads.rigid import lublin_jobs
@@ -42,7 +42,7 @@ def learned(rng: np.random.Generator) -> Iterator[tuple[str, Figures]]:
     assert found.errors is not None
     yield "left out", np.stack([found.errors.power_left_out, found.errors.time_left_out])
     first, second = PSTATES_GHZ[:2]
-    evidence = Evidence.none()
+    evidence = PairEvidence.none()
     for run in kernels.values():
         evidence = evidence.and_run(np.ones((2, 3)), run[first], run[second])
     gram = gram_of(run[first] for run in kernels.values())
@@ -70,8 +70,10 @@ def _runs(rng: np.random.Generator) -> Iterator[tuple[float, KernelRun]]:
         yield freq_ghz, KernelRun(50 / freq_ghz, power_w, cpi, tpi)
 
 
-def _draw(number: int, rng: np.random.Generator) -> Draw:
-    return Draw(number, f"{number}", "c", f"n{number % 7}", f"g{number % 5}", rng.uniform(300, 400))
+def _draw(number: int, rng: np.random.Generator) -> NodeDraw:
+    return NodeDraw(
+        number, f"{number}", "c", f"n{number % 7}", f"g{number % 5}", rng.uniform(300, 400)
+    )
 
 
 def main(folder: Path) -> None:

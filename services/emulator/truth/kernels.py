@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from services.emulator.truth.laws import POWER_CURVES, TRANSACTION_BYTES
-from shared.workloads.table1 import NodeModel, Profile
+from shared.workloads.table1 import AppProfile, PublishedNodeModel
 
 
 class Kernel(NamedTuple):
@@ -44,14 +44,14 @@ KERNELS: Final[Mapping[str, Kernel]] = MappingProxyType(
 NOMINAL_TIME_S: Final = 60.0
 
 
-def kernel_profile(kernel: Kernel, model: NodeModel) -> Profile:
+def kernel_profile(kernel: Kernel, model: PublishedNodeModel) -> AppProfile:
     """The kernel on a node of `model` at the nominal P-state, on all cores."""
     cpi = kernel.core_cpi + kernel.stall_cycles * kernel.transactions_per_instruction
     instructions_per_s = model.cores * model.nominal_ghz * 1e9 / cpi
     moved = instructions_per_s * kernel.transactions_per_instruction
     mem_gbps = moved * TRANSACTION_BYTES / 1e9
     curve = POWER_CURVES[model.name]
-    return Profile(
+    return AppProfile(
         cpi=cpi,
         mem_gbps=mem_gbps,
         time_s=NOMINAL_TIME_S,
@@ -60,7 +60,7 @@ def kernel_profile(kernel: Kernel, model: NodeModel) -> Profile:
     )
 
 
-def _slope_s_per_100mhz(computing_share: float, model: NodeModel) -> float:
+def _slope_s_per_100mhz(computing_share: float, model: PublishedNodeModel) -> float:
     """Mean slope over the P-states of a loop whose computing share grows as 1 / f."""
     longest = computing_share * NOMINAL_TIME_S * (model.nominal_ghz / model.lowest_ghz - 1)
     return longest / ((model.nominal_ghz - model.lowest_ghz) / 0.1)

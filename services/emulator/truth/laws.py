@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from shared.numerics.elementary import power
 from shared.workloads.clusters import IDLE_POWER_W
-from shared.workloads.table1 import GOLD_6254, PLATINUM_8168, NodeModel, Profile
+from shared.workloads.table1 import GOLD_6254, PLATINUM_8168, AppProfile, PublishedNodeModel
 
 TRANSACTION_BYTES: Final = 64  # one cache line
 
@@ -49,7 +49,7 @@ class Behaviour(NamedTuple):
     tpi: float
 
 
-def behaviour(nominal: Profile, model: NodeModel, freq_ghz: float) -> Behaviour:
+def behaviour(nominal: AppProfile, model: PublishedNodeModel, freq_ghz: float) -> Behaviour:
     """What `nominal` becomes at `freq_ghz` on a node of `model`.
 
     T(f) = T_nom + slope (f_nom - f) / 0.1 GHz; instructions and transactions stay the same, so
@@ -67,14 +67,16 @@ def behaviour(nominal: Profile, model: NodeModel, freq_ghz: float) -> Behaviour:
     )
 
 
-def _power_w(nominal: Profile, model: NodeModel, clock: float, mem_gbps: float) -> float:
+def _power_w(
+    nominal: AppProfile, model: PublishedNodeModel, clock: float, mem_gbps: float
+) -> float:
     curve = POWER_CURVES[model.name]
     core_w = nominal.power_w - curve.idle_w - curve.memory_w_per_gbps * nominal.mem_gbps
     core_w *= power(clock, curve.core_exponent)
     return curve.idle_w + core_w + curve.memory_w_per_gbps * mem_gbps
 
 
-def transactions_per_instruction(nominal: Profile, model: NodeModel) -> float:
+def transactions_per_instruction(nominal: AppProfile, model: PublishedNodeModel) -> float:
     """Cache lines moved per instruction: the same at every P-state."""
     instructions_per_s = model.cores * model.nominal_ghz * 1e9 / nominal.cpi
     return nominal.mem_gbps * 1e9 / TRANSACTION_BYTES / instructions_per_s

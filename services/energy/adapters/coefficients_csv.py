@@ -16,7 +16,7 @@ from shared.domain.checks import require_finite, require_positive
 from shared.domain.coefficients import Coefficients, Mask, Matrix
 from shared.domain.errors import RejectedError
 from shared.runtime.folders import written
-from shared.runtime.rows import Row, read_rows
+from shared.runtime.rows import FileRow, read_rows
 
 SUFFIX: Final = "_coefficients"
 LETTERS: Final = "ABCDEF"
@@ -69,7 +69,7 @@ def _lines(c: Coefficients) -> Iterator[Sequence[object]]:
             yield i, j, from_ghz, to_ghz, *values, int(c.available[i, j]), c.tpi_scale
 
 
-def _pair(row: Row) -> tuple[float, float]:
+def _pair(row: FileRow) -> tuple[float, float]:
     from_ghz, to_ghz = (
         row.check(field, row.number_of(field), require_positive) for field in ("from_ghz", "to_ghz")
     )
@@ -77,7 +77,7 @@ def _pair(row: Row) -> tuple[float, float]:
 
 
 def _once(
-    rows: Sequence[Row], pairs: Sequence[tuple[float, float]]
+    rows: Sequence[FileRow], pairs: Sequence[tuple[float, float]]
 ) -> Iterator[tuple[float, float]]:
     seen = set()
     for row, pair in zip(rows, pairs, strict=True):
@@ -87,21 +87,21 @@ def _once(
         yield pair
 
 
-def _coefficient(row: Row, letter: str) -> float:
+def _coefficient(row: FileRow, letter: str) -> float:
     """Finite where the pair was measured; what stands where it was not says nothing."""
     if _is_available(row):
         return row.check(letter, row.number_of(letter), require_finite)
     return 0.0
 
 
-def _is_available(row: Row) -> bool:
+def _is_available(row: FileRow) -> bool:
     value = row.number_of("available")
     if value not in (0, 1):
         raise RejectedError("available", f"must be 0 or 1, got {value:g} in {row.where}")
     return value == 1
 
 
-def _scale(rows: Sequence[Row]) -> str:
+def _scale(rows: Sequence[FileRow]) -> str:
     scales = sorted({row.text("tpi_scale", eamc_source.TPI_SCALE) for row in rows})
     if len(scales) > 1:
         raise RejectedError("tpi_scale", f"{rows[0].path} mixes {' and '.join(scales)}: keep one")

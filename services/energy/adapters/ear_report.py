@@ -15,7 +15,7 @@ from typing import Final
 from shared.domain.checks import require_not_negative, require_positive
 from shared.domain.signature import Signature
 from shared.runtime.folders import written
-from shared.runtime.rows import Row, read_rows
+from shared.runtime.rows import FileRow, read_rows
 
 TPI_SCALE: Final = "ear-bytes-per-instruction"
 REQUIRED: Final = (
@@ -85,7 +85,7 @@ def read_report(path: Path) -> list[ReportedRun]:
     return [_run(row, LOOP_TIME if is_loop else APPLICATION_TIME) for row in rows]
 
 
-def _run(row: Row, time_field: str) -> ReportedRun:
+def _run(row: FileRow, time_field: str) -> ReportedRun:
     job_id, step_id = row.text("JOBID"), row.text("STEPID")
     return ReportedRun(
         job_id=job_id,
@@ -102,11 +102,11 @@ def _run(row: Row, time_field: str) -> ReportedRun:
     )
 
 
-def _positive(row: Row, field: str) -> float:
+def _positive(row: FileRow, field: str) -> float:
     return row.check(field, row.number_of(field), require_positive)
 
 
-def _not_negative(row: Row, field: str) -> float:
+def _not_negative(row: FileRow, field: str) -> float:
     return row.check(field, row.number_of(field), require_not_negative)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from services.energy.adapters.coefficients_csv import SUFFIX
 from shared.domain.checks import require_not_negative
 from shared.domain.coefficients import MOST_SD, Coefficients, Uncertainty
-from shared.runtime.rows import Row, read_rows
+from shared.runtime.rows import FileRow, read_rows
 
 COLUMNS: Final = ("from_ghz", "to_ghz", "time_left_out", "power_left_out")
 
@@ -36,12 +36,12 @@ def with_errors(coefficients: Coefficients, path: Path) -> Coefficients:
     return replace(coefficients, uncertainty=Uncertainty(time_sd, power_sd))
 
 
-def _index(coefficients: Coefficients, row: Row, field: str) -> int:
+def _index(coefficients: Coefficients, row: FileRow, field: str) -> int:
     with row.named():
         return coefficients.index_of(row.number_of(field))
 
 
-def _deviation(row: Row, field: str) -> float:
+def _deviation(row: FileRow, field: str) -> float:
     """Empty where the pair was refused, infinite where too few kernels say anything."""
     value = row.number_of(field, "inf")
     if value == math.inf:

@@ -16,7 +16,7 @@ from shared.domain.checks import require_positive
 from shared.domain.errors import RejectedError
 from shared.domain.signature import Signature
 from shared.runtime.folders import written
-from shared.runtime.rows import Row, read_rows
+from shared.runtime.rows import FileRow, read_rows
 
 REQUIRED: Final = ("app_id", "module", "time_s", "dc_node_power_w", "cpi", "tpi")
 COLUMNS: Final = (
@@ -31,7 +31,7 @@ _ANY_GHZ: Final = 1.0
 class SignatureRow:
     """A signature in a file; `is_nominal` says that the file leaves its P-state to the reader."""
 
-    row: Row
+    row: FileRow
     module: str
     module_idx: str
     signature: Signature
@@ -68,7 +68,7 @@ def _lines(signatures: Iterable[Signature]) -> Iterator[Sequence[object]]:
         )
 
 
-def _signature_row(row: Row) -> SignatureRow:
+def _signature_row(row: FileRow) -> SignatureRow:
     is_nominal = "freq_ghz" not in row.values
     texts = row.text("app_id"), row.text("module"), row.text("tpi_scale", eamc_source.TPI_SCALE)
     numbers = {field: row.number_of(field) for field in ("time_s", "cpi", "tpi")}

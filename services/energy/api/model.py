@@ -26,7 +26,7 @@ _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class ProjectionStart:
     """The signature that a projection starts from; without one, the problem says why."""
 
     signature: Signature | None
@@ -71,24 +71,24 @@ def answer(
     return response
 
 
-def _starts(asked: Asked, table: Coefficients, rows: Rows) -> list[Start]:
+def _starts(asked: Asked, table: Coefficients, rows: Rows) -> list[ProjectionStart]:
     return [_start(index, subject, table, rows) for index, subject in enumerate(asked.subjects)]
 
 
-def _start(index: int, subject: Subject, table: Coefficients, rows: Rows) -> Start:
+def _start(index: int, subject: Subject, table: Coefficients, rows: Rows) -> ProjectionStart:
     if isinstance(subject, Signature):
         return _given(f"subjects[{index}].signature", subject, table)
     try:
-        return Start(_fitting(table, rows.get((subject, table.node_model), ())))
+        return ProjectionStart(_fitting(table, rows.get((subject, table.node_model), ())))
     except RejectedError as error:
-        return Start(None, error.problem)
+        return ProjectionStart(None, error.problem)
 
 
-def _given(field: str, signature: Signature, table: Coefficients) -> Start:
+def _given(field: str, signature: Signature, table: Coefficients) -> ProjectionStart:
     if signature.node_model != table.node_model:
-        return Start(None, Status.NO_SIGNATURE.text)
+        return ProjectionStart(None, Status.NO_SIGNATURE.text)
     try:
-        return Start(_fitting(table, [signature]))
+        return ProjectionStart(_fitting(table, [signature]))
     except RejectedError as error:
         raise RejectedError(f"{field}.{error.field}", error.problem) from None
 
@@ -109,7 +109,7 @@ def _fitting(table: Coefficients, signatures: Sequence[Signature]) -> Signature:
 
 
 def _projected(
-    asked: Asked, tables: Sequence[Coefficients], starts: Mapping[str, Sequence[Start]]
+    asked: Asked, tables: Sequence[Coefficients], starts: Mapping[str, Sequence[ProjectionStart]]
 ) -> dict[str, _Columns]:
     if not tables:
         return {}
@@ -144,7 +144,7 @@ def _columns(several: Projection, number: int, *, whole_table: bool) -> _Columns
 
 
 def _answer(
-    index: int, subject: Subject, start: Start, table: Coefficients, columns: _Columns
+    index: int, subject: Subject, start: ProjectionStart, table: Coefficients, columns: _Columns
 ) -> Answer:
     lists = {name: rows[index] for name, rows in columns.values.items()}
     lists["freq_ghz"] = columns.freq_ghz

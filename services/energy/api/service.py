@@ -22,7 +22,7 @@ from shared.runtime.grpc_server import RefusedCallError, ends_process
 NAME: Final = "coplace.v1.EnergyService"
 
 
-class AppDB(Protocol):
+class AppDBReader(Protocol):
     """Where signatures and coefficients come from: messages in protobuf, those that there are."""
 
     async def signatures(self, keys: Sequence[str]) -> Mapping[str, bytes]:
@@ -39,7 +39,7 @@ class EnergyService:
 
     def __init__(
         self,
-        appdb: AppDB,
+        appdb: AppDBReader,
         meter: EnergyApiMeter,
         most_points: int,
         crash: Callable[[Exception], object],

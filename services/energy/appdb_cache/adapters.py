@@ -6,14 +6,14 @@ from typing import Final, cast
 
 from redis.asyncio import Redis
 
-from services.energy.appdb_cache.model import COEFFICIENTS, SIGNATURES, Row
+from services.energy.appdb_cache.model import COEFFICIENTS, SIGNATURES, CachedRow
 from shared.messaging.read_model import Field, Name, ReadModel
 
 _KEYS: Final = {SIGNATURES: ("appdb:signatures",), COEFFICIENTS: ("appdb:coefficients",)}
 _APPLY: Final = (Path(__file__).parent / "apply.lua").read_text()
 
 
-class RedisAppDB(ReadModel[Row]):
+class RedisAppDB(ReadModel[CachedRow]):
     """Writes the cache: a read model of both topics."""
 
     def __init__(self, redis: Redis, name: Name) -> None:
@@ -47,7 +47,7 @@ class CachedAppDB:
         return {key: _state(value) for key, value in found if value is not None}
 
 
-def _fields(row: Row) -> Sequence[Field]:
+def _fields(row: CachedRow) -> Sequence[Field]:
     return (row.key, row.time_us, row.state)
 
 

@@ -15,7 +15,7 @@ COEFFICIENTS: Final = "energy.coefficients"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CachedRow:
     """The whole state of a row at `time_us`: its message in protobuf."""
 
     key: str
@@ -23,7 +23,7 @@ class Row:
     state: bytes
 
 
-def row_of(event: Event) -> Row | None:
+def row_of(event: Event) -> CachedRow | None:
     """The row that an event replaces; None for a round's barrier.
 
     Raises RejectedError for one that could not be projected with: nobody finds it in the cache.
@@ -36,12 +36,12 @@ def row_of(event: Event) -> Row | None:
             coefficients_of(message)
         case _:
             return None
-    return Row(event.key, event.time_us, message.SerializeToString(deterministic=True))
+    return CachedRow(event.key, event.time_us, message.SerializeToString(deterministic=True))
 
 
-def newest(rows: Iterable[Row]) -> Mapping[str, Row]:
+def newest(rows: Iterable[CachedRow]) -> Mapping[str, CachedRow]:
     """What the cache holds after rows came in this order: of equal times the last."""
-    found: dict[str, Row] = {}
+    found: dict[str, CachedRow] = {}
     for row in rows:
         known = found.get(row.key)
         if known is None or row.time_us >= known.time_us:

@@ -39,7 +39,7 @@ _COEFFICIENTS: Final = "coefficients|"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class RunToAdvise:
     """A run to advise on; `metrics` differ from the application's, none on a first run."""
 
     time_us: int
@@ -139,10 +139,12 @@ class Advisor:
         signature = signature_of(measured)
         self._cases.put(
             event.id,
-            Case(event.time_us, event.id, event.traceparent, measured.job_id, signature, metrics),
+            RunToAdvise(
+                event.time_us, event.id, event.traceparent, measured.job_id, signature, metrics
+            ),
         )
 
-    def _counted(self, case: Case, ended: Round) -> Iterator[Publish]:
+    def _counted(self, case: RunToAdvise, ended: Round) -> Iterator[Publish]:
         """A job counts once an attempt, however often it is measured."""
         run = self._runs.get(case.job_id)
         if run is None or run.is_counted or not case.metrics:
@@ -161,7 +163,7 @@ class Advisor:
         )
         yield _published(case, ended, misused)
 
-    def _advised(self, case: Case, ended: Round) -> Iterator[Publish]:
+    def _advised(self, case: RunToAdvise, ended: Round) -> Iterator[Publish]:
         """Nothing for a job that has ended, or that was told the same before."""
         run = self._runs.get(case.job_id)
         table = self._coefficients.get(case.measured.node_model)
@@ -174,7 +176,7 @@ class Advisor:
         yield _published(case, ended, self._message(case, run, found, table.version, ended))
 
     def _message(
-        self, case: Case, run: JobRun, found: Advice, version: str, ended: Round
+        self, case: RunToAdvise, run: JobRun, found: Advice, version: str, ended: Round
     ) -> FrequencyAdvised:
         return FrequencyAdvised(
             job_id=case.job_id,
@@ -199,12 +201,12 @@ def _differing(found: AppIdMismatch) -> tuple[str, ...]:
     return tuple(sorted({each.metric for each in found.metrics if each.differs}, key=METRICS.index))
 
 
-def _case(state: Mapping[str, Any]) -> Case:
+def _case(state: Mapping[str, Any]) -> RunToAdvise:
     measured, metrics = Signature(**state["measured"]), tuple(state["metrics"])
-    return Case(**{**state, "measured": measured, "metrics": metrics})
+    return RunToAdvise(**{**state, "measured": measured, "metrics": metrics})
 
 
-def _reason(case: Case) -> AdviceReason.ValueType:
+def _reason(case: RunToAdvise) -> AdviceReason.ValueType:
     return ADVICE_REASON_MISMATCH if case.metrics else ADVICE_REASON_FIRST_RUN
 
 
@@ -217,7 +219,7 @@ def _point(point: Point) -> AdvisedPoint:
     )
 
 
-def _published(case: Case, ended: Round, payload: Message) -> Publish:
+def _published(case: RunToAdvise, ended: Round, payload: Message) -> Publish:
     event = Event(
         id=f"{SOURCE}/{payload.DESCRIPTOR.full_name}/{case.job_id}/{ended.number}",
         source=SOURCE,

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from services.energy.processor.conformity import Deviation
 from services.energy.processor.measured import measured_of, require_few_pstates, signature_of
-from services.energy.processor.row import Mismatch, Rival, Row, Run
+from services.energy.processor.row import AppDBRow, MeasuredRun, Mismatch, Rival
 from shared.domain.checks import require_text
 from shared.domain.signature import Signature
 from shared.messaging.event import Event, Publish
@@ -40,12 +40,12 @@ class AppDB:
     """
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
-        self._rows = Table("row", restored, Row.encoded, Row.decoded)
+        self._rows = Table("row", restored, AppDBRow.encoded, AppDBRow.decoded)
         self._rivals = Table("rival", restored, list, _Kept._make)
-        self._waiting = Table("waiting", restored, Run.encoded, Run.decoded)
+        self._waiting = Table("waiting", restored, MeasuredRun.encoded, MeasuredRun.decoded)
         for key, freq_ghz, rival in self._rivals.values():
             self._row(key).rivals[freq_ghz] = Rival.decoded(rival)
-        self._round: defaultdict[str, dict[str, Run]] = defaultdict(dict)
+        self._round: defaultdict[str, dict[str, MeasuredRun]] = defaultdict(dict)
         for run in self._waiting.values():
             self._round[run.row][run.event_id] = run
 
@@ -57,7 +57,7 @@ class AppDB:
         if message.job_id:
             require_text("job_id", message.job_id)
         signature = signature_of(message)
-        run = Run(event.time_us, event.id, event.traceparent, message.job_id, signature)
+        run = MeasuredRun(event.time_us, event.id, event.traceparent, message.job_id, signature)
         row, waiting = self._row(run.row), self._round.get(run.row, {})
         if event.id in row.seen or event.id in waiting:
             raise AlreadyAppliedError(event.id)
@@ -77,8 +77,8 @@ class AppDB:
         """Rows, what rivals them, and waiting runs, as far as they changed."""
         return self._rows.changes() | self._rivals.changes() | self._waiting.changes()
 
-    def _row(self, key: str) -> Row:
-        return self._rows.get(key) or Row()
+    def _row(self, key: str) -> AppDBRow:
+        return self._rows.get(key) or AppDBRow()
 
     def _folded(self, key: str, ended: Round) -> Iterable[Publish]:
         row, runs = self._row(key), self._round[key].values()
@@ -93,7 +93,7 @@ class AppDB:
         for one in mismatches:
             yield _published(MISMATCHES, key, one.run.event_id, ended, _mismatch(one), one.run)
 
-    def _keep(self, key: str, row: Row, rivals_before: AbstractSet[float]) -> None:
+    def _keep(self, key: str, row: AppDBRow, rivals_before: AbstractSet[float]) -> None:
         """A rival is a record of its own: a row has one for each of its P-states."""
         self._rows.put(key, row)
         for freq_ghz in rivals_before - row.rivals.keys():
@@ -109,13 +109,13 @@ def row_of(key: str, value: bytes) -> str:
         case "rival":
             return _Kept._make(orjson.loads(value)).row
         case "waiting":
-            return Run.decoded(orjson.loads(value)).row
+            return MeasuredRun.decoded(orjson.loads(value)).row
         case _:
             return rest
 
 
 def _published(
-    topic: str, key: str, sequence: str, ended: Round, payload: Message, cause: Run
+    topic: str, key: str, sequence: str, ended: Round, payload: Message, cause: MeasuredRun
 ) -> Publish:
     event = Event(
         id=f"{SOURCE}/{payload.DESCRIPTOR.full_name}/{key}/{sequence}",
@@ -128,7 +128,7 @@ def _published(
     return Publish(topic, event)
 
 
-def _updated(row: Row, newest: Run) -> SignatureUpdated:
+def _updated(row: AppDBRow, newest: MeasuredRun) -> SignatureUpdated:
     return SignatureUpdated(
         app_id=newest.signature.app_id,
         node_model=newest.signature.node_model,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod, sqrt
 from typing import Final, NamedTuple
 
-from services.energy.processor.profile import METRICS, MOST_RUNS, Profile
+from services.energy.processor.profile import METRICS, MOST_RUNS, SignatureProfile
 from shared.domain.signature import Signature
 
 # Of normal noise 6 runs in 100,000 lie farther out, of any other at most one in 16 (Chebyshev).
@@ -59,7 +59,7 @@ class Verdict:
         return not any(each.differs for each in self.deviations)
 
 
-def compared(profile: Profile, run: Signature) -> Verdict:
+def compared(profile: SignatureProfile, run: Signature) -> Verdict:
     """A run of the same TPI scale against the nearest P-state that was measured.
 
     A metric that one of the two does not have (0) is not compared.
@@ -68,7 +68,7 @@ def compared(profile: Profile, run: Signature) -> Verdict:
     return Verdict(freq_ghz, tuple(_deviations(profile, profile.means[freq_ghz], run)))
 
 
-def _deviations(profile: Profile, mean: Signature, run: Signature) -> Iterator[Deviation]:
+def _deviations(profile: SignatureProfile, mean: Signature, run: Signature) -> Iterator[Deviation]:
     clock = run.freq_ghz / mean.freq_ghz
     for metric in METRICS:
         known, measured = float(getattr(mean, metric)), float(getattr(run, metric))
@@ -78,7 +78,7 @@ def _deviations(profile: Profile, mean: Signature, run: Signature) -> Iterator[D
             yield Deviation(metric, measured, expected, _tolerance(profile, mean, metric))
 
 
-def _tolerance(profile: Profile, mean: Signature, metric: str) -> float:
+def _tolerance(profile: SignatureProfile, mean: Signature, metric: str) -> float:
     """TOLERANCE_SDS of a single run against the mean of n: sd sqrt(1 + 1/n)."""
     least = LEAST_SPREAD
     if metric in _TRAFFIC and mean.mem_gbps:

@@ -12,8 +12,8 @@ from coplace.v1.telemetry_pb2 import SignatureMeasured
 
 from services.energy.drift import Drift
 from services.energy.model import Fit
-from services.energy.processor.node_model import NodeModel
-from services.energy.processor.observed import Head, Run
+from services.energy.processor.node_model import LearnedNodeModel
+from services.energy.processor.observed import Head, PairedRun
 from shared.domain.bounds import CLOCK_GHZ
 from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event, Publish
@@ -49,7 +49,7 @@ class Learner:
         self._imported = imported or {}
         self._adapt_after = adapt_after
         self._heads = Table("model", restored, asdict, Head.decoded)
-        self._waiting = Table("waiting", restored, Run.encoded, Run.decoded)
+        self._waiting = Table("waiting", restored, PairedRun.encoded, PairedRun.decoded)
         self._models = {
             name: self._create(name, head, restored) for name, head in self._heads.items()
         }
@@ -68,7 +68,7 @@ class Learner:
         if isinstance(message, ClusterDeclared):
             self._declare(message.node_model, sorted(message.pstates_ghz))
         elif isinstance(message, SignatureMeasured):
-            self._wait(Run.of(event, message))
+            self._wait(PairedRun.of(event, message))
         return []
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
@@ -95,11 +95,11 @@ class Learner:
             changed |= model.changes()
         return changed | self._heads.changes() | self._waiting.changes()
 
-    def _create(self, name: str, head: Head, restored: Mapping[str, bytes]) -> NodeModel:
+    def _create(self, name: str, head: Head, restored: Mapping[str, bytes]) -> LearnedNodeModel:
         source = self._imported.get(name)
-        return NodeModel(name, head, restored, source.fit if source else None)
+        return LearnedNodeModel(name, head, restored, source.fit if source else None)
 
-    def _model(self, name: str) -> NodeModel:
+    def _model(self, name: str) -> LearnedNodeModel:
         """A node model; one that nothing is known of yet is not remembered by asking."""
         source = self._imported.get(name)
         head = Head(tpi_scale=source.tpi_scale if source else "")
@@ -115,7 +115,7 @@ class Learner:
         if merged != model.head.pstates_ghz:
             model.declare(merged)
 
-    def _wait(self, run: Run) -> None:
+    def _wait(self, run: PairedRun) -> None:
         if run.is_kernel and run.node_model in self._imported:
             return
         model = self._model(run.node_model)
@@ -126,7 +126,7 @@ class Learner:
         self._models[run.node_model] = model
         self._waiting.put(run.event_id, run)
 
-    def _is_due(self, model: NodeModel) -> bool:
+    def _is_due(self, model: LearnedNodeModel) -> bool:
         if model.head.is_stale:
             return True
         return 0 < self._adapt_after <= model.head.compared and model.has_kernels
@@ -146,7 +146,7 @@ class Learner:
         return Publish(OUTPUT, event)
 
 
-def _message(node_model: str, ended: Round, model: NodeModel) -> CoefficientsPublished:
+def _message(node_model: str, ended: Round, model: LearnedNodeModel) -> CoefficientsPublished:
     fitted = model.current()
     columns = [fitted.power[..., k] for k in range(3)] + [fitted.cpi[..., k] for k in range(3)]
     a, b, c, d, e, f = (column.ravel().tolist() for column in columns)

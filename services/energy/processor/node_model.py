@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import orjson
 
-from services.energy.adaptive import Evidence, Floats, adapted, gram_of, regressors
+from services.energy.adaptive import Floats, PairEvidence, adapted, gram_of, regressors
 from services.energy.drift import Deviations, Errors
 from services.energy.model import Fit, KernelRun, fit
 from services.energy.processor.measured import require_few_pstates
@@ -16,9 +16,9 @@ from services.energy.processor.observed import (
     Head,
     Kernel,
     Measured,
-    Pair,
+    PairedRun,
+    PStatePair,
     Reference,
-    Run,
     Taught,
     kernel_decoded,
     kernel_encoded,
@@ -30,7 +30,7 @@ from shared.messaging.table import Table
 MOST_ERROR: Final = 0.5
 
 
-class NodeModel:
+class LearnedNodeModel:
     """Coefficients of a node model: learned from kernels, adapted by applications.
 
     `imported` takes the place of learning and is never adapted. Each kernel, application and pair
@@ -85,7 +85,7 @@ class NodeModel:
                 power[self._at(taught.pair)], cpi[self._at(taught.pair)] = taught.published
         return replace(self.learned, power=power, cpi=cpi)
 
-    def knows(self, run: Run) -> bool:
+    def knows(self, run: PairedRun) -> bool:
         """Whether this run, or a newer one of the kernel, is in already."""
         if run.is_kernel:
             newest = (self._kernels.get(run.app_id) or {}).get(run.freq_ghz)
@@ -105,7 +105,7 @@ class NodeModel:
         self.head = replace(self.head, pstates_ghz=pstates_ghz, is_stale=is_stale)
         self._learned = None
 
-    def measure(self, run: Run) -> None:
+    def measure(self, run: PairedRun) -> None:
         """Keep a kernel's run; those with TPI in another unit cannot be compared with it and go.
 
         What applications taught until then was about coefficients that are no more.
@@ -125,7 +125,7 @@ class NodeModel:
         _clear(self._taught)
         self._learned = None
 
-    def compare(self, run: Run) -> None:
+    def compare(self, run: PairedRun) -> None:
         """Take an application's run in: as its reference, or else to compare it with what is
         projected from that and to learn from it."""
         known = self._references.get(run.app_id)
@@ -138,13 +138,13 @@ class NodeModel:
         else:
             self._references.put(run.app_id, known.and_id(run.event_id))
             if run.tpi_scale == self.head.tpi_scale:
-                self._compare(Pair(known.freq_ghz, run.freq_ghz), known.mean, run.metrics)
+                self._compare(PStatePair(known.freq_ghz, run.freq_ghz), known.mean, run.metrics)
 
-    def _compare(self, pair: Pair, before: KernelRun, measured: KernelRun) -> None:
+    def _compare(self, pair: PStatePair, before: KernelRun, measured: KernelRun) -> None:
         learned = self._coefficients(pair)
         if learned is None:
             return
-        taught = self._taught.get(pair.key) or Taught(pair, Evidence.none())
+        taught = self._taught.get(pair.key) or Taught(pair, PairEvidence.none())
         published = learned if taught.published is None else taught.published
         predicted = _projected(published, pair, before)
         if min(predicted.power_w, predicted.time_s) <= 0:
@@ -165,7 +165,7 @@ class NodeModel:
         published = adapted(
             np.stack([learned for _, learned in pairs]),
             np.stack([self._kernels_of(taught.pair) for taught, _ in pairs]),
-            Evidence.stacked([taught.evidence for taught, _ in pairs]),
+            PairEvidence.stacked([taught.evidence for taught, _ in pairs]),
         )
         for (taught, _), coefficients in zip(pairs, published, strict=True):
             self._taught.put(taught.pair.key, replace(taught, published=coefficients))
@@ -178,11 +178,11 @@ class NodeModel:
         """Kernels, applications and pairs that changed."""
         return self._kernels.changes() | self._references.changes() | self._taught.changes()
 
-    def _at(self, pair: Pair) -> tuple[int, int]:
+    def _at(self, pair: PStatePair) -> tuple[int, int]:
         clocks_ghz = self.learned.pstates_ghz
         return clocks_ghz.index(pair.from_ghz), clocks_ghz.index(pair.to_ghz)
 
-    def _coefficients(self, pair: Pair) -> Floats | None:
+    def _coefficients(self, pair: PStatePair) -> Floats | None:
         """As learned, shape (2, 3); None where the pair is not available."""
         if not {*pair} <= {*self.learned.pstates_ghz}:
             return None
@@ -191,14 +191,14 @@ class NodeModel:
             return None
         return np.stack([self.learned.power[at], self.learned.cpi[at]])
 
-    def _deviations(self, pair: Pair) -> Deviations:
+    def _deviations(self, pair: PStatePair) -> Deviations:
         known = self.learned.uncertainty
         if known is None:
             return Deviations(nan, nan)
         at = self._at(pair)
         return Deviations(float(known.power_sd[at]), float(known.time_sd[at]))
 
-    def _kernels_of(self, pair: Pair) -> Floats:
+    def _kernels_of(self, pair: PStatePair) -> Floats:
         return gram_of(
             kernel[pair.from_ghz].run for kernel in self._kernels.values() if {*pair} <= {*kernel}
         )
@@ -209,7 +209,7 @@ def _clear(table: "Table[Kernel] | Table[Taught]") -> None:
         table.drop(key)
 
 
-def _projected(coefficients: Floats, pair: Pair, before: KernelRun) -> KernelRun:
+def _projected(coefficients: Floats, pair: PStatePair, before: KernelRun) -> KernelRun:
     """Equations 1 to 3 for one run."""
     power_w, cpi = (coefficients * regressors(before)).sum(axis=1).tolist()
     time_s = before.time_s * cpi / before.cpi * pair.from_ghz / pair.to_ghz

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 
-from services.energy.adaptive import Evidence, Floats
+from services.energy.adaptive import Floats, PairEvidence
 from services.energy.drift import Drift
 from services.energy.model import KernelRun
 from services.energy.processor.measured import signature_of
@@ -17,7 +17,7 @@ REFERENCE_WEIGHT: Final = 0.1
 REMEMBERED_IDS: Final = 64
 
 
-class Run(NamedTuple):
+class PairedRun(NamedTuple):
     """A measurement that waits for its round's end."""
 
     time_us: int
@@ -96,7 +96,7 @@ class Reference:
     seen: tuple[str, ...]
 
     @classmethod
-    def first(cls, run: Run) -> Self:
+    def first(cls, run: PairedRun) -> Self:
         """That of one run."""
         return cls(run.freq_ghz, run.tpi_scale, run.metrics, 1, (run.event_id,))
 
@@ -109,11 +109,11 @@ class Reference:
         """As its changelog keeps it."""
         return asdict(self) | {"mean": [*self.mean]}
 
-    def is_replaced_by(self, run: Run) -> bool:
+    def is_replaced_by(self, run: PairedRun) -> bool:
         """Whether this run is at a higher P-state, or has TPI in another unit."""
         return run.freq_ghz > self.freq_ghz or run.tpi_scale != self.tpi_scale
 
-    def and_run(self, run: Run) -> "Reference":
+    def and_run(self, run: PairedRun) -> "Reference":
         """With one more run at this P-state."""
         weight = max(1 / (self.count + 1), REFERENCE_WEIGHT)
         mean = KernelRun(
@@ -126,7 +126,7 @@ class Reference:
         return replace(self, seen=(*self.seen, event_id)[-REMEMBERED_IDS:])
 
 
-class Pair(NamedTuple):
+class PStatePair(NamedTuple):
     """Two P-states of a node model."""
 
     from_ghz: float
@@ -143,16 +143,16 @@ class Taught:
     """What applications taught of a pair since the learning phase, and the coefficients that were
     published for it, None while they are those learned."""
 
-    pair: Pair
-    evidence: Evidence
+    pair: PStatePair
+    evidence: PairEvidence
     published: Floats | None = None
 
     @classmethod
     def decoded(cls, value: list[Any]) -> Self:
         """What a changelog kept."""
         pair, gram, moment, published = value
-        evidence = Evidence(np.array(gram), np.array(moment))
-        return cls(Pair(*pair), evidence, None if published is None else np.array(published))
+        evidence = PairEvidence(np.array(gram), np.array(moment))
+        return cls(PStatePair(*pair), evidence, None if published is None else np.array(published))
 
     def encoded(self) -> list[Any]:
         """As its changelog keeps it."""

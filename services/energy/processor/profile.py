@@ -22,7 +22,7 @@ PRIOR_RUNS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class SignatureProfile:
     """Mean signatures by P-state, and for each of METRICS the variance of single runs around them,
     as squares of shares of the mean: exponentially forgotten like the means, one for all P-states.
     """
@@ -35,16 +35,16 @@ class Profile:
         """One run, of which nobody knows yet how far others will be from it."""
         return cls({first.freq_ghz: first}, dict.fromkeys(METRICS, PRIOR_SPREAD * PRIOR_SPREAD))
 
-    def taking(self, run: Signature) -> "Profile":
+    def taking(self, run: Signature) -> "SignatureProfile":
         """The profile with one more run."""
         old = self.means.get(run.freq_ghz)
         if old is None:
-            return Profile({**self.means, run.freq_ghz: run}, self.variances)
+            return SignatureProfile({**self.means, run.freq_ghz: run}, self.variances)
         runs = sum(mean.count - 1 for mean in self.means.values())
         variances = {
             m: self._variance(m, getattr(old, m), getattr(run, m), old.count, runs) for m in METRICS
         }
-        return Profile({**self.means, run.freq_ghz: _blended(old, run)}, variances)
+        return SignatureProfile({**self.means, run.freq_ghz: _blended(old, run)}, variances)
 
     def spread(self, metric: str) -> float:
         """The standard deviation of single runs as a share of their mean."""
@@ -54,10 +54,10 @@ class Profile:
         """The measured P-state that is nearest, of two the lower."""
         return min(self.means, key=lambda measured: (abs(measured - freq_ghz), measured))
 
-    def without(self, freq_ghz: float) -> "Profile":
+    def without(self, freq_ghz: float) -> "SignatureProfile":
         """As if one P-state had never been measured."""
         kept = {f: mean for f, mean in self.means.items() if f != freq_ghz}
-        return Profile(kept, self.variances)
+        return SignatureProfile(kept, self.variances)
 
     def to_json(self) -> dict[str, Any]:
         """As a changelog keeps it."""

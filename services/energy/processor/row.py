@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple, Self
 
 from services.energy.processor.conformity import Verdict, compared
-from services.energy.processor.profile import Profile
+from services.energy.processor.profile import SignatureProfile
 from shared.domain.signature import Signature
 
 # Copies of a row's last runs are recognised. A copy that is older counts as one more run.
@@ -15,7 +15,7 @@ REMEMBERED_IDS: Final = 64
 AGREEING_JOBS: Final = 5
 
 
-class Run(NamedTuple):
+class MeasuredRun(NamedTuple):
     """One measurement that waits for its round's end; `job_id` is empty for a profiling run."""
 
     time_us: int
@@ -48,7 +48,7 @@ class Run(NamedTuple):
 class Mismatch(NamedTuple):
     """A run that the row did not take in."""
 
-    run: Run
+    run: MeasuredRun
     verdict: Verdict
 
 
@@ -56,14 +56,14 @@ class Mismatch(NamedTuple):
 class Rival:
     """Jobs in a row that contradict the row and agree with each other."""
 
-    profile: Profile
+    profile: SignatureProfile
     jobs: tuple[str, ...]
 
     @classmethod
     def decoded(cls, value: list[Any]) -> Self:
         """The rival that a changelog kept."""
         profile, jobs = value
-        return cls(Profile.from_json(profile), tuple(jobs))
+        return cls(SignatureProfile.from_json(profile), tuple(jobs))
 
     def encoded(self) -> list[Any]:
         """As its changelog keeps it."""
@@ -71,14 +71,14 @@ class Rival:
 
 
 @dataclass(slots=True)
-class Row:
+class AppDBRow:
     """A profile, None before the first run, and the events last seen of it.
 
     `rivals` are kept by the P-state that their runs were compared with: where several P-states are
     in use, runs at one of them say nothing about the means of another.
     """
 
-    profile: Profile | None = None
+    profile: SignatureProfile | None = None
     rivals: dict[float, Rival] = field(default_factory=dict)
     seen: list[str] = field(default_factory=list)
 
@@ -87,7 +87,7 @@ class Row:
         """Mean signatures by P-state."""
         return self.profile.means if self.profile else {}
 
-    def fold(self, waiting: Iterable[Run]) -> tuple[Run | None, list[Mismatch]]:
+    def fold(self, waiting: Iterable[MeasuredRun]) -> tuple[MeasuredRun | None, list[Mismatch]]:
         """Take runs in, in the order of (event time, id): the newest that was taken, and those that
         were not."""
         runs = sorted(waiting, key=lambda run: (run.time_us, run.event_id))
@@ -101,7 +101,7 @@ class Row:
         self.seen = [*self.seen, *(run.event_id for run in runs)][-REMEMBERED_IDS:]
         return newest, mismatches
 
-    def _taken(self, run: Run) -> Verdict | None:
+    def _taken(self, run: MeasuredRun) -> Verdict | None:
         """None when the run was taken in, else what speaks against it.
 
         Who profiles an application on purpose knows what runs. TPI in another unit cannot be
@@ -109,7 +109,7 @@ class Row:
         """
         new = run.signature
         if self.profile is None or any(m.tpi_scale != new.tpi_scale for m in self.means.values()):
-            self.profile, self.rivals = Profile.of(new), {}
+            self.profile, self.rivals = SignatureProfile.of(new), {}
             return None
         verdict = compared(self.profile, new)
         if run.job_id and not verdict.conforms:
@@ -118,7 +118,9 @@ class Row:
         self.profile = self.profile.taking(new)
         return None
 
-    def _doubted(self, profile: Profile, run: Run, verdict: Verdict) -> Verdict | None:
+    def _doubted(
+        self, profile: SignatureProfile, run: MeasuredRun, verdict: Verdict
+    ) -> Verdict | None:
         """Count a run that contradicts the row; None when it was the last that this took."""
         freq_ghz = verdict.compared_ghz
         rival = _joined(self.rivals.get(freq_ghz), run)
@@ -128,7 +130,9 @@ class Row:
         others = profile.without(freq_ghz)
         if _bears_out(others, rival.profile):  # the mean of that one P-state was wrong
             del self.rivals[freq_ghz]
-            self.profile = Profile({**others.means, **rival.profile.means}, others.variances)
+            self.profile = SignatureProfile(
+                {**others.means, **rival.profile.means}, others.variances
+            )
         else:
             self.profile, self.rivals = rival.profile, {}
         return None
@@ -137,22 +141,22 @@ class Row:
     def decoded(cls, value: list[Any]) -> Self:
         """The row that a changelog kept, without its rivals: each is a record of its own."""
         profile, seen = value
-        return cls(Profile.from_json(profile) if profile else None, seen=seen)
+        return cls(SignatureProfile.from_json(profile) if profile else None, seen=seen)
 
     def encoded(self) -> list[Any]:
         """As its changelog keeps it, without its rivals."""
         return [self.profile.to_json() if self.profile else None, self.seen]
 
 
-def _joined(rival: Rival | None, run: Run) -> Rival:
+def _joined(rival: Rival | None, run: MeasuredRun) -> Rival:
     """A rival with one more run; a new one when the run does not agree with it."""
     if rival is None or not compared(rival.profile, run.signature).conforms:
-        return Rival(Profile.of(run.signature), (run.job_id,))
+        return Rival(SignatureProfile.of(run.signature), (run.job_id,))
     if run.job_id in rival.jobs:
         return rival  # one job that is measured often is still one job
     return Rival(rival.profile.taking(run.signature), (*rival.jobs, run.job_id))
 
 
-def _bears_out(others: Profile, rival: Profile) -> bool:
+def _bears_out(others: SignatureProfile, rival: SignatureProfile) -> bool:
     means = rival.means.values()
     return bool(others.means) and all(compared(others, mean).conforms for mean in means)

@@ -6,7 +6,7 @@ from typing import Final
 
 from redis.asyncio import Redis
 
-from services.pricing.accounts.model import Entry
+from services.pricing.accounts.model import AccountEntry
 from shared.messaging.read_model import Field, Name, ReadModel
 
 LEDGER: Final = "prices.charges"
@@ -14,7 +14,7 @@ _SPENT: Final = "accounts:spent"
 _APPLY: Final = (Path(__file__).parent / "apply.lua").read_text()
 
 
-class RedisAccounts(ReadModel[Entry]):
+class RedisAccounts(ReadModel[AccountEntry]):
     """What accounts spent: a read model of the ledger."""
 
     def __init__(self, redis: Redis, name: Name) -> None:
@@ -31,5 +31,5 @@ def _text(found: bytes | str) -> str:
     return found if isinstance(found, str) else found.decode()
 
 
-def _fields(entry: Entry) -> Sequence[Field]:
+def _fields(entry: AccountEntry) -> Sequence[Field]:
     return (entry.subject, entry.account, entry.revision, entry.amount_micro_su)

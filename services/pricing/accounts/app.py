@@ -5,14 +5,14 @@ from typing import Final
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from services.pricing.accounts.adapters import RedisAccounts
-from services.pricing.accounts.model import Entry, entry_of
+from services.pricing.accounts.model import AccountEntry, entry_of
 from shared.messaging.event import Event
 from shared.runtime.read_model import run_read_model
 
 NAME: Final = "accounts"
 
 
-def entry(event: Event) -> Entry | None:
+def entry(event: Event) -> AccountEntry | None:
     """The entry of a charge; None for a round's barrier. Raises RejectedError."""
     return entry_of(event.payload) if isinstance(event.payload, ChargeMade) else None
 

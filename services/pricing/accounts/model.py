@@ -12,7 +12,7 @@ from shared.domain.money import micro_units
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AccountEntry:
     """One charge: whom it belongs to, and how many 0.000001 service units it is."""
 
     account: str
@@ -27,14 +27,14 @@ class Entry:
         return f"{self.job_id}/{self.attempt}"
 
 
-def entry_of(charge: ChargeMade) -> Entry:
+def entry_of(charge: ChargeMade) -> AccountEntry:
     """The entry of a charge. Raises RejectedError for one that its own evidence contradicts."""
     for field in ("account", "job_id"):
         require_text(field, getattr(charge, field))
     for field in ("attempt", "revision"):
         require_positive(field, getattr(charge, field))
     audit(charge)
-    return Entry(
+    return AccountEntry(
         charge.account,
         charge.job_id,
         charge.attempt,
@@ -43,9 +43,9 @@ def entry_of(charge: ChargeMade) -> Entry:
     )
 
 
-def spent_micro_su(entries: Iterable[Entry]) -> Mapping[str, int]:
+def spent_micro_su(entries: Iterable[AccountEntry]) -> Mapping[str, int]:
     """What each account spent, in 0.000001 service units: the highest revision of each subject."""
-    latest: dict[str, Entry] = {}
+    latest: dict[str, AccountEntry] = {}
     for entry in entries:
         known = latest.get(entry.subject)
         if known is None or entry.revision > known.revision:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from services.emulator.emulator import Emulator, RoundOutput
 from services.emulator.feasibility import ImpossibleDecisionError
 from services.emulator.machine import Machine
-from services.emulator.running import Allocation, Running
+from services.emulator.running import HeldUnits, RunningJob
 from services.emulator.truth.interference import slowdown_ratio
 from services.emulator.truth.laws import behaviour
 from services.emulator.truth.noise import Noise
@@ -250,17 +250,17 @@ class _Node:
 
     def __init__(self) -> None:
         self.machine = Machine(P1, Noise(1))
-        self.running: dict[str, Running] = {}
+        self.running: dict[str, RunningJob] = {}
 
-    def come(self, number: int, app_id: str, cores: int, now_us: int) -> Running | None:
+    def come(self, number: int, app_id: str, cores: int, now_us: int) -> RunningJob | None:
         """A job starts where there are cores for it."""
         asked = quarter(number, app_id=app_id, cores_per_unit=cores)
         solo = behaviour(profile(app_id, P1.node_model), self.machine.model, 2.7)
-        run = Running(
+        run = RunningJob(
             job_id=f"job-{number:03d}",
             request=asked,
             machine=self.machine,
-            allocation=Allocation((0,), (1,), cores, 2.7),
+            allocation=HeldUnits((0,), (1,), cores, 2.7),
             started_us=now_us,
             solo=solo,
             progress=Progress(1e6),
@@ -273,7 +273,7 @@ class _Node:
         self.settle(now_us)
         return run
 
-    def leave(self, run: Running, now_us: int) -> float:
+    def leave(self, run: RunningJob, now_us: int) -> float:
         """A job ends; its energy."""
         self.machine.release(run.job_id, (0,))
         del self.running[run.job_id]
@@ -287,7 +287,7 @@ class _Node:
             run.settle(now_us, {0: [o for o in self.running.values() if o is not run]})
 
 
-def _metered_j(run: Running, until_us: int) -> float:
+def _metered_j(run: RunningJob, until_us: int) -> float:
     """What the meter of its node counted while it ran."""
     ends = [time_us for time_us, _ in run.meter[1:]] + [until_us]
     readings = zip(run.meter, ends, strict=True)

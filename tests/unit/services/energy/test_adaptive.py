@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.energy.adaptive import Evidence, Floats, adapted, gram_of, regressors
+from services.energy.adaptive import Floats, PairEvidence, adapted, gram_of, regressors
 from services.energy.model import KernelRun
 
 LEARNED = np.array([[0.55, -0.4, 37.0], [0.9, 0.006, -0.05]])
@@ -25,15 +25,15 @@ def at_the_other_pstate(run: KernelRun, coefficients: Floats = TRUE) -> KernelRu
     return KernelRun(100.0, power_w, cpi, run.tpi)
 
 
-def evidence(of: list[KernelRun], forgetting: float = 0.98) -> Evidence:
-    found = Evidence.none()
+def evidence(of: list[KernelRun], forgetting: float = 0.98) -> PairEvidence:
+    found = PairEvidence.none()
     for run in of:
         found = found.and_run(LEARNED, run, at_the_other_pstate(run), forgetting)
     return found
 
 
 def test_without_runs_the_learned_coefficients_stay_to_the_last_bit() -> None:
-    assert adapted(LEARNED, gram_of(runs(12)), Evidence.none()).tobytes() == LEARNED.tobytes()
+    assert adapted(LEARNED, gram_of(runs(12)), PairEvidence.none()).tobytes() == LEARNED.tobytes()
 
 
 def test_without_forgetting_it_is_least_squares_over_kernels_and_runs_together() -> None:
@@ -79,7 +79,7 @@ def test_one_application_for_weeks_moves_others_by_no_more_than_the_kernels_allo
     """With h = x' R0^-1 x of each, Cauchy and Schwarz bound the shift of another application by
     sqrt(h_other / h_own) of the own."""
     only, kernels = runs(1)[0], gram_of(runs(12))
-    seen = Evidence.none()
+    seen = PairEvidence.none()
     for _ in range(5_000):
         seen = seen.and_run(LEARNED, only, at_the_other_pstate(only, 1.1 * LEARNED))
     shift = adapted(LEARNED, kernels, seen)[0] - LEARNED[0]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from services.energy.processor.appdb import AppDB
 from services.energy.processor.conformity import LEAST_SPREAD, TOLERANCE_SDS, compared
-from services.energy.processor.profile import Profile
+from services.energy.processor.profile import SignatureProfile
 from services.energy.processor.row import AGREEING_JOBS
 from shared.domain.signature import Signature
 from shared.messaging.event import Event
@@ -125,7 +125,7 @@ def test_at_a_pstate_never_measured_all_between_the_limits_conforms(
         mem_gbps=BASE.mem_gbps / stretch,
     )
 
-    assert compared(Profile.of(BASE), run).conforms
+    assert compared(SignatureProfile.of(BASE), run).conforms
 
 
 @pytest.mark.parametrize(
@@ -133,13 +133,13 @@ def test_at_a_pstate_never_measured_all_between_the_limits_conforms(
     [("cpi", 1.1), ("cpi", 0.1), ("tpi", 0.009), ("mem_gbps", 100.0), ("power_w", 500.0)],
 )
 def test_at_a_pstate_never_measured_what_no_clock_can_do_differs(metric: str, value: float) -> None:
-    verdict = compared(Profile.of(BASE), at(1.2, **{metric: value}))
+    verdict = compared(SignatureProfile.of(BASE), at(1.2, **{metric: value}))
 
     assert [each.metric for each in verdict.deviations if each.differs] == [metric]
 
 
 def test_the_tolerance_ends_at_the_least_spread() -> None:
-    profile = Profile.of(BASE)
+    profile = SignatureProfile.of(BASE)
     for _ in range(200):
         profile = profile.taking(BASE)
     [power, *_] = compared(profile, BASE).deviations

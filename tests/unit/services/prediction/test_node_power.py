@@ -8,7 +8,7 @@ from coplace.v1.jobs_pb2 import JobRequeued, JobStarted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.prediction.node_factors import Draw, node_factors
+from services.prediction.node_factors import NodeDraw, node_factors
 from services.prediction.node_power import MIN_DRAWS
 from services.prediction.processor import Prediction
 from shared.messaging.digest import require_sha256
@@ -25,8 +25,8 @@ from tests.unit.services.prediction.support import (
 DURING_US = 1800 * SECOND_US
 
 
-def drawn(node: int, group: str, power_w: float, number: int = 0) -> Draw:
-    return Draw(number, f"{number}", "p1", f"p1-{node:04d}", group, power_w)
+def drawn(node: int, group: str, power_w: float, number: int = 0) -> NodeDraw:
+    return NodeDraw(number, f"{number}", "p1", f"p1-{node:04d}", group, power_w)
 
 
 def test_factors_are_found_among_applications_that_draw_differently() -> None:

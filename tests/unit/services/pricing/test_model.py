@@ -12,8 +12,8 @@ from services.pricing.model import (
     CoRun,
     Evidence,
     Interference,
+    Occupied,
     Shutter,
-    Usage,
     evidence,
     interference,
     price,
@@ -22,7 +22,7 @@ from shared.domain.bounds import IPC
 from shared.domain.errors import RejectedError
 
 RATE = Decimal("0.001")
-RUN = Usage(cores=96, started_at_us=1_000_000, ended_at_us=101_000_000)
+RUN = Occupied(cores=96, started_at_us=1_000_000, ended_at_us=101_000_000)
 times_us = st.integers(0, 200_000_000)
 
 
@@ -61,7 +61,7 @@ def test_only_the_time_beside_the_co_runner_is_discounted() -> None:
 
 
 def test_a_job_that_never_started_costs_nothing() -> None:
-    cancelled = Usage(cores=96, started_at_us=0, ended_at_us=50)
+    cancelled = Occupied(cores=96, started_at_us=0, ended_at_us=50)
     assert cancelled.runtime_us == 0
     assert price(RATE, cancelled.cores, 0, ()).price_su == 0
 
@@ -156,7 +156,7 @@ def _discount(runs: list[CoRun]) -> float:
 )
 def test_usage_that_cannot_be_is_refused(field: str, values: tuple[int, int, int]) -> None:
     with pytest.raises(RejectedError) as error:
-        Usage(*values)
+        Occupied(*values)
     assert error.value.field == field
 
 
@@ -177,7 +177,7 @@ def many_co_runs(count: int) -> list[CoRun]:
 
 
 def test_of_very_many_co_runners_those_that_cost_least_are_one_row() -> None:
-    usage = Usage(4, 1_000_000, 1_101_000_000)
+    usage = Occupied(4, 1_000_000, 1_101_000_000)
     rows = evidence(many_co_runs(1_100), usage)
     assert len(rows) == MOST_ROWS
     assert (rows[-1].co_runner_job_id, rows[-1].co_runners) == ("", 1_100 - MOST_ROWS + 1)
@@ -188,7 +188,7 @@ def test_of_very_many_co_runners_those_that_cost_least_are_one_row() -> None:
 
 
 def test_the_row_of_many_co_runners_costs_what_theirs_would() -> None:
-    co_runs, usage = many_co_runs(1_100), Usage(4, 1_000_000, 1_101_000_000)
+    co_runs, usage = many_co_runs(1_100), Occupied(4, 1_000_000, 1_101_000_000)
     apart = [
         Evidence(r.co_runner_job_id, 1_000_000, r.interference.slowdown_ratio) for r in co_runs
     ]
@@ -200,5 +200,5 @@ def test_the_row_of_many_co_runners_costs_what_theirs_would() -> None:
 
 
 def test_as_many_co_runners_as_there_are_rows_keep_their_names() -> None:
-    rows = evidence(many_co_runs(MOST_ROWS), Usage(4, 1_000_000, 1_101_000_000))
+    rows = evidence(many_co_runs(MOST_ROWS), Occupied(4, 1_000_000, 1_101_000_000))
     assert len({row.co_runner_job_id for row in rows}) == MOST_ROWS

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.pricing.processor import PricingProcessor, Tariff
+from services.pricing.processor import PriceRule, PricingProcessor
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import RoundSource, Stage
 from tests.support.lives import Life
@@ -71,7 +71,7 @@ STORY: tuple[Message, ...] = (
 
 
 def create(_number: int, restored: Mapping[str, bytes]) -> PricingProcessor:
-    tariff = Tariff(Decimal("0.0001"), grace_us=0, remember_us=1000 * HOUR_US)
+    tariff = PriceRule(Decimal("0.0001"), grace_us=0, remember_us=1000 * HOUR_US)
     return PricingProcessor(tariff, restored)
 
 

@@ -23,22 +23,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.pricing.charge import audit
-from services.pricing.processor import SOURCE, PricingProcessor, Tariff, mended, recalled
+from services.pricing.processor import SOURCE, PriceRule, PricingProcessor, mended, recalled
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, EarlyError, Round
 
 START_US = 1_767_225_600_000_000
 HOUR_US = 3_600_000_000
-BARRIERS = Tariff(Decimal("0.0001"), grace_us=0, remember_us=10 * HOUR_US)
-CLOCK = Tariff(Decimal("0.0001"), grace_us=60_000_000, remember_us=10 * HOUR_US)
+BARRIERS = PriceRule(Decimal("0.0001"), grace_us=0, remember_us=10 * HOUR_US)
+CLOCK = PriceRule(Decimal("0.0001"), grace_us=60_000_000, remember_us=10 * HOUR_US)
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 class Driver:
     """Feeds a processor as a unit does, and keeps what a changelog would."""
 
-    def __init__(self, tariff: Tariff = BARRIERS) -> None:
+    def __init__(self, tariff: PriceRule = BARRIERS) -> None:
         self.tariff = tariff
         self.state: dict[str, bytes] = {}
         self.processor = PricingProcessor(tariff, {})

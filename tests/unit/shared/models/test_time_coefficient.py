@@ -15,7 +15,7 @@ from shared.models.time_coefficient import (
     clock_shares,
 )
 from shared.workloads.clusters import PEAK_BANDWIDTH_GBPS
-from shared.workloads.table1 import APPS, GOLD_6254, PLATINUM_8168, NodeModel
+from shared.workloads.table1 import APPS, GOLD_6254, PLATINUM_8168, PublishedNodeModel
 
 PLATINUM, GOLD = (
     Hardware(m.cores, m.nominal_ghz, PEAK_BANDWIDTH_GBPS[m.name])
@@ -24,7 +24,7 @@ PLATINUM, GOLD = (
 PLAIN = PLATINUM.rate / GOLD.rate
 
 
-def table1(model: NodeModel) -> dict[str, AppTime]:
+def table1(model: PublishedNodeModel) -> dict[str, AppTime]:
     found = {}
     for app_id, app in APPS.items():
         seen = app.on[model.name]

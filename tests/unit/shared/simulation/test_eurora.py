@@ -11,7 +11,7 @@ from shared.simulation.eurora import EuroraRun, figures_of, impossible_in, play_
 from shared.workloads.eurora import (
     EuroraJob,
     EuroraMachine,
-    Unit,
+    EuroraUnit,
     read_jobs,
     read_machine,
     read_power_predictions,
@@ -19,7 +19,7 @@ from shared.workloads.eurora import (
 from tests.support.data import DATA, needs_data
 
 SMALL = EuroraMachine(16, (NodeClass(1, 32.0, (("mic", 2),)), NodeClass(1, 32.0, (("gpu", 2),))))
-HALF = Unit(8, 4.0, ())
+HALF = EuroraUnit(8, 4.0, ())
 JOB = EuroraJob("a", "debug", 0.0, 1, HALF, 100.0, 50.0, 40)
 
 

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from shared.domain.cluster import NodeClass
-from shared.simulation.schedules import Placement, violations
+from shared.simulation.schedules import PlacedJob, violations
 
 CLASSES = (NodeClass(2, 32.0, (("mic", 2),)), NodeClass(2, 32.0, (("gpu", 2),)))
-JOB = Placement("a", 0.0, 10.0, 20.0, 2, (2, 3), 8, 16.0, (("gpu", 1),))
+JOB = PlacedJob("a", 0.0, 10.0, 20.0, 2, (2, 3), 8, 16.0, (("gpu", 1),))
 BESIDE = replace(JOB, job_id="b")
 
 
-def found(*placements: Placement) -> list[str]:
+def found(*placements: PlacedJob) -> list[str]:
     return list(violations(placements, 16, CLASSES))
 
 
@@ -39,5 +39,5 @@ def test_units_may_share_a_node() -> None:
         (replace(BESIDE, nodes=(2, -1)), "node -1 of 4"),
     ],
 )
-def test_what_cannot_be_is_named(other: Placement, problem: str) -> None:
+def test_what_cannot_be_is_named(other: PlacedJob, problem: str) -> None:
     assert any(problem in each for each in found(JOB, other))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shared.domain.errors import UnusableError
-from shared.simulation.schedules import Placement, violations
+from shared.simulation.schedules import PlacedJob, violations
 from shared.workloads.eurora import (
     EuroraJob,
     read_jobs,
@@ -116,6 +116,6 @@ def test_every_instance_is_read_and_each_of_its_jobs_fits_on_the_machine(path: P
     assert len(jobs) == int(path.name.split("_")[1])
     for job in jobs:
         node = 63 if "gpu" in dict(job.unit.resources) else 0
-        alone = Placement(job.job_id, 0.0, 0.0, 1.0, 1, (node,), *job.unit)
+        alone = PlacedJob(job.job_id, 0.0, 0.0, 1.0, 1, (node,), *job.unit)
         assert not list(violations([alone], machine.cores_per_node, machine.node_classes))
         assert job.units <= job.power_w <= 400 * job.units

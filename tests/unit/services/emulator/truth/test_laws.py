@@ -6,7 +6,7 @@ from services.emulator.truth.interference import slowdown_ratio
 from services.emulator.truth.kernels import KERNELS, kernel_profile
 from services.emulator.truth.laws import behaviour
 from services.emulator.truth.noise import Noise
-from shared.workloads.table1 import APPS, NODE_MODELS, PLATINUM_8168, NodeModel, profile
+from shared.workloads.table1 import APPS, NODE_MODELS, PLATINUM_8168, PublishedNodeModel, profile
 
 apps = st.sampled_from(list(APPS))
 models = st.sampled_from(list(NODE_MODELS.values()))
@@ -15,7 +15,7 @@ demands_gbps = st.floats(0, 140)
 
 @given(apps, models)
 def test_at_the_nominal_pstate_an_application_is_as_published(
-    app_id: str, model: NodeModel
+    app_id: str, model: PublishedNodeModel
 ) -> None:
     published = profile(app_id, model.name)
 
@@ -28,7 +28,7 @@ def test_at_the_nominal_pstate_an_application_is_as_published(
 
 
 @given(apps, models)
-def test_a_lower_pstate_takes_longer_and_draws_less(app_id: str, model: NodeModel) -> None:
+def test_a_lower_pstate_takes_longer_and_draws_less(app_id: str, model: PublishedNodeModel) -> None:
     runs = [behaviour(profile(app_id, model.name), model, f) for f in model.pstates_ghz]
 
     assert [run.time_s for run in runs] == sorted((run.time_s for run in runs), reverse=True)
@@ -37,7 +37,7 @@ def test_a_lower_pstate_takes_longer_and_draws_less(app_id: str, model: NodeMode
 
 @given(apps, models)
 def test_instructions_and_transactions_are_the_same_at_every_pstate(
-    app_id: str, model: NodeModel
+    app_id: str, model: PublishedNodeModel
 ) -> None:
     for freq_ghz in model.pstates_ghz:
         run = behaviour(profile(app_id, model.name), model, freq_ghz)
@@ -50,7 +50,9 @@ def test_instructions_and_transactions_are_the_same_at_every_pstate(
 
 
 @pytest.mark.parametrize("model", NODE_MODELS.values(), ids=NODE_MODELS)
-def test_the_least_energy_pstate_of_stream_is_the_lowest_as_published(model: NodeModel) -> None:
+def test_the_least_energy_pstate_of_stream_is_the_lowest_as_published(
+    model: PublishedNodeModel,
+) -> None:
     def energy_j(freq_ghz: float) -> float:
         run = behaviour(profile("STREAM", model.name), model, freq_ghz)
         return run.time_s * run.power_w

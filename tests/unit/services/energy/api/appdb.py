@@ -79,7 +79,7 @@ class AppDB:
 
 @asynccontextmanager
 async def serving(
-    appdb: service.AppDB, crashes: list[Exception], most_points: int = 1_000
+    appdb: service.AppDBReader, crashes: list[Exception], most_points: int = 1_000
 ) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to a running service."""
     meter = EnergyApiMeter(NoOpMeter("test"))

@@ -3,7 +3,7 @@ from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
 from google.protobuf.message import Message
 
-from services.energy.appdb_cache.model import Row, newest, row_of
+from services.energy.appdb_cache.model import CachedRow, newest, row_of
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event
 from tests.unit.services.energy.api.appdb import coefficients, row
@@ -17,7 +17,7 @@ def event(payload: Message, key: str = "key") -> Event:
 def test_a_row_is_the_whole_message_under_the_events_key_and_time() -> None:
     state = row("hpcg")
     found = row_of(event(SignatureUpdated.FromString(state), "hpcg|gold"))
-    assert found == Row("hpcg|gold", 7, state)
+    assert found == CachedRow("hpcg|gold", 7, state)
 
 
 def test_coefficients_are_rows_too() -> None:
@@ -45,5 +45,10 @@ def test_coefficients_that_are_not_what_was_published_are_refused() -> None:
 
 
 def test_of_states_of_one_time_the_last_holds_and_an_older_one_never() -> None:
-    rows = [Row("a", 2, b"first"), Row("a", 2, b"second"), Row("a", 1, b"old"), Row("b", 0, b"b")]
+    rows = [
+        CachedRow("a", 2, b"first"),
+        CachedRow("a", 2, b"second"),
+        CachedRow("a", 1, b"old"),
+        CachedRow("b", 0, b"b"),
+    ]
     assert {key: found.state for key, found in newest(rows).items()} == {"a": b"second", "b": b"b"}
