@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.cluster import Cluster, NodeClass
+from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 
 Ints = NDArray[np.int64]
@@ -62,18 +62,8 @@ class NodeTable:
     @classmethod
     def of(cls, cluster: Cluster) -> "NodeTable":
         """The nodes as declared."""
-        classes, names = cluster.node_classes, cls.names_of(cluster)
-        columns = [
-            [
-                cluster.cores_per_node,
-                mib(each.memory_gib) if each.memory_gib else UNKNOWN,
-                *(dict(each.resources).get(name, 0) for name in names[2:]),
-            ]
-            for each in classes
-        ]
-        counts = [each.nodes for each in classes]
-        amounts = np.repeat(np.array(columns, dtype=np.int64).T, counts, axis=1)
-        return cls(names, np.ascontiguousarray(amounts))
+        names, amounts, nodes = _classes(cluster)
+        return cls(names, np.ascontiguousarray(np.repeat(amounts, nodes, axis=1)))
 
     @staticmethod
     def names_of(cluster: Cluster) -> tuple[str, ...]:
@@ -93,13 +83,33 @@ class NodeTable:
         return units_in(self.amounts, shape)
 
 
+@lru_cache(maxsize=1024)
+def _classes(cluster: Cluster) -> tuple[tuple[str, ...], Ints, Ints]:
+    """The names of the resources, what a node of each class has of them, (resources, classes), and
+    how many nodes each class is of, (classes,)."""
+    names = NodeTable.names_of(cluster)
+    columns = [
+        [
+            cluster.cores_per_node,
+            mib(each.memory_gib) if each.memory_gib else UNKNOWN,
+            *(dict(each.resources).get(name, 0) for name in names[2:]),
+        ]
+        for each in cluster.node_classes
+    ]
+    nodes = [each.nodes for each in cluster.node_classes]
+    return names, np.array(columns, dtype=np.int64).T, np.array(nodes, dtype=np.int64)
+
+
 def units_in(free: Ints, shape: Shape) -> Ints:
     """How many units of a shape fit into what is free, (nodes,) of (resources, nodes): the least
     over the resources; a resource manager that overcommits leaves less than nothing, which is 0."""
-    fitting = np.full(free.shape[1], UNKNOWN, dtype=np.int64)
+    fitting: Ints | None = None
     for amount, need in zip(free, shape.needs, strict=True):
         if need:
-            np.minimum(fitting, amount // need, out=fitting)
+            units = amount // need
+            fitting = units if fitting is None else np.minimum(fitting, units, out=fitting)
+    if fitting is None:
+        fitting = np.full(free.shape[1], UNKNOWN, dtype=np.int64)
     np.maximum(fitting, 0, out=fitting)
     return np.minimum(fitting, shape.most_per_node) if shape.most_per_node else fitting
 
@@ -178,18 +188,6 @@ def most_units(job: Job, cluster: Cluster) -> int:
     """How many units of the job the cluster takes when nothing runs."""
     if job.is_of_nodes and not job.memory_gib:
         return cluster.nodes
-    return sum(each.nodes * _units_on(job, cluster, each) for each in cluster.node_classes)
-
-
-def _units_on(job: Job, cluster: Cluster, nodes: NodeClass) -> int:
-    """How many one node of a class takes."""
-    has, memory_mib = dict(nodes.resources), _memory_mib(job, cluster)
-    fitting = [cluster.cores_per_node // unit_cores(job, cluster)]
-    fitting += [has.get(name, 0) // count for name, count in job.resources_per_unit]
-    if nodes.memory_gib and memory_mib:
-        fitting.append(mib(nodes.memory_gib) // memory_mib)
-    if not job.cores_per_unit:
-        fitting.append(1)
-    elif job.units_per_node:
-        fitting.append(job.units_per_node)
-    return min(fitting)
+    names, amounts, nodes = _classes(cluster)
+    shape = shape_on(job, cluster, names)
+    return int(units_in(amounts, shape) @ nodes) if shape is not None else 0
