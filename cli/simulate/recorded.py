@@ -16,6 +16,7 @@ from cli.simulate.scenarios import RecordedScenario
 from cli.telling import TABLE_WIDTH, note
 from services.placement.sequencer import Sequencer
 from services.placement.settings import PlacementSettings
+from shared.domain.errors import UnusableError
 from shared.eamc.ranking import Policy
 from shared.messaging.clients import Reader
 from shared.messaging.deployment import Deployment
@@ -157,7 +158,11 @@ def _line(
     played, job_id = played_of(truth, course.finished, course.decisions, tariff_of)
     summary = _with_draw(summarise(played), truth, course, case.rules)
     if scenario.out is not None:
-        report.write_run(within(scenario.out, _folder(case.label)), played, job_id, summary)
+        folder = within(scenario.out, _folder(case.label))
+        try:
+            report.write_run(folder, played, job_id, summary)
+        except UnusableError as error:  # resource managers may give out more than there is
+            note([f"no Gantt chart of {case.label}: {error}"])
     label = case.label
     if course.unfinished:
         label = f"{label} ({course.unfinished:,} jobs did not end)"

@@ -85,8 +85,8 @@ def write_run(folder: Path, played: Played, job_id: JobIds, summary: Summary) ->
 
     write_summary(folder / "summary.json", summary)
     write_all_of_jobs(folder / "jobs.csv", played, job_id)
-    plots.gantt(played, folder / "gantt.png")
     plots.power(played, folder / "power.png")
+    plots.gantt(played, folder / "gantt.png")
 
 
 def half_width(values: Sequence[float]) -> float:

@@ -86,7 +86,8 @@ def played_of(
     names = list(truth.models.clusters)
     if tariff_of and set(tariff_of) != set(names):
         raise UnusableError(f"tariffs are for {sorted(tariff_of)}, the record has {names}")
-    jobs = [job for job in finished if job.job_id in truth.complete and job.started_at_us]
+    known = (job for job in finished if job.job_id in truth.complete and job.cluster in names)
+    jobs = [job for job in known if job.started_at_us]
     jobs.sort(key=lambda job: (job.submitted_at_us, job.job_id))
     if not jobs:
         raise UnusableError("no job ran to its end: there is nothing to compare")

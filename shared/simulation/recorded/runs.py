@@ -2,12 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf, isnan
 
 from coplace.v1.jobs_pb2 import JobFinished, JobStarted
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
+from shared.domain.errors import RejectedError
 from shared.domain.job import Job
 from shared.placement.model_store import ModelStore
 from shared.scheduling.capacity import Group
@@ -168,11 +170,12 @@ def observed_runs(
         if job is None or message.cluster not in models.clusters:
             continue
         decided = starts.get((message.job_id, message.attempt, message.grant))
-        allotment = _allotment(message, job, decided, models)
         end = finished.get((message.job_id, message.attempt))
-        found[message.job_id] = Observed(
-            job, message.attempt, allotment, message.started_at_us, message.grant, end
-        )
+        with suppress(RejectedError):  # nodes that nobody declared: placement refused it too
+            allotment = _allotment(message, job, decided, models)
+            found[message.job_id] = Observed(
+                job, message.attempt, allotment, message.started_at_us, message.grant, end
+            )
     return found
 
 

@@ -21,6 +21,7 @@ from coplace.v1.placement_pb2 import PlacementDecided
 from shared.domain.errors import RejectedError
 from shared.domain.job import Job
 from shared.eamc.frequency import EVEN, FrequencyRule
+from shared.messaging.contents import check_contents
 from shared.messaging.domain_types import job_of
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
@@ -119,7 +120,8 @@ class Truth:
         finishes: dict[str, Event] = {}
         declared: dict[str, ClusterDeclared] = {}
         ends: dict[tuple[str, int], JobFinished] = {}
-        for event in inputs.events:
+        events = [event for event in inputs.events if _is_usable(event)]
+        for event in events:
             match event.payload:
                 case ClusterDeclared() as cluster:
                     declared[cluster.cluster] = cluster
@@ -133,7 +135,7 @@ class Truth:
                     finishes[finished.job_id] = event
                     ends[finished.job_id, finished.attempt] = finished
         known = {i: job for i, job in jobs.items() if job.reference_cluster in models.clusters}
-        told = (e.payload for e in inputs.events if isinstance(e.payload, JobStarted))
+        told = (e.payload for e in events if isinstance(e.payload, JobStarted))
         runs = observed_runs(known, told, ends, decisions, models)
         return cls(known, submissions, starts, finishes, runs, declared, models)
 
@@ -201,6 +203,15 @@ class Truth:
         return self.hindsight.node_w(job, on.cluster, on.freq_ghz) * on.all_cores / cores
 
 
+def _is_usable(event: Event) -> bool:
+    """False for what placement refuses whatever it knows."""
+    try:
+        check_contents(event.payload)
+    except RejectedError:
+        return False
+    return True
+
+
 def _models(inputs: RecordedInputs, setting: Setting) -> ModelStore:
     """What is known at the end of a record."""
     rules = setting.rules
@@ -208,7 +219,7 @@ def _models(inputs: RecordedInputs, setting: Setting) -> ModelStore:
         rules.max_slowdown, rules.most_applications, cap_counts_idle=rules.cap_counts_idle
     )
     for event in inputs.events:
-        if not event.type.startswith(_NOT_LEARNED):
+        if not event.type.startswith(_NOT_LEARNED) and _is_usable(event):
             with suppress(RejectedError, AlreadyAppliedError):
                 models.fold(event)
     return models

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from math import inf
+from typing import Final
 
 from coplace.v1.control_pb2 import (
     ClusterDeclared,
@@ -53,7 +54,7 @@ from shared.simulation.recorded.runs import Allotment, Nodes, Run
 from shared.simulation.recorded.truth import Truth
 
 # What comes from outside whatever placement decides. A job's first submission does too.
-FROM_OUTSIDE: tuple[type[Message], ...] = (
+FROM_OUTSIDE: Final[tuple[type[Message], ...]] = (
     ClusterDeclared,
     ClusterLost,
     ClusterReturned,
@@ -68,6 +69,8 @@ FROM_OUTSIDE: tuple[type[Message], ...] = (
     JobHeld,
     JobReleased,
 )
+# Nothing is put back: a job runs once.
+_ONLY_ATTEMPT: Final = 1
 
 
 @dataclass(slots=True)
@@ -172,20 +175,16 @@ class WhatIf:
 
     def _on_grid(self, at_us: int) -> int:
         """The first end of a round that is not before this time and behind the last round."""
-        grid_us, begin_us = self._inputs.grid_us, self._writer_round_us
+        grid_us, begin_us = self._inputs.grid_us, self._inputs.rounds[0].round.ended_at_us
         at_us = max(at_us, self._round.ended_at_us + 1)
         return begin_us - (begin_us - at_us) // grid_us * grid_us
-
-    @property
-    def _writer_round_us(self) -> int:
-        """A time on the grid."""
-        return self._inputs.rounds[0].round.ended_at_us
 
     def _learn(self, events: Iterable[Event]) -> None:
         for event in events:
             match event.payload:
                 case JobSubmitted() as submitted:
-                    self._waiting.add(submitted.job_id)
+                    is_copy = submitted.job_id in self._running or submitted.job_id in self._over
+                    self._waiting |= set() if is_copy else {submitted.job_id}
                 case PowerCapDeclared() as cap:
                     self.course.caps.append(cap)
                     self._cap_steps_us |= {step.from_us for step in cap.steps}
@@ -208,10 +207,14 @@ class WhatIf:
     def _leave(self, job_id: str) -> None:
         """A job that waits is cancelled by its user."""
         event = self._truth.finishes[job_id]
+        finished = JobFinished.FromString(event.payload.SerializeToString())
+        finished.attempt = _ONLY_ATTEMPT
+        for never in ("started_at_us", "grant", "freq_ghz", "energy_j"):
+            finished.ClearField(never)
         self._waiting.discard(job_id)
         self._over.add(job_id)
-        self._outbox.append(event)
-        self.course.finished.append(event.payload)  # type: ignore[arg-type]
+        self._outbox.append(replace(event, payload=finished))
+        self.course.finished.append(finished)
 
     def _outcome(self, job_id: str) -> JobOutcome.ValueType:
         """How it ended where it ran."""
@@ -352,4 +355,4 @@ def _from_outside(
 
 def _is_first_submission(payload: Message) -> bool:
     """Later attempts follow from what came of the first."""
-    return isinstance(payload, JobSubmitted) and payload.attempt <= 1
+    return isinstance(payload, JobSubmitted) and payload.attempt <= _ONLY_ATTEMPT
