@@ -45,7 +45,7 @@ class Duty:
         self.queries = queries
 
     def end(self, _unit: int = 0) -> None:
-        """It does no more."""
+        """This process stands by: another one decides, and questions go there."""
         self.queries = None
 
 

@@ -68,7 +68,7 @@ class TrainingProgress(NamedTuple):
 
 
 class State:
-    """All tables."""
+    """What prediction keeps: clusters, jobs, finished runs, pairs, readings and progress."""
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
         self.clusters = Table(

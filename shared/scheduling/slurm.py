@@ -86,7 +86,7 @@ class SlurmScheduler:
         """The pass is over: whatever leaves the queue between passes is seen by the next one."""
 
     def pass_alone(self, now_s: float) -> list[Served]:
-        """What starts."""
+        """A pass that this scheduler is alone in: what starts."""
         self.begin(now_s)
         started = []
         while self.next_order != DONE:

@@ -29,11 +29,11 @@ class Anybody:
     """Everybody accepts everybody: nothing is known of what neighbours cost each other here."""
 
     def cost(self, newcomer: Member, group: Group) -> float:
-        """Nothing."""
+        """What it costs all on a node if the newcomer comes: nothing."""
         return 0.0
 
     def slowdown(self, one: Member, others: Group) -> float:
-        """None."""
+        """T_co / T_solo beside the others: 1, nobody slows anybody down."""
         return 1.0
 
     def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:

@@ -8,9 +8,10 @@ import pytest
 from cli.simulate.clusters import setup_of
 from shared.eamc.frequency import Reading, Weighing
 from shared.simulation.epm import Epm
+from shared.simulation.jobs import MODEL_JOBS, draw_apps
 from shared.simulation.system import built_in_system
 from tests.benchmarks.placement.demotions import changed_shares, read
-from tests.benchmarks.placement.rows import UNIFORM
+from tests.benchmarks.placement.rows import UNIFORM, WORKLOADS
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +41,11 @@ def test_stream_is_farthest_above_its_better_cluster(epm: Epm) -> None:
     assert found.share_above.max() == pytest.approx(0.33, abs=0.005)
 
 
-def test_a_reading_changes_nothing_of_itself(epm: Epm) -> None:
-    assert not changed_shares(epm, Weighing(1.5), UNIFORM, [1]).any()
+def test_the_jobs_that_a_reading_demotes_are_those_of_its_applications(epm: Epm) -> None:
+    drawn = draw_apps(epm.best(), WORKLOADS[UNIFORM], 1, MODEL_JOBS)
+    demoted = [epm.apps.index(app) for app in ("3", "4", "8")]
+    _, _, share = changed_shares(epm, Weighing(1.0, Reading.AUTHORS), UNIFORM, [1])
+    assert share == np.isin(drawn, demoted).mean() > 0.2
 
 
 def test_no_reading_changes_the_rank_of_a_published_application(epm: Epm) -> None:
