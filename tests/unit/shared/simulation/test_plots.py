@@ -29,7 +29,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 def boxes(axis: Axes) -> list[tuple[float, ...]]:
     """Left, right in seconds, bottom and top of each box, to the second."""
     [collection] = [each for each in axis.collections if isinstance(each, PolyCollection)]
-    found = []
+    found: list[tuple[float, ...]] = []
     for path in collection.get_paths():
         corners = np.asarray(path.vertices)
         (left, low), (right, top) = corners.min(axis=0), corners.max(axis=0)
