@@ -41,7 +41,7 @@ def modes_of(
     signatures say now of the two. Where no signature is behind it there is no other.
     """
     found: dict[tuple[str, str], tuple[Candidate, ...]] = {}
-    for on in clusters:
+    for on in clusters if jobs else ():
         rows = _rows({job.job.app_id for job in jobs}, on, rules)
         for job in jobs:
             candidate = next((c for c in job.candidates if c.cluster == on.cluster.name), None)

@@ -137,6 +137,8 @@ def test_a_job_that_holds_nodes_says_where_since_when_and_until_when() -> None:
         "if it is not confirmed by 2026-01-01 00:05:00 UTC, the start is asked back",
     ]
     assert rows(answer) == []
+    answer.allocation.plan_round = 7
+    assert "on 4 nodes of p1 at 2.1 GHz, by the plan of round 7 since" in [*why.lines(answer)][1]
 
 
 @pytest.mark.parametrize(
