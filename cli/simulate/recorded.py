@@ -10,6 +10,7 @@ from rich.console import Console
 
 from cli.demo.caps import covers, draw, metered
 from cli.demo.report import DECISIONS
+from cli.kafka_topics import KafkaTopics
 from cli.simulate import report
 from cli.simulate.progress import progress_of
 from cli.simulate.scenarios import RecordedScenario
@@ -18,9 +19,7 @@ from services.placement.sequencer import Sequencer
 from services.placement.settings import PlacementSettings
 from shared.domain.errors import UnusableError
 from shared.eamc.ranking import Policy
-from shared.messaging.clients import Reader
 from shared.messaging.deployment import Deployment
-from shared.messaging.event import Event
 from shared.placement.model import Rules
 from shared.runtime.folders import within
 from shared.runtime.settings import settings
@@ -64,8 +63,14 @@ class _Record:
 
     @property
     def policy(self) -> Policy | None:
-        """The one that decided, as the decisions tell."""
-        return Policy(self.decisions[0].policy) if self.decisions else None
+        """The one that decided first, as the decisions tell; None where none are there. Raises
+        UnusableError for one that placement does not have."""
+        if not self.decisions:
+            return None
+        name = self.decisions[0].policy
+        if name not in [*Policy]:
+            raise UnusableError(f"the record was decided by {name[:40]!r}, no policy of placement")
+        return Policy(name)
 
 
 def run(scenario: RecordedScenario) -> None:
@@ -74,50 +79,57 @@ def run(scenario: RecordedScenario) -> None:
     record, own = _read(scenario), PlacementSettings()
     rules = replace(own.rules, policy=record.policy or own.policy)
     setting = Setting(rules, own.remember_days)
-    note(_doubts(record.inputs))
-    with progress_of(len(record.inputs.rounds), "rounds replayed") as done:
-        decisions, region = replay(record.inputs, setting, done)
-    note(f"placement refused: {reason}" for reason in sorted(set(region.refused)))
-    truth = Truth.of(record.inputs, decisions, setting)
-    _tell_fidelity("replay", _fidelity(record, truth, decisions))
-    scenario.caps.require_possible(
-        truth.models.clusters,
-        record.inputs.rounds[0].round.ended_at_us,
-        counts_idle=rules.cap_counts_idle,
-    )
-    tariff_of = {} if scenario.tariffs is None else read_tariffs(scenario.tariffs)
-    course = as_recorded(record.inputs, decisions)
-    lines = [_line(scenario, Case(RECORD, rules), truth, course, tariff_of)]
-    for case in _cases(scenario, rules):
-        made = _play(record.inputs, truth, case, setting)
-        if case.label == SAME_RULES:
-            _tell_fidelity(
-                "what-if under the same rules", Fidelity.to_decisions(decisions, made.decisions)
-            )
-        lines.append(_line(scenario, case, truth, made, tariff_of))
+    note(_doubts(record))
+    decisions, truth = _replayed(record, setting)
+    clusters, begins_us = truth.models.clusters, record.inputs.rounds[0].round.ended_at_us
+    scenario.caps.require_possible(clusters, begins_us, counts_idle=rules.cap_counts_idle)
+    lines = list(_lines(scenario, record.inputs, truth, decisions, setting))
     Console(width=TABLE_WIDTH).print(report.table(lines, _title(record, truth)))
     if scenario.out is not None:
         report.write_comparison(scenario.out, lines)
 
 
+def _replayed(record: _Record, setting: Setting) -> tuple[list[PlacementDecided], Truth]:
+    """What is decided on a record as it is, and what it tells of its jobs."""
+    with progress_of(len(record.inputs.rounds), "rounds replayed") as done:
+        decisions, region = replay(record.inputs, setting, done)
+    note(f"placement refused: {reason}" for reason in sorted(set(region.refused)))
+    truth = Truth.of(record.inputs, decisions, setting)
+    _tell_fidelity("replay", _fidelity(record, truth, decisions))
+    return decisions, truth
+
+
+def _lines(
+    scenario: RecordedScenario,
+    inputs: RecordedInputs,
+    truth: Truth,
+    decisions: Sequence[PlacementDecided],
+    setting: Setting,
+) -> Iterator[report.Line]:
+    """What the record came to, and what each case would have."""
+    tariff_of = {} if scenario.tariffs is None else read_tariffs(scenario.tariffs)
+    course = as_recorded(inputs, decisions)
+    yield _line(scenario, Case(RECORD, setting.rules), truth, course, tariff_of)
+    for case in _cases(scenario, setting.rules):
+        made = _play(inputs, truth, case, setting)
+        if case.label == SAME_RULES:
+            again = Fidelity.to_decisions(decisions, made.decisions)
+            _tell_fidelity(f"what-if under the {SAME_RULES}", again)
+        yield _line(scenario, case, truth, made, tariff_of)
+
+
 def _read(scenario: RecordedScenario) -> _Record:
     if scenario.recorded is None:
         deployment = Deployment.of(settings())
-        events = _topic(deployment, TOPIC)
-        told = (event.payload for event in _topic(deployment, _DECISIONS))
+        topics = KafkaTopics(deployment)
+        events = topics.topic(TOPIC)
+        told = (event.payload for event in topics.topic(_DECISIONS))
         decisions = [each for each in told if isinstance(each, PlacementDecided)]
         return _Record(deployment.name(TOPIC), RecordedInputs.of(events), decisions)
     beside = scenario.recorded.parent / DECISIONS
     file = scenario.decisions or (beside if beside.exists() else None)
     found = read_decisions(file) if file else None
     return _Record(scenario.recorded.name, read_inputs(scenario.recorded), found)
-
-
-def _topic(deployment: Deployment, name: str) -> Iterator[Event]:
-    """Every committed event of a topic. Raises RejectedError for a record that is none."""
-    with Reader(deployment, deployment.topics.partitions(name)) as reader:
-        for record in reader.to_end():
-            yield deployment.codec.decode(record, of_any_count=True)
 
 
 def _cases(scenario: RecordedScenario, own: Rules) -> Iterator[Case]:
@@ -131,11 +143,12 @@ def _cases(scenario: RecordedScenario, own: Rules) -> Iterator[Case]:
         rules = replace(own, policy=policy, t_weight=t_weight, threshold=threshold)
         is_again = t_weight != weights[0] and not SimulatedPolicy(policy).weighs
         if not is_again and (rules, scenario.caps) != (own, AS_RECORDED):
-            yield Case(_label(rules, scenario.caps), rules, scenario.caps)
+            yield Case(_label(rules, own, scenario.caps), rules, scenario.caps)
 
 
-def _label(rules: Rules, caps: CapChanges) -> str:
+def _label(rules: Rules, own: Rules, caps: CapChanges) -> str:
     parts = [f"{rules.policy} w={rules.t_weight:g}"]
+    parts += [f"threshold={rules.threshold:g}"] if rules.threshold != own.threshold else []
     parts += ["no caps"] if caps.dropped else []
     parts += [cap.text for cap in caps.instead]
     return ", ".join(parts)
@@ -218,9 +231,12 @@ _WHY: Final = (
 )
 
 
-def _doubts(inputs: RecordedInputs) -> Iterator[str]:
-    for kind, count in inputs.passed_over.items():
+def _doubts(record: _Record) -> Iterator[str]:
+    for kind, count in record.inputs.passed_over.items():
         yield f"{count} events passed over: this version does not know {kind}"
+    policies = sorted({decided.policy for decided in record.decisions or ()})
+    if len(policies) > 1:
+        yield f"{', '.join(policies)} decided one after the other: replayed as by {record.policy}"
 
 
 def _title(record: _Record, truth: Truth) -> str:

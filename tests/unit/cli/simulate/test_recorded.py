@@ -153,3 +153,21 @@ def test_what_cannot_be_played_ends_in_one_line_that_says_why(
 def test_options_of_a_record_are_refused_elsewhere() -> None:
     done = CliRunner().invoke(app, ["simulate", "--swf", "x.swf", "--no-caps"])
     assert "--no-caps: of no use on one pool" in done.stderr
+
+
+def test_decisions_of_a_policy_that_placement_does_not_have_are_refused(
+    command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "decisions.jsonl").write_text('{"job_id": "j", "policy": "of tomorrow"}\n')
+    done = command()
+    assert done.exit_code == 1
+    assert "was decided by 'of tomorrow', no policy of placement" in done.stderr
+
+
+def test_a_record_that_several_policies_decided_says_so(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "decisions.jsonl"
+    file.write_text(file.read_text() + '\n{"job_id": "j", "policy": "base"}\n')
+    done = command("--threshold", 0.9)
+    assert done.exit_code == 0, done.output
+    assert "base, priority-inc-v decided one after the other" in done.stderr
+    assert "priority-inc-v w=1, threshold=0.9" in done.stdout
