@@ -1,13 +1,12 @@
 """The topics of a run on Kafka: read whole, or followed until the run is complete."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.jobs_pb2 import JobFinished
 
-from cli.demo.embedded import Progress
 from shared.domain.errors import RejectedError
 from shared.messaging.clients import Reader
 from shared.messaging.deployment import Deployment
@@ -39,7 +38,7 @@ class KafkaTopics:
         with Reader(self.deployment, self.deployment.topics.partitions(name)) as reader:
             return {record.partition: record.offset + 1 for record in reader.to_end()}
 
-    def follow(self, progress: Progress, patience_s: float) -> None:
+    def follow(self, progress: Callable[[int], None], patience_s: float) -> None:
         """Wait for the last round's barrier in all of prices.charges; tell of finished jobs.
 
         Raises StalledRunError when neither a job event nor a charge came for `patience_s`.

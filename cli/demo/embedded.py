@@ -22,8 +22,6 @@ from shared.messaging.record import TopicPartition
 from shared.messaging.stage import Round, Stage
 from shared.messaging.topics import Topics
 
-Progress = Callable[[int], None]
-
 
 class EmbeddedSystem:
     """Ingest and every stage over one log in memory."""
@@ -65,7 +63,7 @@ class EmbeddedSystem:
         return map(self._codec.decode, self._log.read(partition, begin, end - begin))
 
 
-def run(options: DemoOptions, progress: Progress) -> EmbeddedSystem:
+def run(options: DemoOptions, progress: Callable[[int], None]) -> EmbeddedSystem:
     """Play an emulated run to its end; `progress` is told how many jobs each round finished."""
     settings = options.shared()
     stages = [

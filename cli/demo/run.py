@@ -1,6 +1,6 @@
 """The demo, embedded and on real servers, and whether both come to the same."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cli.demo import accounts, embedded, report
-from cli.demo.embedded import Progress as Told
 from cli.demo.history import History
 from cli.demo.options import DemoOptions
 from cli.demo.parity import first_difference
@@ -75,14 +74,14 @@ def _show(summary: DemoSummary, options: DemoOptions, console: Console, where: s
 
 
 @contextmanager
-def _finished_jobs(options: DemoOptions, console: Console) -> Iterator[Told]:
+def _finished_jobs(options: DemoOptions, console: Console) -> Iterator[Callable[[int], None]]:
     requests, _ = workload(options.simulation)
     with progress_of(len(requests), console) as told:
         yield told
 
 
 @contextmanager
-def progress_of(jobs: int, console: Console) -> Iterator[Told]:
+def progress_of(jobs: int, console: Console) -> Iterator[Callable[[int], None]]:
     """A live progress bar of finished jobs."""
     columns = (TextColumn("jobs finished"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:
