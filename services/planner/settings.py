@@ -42,7 +42,7 @@ class PlannerSettings(EnvironmentSettings):
         _BOUNDS.large, gt=0, description="Nodes x root of h from which all jobs count alike"
     )
     patience_h: float = Field(
-        _BOUNDS.patience_s / _HOUR_S,
+        6.0,
         gt=0,
         description="Who has waited so long is passed by nobody's first choice but by backfill",
     )

@@ -202,4 +202,4 @@ def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_the_settings_say_what_the_search_does() -> None:
     own = PlannerSettings()
-    assert (own.prices, own.bounds) == (Prices(), Bounds())
+    assert (own.prices, own.bounds) == (Prices(), Bounds(patience_s=6 * 3600.0))
