@@ -21,4 +21,6 @@ def asking(address: str) -> Iterator[grpc.Channel]:
         with grpc_channel(address, settings()) as channel:
             yield channel
     except grpc.RpcError as error:
-        raise UnansweredError(f"{address}: {error.details()}: is the service up there?") from error
+        is_there = error.code() is not grpc.StatusCode.UNAVAILABLE
+        advice = "" if is_there else ": is the service up there?"
+        raise UnansweredError(f"{address}: {error.details()}{advice}") from error

@@ -13,6 +13,8 @@ from cli.demo.policy import DemoPolicy
 from cli.dlq.cli import app as dlq_app
 from cli.energy.cli import app as energy_app
 from cli.failures import TellingGroup
+from cli.installation import cli as installed
+from cli.installation.installation import reachable
 from cli.restore.cli import app as restore_app
 from cli.restore.cli import doctor
 from cli.simulate.cli import simulate
@@ -25,6 +27,8 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Place, power and price batch jobs across clusters.",
 )
+for verb in (installed.up, installed.status, installed.logs, installed.env, installed.down):
+    app.command()(verb)
 app.add_typer(local_app, name="local")
 app.add_typer(topics_app, name="topics")
 app.add_typer(cap_app, name="cap")
@@ -35,6 +39,8 @@ app.add_typer(restore_app, name="restore")
 app.command()(tail)
 app.command()(doctor)
 app.command()(simulate)
+# These start, show or stop servers of their own; the others speak to a system that is up.
+_WITH_THEIR_OWN = ("up", "status", "logs", "env", "down", "local", "demo", "demo-parity")
 
 Seed = Annotated[int, typer.Option(min=0, help="Of the workload, the nodes and the noise.")]
 Jobs = Annotated[int, typer.Option(min=1, max=10_000_000, help="How many jobs are submitted.")]
@@ -60,11 +66,14 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def main(
-    show_version: Annotated[
+    ctx: typer.Context,
+    show_version: Annotated[  # noqa: ARG001 - its callback acts
         bool, typer.Option("--version", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Common options of every command."""
+    if ctx.invoked_subcommand not in _WITH_THEIR_OWN:
+        ctx.with_resource(reachable())
 
 
 @app.command()
@@ -129,6 +138,32 @@ def why(
         typer.echo(line)
     for table in question.tables(answer):
         Console(width=TABLE_WIDTH).print(table)
+
+
+@app.command()
+def accounts() -> None:
+    """Print what each account spent, as Redis has it."""
+    from cli import accounts as spending
+    from cli.telling import TABLE_WIDTH
+    from shared.messaging.deployment import Deployment
+    from shared.runtime.settings import settings
+
+    spent = spending.balances(Deployment.of(settings()))
+    Console(width=TABLE_WIDTH).print(spending.balance_table(spent))
+
+
+@app.command()
+def statement(
+    account: Annotated[str, typer.Argument(help="As its jobs named it.")],
+) -> None:
+    """Print what an account was charged for each job, from the ledger."""
+    from cli import accounts as spending
+    from cli.telling import TABLE_WIDTH
+    from shared.messaging.deployment import Deployment
+    from shared.runtime.settings import settings
+
+    made = spending.charges(Deployment.of(settings()), account)
+    Console(width=TABLE_WIDTH).print(spending.statement_table(made))
 
 
 @app.command()

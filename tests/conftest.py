@@ -29,6 +29,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is up on this machine (`coplace up`) is nothing to the tests."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServers]:
     """Kafka and Redis of its own for all tests of this process: each test takes a namespace that no

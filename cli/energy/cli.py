@@ -211,7 +211,9 @@ def ask(
     app_ids: Annotated[
         list[str], typer.Option("--app", help="Application; again for another application.")
     ],
-    address: Annotated[str, typer.Option(help="host:port of the energy API.")],
+    address: Annotated[
+        str, typer.Option(envvar="COPLACE_ENERGY_ADDRESS", help="host:port of the energy API.")
+    ] = "127.0.0.1:50052",
     node_model: Annotated[
         list[str] | None, typer.Option(help="Node model; all that have coefficients if none.")
     ] = None,

@@ -1,8 +1,12 @@
 """Free TCP ports of the loopback interface."""
 
+import json
 import random
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from shared.runtime.folders import written
 
 _FIRST_PORT = 10_000
 _RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -20,12 +24,35 @@ def free_ports(count: int) -> list[int]:
     return [next(found) for _ in range(count)]
 
 
+def fresh_ports(names: Sequence[str]) -> Mapping[str, int]:
+    """A free port for each name."""
+    return dict(zip(names, free_ports(len(names)), strict=True))
+
+
+def kept_ports(file: Path, names: Sequence[str]) -> Mapping[str, int]:
+    """A free port for each name: the one that `file` remembers, or, where there is none or another
+    program has it now, a new one, which `file` remembers from now on."""
+    earlier = remembered_ports(file)
+    kept = {name: earlier[name] for name in names if name in earlier and _is_free(earlier[name])}
+    found = {**fresh_ports([name for name in names if name not in kept]), **kept}
+    with written(file) as fresh:
+        fresh.write_text(json.dumps({**earlier, **found}, indent=2) + "\n")
+    return found
+
+
+def remembered_ports(file: Path) -> Mapping[str, int]:
+    """The ports that `kept_ports` chose last, by name; none if it chose none yet."""
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
 def _first_ephemeral_port() -> int:
     return int(_RANGE_FILE.read_text().split()[0]) if _RANGE_FILE.exists() else 32_768
 
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
+        # As servers do: connections of one that has just ended do not keep its port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:

@@ -13,6 +13,24 @@ from kafka.errors import KafkaError
 _TIMEOUT_S = 2.0
 
 
+def waits_for(url: str) -> str:
+    """What is at `url` says that it waits for, empty once it is ready. Raises ValueError."""
+    if is_ready(url):
+        return ""
+    return _said(url) if urlsplit(url).scheme == "http" else "an answer"
+
+
+def _said(url: str) -> str:
+    try:
+        urllib.request.urlopen(url, timeout=_TIMEOUT_S).close()
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return refusal.read().decode(errors="replace").strip().removeprefix("waiting for ")
+    except OSError:
+        return "an answer"
+    return ""
+
+
 def is_ready(url: str) -> bool:
     """True if what is at `url` answers now. Raises ValueError on an unknown scheme."""
     parts = urlsplit(url)

@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import psutil
 
 from deploy.local.errors import LocalServersError, NotRunningError
 from deploy.local.kafka.broker import kafka_program
-from deploy.local.ports import free_ports
+from deploy.local.ports import kept_ports, remembered_ports
 from deploy.local.prerequisites import require_command
 from deploy.local.program import Program
 from deploy.local.readiness import is_ready
@@ -27,6 +27,7 @@ from shared.runtime.settings import Settings
 _SUPERVISOR_START_S = 15.0
 _SHUTDOWN_S = 60.0
 _SERVERS = ("kafka", "redis")
+_PORTS_FILE = "ports.json"
 
 
 class LocalServers:
@@ -34,7 +35,8 @@ class LocalServers:
     names, and further programs, which find both addresses in their environment.
 
     As a context manager it is tied to the calling process: nothing outlives it, however it ends.
-    Enter it from a thread that lives as long as the servers should.
+    Enter it from a thread that lives as long as the servers should. `on_ready` is told the name of
+    each program that became ready for the first time.
     """
 
     def __init__(
@@ -44,17 +46,31 @@ class LocalServers:
         *,
         kafka: bool = True,
         redis: bool = True,
+        on_ready: Callable[[str], object] = str,
     ) -> None:
         self.run_dir = run_dir.absolute()
+        self._on_ready = on_ready
         self._programs = programs
         self._supervisor = Supervisor(self.run_dir)
         self._supervisord: subprocess.Popen[bytes] | None = None
         self._settings = Settings()
-        self._own_kafka = kafka and "kafka_bootstrap" not in self._settings.model_fields_set
-        self._own_redis = redis and "redis_url" not in self._settings.model_fields_set
+        earlier = remembered_ports(self.ports_file)
+        own = {
+            "kafka_bootstrap": _kafka_at(earlier.get("kafka", 0)),
+            "redis_url": _redis_at(earlier.get("redis", 0)),
+        }
+        given = self._settings.model_dump(include=self._settings.model_fields_set)
+        # A shell may still have the addresses that these servers had the last time.
+        self._own_kafka = kafka and _is_own("kafka_bootstrap", given, own)
+        self._own_redis = redis and _is_own("redis_url", given, own)
         self.kafka_bootstrap = self._settings.kafka_bootstrap
         self.redis_url = self._settings.redis_url
         self._ready_urls: dict[str, str | None] = {}
+
+    @property
+    def ports_file(self) -> Path:
+        """Where the ports of the servers are remembered: they are the same after a new start."""
+        return self.run_dir / _PORTS_FILE
 
     def __enter__(self) -> Self:
         self.up(tied_to_caller=True)
@@ -103,6 +119,7 @@ class LocalServers:
         self._save_state()
         for program in started:
             self._wait_first_ready(program)
+            self._on_ready(program.name)
 
     def remove(self, programs: Iterable[Program]) -> None:
         """Stop programs, whatever state they are in, and forget them: their names are free."""
@@ -180,21 +197,21 @@ class LocalServers:
         wait_until(lambda: self._is_done(name), timeout_s, f"{name} is done", self.log(name))
 
     def _servers(self) -> list[Program]:
-        kafka_port, controller_port, redis_port = free_ports(3)
+        ports = kept_ports(self.ports_file, ("kafka", "kafka-controller", "redis"))
         servers = []
         if self._own_kafka:
             servers.append(
                 kafka_program(
                     self.run_dir / "kafka",
-                    kafka_port,
-                    controller_port,
+                    ports["kafka"],
+                    ports["kafka-controller"],
                     self._settings.max_message_bytes,
                 )
             )
-            self.kafka_bootstrap = f"127.0.0.1:{kafka_port}"
+            self.kafka_bootstrap = _kafka_at(ports["kafka"])
         if self._own_redis:
-            servers.append(redis_program(self.run_dir / "redis", redis_port))
-            self.redis_url = f"redis://127.0.0.1:{redis_port}/0"
+            servers.append(redis_program(self.run_dir / "redis", ports["redis"]))
+            self.redis_url = _redis_at(ports["redis"])
         return servers
 
     def _supervisor_answers(self) -> bool:
@@ -238,3 +255,15 @@ class LocalServers:
 
     def _is_stopped(self, name: str) -> bool:
         return self.pid(name) == 0
+
+
+def _kafka_at(port: int) -> str:
+    return f"127.0.0.1:{port}"
+
+
+def _redis_at(port: int) -> str:
+    return f"redis://127.0.0.1:{port}/0"
+
+
+def _is_own(name: str, given: Mapping[str, str], own: Mapping[str, str]) -> bool:
+    return given.get(name, own[name]) == own[name]

@@ -18,8 +18,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from cli.demo.options import DEMO_KAFKA_PARTITIONS, variables
-from cli.demo.servers import Processes, RunningSystem, new_namespace, serving
+from cli.demo.servers import RunningSystem, new_namespace, serving
 from cli.dlq.dead_letters import DeadLetters, LetterKind, kind_of
+from cli.processes import Processes
 from deploy.local.servers import LocalServers
 from shared.messaging.stage import RoundSource
 from shared.runtime.settings import Settings

@@ -35,7 +35,7 @@ from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event, Publish
 from shared.messaging.record import Record, TopicPartition
 from shared.runtime.settings import Settings, settings
-from tests.support.snippets import HOW_TO, REPOSITORY, programs, write_programs
+from tests.support.snippets import HOW_TO, write_programs
 
 _TIME_US = 1_767_225_600_000_000
 _JOB = "north/alpha/4711/1767225600"
@@ -173,26 +173,6 @@ async def test_a_resource_manager_reports_jobs_and_starts_what_was_decided_for_i
     assert (declined.job_id, declined.grant) == (_OTHER_JOB, 1)  # type: ignore[attr-defined]
     answers = [type(one.payload).__name__ for one in _so_far(deployment, "jobs.events")]
     assert sorted(answers) == ["JobDeclined", "JobStarted", "JobSubmitted"]
-
-
-async def test_the_readme_connects_a_resource_manager_and_a_billing_consumer(
-    ingest_address: str, deployment: Deployment, tmp_path: Path
-) -> None:
-    snippets = programs(REPOSITORY / "README.md")
-    submit = snippets["submit.py"].replace("127.0.0.1:50051", ingest_address)
-    (tmp_path / "submit.py").write_text(submit)
-    (tmp_path / "prices.py").write_text(snippets["prices.py"])
-
-    _run("submit.py", tmp_path, _environment(deployment))
-    submitted = _event_of(deployment, "jobs.events", "coplace.v1.JobSubmitted")
-    assert submitted.key.startswith("north/alpha/1/")
-
-    await _publish(deployment, "prices.charges", [_charge(_JOB, 1, "1.500000")])
-    assert _run("prices.py", tmp_path, _environment(deployment)).split() == [
-        "physics",
-        _JOB,
-        "1.500000",
-    ]
 
 
 @pytest.fixture

@@ -176,6 +176,18 @@ def test_a_program_is_told_where_kafka_and_redis_are(
         ]
 
 
+@pytest.mark.usefixtures("no_external_servers")
+def test_a_shell_with_the_addresses_of_the_last_start_starts_the_same_servers_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LocalServers(tmp_path / "run", kafka=False) as servers:
+        address = servers.redis_url
+    monkeypatch.setenv("COPLACE_REDIS_URL", address)
+    with LocalServers(tmp_path / "run", kafka=False) as servers:
+        assert [state.name for state in servers.states()] == ["redis"]
+        assert servers.redis_url == address
+
+
 def test_a_program_stops_gracefully(bare: LocalServers) -> None:
     polite = "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"
     bare.start([Program("polite", ["sh", "-c", polite])])

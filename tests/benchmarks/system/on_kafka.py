@@ -12,7 +12,8 @@ import orjson
 import psutil
 
 from cli.demo.options import DEMO_KAFKA_PARTITIONS, variables
-from cli.demo.servers import Processes, RunningSystem, new_namespace, serving
+from cli.demo.servers import RunningSystem, new_namespace, serving
+from cli.processes import Processes
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from services.emulator.adapters import IngestClient

@@ -10,7 +10,8 @@ from typing import Final
 
 from cli.demo.options import DemoOptions
 from cli.demo.run import PATIENCE_S, write_files
-from cli.demo.servers import EMULATOR, MODULES, playing
+from cli.demo.servers import playing
+from cli.processes import EMULATOR, MODULES
 from deploy.local.servers import LocalServers
 
 TARGETS: Final = (*MODULES, EMULATOR, "kafka", "redis")

@@ -15,8 +15,8 @@ from cli.demo.accounts import WrongAccountsError
 from cli.demo.options import DemoOptions
 from cli.demo.parity import first_difference
 from cli.demo.run import run_embedded
-from cli.demo.servers import STATEFUL
 from cli.kafka_topics import StalledRunError
+from cli.processes import STATEFUL
 from cli.telling import TABLE_WIDTH
 from deploy.local.errors import LocalServersError
 from deploy.local.servers import LocalServers

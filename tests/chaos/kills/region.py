@@ -14,9 +14,10 @@ from coplace.v1.pricing_pb2 import ChargeMade
 
 from cli.demo import accounts
 from cli.demo.options import DEMO_KAFKA_PARTITIONS, variables
-from cli.demo.servers import Processes, new_namespace, serving
+from cli.demo.servers import new_namespace, serving
 from cli.dlq.dead_letters import DeadLetters, LetterKind, kind_of
 from cli.kafka_topics import CHARGES, KafkaTopics
+from cli.processes import Processes
 from cli.restore import restore
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers

@@ -6,13 +6,14 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from deploy.local.ports import free_ports
-from deploy.local.readiness import is_ready
+from deploy.local.readiness import is_ready, waits_for
 
 
 class _Answers(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200 if self.path == "/readyz" else 503)
         self.end_headers()
+        self.wfile.write(b"" if self.path == "/readyz" else b"waiting for Kafka partitions\n")
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
         pass
@@ -29,6 +30,12 @@ def http_url() -> Iterator[str]:
 def test_http_is_ready_when_it_answers_200(http_url: str) -> None:
     assert is_ready(f"{http_url}/readyz")
     assert not is_ready(f"{http_url}/busy")
+
+
+def test_what_is_not_ready_says_what_it_waits_for(http_url: str) -> None:
+    assert waits_for(f"{http_url}/readyz") == ""
+    assert waits_for(f"{http_url}/busy") == "Kafka partitions"
+    assert waits_for(f"http://127.0.0.1:{free_ports(1)[0]}") == "an answer"
 
 
 def test_tcp_is_ready_when_it_accepts() -> None:

@@ -1,0 +1,84 @@
+"""`coplace accounts` and `coplace statement`: what accounts spent, and for which jobs."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+
+from coplace.v1.pricing_pb2 import ChargeMade
+from rich.box import MARKDOWN
+from rich.table import Table
+
+from cli.kafka_topics import CHARGES, KafkaTopics
+from services.pricing.accounts.adapters import RedisAccounts
+from shared.domain.errors import UnusableError
+from shared.domain.money import QUANTUM
+from shared.messaging.deployment import Deployment
+from shared.runtime.redis_client import redis_client
+
+
+class UnknownAccountError(UnusableError):
+    """Nothing was charged to the account so far."""
+
+
+def balances(deployment: Deployment) -> dict[str, Decimal]:
+    """What each account spent, in service units, as Redis has it."""
+    return asyncio.run(_balances(deployment))
+
+
+async def _balances(deployment: Deployment) -> dict[str, Decimal]:
+    async with redis_client(deployment.settings) as redis:
+        spent = await RedisAccounts(redis, deployment.name).spent_micro_su()
+    return {account: amount * QUANTUM for account, amount in sorted(spent.items())}
+
+
+def charges(deployment: Deployment, account: str) -> list[ChargeMade]:
+    """The last revision of each charge of an account, the oldest first.
+
+    Raises UnknownAccountError where there is none.
+    """
+    made = (event.payload for event in KafkaTopics(deployment).topic(CHARGES))
+    found = latest(one for one in made if isinstance(one, ChargeMade) and one.account == account)
+    if not found:
+        raise UnknownAccountError(
+            f"nothing was charged to {account!r} so far: `coplace accounts` names those that "
+            "something was charged to"
+        )
+    return found
+
+
+def latest(made: Iterable[ChargeMade]) -> list[ChargeMade]:
+    """The last revision of each charge by the time at which it was made."""
+    found: dict[tuple[str, int], ChargeMade] = {}
+    for charge in made:
+        subject = charge.job_id, charge.attempt
+        if subject not in found or charge.revision > found[subject].revision:
+            found[subject] = charge
+    return sorted(found.values(), key=lambda one: (one.charged_at_us, one.job_id, one.attempt))
+
+
+def balance_table(spent: dict[str, Decimal]) -> Table:
+    """A row for each account; service units."""
+    found = Table("account", box=MARKDOWN)
+    found.add_column("spent SU", justify="right")
+    for account, amount in spent.items():
+        found.add_row(account, f"{amount:,}")
+    return found
+
+
+def statement_table(made: Sequence[ChargeMade]) -> Table:
+    """A row for each attempt that was charged, and their sum; in full is the state of practice's
+    price, without discounts for interference."""
+    found = Table("job", "cluster", box=MARKDOWN)
+    for name in ("core h", "price SU", "in full SU"):
+        found.add_column(name, justify="right")
+    for one in made:
+        core_h = f"{one.cores * one.runtime_s / 3600:,.3f}"
+        found.add_row(_run(one), one.cluster, core_h, one.price_su, one.state_of_practice_su)
+    prices = sum((Decimal(one.price_su) for one in made), Decimal(0))
+    in_full = sum((Decimal(one.state_of_practice_su) for one in made), Decimal(0))
+    found.add_row("in all", "", "", str(prices), str(in_full))
+    return found
+
+
+def _run(charge: ChargeMade) -> str:
+    return f"{charge.job_id} ({charge.attempt})" if charge.attempt > 1 else charge.job_id

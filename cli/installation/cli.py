@@ -1,0 +1,155 @@
+"""`coplace up|status|logs|env|down`: all of Coplace on this machine."""
+
+import shlex
+import subprocess
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from cli.installation.installation import (
+    Installation,
+    InstallationError,
+    ProcessStatus,
+    names_another,
+)
+from cli.installation.record import Record, last_folder
+from cli.telling import TABLE_WIDTH, note
+
+_UP = """\
+Coplace is up, kept in
+  {folder}
+  Kafka {COPLACE_KAFKA_BOOTSTRAP}, Redis {COPLACE_REDIS_URL}
+  gRPC: ingest {COPLACE_INGEST_ADDRESS}, placement {COPLACE_PLACEMENT_ADDRESS},
+        energy {COPLACE_ENERGY_ADDRESS}
+Commands such as `coplace why` and `coplace tail` find it from any folder.
+Programs of your own find it after
+  eval "$(coplace env)"
+What it does:        coplace status, coplace logs [PROCESS] --follow
+How to stop it:      coplace down; with --delete its data go too"""
+
+
+def up(
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Where all of it is kept; the folder of the last time if not said."),
+    ] = None,
+    planner: Annotated[
+        bool, typer.Option(help="With the planner, which looks ahead beside placement.")
+    ] = False,
+) -> None:
+    """Run Kafka, Redis and all services on this machine, in the background."""
+    installation = Installation(folder or last_folder())
+    begun = time.monotonic()
+    columns = (
+        *(TextColumn("{task.description}"), BarColumn(bar_width=20)),
+        *(MofNCompleteColumn(), TimeElapsedColumn()),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("processes ready", total=None)
+        record = installation.up(
+            planned=planner,
+            on_begin=lambda count: bar.update(task, total=count),
+            on_ready=lambda name: bar.update(task, advance=1, description=f"{name} is ready"),
+        )
+    typer.echo(
+        f"{len(installation.processes())} processes ready in {time.monotonic() - begun:.0f} s"
+    )
+    typer.echo(_UP.format(folder=installation.folder, **record.environment))
+
+
+def status() -> None:
+    """Show each process: whether it is ready or what it waits for, its ports, since when."""
+    installation = _running()
+    record, processes = installation.record, installation.processes()
+    whole = f"is up since {_at(record.up_since_us)} UTC" if record.up_since_us else "is not whole"
+    typer.echo(f"Coplace {whole}, kept in\n  {installation.folder}")
+    Console(width=TABLE_WIDTH).print(table(processes))
+    if others := names_another(record):
+        note([f"{', '.join(others)} name another system, to which commands go instead"])
+    waiting = [one.name for one in processes if one.waits_for]
+    if not record.up_since_us:
+        raise InstallationError("its start was killed or is not over: `coplace up` mends it")
+    if waiting:
+        raise InstallationError(f"not ready: {', '.join(waiting)}: see `coplace logs {waiting[0]}`")
+
+
+def table(processes: list[ProcessStatus]) -> Table:
+    """A row for each process."""
+    found = Table("process", box=MARKDOWN)
+    for name in ("pid", "port", "gRPC"):
+        found.add_column(name, justify="right")
+    found.add_column("since (UTC)")
+    found.add_column("is")
+    for one in processes:
+        found.add_row(
+            one.name,
+            *(str(number or "") for number in (one.pid, one.http_port, one.grpc_port)),
+            _at(one.since_us) if one.since_us else "",
+            f"waiting for {one.waits_for}" if one.waits_for else "ready",
+        )
+    return found
+
+
+def logs(
+    process: Annotated[
+        str | None, typer.Argument(help="As `coplace status` names it; all if not said.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they come.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many of each.")] = 20,
+) -> None:
+    """Print the end of the log of one process, or of each."""
+    known = Installation.last().logs()
+    if not known or (process is not None and process not in known):
+        raise InstallationError(
+            f"there is no log of {process or 'anything'} in {last_folder()}: "
+            f"{', '.join(known) or 'start it with `coplace up`'}"
+        )
+    files = [str(known[process])] if process is not None else list(map(str, known.values()))
+    subprocess.run(["tail", "-n", str(lines), *(["-F"] if follow else []), *files], check=False)
+
+
+def env() -> None:
+    """Print what other programs need to find it, as lines for `eval`."""
+    for line in export_lines(_running().record):
+        typer.echo(line)
+
+
+def export_lines(record: Record) -> list[str]:
+    """The variables as a shell reads them."""
+    return [f"export {name}={shlex.quote(value)}" for name, value in record.environment.items()]
+
+
+def down(
+    folder: Annotated[
+        Path | None, typer.Option(help="Of which one; of the last that was started if not said.")
+    ] = None,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete its folder too, with all data and logs.")
+    ] = False,
+) -> None:
+    """Stop every process; the data stay, and `coplace up` goes on with them."""
+    installation = Installation(folder or last_folder())
+    ran = installation.down(delete=delete)
+    what = "is down" if ran else "was not up"
+    kept = "are deleted" if delete else "stay"
+    typer.echo(f"Coplace {what}; its data in {installation.folder} {kept}")
+
+
+def _running() -> Installation:
+    installation = Installation.last()
+    if not installation.is_running:
+        killed = installation.record.up_since_us > 0
+        why = f"was killed in {installation.folder}" if killed else "is not up"
+        raise InstallationError(f"Coplace {why}: start it with `coplace up`")
+    return installation
+
+
+def _at(time_us: int) -> str:
+    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,253 @@
+"""One installation: its folder, its processes, how it starts, stops and is found."""
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from cli.installation.record import (
+    Record,
+    forget_folder,
+    last_folder,
+    remember_folder,
+    state_dir,
+)
+from deploy.local.errors import NotRunningError
+from deploy.local.ports import kept_ports, remembered_ports
+from deploy.local.readiness import waits_for
+from deploy.local.run_state import RunState
+from deploy.local.servers import LocalServers
+from deploy.local.supervision import ProcessState, Supervisor
+from shared.domain.errors import UnusableError
+
+# Every round closes every Kafka partition: on one machine few are enough.
+_KAFKA_PARTITIONS: Final = "4"
+_KEPT: Final = ("COPLACE_NAMESPACE", "COPLACE_KAFKA_PARTITIONS")
+_SERVERS: Final = ("kafka", "redis")
+
+_Told = Callable[[str], object]
+
+
+class InstallationError(UnusableError):
+    """The installation is not in the state that was asked for; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStatus:
+    """A process: what it waits for, empty once it is ready, its ports (0: none), and since when it
+    runs, in microseconds since 1970 (0: it does not)."""
+
+    name: str
+    pid: int
+    http_port: int
+    grpc_port: int
+    since_us: int
+    waits_for: str
+
+
+class Installation:
+    """Kafka, Redis and every service on this machine, with all that they keep in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+
+    @classmethod
+    def last(cls) -> "Installation":
+        """The one that was started last, or that would be."""
+        return cls(last_folder())
+
+    @property
+    def record(self) -> Record:
+        """How it is reached."""
+        return Record.load(self.folder)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it was started whole and was not stopped or killed since."""
+        return self.is_running and self.record.up_since_us > 0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether anything of it runs."""
+        try:
+            return Supervisor(self.folder).pid() > 0
+        except NotRunningError:
+            return False
+
+    def up(self, *, planned: bool, on_begin: Callable[[int], object], on_ready: _Told) -> Record:
+        """Start everything and wait until it is ready; on failure nothing is left running.
+
+        What a killed start left behind is stopped first. `on_begin` is told how many processes
+        there will be, `on_ready` the name of each that is ready. Raises InstallationError if this
+        or another installation is up already, or the folder holds something else; errors of the
+        local runner; and what Kafka says of the topics.
+        """
+        with _alone():
+            self._require_none_up()
+            self._require_own_folder()
+            self._stop()
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            Record(self.record.environment).save(self.folder)
+            remember_folder(self.folder)
+            return self._start(planned, on_begin, on_ready)
+
+    def down(self, *, delete: bool) -> bool:
+        """Stop whatever runs of it, and delete its folder if asked to; whether anything ran."""
+        with _alone():
+            ran = self.is_running
+            self._stop()
+            if delete and Record.is_in(self.folder):
+                shutil.rmtree(self.folder)
+                forget_folder()
+            return ran
+
+    def processes(self) -> list[ProcessStatus]:
+        """Each process as it is now. Raises NotRunningError."""
+        urls = RunState.load(self.folder).ready_urls
+        ports = remembered_ports(self.folder / "ports.json")
+        states = Supervisor(self.folder).states()
+        return [_status(state, urls.get(state.name), ports) for state in states]
+
+    def logs(self) -> Mapping[str, Path]:
+        """The log of each process by its name, those of earlier starts too."""
+        return {file.stem: file for file in sorted((self.folder / "log").glob("*.log"))}
+
+    def _require_none_up(self) -> None:
+        for other in (self, Installation.last()):
+            if other.is_up:
+                raise InstallationError(
+                    f"Coplace is up already in {other.folder}: see `coplace status`, or stop it "
+                    "with `coplace down`"
+                )
+        if (other := Installation.last()).folder != self.folder and other.is_running:
+            raise InstallationError(
+                f"a start that was killed left processes in {other.folder}: stop them with "
+                "`coplace down`"
+            )
+
+    def _require_own_folder(self) -> None:
+        if self.folder.is_dir() and any(self.folder.iterdir()) and not Record.is_in(self.folder):
+            raise InstallationError(
+                f"{self.folder} holds files that are not of an installation: choose an empty or a "
+                "new folder"
+            )
+
+    def _start(self, planned: bool, on_begin: Callable[[int], object], on_ready: _Told) -> Record:
+        from cli.processes import MODULES, Processes
+        from cli.stages import create_topics
+        from shared.messaging.deployment import Deployment
+        from shared.runtime.settings import Settings
+
+        servers = LocalServers(self.folder, on_ready=on_ready)
+        shared = self._shared()
+        processes = Processes(
+            self.folder,
+            shared,
+            modules={**MODULES, "ingest-jobcomp": "services.ingest.jobcomp"},
+            traced=False,
+            planned=planned,
+            choose_ports=partial(kept_ports, servers.ports_file),
+        )
+        services = processes.services()
+        on_begin(len(_SERVERS) + len(services))
+        servers.up()
+        try:
+            environment = {
+                **shared,
+                "COPLACE_KAFKA_BOOTSTRAP": servers.kafka_bootstrap,
+                "COPLACE_REDIS_URL": servers.redis_url,
+                "COPLACE_INGEST_ADDRESS": processes.ingest_address,
+                "COPLACE_PLACEMENT_ADDRESS": processes.placement_addresses[0],
+                "COPLACE_ENERGY_ADDRESS": processes.energy_address,
+            }
+            with _set(environment):
+                create_topics(Deployment.of(Settings()))
+            servers.start(services)
+        except BaseException:
+            servers.down()
+            raise
+        record = Record(environment, time.time_ns() // 1000)
+        record.save(self.folder)
+        return record
+
+    def _shared(self) -> Mapping[str, str]:
+        """What the folder's data were made with, unless the environment says otherwise."""
+        given = {"COPLACE_KAFKA_PARTITIONS": _KAFKA_PARTITIONS, **self.record.environment}
+        found = {**given, **os.environ}
+        return {name: found[name] for name in _KEPT if name in found}
+
+    def _stop(self) -> None:
+        LocalServers(self.folder).down()
+        if Record.is_in(self.folder):
+            RunState.remove(self.folder)
+            replace(self.record, up_since_us=0).save(self.folder)
+
+
+@contextmanager
+def reachable() -> Iterator[None]:
+    """Within it the environment says where the installation is, if one is up and the environment
+    does not name another system."""
+    found = Installation.last()
+    if found.is_up and not names_another(found.record):
+        with _set(found.record.environment):
+            yield
+    else:
+        yield
+
+
+def names_another(record: Record) -> list[str]:
+    """The variables of the environment that name another system than the record's."""
+    known = record.environment
+    return [name for name in known if os.environ.get(name, known[name]) != known[name]]
+
+
+@contextmanager
+def _set(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """While this process starts or stops something. Ends with it, even if it is killed."""
+    state_dir().mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (state_dir() / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InstallationError(
+                "another `coplace up` or `coplace down` is at work: wait until it has ended"
+            ) from None
+        yield
+
+
+def _status(state: ProcessState, url: str | None, ports: Mapping[str, int]) -> ProcessStatus:
+    since_us = time.time_ns() // 1000 - state.uptime_s * 1_000_000
+    return ProcessStatus(
+        name=state.name,
+        pid=state.pid,
+        http_port=ports.get(state.name, 0),
+        grpc_port=ports.get(f"{state.name} gRPC", 0),
+        since_us=since_us if state.pid else 0,
+        waits_for=_waits_for(state, url),
+    )
+
+
+def _waits_for(state: ProcessState, url: str | None) -> str:
+    if not state.pid:
+        return f"its next start: it is {state.state}"
+    return waits_for(url) if url else ""

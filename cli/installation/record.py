@@ -1,0 +1,62 @@
+"""What a folder remembers of the installation in it, and which folder is this user's."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final, Self
+
+from shared.runtime.folders import written
+
+_FILE: Final = "installation.json"
+# A link in the state folder to the folder that was used last.
+_LAST: Final = "last"
+
+
+def state_dir() -> Path:
+    """The project's folder below the user's state folder; it may not exist yet."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "coplace"
+
+
+def last_folder() -> Path:
+    """The folder that `coplace up` used last; before the first time, the one that it will use."""
+    link = state_dir() / _LAST
+    return link.resolve() if link.is_symlink() else state_dir() / "installation"
+
+
+def remember_folder(folder: Path) -> None:
+    """Make this the folder that is found from now on."""
+    with written(state_dir() / _LAST) as fresh:
+        fresh.symlink_to(folder)
+
+
+def forget_folder() -> None:
+    """Let the next start choose its folder anew."""
+    (state_dir() / _LAST).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """How to reach an installation, as COPLACE_* variables, and since when it is up, in
+    microseconds since 1970: 0 while it is stopped, or not whole yet."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    up_since_us: int = 0
+
+    def save(self, folder: Path) -> None:
+        """Write it whole or not at all."""
+        with written(folder / _FILE) as fresh:
+            fresh.write_text(json.dumps(asdict(self), indent=2) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read it; one of nothing if nothing was ever started in the folder."""
+        file = folder / _FILE
+        return cls(**json.loads(file.read_text())) if file.exists() else cls()
+
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """Whether something was ever started in the folder."""
+        return (folder / _FILE).exists()

@@ -1,0 +1,127 @@
+"""Every service as a program of the local runner, with its ports."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from deploy.local.ports import fresh_ports
+from deploy.local.program import Program
+
+_INGEST: Final = "services.ingest"
+_PLACEMENT: Final = "services.placement"
+_ENERGY_API: Final = "services.energy.api"
+# Modules by process.
+MODULES: Final[Mapping[str, str]] = {
+    "ingest": _INGEST,
+    "energy": "services.energy",
+    "appdb-cache": "services.energy.appdb_cache",
+    "energy-api": _ENERGY_API,
+    "prediction": "services.prediction",
+    "placement": _PLACEMENT,
+    "pricing": "services.pricing",
+    "accounts": "services.pricing.accounts",
+}
+# These may have several workers: keyed stages share their Kafka partitions among them, of a single
+# stage one works and the others stand by.
+STATEFUL: Final = ("energy", "appdb-cache", "prediction", "placement", "pricing", "accounts")
+# Beside the others where plans are wanted.
+PLANNER: Final = "planner"
+EMULATOR: Final = "simulation"
+# Modules that answer over gRPC, with the variables of their ports.
+_GRPC_PORTS: Final = {
+    _INGEST: "COPLACE_INGEST_PORT",
+    _PLACEMENT: "COPLACE_PLACEMENT_PORT",
+    _ENERGY_API: "COPLACE_ENERGY_API_PORT",
+}
+# NumPy's libraries would start a thread a core in every process.
+_ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+class Processes:
+    """The processes of one namespace; each finds `environment` and its own ports in its own.
+
+    Traces go to files below `run_dir` when they are wanted: every event then costs a span.
+    `choose_ports` finds a port for each name.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        environment: Mapping[str, str],
+        *,
+        modules: Mapping[str, str] = MODULES,
+        workers: int = 1,
+        traced: bool,
+        planned: bool = False,
+        choose_ports: Callable[[Sequence[str]], Mapping[str, int]] = fresh_ports,
+    ) -> None:
+        self._run_dir = run_dir.absolute()
+        self._environment = {**environment, **_ONE_THREAD}
+        self._traced = traced
+        every = {**modules, **({PLANNER: "services.planner"} if planned else {})}
+        several = (*STATEFUL, PLANNER)
+        self._workers = {
+            name if number == 1 else f"{name}-{number}": module
+            for name, module in every.items()
+            for number in range(1, (workers if name in several else 1) + 1)
+        }
+        answering = [name for name, module in self._workers.items() if module in _GRPC_PORTS]
+        self._ports = choose_ports([*self._workers, EMULATOR, *map(_grpc, answering)])
+
+    @property
+    def ingest_address(self) -> str:
+        """Where gRPC clients find ingest."""
+        [address] = self._addresses(_INGEST)
+        return address
+
+    @property
+    def placement_addresses(self) -> tuple[str, ...]:
+        """Where the workers of placement answer `coplace why`: one does, the others stand by."""
+        return self._addresses(_PLACEMENT)
+
+    @property
+    def energy_address(self) -> str:
+        """Where gRPC clients find the energy API."""
+        [address] = self._addresses(_ENERGY_API)
+        return address
+
+    def services(self) -> list[Program]:
+        """Every service, the stateful ones as often as they have workers."""
+        return [
+            self._program(name, module, self._grpc_port(name, module))
+            for name, module in self._workers.items()
+        ]
+
+    def emulator(self) -> Program:
+        """The emulated resource managers and nodes."""
+        address = {"COPLACE_SIMULATION_INGEST_ADDRESS": self.ingest_address}
+        return replace(self._program(EMULATOR, "services.emulator", address), one_shot=True)
+
+    def _addresses(self, wanted: str) -> tuple[str, ...]:
+        return tuple(
+            f"127.0.0.1:{self._ports[_grpc(name)]}"
+            for name, module in self._workers.items()
+            if module == wanted
+        )
+
+    def _grpc_port(self, name: str, module: str) -> Mapping[str, str]:
+        variable = _GRPC_PORTS.get(module)
+        return {variable: str(self._ports[_grpc(name)])} if variable else {}
+
+    def _program(self, name: str, module: str, further: Mapping[str, str]) -> Program:
+        port = self._ports[name]
+        own = {"COPLACE_HTTP_PORT": str(port), "COPLACE_WORKER": name, **further}
+        if self._traced:
+            own["COPLACE_TRACE_FILE"] = str(self._run_dir / "traces" / f"{name}.jsonl")
+        return Program(
+            name,
+            [sys.executable, "-m", module],
+            env={**self._environment, **own},
+            ready_url=f"http://127.0.0.1:{port}/readyz",
+        )
+
+
+def _grpc(name: str) -> str:
+    return f"{name} gRPC"
