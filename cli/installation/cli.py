@@ -72,7 +72,7 @@ def status() -> None:
     typer.echo(f"Coplace {whole}, kept in\n  {installation.folder}")
     Console(width=TABLE_WIDTH).print(table(processes))
     if others := names_another(record):
-        note([f"{', '.join(others)} name another system, to which commands go instead"])
+        note([f"{', '.join(others)} is set to another system, to which commands go instead"])
     waiting = [one.name for one in processes if one.waits_for]
     if not record.up_since_us:
         raise InstallationError("its start was killed or is not over: `coplace up` mends it")

@@ -139,21 +139,8 @@ def test_it_listens_on_loopback_only(reader: Reader) -> None:
 
 
 @pytest.mark.usefixtures("told")
-def test_it_is_found_from_any_folder_and_a_second_start_is_refused(reader: Reader) -> None:
+def test_it_is_found_from_any_folder(reader: Reader) -> None:
     assert reader.paste("coplace tail jobs.events", Path("/")).stdout.count("JobFinished") == 1
-    refused = reader.paste("coplace up --folder elsewhere || coplace up")
-    assert refused.returncode == 1
-    assert refused.stderr.count("error: Coplace is up already in ") == 2
-    assert not (reader.folder / "elsewhere").exists()
-
-
-@pytest.mark.usefixtures("told")
-def test_commands_go_where_the_environment_says_in_place_of_it(reader: Reader) -> None:
-    asked = reader.paste(
-        "export COPLACE_KAFKA_BOOTSTRAP=127.0.0.1:1; coplace status; coplace why x"
-    )
-    assert "note: COPLACE_KAFKA_BOOTSTRAP name another system" in asked.stderr
-    assert "error: 127.0.0.1:50053: " in asked.stderr
 
 
 @pytest.mark.usefixtures("told")
@@ -166,7 +153,6 @@ def test_stopping_leaves_no_process_and_deleting_no_file(reader: Reader) -> None
     assert "Coplace is down; its data in" in down.stdout
     assert gone(everything, within_s=1.0)
     assert (folder / "kafka").is_dir()
-    assert "Coplace is not up" in reader.paste("coplace status").stderr
     assert "was not up" in reader.paste("coplace down --delete").stdout
     assert not folder.exists()
 

@@ -58,6 +58,8 @@ def test_an_environment_that_names_another_system_is_left_as_it_is(
     with sleeping(tmp_path / "up"), reachable():
         assert os.environ["COPLACE_KAFKA_BOOTSTRAP"] == "kafka.example:9092"
         assert "COPLACE_REDIS_URL" not in os.environ
+        told = CliRunner().invoke(app, ["status"]).stderr
+    assert told.startswith("note: COPLACE_KAFKA_BOOTSTRAP is set to another system, ")
 
 
 def test_a_second_start_is_refused_in_any_folder(tmp_path: Path) -> None:
