@@ -16,7 +16,7 @@ from shared.scheduling.runtimes import Runtimes
 from shared.simulation.files import write_jobs
 from shared.simulation.log import LoggedJobs, read_log
 from shared.simulation.metrics import Summary, summarise
-from shared.simulation.one_pool import Machine, play_log
+from shared.simulation.one_pool import PoolMachine, play_log
 from shared.simulation.policy import SimulatedPolicy
 
 
@@ -30,7 +30,7 @@ def run(scenario: PoolScenario) -> None:
         cap_w=_cap_w(scenario),
     )
     note(_doubts(logged))
-    machine = Machine(logged.procs, scenario.idle_w, _cap_w(scenario))
+    machine = PoolMachine(logged.procs, scenario.idle_w, _cap_w(scenario))
     lines = list(_lines(scenario, logged, machine))
     Console(width=TABLE_WIDTH).print(
         report.table(lines, f"{scenario.swf.name}, {machine.procs} processors")
@@ -39,7 +39,9 @@ def run(scenario: PoolScenario) -> None:
         report.write_comparison(scenario.out, lines)
 
 
-def _lines(scenario: PoolScenario, logged: LoggedJobs, machine: Machine) -> Iterator[report.Line]:
+def _lines(
+    scenario: PoolScenario, logged: LoggedJobs, machine: PoolMachine
+) -> Iterator[report.Line]:
     if len(scenario.policy) == 1:
         (policy,) = scenario.policy
         yield _line(scenario, policy, _one(scenario, logged, machine, policy))
@@ -57,7 +59,7 @@ def _lines(scenario: PoolScenario, logged: LoggedJobs, machine: Machine) -> Iter
 
 
 def _one(
-    scenario: PoolScenario, logged: LoggedJobs, machine: Machine, policy: SimulatedPolicy
+    scenario: PoolScenario, logged: LoggedJobs, machine: PoolMachine, policy: SimulatedPolicy
 ) -> Summary:
     with progress_of(1, "simulations") as done:
         played = play_log(logged, machine, policy, scenario.runtimes)
@@ -71,7 +73,7 @@ def _one(
 
 
 def _summary(
-    logged: LoggedJobs, machine: Machine, runtimes: Runtimes, policy: SimulatedPolicy
+    logged: LoggedJobs, machine: PoolMachine, runtimes: Runtimes, policy: SimulatedPolicy
 ) -> Summary:
     return summarise(play_log(logged, machine, policy, runtimes))
 

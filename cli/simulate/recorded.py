@@ -45,7 +45,7 @@ _DECISIONS: Final = "placement.decisions"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class RecordedCase:
     """One play: under which rules and caps."""
 
     label: str
@@ -109,7 +109,7 @@ def _lines(
     """What the record came to, and what each case would have."""
     tariff_of = {} if scenario.tariffs is None else read_tariffs(scenario.tariffs)
     course = as_recorded(inputs, decisions)
-    yield _line(scenario, Case(RECORD, setting.rules), truth, course, tariff_of)
+    yield _line(scenario, RecordedCase(RECORD, setting.rules), truth, course, tariff_of)
     for case in _cases(scenario, setting.rules):
         made = _play(inputs, truth, case, setting)
         if case.label == SAME_RULES:
@@ -132,9 +132,9 @@ def _read(scenario: RecordedScenario) -> _Record:
     return _Record(scenario.recorded.name, read_inputs(scenario.recorded), found)
 
 
-def _cases(scenario: RecordedScenario, own: Rules) -> Iterator[Case]:
+def _cases(scenario: RecordedScenario, own: Rules) -> Iterator[RecordedCase]:
     """The same rules and caps first: they tell how far to trust the others."""
-    yield Case(SAME_RULES, own)
+    yield RecordedCase(SAME_RULES, own)
     if not scenario.changes_rules:
         return
     threshold = own.threshold if scenario.threshold is None else scenario.threshold
@@ -143,7 +143,7 @@ def _cases(scenario: RecordedScenario, own: Rules) -> Iterator[Case]:
         rules = replace(own, policy=policy, t_weight=t_weight, threshold=threshold)
         is_again = t_weight != weights[0] and not SimulatedPolicy(policy).weighs
         if not is_again and (rules, scenario.caps) != (own, AS_RECORDED):
-            yield Case(_label(rules, own, scenario.caps), rules, scenario.caps)
+            yield RecordedCase(_label(rules, own, scenario.caps), rules, scenario.caps)
 
 
 def _label(rules: Rules, own: Rules, caps: CapChanges) -> str:
@@ -154,7 +154,7 @@ def _label(rules: Rules, own: Rules, caps: CapChanges) -> str:
     return ", ".join(parts)
 
 
-def _play(inputs: RecordedInputs, truth: Truth, case: Case, setting: Setting) -> Course:
+def _play(inputs: RecordedInputs, truth: Truth, case: RecordedCase, setting: Setting) -> Course:
     own, is_same = replace(setting, rules=case.rules), case.label == SAME_RULES
     played = WhatIf(inputs, truth, own, Sequencer({}), case.caps, planned=is_same)
     with progress_of(len(truth.jobs), f"jobs ended, {case.label}") as done:
@@ -163,7 +163,7 @@ def _play(inputs: RecordedInputs, truth: Truth, case: Case, setting: Setting) ->
 
 def _line(
     scenario: RecordedScenario,
-    case: Case,
+    case: RecordedCase,
     truth: Truth,
     course: Course,
     tariff_of: dict[str, Tariff],

@@ -17,7 +17,7 @@ from shared.simulation.lookahead import AS_TUNED, Ahead
 from shared.simulation.policy import SimulatedPolicy
 from shared.simulation.recorded.caps import CapChanges, NewCap
 from shared.simulation.sweep import THRESHOLD
-from shared.simulation.system import Unit
+from shared.simulation.system import SizeUnit
 
 # No figure of a simulation comes near; squares and products of such still have room.
 MOST: Final = 1e12
@@ -138,7 +138,7 @@ class ClustersScenario(_Schedules):
     system: Path | None = _field(None, "Clusters as YAML, docs/simulation.md.")
     coefficients: Path = _field(..., "Folder of *_coefficients.csv and apps.csv.")
     workload: str = _field(CIRNE, "cirne, lublin or a log's file.")
-    counts: Unit = _field(Unit.NODE, "What the sizes of a log count.")
+    counts: SizeUnit = _field(SizeUnit.NODE, "What the sizes of a log count.")
     jobs: Annotated[int, Field(ge=1, le=MOST_JOBS)] | None = _field(
         None, "Jobs; 5000 of a model, all of a log."
     )

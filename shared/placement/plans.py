@@ -61,7 +61,7 @@ class PlannedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PlanInForce:
     """The plan that counts: of which round, until when. What came later replaces it."""
 
     round: int = -1
@@ -77,7 +77,7 @@ class Standing:
 class Plans:
     """Folds plans, newest first: see the module. `now_s` is the end of the round in hand."""
 
-    standing: Standing = Standing()
+    standing: PlanInForce = PlanInForce()
     now_s: float = -inf
     _jobs: dict[str, PlannedJob] = field(default_factory=dict)
     _proposed: PlanProposed | None = None
@@ -88,7 +88,7 @@ class Plans:
         if proposed := state.get(_PROPOSED):
             self._proposed = PlanProposed.FromString(proposed)
         if standing := state.get(_STANDING):
-            self.standing = Standing(*orjson.loads(standing))
+            self.standing = PlanInForce(*orjson.loads(standing))
         for key, value in state.items():
             if key.startswith(_ITEM):
                 self._jobs[key.removeprefix(_ITEM)] = PlannedJob.from_bytes(value)
@@ -122,7 +122,8 @@ class Plans:
         planned = _planned(proposed, jobs, modes)
         changed = self._jobs.keys() | planned.keys()
         self._stand(
-            Standing(proposed.round, proposed.based_at_us, proposed.valid_until_us / 1e6), planned
+            PlanInForce(proposed.round, proposed.based_at_us, proposed.valid_until_us / 1e6),
+            planned,
         )
         return changed
 
@@ -154,7 +155,7 @@ class Plans:
         if self._jobs:
             yield self.standing.valid_until_s
 
-    def _stand(self, standing: Standing, jobs: dict[str, PlannedJob]) -> None:
+    def _stand(self, standing: PlanInForce, jobs: dict[str, PlannedJob]) -> None:
         if standing != self.standing:
             self._changed[_STANDING] = standing.to_bytes()
         for job_id in self._jobs.keys() | jobs.keys():

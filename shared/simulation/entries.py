@@ -8,7 +8,7 @@ from shared.domain.errors import UnusableError
 from shared.eamc.frequency import FrequencyRule, Weighing
 from shared.eamc.ranking import FREQUENCY_RULES, Policy, Ranking, rank_clusters
 from shared.scheduling.workload import Floats, Ints, Mask, Workload
-from shared.simulation.epm import Epm, Predictions
+from shared.simulation.epm import Epm, EpmPredictions
 from shared.simulation.jobs import SubmittedJobs
 from shared.simulation.played import Traits
 from shared.simulation.policy import SimulatedPolicy, order_of
@@ -16,7 +16,7 @@ from shared.simulation.system import System
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PolicyChoice:
     """What decides: a policy, its weights, and the threshold of PriorityInc-V."""
 
     policy: SimulatedPolicy
@@ -42,12 +42,12 @@ class _Offers:
 
     units: Ints
     power_w: Floats
-    predictions: Predictions
+    predictions: EpmPredictions
     eligible: Mask
 
 
 def entries_of(
-    system: System, epm: Epm, submitted: SubmittedJobs, app: Ints, choice: Choice
+    system: System, epm: Epm, submitted: SubmittedJobs, app: Ints, choice: PolicyChoice
 ) -> Entries:
     """The entries of jobs that run the applications `app` (jobs,).
 
@@ -87,7 +87,7 @@ def _rule(policy: SimulatedPolicy) -> FrequencyRule:
     return FrequencyRule.NOMINAL if ranking is None else FREQUENCY_RULES[ranking]
 
 
-def _offers(system: System, submitted: SubmittedJobs, predictions: Predictions) -> _Offers:
+def _offers(system: System, submitted: SubmittedJobs, predictions: EpmPredictions) -> _Offers:
     size = submitted.jobs.nodes
     units = np.stack([c.units_for(size, submitted.counts) for c in system.clusters], axis=1)
     per_node = np.array([cluster.units_per_node for cluster in system.clusters])
@@ -97,7 +97,7 @@ def _offers(system: System, submitted: SubmittedJobs, predictions: Predictions) 
     return _Offers(units, power_w, predictions, predictions.known & fits & under_cap)
 
 
-def _ranked(offers: _Offers, choice: Choice) -> Ranking:
+def _ranked(offers: _Offers, choice: PolicyChoice) -> Ranking:
     efficiency = offers.predictions.part_eff(offers.eligible, choice.weighing)
     # Without a ranking clusters are taken as they are declared, which Min_runtime does too.
     policy = choice.policy.ranking or Policy.MIN_RUNTIME

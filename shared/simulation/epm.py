@@ -28,7 +28,7 @@ class NodeModels:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Predictions:
+class EpmPredictions:
     """Applications, or jobs, on clusters at the P-state of their choice: (applications, clusters).
 
     `time_s` is the time of one iteration, `time_ratio` that over the time on the reference (the
@@ -46,9 +46,9 @@ class Predictions:
         """Where a cluster knows an application."""
         return ~np.isnan(self.time_s)
 
-    def of(self, app: Ints) -> "Predictions":
+    def of(self, app: Ints) -> "EpmPredictions":
         """Those of jobs by their applications, (jobs, clusters)."""
-        return Predictions(
+        return EpmPredictions(
             self.freq_ghz[app], self.time_s[app], self.time_ratio[app], self.node_w[app]
         )
 
@@ -73,11 +73,11 @@ class Epm:
             raise UnusableError("no cluster knows an application: give signatures of its module")
         return cls(apps, tuple(_projected(each, apps) for each in models))
 
-    def predict(self, rule: FrequencyRule, weighing: Weighing = EVEN) -> Predictions:
+    def predict(self, rule: FrequencyRule, weighing: Weighing = EVEN) -> EpmPredictions:
         """All applications on all clusters at the P-state that a rule chooses."""
         pairs = [(each, choose_pstates(each, rule, weighing)) for each in self.projections]
         time_s = _columns([_at(projection.time_s, pstate) for projection, pstate in pairs])
-        return Predictions(
+        return EpmPredictions(
             freq_ghz=_columns([np.asarray(p.pstates_ghz)[pstate] for p, pstate in pairs]),
             time_s=time_s,
             time_ratio=time_s / self._reference_s(),

@@ -10,7 +10,7 @@ import numpy as np
 from shared.domain.errors import UnusableError
 from shared.scheduling.workload import Ints
 from shared.simulation.log import read_log
-from shared.simulation.system import System, Unit
+from shared.simulation.system import SizeUnit, System
 from shared.workloads.cirne import MAX_NODES, cirne_jobs
 from shared.workloads.rigid import RigidJobs, lublin_jobs
 from shared.workloads.streams import Stream, stream
@@ -33,7 +33,7 @@ class WorkloadSpec:
     source: str = CIRNE
     jobs: int | None = None
     share: float | None = None
-    counts: Unit = Unit.NODE
+    counts: SizeUnit = SizeUnit.NODE
     speed: float = 1.0
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class SubmittedJobs:
 
     jobs: RigidJobs
     job_id: Ints
-    counts: Unit
+    counts: SizeUnit
 
 
 def submitted(spec: WorkloadSpec, seed: int, system: System) -> SubmittedJobs:
@@ -83,7 +83,7 @@ def _modelled(spec: WorkloadSpec, seed: int, system: System) -> SubmittedJobs:
     else:
         total = sum(cluster.nodes for cluster in system.clusters)
         jobs = lublin_jobs(seed, count, largest, total)
-    return SubmittedJobs(jobs, np.arange(1, count + 1), Unit.NODE)
+    return SubmittedJobs(jobs, np.arange(1, count + 1), SizeUnit.NODE)
 
 
 def _logged(spec: WorkloadSpec, system: System) -> SubmittedJobs:

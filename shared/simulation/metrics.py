@@ -16,7 +16,7 @@ PERCENTILES: Final = (50, 90, 99)
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Percentiles:
     """A measure over the jobs: its mean and percentiles."""
 
     mean: float
@@ -25,7 +25,7 @@ class Spread:
     p99: float
 
     @classmethod
-    def of(cls, values: Floats) -> "Spread":
+    def of(cls, values: Floats) -> "Percentiles":
         """The spread of at least one value."""
         return cls(float(values.mean()), *map(float, np.percentile(values, PERCENTILES)))
 
@@ -58,10 +58,10 @@ class Summary:
 
     jobs: int
     makespan_s: float
-    wait_s: Spread
-    response_s: Spread
-    bounded_slowdown_10s: Spread
-    bounded_slowdown_60s: Spread
+    wait_s: Percentiles
+    response_s: Percentiles
+    bounded_slowdown_10s: Percentiles
+    bounded_slowdown_60s: Percentiles
     utilisation: float
     busy_energy_j: float
     idle_energy_j: float
@@ -83,10 +83,10 @@ def summarise(played: Played) -> Summary:
     return Summary(
         jobs=len(played.workload),
         makespan_s=played.makespan_s,
-        wait_s=Spread.of(played.wait_s),
-        response_s=Spread.of(played.response_s),
-        bounded_slowdown_10s=Spread.of(bounded_slowdown(played.wait_s, played.runtime_s, 10)),
-        bounded_slowdown_60s=Spread.of(bounded_slowdown(played.wait_s, played.runtime_s, 60)),
+        wait_s=Percentiles.of(played.wait_s),
+        response_s=Percentiles.of(played.response_s),
+        bounded_slowdown_10s=Percentiles.of(bounded_slowdown(played.wait_s, played.runtime_s, 10)),
+        bounded_slowdown_60s=Percentiles.of(bounded_slowdown(played.wait_s, played.runtime_s, 60)),
         utilisation=busy_unit_s / (float(played.fleet.units.sum()) * played.makespan_s),
         busy_energy_j=float(played.energy_j.sum()),
         idle_energy_j=sum(cluster.idle_energy_j for cluster in clusters),

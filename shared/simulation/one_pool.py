@@ -15,7 +15,7 @@ from shared.simulation.policy import ONE_POOL, SimulatedPolicy, order_of
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class PoolMachine:
     """`procs` processors under a cap; one that idles draws `idle_w`."""
 
     procs: int
@@ -25,7 +25,7 @@ class Machine:
 
 def play_log(
     logged: LoggedJobs,
-    machine: Machine,
+    machine: PoolMachine,
     policy: SimulatedPolicy,
     runtimes: Runtimes = Runtimes.REQUESTED,
 ) -> Played:

@@ -12,7 +12,7 @@ from shared.eamc.frequency import EVEN, Reading, Weighing
 from shared.scheduling.pool import Discipline
 from shared.scheduling.timeline import play
 from shared.scheduling.workload import Ints
-from shared.simulation.entries import Choice, entries_of
+from shared.simulation.entries import PolicyChoice, entries_of
 from shared.simulation.epm import Epm, NodeModels
 from shared.simulation.jobs import (
     CIRNE_UNIFORM,
@@ -95,7 +95,7 @@ def play_jobs(
     epm = Epm.of(setup.models)
     app = draw_apps(epm.best(), case.workload, case.seed, len(jobs.jobs))
     weighing = Weighing(case.t_weight, case.reading)
-    choice = Choice(case.policy, weighing, case.threshold, case.kill_at_limit)
+    choice = PolicyChoice(case.policy, weighing, case.threshold, case.kill_at_limit)
     entries = entries_of(setup.system, epm, jobs, app, choice)
     if case.policy is SimulatedPolicy.LOOK_AHEAD:
         entries, schedule = play_ahead(setup.system, epm, entries, case.ahead)

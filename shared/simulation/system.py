@@ -22,7 +22,7 @@ from shared.workloads.tariff import Tariff
 _MODULE_OF: Final = {model: name for name, model in eamc_source.NODE_MODEL_OF_MODULE.items()}
 
 
-class Unit(StrEnum):
+class SizeUnit(StrEnum):
     """What a cluster gives out, and what a workload's sizes count."""
 
     NODE = "node"
@@ -42,13 +42,13 @@ class SimulatedCluster(BaseModel):
     module: str = Field(min_length=1)
     cores_per_node: int = Field(1, gt=0)
     idle_power_w: float = Field(0.0, ge=0, allow_inf_nan=False, description="of a node")
-    unit: Unit = Unit.NODE
+    unit: SizeUnit = SizeUnit.NODE
     cap_w: float = Field(inf, gt=0, description="what all its jobs draw at most")
 
     @property
     def units_per_node(self) -> int:
         """1 where whole nodes are given out."""
-        return self.cores_per_node if self.unit is Unit.CORE else 1
+        return self.cores_per_node if self.unit is SizeUnit.CORE else 1
 
     @property
     def units(self) -> int:
@@ -60,16 +60,16 @@ class SimulatedCluster(BaseModel):
         """What the timeline plays on."""
         return Pool(self.units, self.cap_w)
 
-    def size_in(self, counts: Unit) -> int:
+    def size_in(self, counts: SizeUnit) -> int:
         """All its nodes, or all their cores."""
-        return self.nodes * (self.cores_per_node if counts is Unit.CORE else 1)
+        return self.nodes * (self.cores_per_node if counts is SizeUnit.CORE else 1)
 
-    def units_for(self, sizes: Ints, counts: Unit) -> Ints:
+    def units_for(self, sizes: Ints, counts: SizeUnit) -> Ints:
         """The units of jobs whose sizes (jobs,) count nodes or cores: whole nodes where no less is
         given out."""
-        if counts is Unit.NODE:
+        if counts is SizeUnit.NODE:
             return sizes * self.units_per_node
-        return sizes if self.unit is Unit.CORE else -(-sizes // self.cores_per_node)
+        return sizes if self.unit is SizeUnit.CORE else -(-sizes // self.cores_per_node)
 
 
 @dataclass(frozen=True, slots=True)

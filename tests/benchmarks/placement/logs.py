@@ -17,7 +17,7 @@ from shared.scheduling.timeline import play
 from shared.scheduling.workload import Workload
 from shared.simulation.log import LoggedJobs, read_log
 from shared.simulation.metrics import summarise
-from shared.simulation.one_pool import Machine, play_log
+from shared.simulation.one_pool import PoolMachine, play_log
 from shared.simulation.policy import SimulatedPolicy
 from shared.workloads.rigid import lublin_jobs
 
@@ -104,7 +104,7 @@ def main(kind: str, *arguments: str) -> None:
 def _log_run(log: str, path: Path, policy: SimulatedPolicy) -> LogRun:
     began_s = time.perf_counter()
     logged = read_log(path, proc_w=PROC_W)
-    machine = Machine(logged.procs, IDLE_W)
+    machine = PoolMachine(logged.procs, IDLE_W)
     summary = summarise(play_log(logged, machine, policy))
     whole_s = time.perf_counter() - began_s
     peak_mib = _peak_mib()
@@ -140,7 +140,7 @@ def _lublin(jobs: int) -> Workload:
     ).killed_at_limit()
 
 
-def _energy_j(logged: LoggedJobs, machine: Machine, policy: SimulatedPolicy) -> float:
+def _energy_j(logged: LoggedJobs, machine: PoolMachine, policy: SimulatedPolicy) -> float:
     return float(play_log(logged, machine, policy).energy_j.sum())
 
 

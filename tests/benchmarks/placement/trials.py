@@ -15,7 +15,7 @@ from shared.scheduling.pool import Discipline
 from shared.simulation.jobs import SubmittedJobs
 from shared.simulation.metrics import Summary, summarise
 from shared.simulation.sweep import Case, Setup, play_jobs
-from shared.simulation.system import Unit
+from shared.simulation.system import SizeUnit
 from shared.workloads.cirne import SIZE_REQUEST_CORRELATION, cirne_jobs
 from tests.benchmarks.placement.rows import WORKLOADS, Grid, Row
 
@@ -38,7 +38,7 @@ class Variation:
             submit_s=drawn.submit_s / self.speed,
             requested_s=drawn.run_s if self.exact_requests else drawn.requested_s,
         )
-        return SubmittedJobs(varied, np.arange(1, len(varied) + 1), Unit.NODE)
+        return SubmittedJobs(varied, np.arange(1, len(varied) + 1), SizeUnit.NODE)
 
 
 AS_IS: Final = Variation("as it is")

@@ -1,6 +1,6 @@
 """The tables on schedules of known measures."""
 
-from shared.simulation.metrics import ClusterSummary, Spread, Summary
+from shared.simulation.metrics import ClusterSummary, Percentiles, Summary
 from shared.simulation.policy import SimulatedPolicy
 from tests.benchmarks.placement import tables
 from tests.benchmarks.placement.logs import ScaleRun
@@ -20,7 +20,7 @@ PRIORITY = Row(SimulatedPolicy.PRIORITY_INC)
 
 def summary(scale: float) -> Summary:
     """Every measure that should be small is `scale` of another's."""
-    spread = Spread(scale * 7200, 0, 0, 0)
+    spread = Percentiles(scale * 7200, 0, 0, 0)
     cluster = ClusterSummary("p", 1, 0.5, 1.0, 0.0, scale * 3600, 2.0, 0.5)
     return Summary(
         jobs=10,

@@ -7,7 +7,7 @@ from shared.domain.signature import Signature
 from shared.simulation.epm import NodeModels
 from shared.simulation.jobs import SubmittedJobs
 from shared.simulation.sweep import Setup
-from shared.simulation.system import SimulatedCluster, System, Unit
+from shared.simulation.system import SimulatedCluster, SizeUnit, System
 from shared.workloads.rigid import RigidJobs
 
 # At 1 GHz a node draws 0.3 of its power; "cpu" then takes twice as long, "mem" as long as ever.
@@ -62,7 +62,7 @@ def setup(nodes: int = 4) -> Setup:
     return Setup(system, (models("p1"), models("p2")))
 
 
-def jobs(nodes: list[int], run_s: float = 100.0, counts: Unit = Unit.NODE) -> SubmittedJobs:
+def jobs(nodes: list[int], run_s: float = 100.0, counts: SizeUnit = SizeUnit.NODE) -> SubmittedJobs:
     """Jobs of one instant that ask for twice what they need."""
     times = np.full(len(nodes), run_s)
     rigid = RigidJobs(np.zeros(len(nodes)), np.array(nodes), times, 2 * times)

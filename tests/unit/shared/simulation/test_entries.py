@@ -3,11 +3,11 @@ import pytest
 
 from shared.eamc.frequency import EVEN
 from shared.scheduling.workload import NO_ENTRY
-from shared.simulation.entries import Choice, Entries, entries_of
+from shared.simulation.entries import Entries, PolicyChoice, entries_of
 from shared.simulation.epm import Epm
 from shared.simulation.jobs import SubmittedJobs
 from shared.simulation.policy import SimulatedPolicy
-from shared.simulation.system import System, Unit
+from shared.simulation.system import SizeUnit, System
 from tests.unit.shared.simulation.setups import cluster, jobs, models
 
 CPU, MEM = 0, 1
@@ -24,7 +24,7 @@ def entries(
     kill: bool = True,
 ) -> Entries:
     several = submitted or jobs([1] * len(apps))
-    return entries_of(system, EPM, several, np.array(apps), Choice(policy, EVEN, 0.35, kill))
+    return entries_of(system, EPM, several, np.array(apps), PolicyChoice(policy, EVEN, 0.35, kill))
 
 
 def test_base_offers_a_job_to_its_best_cluster_alone() -> None:
@@ -83,10 +83,10 @@ def test_no_job_that_fits_anywhere_is_an_error_that_says_where_to_look() -> None
 
 
 def test_where_cores_are_given_out_a_job_takes_cores_and_their_share_of_the_power() -> None:
-    system = System((cluster("p1", cores_per_node=4, unit=Unit.CORE), cluster("p2")))
+    system = System((cluster("p1", cores_per_node=4, unit=SizeUnit.CORE), cluster("p2")))
     work = entries(SimulatedPolicy.EASY, [CPU], system, jobs([2])).workload
     assert work.units.tolist() == [[8, 2]]
-    few = entries(SimulatedPolicy.EASY, [CPU], system, jobs([3], counts=Unit.CORE)).workload
+    few = entries(SimulatedPolicy.EASY, [CPU], system, jobs([3], counts=SizeUnit.CORE)).workload
     assert few.units.tolist() == [[3, 3]]
     assert few.power_w[0, 0] == pytest.approx(300 * 3 / 4)
 
@@ -94,6 +94,6 @@ def test_where_cores_are_given_out_a_job_takes_cores_and_their_share_of_the_powe
 def test_jobs_of_cores_take_whole_nodes_where_no_less_is_given_out() -> None:
     system = System((cluster("p1", cores_per_node=4),))
     epm = Epm.of([models("p1")])
-    choice = Choice(SimulatedPolicy.EASY, EVEN, 0.35, kill_at_limit=True)
-    found = entries_of(system, epm, jobs([1, 4, 5], counts=Unit.CORE), np.zeros(3, int), choice)
+    choice = PolicyChoice(SimulatedPolicy.EASY, EVEN, 0.35, kill_at_limit=True)
+    found = entries_of(system, epm, jobs([1, 4, 5], counts=SizeUnit.CORE), np.zeros(3, int), choice)
     assert found.workload.units.tolist() == [[1], [1], [2]]

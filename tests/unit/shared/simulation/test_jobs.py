@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shared.simulation.jobs import WorkloadSpec, draw_apps, submitted
-from shared.simulation.system import System, Unit
+from shared.simulation.system import SizeUnit, System
 from tests.unit.shared.simulation.setups import cluster
 from tests.unit.shared.simulation.test_log import record, text_of
 
@@ -23,9 +23,9 @@ def test_a_log_keeps_its_numbers_and_loses_what_no_cluster_holds(tmp_path: Path)
     path = tmp_path / "log.swf"
     path.write_text(text_of(*(record(i, requested_procs=size) for i, size in ((7, 64), (8, 65)))))
     assert submitted(WorkloadSpec(str(path)), 1, SYSTEM).job_id.tolist() == [7]
-    cores = submitted(WorkloadSpec(str(path), counts=Unit.CORE), 1, SYSTEM)
+    cores = submitted(WorkloadSpec(str(path), counts=SizeUnit.CORE), 1, SYSTEM)
     assert cores.job_id.tolist() == [7, 8]
-    assert cores.counts is Unit.CORE
+    assert cores.counts is SizeUnit.CORE
 
 
 def test_the_first_jobs_of_a_log_can_be_taken_alone(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.simulation.system import System, Unit, built_in_system, read_system
+from shared.simulation.system import SizeUnit, System, built_in_system, read_system
 from tests.unit.shared.simulation.setups import cluster
 
 YAML = """
@@ -22,8 +22,8 @@ def test_a_system_is_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "system.yaml"
     path.write_text(YAML)
     fast, slow = read_system(path).clusters
-    assert (fast.name, fast.unit, fast.units, fast.pool.cap_w) == ("fast", Unit.CORE, 768, 5000)
-    assert (slow.unit, slow.units) == (Unit.NODE, 8)
+    assert (fast.name, fast.unit, fast.units, fast.pool.cap_w) == ("fast", SizeUnit.CORE, 768, 5000)
+    assert (slow.unit, slow.units) == (SizeUnit.NODE, 8)
     fleet = read_system(path).fleet
     assert fleet.units.tolist() == [768, 8]
     assert fleet.idle_w.tolist() == [2, 0]
