@@ -162,8 +162,10 @@ def test_a_run_without_a_finished_job_says_where_to_look(topics: dict[str, list[
 def test_a_report_writes_every_file_and_two_reports_of_one_run_are_equal(
     topics: dict[str, list[Event]], tmp_path: Path
 ) -> None:
+    topics[report.INPUTS] = topics["jobs.events"]
     for folder in ("one", "two"):
         report.write(History.read(topics.__getitem__), {"b": 1_500_000, "a": 7}, tmp_path / folder)
+        report.write_inputs(topics.__getitem__, tmp_path / folder)
     for name in report.FILES:
         one, two = (tmp_path / folder / name for folder in ("one", "two"))
         assert one.read_bytes() == two.read_bytes(), name
