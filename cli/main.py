@@ -25,6 +25,7 @@ from deploy.local.cli import app as local_app
 app = typer.Typer(
     cls=TellingGroup,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Place, power and price batch jobs across clusters.",
 )
 for verb in (installed.up, installed.status, installed.logs, installed.env, installed.down):

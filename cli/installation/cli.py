@@ -62,6 +62,7 @@ def up(
         f"{len(installation.processes())} processes ready in {time.monotonic() - begun:.0f} s"
     )
     typer.echo(_UP.format(folder=installation.folder, **record.environment))
+    _note_another(record)
 
 
 def status() -> None:
@@ -71,8 +72,7 @@ def status() -> None:
     whole = f"is up since {_at(record.up_since_us)} UTC" if record.up_since_us else "is not whole"
     typer.echo(f"Coplace {whole}, kept in\n  {installation.folder}")
     Console(width=TABLE_WIDTH).print(table(processes))
-    if others := names_another(record):
-        note([f"{', '.join(others)} is set to another system, to which commands go instead"])
+    _note_another(record)
     waiting = [one.name for one in processes if one.waits_for]
     if not record.up_since_us:
         raise InstallationError("its start was killed or is not over: `coplace up` mends it")
@@ -149,6 +149,16 @@ def _running() -> Installation:
         why = f"was killed in {installation.folder}" if killed else "is not up"
         raise InstallationError(f"Coplace {why}: start it with `coplace up`")
     return installation
+
+
+def _note_another(record: Record) -> None:
+    if others := names_another(record):
+        note(
+            [
+                f"commands from this shell go to another system, by {', '.join(others)}: if you "
+                'mean this one, eval "$(coplace env)"'
+            ]
+        )
 
 
 def _at(time_us: int) -> str:

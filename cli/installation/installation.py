@@ -20,7 +20,7 @@ from cli.installation.record import (
 )
 from deploy.local.errors import NotRunningError
 from deploy.local.ports import kept_ports, remembered_ports
-from deploy.local.readiness import waits_for
+from deploy.local.readiness import is_ready, waits_for
 from deploy.local.run_state import RunState
 from deploy.local.servers import LocalServers
 from deploy.local.supervision import ProcessState, Supervisor
@@ -30,6 +30,8 @@ from shared.domain.errors import UnusableError
 _KAFKA_PARTITIONS: Final = "4"
 _KEPT: Final = ("COPLACE_NAMESPACE", "COPLACE_KAFKA_PARTITIONS")
 _SERVERS: Final = ("kafka", "redis")
+# Says of the other variables that `coplace env` printed them.
+_FOLDER: Final = "COPLACE_FOLDER"
 
 _Told = Callable[[str], object]
 
@@ -144,6 +146,8 @@ class Installation:
         from shared.messaging.deployment import Deployment
         from shared.runtime.settings import Settings
 
+        for name in stale_addresses():
+            del os.environ[name]
         servers = LocalServers(self.folder, on_ready=on_ready)
         shared = self._shared()
         processes = Processes(
@@ -160,6 +164,7 @@ class Installation:
         try:
             environment = {
                 **shared,
+                _FOLDER: str(self.folder),
                 "COPLACE_KAFKA_BOOTSTRAP": servers.kafka_bootstrap,
                 "COPLACE_REDIS_URL": servers.redis_url,
                 "COPLACE_INGEST_ADDRESS": processes.ingest_address,
@@ -205,6 +210,18 @@ def names_another(record: Record) -> list[str]:
     """The variables of the environment that name another system than the record's."""
     known = record.environment
     return [name for name in known if os.environ.get(name, known[name]) != known[name]]
+
+
+def stale_addresses() -> list[str]:
+    """The variables in which a shell still has, from `coplace env`, addresses of Kafka and Redis at
+    which nothing listens any more: they name no servers to use in place of new ones."""
+    if _FOLDER not in os.environ:
+        return []
+    urls = {
+        "COPLACE_KAFKA_BOOTSTRAP": f"tcp://{os.environ.get('COPLACE_KAFKA_BOOTSTRAP', '')}",
+        "COPLACE_REDIS_URL": os.environ.get("COPLACE_REDIS_URL", ""),
+    }
+    return [name for name, url in urls.items() if name in os.environ and not is_ready(url)]
 
 
 @contextmanager

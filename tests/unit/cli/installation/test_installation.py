@@ -1,6 +1,7 @@
 """What is known of an installation without starting one."""
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,7 +9,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.installation.installation import Installation, InstallationError, names_another, reachable
+from cli.installation.installation import (
+    Installation,
+    InstallationError,
+    names_another,
+    reachable,
+    stale_addresses,
+)
 from cli.installation.record import Record, last_folder, remember_folder
 from cli.main import app
 from deploy.local.servers import LocalServers
@@ -59,7 +66,20 @@ def test_an_environment_that_names_another_system_is_left_as_it_is(
         assert os.environ["COPLACE_KAFKA_BOOTSTRAP"] == "kafka.example:9092"
         assert "COPLACE_REDIS_URL" not in os.environ
         told = CliRunner().invoke(app, ["status"]).stderr
-    assert told.startswith("note: COPLACE_KAFKA_BOOTSTRAP is set to another system, ")
+    assert "go to another system, by COPLACE_KAFKA_BOOTSTRAP: if you mean this one" in told
+
+
+def test_addresses_that_a_shell_has_from_servers_that_are_gone_are_stale(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        there = f"127.0.0.1:{listening.getsockname()[1]}"
+        monkeypatch.setenv("COPLACE_KAFKA_BOOTSTRAP", there)
+        monkeypatch.setenv("COPLACE_REDIS_URL", "redis://127.0.0.1:1/0")
+        assert stale_addresses() == []
+        monkeypatch.setenv("COPLACE_FOLDER", "/any")
+        assert stale_addresses() == ["COPLACE_REDIS_URL"]
+    assert stale_addresses() == ["COPLACE_KAFKA_BOOTSTRAP", "COPLACE_REDIS_URL"]
 
 
 def test_a_second_start_is_refused_in_any_folder(tmp_path: Path) -> None:
