@@ -136,7 +136,8 @@ def down(
 ) -> None:
     """Stop every process; the data stay, and `coplace up` goes on with them."""
     installation = Installation(folder or last_folder())
-    ran = installation.down(delete=delete)
+    with Console(stderr=True).status("stopping, Kafka last"):
+        ran = installation.down(delete=delete)
     what = "is down" if ran else "was not up"
     kept = "are deleted" if delete else "stay"
     typer.echo(f"Coplace {what}; its data in {installation.folder} {kept}")
