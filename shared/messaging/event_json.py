@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.message import Message
 
 from shared.domain.errors import RejectedError
 from shared.messaging.codec import format_time, parse_time
@@ -31,7 +32,7 @@ def plain(event: Event) -> dict[str, object]:
         "time": format_time(event.time_us),
         "key": event.key,
         "traceparent": event.traceparent,
-        "data": MessageToDict(event.payload, preserving_proto_field_name=True),
+        "data": _data(event.payload),
     }
 
 
@@ -67,6 +68,20 @@ def write_events(path: Path, events: Iterable[Event]) -> None:
     with written(path) as fresh, fresh.open("wb") as file:
         for event in events:
             file.write(orjson.dumps(plain(event), option=orjson.OPT_APPEND_NEWLINE))
+
+
+def _data(payload: Message) -> dict[str, Any]:
+    """A message's fields in their order; maps by their keys, since protobuf has no order of these
+    that would be the same in another process."""
+    data: dict[str, Any] = MessageToDict(payload, preserving_proto_field_name=True)
+    for field, value in payload.ListFields():
+        kind = field.message_type
+        if kind is not None and kind.GetOptions().map_entry:
+            data[field.name] = dict(sorted(data[field.name].items()))
+        elif kind is not None and kind.file.package == payload.DESCRIPTOR.file.package:
+            several = field.is_repeated
+            data[field.name] = list(map(_data, value)) if several else _data(value)
+    return data
 
 
 def _text(fields: Mapping[str, Any], name: str, *, empty: bool = False) -> str:

@@ -190,4 +190,4 @@ def most_units(job: Job, cluster: Cluster) -> int:
         return cluster.nodes
     names, amounts, nodes = _classes(cluster)
     shape = shape_on(job, cluster, names)
-    return int(units_in(amounts, shape) @ nodes) if shape is not None else 0
+    return int((units_in(amounts, shape) * nodes).sum()) if shape is not None else 0

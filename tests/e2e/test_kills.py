@@ -24,13 +24,17 @@ def seed() -> int:
 
 @pytest.fixture
 def struck(
-    target: str, own_servers: None, tmp_path: Path, request: pytest.FixtureRequest
+    target: str,
+    own_servers: None,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> Iterator[LocalServers]:
     """The servers of all tests, or a broker that has the topics of no other run to recover."""
     if target != "kafka":
         yield request.getfixturevalue("servers")
         return
-    with LocalServers(tmp_path / "servers") as servers:
+    # A short folder: Unix sockets have short paths.
+    with LocalServers(tmp_path_factory.mktemp("broker")) as servers:
         yield servers
 
 

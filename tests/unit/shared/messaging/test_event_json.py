@@ -4,10 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from coplace.v1.prediction_pb2 import PowerModelPublished
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.domain.errors import RejectedError
+from shared.messaging.event import Event
 from shared.messaging.event_json import UnknownKindError, event_of, plain
 from tests.unit.shared.placement import region
 
@@ -70,3 +72,13 @@ def test_what_is_no_event_is_refused_by_field(change: dict[str, Any]) -> None:
     if not change.keys() & {"key", "traceparent"}:
         with pytest.raises(RejectedError):
             event_of(fields)
+
+
+def test_maps_are_written_in_the_order_of_their_keys() -> None:
+    """Protobuf's own order depends on the process."""
+    names = [f"model-{number}" for number in range(40)]
+    for keys in (names, names[::-1]):
+        payload = PowerModelPublished(fallback_power_w=dict.fromkeys(keys, 1.0))
+        data = plain(Event("e", "s", 0, "k", payload))["data"]
+        assert isinstance(data, dict)
+        assert list(data["fallback_power_w"]) == sorted(names)
