@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Final, Protocol
 
 from shared.scheduling.consumable import ConsumableScheduler
-from shared.scheduling.dispatch import Served
+from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.easy import DONE, EasyScheduler
 from shared.scheduling.load import Reservation
 from shared.scheduling.power import Budgets
@@ -126,7 +126,7 @@ def one_pass(schedulers: Sequence[Turns], now_s: float) -> list[Served]:
     return started
 
 
-class Backfill:
+class Backfill(Dispatcher):
     """The schedulers of several clusters as one dispatcher: see Dispatcher.
 
     `arrivals` are, of one arrival after the other, the entries with the numbers of their clusters.
@@ -169,4 +169,6 @@ class Backfill:
         while steps_s and steps_s[-1] <= now_s:
             steps_s.pop()
         step_s = steps_s[-1] if steps_s else inf
-        return min([step_s, *(scheduler.wake_s for scheduler in self._periodic)])
+        for scheduler in self._periodic:
+            step_s = min(step_s, scheduler.wake_s)
+        return step_s

@@ -1,7 +1,5 @@
 """What an engine asks of whatever decides."""
 
-from typing import Protocol
-
 from shared.scheduling.problem import Allocation
 from shared.scheduling.wait_queue import Entry
 
@@ -10,24 +8,30 @@ from shared.scheduling.wait_queue import Entry
 Served = tuple[int, Entry, Allocation | None, bool]
 
 
-class Dispatcher(Protocol):
+class Dispatcher:
     """Observes what happens and decides what starts. It knows no run time before a job has ended.
 
-    At each instant it is told of all ends, then of all arrivals, then asked once.
+    At each instant it is told of all ends, then of all arrivals, then asked once. A class and no
+    protocol: compiled code calls its methods without looking them up by name.
     """
 
     @property
     def waits(self) -> bool:
         """True while anything waits."""
+        raise NotImplementedError
 
     def arrive(self) -> None:
         """The next of the arrivals is here."""
+        raise NotImplementedError
 
     def end(self, number: int, holder: int) -> None:
         """The job `holder` has left the cluster of this number."""
+        raise NotImplementedError
 
     def decide(self, now_s: float) -> list[Served]:
         """What starts now; it has left the queue."""
+        raise NotImplementedError
 
     def wake_s(self, now_s: float) -> float:
         """When it is to be asked again even if nothing happens; infinite if it need not be."""
+        raise NotImplementedError

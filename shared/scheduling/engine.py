@@ -57,5 +57,8 @@ class Engine:
         for served in started:
             heappush(ends, (now_s + self._runs_s(served), served[0], served[1][1]))
         self.now_s = now_s
-        self.next_s = min(ends[0][0], self._arrive_s[self._arrived], dispatcher.wake_s(now_s))
+        next_s, arrive_s = ends[0][0], self._arrive_s[self._arrived]
+        if arrive_s < next_s:
+            next_s = arrive_s
+        self.next_s = min(next_s, dispatcher.wake_s(now_s))
         return started

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from shared.scheduling.dispatch import Served
+from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.engine import Engine
 from shared.scheduling.lookahead import LookAhead, Waiting
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedStart, Running, Situation
@@ -56,7 +56,7 @@ def replan(
     return dispatcher.result()
 
 
-class PlanDispatcher:
+class PlanDispatcher(Dispatcher):
     """Asks look-ahead at each instant at which anything waits: see Dispatcher."""
 
     def __init__(
