@@ -53,7 +53,7 @@ class ConservativeScheduler:
         elif self._has_room:
             self._compress()
         for entry in sorted(self._new):
-            self._reservation(entry)
+            self._reserve(entry)
         self._new = []
         self.turn()
 
@@ -108,7 +108,7 @@ class ConservativeScheduler:
         self._next = next(due, None)
         self.next_order = self._next.order if self._next else DONE
 
-    def _reservation(self, entry: Entry) -> None:
+    def _reserve(self, entry: Entry) -> None:
         start_s = self._profile.earliest(entry.nodes, entry.draw_mw, entry.limit_s)
         self._reserved_s[entry.arrival] = start_s
         if start_s < inf:
@@ -138,7 +138,7 @@ class ConservativeScheduler:
         """Whether the reservation to an entry could be moved forward."""
         before_s = self._reserved_s[entry.arrival]
         self._give_back(entry, before_s)
-        self._reservation(entry)
+        self._reserve(entry)
         return self._reserved_s[entry.arrival] < before_s
 
     def _start_over(self) -> None:

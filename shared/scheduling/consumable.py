@@ -105,8 +105,7 @@ class ConsumableScheduler:
         for each in held:
             self.budgets.hold(each.holder, each.release_s, each.draw_mw)
 
-    # The life of a scheduler
-    # -------------------------------------------------------------------------
+    # The life of a scheduler ----------------------------------------------------------------------
 
     def begin(self, now_s: float) -> None:
         """Start a pass in which other schedulers take turns."""

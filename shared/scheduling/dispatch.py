@@ -1,5 +1,7 @@
 """What an engine asks of whatever decides."""
 
+from abc import ABC, abstractmethod
+
 from shared.scheduling.problem import Allocation
 from shared.scheduling.wait_queue import Entry
 
@@ -8,7 +10,7 @@ from shared.scheduling.wait_queue import Entry
 Served = tuple[int, Entry, Allocation | None, bool]
 
 
-class Dispatcher:
+class Dispatcher(ABC):
     """Observes what happens and decides what starts. It knows no run time before a job has ended.
 
     At each instant it is told of all ends, then of all arrivals, then asked once. A class and no
@@ -16,22 +18,22 @@ class Dispatcher:
     """
 
     @property
+    @abstractmethod
     def waits(self) -> bool:
         """True while anything waits."""
-        raise NotImplementedError
 
+    @abstractmethod
     def arrive(self) -> None:
         """The next of the arrivals is here."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self, number: int, holder: int) -> None:
         """The job `holder` has left the cluster of this number."""
-        raise NotImplementedError
 
+    @abstractmethod
     def decide(self, now_s: float) -> list[Served]:
         """What starts now; it has left the queue."""
-        raise NotImplementedError
 
+    @abstractmethod
     def wake_s(self, now_s: float) -> float:
         """When it is to be asked again even if nothing happens; infinite if it need not be."""
-        raise NotImplementedError

@@ -85,8 +85,7 @@ class EasyScheduler:
             node_set.holder = holder_of(number, place)
             self._hold(node_set.holder, node_set.nodes, node_set.release_s, node_set.draw_mw)
 
-    # The life of a scheduler
-    # -------------------------------------------------------------------------
+    # The life of a scheduler ----------------------------------------------------------------------
 
     def begin(self, now_s: float) -> None:
         """Start a pass in which other schedulers take turns."""
