@@ -19,7 +19,7 @@ from cli.installation.installation import (
     ProcessStatus,
     names_another,
 )
-from cli.installation.record import Record, last_folder
+from cli.installation.record import InstallationRecord, last_folder
 from cli.telling import TABLE_WIDTH, note
 
 _UP = """\
@@ -121,7 +121,7 @@ def env() -> None:
         typer.echo(line)
 
 
-def export_lines(record: Record) -> list[str]:
+def export_lines(record: InstallationRecord) -> list[str]:
     """The variables as a shell reads them."""
     return [f"export {name}={shlex.quote(value)}" for name, value in record.environment.items()]
 
@@ -152,7 +152,7 @@ def _running() -> Installation:
     return installation
 
 
-def _note_another(record: Record) -> None:
+def _note_another(record: InstallationRecord) -> None:
     if others := names_another(record):
         note(
             [

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from cli.installation.record import (
-    Record,
+    InstallationRecord,
     forget_folder,
     last_folder,
     remember_folder,
@@ -65,9 +65,9 @@ class Installation:
         return cls(last_folder())
 
     @property
-    def record(self) -> Record:
+    def record(self) -> InstallationRecord:
         """How it is reached."""
-        return Record.load(self.folder)
+        return InstallationRecord.load(self.folder)
 
     @property
     def is_up(self) -> bool:
@@ -82,7 +82,9 @@ class Installation:
         except NotRunningError:
             return False
 
-    def up(self, *, planned: bool, on_begin: Callable[[int], object], on_ready: _Told) -> Record:
+    def up(
+        self, *, planned: bool, on_begin: Callable[[int], object], on_ready: _Told
+    ) -> InstallationRecord:
         """Start everything and wait until it is ready; on failure nothing is left running.
 
         What a killed start left behind is stopped first. `on_begin` is told how many processes
@@ -95,7 +97,7 @@ class Installation:
             self._require_own_folder()
             self._stop()
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            Record(self.record.environment).save(self.folder)
+            InstallationRecord(self.record.environment).save(self.folder)
             remember_folder(self.folder)
             return self._start(planned, on_begin, on_ready)
 
@@ -104,7 +106,7 @@ class Installation:
         with _alone():
             ran = self.is_running
             self._stop()
-            if delete and Record.is_in(self.folder):
+            if delete and InstallationRecord.is_in(self.folder):
                 shutil.rmtree(self.folder)
                 forget_folder()
             return ran
@@ -134,13 +136,19 @@ class Installation:
             )
 
     def _require_own_folder(self) -> None:
-        if self.folder.is_dir() and any(self.folder.iterdir()) and not Record.is_in(self.folder):
+        if (
+            self.folder.is_dir()
+            and any(self.folder.iterdir())
+            and not InstallationRecord.is_in(self.folder)
+        ):
             raise InstallationError(
                 f"{self.folder} holds files that are not of an installation: choose an empty or a "
                 "new folder"
             )
 
-    def _start(self, planned: bool, on_begin: Callable[[int], object], on_ready: _Told) -> Record:
+    def _start(
+        self, planned: bool, on_begin: Callable[[int], object], on_ready: _Told
+    ) -> InstallationRecord:
         from cli.processes import MODULES, Processes
         from cli.stages import create_topics
         from shared.messaging.deployment import Deployment
@@ -177,7 +185,7 @@ class Installation:
         except BaseException:
             servers.down()
             raise
-        record = Record(environment, time.time_ns() // 1000)
+        record = InstallationRecord(environment, time.time_ns() // 1000)
         record.save(self.folder)
         return record
 
@@ -189,7 +197,7 @@ class Installation:
 
     def _stop(self) -> None:
         LocalServers(self.folder).down()
-        if Record.is_in(self.folder):
+        if InstallationRecord.is_in(self.folder):
             RunState.remove(self.folder)
             replace(self.record, up_since_us=0).save(self.folder)
 
@@ -206,7 +214,7 @@ def reachable() -> Iterator[None]:
         yield
 
 
-def names_another(record: Record) -> list[str]:
+def names_another(record: InstallationRecord) -> list[str]:
     """The variables of the environment that name another system than the record's."""
     known = record.environment
     return [name for name in known if os.environ.get(name, known[name]) != known[name]]

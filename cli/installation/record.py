@@ -38,7 +38,7 @@ def forget_folder() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class InstallationRecord:
     """How to reach an installation, as COPLACE_* variables, and since when it is up, in
     microseconds since 1970: 0 while it is stopped, or not whole yet."""
 

@@ -16,11 +16,13 @@ from cli.installation.installation import (
     reachable,
     stale_addresses,
 )
-from cli.installation.record import Record, last_folder, remember_folder
+from cli.installation.record import InstallationRecord, last_folder, remember_folder
 from cli.main import app
 from deploy.local.servers import LocalServers
 
-RECORD = Record({"COPLACE_KAFKA_BOOTSTRAP": "127.0.0.1:1", "COPLACE_REDIS_URL": "redis://x"}, 1)
+RECORD = InstallationRecord(
+    {"COPLACE_KAFKA_BOOTSTRAP": "127.0.0.1:1", "COPLACE_REDIS_URL": "redis://x"}, 1
+)
 
 
 @pytest.fixture(autouse=True)
