@@ -4,9 +4,13 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.control_pb2 import (
+    POWER_SCOPE_CLUSTER,
+    POWER_SCOPE_REGION,
+    ClusterDeclared,
+    PowerCapDeclared,
+)
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -14,6 +18,8 @@ from cli.demo.bands import Bands
 from cli.demo.history import History
 from shared.messaging.domain_types import cores_of
 from shared.runtime.pictures import save_png
+from shared.simulation.plots import PowerPanel, draw_boxes, draw_power
+from shared.simulation.steps import Steps, stacked
 from shared.simulation.units import runs
 
 HOUR_US = 3.6e9
@@ -44,10 +50,7 @@ def _draw_jobs(
     colours: dict[str, np.ndarray],
 ) -> None:
     """Draw the jobs of one cluster; a job takes the share of a node's height that it has of its
-    cores.
-
-    All boxes are one collection: thousands of artists of their own take seconds.
-    """
+    cores."""
     starts = history.starts()
     boxes, faces, bands = [], [], Bands()
     here = [job for job in history.finished if job.cluster == cluster.cluster]
@@ -59,10 +62,9 @@ def _draw_jobs(
         left, right = ((at - begin_us) / HOUR_US for at in (job.started_at_us, job.ended_at_us))
         for first, count in runs(nodes):
             low = first + count * beside
-            high = low + count * share
-            boxes.append([(left, low), (right, low), (right, high), (left, high)])
+            boxes.append((left, right, low, low + count * share))
             faces.append(colours[job.app_id])
-    axis.add_collection(PolyCollection(boxes, facecolors=faces, linewidths=0))
+    draw_boxes(axis, boxes, faces)
     axis.set_xlim(0, _span_h(history, begin_us))
 
 
@@ -71,33 +73,45 @@ def _span_h(history: History, begin_us: int) -> float:
 
 
 def power(history: History, path: Path) -> None:
-    """Draw the power of each cluster's jobs and of what idles over time, stacked, as PNG."""
-    begin_us = min(job.submitted_at_us for job in history.finished)
-    edges = np.unique([t for job in history.finished for t in (job.started_at_us, job.ended_at_us)])
-    series, idle_w = {}, np.zeros(len(edges))
-    for cluster in history.clusters:
-        drawn_w, busy = _load(history, cluster.cluster, edges, cluster.cores_per_node)
-        series[f"jobs on {cluster.cluster}"] = drawn_w / 1e3
-        idle_w += (cluster.nodes - busy) * cluster.idle_power_w
-    series["idle nodes and cores"] = idle_w / 1e3
-    figure = Figure(figsize=(14, 4), layout="constrained")
-    axis = figure.subplots()
-    hours = (edges - begin_us) / HOUR_US
-    axis.stackplot(hours, *series.values(), labels=list(series), step="post")
-    axis.set(xlabel="hours since the first submission", ylabel="power, kW", title="Power over time")
-    figure.legend(loc="outside lower center", ncols=len(series))
-    save_png(figure, path)
+    """Draw the power of each cluster and of all over time as PNG, each under its cap."""
+    begin_s = min(job.submitted_at_us for job in history.finished) / 1e6
+    end_s = max(job.ended_at_us for job in history.finished) / 1e6
+    drawn = {cluster.cluster: _drawn(history, cluster) for cluster in history.clusters}
+    caps = {(cap.scope, cap.name): _steps(cap) for cap in history.caps}
+    panels = [
+        PowerPanel(
+            name,
+            {"jobs": jobs, "idle nodes and cores": idle},
+            caps.get((POWER_SCOPE_CLUSTER, name)),
+        )
+        for name, (jobs, idle) in drawn.items()
+    ]
+    layers = {f"jobs on {name}": jobs for name, (jobs, _) in drawn.items()}
+    layers["idle nodes and cores"] = Steps.sum_of([idle for _, idle in drawn.values()])
+    panels.append(PowerPanel("region", layers, caps.get((POWER_SCOPE_REGION, ""))))
+    draw_power(panels, (begin_s, end_s), path)
 
 
-def _load(
-    history: History, cluster: str, edges: np.ndarray, cores: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Power of a cluster's jobs (W) and nodes in use (parts count as such) after each edge."""
-    drawn_w, busy = np.zeros(len(edges)), np.zeros(len(edges))
-    for job in history.finished:
-        if job.cluster != cluster or job.ended_at_us <= job.started_at_us:
-            continue
-        first, last = np.searchsorted(edges, (job.started_at_us, job.ended_at_us))
-        drawn_w[first:last] += job.energy_j / ((job.ended_at_us - job.started_at_us) / 1e6)
-        busy[first:last] += cores_of(job) / cores
-    return drawn_w, busy
+def _drawn(history: History, cluster: ClusterDeclared) -> tuple[Steps, Steps]:
+    """Power of a cluster's jobs, and of its nodes that idle, parts of nodes too (W)."""
+    here = [
+        job
+        for job in history.finished
+        if job.cluster == cluster.cluster and job.started_at_us < job.ended_at_us
+    ]
+    start_s = np.array([job.started_at_us / 1e6 for job in here])
+    end_s = np.array([job.ended_at_us / 1e6 for job in here])
+    energy_j = np.array([job.energy_j for job in here])
+    nodes = np.array([cores_of(job) / cluster.cores_per_node for job in here])
+    busy = stacked(start_s, end_s, nodes)
+    idle_w = (cluster.nodes - busy.value) * cluster.idle_power_w
+    return stacked(start_s, end_s, energy_j / (end_s - start_s)), Steps(busy.time_s, idle_w)
+
+
+def _steps(cap: PowerCapDeclared) -> Steps:
+    """A cap over time; where there is none, its curve has a gap."""
+    watts = [step.watts if step.HasField("watts") else np.nan for step in cap.steps]
+    return Steps(
+        np.array([-np.inf, *(step.from_us / 1e6 for step in cap.steps)]),
+        np.array([np.nan, *watts]),
+    )

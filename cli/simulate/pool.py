@@ -12,9 +12,10 @@ from cli.simulate import report
 from cli.simulate.progress import progress_of
 from cli.simulate.scenarios import PoolScenario
 from cli.telling import TABLE_WIDTH, note
+from shared.domain.errors import UnusableError
 from shared.scheduling.runtimes import Runtimes
 from shared.simulation.files import write_jobs
-from shared.simulation.log import LoggedJobs, read_log
+from shared.simulation.log import LoggedJobs, UnknownSizeError, read_log
 from shared.simulation.metrics import Summary, summarise
 from shared.simulation.one_pool import PoolMachine, play_log
 from shared.simulation.policy import SimulatedPolicy
@@ -22,13 +23,7 @@ from shared.simulation.policy import SimulatedPolicy
 
 def run(scenario: PoolScenario) -> None:
     """Play, print and write. Raises OSError or UnusableError for a log that cannot be played."""
-    logged = read_log(
-        scenario.swf,
-        scenario.procs,
-        kill_at_limit=scenario.kill,
-        proc_w=scenario.proc_w,
-        cap_w=_cap_w(scenario),
-    )
+    logged = _read(scenario)
     note(_doubts(logged))
     machine = PoolMachine(logged.procs, scenario.idle_w, _cap_w(scenario))
     lines = list(_lines(scenario, logged, machine))
@@ -37,6 +32,19 @@ def run(scenario: PoolScenario) -> None:
     )
     if scenario.out is not None and len(lines) > 1:
         report.write_comparison(scenario.out, lines)
+
+
+def _read(scenario: PoolScenario) -> LoggedJobs:
+    try:
+        return read_log(
+            scenario.swf,
+            scenario.procs,
+            kill_at_limit=scenario.kill,
+            proc_w=scenario.proc_w,
+            cap_w=_cap_w(scenario),
+        )
+    except UnknownSizeError as error:
+        raise UnusableError(f"{error}: give --procs, or procs in the scenario") from error
 
 
 def _lines(
@@ -83,10 +91,13 @@ def _line(scenario: PoolScenario, policy: SimulatedPolicy, summary: Summary) -> 
 
 
 def _doubts(logged: LoggedJobs) -> list[str]:
-    left_out = [f"{count} left out: {reason}" for reason, count in logged.left_out.items()]
+    left_out = [f"{count:,} left out: {reason}" for reason, count in logged.left_out.items()]
     if not logged.out_of_order:
         return left_out
-    return [*left_out, f"{logged.out_of_order} jobs stand behind later ones: sorted by submission"]
+    return [
+        *left_out,
+        f"{logged.out_of_order:,} jobs stand behind later ones: sorted by submission",
+    ]
 
 
 def _cap_w(scenario: PoolScenario) -> float:

@@ -17,9 +17,11 @@ from shared.simulation.files import write_all_of_jobs, write_summary
 from shared.simulation.metrics import Summary
 from shared.simulation.played import JobIds, Played
 
+JOBS: Final = "jobs"
 Measure = Callable[[Summary], float | None]
 
 MEASURES: Final[Mapping[str, Measure]] = {
+    JOBS: lambda s: s.jobs,
     "makespan, h": lambda s: s.makespan_s / 3600,
     "mean response, h": lambda s: s.response_s.mean / 3600,
     "mean wait, h": lambda s: s.wait_s.mean / 3600,
@@ -74,19 +76,29 @@ def write_comparison(folder: Path, lines: Sequence[Line]) -> None:
     measures = {
         name: {group: found for group, members in groups if (found := _values(members, name))}
         for name in MEASURES
-        if _values(lines, name)
+        if name != JOBS and _values(lines, name)
     }
     comparison(measures, folder / "comparison.png")
 
 
 def write_run(folder: Path, played: Played, job_id: JobIds, summary: Summary) -> None:
-    """summary.json, jobs.csv, gantt.png and power.png of one simulation."""
+    """summary.json, jobs.csv and the pictures of one simulation: load.png, power.png where power is
+    known, gantt.png where the jobs are so few that it tells something."""
     from shared.simulation import plots
 
     write_summary(folder / "summary.json", summary)
     write_all_of_jobs(folder / "jobs.csv", played, job_id)
-    plots.power(played, folder / "power.png")
-    plots.gantt(played, folder / "gantt.png")
+    plots.load(played, folder / "load.png")
+    knows_power = played.power_w.any() or played.fleet.idle_w.any()
+    pictures = {
+        "power.png": plots.power if knows_power else None,
+        "gantt.png": plots.gantt if len(job_id) <= plots.LARGEST_GANTT else None,
+    }
+    for name, draw in pictures.items():
+        if draw is None:  # one of an earlier run would be taken for this one's
+            (folder / name).unlink(missing_ok=True)
+        else:
+            draw(played, folder / name)
 
 
 def half_width(values: Sequence[float]) -> float:
@@ -107,6 +119,8 @@ def _values(lines: Iterable[Line], measure: str) -> list[float]:
 def _cell(values: Sequence[float]) -> str:
     if not values:
         return ""
+    if all(isinstance(value, int) for value in values) and len(set(values)) == 1:
+        return f"{values[0]:,}"
     if len(values) == 1:
         return f"{values[0]:,.2f}"
     return f"{fmean(values):,.2f} ± {half_width(values):,.2f}"

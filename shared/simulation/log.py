@@ -28,6 +28,10 @@ class LoggedJobs:
     out_of_order: int
 
 
+class UnknownSizeError(UnusableError):
+    """A log does not say how large its machine was."""
+
+
 def read_log(
     path: Path,
     procs: int | None = None,
@@ -40,19 +44,19 @@ def read_log(
 
     A job takes the processors that it asked for, else those it got, and is expected to end after
     the time that it asked for, else its run time; `kill_at_limit` says that it ends then at the
-    latest. Each processor draws `proc_w`; a job that draws more than `cap_w` is too large for the
-    machine. Jobs of one instant stay in the order of the file.
-    Raises OSError when the file cannot be read, UnusableError when it names no size or holds no job
-    that can run.
+    latest. Each processor draws `proc_w`; a job that draws more than `cap_w` alone never starts and
+    is left out. Jobs of one instant stay in the order of the file.
+    Raises OSError when the file cannot be read, UnknownSizeError when neither `procs` nor it names
+    a size, UnusableError when it holds no job that can run.
     """
     log = read_swf(path)
     machine_procs = procs if procs is not None else log.machine_procs
     if machine_procs is None:
-        raise UnusableError(f"{path} says neither MaxProcs nor MaxNodes: give the number of them")
-    under_cap = machine_procs * proc_w <= cap_w
-    kept = log.playable(machine_procs if under_cap else int(cap_w / proc_w))
+        raise UnknownSizeError(f"{path} says neither MaxProcs nor MaxNodes")
+    kept = log.playable(machine_procs, cap_w / proc_w if proc_w else inf)
     if not len(kept.rows):
-        problem = f"{path} holds no job that can run (left out: {dict(kept.skipped)})"
+        left_out = ", ".join(f"{count} for {reason}" for reason, count in kept.skipped.items())
+        problem = f"{path} holds no job that can run (left out: {left_out or 'none'})"
         raise UnusableError(f"{problem}: is it an SWF log?")
     submit_s = kept.column("submit_s")
     by_submission = submit_s.argsort(kind="stable")

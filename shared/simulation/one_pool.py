@@ -22,6 +22,16 @@ class PoolMachine:
     idle_w: float = 0.0
     cap_w: float = inf
 
+    @property
+    def fleet(self) -> Fleet:
+        """It as the only cluster of a system."""
+        return Fleet(
+            names=("procs",),
+            units=np.array([self.procs]),
+            idle_w=np.array([self.idle_w]),
+            cap_w=np.array([self.cap_w]),
+        )
+
 
 def play_log(
     logged: LoggedJobs,
@@ -44,8 +54,7 @@ def play_log(
     if runtimes is Runtimes.PREDICTED:
         pool = PredictingPool(machine.procs, machine.cap_w, runtimes=_predictions(logged))
     schedule = play([pool], workload, policy.discipline)
-    fleet = Fleet(("procs",), np.array([machine.procs]), np.array([machine.idle_w]))
-    return Played(workload, schedule, fleet)
+    return Played(workload, schedule, machine.fleet)
 
 
 def _predictions(logged: LoggedJobs) -> UserRuntimes:

@@ -15,12 +15,14 @@ JobIds = Ints | NDArray[np.str_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fleet:
-    """The clusters of a system: `units` of each and what one draws that idles, (clusters,), and
-    what a kWh costs on it, None where nobody said."""
+    """The clusters of a system: `units` of each, what one draws that idles and what all jobs may
+    draw, inf where nothing caps them, (clusters,); what a kWh costs on it, None where nobody
+    said."""
 
     names: tuple[str, ...]
     units: Ints
     idle_w: Floats
+    cap_w: Floats
     tariffs: tuple[Tariff, ...] | None = None
 
 

@@ -1,10 +1,11 @@
 """Used units and power over time as step functions."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from shared.scheduling.workload import Floats
+from shared.scheduling.workload import Floats, Mask
 from shared.simulation.played import Played
 
 
@@ -19,6 +20,28 @@ class Steps:
         """The value that holds from each of these times."""
         return self.value[np.searchsorted(self.time_s, time_s, side="right") - 1]
 
+    @classmethod
+    def sum_of(cls, several: Sequence["Steps"]) -> "Steps":
+        """What all of them come to together."""
+        time_s = np.unique(np.concatenate([each.time_s for each in several]))
+        return cls(time_s, np.sum([each.at(time_s) for each in several], axis=0))
+
+    def means(self, edges_s: Floats) -> Floats:
+        """The mean from each of these times, which ascend, to the next."""
+        times_s, values = np.append(edges_s[:1], self.time_s[1:]), self.value
+        later_s = np.maximum(times_s, edges_s[0])
+        until_s = np.concatenate(([0.0], np.cumsum(values[:-1] * np.diff(later_s))))
+        here = np.searchsorted(self.time_s, edges_s, side="right") - 1
+        integral = until_s[here] + values[here] * (edges_s - later_s[here])
+        return np.asarray(np.diff(integral) / np.diff(edges_s))
+
+    def highest(self, edges_s: Floats) -> Floats:
+        """The largest value that holds from each of these times, which ascend, to the next."""
+        first = np.searchsorted(self.time_s, edges_s[:-1], side="right") - 1
+        behind = np.searchsorted(self.time_s, edges_s[1:], side="left")
+        ends = np.stack((first, behind), axis=1).ravel()
+        return np.asarray(np.maximum.reduceat(np.append(self.value, -np.inf), ends)[::2])
+
 
 def stacked(start_s: Floats, end_s: Floats, amount: Floats) -> Steps:
     """The sum of amounts that each hold from a start to an end, all arrays (jobs,)."""
@@ -28,11 +51,16 @@ def stacked(start_s: Floats, end_s: Floats, amount: Floats) -> Steps:
     return Steps(time_s, np.cumsum(change))
 
 
-def used_units(played: Played, cluster: int) -> Steps:
-    """Units of a cluster that are in use."""
-    here = played.schedule.cluster == cluster
-    amount = played.used_units[here].astype(np.float64)
-    return stacked(played.schedule.start_s[here], played.schedule.end_s[here], amount)
+def used_units(played: Played, of: Mask) -> Steps:
+    """Units that these jobs (jobs,) have in use."""
+    schedule, amount = played.schedule, played.used_units[of].astype(np.float64)
+    return stacked(schedule.start_s[of], schedule.end_s[of], amount)
+
+
+def waited_units(played: Played, of: Mask) -> Steps:
+    """Units that these jobs (jobs,) wait for: those on which they start in the end."""
+    amount = played.used_units[of].astype(np.float64)
+    return stacked(played.workload.submit_s[of], played.schedule.start_s[of], amount)
 
 
 def job_power_w(played: Played, cluster: int) -> Steps:
@@ -42,15 +70,7 @@ def job_power_w(played: Played, cluster: int) -> Steps:
     return stacked(start_s, end_s, played.power_w[here])
 
 
-def idle_power_w(played: Played, cluster: int, time_s: Floats) -> Floats:
-    """Power of a cluster's idle units from each of these times."""
-    fleet = played.fleet
-    free = fleet.units[cluster] - used_units(played, cluster).at(time_s)
-    return np.asarray(fleet.idle_w[cluster] * free)
-
-
-def change_times_s(played: Played) -> Floats:
-    """From the first submission on, every time at which a job starts or ends."""
-    schedule = played.schedule
-    begin_s = played.workload.submit_s[:1]
-    return np.unique(np.concatenate((begin_s, schedule.start_s, schedule.end_s)))
+def idle_power_w(played: Played, cluster: int) -> Steps:
+    """Power of a cluster's idle units."""
+    fleet, used = played.fleet, used_units(played, played.schedule.cluster == cluster)
+    return Steps(used.time_s, fleet.idle_w[cluster] * (fleet.units[cluster] - used.value))

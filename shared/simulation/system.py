@@ -105,6 +105,7 @@ class System:
             names=tuple(cluster.name for cluster in self.clusters),
             units=np.array([cluster.units for cluster in self.clusters]),
             idle_w=np.array([c.idle_power_w / c.units_per_node for c in self.clusters]),
+            cap_w=np.array([cluster.cap_w for cluster in self.clusters]),
             tariffs=self.tariffs if self.tariff_of else None,
         )
 

@@ -36,6 +36,7 @@ class Skip(StrEnum):
     NO_RUN_TIME = "run time not above 0"
     NO_PROCESSORS = "processors not above 0"
     LARGER_THAN_MACHINE = "more processors than the machine has"
+    ABOVE_CAP = "more power than the cap, alone"
 
 
 class SwfRecord(NamedTuple):
@@ -93,14 +94,16 @@ class SwfLog:
         asked = self.column("requested_s")
         return np.where(asked > 0, asked, self.column("run_s"))
 
-    def playable(self, machine_procs: int | None) -> "SwfLog":
-        """Without the jobs that cannot run on a machine of this size (None: any), counted."""
+    def playable(self, machine_procs: int | None = None, powered_procs: float = np.inf) -> "SwfLog":
+        """Without the jobs that cannot run on a machine of this size (None: any) of which a cap
+        lets so many processors work at a time, counted."""
         procs = self.procs
         reasons = {
             Skip.NO_SUBMIT_TIME: self.column("submit_s") < 0,
             Skip.NO_RUN_TIME: self.column("run_s") <= 0,
             Skip.NO_PROCESSORS: procs <= 0,
             Skip.LARGER_THAN_MACHINE: procs > (np.inf if machine_procs is None else machine_procs),
+            Skip.ABOVE_CAP: procs > powered_procs,
         }
         first = np.select(list(reasons.values()), range(len(reasons)), default=-1)
         counts = {skip: int((first == code).sum()) for code, skip in enumerate(reasons)}

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, inf
 
 import numpy as np
 from coplace.v1.control_pb2 import PowerCapDeclared, PowerCapStep
@@ -160,6 +160,7 @@ def _fleet(truth: Truth, parts: Sequence[int], tariff_of: Mapping[str, Tariff]) 
         idle_w=np.array(
             [c.idle_power_w / units for c, units in zip(clusters, of_a_node, strict=True)]
         ),
+        cap_w=np.full(len(clusters), inf),
         tariffs=tuple(tariff_of[c.name] for c in clusters) if tariff_of else None,
     )
 

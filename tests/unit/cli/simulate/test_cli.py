@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from typer import main
 from typer.testing import CliRunner, Result
 
 from cli.main import app
+from shared.simulation import plots
 from tests.support.data import DATA, needs_data
 from tests.unit.cli.hostile import given, options_of, problems_of, write_files
 from tests.unit.services.energy.files import apps, pairs, write
@@ -116,15 +118,45 @@ def test_a_run_is_written_with_its_summary_and_pictures(log: Path, tmp_path: Pat
     assert summary["idle_energy_j"] == 10 * (4 * 65 - 165)
     assert [row["cluster"] for row in read(out / "jobs.csv")] == ["procs"] * 4
     assert {path.name for path in out.iterdir()} == {
-        *("summary.json", "jobs.csv", "gantt.png", "power.png"),
+        *("summary.json", "jobs.csv", "load.png", "gantt.png", "power.png"),
     }
+
+
+def test_pictures_that_would_show_nothing_are_not_there(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    coplace_simulate("--swf", log, "--proc-w", 100, "--out", out)
+    monkeypatch.setattr(plots, "LARGEST_GANTT", 3)
+    coplace_simulate("--swf", log, "--out", out)
+    assert {path.name for path in out.iterdir()} == {"summary.json", "jobs.csv", "load.png"}
+
+
+def test_what_cannot_be_played_is_told_in_words(log: Path, tmp_path: Path) -> None:
+    done = coplace_simulate("--swf", log, "--procs", 1, "--proc-w", 100, "--cap-w", 50)
+    assert done.exit_code == 1
+    assert (
+        "4 for more processors than the machine has, 1 for more power than the cap, alone"
+        in done.stderr
+    )
+    assert "<" not in done.stderr
+    unnamed = tmp_path / "unnamed.swf"
+    unnamed.write_text("".join(line for line in log.read_text().splitlines(True) if line[0] != ";"))
+    done = coplace_simulate("--swf", unnamed)
+    assert done.exit_code == 1
+    assert "give --procs" in done.stderr
+
+
+def test_the_table_says_how_many_jobs_were_played(log: Path) -> None:
+    done = coplace_simulate("--swf", log)
+    assert re.search(r"easy │ +4 │", done.stdout)
 
 
 def test_links_in_the_folder_are_not_followed(log: Path, tmp_path: Path) -> None:
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
     out.mkdir()
     elsewhere.write_text("precious")
-    for name in ("summary.json", "jobs.csv", "gantt.png", "power.png"):
+    for name in ("summary.json", "jobs.csv", "gantt.png", "load.png", "power.png"):
         (out / name).symlink_to(elsewhere)
     done = coplace_simulate("--swf", log, "--out", out)
     assert done.exit_code == 0, done.output
@@ -212,7 +244,7 @@ def test_the_papers_system_comes_to_what_the_paper_says_of_its_makespan() -> Non
     assert done.exit_code == 0, done.output
     rows = [line.split("│") for line in done.stdout.splitlines() if "cirne uniform" in line]
     assert len(rows) == 2
-    assert all(10 * 24 < float(row[2]) < 15 * 24 for row in rows)
+    assert all(10 * 24 < float(row[3]) < 15 * 24 for row in rows)
 
 
 @pytest.mark.parametrize("played_on", ["pool", "clusters"])

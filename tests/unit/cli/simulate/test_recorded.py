@@ -76,7 +76,7 @@ def test_policies_weights_and_caps_are_compared_with_the_record(
     assert all(0 < float(row["highest_of_cap"]) < 2 for row in rows[2:])
     for case in ("record", "same_rules", "min-energy_w=1__region=1500__cluster_p1=1000000"):
         written = {path.name for path in (tmp_path / "out" / case).iterdir()}
-        assert written == {"jobs.csv", "summary.json", "gantt.png", "power.png"}
+        assert written == {"jobs.csv", "summary.json", "load.png", "gantt.png", "power.png"}
     jobs = (tmp_path / "out" / "record" / "jobs.csv").read_text().splitlines()
     assert len(jobs) == 10
     assert jobs[1].startswith("j0,")

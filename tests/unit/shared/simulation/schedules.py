@@ -10,7 +10,7 @@ UNITS = (8, 5)
 
 
 def fleet() -> Fleet:
-    return Fleet(("p1", "p2"), np.array(UNITS), np.array([10.0, 20.0]))
+    return Fleet(("p1", "p2"), np.array(UNITS), np.array([10.0, 20.0]), np.array([400.0, np.inf]))
 
 
 def played(jobs: list[tuple[float, float, float, int, int]]) -> Played:

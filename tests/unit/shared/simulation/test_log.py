@@ -49,7 +49,7 @@ def test_a_job_that_alone_would_break_the_cap_is_too_large_for_the_machine(path:
     path.write_text(text_of(record(1, requested_procs=5), record(2, requested_procs=6)))
     jobs = read_log(path, proc_w=100.0, cap_w=500.0)
     assert jobs.job_id.tolist() == [1]
-    assert jobs.left_out == {Skip.LARGER_THAN_MACHINE: 1}
+    assert jobs.left_out == {Skip.ABOVE_CAP: 1}
     assert len(read_log(path, proc_w=100.0, cap_w=6400.0).job_id) == 2
 
 

@@ -11,8 +11,14 @@ from matplotlib.figure import Figure
 
 from shared.simulation import plots
 from shared.simulation.played import Played
-from shared.simulation.plots import COLOURS, comparison, gantt, power
-from shared.simulation.steps import job_power_w
+from shared.simulation.plots import COLOURS, comparison, gantt, load, power
+from shared.simulation.steps import (
+    Steps,
+    idle_power_w,
+    job_power_w,
+    used_units,
+    waited_units,
+)
 from tests.unit.shared.simulation.schedules import fleet, played
 
 RUN = played([(i, i % 3, 10, 2 - i % 2, i % 2) for i in range(6)])
@@ -74,23 +80,49 @@ def test_jobs_of_unknown_applications_have_a_colour_each(drawn: list[Figure]) ->
         assert {tuple(face[:3]) for face in np.asarray(collection.get_facecolor())} == expected
 
 
-def test_power_is_stacked_up_to_what_jobs_and_idle_units_draw(drawn: list[Figure]) -> None:
+def tops(axis: Axes) -> list[float]:
+    """How high each layer of a stack reaches."""
+    found = [np.asarray(each.get_paths()[0].vertices) for each in axis.collections]
+    return [float(vertices[:, 1].max()) for vertices in found]
+
+
+def test_power_is_stacked_up_to_what_jobs_and_idle_units_draw_on_each_cluster(
+    drawn: list[Figure],
+) -> None:
     power(RUN, Path("power.png"))
-    top, bottom = drawn[0].axes
-    names = list(RUN.fleet.names)
-    assert [str(each.get_label()) for each in top.collections][:-1] == [
-        f"jobs on {n}" for n in names
-    ]
-    first = np.asarray(top.collections[0].get_paths()[0].vertices)
-    highest_w = job_power_w(RUN, 0).value.max()
-    assert first[:, 1].max() == pytest.approx(highest_w / 1e3)
-    assert all(
-        0 <= np.min(line.get_ydata()) <= np.max(line.get_ydata()) <= 100 for line in bottom.lines
-    )
-    assert max(np.max(line.get_ydata()) for line in bottom.lines) > 0
+    assert [axis.get_title() for axis in drawn[0].axes] == list(RUN.fleet.names)
+    for cluster, axis in enumerate(drawn[0].axes):
+        assert [str(each.get_label()) for each in axis.collections] == ["jobs", "idle units"]
+        jobs_kw, all_kw = tops(axis)
+        both = Steps.sum_of([job_power_w(RUN, cluster), idle_power_w(RUN, cluster)])
+        assert jobs_kw == pytest.approx(job_power_w(RUN, cluster).value.max() / 1e3, rel=0.02)
+        assert all_kw == pytest.approx(both.value.max() / 1e3, rel=0.02)
 
 
-@pytest.mark.parametrize("draw", [gantt, power])
+def test_a_cap_is_a_line_beside_the_highest_draw_of_what_it_caps(drawn: list[Figure]) -> None:
+    power(RUN, Path("power.png"))
+    capped, free = ({str(line.get_label()): line for line in axis.lines} for axis in drawn[0].axes)
+    assert set(capped) == {"cap on jobs", "highest draw"}
+    assert not free
+    assert set(np.asarray(capped["cap on jobs"].get_ydata())) == {RUN.fleet.cap_w[0] / 1e3}
+    highest_kw = np.asarray(capped["highest draw"].get_ydata()).max()
+    assert highest_kw == job_power_w(RUN, 0).value.max() / 1e3
+
+
+def test_units_in_use_and_waited_for_are_stacked_by_the_size_of_jobs(drawn: list[Figure]) -> None:
+    load(RUN, Path("load.png"))
+    *clusters, waiting = drawn[0].axes
+    assert len(clusters) == len(RUN.fleet.names)
+    sizes = [text.get_text() for text in drawn[0].legends[0].get_texts()]
+    assert sizes == ["1", "2"]
+    for cluster, axis in enumerate(clusters):
+        here = RUN.schedule.cluster == cluster
+        assert tops(axis)[-1] == pytest.approx(used_units(RUN, here).value.max(), rel=0.02)
+    everybody = np.ones(len(RUN.workload), dtype=np.bool_)
+    assert tops(waiting)[-1] == pytest.approx(waited_units(RUN, everybody).value.max(), rel=0.02)
+
+
+@pytest.mark.parametrize("draw", [gantt, load, power])
 def test_a_picture_of_a_schedule_is_the_same_every_time(
     draw: Callable[[Played, Path], None], tmp_path: Path
 ) -> None:
