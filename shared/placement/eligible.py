@@ -18,7 +18,7 @@ from shared.eamc.ranking import EXCLUDED, NO_PREFERENCE
 from shared.placement.jobs import Tracked
 from shared.placement.model import Candidate, Rules, compare, more_nodes
 from shared.placement.plans import PlannedMode
-from shared.scheduling.wait_queue import Entry, order_of
+from shared.scheduling.wait_queue import Entry, OtherMode, order_of
 
 # A tier is a band of the queue for what is planned, and as many as there are priorities.
 _BANDS: Final = 2 * MOST_PRIORITY + 2
@@ -79,7 +79,9 @@ class Choice(NamedTuple):
         else:
             order = order_of(band + 1 + MOST_PRIORITY - job.priority, arrival, self.rank)
         at = order, arrival, on.nodes, on.walltime_s
-        return Entry(*at, in_parts, kind, on.draw_mw or 0)
+        slower = () if self.is_planned else on.slower or ()
+        others = tuple([OtherMode(mode.walltime_s, mode.draw_mw) for mode in slower])
+        return Entry(*at, in_parts, kind, on.draw_mw or 0, others)
 
 
 def preference(choice: Choice) -> tuple[bool, int, int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Final
 
-from shared.scheduling.backfill import Dispatch
+from shared.scheduling.backfill import Dispatch, Start
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Reservation, Standing
@@ -84,9 +84,20 @@ class Refusals:
         """Whose reservation is meant; empty for none."""
         return self.job_ids.get(arrival, "a job that is gone since") if arrival >= 0 else ""
 
+    def no_power(self, start: Start, entry: Entry) -> str:
+        """Why an entry starts at a lower P-state than its own, as it is when the pass is over."""
+        found = self.shortages(start.cluster, entry)
+        return "; ".join(map(self._told, found)) or "watts came back after it had started"
+
     def _why_no_power(self, cluster: str, entry: Entry) -> Iterator[str]:
-        for shortage in self.shortages(cluster, entry):
-            yield told(shortage, self.plan.now_s, self.of_reservation(shortage.reserved_for))
+        found = self.shortages(cluster, entry)
+        yield from map(self._told, found)
+        if found and entry.others:
+            count = len(entry.others)
+            yield f"nor at {count} lower P-state{'s' * (count > 1)}"
+
+    def _told(self, shortage: Shortage) -> str:
+        return told(shortage, self.plan.now_s, self.of_reservation(shortage.reserved_for))
 
     def _why_no_nodes(self, scheduler: EasyScheduler, entry: Entry, before: Standing) -> str:
         if entry.nodes > scheduler.total:

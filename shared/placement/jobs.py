@@ -9,7 +9,7 @@ import orjson
 
 from shared.domain.job import Condition, Dependency, Job, JobState
 from shared.placement.grants import Void
-from shared.placement.model import Candidate
+from shared.placement.model import Candidate, SlowerMode
 
 
 @dataclass(slots=True)
@@ -82,6 +82,11 @@ class Tracked:
         """True when no start of it is expected any more."""
         return self.state in (JobState.FINISHED, JobState.CANCELLED)
 
+    @property
+    def lacks_slower_modes(self) -> bool:
+        """True where nobody looked at lower P-states since it was weighed."""
+        return any(candidate.slower is None for candidate in self.candidates)
+
     def candidate(self, cluster: str) -> Candidate:
         """The one for a cluster."""
         return next(c for c in self.candidates if c.cluster == cluster)
@@ -123,7 +128,9 @@ def candidate_of(fields: dict[str, Any]) -> Candidate:
     """The candidate whose fields went through JSON."""
     if fields["part_eff"] is None:
         fields["part_eff"] = inf
-    return Candidate(**fields)
+    slower = fields.get("slower")
+    modes = None if slower is None else tuple(SlowerMode(**mode) for mode in slower)
+    return Candidate(**{**fields, "slower": modes})
 
 
 def runs_of(nodes: Sequence[int]) -> list[int]:

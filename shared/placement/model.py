@@ -5,7 +5,7 @@ on every cluster. Energy counts once more for each time the nodes asked for that
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan
 
@@ -53,11 +53,28 @@ class Rules:
     start_timeout_s: float = 300.0
     most_missed_starts: int = 3
     most_applications: int = 10_000
+    cap_slowdown: float = 1.0
 
     @property
     def weighing(self) -> Weighing:
         """How time and energy are weighed."""
         return Weighing(self.t_weight, self.reading)
+
+
+@dataclass(frozen=True, slots=True)
+class SlowerMode:
+    """What of a candidate is another at a lower P-state."""
+
+    freq_ghz: float
+    time_s: float
+    power_w: float
+    time_sd: float | None
+    power_sd: float | None
+    planned_s: float
+    planned_j: float
+    distance: float
+    walltime_s: float
+    draw_mw: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +86,9 @@ class Candidate:
     relative standard deviations, None where nothing says how good a prediction is; `planned_s` and
     `planned_j` are the quantile of time and energy that rank and limit follow, and `draw_mw` is the
     same quantile of what all its nodes draw beyond idle: None in a state of before it was kept.
-    `nodes` are units where the job asks for cores, each a `share` of a node.
+    `nodes` are units where the job asks for cores, each a `share` of a node. In one of the `slower`
+    modes, tried in their order, the job may start where a cap of power refuses this one: None
+    while nobody looked for them.
     """
 
     cluster: str
@@ -91,11 +110,20 @@ class Candidate:
     power_model_version: str
     draw_mw: int | None = None
     share: float = 1.0
+    slower: tuple[SlowerMode, ...] | None = None
 
     @property
     def energy_j(self) -> float:
         """One node over `time_s`."""
         return self.power_w * self.time_s
+
+    def drawing(self, draw_mw: int) -> "Candidate":
+        """The candidate in the mode that draws so much: no two draw the same."""
+        slower = next((mode for mode in self.slower or () if mode.draw_mw == draw_mw), None)
+        if slower is None:
+            return self
+        changed = {name: getattr(slower, name) for name in SlowerMode.__slots__}
+        return replace(self, **changed, slower=None)
 
 
 def misfit(job: Job, cluster: Cluster) -> str:

@@ -3,21 +3,25 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isclose, isinf, isnan
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.domain.bounds import WALLTIME_S
 from shared.domain.cluster import Cluster
-from shared.eamc.frequency import distance, worth_choosing
+from shared.eamc.frequency import FrequencyRule, distance, worth_choosing
+from shared.eamc.ranking import FREQUENCY_RULES
 from shared.models.projection import Projection
 from shared.models.spread import Quantile
 from shared.placement.jobs import Tracked
-from shared.placement.model import Candidate, Rules, draw_mw
+from shared.placement.model import Candidate, Rules, SlowerMode, draw_mw
 from shared.placement.predictions import ClusterModels, projections
 
 # Frequencies nearer to each other than this share are one P-state.
 _SAME: float = 1e-6
+# What a lower P-state draws of the one before it, at most, to be one more mode.
+_WORTH_IT: Final = 0.9
 # By job id and cluster.
 Modes = Mapping[tuple[str, str], tuple[Candidate, ...]]
 
@@ -41,19 +45,44 @@ def modes_of(
     signatures say now of the two. Where no signature is behind it there is no other.
     """
     found: dict[tuple[str, str], tuple[Candidate, ...]] = {}
+    for job, candidate, on, row in _weighed(jobs, clusters, rules):
+        found[job.job.job_id, candidate.cluster] = (
+            tuple(row.modes(job, candidate, on.cluster, worth_choosing_only))
+            if row
+            else (candidate,)
+        )
+    return found
+
+
+def with_slower_modes(
+    jobs: Sequence[Tracked], clusters: Iterable[ClusterModels], rules: Rules
+) -> list[tuple[Candidate, ...]]:
+    """The candidates of jobs that were weighed, each with the lower P-states at which it may start
+    where a cap refuses its own: those that take at most `cap_slowdown` times as long, in the order
+    of what the policy's choice of P-states goes by, each of which draws a tenth less than the one
+    before it at least."""
+    found: dict[tuple[str, str], tuple[SlowerMode, ...]] = {}
+    for job, candidate, on, row in _weighed(jobs, clusters, rules):
+        if row:
+            slower = tuple(row.slower(job, candidate, on.cluster, rules))
+            found[job.job.job_id, candidate.cluster] = slower
+    return [
+        tuple([replace(c, slower=found.get((job.job.job_id, c.cluster), ())) for c in candidates])
+        for job, candidates in ((job, job.candidates) for job in jobs)
+    ]
+
+
+def _weighed(
+    jobs: Sequence[Tracked], clusters: Iterable[ClusterModels], rules: Rules
+) -> Iterator[tuple[Tracked, Candidate, ClusterModels, "_Row | None"]]:
+    """Each job's candidates on clusters that it fits on, with what their signatures say."""
     for on in clusters if jobs else ():
         rows = _rows({job.job.app_id for job in jobs}, on, rules)
         for job in jobs:
             candidate = next((c for c in job.candidates if c.cluster == on.cluster.name), None)
-            if candidate is None or isinf(candidate.part_eff):
-                continue
-            row = rows.get(job.job.app_id) if candidate.known else None
-            found[job.job.job_id, candidate.cluster] = (
-                tuple(row.modes(job, candidate, on.cluster, worth_choosing_only))
-                if row
-                else (candidate,)
-            )
-    return found
+            if candidate is not None and not isinf(candidate.part_eff):
+                row = rows.get(job.job.app_id) if candidate.known else None
+                yield job, candidate, on, row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,17 +98,53 @@ class _Row:
         self, job: Tracked, candidate: Candidate, cluster: Cluster, only_worth: bool
     ) -> Iterator[Candidate]:
         """The candidate at each P-state."""
-        projection, app = self.projection, self.app
-        known = np.flatnonzero(projection.available[app]).tolist()
-        own = [p for p in known if same_ghz(projection.pstates_ghz[p], candidate.freq_ghz)]
-        if not own:
+        own = self._own(candidate)
+        if own is None:
             yield candidate
             return
-        for pstate in worth_choosing(projection, app) if only_worth else known:
-            if pstate == own[0]:
+        for pstate in worth_choosing(self.projection, self.app) if only_worth else self._known:
+            if pstate == own:
                 yield candidate
             else:
-                yield self._at(pstate, own[0], job, candidate, cluster)
+                yield self._at(pstate, own, job, candidate, cluster)
+
+    def slower(
+        self, job: Tracked, candidate: Candidate, cluster: Cluster, rules: Rules
+    ) -> Iterator[SlowerMode]:
+        """The lower P-states of a candidate: see with_slower_modes."""
+        own = self._own(candidate)
+        if own is None:
+            return
+        draws_mw = candidate.draw_mw or 0
+        for pstate in self._by_cost(rules):
+            longer = _ratio(self.planned.time_s[self.app], pstate, own)
+            if pstate >= own or longer > rules.cap_slowdown:
+                continue
+            mode = self._at(pstate, own, job, candidate, cluster)
+            if mode.draw_mw is not None and mode.draw_mw <= _WORTH_IT * draws_mw:
+                draws_mw = mode.draw_mw
+                yield SlowerMode(*(getattr(mode, name) for name in SlowerMode.__slots__))
+
+    def _by_cost(self, rules: Rules) -> list[int]:
+        """P-states in the order in which the policy would choose them."""
+        rule, app = FREQUENCY_RULES[rules.policy], self.app
+        if rule in (FrequencyRule.NOMINAL, FrequencyRule.MIN_RUNTIME):
+            cost = self.planned.time_s[app]
+        elif rule is FrequencyRule.MIN_ENERGY:
+            cost = self.planned.energy_j[app]
+        else:
+            cost = self.distance[app]
+        return sorted(self._known, key=lambda pstate: float(cost[pstate]))
+
+    @property
+    def _known(self) -> list[int]:
+        """P-states that have a projection, the lowest first."""
+        return list(np.flatnonzero(self.projection.available[self.app]).tolist())
+
+    def _own(self, candidate: Candidate) -> int | None:
+        """That of a candidate; None where it has no projection any more."""
+        ghz = self.projection.pstates_ghz
+        return next((p for p in self._known if same_ghz(ghz[p], candidate.freq_ghz)), None)
 
     def _at(
         self, pstate: int, own: int, job: Tracked, candidate: Candidate, cluster: Cluster
@@ -98,6 +163,7 @@ class _Row:
             distance=float(self.distance[app, pstate]),
             walltime_s=min(candidate.walltime_s * longer, WALLTIME_S.most),
             draw_mw=draw_mw(job.job, cluster, planned.power_w[app, pstate], candidate.nodes),
+            slower=None,
         )
 
 

@@ -11,6 +11,7 @@ from coplace.v1.placement_pb2 import (
     VERDICT_CANCELLED,
     VERDICT_START,
     VERDICT_WITHDRAWN,
+    OwnPState,
     PlacementDecided,
     PowerShortage,
     Reservation,
@@ -28,7 +29,7 @@ from shared.placement.eligible import Choice, Choices, favourite, preference
 from shared.placement.explanation import POWER, Refusals, unexplained, when
 from shared.placement.grants import Void
 from shared.placement.jobs import Placed, Tracked
-from shared.placement.model import Rules, misfit
+from shared.placement.model import Candidate, Rules, misfit
 from shared.placement.notices import JobSituation
 from shared.placement.pending_reasons import PendingReasons
 from shared.placement.waiting import WaitingJobs
@@ -129,10 +130,26 @@ class Outcomes:
         """Why each of a waiting job's choices does not start; empty for the one that does."""
         return {c.cluster: self._told(job, c, start) for c in self.waiting_jobs.choices(job)}
 
-    def weighed(self, job: Tracked, reasons: Mapping[str, str]) -> list[CandidateMessage]:
-        """A waiting job's most favoured choices with these reasons."""
+    def weighed(
+        self, job: Tracked, reasons: Mapping[str, str], start: Start | None = None
+    ) -> list[CandidateMessage]:
+        """A waiting job's most favoured choices with these reasons; that of its start in the mode
+        in which it starts."""
         choices = most_favoured(self.waiting_jobs.choices(job), reasons)
+        if start is not None:
+            choices = tuple([_as_started(choice, start) for choice in choices])
         return [self.candidate_message(job, c, reasons[c.cluster]) for c in choices]
+
+    def instead_of(self, job: Tracked, own: Candidate, start: Start) -> OwnPState | None:
+        """The P-state that is best for a job on the cluster where it starts at a lower one, and the
+        caps that refuse it there; None where it starts at that one."""
+        entry = self.waiting_jobs.entry(job, start.cluster)
+        if entry is None or entry.draw_mw == start.entry.draw_mw:
+            return None
+        told = OwnPState(freq_ghz=own.freq_ghz, constraint=self.refusals.no_power(start, entry))
+        shortages = self.refusals.shortages(start.cluster, entry)
+        told.power.shortages.extend(map(self._shortage, shortages))
+        return told
 
     def candidate_message(self, job: Tracked, choice: Choice, why_not: str) -> CandidateMessage:
         """What was weighed, and the constraint that bound it; those of power in figures too."""
@@ -163,12 +180,15 @@ class Outcomes:
         placed: Placed,
         start: Start,
         weighed: Iterable[CandidateMessage],
+        instead_of: OwnPState | None,
         beside: Beside,
     ) -> Publish:
         """A job starts, alone or beside others."""
         decided = self.decisions.new(job, VERDICT_START)
         decided.cluster, decided.grant = start.cluster, placed.grant
         decided.freq_ghz = placed.freq_ghz
+        if instead_of is not None:
+            decided.instead_of.CopyFrom(instead_of)
         if placed.plan_round is not None:
             decided.plan_round = placed.plan_round
         decided.node_indices.extend(placed.nodes)
@@ -253,6 +273,13 @@ class Outcomes:
             return f"planned for {' or '.join(planned)}"
         best, policy = favourite(choices).cluster, self.decisions.rules.policy
         return f"policy {policy}: only the best cluster, {best}"
+
+
+def _as_started(choice: Choice, start: Start) -> Choice:
+    """A choice in the mode in which it starts, if it is the one that does."""
+    if choice.cluster != start.cluster:
+        return choice
+    return choice._replace(candidate=choice.candidate.drawing(start.entry.draw_mw))
 
 
 def most_favoured(choices: Choices, reasons: Mapping[str, str]) -> Choices:

@@ -9,6 +9,7 @@ from coplace.v1.control_pb2 import (
     ClusterLost,
     ClusterReturned,
     LimitsDeclared,
+    PowerCapDeclared,
 )
 from coplace.v1.jobs_pb2 import (
     JobCancelled,
@@ -35,7 +36,7 @@ from shared.placement.job_table import JobTable
 from shared.placement.jobs import Tracked
 from shared.placement.model import Candidate, Rules, draw_mw, evaluate
 from shared.placement.model_store import ModelStore
-from shared.placement.modes import modes_of
+from shared.placement.modes import modes_of, with_slower_modes
 from shared.placement.notices import Notices
 from shared.placement.outcomes import Beside, Decisions, Outcomes
 from shared.placement.pending_reasons import PendingReasons
@@ -75,7 +76,7 @@ class Placement:
         self._notices = Notices(self._pending_reasons, self._waiting_jobs)
         self._withdrawals = Withdrawals(self._job_table, self._models, rules.start_timeout_s)
         self.planning = Planning(self._job_table, self._waiting_jobs, self._models, rules)
-        self._all_stale, self._now_s = False, 0.0
+        self._all_stale, self._lack_modes, self._now_s = False, False, 0.0
         self.queries = Queries(
             self._job_table,
             self._waiting_jobs,
@@ -111,8 +112,9 @@ class Placement:
         new = [job for job in touched if job.waits and not job.candidates]
         self._weigh([job for job in new if not job.isolated])
         self._estimate(touched)
+        offered = self._offer_slower_modes(touched)
         replanned = self._plans.pass_time(ended.now_s) | self._follow_plan(ended)
-        self._waiting_jobs.refresh([*touched, *self._job_table.found(replanned)])
+        self._waiting_jobs.refresh([*touched, *offered, *self._job_table.found(replanned)])
         self._refresh_stale()
         outcomes = self._start(decisions, decided)
         decided += self._announce(outcomes)
@@ -185,6 +187,8 @@ class Placement:
                 self._job_table.holdings.prefer(self._models.node_factors)
             case ClusterLost() | ClusterReturned() | LimitsDeclared():
                 self._all_stale = True
+            case PowerCapDeclared():
+                self._lack_modes = True  # those who came before the first cap
 
     def _settle(self) -> list[Tracked]:
         """The jobs whose situation may have changed, by arrival; what they waited for and what came
@@ -205,6 +209,19 @@ class Placement:
         )
         for job, candidates in zip(jobs, weighed, strict=True):
             self._job_table.weigh(job, candidates)
+
+    def _offer_slower_modes(self, touched: Iterable[Tracked]) -> list[Tracked]:
+        """Let jobs that wait start at lower P-states where a cap refuses their own: those that came
+        and, once there is a cap, those before them. Returns them."""
+        if self._rules.cap_slowdown <= 1 or not self._models.caps:
+            return []
+        jobs = self._job_table.waiting() if self._lack_modes else touched
+        lacking = [job for job in jobs if job.waits and job.lacks_slower_modes]
+        self._lack_modes = False
+        found = with_slower_modes(lacking, self._models.per_cluster(), self._rules)
+        for job, candidates in zip(lacking, found, strict=True):
+            self._job_table.weigh(job, candidates)
+        return lacking
 
     def _follow_plan(self, ended: Round) -> set[str]:
         """Let the plan stand that came in this round; ids of the jobs whose entries may change."""
@@ -284,12 +301,13 @@ class Placement:
                 rest = [self._job_table.of_arrival(s.entry.arrival) for s in plan.starts[number:]]
                 self._waiting_jobs.put_back(rest)
                 return
-            weighed = outcomes.weighed(job, outcomes.reasons(job, start))
+            weighed = outcomes.weighed(job, outcomes.reasons(job, start), start)
+            instead = outcomes.instead_of(job, chosen.candidate, start)
             plan_round = self._plans.standing.round if chosen.is_planned else None
-            freq_ghz = chosen.candidate.freq_ghz
+            freq_ghz = chosen.candidate.drawing(start.entry.draw_mw).freq_ghz
             placed = self._job_table.place(job, start, plan.now_s, freq_ghz, plan_round)
             self._waiting_jobs.leave(job.job.job_id)
-            yield outcomes.started(job, placed, start, weighed, self._beside(job))
+            yield outcomes.started(job, placed, start, weighed, instead, self._beside(job))
 
     def _is_kept(self, job: Tracked, candidate: Candidate) -> bool:
         """Whether something keeps the job, or its entry for this cluster, since the pass began."""

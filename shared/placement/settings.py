@@ -42,6 +42,12 @@ class RuleSettings(EnvironmentSettings):
         description="The idle power of all nodes counts against caps of power; false: only what "
         "jobs draw beyond it",
     )
+    cap_slowdown: float = Field(
+        1.0,
+        ge=1,
+        description="Most predicted T / T(own P-state) of a lower P-state at which a job starts "
+        "where a cap of power refuses its own; 1: it waits for watts at its own",
+    )
     start_timeout_s: float = Field(
         300.0,
         ge=0,
@@ -74,6 +80,7 @@ class RuleSettings(EnvironmentSettings):
             max_slowdown=self.max_slowdown,
             quantile=self.quantile,
             cap_counts_idle=self.cap_counts_idle,
+            cap_slowdown=self.cap_slowdown,
             start_timeout_s=self.start_timeout_s,
             most_missed_starts=self.most_missed_starts,
             most_applications=self.most_applications,

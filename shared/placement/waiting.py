@@ -9,7 +9,7 @@ from shared.placement.eligible import Choice, Choices, as_planned, as_weighed, c
 from shared.placement.jobs import Tracked
 from shared.placement.kinds import Kinds
 from shared.placement.limits import Subject, subjects_of
-from shared.placement.model import Rules
+from shared.placement.model import Candidate, Rules
 from shared.placement.modes import same_ghz
 from shared.placement.pending_reasons import PendingReasons
 from shared.placement.plans import PlannedMode, Plans
@@ -23,6 +23,7 @@ _NONE: Final[Mapping[str, Entry]] = {}
 class _Waiting:
     job: Tracked
     lost: frozenset[str] | None = None
+    weighed: tuple[Candidate, ...] = ()
     usual: Choices = ()
     choices: Choices = ()
     entries: Mapping[str, Entry] = field(default_factory=dict)
@@ -116,10 +117,14 @@ class WaitingJobs:
         """Those of these jobs that wait, with their choices among the clusters that are there."""
         waiting = [place for job in jobs if (place := self._place_of(job)) is not None]
         lost = frozenset(self._pending_reasons.lost)
-        stale = [place for place in waiting if place.lost != lost]
+        stale = [
+            place
+            for place in waiting
+            if place.lost != lost or place.weighed is not place.job.candidates
+        ]
         ranked = choices([place.job for place in stale], lost, self._rules)
         for place, found in zip(stale, ranked, strict=True):
-            place.usual, place.lost = found, lost
+            place.usual, place.lost, place.weighed = found, lost, place.job.candidates
         for place in waiting:
             place.choices = as_planned(place.usual, self._planned(place.job))
         return waiting

@@ -220,11 +220,23 @@ class ConsumableScheduler:
         """True when it ends before anything is promised."""
         return self.shadow is None or self.end_s(entry) <= self.shadow.reservation.start_s
 
-    def may_start(self, entry: Entry) -> bool:
-        """True when its units fit and no reservation is delayed: watts are sooner asked for."""
-        if not (self._may_fit(entry.kind, entry.nodes) and self._has_power(entry)):
-            return False
-        return self.leaves_reservation(entry) and entry.nodes <= self._counted(entry.kind).total
+    def starting(self, entry: Entry) -> Entry | None:
+        """The entry in the mode in which it starts now, another one only where watts alone refuse
+        its own; None where its units do not fit or a reservation would be delayed."""
+        if not self._may_fit(entry.kind, entry.nodes):
+            return None
+        has_power = self._has_power(entry)  # sooner asked for than nodes
+        if not has_power and not entry.others:
+            return None
+        if not self.leaves_reservation(entry) or entry.nodes > self._counted(entry.kind).total:
+            return None
+        if has_power:
+            return entry
+        for mode in entry.others:
+            other = entry.in_mode(mode)
+            if self._has_power(other) and self.leaves_reservation(other):
+                return other
+        return None
 
     def leaves_reservation(self, entry: Entry) -> bool:
         """True when it ends before anything is promised, or leaves enough for it."""
@@ -257,11 +269,13 @@ class ConsumableScheduler:
         self._from = DONE
 
     def _act(self, entry: Entry) -> Served | None:
-        if not self.may_start(entry):
+        starting = self.starting(entry)
+        if starting is None:
             # What was found before another cluster took what both need is refused, and no more.
             if self.shadow is None:
                 self._reserve(entry)
             return None
+        entry = starting
         kind, waits = self.kinds[entry.kind], self.shadow is not None
         allocation = self._allocation(entry)
         self._take(kind, allocation, beyond=not self.in_time(entry))
@@ -283,21 +297,35 @@ class ConsumableScheduler:
             shadow.units[nodes] = after
 
     def _reserve(self, entry: Entry) -> None:
-        """Promise the entry its units at the first time when they and the watts are there if limits
-        hold; what no budget will ever let start waits for another cap, and blocks nobody."""
+        """Promise the entry its units, in the mode in which they and the watts are there first, if
+        limits hold; what no budget will ever let start waits for another cap, and blocks nobody."""
+        start_s, capacity = self._soonest(entry)
+        for mode in entry.others:
+            other = entry.in_mode(mode)
+            found = self._soonest(other)
+            if found[0] < start_s:
+                (start_s, capacity), entry = found, other
+        if start_s == inf:
+            return
         kind = self.kinds[entry.kind]
-        start_s, capacity = self._earliest(kind, entry.nodes, self._now_s)
-        power = entry.draw_mw, entry.limit_s
-        while (later_s := self.budgets.earliest(*power, start_s, entry.arrival)) > start_s:
-            if later_s == inf:
-                return
-            start_s, capacity = self._earliest(kind, entry.nodes, later_s)
         units = self._shadow_units(kind, capacity)
         reservation = Reservation(entry.arrival, entry.nodes, start_s)
         extra = int(units.sum()) - entry.nodes
         self._forget_reservation()
         self.shadow = _Shadow(reservation, entry.order, kind, capacity, units, extra)
         self.budgets.reserve(entry.arrival, start_s, entry.limit_s, entry.draw_mw)
+
+    def _soonest(self, entry: Entry) -> tuple[float, Capacity]:
+        """When an entry's units and watts will be there if limits hold, and all that is free then;
+        infinite where no budget ever has the watts."""
+        kind = self.kinds[entry.kind]
+        start_s, capacity = self._earliest(kind, entry.nodes, self._now_s)
+        power = entry.draw_mw, entry.limit_s
+        while (later_s := self.budgets.earliest(*power, start_s, entry.arrival)) > start_s:
+            if later_s == inf:
+                return inf, capacity
+            start_s, capacity = self._earliest(kind, entry.nodes, later_s)
+        return start_s, capacity
 
     def _earliest(self, kind: Kind, count: int, from_s: float) -> tuple[float, Capacity]:
         """When, from a time on, so many units will be free, and all that is free then: what is
@@ -553,8 +581,8 @@ class ConsumableScheduler:
             entry = entries[place]
             counted = known.get(entry[5])
             if counted is not None and entry[2] > counted.total:
-                continue  # as in may_start, but there are thousands of them
-            if self.may_start(entry):
+                continue  # as in starting, but there are thousands of them
+            if self.starting(entry) is not None:
                 return entry
         return None
 

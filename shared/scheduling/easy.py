@@ -44,8 +44,9 @@ class EasyScheduler:
     time, or takes extra nodes only, which it uses up.
 
     What starts fits under every one of the `budgets` until its limit, beside what runs and
-    what is reserved there. Schedulers that share a budget begin anew with every pass: what one of
-    them gives back another one may take. An entry that no budget will ever let start blocks nobody.
+    what is reserved there. Where watts alone refuse an entry, it starts in the first of its other
+    modes that fits. Schedulers that share a budget begin anew with every pass: what one of them
+    gives back another one may take. An entry that no budget will ever let start blocks nobody.
 
     A pass is `begin`, `turn`, `serve` while `next_order` is not DONE, `finish`; or `pass_alone`. An
     entry that was refused stays refused until nodes come back: what it lacked only grows less. So a
@@ -139,7 +140,7 @@ class EasyScheduler:
     def add(self, entry: Entry) -> None:
         """An entry arrived."""
         self.queue.add(entry)
-        order, _, nodes, _, _, _, _ = entry
+        order, _, nodes, _, _, _, _, _ = entry
         if self._reservation is not None:
             if order < self._reserved_order:
                 self._unsettle()
@@ -212,11 +213,14 @@ class EasyScheduler:
     # What it does -------------------------------------------------------------------------------
 
     def _act(self, entry: Entry) -> Served | None:
-        _, arrival, nodes, limit_s, _, _, draw_mw = entry
-        reservation, end_s = self._reservation, self._now_s + limit_s
-        if nodes > self.free or (self._is_capped and not self._has_power(entry)):
+        starting = self._starting(entry)
+        reservation = self._reservation
+        if starting is None:
             # Since it was looked up another scheduler may have taken the watts that were left.
             return self._reserve(entry) if reservation is None else None
+        entry = starting
+        _, arrival, nodes, limit_s, _, _, draw_mw, _ = entry
+        end_s = self._now_s + limit_s
         if reservation is not None and end_s > reservation[2]:
             self.extra -= nodes
         self.free -= nodes
@@ -224,22 +228,41 @@ class EasyScheduler:
         self._hold(arrival, nodes, end_s, draw_mw)
         return self.number, entry, None, reservation is not None
 
+    def _starting(self, entry: Entry) -> Entry | None:
+        """The entry in the mode in which it starts now, whose own leaves what is reserved; None
+        where there is none."""
+        if entry[2] > self.free:
+            return None
+        if not self._is_capped or self._has_power(entry):
+            return entry
+        for mode in entry[7]:
+            end_s = self._now_s + mode.limit_s
+            if not self.budgets.has(mode.draw_mw, end_s, entry[1]):
+                continue
+            reservation = self._reservation
+            if reservation is None or entry[2] <= self.extra or end_s <= reservation[2]:
+                return entry.in_mode(mode)
+        return None
+
     def _hold(self, holder: int, nodes: int, release_s: float, draw_mw: int) -> None:
         self.releases.hold((release_s, holder, nodes))
         if self._is_capped:
             self.budgets.hold(holder, release_s, draw_mw)
 
     def _reserve(self, entry: Entry) -> Served | None:
-        """Promise nodes to the next entry: the first on this cluster that cannot start."""
-        order, arrival, nodes, limit_s, _, _, draw_mw = entry
-        shadow_s, available = self._shadow(nodes, self._now_s)
-        while (
-            self._is_capped
-            and (later_s := self.budgets.earliest(draw_mw, limit_s, shadow_s, arrival)) > shadow_s
-        ):
-            if later_s == inf:
-                return None  # it waits for another cap, and blocks nobody until then
-            shadow_s, available = self._shadow(nodes, later_s)
+        """Promise nodes to the next entry, in the mode in which they and the watts are there first:
+        the first entry on this cluster that cannot start. What no budget will ever let start waits
+        for another cap, and blocks nobody."""
+        shadow_s, available = self._earliest(entry)
+        promised = entry
+        for mode in entry[7]:
+            other = entry.in_mode(mode)
+            found = self._earliest(other)
+            if found[0] < shadow_s:
+                (shadow_s, available), promised = found, other
+        if shadow_s == inf:
+            return None
+        order, arrival, nodes, limit_s, _, _, draw_mw, _ = promised
         self._reservation = arrival, nodes, shadow_s
         self._reserved_order = order
         self.extra = available - nodes
@@ -247,6 +270,20 @@ class EasyScheduler:
             self.budgets.reserve(arrival, shadow_s, limit_s, draw_mw)
         self._note(order)
         return None
+
+    def _earliest(self, entry: Entry) -> tuple[float, int]:
+        """When an entry's nodes and watts will be there if limits hold, and all nodes that are free
+        then; infinite where no budget ever has the watts."""
+        _, arrival, nodes, limit_s, _, _, draw_mw, _ = entry
+        shadow_s, available = self._shadow(nodes, self._now_s)
+        while (
+            self._is_capped
+            and (later_s := self.budgets.earliest(draw_mw, limit_s, shadow_s, arrival)) > shadow_s
+        ):
+            if later_s == inf:
+                return inf, 0
+            shadow_s, available = self._shadow(nodes, later_s)
+        return shadow_s, available
 
     def _shadow(self, needed: int, from_s: float) -> tuple[float, int]:
         """When, from a time on, there will be nodes enough if limits hold, and all that are free
@@ -329,8 +366,8 @@ class EasyScheduler:
             if (
                 nodes <= free
                 and (nodes <= extra or now_s + entry[3] <= shadow_s)
-                and entry[6] <= power_mw
-                and (not self._is_capped or self._has_power(entry))
+                and (entry[6] <= power_mw or entry[7])
+                and (not self._is_capped or self._starting(entry) is not None)
             ):
                 return entry
         return None

@@ -77,12 +77,15 @@ class Shortage(NamedTuple):
     reserved_for: int = -1
 
 
-class _Reserved(NamedTuple):
+class Promised(NamedTuple):
+    """Watts that are reserved for a job that waits."""
+
     start_s: float
     end_s: float
     draw_mw: int
 
     def draws_at(self, time_s: float) -> bool:
+        """Whether they are reserved at a time."""
         return self.start_s <= time_s < self.end_s
 
 
@@ -103,7 +106,7 @@ class PowerBudget:
         self.relieved = self.withdrawn = 0
         self._held: list[_Held] = []
         self._by_holder: dict[int, _Held] = {}
-        self._reserved: dict[int, _Reserved] = {}
+        self._reserved: dict[int, Promised] = {}
         # From now on: where the headroom may fall, what it is there, and the least until there.
         self._times_s: list[float] = []
         self._room_mw: list[int] = []
@@ -148,7 +151,7 @@ class PowerBudget:
         """Keep watts for a job that waits, unless it has a reservation that is as early."""
         before = self._reserved.get(arrival)
         if before is None or start_s < before.start_s:
-            self._reserved[arrival] = _Reserved(start_s, start_s + duration_s, draw_mw)
+            self._reserved[arrival] = Promised(start_s, start_s + duration_s, draw_mw)
             self._is_known = False
 
     def give_up(self, arrival: int) -> None:
@@ -156,6 +159,10 @@ class PowerBudget:
         if self._reserved.pop(arrival, None) is not None:
             self._is_known = False
             self.relieved += 1
+
+    def promised(self, arrival: int) -> Promised | None:
+        """What is reserved for a job: from when until when, and how much; None without."""
+        return self._reserved.get(arrival)
 
     # What there is ------------------------------------------------------------------------------
 
@@ -281,7 +288,7 @@ class PowerBudget:
             least_mw = min(least_mw, room_mw)
             self._least_mw.append(least_mw)
 
-    def _least_without(self, until_s: float, own: _Reserved) -> int:
+    def _least_without(self, until_s: float, own: Promised) -> int:
         """The least from now until then if a job's reservation were not."""
         return min(
             room_mw + (own.draw_mw if own.draws_at(time_s) else 0)

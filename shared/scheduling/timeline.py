@@ -98,6 +98,7 @@ def _entries(workload: Workload, column: int) -> Iterator[Entry]:
         for values in (workload.order, workload.units, workload.limit_s, draw_mw)
     )
     jobs = range(len(order))
-    rows = zip(order, jobs, units, limit_s, repeat(False), repeat(-1), draws_mw, strict=False)
+    parts = repeat(False), repeat(-1)
+    rows = zip(order, jobs, units, limit_s, *parts, draws_mw, repeat(()), strict=False)
     # Entry(...) is a function of Python; making its tuple is one of C, and there is one a job.
     return map(partial(tuple.__new__, Entry), rows)

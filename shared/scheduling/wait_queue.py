@@ -16,12 +16,20 @@ _RANK_BITS: Final = 8
 _BLOCK: Final = 128
 
 
+class OtherMode(NamedTuple):
+    """Another P-state at which an entry may start: its limit, and its draw beyond idle."""
+
+    limit_s: float
+    draw_mw: int
+
+
 class Entry(NamedTuple):
     """A job that may run on one cluster for at most `limit_s`.
 
     `kind` is the caller's number of what jobs alike have in common, and `in_parts` says that it
     matters: counting nodes is not enough. `draw_mw` is what the job would draw there beyond idle,
-    and counts where there is a cap.
+    and counts where there is a cap: where that refuses it, it may start in one of the `others`,
+    which are tried in their order.
     """
 
     order: int
@@ -31,6 +39,16 @@ class Entry(NamedTuple):
     in_parts: bool = False
     kind: int = -1
     draw_mw: int = 0
+    others: tuple[OtherMode, ...] = ()
+
+    def in_mode(self, mode: OtherMode) -> "Entry":
+        """The entry as it starts in another mode."""
+        return self._replace(limit_s=mode.limit_s, draw_mw=mode.draw_mw, others=())
+
+    @property
+    def least_draw_mw(self) -> int:
+        """What it draws in the mode in which that is least."""
+        return min([self.draw_mw, *(mode.draw_mw for mode in self.others)])
 
 
 def order_of(tier: int, arrival: int, rank: int) -> int:
@@ -55,7 +73,7 @@ class Block:
         """Set the bounds to what the entries ask for."""
         self.least_nodes = min(e.nodes for e in self.entries)
         self.least_limit_s = min(e.limit_s for e in self.entries)
-        self.least_draw_mw = min(e.draw_mw for e in self.entries)
+        self.least_draw_mw = min(e.least_draw_mw if e.others else e.draw_mw for e in self.entries)
         self._least_by_kind = None
 
     def least_by_kind(self) -> dict[int, tuple[int, float]]:
@@ -180,7 +198,7 @@ class WaitQueue:
 
     def add(self, entry: Entry) -> None:
         """Put an entry into its place."""
-        order, arrival, nodes, limit_s, in_parts, _, draw_mw = entry
+        order, arrival, nodes, limit_s, in_parts, _, draw_mw, others = entry
         self._orders[arrival] = order
         number = self.block_of(order)
         block = self.blocks[number]
@@ -193,6 +211,8 @@ class WaitQueue:
             block.least_nodes = nodes
         if limit_s < block.least_limit_s:
             block.least_limit_s = limit_s
+        if others:
+            draw_mw = entry.least_draw_mw
         if draw_mw < block.least_draw_mw:
             block.least_draw_mw = draw_mw
         if in_parts:

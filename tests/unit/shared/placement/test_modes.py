@@ -1,13 +1,14 @@
 """In which modes a job can run: at its own P-state as it was weighed, at others as projected."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from shared.eamc.ranking import Policy
 from shared.placement.jobs import Tracked
 from shared.placement.model import Candidate, Rules
-from shared.placement.modes import Modes, modes_of
+from shared.placement.modes import Modes, modes_of, with_slower_modes
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
     PSTATES,
@@ -81,3 +82,34 @@ def test_a_cluster_that_it_does_not_fit_on_has_none() -> None:
     feed(processor, [declared("p2", nodes=3, time_us=T0_US + 1)])
     job = weighed(processor, nodes=4)
     assert found_modes(processor, job).keys() == {("job", "p1")}
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_slower_modes_are_fast_enough_and_draw_ever_less_in_the_order_of_the_policy(
+    policy: Policy,
+) -> None:
+    job = weighed(processor := placement(policy=policy))
+    rules = Rules(policy, cap_slowdown=1.4)
+    [candidates] = with_slower_modes([job], processor._models.per_cluster(), rules)
+    by_freq = found_modes(processor, job)
+    for candidate in candidates:
+        assert candidate.slower
+        draws_mw = [candidate.draw_mw or 0, *(mode.draw_mw for mode in candidate.slower)]
+        assert all(mw <= 0.9 * before for before, mw in pairwise(draws_mw))
+        for mode in candidate.slower:
+            assert candidate.planned_s < mode.planned_s <= 1.4 * candidate.planned_s
+            projected = at(by_freq, candidate.cluster, mode.freq_ghz)
+            assert candidate.drawing(mode.draw_mw) == projected
+        cost = {
+            Policy.MIN_ENERGY: [mode.planned_j for mode in candidate.slower],
+            Policy.MIN_RUNTIME: [mode.planned_s for mode in candidate.slower],
+            Policy.BASE: [mode.planned_s for mode in candidate.slower],
+        }.get(policy, [mode.distance for mode in candidate.slower])
+        assert cost == sorted(cost)
+
+
+def test_a_first_run_has_no_slower_mode() -> None:
+    job = weighed(processor := placement(), app_id="never seen")
+    rules = Rules(cap_slowdown=2.0)
+    [candidates] = with_slower_modes([job], processor._models.per_cluster(), rules)
+    assert [candidate.slower for candidate in candidates] == [(), ()]

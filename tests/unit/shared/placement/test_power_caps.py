@@ -10,9 +10,11 @@ from coplace.v1.control_pb2 import (
     POWER_SCOPE_SITE,
     PowerScope,
 )
-from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDecided
+from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, Candidate, PlacementDecided
 
 from shared.domain.errors import RejectedError
+from shared.eamc.ranking import Policy
+from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, Round
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
@@ -25,8 +27,10 @@ from tests.unit.shared.placement.region import (
     feed,
     finished,
     lost,
+    placement,
     power,
     round_of,
+    signature,
     started,
     submitted,
 )
@@ -193,3 +197,91 @@ def test_the_forecast_knows_the_cap() -> None:
     snapshot = processor.queries.snapshot()
     starts = dict(forecast(snapshot.now_s, snapshot.schedulers))
     assert [s.start_s - T0_US / 1e6 for s in starts.values()] == [5000.0, 8600.0]
+
+
+# App 0 draws 280 W beyond idle at the 2.7 GHz of p1, and a tenth less at 2.5 GHz.
+LOW_W = 200.0 + 253.0
+
+
+def choosy(cap_slowdown: float, policy: Policy = Policy.BASE) -> Placement:
+    """p1 alone has a binary for what is submitted by `of_p1`."""
+    processor = placement(nodes=2, policy=policy, cap_slowdown=cap_slowdown)
+    feed(processor, [declared("p1", 2, T0_US + 1, architecture="p1")])
+    return processor
+
+
+def of_p1(job_id: str, time_us: int = T0_US + 2, **changes: object) -> Event:
+    return submitted(job_id, time_us, architectures=["p1"], **changes)  # type: ignore[arg-type]
+
+
+def on_p1(decided: PlacementDecided) -> Candidate:
+    return next(c for c in decided.candidates if c.cluster == "p1")
+
+
+def test_where_a_cap_refuses_the_p_state_that_was_chosen_a_job_starts_at_a_lower_one() -> None:
+    cap = capped(POWER_SCOPE_CLUSTER, "p1", (0, LOW_W), reason="heat wave")
+    [start] = round_of(choosy(1.5), 0, cap, of_p1("a"))
+    assert (start.verdict, start.freq_ghz) == (VERDICT_START, 2.5)
+    assert start.walltime_s == pytest.approx(3600 * 2.7 / 2.5)
+    assert on_p1(start).freq_ghz == 2.5
+    assert on_p1(start).time_s == pytest.approx(50 * 2.7 / 2.5)
+    assert on_p1(start).walltime_s == start.walltime_s
+    assert on_p1(start).constraint == ""
+    assert start.instead_of.freq_ghz == 2.7
+    assert start.instead_of.constraint == (
+        "needs 280 W, 253 W left under the power cap of cluster p1 (declared by test: heat wave), "
+        "as long as it stays as declared"
+    )
+    [shortage] = start.instead_of.power.shortages
+    assert (shortage.needed_w, shortage.available_w) == (280.0, 253.0)
+
+
+def test_what_it_draws_and_until_when_is_that_of_its_mode() -> None:
+    processor = choosy(1.5)
+    cap = capped(POWER_SCOPE_CLUSTER, "p1", (0, LOW_W))
+    [start] = round_of(processor, 0, cap, of_p1("a"))
+    standing = next(s for s in processor.queries.power().standings if s.name == "p1")
+    assert standing.committed_w == pytest.approx(on_p1(start).power_w - 100, abs=0.001)
+    answer = processor.queries.answer("a")
+    assert answer is not None
+    assert answer.allocation.freq_ghz == 2.5
+    assert answer.allocation.ends_by_us == start.decided_at_us + round(start.walltime_s * 1e6)
+
+
+@pytest.mark.parametrize("cap_slowdown", [1.0, 1.05])
+def test_a_job_waits_for_watts_where_no_p_state_is_fast_enough(cap_slowdown: float) -> None:
+    cap = capped(POWER_SCOPE_CLUSTER, "p1", (0, LOW_W))
+    [queued] = round_of(choosy(cap_slowdown), 0, cap, of_p1("a"))
+    assert queued.verdict == VERDICT_QUEUED
+    assert "lower P-state" not in queued.reason
+
+
+def test_a_refusal_says_that_lower_p_states_are_refused_too() -> None:
+    cap = capped(POWER_SCOPE_CLUSTER, "p1", (0, 201.0))
+    [queued] = round_of(choosy(1.3), 0, cap, of_p1("a"))
+    assert queued.reason.endswith("as long as it stays as declared; nor at 3 lower P-states")
+
+
+def test_a_job_that_came_before_the_first_cap_starts_at_a_lower_p_state_too() -> None:
+    """Job b waits for the nodes of job a."""
+    processor = choosy(1.5)
+    [start, queued] = round_of(processor, 0, of_p1("a", nodes=2), of_p1("b", T0_US + 3))
+    assert (start.verdict, queued.verdict) == (VERDICT_START, VERDICT_QUEUED)
+    round_of(processor, 1, capped(POWER_SCOPE_CLUSTER, "p1", (0, LOW_W), time_us=T0_US + 40))
+    [later] = round_of(processor, 2, finished("a", T0_US + 70_000_000))
+    assert (later.job_id, later.verdict, later.freq_ghz) == ("b", VERDICT_START, 2.5)
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_who_was_killed_in_between_starts_it_in_the_same_mode(policy: Policy) -> None:
+    cap = capped(POWER_SCOPE_CLUSTER, "p1", (0, 200.0), (100, LOW_W))
+    processor = choosy(1.5, policy)
+    state = dict(processor.changes())
+    assert round_of(processor, 0, cap, of_p1("a"))[0].verdict == VERDICT_QUEUED
+    state |= processor.changes()
+    rules = Rules(policy, cap_slowdown=1.5)
+    kept = {key: value for key, value in state.items() if value is not None}
+    anew = Placement(kept, rules, 7.0)
+    # What signatures say later changes nothing of what was weighed.
+    news = [signature(0, "p1", T0_US + 50, power_w=300.0)]
+    assert round_of(processor, 4, *news) == round_of(anew, 4, *news) != []

@@ -1,14 +1,20 @@
 """Schedulers under budgets of power: examples of the rules."""
 
+from collections.abc import Callable
 from math import inf
 
+import numpy as np
 import pytest
 
 from shared.scheduling.backfill import serve
+from shared.scheduling.capacity import Capacity, Held
+from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, Step
-from shared.scheduling.wait_queue import Entry, WaitQueue
+from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
+from shared.scheduling.sharing import Apart
+from shared.scheduling.wait_queue import Entry, OtherMode, WaitQueue
 
 
 def entry(arrival: int, nodes: int, limit_s: float, watts: int) -> Entry:
@@ -135,6 +141,90 @@ def test_what_a_promise_held_that_is_given_up_goes_to_another_scheduler_at_once(
         for number, (load, queue) in enumerate(zip(loads, queues, strict=True))
     ]
     assert [served[1].arrival for served in serve(schedulers, 0.0)] == [1, 2]
+
+
+def slower(limit_s: float, watts: int) -> OtherMode:
+    return OtherMode(limit_s, watts * 1000)
+
+
+def in_parts(
+    entries: list[Entry], *budgets: PowerBudget, nodes: int = 8, held: int = 0
+) -> ConsumableScheduler:
+    """As `scheduler`, by counting what is free on each node; some are held until 100 s."""
+    queue, capacity = WaitQueue(), Capacity(NodeTable(("cores",), np.full((1, nodes), 2)))
+    for one in entries:
+        queue.add(one._replace(kind=0, in_parts=True))
+    kind = Kind("", Shape((2,), exclusive=True, most_per_node=1))
+    on = Allocation(tuple(range(held)), (1,) * held)
+    holds = [Held(100.0, 99, kind, on)] if held else []
+    for each in holds:
+        capacity.take(kind, each.allocation)
+    return ConsumableScheduler(capacity, holds, queue, [kind], Apart(), 0, budgets)
+
+
+def counting(
+    entries: list[Entry], *budgets: PowerBudget, nodes: int = 8, held: int = 0
+) -> EasyScheduler:
+    queue = WaitQueue()
+    for one in entries:
+        queue.add(one)
+    sets = [NodeSet(held, 100.0)] if held else []
+    return EasyScheduler(Load(nodes, nodes - held, sets), queue, 0, budgets)
+
+
+Make = Callable[..., EasyScheduler | ConsumableScheduler]
+both = pytest.mark.parametrize("make", [counting, in_parts])
+
+
+def modes_of(
+    of: EasyScheduler | ConsumableScheduler, now_s: float = 0.0
+) -> list[tuple[int, float, int]]:
+    return [(e.arrival, e.limit_s, e.draw_mw // 1000) for _, e, *_ in of.pass_alone(now_s)]
+
+
+@both
+def test_an_entry_that_watts_refuse_starts_in_the_first_of_its_other_modes_that_fits(
+    make: Make,
+) -> None:
+    waits = entry(0, 1, 50.0, 140)._replace(others=(slower(60.0, 110), slower(80.0, 90)))
+    assert modes_of(make([waits], flat(100))) == [(0, 80.0, 90)]
+    assert modes_of(make([waits], flat(110))) == [(0, 60.0, 110)]
+    assert modes_of(make([waits], flat(140))) == [(0, 50.0, 140)]
+
+
+@both
+def test_a_faster_mode_ends_before_a_lower_step(make: Make) -> None:
+    waits = entry(0, 1, 50.0, 60)._replace(others=(slower(40.0, 90),))
+    assert modes_of(make([waits], budget((-inf, 100_000), (45.0, 10_000)))) == [(0, 40.0, 90)]
+
+
+@both
+def test_where_nodes_refuse_an_entry_no_other_mode_is_tried(make: Make) -> None:
+    """Job 1 would end before the reservation in its other mode alone; it is not short of watts."""
+    first = entry(0, 8, 50.0, 60)
+    waits = entry(1, 1, 120.0, 40)._replace(others=(slower(90.0, 50),))
+    assert modes_of(make([first, waits], flat(200), held=4)) == []
+
+
+@both
+def test_another_mode_delays_no_reservation_of_nodes_or_watts(make: Make) -> None:
+    """Job 1 would last beyond 100 s in its slower mode, when job 0 needs all nodes."""
+    first = entry(0, 8, 50.0, 60)
+    waits = entry(1, 1, 90.0, 140)._replace(others=(slower(110.0, 90),))
+    assert modes_of(make([first, waits], flat(100), held=4)) == []
+    again = waits._replace(others=(slower(99.0, 90),))
+    assert modes_of(make([first, again], flat(100), held=4)) == [(1, 99.0, 90)]
+
+
+@both
+def test_the_reservation_is_in_the_mode_that_may_start_first(make: Make) -> None:
+    steps = budget((-inf, 50_000), (30.0, 90_000), (70.0, 200_000))
+    waits = entry(0, 1, 50.0, 140)._replace(others=(slower(80.0, 90),))
+    under_test = make([waits], steps)
+    assert modes_of(under_test) == []
+    assert under_test.reservation == (0, 1, 30.0)
+    assert steps.promised(0) == (30.0, 110.0, 90_000)
+    assert modes_of(under_test, 30.0) == [(0, 80.0, 90)]
 
 
 @pytest.mark.parametrize("until_s", [10.0, 60.0, inf])

@@ -20,7 +20,7 @@ from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, Step
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
 from shared.scheduling.sharing import Member
-from shared.scheduling.wait_queue import Entry, WaitQueue
+from shared.scheduling.wait_queue import Entry, OtherMode, WaitQueue
 from tests.unit.shared.scheduling.plain_power import Interval, PlainBudget, seconds
 
 NODES, SCHEDULERS, JOBS, PARTS = 6, 3, 12, 2
@@ -36,6 +36,7 @@ TABLE: Final = NodeTable(
 limits = st.integers(1, 30).map(float)
 draws = st.integers(0, 8).map(lambda tens: 10 * tens)
 nodes = st.integers(1, NODES)
+other_modes = st.lists(st.builds(OtherMode, limits, draws), max_size=2).map(tuple)
 
 
 class Anybody:
@@ -148,12 +149,19 @@ class System:
 
 @st.composite
 def entries(draw: st.DrawFn, job: int) -> dict[int, Entry]:
-    """A job on one scheduler or several, dearer on one than on another."""
+    """A job on one scheduler or several, dearer on one than on another, with up to three modes."""
     on = draw(st.sets(st.integers(0, SCHEDULERS - 1), min_size=1))
     size, limit_s, kind = draw(nodes), draw(limits), draw(st.integers(0, 1))
     return {
         scheduler: Entry(
-            job * SCHEDULERS + scheduler, job, size, limit_s, scheduler == PARTS, kind, draw(draws)
+            job * SCHEDULERS + scheduler,
+            job,
+            size,
+            limit_s,
+            scheduler == PARTS,
+            kind,
+            draw(draws),
+            draw(other_modes),
         )
         for scheduler in sorted(on)
     }
@@ -248,16 +256,25 @@ def planned(system: System) -> Dispatch:
     return schedule(system.now_s, schedulers)
 
 
+def modes(entry: Entry) -> list[OtherMode]:
+    """All in which it may start, its own first."""
+    return [OtherMode(entry.limit_s, entry.draw_mw), *entry.others]
+
+
 def reserved(system: System, plan: Dispatch, plain: PlainBudget, name: str) -> None:
-    """Note what each job is promised under a budget: once, at its earliest start."""
+    """Note what each job is promised under a budget: once, at its earliest start, in one of its
+    modes."""
     reservations = sorted(plan.reservations().items(), key=lambda one: one[1].start_s)
     for scheduler, reservation in reservations:
         if int(scheduler) in OF[name] and reservation.arrival not in plain.reserved:
             entry = system.waiting[int(scheduler)][reservation.arrival]
-            end_s = reservation.start_s + entry.limit_s
-            plain.reserved[reservation.arrival] = Interval(
-                reservation.start_s, end_s, entry.draw_mw
-            )
+            budgets = plan.schedulers[scheduler].budgets
+            [budget] = [each for each in budgets if each.cap.name == name]
+            promised = budget.promised(reservation.arrival)
+            assert promised is not None
+            assert promised.start_s == reservation.start_s
+            assert OtherMode(promised.end_s - promised.start_s, promised.draw_mw) in modes(entry)
+            plain.reserved[reservation.arrival] = Interval(*promised)
 
 
 @settings(max_examples=400, deadline=None)
@@ -265,6 +282,8 @@ def reserved(system: System, plan: Dispatch, plain: PlainBudget, name: str) -> N
 def test_no_start_takes_the_draw_above_a_cap_or_delays_a_reservation(system: System) -> None:
     plan = planned(system)
     for start in plan.starts:
+        entry = system.waiting[int(start.cluster)][start.entry.arrival]
+        assert OtherMode(start.entry.limit_s, start.entry.draw_mw) in modes(entry)
         system.start(int(start.cluster), start.entry, start.allocation)
     for name in system.steps:
         plain = system.plain(name)
