@@ -10,6 +10,7 @@ from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_DECIDED,
     JOB_STANDING_FINISHED,
     JOB_STANDING_HELD,
+    JOB_STANDING_REJECTED,
     JOB_STANDING_RESERVED,
     JOB_STANDING_RUNNING,
     JOB_STANDING_WAITING,
@@ -36,6 +37,7 @@ _STANDINGS: Final = {
     JOB_STANDING_RUNNING: "runs",
     JOB_STANDING_FINISHED: "has ended",
     JOB_STANDING_CANCELLED: "is cancelled: it starts no more",
+    JOB_STANDING_REJECTED: "is rejected: it starts no more, submit it anew or requeue it",
 }
 _FIGURES: Final = ("nodes", "GHz", "time s", "power W", "node energy kJ", "part_eff", "tier")
 _CONDITION: Final = "if nothing else arrives and all jobs run to their limits"
@@ -72,7 +74,10 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
 
 
 def tables(answer: ExplainResponse) -> Iterator[Table]:
-    """Of a job that waits: why it does not start on each cluster, and what was weighed there."""
+    """Of a job that waits: why it does not start on each cluster, and what was weighed there; of
+    one that fits nowhere: what it lacks."""
+    if answer.misfits:
+        yield _lacks(answer)
     if answer.clusters:
         yield _reasons(answer)
         yield _weighed(answer)
@@ -105,6 +110,17 @@ def _start(found: Forecast) -> str:
     if not found.cluster:
         return f"not before {_at(found.start_at_us)} (in {ahead}), {_CONDITION}"
     return f"{_at(found.start_at_us)} (in {ahead}) on {found.cluster}, {_CONDITION}"
+
+
+def _lacks(answer: ExplainResponse) -> Table:
+    found = Table("cluster", box=MARKDOWN)
+    found.add_column("needs", justify="right")
+    found.add_column("has", justify="right")
+    found.add_column("why it cannot run there")
+    for one in answer.misfits:
+        figures = (f"{one.needed:g}", f"{one.available:g}") if one.needed else ("", "")
+        found.add_row(one.cluster, *figures, one.reason)
+    return found
 
 
 def _reasons(answer: ExplainResponse) -> Table:

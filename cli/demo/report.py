@@ -130,6 +130,8 @@ def _rows(summary: DemoSummary) -> Iterable[tuple[str, str]]:
     yield "with GPUs", f"{summary.jobs_with_gpus:,} jobs"
     yield "discounted", _as_percent(summary.share_discounted)
     yield "told to wait for power", f"{summary.jobs_waited_for_power:,} jobs"
+    if summary.jobs_rejected:
+        yield "rejected", f"{summary.jobs_rejected:,} jobs"
     for cap in summary.caps:
         yield from _cap_rows(cap)
     against = summary.mean_price_against_state_of_practice

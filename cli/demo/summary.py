@@ -11,6 +11,7 @@ from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.placement_pb2 import (
     PREDICTION_BASIS_SIGNATURE,
     VERDICT_QUEUED,
+    VERDICT_REJECTED,
     Candidate,
     PlacementDecided,
 )
@@ -57,6 +58,7 @@ class DemoSummary:
     most_co_runners: int
     jobs_with_gpus: int
     jobs_waited_for_power: int
+    jobs_rejected: int
     caps: tuple[CapFigures, ...]
     errors: PredictionErrors
 
@@ -92,6 +94,7 @@ def summarise(history: History) -> DemoSummary:
         most_co_runners=_most_co_runners(done, starts),
         jobs_with_gpus=sum("gpu" in job.resources for job in done),
         jobs_waited_for_power=waited_for_power(history),
+        jobs_rejected=sum(d.verdict == VERDICT_REJECTED for d in history.decisions),
         caps=tuple(cap_figures(history)),
         errors=_errors(history, starts, done),
     )

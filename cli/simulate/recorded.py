@@ -179,12 +179,15 @@ def _line(
     label = case.label
     if course.unfinished:
         label = f"{label} ({course.unfinished:,} jobs did not end)"
+    if course.rejected:
+        label = f"{label} ({course.rejected:,} jobs fit nowhere)"
     parameters = {
         "case": case.label,
         "policy": case.rules.policy,
         "t_weight": case.rules.t_weight,
         "threshold": case.rules.threshold,
         "unfinished": course.unfinished,
+        "rejected": course.rejected,
     }
     return report.Line(label, parameters, summary)
 

@@ -16,6 +16,7 @@ from coplace.v1.jobs_pb2 import (
 )
 from coplace.v1.placement_pb2 import (
     VERDICT_CANCELLED,
+    VERDICT_REJECTED,
     VERDICT_START,
     VERDICT_WITHDRAWN,
     PlacementDecided,
@@ -133,19 +134,16 @@ class Emulator:
         return RoundOutput(events, self._round)
 
     def apply(self, decisions: Sequence[PlacementDecided], proposed: Event | None = None) -> None:
-        """End what was cancelled, decline what was asked back and did not start, and start what was
-        decided on the last round; the order of `decisions` does not matter. A plan that was
-        `proposed` after that round goes on its way while jobs wait.
+        """End what was cancelled, decline what was asked back and did not start, drop what was
+        rejected, and start what was decided on the last round; the order of `decisions` does not
+        matter. A plan that was `proposed` after that round goes on its way while jobs wait.
 
         Raises ImpossibleDecisionError for a decision that the clusters cannot obey.
         """
         for decision in decisions:
             self._require_current(decision)
         for decision in decisions:
-            if decision.verdict == VERDICT_CANCELLED:
-                self._cancel(decision.job_id)
-            elif decision.verdict == VERDICT_WITHDRAWN:
-                self._decline(decision)
+            self._take_away(decision)
         starts = [decision for decision in decisions if decision.verdict == VERDICT_START]
         starts.sort(key=lambda d: (bool(d.co_runner_job_id), d.job_id))
         undone = {decision.job_id: decision for decision in starts}
@@ -155,6 +153,14 @@ class Emulator:
             self._start_behind_its_hosts(decision, undone)
         if proposed is not None and self._queued:
             self._proposed, self._planned_us = proposed, planned_times_us(proposed)
+
+    def _take_away(self, decision: PlacementDecided) -> None:
+        if decision.verdict == VERDICT_CANCELLED:
+            self._cancel(decision.job_id)
+        elif decision.verdict == VERDICT_WITHDRAWN:
+            self._decline(decision)
+        elif decision.verdict == VERDICT_REJECTED:
+            del self._queued[decision.job_id]
 
     def _start_behind_its_hosts(
         self, decision: PlacementDecided, undone: dict[str, PlacementDecided]

@@ -127,11 +127,12 @@ class JobState(StrEnum):
     RUNNING = "running"
     FINISHED = "finished"
     CANCELLED = "cancelled"
+    REJECTED = "rejected"
 
 
 class JobFact(StrEnum):
-    """What a resource manager says happened to an attempt; GRANTED is what placement decided,
-    CANCELLED what somebody asked."""
+    """What a resource manager says happened to an attempt; GRANTED and REJECTED are what
+    placement decided, CANCELLED what somebody asked."""
 
     SUBMITTED = "submitted"
     GRANTED = "granted"
@@ -139,26 +140,32 @@ class JobFact(StrEnum):
     STARTED = "started"
     FINISHED = "finished"
     CANCELLED = "cancelled"
+    REJECTED = "rejected"
 
 
 # What each fact makes of each state. A pair that is missing changes nothing: it is a copy, or a
 # fact that arrived after a later one (a start after its finish). A finish carries all that a price
 # needs, so it is accepted from every state but its own. Nothing happens to what was not submitted:
 # such a fact came early. Who cancels asks: it ends what waits, but a resource manager that started
-# it anyway is right. What is granted ends by the word of the resource manager alone, so that a
-# cancellation waits for it. A requeue or a seizure begins another attempt.
+# it anyway is right, and so it is of what was rejected. What is granted ends by the word of the
+# resource manager alone, so that a cancellation waits for it. A requeue or a seizure begins another
+# attempt.
 TRANSITIONS: Final[dict[tuple[JobState, JobFact], JobState]] = {
     (JobState.UNKNOWN, JobFact.SUBMITTED): JobState.SUBMITTED,
     (JobState.SUBMITTED, JobFact.GRANTED): JobState.GRANTED,
     (JobState.SUBMITTED, JobFact.STARTED): JobState.RUNNING,
     (JobState.SUBMITTED, JobFact.FINISHED): JobState.FINISHED,
     (JobState.SUBMITTED, JobFact.CANCELLED): JobState.CANCELLED,
+    (JobState.SUBMITTED, JobFact.REJECTED): JobState.REJECTED,
     (JobState.GRANTED, JobFact.DECLINED): JobState.SUBMITTED,
     (JobState.GRANTED, JobFact.STARTED): JobState.RUNNING,
     (JobState.GRANTED, JobFact.FINISHED): JobState.FINISHED,
     (JobState.RUNNING, JobFact.FINISHED): JobState.FINISHED,
     (JobState.CANCELLED, JobFact.STARTED): JobState.RUNNING,
     (JobState.CANCELLED, JobFact.FINISHED): JobState.FINISHED,
+    (JobState.REJECTED, JobFact.STARTED): JobState.RUNNING,
+    (JobState.REJECTED, JobFact.FINISHED): JobState.FINISHED,
+    (JobState.REJECTED, JobFact.CANCELLED): JobState.CANCELLED,
 }
 
 

@@ -3,7 +3,7 @@
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 
-from shared.domain.job import Condition, Dependency
+from shared.domain.job import Condition, Dependency, JobState
 from shared.placement.jobs import Tracked
 from shared.placement.pending_reasons import PendingReason
 
@@ -73,7 +73,8 @@ class Dependencies:
             return PendingReason(f"{condition} {job_id}: it has not ended")
         if condition is Condition.AFTER_ANY or awaited.completed:
             return None
-        return PendingReason(f"{condition} {job_id}: it ended without completing", lasting=True)
+        ended = "was rejected" if awaited.state is JobState.REJECTED else "ended without completing"
+        return PendingReason(f"{condition} {job_id}: it {ended}", lasting=True)
 
     def _in_circles(self) -> set[str]:
         """What is left when all that may still be met is taken away, again and again (Kahn)."""

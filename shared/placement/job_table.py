@@ -28,7 +28,8 @@ from shared.messaging.stage import AlreadyAppliedError, EarlyError
 from shared.placement.grants import Void, lower_grant
 from shared.placement.holdings import Holdings
 from shared.placement.jobs import Placed, Tracked
-from shared.placement.model import Candidate, misfit
+from shared.placement.misfits import Misfit
+from shared.placement.model import Candidate
 from shared.scheduling.backfill import Start
 
 _PREFIX: Final = "job/"
@@ -54,6 +55,7 @@ class JobTable:
         self._jobs: dict[str, Tracked] = {}
         self._ended: list[tuple[float, str]] = []
         self._ending: set[str] = set()
+        self._unadmitted: set[str] = set()
         self.late_starts = 0
         self._next_arrival = 0
         self._touched: set[str] = set()
@@ -115,13 +117,12 @@ class JobTable:
             self.holdings.estimate(job)
             self.save(job)
 
-    def submit(self, event: Event, message: JobSubmitted, clusters: Mapping[str, Cluster]) -> None:
+    def submit(self, event: Event, message: JobSubmitted) -> None:
         """A job, or a new attempt of one, arrived."""
         job, awaits = job_of(message), dependencies_of(message)
         known = self._jobs.get(job.job_id)
         if known is not None and job.attempt <= known.job.attempt:
             raise AlreadyAppliedError(event.id)
-        _require_room(job, clusters)
         self._track(job, event.traceparent, awaits)
 
     def requeue(self, event: Event, message: JobRequeued) -> None:
@@ -223,6 +224,28 @@ class JobTable:
         job = self._asked(event, message.job_id)
         job.held, job.missed_starts, job.isolated = None, 0, False
 
+    def unadmitted(self) -> list[Tracked]:
+        """Jobs of which it is to be found out whether they fit anywhere, by arrival."""
+        found = [job for job in self.found(self._unadmitted) if job.waits and not job.admitted]
+        self._unadmitted = {job.job.job_id for job in found}
+        return [job for job in found if not job.isolated]
+
+    def admit(self, job: Tracked) -> None:
+        """The job fits on a declared cluster: from now on it is never rejected."""
+        job.admitted, job.misfits = True, ()
+        self._touch(job)
+
+    def put_off(self, job: Tracked, misfits: tuple[Misfit, ...]) -> None:
+        """The job fits on no declared cluster, and one may yet come."""
+        if misfits != job.misfits:
+            job.misfits = misfits
+            self._touch(job)
+
+    def reject(self, job: Tracked, misfits: tuple[Misfit, ...]) -> None:
+        """The job fits on no declared cluster: it ends."""
+        job.misfits = misfits
+        self._end(job, next_state(job.state, JobFact.REJECTED))
+
     def isolate(self, job: Tracked, reason: str) -> None:
         """Hold a job that the end of a round fails over."""
         job.held, job.isolated = reason[:_MOST_TEXT], True
@@ -281,6 +304,7 @@ class JobTable:
             heappush(self._ended, (job.ended_s, job_id))
         elif job.ended:
             self._ending.add(job_id)
+        self._unadmitted.add(job_id)
         self._touched.add(job_id)
 
     def _begin_next(self, before: Tracked, attempt: int, seized: str = "") -> None:
@@ -298,6 +322,7 @@ class JobTable:
         self._jobs[job.job_id] = tracked
         self.by_arrival[tracked.arrival] = job.job_id
         self._next_arrival += 1
+        self._unadmitted.add(job.job_id)
         self._touch(tracked)
         if tracked.cancelled is not None:
             self._end(tracked, next_state(tracked.state, JobFact.CANCELLED))
@@ -371,17 +396,6 @@ class JobTable:
         job.asked = asked
         self._touch(job)
         return job
-
-
-def _require_room(job: Job, clusters: Mapping[str, Cluster]) -> None:
-    if job.reference_cluster not in clusters:
-        problem = f"{job.reference_cluster!r} is not declared: known are {[*clusters]}"
-        raise RejectedError("reference_cluster", problem)
-    problems = {misfit(job, cluster) for cluster in clusters.values()}
-    if "" not in problems:
-        raise RejectedError(
-            "nodes", f"the job fits on no cluster: {'; '.join(sorted(problems)[-3:])}"
-        )
 
 
 def _require_few_void(job: Tracked) -> None:

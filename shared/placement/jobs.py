@@ -9,6 +9,7 @@ import orjson
 
 from shared.domain.job import Condition, Dependency, Job, JobState
 from shared.placement.grants import Void
+from shared.placement.misfits import Misfit
 from shared.placement.model import Candidate, SlowerMode
 
 
@@ -46,7 +47,8 @@ class Tracked:
     `void` starts are to be told; those of `seized` ones have not answered. `announced` is the last
     verdict on it, `told` what the reason was; before `settles_s` one that comes and goes with what
     runs is not told anew. `ended_s` is the end of the round that brought its end.
-    `isolated` is a held one that is not even weighed, since deciding on it failed.
+    `admitted` says that it was found to fit on a declared cluster when it came; `misfits` are why
+    it does not. `isolated` is a held one that is not even weighed, since deciding on it failed.
     """
 
     job: Job
@@ -71,6 +73,8 @@ class Tracked:
     told: str = ""
     settles_s: float = 0.0
     isolated: bool = False
+    admitted: bool = False
+    misfits: tuple[Misfit, ...] = ()
 
     @property
     def waits(self) -> bool:
@@ -80,7 +84,7 @@ class Tracked:
     @property
     def ended(self) -> bool:
         """True when no start of it is expected any more."""
-        return self.state in (JobState.FINISHED, JobState.CANCELLED)
+        return self.state in (JobState.FINISHED, JobState.CANCELLED, JobState.REJECTED)
 
     @property
     def lacks_slower_modes(self) -> bool:
@@ -112,6 +116,9 @@ class Tracked:
         state["asked"] = tuple(state["asked"])
         for name in ("void", "seized"):
             state[name] = tuple(Void(**fields) for fields in state[name])
+        # A state of before jobs were rejected holds only those that fit.
+        state.setdefault("admitted", True)
+        state["misfits"] = tuple(map(Misfit.restored, state.get("misfits", ())))
         if state["placed"]:
             state["placed"] = _placed(state["placed"])
         return cls(**state)

@@ -25,6 +25,7 @@ from shared.eamc.ranking import (
     rank_clusters,
 )
 from shared.models.power_model import PowerModel
+from shared.placement.misfits import misfit
 from shared.placement.predictions import (
     ClusterModels,
     Predictions,
@@ -32,7 +33,7 @@ from shared.placement.predictions import (
     reference_columns,
 )
 from shared.scheduling.power import milliwatts
-from shared.scheduling.problem import core_share, most_units, unit_cores
+from shared.scheduling.problem import core_share, unit_cores
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -126,35 +127,6 @@ class Candidate:
         return replace(self, **changed, slower=None)
 
 
-def misfit(job: Job, cluster: Cluster) -> str:
-    """Why a cluster can never run the job; empty when it can."""
-    if not job.runs_on(cluster):
-        wanted, given = " or ".join(job.architectures), cluster.architecture or "not declared"
-        return f"has binaries for {wanted}, the cluster's architecture is {given}"
-    if job.shareable and cluster.cores_per_node < 2:
-        return "is to share nodes, and those of the cluster have 1 core"
-    units = job.nodes_on(cluster)
-    most = most_units(job, cluster)
-    if units <= most:
-        return ""
-    if not most:
-        return _why_no_unit_fits(job, cluster)
-    memory = f" for its {job.memory_gib:g} GiB" if units > job.nodes else ""
-    if job.is_of_nodes:
-        return f"needs {units} nodes{memory}, the cluster has {most}"
-    return f"needs {units} units{memory}, the cluster has room for {most} when it is empty"
-
-
-def _why_no_unit_fits(job: Job, cluster: Cluster) -> str:
-    if job.cores_per_unit > cluster.cores_per_node:
-        given = f"those of the cluster have {cluster.cores_per_node}"
-        return f"needs {job.cores_per_unit} cores on a node, {given}"
-    needs = [f"{count} {name}" for name, count in job.resources_per_unit]
-    if job.memory_gib_per_unit or job.memory_gib:
-        needs.append(f"{job.memory_gib_per_unit or job.memory_gib / job.nodes:g} GiB")
-    return f"no node of the cluster has the {' and '.join(needs)} that a unit needs"
-
-
 def evaluate(
     jobs: Sequence[Job],
     clusters: Sequence[ClusterModels],
@@ -172,7 +144,7 @@ def evaluate(
     found = predict(jobs, clusters, power_model, rule, rules.weighing, rules.quantile)
     planned = found.planned
     reference = reference_columns(jobs, clusters)
-    fits = np.array([[not misfit(job, c.cluster) for c in clusters] for job in jobs])
+    fits = np.array([[misfit(job, c.cluster) is None for c in clusters] for job in jobs])
     nodes = [[job.nodes_on(c.cluster) for c in clusters] for job in jobs]
     shares = [[_share(job, c.cluster) for c in clusters] for job in jobs]
     energy_j = planned.energy_j * more_nodes(jobs, np.array(nodes, np.float64), np.array(shares))

@@ -3,7 +3,13 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_HELD, VERDICT_QUEUED, Verdict
+from coplace.v1.placement_pb2 import (
+    VERDICT_CANCELLED,
+    VERDICT_HELD,
+    VERDICT_QUEUED,
+    VERDICT_REJECTED,
+    Verdict,
+)
 
 from shared.domain.job import JobState
 from shared.placement.eligible import favourite
@@ -62,6 +68,8 @@ class Notices:
     def _situation(self, job: Tracked) -> JobSituation | None:
         if job.cancelled is not None and job.state is not JobState.FINISHED:
             return JobSituation(VERDICT_CANCELLED)
+        if job.state is JobState.REJECTED:
+            return JobSituation(VERDICT_REJECTED)
         if not job.waits:
             return None
         pending_reason = self._pending_reasons.of_job(job)

@@ -9,6 +9,7 @@ from coplace.v1.placement_pb2 import (
     PREDICTION_BASIS_FIRST_RUN,
     PREDICTION_BASIS_SIGNATURE,
     VERDICT_CANCELLED,
+    VERDICT_REJECTED,
     VERDICT_START,
     VERDICT_WITHDRAWN,
     OwnPState,
@@ -29,7 +30,8 @@ from shared.placement.eligible import Choice, Choices, favourite, preference
 from shared.placement.explanation import POWER, Refusals, unexplained, when
 from shared.placement.grants import Void
 from shared.placement.jobs import Placed, Tracked
-from shared.placement.model import Candidate, Rules, misfit
+from shared.placement.misfits import in_words, misfit
+from shared.placement.model import Candidate, Rules
 from shared.placement.notices import JobSituation
 from shared.placement.pending_reasons import PendingReasons
 from shared.placement.waiting import WaitingJobs
@@ -69,6 +71,13 @@ class Decisions:
         if job.placed is not None:
             decided.cluster, decided.grant = job.placed.cluster, job.placed.grant
         decided.reason = f"cancelled: {job.cancelled}" if job.cancelled else "cancelled"
+        return self.publish(job, decided)
+
+    def rejected(self, job: Tracked) -> Publish:
+        """A job fits on no cluster, and is not started."""
+        decided = self.new(job, VERDICT_REJECTED)
+        decided.reason = in_words(job.misfits)
+        decided.misfits.extend(each.message() for each in job.misfits[:MOST_CANDIDATES])
         return self.publish(job, decided)
 
     def new(self, job: Tracked, verdict: Verdict.ValueType, what: str = "") -> PlacementDecided:
@@ -153,12 +162,12 @@ class Outcomes:
 
     def candidate_message(self, job: Tracked, choice: Choice, why_not: str) -> CandidateMessage:
         """What was weighed, and the constraint that bound it; those of power in figures too."""
-        told = candidate_message(choice, why_not)
+        found = candidate_message(choice, why_not)
         entry = self.waiting_jobs.entry(job, choice.cluster)
         if entry is not None and POWER in why_not:
             shortages = self.refusals.shortages(choice.cluster, entry)
-            told.power.shortages.extend(map(self._shortage, shortages))
-        return told
+            found.power.shortages.extend(map(self._shortage, shortages))
+        return found
 
     def _shortage(self, shortage: Shortage) -> PowerShortage:
         cap, until_s = shortage.cap, shortage.until_s
@@ -209,9 +218,11 @@ class Outcomes:
         return self.decisions.publish(job, decided)
 
     def of_waiting(self, job: Tracked, situation: JobSituation) -> Publish:
-        """A job waits, for nodes or for what keeps it out of the queue, or was cancelled."""
+        """A job waits, for nodes or for what keeps it out of the queue, or starts no more."""
         if situation.verdict == VERDICT_CANCELLED:
             return self.decisions.cancelled(job)
+        if situation.verdict == VERDICT_REJECTED:
+            return self.decisions.rejected(job)
         decided = self.decisions.new(job, situation.verdict, situation.what)
         pending_reason, reasons = self.pending_reasons.of_job(job), self.reasons(job, None)
         if pending_reason is not None:
@@ -261,11 +272,15 @@ class Outcomes:
             return pending_reason.reason
         if self.waiting_jobs.is_held_back(choice):
             return f"planned for {when(choice.not_before_s)}, not before"
-        return misfit(job.job, self.clusters[choice.cluster])
+        return self._misfit(job, choice.cluster)
+
+    def _misfit(self, job: Tracked, cluster: str) -> str:
+        found = misfit(job.job, self.clusters[cluster])
+        return found.reason if found else ""
 
     def _why_excluded(self, job: Tracked, choice: Choice) -> str:
         name = choice.cluster
-        problem = misfit(job.job, self.clusters[name]) or self.pending_reasons.lost.get(name)
+        problem = self._misfit(job, name) or self.pending_reasons.lost.get(name)
         if problem or isinf(choice.part_eff):
             return problem or "did not fit or was lost when the job was ranked"
         choices = self.waiting_jobs.choices(job)

@@ -7,6 +7,7 @@ from typing import Protocol
 from shared.domain.cluster import Cluster
 from shared.placement.jobs import Tracked
 from shared.placement.limits import Limit, Subject, Usage, subjects_of
+from shared.placement.misfits import in_words
 from shared.placement.model import Candidate
 from shared.scheduling.problem import nodes_worth
 
@@ -57,7 +58,9 @@ class PendingReasons:
 
     def of_job(self, job: Tracked) -> PendingReason | None:
         """What keeps all entries of a waiting job out; None when nothing does."""
-        pending_reason = self._hold(job) or self.dependencies.pending_reason(job)
+        pending_reason = (
+            self._hold(job) or self._unfit(job) or self.dependencies.pending_reason(job)
+        )
         return pending_reason or (self._too_many_jobs(job) if self.models.limits else None)
 
     @property
@@ -84,6 +87,16 @@ class PendingReasons:
         return PendingReason(
             f"{missed}: release it when its resource manager starts jobs", lasting=True
         )
+
+    def _unfit(self, job: Tracked) -> PendingReason | None:
+        """That it fits on no declared cluster, where that may change without anybody's doing."""
+        if job.admitted or not job.misfits:
+            return None
+        if not self.models.clusters:
+            return PendingReason("no cluster is declared yet")
+        lost = next(iter(self.models.lost), "a cluster")
+        unless = f"rejected unless {lost}, which is lost, returns with more"
+        return PendingReason(f"{in_words(job.misfits)}: {unless}")
 
     def _too_many_jobs(self, job: Tracked) -> PendingReason | None:
         for subject, limit in self._limits_of(job):

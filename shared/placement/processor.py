@@ -26,6 +26,7 @@ from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import NodePowerPublished
 
 from shared.domain.cluster import Cluster
+from shared.domain.job import Job
 from shared.messaging.event import Event, Publish
 from shared.messaging.quarantine import Fault
 from shared.messaging.stage import Round
@@ -34,6 +35,7 @@ from shared.placement.dependencies import Dependencies
 from shared.placement.explanation import Refusals
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Tracked
+from shared.placement.misfits import misfits, without_reference
 from shared.placement.model import Candidate, Rules, draw_mw, evaluate
 from shared.placement.model_store import ModelStore
 from shared.placement.modes import modes_of, with_slower_modes
@@ -108,8 +110,9 @@ class Placement:
         self._all_stale |= self._waiting_jobs.forget_kinds()
         decisions = Decisions(ended, self._rules, self._models.degradation_version)
         decided = list(self._withdrawals.of_round(decisions))
+        self._judge()
         touched = self._settle()
-        new = [job for job in touched if job.waits and not job.candidates]
+        new = [job for job in touched if job.waits and job.admitted and not job.candidates]
         self._weigh([job for job in new if not job.isolated])
         self._estimate(touched)
         offered = self._offer_slower_modes(touched)
@@ -151,7 +154,7 @@ class Placement:
         """What a resource manager says of a job."""
         match event.payload:
             case JobSubmitted() as submitted:
-                self._job_table.submit(event, submitted, self._models.clusters)
+                self._job_table.submit(event, submitted)
             case JobRequeued() as requeued:
                 self._job_table.requeue(event, requeued)
             case JobStarted() as started:
@@ -189,6 +192,20 @@ class Placement:
                 self._all_stale = True
             case PowerCapDeclared():
                 self._lack_modes = True  # those who came before the first cap
+
+    def _judge(self) -> None:
+        """Accept or reject what arrived. What fits on no declared cluster may yet fit where one is
+        lost, and where none was declared: it waits until that is known."""
+        clusters = self._models.clusters
+        for job in self._job_table.unadmitted():
+            unknown = without_reference(job.job, clusters)
+            found = unknown or misfits(job.job, clusters.values())
+            if not found:
+                self._job_table.admit(job)
+            elif not clusters or (self._models.lost and not unknown):
+                self._job_table.put_off(job, found)
+            else:
+                self._job_table.reject(job, found)
 
     def _settle(self) -> list[Tracked]:
         """The jobs whose situation may have changed, by arrival; what they waited for and what came
@@ -242,7 +259,7 @@ class Placement:
                 self._job_table.weigh(job, tuple(_with_draw(job, c, clusters) for c in known))
         lacking = self._job_table.holdings.without_draw()
         weighed = evaluate(
-            [job.job for job in lacking],
+            [_where_it_runs(job, clusters) for job in lacking],
             self._models.per_cluster(),
             self._models.power_model,
             self._rules,
@@ -337,6 +354,14 @@ class Placement:
 def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
     """What to change in a state of a wrong clock, so that nothing in it lies ahead of now."""
     return {**job_table.mended(restored, now_us), **plans.mended(restored, now_us)}
+
+
+def _where_it_runs(job: Tracked, clusters: Mapping[str, Cluster]) -> Job:
+    """The job of which a resource manager says that it runs: where its reference cluster is not
+    declared, its walltime relates to where it is."""
+    assert job.placed is not None
+    known = job.job.reference_cluster in clusters
+    return job.job if known else replace(job.job, reference_cluster=job.placed.cluster)
 
 
 def _with_draw(job: Tracked, candidate: Candidate, clusters: Mapping[str, Cluster]) -> Candidate:

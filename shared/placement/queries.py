@@ -9,6 +9,7 @@ from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_DECIDED,
     JOB_STANDING_FINISHED,
     JOB_STANDING_HELD,
+    JOB_STANDING_REJECTED,
     JOB_STANDING_RESERVED,
     JOB_STANDING_RUNNING,
     JOB_STANDING_WAITING,
@@ -31,6 +32,7 @@ from shared.placement.caps import (
 from shared.placement.eligible import Choice
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Placed, Tracked
+from shared.placement.misfits import in_words
 from shared.placement.model_store import ModelStore
 from shared.placement.outcomes import Outcomes, candidate_message, reason_of
 from shared.placement.pending_reasons import PendingReasons
@@ -46,6 +48,7 @@ _RESTARTED: Final = (
 _ENDED: Final = {
     JobState.FINISHED: JOB_STANDING_FINISHED,
     JobState.CANCELLED: JOB_STANDING_CANCELLED,
+    JobState.REJECTED: JOB_STANDING_REJECTED,
 }
 
 
@@ -106,6 +109,8 @@ class Queries:
         )
         if job.placed is not None:
             answer.allocation.CopyFrom(self._allocation(job, job.placed))
+        if job.waits or job.state is JobState.REJECTED:
+            answer.misfits.extend(each.message() for each in job.misfits)
         if job.waits:
             self._explain(answer, job)
         else:
@@ -231,6 +236,8 @@ def _why_not_waiting(job: Tracked) -> str:
     """How it ended, or what was asked of it."""
     if job.cancelled is not None and job.state is not JobState.FINISHED:
         return f"cancelled: {job.cancelled}" if job.cancelled else "cancelled"
+    if job.state is JobState.REJECTED:
+        return in_words(job.misfits)
     if job.state is JobState.FINISHED:
         return "completed" if job.completed else "ended without completing"
     return job.asked_back

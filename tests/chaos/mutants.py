@@ -27,6 +27,7 @@ from shared.messaging.unit import Unit
 from shared.placement.eligible import Choice
 from shared.placement.job_table import JobTable
 from shared.placement.model_store import ModelStore
+from shared.placement.notices import Notices
 from shared.placement.occupancy import Occupancy
 from shared.placement.outcomes import Outcomes
 from shared.placement.pending_reasons import PendingReasons
@@ -141,11 +142,11 @@ def a_copy_of_a_submission_queues_up_again() -> Iterator[None]:
     """Jobs that ended are not remembered."""
     right = JobTable.submit
 
-    def submit(job_table: JobTable, event: Any, message: Any, clusters: Any) -> None:
+    def submit(job_table: JobTable, event: Any, message: Any) -> None:
         known = job_table.get(message.job_id)
         if known is not None and known.ended:
             del job_table._jobs[message.job_id]
-        right(job_table, event, message, clusters)
+        right(job_table, event, message)
 
     with patch.object(JobTable, "submit", submit):
         yield
@@ -208,6 +209,34 @@ def waiting_is_not_explained() -> Iterator[None]:
 def lost_clusters_get_jobs() -> AbstractContextManager[Any]:
     """Nobody minds that a cluster is out of reach."""
     return patch.object(PendingReasons, "of_entry", lambda _pending_reasons, _job, _candidate: None)
+
+
+@contextmanager
+def rejected_jobs_wait_on() -> Iterator[None]:
+    """A job that is rejected is told so, and stays in the queue for a cluster that comes later."""
+    right = Notices.of
+
+    def of(notices: Notices, job: Any, now_s: float) -> Any:
+        found = right(notices, job, now_s)
+        if job.state is JobState.REJECTED:
+            job.state, job.admitted = JobState.SUBMITTED, False
+            job.job = replace(job.job, nodes=1, architectures=(), cores_per_unit=1)
+        return found
+
+    with patch.object(Notices, "of", of):
+        yield
+
+
+def jobs_are_rejected_while_clusters_are_lost() -> AbstractContextManager[Any]:
+    """What a lost cluster might yet hold is rejected."""
+    right = Placement._judge
+
+    def judge(placement: Placement) -> None:
+        lost, placement._models._lost = placement._models._lost, {}
+        right(placement)
+        placement._models._lost = lost
+
+    return patch.object(Placement, "_judge", judge)
 
 
 @contextmanager
@@ -425,6 +454,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     decisions_end_by_an_error,
     waiting_is_not_explained,
     lost_clusters_get_jobs,
+    rejected_jobs_wait_on,
+    jobs_are_rejected_while_clusters_are_lost,
     a_restart_charges_again,
     late_shutters_are_dropped,
     a_finish_needs_its_start,

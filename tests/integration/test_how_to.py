@@ -15,6 +15,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from coplace.v1.placement_pb2 import (
     VERDICT_QUEUED,
+    VERDICT_REJECTED,
     VERDICT_START,
     VERDICT_WITHDRAWN,
     PlacementDecided,
@@ -40,6 +41,7 @@ from tests.support.snippets import HOW_TO, write_programs
 _TIME_US = 1_767_225_600_000_000
 _JOB = "north/alpha/4711/1767225600"
 _OTHER_JOB = "north/alpha/4712/1767225600"
+_REJECTED_JOB = "north/alpha/4713/1767225600"
 
 
 @pytest.fixture
@@ -159,10 +161,14 @@ async def test_a_resource_manager_reports_jobs_and_starts_what_was_decided_for_i
     crossed = PlacementDecided(
         job_id=_JOB, attempt=1, verdict=VERDICT_WITHDRAWN, cluster="alpha", grant=1
     )
-    decided = [elsewhere, queued, declines, too_late, start, crossed]
+    rejected = PlacementDecided(
+        job_id=_REJECTED_JOB, attempt=1, verdict=VERDICT_REJECTED, reason="fits on no cluster"
+    )
+    decided = [elsewhere, queued, rejected, declines, too_late, start, crossed]
     await _publish(deployment, "placement.decisions", decided)
     with _obeying(tmp_path, environment) as first_line:
         assert first_line in (
+            f"rejected {_REJECTED_JOB}: fits on no cluster\n",
             f"declined {_OTHER_JOB}: as asked\n",
             f"start {_JOB} on alpha-0007,alpha-0008 at 2.0 GHz for at most 3600 s\n",
         )

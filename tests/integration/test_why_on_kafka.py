@@ -28,6 +28,7 @@ from tests.support.snippets import HOW_TO, write_programs
 _DEADLINE_S = 60.0
 _WORKERS = ("placement", "placement-2")
 _RUNS, _WAITS = "north/alpha/1/1767225600", "north/alpha/2/1767225601"
+_IMPOSSIBLE = "north/alpha/3/1767225602"
 _TIME_US = 1_767_225_600_000_000
 
 
@@ -112,13 +113,13 @@ def cluster() -> ClusterDeclared:
     )
 
 
-def job(job_id: str) -> JobSubmitted:
+def job(job_id: str, nodes: int = 4) -> JobSubmitted:
     return JobSubmitted(
         job_id=job_id,
         attempt=1,
         user="ada",
         account="physics",
-        nodes=4,
+        nodes=nodes,
         walltime_s=3600,
         reference_cluster="alpha",
         submitted_at_us=_TIME_US,
@@ -155,6 +156,18 @@ def test_a_job_whose_start_was_decided_says_where(region: Region) -> None:
     answer = region.why(_RUNS).stdout.splitlines()
     assert answer[0] == f"{_RUNS} is to start: its resource manager has not confirmed it yet"
     assert answer[1].startswith("on 4 nodes of alpha at 3.1 GHz since ")
+
+
+def test_a_job_that_no_cluster_can_hold_is_rejected_with_what_is_lacking(region: Region) -> None:
+    region.publish("jobs.events", job(_IMPOSSIBLE, nodes=5), _IMPOSSIBLE)
+    answer = region.why(_IMPOSSIBLE)
+    while "is rejected" not in answer.stdout:
+        time.sleep(0.1)
+        answer = region.why(_IMPOSSIBLE)
+    first, why, *table = answer.stdout.splitlines()
+    assert first == f"{_IMPOSSIBLE} is rejected: it starts no more, submit it anew or requeue it"
+    assert why == "why: fits on no cluster: alpha: needs 5 nodes, the cluster has 4"
+    assert any("alpha" in line and " 5 " in line and " 4 " in line for line in table)
 
 
 def test_the_program_of_the_how_to_prints_where_a_job_waits_and_when_it_starts(

@@ -32,6 +32,7 @@ from coplace.v1.jobs_pb2 import (
 )
 from coplace.v1.placement_pb2 import (
     VERDICT_CANCELLED,
+    VERDICT_REJECTED,
     VERDICT_START,
     VERDICT_WITHDRAWN,
     PlacementDecided,
@@ -76,12 +77,14 @@ _ONLY_ATTEMPT: Final = 1
 @dataclass(slots=True)
 class Course:
     """What came of a record: all decisions in their order, the jobs that ended, the caps that held.
-    `unfinished` counts the jobs that started and ran on, or never started."""
+    `unfinished` counts the jobs that started and ran on, or never started, `rejected` those that
+    fitted nowhere."""
 
     decisions: list[PlacementDecided] = field(default_factory=list)
     finished: list[JobFinished] = field(default_factory=list)
     caps: list[PowerCapDeclared] = field(default_factory=list)
     unfinished: int = 0
+    rejected: int = 0
 
 
 def as_recorded(inputs: RecordedInputs, decisions: Sequence[PlacementDecided]) -> Course:
@@ -89,11 +92,14 @@ def as_recorded(inputs: RecordedInputs, decisions: Sequence[PlacementDecided]) -
     payloads = [event.payload for event in inputs.events]
     submitted = {each.job_id for each in payloads if isinstance(each, JobSubmitted)}
     ends = {each.job_id: each for each in payloads if isinstance(each, JobFinished)}
+    last = {each.job_id: each.verdict for each in decisions}
+    rejected = {job_id for job_id, verdict in last.items() if verdict == VERDICT_REJECTED}
     return Course(
         decisions=list(decisions),
         finished=[each for job_id, each in ends.items() if job_id in submitted],
         caps=[each for each in payloads if isinstance(each, PowerCapDeclared)],
-        unfinished=len(submitted - ends.keys()),
+        unfinished=len(submitted - ends.keys() - rejected),
+        rejected=len(rejected),
     )
 
 
@@ -243,6 +249,9 @@ class WhatIf:
                 self._cancel(decided.job_id)
             elif decided.verdict == VERDICT_WITHDRAWN and decided.job_id in self._waiting:
                 self._decline(decided)
+            elif decided.verdict == VERDICT_REJECTED:
+                self._waiting.discard(decided.job_id)
+                self.course.rejected += 1
 
     def _start(self, decided: PlacementDecided) -> None:
         job_id, now_us = decided.job_id, self._round.ended_at_us

@@ -8,13 +8,14 @@ from coplace.v1.placement_pb2 import (
     VERDICT_CANCELLED,
     VERDICT_HELD,
     VERDICT_QUEUED,
+    VERDICT_REJECTED,
     VERDICT_START,
     PlacementDecided,
     Verdict,
 )
 
 from shared.messaging.domain_types import cluster_of, job_of
-from shared.placement.model import misfit
+from shared.placement.misfits import misfit
 from shared.scheduling.problem import most_units
 from tests.chaos.audit.evidence import Evidence, is_hostile
 
@@ -40,10 +41,12 @@ def every_decision_is_explained(evidence: Evidence) -> Iterator[str]:
 
 
 def every_job_ends_or_waits_with_a_reason(evidence: Evidence) -> Iterator[str]:
-    """Where all clusters are there and nothing else runs, only what cannot start waits."""
+    """Where all clusters are there and nothing else runs, only what cannot start waits, and what
+    fits nowhere was rejected."""
     last = evidence.last_decision
     ended = {job_id for job_id, _ in evidence.world.journal.finishes}
-    ended |= {name for name, decided in last.items() if decided.verdict == VERDICT_CANCELLED}
+    over = (VERDICT_CANCELLED, VERDICT_REJECTED)
+    ended |= {name for name, decided in last.items() if decided.verdict in over}
     for job_id in evidence.world.journal.submissions:
         if job_id in ended or is_hostile(job_id) or _is_refused(evidence, job_id):
             continue

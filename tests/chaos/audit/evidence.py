@@ -132,6 +132,13 @@ class Evidence:
                 newest[decided.job_id] = decided
         return newest
 
+    def taken(self) -> Iterator[Event]:
+        """What placement took in, in its order, with the ends of rounds."""
+        for place in self.world.codec.topics.partitions("placement.inputs"):
+            for record in self.world.log.read(place, 0, _WHOLE):
+                if ("placement", place, record.offset) not in self.refused_at:
+                    yield self.world.codec.decode(record, of_any_count=True)
+
     def _refuse(self, event: Event) -> None:
         letter = event.payload
         assert isinstance(letter, DeadLetter)

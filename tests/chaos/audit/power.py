@@ -28,7 +28,6 @@ from google.protobuf.message import Message
 from shared.messaging.event import Event
 from tests.chaos.audit.evidence import Evidence
 
-_WHOLE = 1 << 60
 _MAY_END = (JobDeclined, JobFinished, JobRequeued, JobSeized, JobStarted, JobSubmitted)
 Stamp = tuple[int, str]
 
@@ -83,7 +82,7 @@ def no_start_breaks_a_cap(evidence: Evidence) -> Iterator[str]:
         if decided.verdict == VERDICT_START:
             starts.setdefault(decided.round, []).append(decided)
     known = _Known()
-    for event in _inputs(evidence):
+    for event in evidence.taken():
         if isinstance(event.payload, RoundEnded):
             of_round = starts.pop(event.payload.round, [])
             for decided in of_round:
@@ -108,15 +107,6 @@ def _broken(known: _Known, decided: PlacementDecided, now_us: int) -> Iterator[s
                     f"{decided.job_id} started in round {decided.round}: {drawn_w} W of {cap_w} W "
                     f"of {cap.name or 'the region'} at {at_us}"
                 )
-
-
-def _inputs(evidence: Evidence) -> Iterator[Event]:
-    """What placement takes, with the ends of rounds."""
-    world = evidence.world
-    for place in world.codec.topics.partitions("placement.inputs"):
-        for record in world.log.read(place, 0, _WHOLE):
-            if ("placement", place, record.offset) not in evidence.refused_at:
-                yield world.codec.decode(record, of_any_count=True)
 
 
 def _subject(payload: Message) -> tuple[str, str] | None:

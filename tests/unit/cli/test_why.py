@@ -1,10 +1,11 @@
 """What `coplace why` prints, word for word: it is read at night."""
 
 import pytest
-from coplace.v1.placement_pb2 import Candidate, Reservation
+from coplace.v1.placement_pb2 import Candidate, Misfit, Reservation
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_DECIDED,
     JOB_STANDING_FINISHED,
+    JOB_STANDING_REJECTED,
     JOB_STANDING_RESERVED,
     JOB_STANDING_RUNNING,
     JOB_STANDING_WAITING,
@@ -98,6 +99,28 @@ def test_each_cluster_has_a_row_with_the_reason_and_one_with_what_was_weighed() 
         ["p2", "none", "2 of 2", "needs 4 nodes, the cluster has 2"],
         ["p1", "4", "2.1", "50 ± 2", "300 ± 12", "15.0 ± 0.8", "1.414", "0"],
         ["p2", "4", "3.1", "0", "0", "0.0", "0.000", "2"],
+    ]
+
+
+def test_a_rejected_job_says_what_each_cluster_lacks() -> None:
+    lacks = Misfit(cluster="p1", needed=9, available=4, reason="needs 9 nodes, the cluster has 4")
+    answer = ExplainResponse(
+        job_id="j",
+        attempt=1,
+        standing=JOB_STANDING_REJECTED,
+        reason="fits nowhere",
+        misfits=[lacks],
+    )
+    assert list(why.lines(answer)) == [
+        "j is rejected: it starts no more, submit it anew or requeue it",
+        "why: fits nowhere",
+    ]
+    [table] = why.tables(answer)
+    assert [list(column.cells) for column in table.columns] == [
+        ["p1"],
+        ["9"],
+        ["4"],
+        ["needs 9 nodes, the cluster has 4"],
     ]
 
 

@@ -15,6 +15,7 @@ from coplace.v1.jobs_pb2 import (
 from coplace.v1.placement_pb2 import (
     VERDICT_CANCELLED,
     VERDICT_QUEUED,
+    VERDICT_REJECTED,
     VERDICT_WITHDRAWN,
 )
 from coplace.v1.plans_pb2 import PlanItem, PlanProposed
@@ -84,6 +85,12 @@ def test_a_cancelled_job_ends_where_it_is_in_the_queue_or_on_its_nodes() -> None
     ran, waited = ends[jobs[0].job_id], ends[jobs[2].job_id]
     assert ran.started_at_us < ran.ended_at_us
     assert (waited.started_at_us, waited.energy_j) == (0, 0.0)
+
+
+def test_a_rejected_job_leaves_the_queue_without_a_word() -> None:
+    emulator, [job] = in_round_one(request())
+    emulator.apply([start(job, verdict=VERDICT_REJECTED)])
+    assert payloads(to_the_end(emulator), JobFinished) == []
 
 
 def test_a_start_that_was_declined_never_takes_place_and_one_that_did_is_not_declined() -> None:

@@ -15,7 +15,15 @@ from shared.messaging.stage import RoundSource
 from shared.messaging.topics import Topics
 from shared.runtime.settings import Settings
 from tests.support.messaging import barriers
-from tests.unit.shared.placement.region import T0_US, finished, item, models, proposed, submitted
+from tests.unit.shared.placement.region import (
+    T0_US,
+    finished,
+    item,
+    models,
+    proposed,
+    started,
+    submitted,
+)
 
 TOPICS = Topics(kafka_partitions=4)
 CODEC = Codec(TOPICS)
@@ -63,14 +71,13 @@ def test_rounds_closed_by_the_clock_decide_too() -> None:
 def test_bad_input_becomes_a_dead_letter_and_the_round_goes_on() -> None:
     log = InMemoryLog()
     runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.BARRIERS)), TOPICS)
-    append(log, [*models(nodes=4), submitted("a", nodes=5), submitted("b")])
+    elsewhere = PlacementDecided(job_id="b", attempt=1, cluster="nowhere", decided_at_us=T0_US)
+    append(log, [*models(nodes=4), submitted("b"), started(elsewhere)])
     log.append(barriers(0, *SEQUENCED))
     runtime.run_until_quiet()
     assert [*decisions(log)] == ["b"]
     [letter] = [r for p in TOPICS.partitions("dlq.placement.inputs") for r in log.read(p)]
-    assert b"nodes: the job fits on no cluster: needs 5 nodes, the cluster has 4" in (
-        letter.value or b""
-    )
+    assert b"cluster: 'nowhere' is not declared" in (letter.value or b"")
 
 
 def test_a_start_that_nobody_confirms_is_asked_back_in_time_although_nothing_else_happens() -> None:

@@ -10,6 +10,7 @@ from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_TIMED_OUT,
     JobFinished,
 )
+from coplace.v1.placement_pb2 import VERDICT_REJECTED
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from shared.simulation.recorded.caps import CapChanges, NewCap
 from shared.simulation.recorded.inputs import RecordedInputs
 from shared.simulation.recorded.region import Setting, replay
 from shared.simulation.recorded.truth import Truth
+from shared.simulation.recorded.what_if import as_recorded
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import APPS, T0_US
 from tests.unit.shared.simulation.recorded.records import NODE_W, recorded, starts, what_if
@@ -170,10 +172,12 @@ def test_resource_managers_that_killed_once_kill_at_the_limits_of_the_what_if() 
         assert job.ended_at_us - job.started_at_us <= limits[job.job_id] * 1e6 + 1
 
 
-def test_the_region_refuses_what_it_refused_when_it_was_recorded() -> None:
-    inputs, _ = recorded([region.submitted("j", nodes=5)], {})
+def test_the_region_rejects_what_it_rejected_when_it_was_recorded() -> None:
+    inputs, recorded_decisions = recorded([region.submitted("j", nodes=5)], {})
     decisions, at_the_end = replay(inputs, Setting(), lambda _done: None)
-    assert decisions == []
-    assert "fits on no cluster" in at_the_end.refused[0]
-    assert what_if(inputs).unfinished == 1
+    assert decisions == recorded_decisions
+    assert [decided.verdict for decided in decisions] == [VERDICT_REJECTED]
+    assert at_the_end.refused == []
+    for course in (what_if(inputs), as_recorded(inputs, decisions)):
+        assert (course.rejected, course.unfinished) == (1, 0)
     assert inf > inputs.grid_us > 0

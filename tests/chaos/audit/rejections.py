@@ -1,0 +1,148 @@
+"""A rejection is final, and right: worked out from what was declared, node by node."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    NodeClass,
+    RoundEnded,
+)
+from coplace.v1.jobs_pb2 import JobSubmitted
+from coplace.v1.placement_pb2 import VERDICT_REJECTED, VERDICT_START
+
+from shared.messaging.event import Event
+from tests.chaos.audit.evidence import Evidence, is_hostile
+
+_MIB_PER_GIB = 1024
+_MANY = 1 << 40
+Stamp = tuple[int, str]
+
+
+def no_rejected_job_starts(evidence: Evidence) -> Iterator[str]:
+    """Nothing is decided to start of an attempt that was rejected."""
+    rejected: dict[tuple[str, int], int] = {}
+    for decided in evidence.decisions:
+        key = decided.job_id, decided.attempt
+        if decided.verdict == VERDICT_REJECTED:
+            rejected.setdefault(key, decided.round)
+        elif decided.verdict == VERDICT_START and key in rejected:
+            yield f"{key} starts in round {decided.round}, and was rejected in {rejected[key]}"
+
+
+def no_job_is_rejected_that_a_cluster_could_hold(evidence: Evidence) -> Iterator[str]:
+    """Where a job was rejected no declared cluster could hold it, and none was lost that might come
+    back with more."""
+    rejected: dict[int, list[str]] = {}
+    for decided in evidence.decisions:
+        if decided.verdict == VERDICT_REJECTED and not is_hostile(decided.job_id):
+            rejected.setdefault(decided.round, []).append(decided.job_id)
+    declared = _Declared()
+    for event in evidence.taken():
+        declared.learn(event)
+        if isinstance(event.payload, RoundEnded):
+            for job_id in rejected.pop(event.payload.round, []):
+                job = _submission(evidence, job_id)
+                if problem := _wrong(job, declared.clusters, declared.lost):
+                    yield f"{job_id} was rejected in round {event.payload.round}: {problem}"
+
+
+def _submission(evidence: Evidence, job_id: str) -> JobSubmitted:
+    journal = evidence.world.journal
+    return journal.submissions.get(job_id) or journal.own[job_id]
+
+
+def _wrong(
+    job: JobSubmitted, clusters: Mapping[str, ClusterDeclared], lost: Collection[str]
+) -> str:
+    """Why a job is not to be rejected; empty where it is."""
+    if not clusters:
+        return "no cluster was declared"
+    if job.reference_cluster not in clusters:
+        return ""
+    if lost:
+        return f"{sorted(lost)} were lost"
+    return next((f"{name} holds it" for name, c in clusters.items() if holds(c, job)), "")
+
+
+@dataclass(slots=True)
+class _Declared:
+    """The clusters as they were declared and lost last."""
+
+    clusters: dict[str, ClusterDeclared] = field(default_factory=dict)
+    _newest: dict[tuple[str, str], Stamp] = field(default_factory=dict)
+    _lost: set[str] = field(default_factory=set)
+
+    @property
+    def lost(self) -> set[str]:
+        return self._lost & self.clusters.keys()
+
+    def learn(self, event: Event) -> None:
+        match event.payload:
+            case ClusterDeclared() as told if self._is_news("declared", told.cluster, event):
+                self.clusters[told.cluster] = told
+            case ClusterLost() as told if self._is_news("lost", told.cluster, event):
+                self._lost.add(told.cluster)
+            case ClusterReturned() as told if self._is_news("lost", told.cluster, event):
+                self._lost.discard(told.cluster)
+
+    def _is_news(self, kind: str, cluster: str, event: Event) -> bool:
+        stamp = event.time_us, event.id
+        if stamp <= self._newest.get((kind, cluster), (0, "")):
+            return False
+        self._newest[kind, cluster] = stamp
+        return True
+
+
+def holds(cluster: ClusterDeclared, job: JobSubmitted) -> bool:
+    """Whether the empty cluster has room for all units of a job."""
+    if job.architectures and cluster.architecture not in job.architectures:
+        return False
+    if job.shareable and cluster.cores_per_node < 2:
+        return False
+    alike = NodeClass(nodes=cluster.nodes, memory_gib=cluster.memory_gib_per_node)
+    classes = list(cluster.node_classes) or [alike]
+    units = _units(job, classes)
+    if not (job.shareable or job.cores_per_unit or job.memory_gib or _needs_more(job)):
+        return units <= cluster.nodes
+    cores = job.cores_per_unit or (
+        max(1, cluster.cores_per_node // 2) if job.shareable else cluster.cores_per_node
+    )
+    room = sum(
+        each.nodes * _units_on(job, each, units, cluster.cores_per_node // cores, classes)
+        for each in classes
+    )
+    return units <= room
+
+
+def _needs_more(job: JobSubmitted) -> bool:
+    return bool(job.memory_gib_per_unit or job.resources_per_unit)
+
+
+def _units(job: JobSubmitted, classes: Collection[NodeClass]) -> int:
+    """As many as it asked for, or as hold its memory where nodes have most of it."""
+    if job.cores_per_unit or not job.memory_gib:
+        return job.nodes
+    most_gib = max(each.memory_gib for each in classes) / (2 if job.shareable else 1)
+    return max(job.nodes, ceil(job.memory_gib / most_gib)) if most_gib else job.nodes
+
+
+def _units_on(
+    job: JobSubmitted, node: NodeClass, units: int, by_cores: int, classes: Collection[NodeClass]
+) -> int:
+    """How many units go onto an empty node."""
+    room = [by_cores]
+    need_mib = ceil(job.memory_gib_per_unit * _MIB_PER_GIB)
+    if job.memory_gib:
+        need_mib = ceil(job.memory_gib / units * _MIB_PER_GIB)
+    elif not need_mib and job.shareable and not job.cores_per_unit:
+        need_mib = ceil(min(each.memory_gib for each in classes) * _MIB_PER_GIB) // 2
+    if need_mib:
+        has_mib = ceil(node.memory_gib * _MIB_PER_GIB) if node.memory_gib else _MANY
+        room.append(has_mib // need_mib)
+    room += [node.resources.get(name, 0) // n for name, n in job.resources_per_unit.items()]
+    most = (job.units_per_node or _MANY) if job.cores_per_unit else 1
+    return min(*room, most)
