@@ -166,10 +166,8 @@ def test_a_cluster_that_is_too_small_is_weighed_and_refused() -> None:
 @pytest.mark.parametrize(
     ("event", "field"),
     [
-        (submitted("a", nodes=5), "nodes"),
         (submitted("a", nodes=0), "nodes"),
         (submitted("a", walltime_s=-1.0), "walltime_s"),
-        (submitted("a", reference_cluster="p9"), "reference_cluster"),
         (finished("a", T0_US), "job_id"),
         (region.requeued("a", T0_US), "job_id"),
         (region.started(PlacementDecided(job_id="a", attempt=1)), "job_id"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coplace.v1.placement_pb2 import VERDICT_HELD, VERDICT_QUEUED
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -115,7 +116,7 @@ def test_a_record_that_begins_in_its_middle_is_played_as_far_as_it_tells(tmp_pat
     path.write_text("".join(json.dumps(line) + "\n" for line in RECORD[JOB_LINES[3] :]))
     inputs = read_inputs(path)
     decisions, at_the_end = replay(inputs, Setting(), lambda _done: None)
-    assert not decisions
+    assert {decided.verdict for decided in decisions} <= {VERDICT_QUEUED, VERDICT_HELD}
     assert at_the_end.tally.early + at_the_end.tally.dead_letters
     with pytest.raises(UnusableError, match="no job ran to its end"):
         played_of(Truth.of(inputs, decisions, Setting()), [], decisions, {})
