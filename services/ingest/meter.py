@@ -1,8 +1,10 @@
 """What ingest counts."""
 
+from coplace.v1.ingest_service_pb2 import Envelope
 from google.protobuf.unknown_fields import UnknownFieldSet
 from opentelemetry.metrics import Meter
 
+from services.ingest.payloads import KINDS
 from shared.messaging.event import Publish
 
 
@@ -15,6 +17,10 @@ class IngestMeter:
         self._unknown = meter.create_counter(
             "ingest_unknown_fields", description="Fields that this version does not know"
         )
+        self._rejected.add(0)
+        for name in KINDS:
+            payload = getattr(Envelope(), name)
+            self._published.add(0, {"type": payload.DESCRIPTOR.full_name})
 
     def published(self, publish: Publish) -> None:
         """An event was accepted."""

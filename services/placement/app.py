@@ -1,14 +1,12 @@
 """Composition root of placement."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final
 
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
-
-from services.placement import sequencer
+from services.placement import meter, sequencer
 from services.placement.sequencer import Sequencer
 from services.placement.service import MOST_QUESTIONS, Duty, PlacementService
 from services.placement.settings import PlacementSettings
@@ -74,23 +72,6 @@ def stages(
     ]
 
 
-def watch(meter: Meter, duty: Duty) -> None:
-    """Measure what resource managers owe; a standby knows of nothing."""
-
-    def unanswered(_options: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(duty.queries.unanswered())] if duty.queries else []
-
-    def late(_options: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(duty.queries.late_starts())] if duty.queries else []
-
-    meter.create_observable_gauge(
-        "grants_unanswered", [unanswered], description="Starts that were asked back, in silence"
-    )
-    meter.create_observable_counter(
-        "late_starts", [late], description="Starts under grants that had been taken away"
-    )
-
-
 def main() -> None:
     """Run the process: decisions, and beside them answers."""
     sys.setswitchinterval(QUICK_SWITCH_S)
@@ -101,5 +82,5 @@ def main() -> None:
         handlers = service.handlers()
         return grpc_server(process, own.host, own.port, handlers, most_calls=MOST_QUESTIONS)
 
-    measuring = partial(watch, duty=duty)
+    measuring = partial(meter.watch, duty=duty)
     run_service("placement", stages(settings(), own, duty), measuring, answering)

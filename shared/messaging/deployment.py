@@ -61,4 +61,5 @@ class Deployment:
         """A record as a client of Kafka returns it."""
         partition = TopicPartition(self.topic_of(found.topic), found.partition)
         headers = tuple((name, value or b"") for name, value in found.headers)
-        return Record(partition, found.offset, found.key or b"", found.value, headers)
+        value, written_ms = found.value, max(found.timestamp, 0)
+        return Record(partition, found.offset, found.key or b"", value, headers, written_ms)

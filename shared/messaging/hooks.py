@@ -1,9 +1,9 @@
 """What a driver tells the outside about its work; by default nobody listens."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from shared.messaging.event import Event
 
@@ -31,6 +31,13 @@ class Tally:
             setattr(self, counter.name, total)
 
 
+class Backlog(NamedTuple):
+    """Records that wait for a stage, and how long ago the oldest that was fetched was written."""
+
+    records: int
+    oldest_age_s: float
+
+
 class SpanStamper(Protocol):
     """Makes a published event part of the trace that caused it."""
 
@@ -42,12 +49,16 @@ class SpanStamper(Protocol):
 class Meter(Protocol):
     """Counts committed batches."""
 
+    def begin(self, stage: str, unit: int, published: Iterable[str] = ()) -> None:
+        """A unit is at work, which may publish events of these types."""
+        ...
+
     def batch(self, stage: str, unit: int, tally: Tally, duration_s: float) -> None:
         """One batch was committed; `duration_s` runs from receiving to committing it."""
         ...
 
-    def watch_lag(self, stage: str, lag_records: Callable[[], int]) -> None:
-        """Have `lag_records` asked, from now on, how many records wait for this stage here."""
+    def watch_backlog(self, stage: str, backlog: Callable[[], Backlog]) -> None:
+        """Have `backlog` asked, from now on, what waits for this stage here."""
         ...
 
     def refused(self, stage: str, inconsistencies: int) -> None:
@@ -81,10 +92,13 @@ class _Silent:
     def stamp(self, stage: str, event: Event) -> Event:
         return event
 
+    def begin(self, stage: str, unit: int, published: Iterable[str] = ()) -> None:
+        return None
+
     def batch(self, stage: str, unit: int, tally: Tally, duration_s: float) -> None:
         return None
 
-    def watch_lag(self, stage: str, lag_records: Callable[[], int]) -> None:
+    def watch_backlog(self, stage: str, backlog: Callable[[], Backlog]) -> None:
         return None
 
     def refused(self, stage: str, inconsistencies: int) -> None:

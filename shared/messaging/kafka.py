@@ -19,11 +19,11 @@ from shared.messaging.assignors import KeyedUnits, SingleUnit
 from shared.messaging.consistency import InconsistentError, UnitPartitions, at_work
 from shared.messaging.crash import end_process
 from shared.messaging.deployment import Deployment
-from shared.messaging.hooks import Hooks, Meter
+from shared.messaging.hooks import Backlog, Hooks, Meter
 from shared.messaging.kafka_facts import KafkaFacts
 from shared.messaging.kafka_unit import KafkaUnit
 from shared.messaging.provenance import Provenance, TopicIdentity
-from shared.messaging.record import Record
+from shared.messaging.record import Record, TopicPartition
 from shared.messaging.stage import Stage
 from shared.messaging.transactions import RETRY_BACKOFF_MS, topic_partition
 from shared.messaging.unit import unit_count
@@ -151,7 +151,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
         await self._consumer.start()
         topics = [self._deployment.name(topic) for topic in self.stage.inputs]
         self._consumer.subscribe(topics, listener=self)
-        self._deployment.hooks.meter.watch_lag(self.stage.name, self._lag_records)
+        self._deployment.hooks.meter.watch_backlog(self.stage.name, self._backlog)
         try:
             while not stop.is_set():
                 await self._step()
@@ -253,6 +253,7 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
             number = unit.unit.number
             self._units[number] = unit
             self._tasks[number] = asyncio.create_task(self._run_unit(unit))
+            self._deployment.hooks.meter.begin(self.stage.name, number, self._published)
         self._tell_opened(self.stage.name)
         _log.info("units ready", stage=self.stage.name, units=sorted(self._units))
 
@@ -267,18 +268,35 @@ class StageMember(ConsumerRebalanceListener):  # type: ignore[misc]
         tasks, self._tasks = self._tasks, {}
         await asyncio.gather(*(unit.close(tasks[number]) for number, unit in units.items()))
 
-    def _lag_records(self) -> int:
-        """What Kafka had at the last fetch beyond what was committed. The marker that ends a
-        transaction counts, so that one a partition may remain at rest."""
-        ends = (
-            (
-                self._consumer.last_stable_offset(topic_partition(self._deployment, partition)),
-                offset,
-            )
-            for unit in self._units.values()
+    @property
+    def _published(self) -> list[str]:
+        """The types of events that may go out."""
+        topics = (self._deployment.topics.spec(topic) for topic in self.stage.outputs)
+        return sorted({message for topic in topics for message in topic.messages})
+
+    def _backlog(self) -> Backlog:
+        """What Kafka had at the last fetch beyond what was committed."""
+        units = list(self._units.values())
+        oldest = [unit.oldest.written_ms for unit in units if unit.oldest is not None]
+        now_ms = self._deployment.clock.now_us() / 1e3
+        age_s = max(0.0, now_ms - min(oldest)) / 1e3 if oldest else 0.0
+        return Backlog(sum(map(self._lag_of, units)), age_s)
+
+    def _lag_of(self, unit: KafkaUnit) -> int:
+        """The marker that ends a transaction is no record: behind a unit at rest it stands alone,
+        since records are fetched at once."""
+        ahead = (
+            end - offset
             for partition, offset in unit.committed.items()
+            if (end := self._end_of(partition)) is not None and end > offset
         )
-        return sum(max(end - offset, 0) for end, offset in ends if end is not None)
+        return sum(each for each in ahead if each > 1 or not unit.is_at_rest)
+
+    def _end_of(self, partition: TopicPartition) -> int | None:
+        end: int | None = self._consumer.last_stable_offset(
+            topic_partition(self._deployment, partition)
+        )
+        return end
 
     def _hand_out(self, fetched: Mapping[KafkaPartition, Sequence[object]]) -> None:
         by_unit: dict[int, list[Record]] = defaultdict(list)

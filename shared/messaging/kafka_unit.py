@@ -123,6 +123,17 @@ class KafkaUnit:
         self._filled.set()
 
     @property
+    def oldest(self) -> Record | None:
+        """Of what was received and is not processed, what was written first; None at rest."""
+        oldest = [*self._inbox[:1], *self.unit.heads]
+        return min(oldest, key=lambda record: record.written_ms, default=None)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether all that was received is committed."""
+        return self.oldest is None and self._pending.is_empty
+
+    @property
     def full(self) -> frozenset[TopicPartition]:
         """Partitions to fetch nothing more from: all while the inbox is full, else those that are
         held for the others of their round and have records waiting."""

@@ -1,6 +1,6 @@
 """Records as a log keeps them: bytes at a partition."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 Headers = tuple[tuple[str, bytes], ...]
@@ -25,10 +25,11 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Bytes found at a partition."""
+    """Bytes found at a partition, and when they were written, as the log says (0: it does not)."""
 
     partition: TopicPartition
     offset: int
     key: bytes
     value: bytes | None
     headers: Headers = ()
+    written_ms: int = field(default=0, compare=False)

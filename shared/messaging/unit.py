@@ -190,6 +190,11 @@ class Unit:
         """Partitions that wait for the others of their round."""
         return frozenset(self._barriers)
 
+    @property
+    def heads(self) -> list[Record]:
+        """The next record of each partition that has some waiting."""
+        return [queue[0] for queue in self._waiting.values() if queue]
+
     def go_on(self) -> None:
         """What was left out is done with: from now on nothing is."""
         self._blame = None

@@ -34,6 +34,7 @@ from shared.placement.job_table import JobTable
 from shared.placement.jobs import Placed, Tracked
 from shared.placement.misfits import in_words
 from shared.placement.model_store import ModelStore
+from shared.placement.occupancy import Occupancy
 from shared.placement.outcomes import Outcomes, candidate_message, reason_of
 from shared.placement.pending_reasons import PendingReasons
 from shared.placement.start_estimates import Snapshot
@@ -120,6 +121,14 @@ class Queries:
     def unanswered(self) -> int:
         """How many starts were asked back of which nobody has said what became of them."""
         return sum(bool(job.asked_back) for job, _ in self._job_table.holdings.granted())
+
+    def waiting(self) -> int:
+        """How many jobs may be started, and are not."""
+        return len(self._job_table.waiting())
+
+    def occupancy(self) -> Mapping[str, Occupancy]:
+        """What is held of each cluster."""
+        return self._job_table.holdings.occupancy
 
     def late_starts(self) -> int:
         """How many starts came, since this process began, that were taken from their holders."""

@@ -239,6 +239,7 @@ def run_read_model(
             handlers = dict.fromkeys(model.topics, applier.apply)
             app = stateless_app(deployment, name, handlers, applier.positions)
             watching = asyncio.create_task(applier.watch())
+            deployment.hooks.meter.begin(name, 0)
             process.readiness.ready()
             await run_stateless(app, process.stop)
             watching.cancel()

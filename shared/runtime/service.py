@@ -105,6 +105,7 @@ async def _run(main: Main, process: Process) -> None:
     for asked in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(asked, process.stop.set)
     watching = asyncio.create_task(watch_clock(process))
+    process.telemetry.watch_readiness(lambda: not process.readiness.waiting_for)
     async with http_server(process.settings, process.readiness, process.telemetry.registry):
         await main(process)
     watching.cancel()

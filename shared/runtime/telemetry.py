@@ -12,10 +12,10 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanKind, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from shared.messaging.event import Event
-from shared.messaging.hooks import Hooks, Tally
+from shared.messaging.hooks import Backlog, Hooks, Tally
 from shared.runtime.settings import Settings
 
 # Spans reach their file soon enough for somebody who watches it.
@@ -29,6 +29,7 @@ class Telemetry:
     def __init__(self, service: str, settings: Settings) -> None:
         resource = Resource.create({SERVICE_NAME: service})
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
         reader = PrometheusMetricReader(
             registry=self.registry, prefix="coplace", scope_info_enabled=False
         )
@@ -48,6 +49,14 @@ class Telemetry:
             [lambda _options: [Observation(off_s())]],
             unit="s",
             description="The wall clock less the time that passed: an alarm unless 0",
+        )
+
+    def watch_readiness(self, is_ready: Callable[[], bool]) -> None:
+        """Ask, whenever the metrics are read, whether the process does its work."""
+        self.meter.create_observable_gauge(
+            "ready",
+            [lambda _options: [Observation(int(is_ready()))]],
+            description="1 while the process does its work: /readyz says what it waits for",
         )
 
     def close(self) -> None:
@@ -100,10 +109,26 @@ class BatchMeter:
         self._refused = meter.create_gauge(
             "inconsistencies", description="What keeps a stage or read model from working"
         )
-        self._lags: dict[str, Callable[[], int]] = {}
+        self._backlogs: dict[str, Callable[[], Backlog]] = {}
         meter.create_observable_gauge(
-            "lag_records", [self._observe_lags], description="Records that wait for a stage"
+            "lag_records",
+            [self._observing(lambda backlog: backlog.records)],
+            description="Records that wait for a stage",
         )
+        meter.create_observable_gauge(
+            "oldest_record_age",
+            [self._observing(lambda backlog: backlog.oldest_age_s)],
+            unit="s",
+            description="How long ago the oldest record was written that waits for a stage",
+        )
+
+    def begin(self, stage: str, unit: int, published: Iterable[str] = ()) -> None:
+        """Count from 0: what never happened is known not to have happened."""
+        for counter in self._counters.values():
+            counter.add(0, {"stage": stage, "unit": unit})
+        for event_type in published:
+            self._published.add(0, {"stage": stage, "type": event_type})
+        self._refused.set(0, {"stage": stage})
 
     def batch(self, stage: str, unit: int, tally: Tally, duration_s: float) -> None:
         """Add one committed batch."""
@@ -115,16 +140,22 @@ class BatchMeter:
             self._published.add(count, {"stage": stage, "type": event_type})
         self._duration_s.record(duration_s, labels)
 
-    def watch_lag(self, stage: str, lag_records: Callable[[], int]) -> None:
-        """Ask `lag_records` whenever the metrics are read."""
-        self._lags[stage] = lag_records
+    def watch_backlog(self, stage: str, backlog: Callable[[], Backlog]) -> None:
+        """Ask `backlog` whenever the metrics are read."""
+        self._backlogs[stage] = backlog
 
     def refused(self, stage: str, inconsistencies: int) -> None:
         """Show it until it is told anew."""
         self._refused.set(inconsistencies, {"stage": stage})
 
-    def _observe_lags(self, _options: CallbackOptions) -> Iterable[Observation]:
-        return [Observation(lag(), {"stage": stage}) for stage, lag in self._lags.items()]
+    def _observing(
+        self, figure: Callable[[Backlog], float]
+    ) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_options: CallbackOptions) -> Iterable[Observation]:
+            for stage, backlog in self._backlogs.items():
+                yield Observation(figure(backlog()), {"stage": stage})
+
+        return observe
 
 
 _DURATION_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)

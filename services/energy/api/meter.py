@@ -22,6 +22,11 @@ class EnergyApiMeter:
             explicit_bucket_boundaries_advisory=_DURATION_BUCKETS_S,
         )
 
+        for outcome in ("answered", "rejected"):
+            self._calls.add(0, {"outcome": outcome})
+        for outcome in ("projected", "missing"):
+            self._points.add(0, {"outcome": outcome})
+
     def answered(self, projected: int, missing: int, duration_s: float) -> None:
         """A call was answered with so many points."""
         self._calls.add(1, {"outcome": "answered"})

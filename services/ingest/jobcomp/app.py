@@ -72,6 +72,7 @@ async def serve(process: Process) -> None:
             tally = _tally(records, publishes)
             deployment.hooks.meter.batch(NAME, 0, tally, time.monotonic() - began_s)
 
+        deployment.hooks.meter.begin(NAME, 0)
         process.readiness.ready()
         await run_stateless(stateless_app(deployment, NAME, {_INPUT: handle}), process.stop)
 

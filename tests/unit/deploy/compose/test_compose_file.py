@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 import yaml
+from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER
 from coplace.v1.jobs_pb2 import JobSubmitted
 from prometheus_client import generate_latest
 from pydantic_settings import BaseSettings
@@ -21,11 +22,16 @@ from services.energy.api.settings import EnergyApiSettings
 from services.energy.drift import Drift
 from services.ingest.meter import IngestMeter
 from services.ingest.settings import IngestSettings
+from services.placement.meter import watch
+from services.placement.service import Duty
 from services.placement.settings import PlacementSettings
 from shared.messaging.event import Event, Publish
-from shared.messaging.hooks import Tally
+from shared.messaging.hooks import Backlog, Tally
+from shared.placement.model import Rules
+from shared.placement.processor import Placement
 from shared.runtime.settings import Settings
 from shared.runtime.telemetry import Telemetry
+from tests.unit.shared.placement.region import capped, declared, feed, round_of
 
 ROOT = Path(__file__).parents[4]
 SERVICES: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
@@ -104,12 +110,48 @@ def test_the_dashboard_shows_only_metrics_that_are_exported() -> None:
     assert [name for name in sorted(shown) if name not in exported] == []
 
 
+def alerts() -> list[dict[str, Any]]:
+    rules = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text())
+    return [rule for group in rules["groups"] for rule in group["rules"]]
+
+
+def test_alerts_ask_for_metrics_that_are_exported() -> None:
+    exported = exported_metrics()
+    asked = {name for rule in alerts() for name in re.findall(r"coplace_\w+", rule["expr"])}
+    assert len(asked) > 10
+    assert [name for name in sorted(asked) if name not in exported] == []
+
+
+def test_each_alert_has_a_runbook_and_somebody_to_look_at_it() -> None:
+    runbook = (ROOT / "docs/how-to/alerts.md").read_text()
+    sections = re.findall(r"^## (\w+)$", runbook, re.MULTILINE)
+    assert sections == [rule["alert"] for rule in alerts()]
+    assert {rule["labels"]["severity"] for rule in alerts()} == {"page", "ticket"}
+
+
+def test_prometheus_has_the_alerts_where_its_configuration_looks_for_them() -> None:
+    volumes = SERVICES["prometheus"]["volumes"]
+    assert "./deploy/prometheus/alerts.yml:/etc/prometheus/alerts.yml:ro" in volumes
+    configuration = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+    assert configuration["rule_files"] == ["alerts.yml"]
+
+
+def capped_region() -> Placement:
+    processor = Placement({}, Rules(), 7.0)
+    feed(processor, [declared("p1", 4), capped(POWER_SCOPE_CLUSTER, "p1", (0, 2000.0))])
+    round_of(processor, 0)
+    return processor
+
+
 def exported_metrics() -> str:
     """What a process exports once each of its instruments has counted something."""
     telemetry = Telemetry("any", Settings())
     batches = telemetry.hooks().meter
+    batches.begin("any", 0)
     batches.batch("any", 0, Tally(1, 1, 1, 1, 1, 1, Counter(any=1)), duration_s=1.0)
-    batches.watch_lag("any", lambda: 1)
+    batches.watch_backlog("any", lambda: Backlog(1, 1.0))
+    telemetry.watch_readiness(lambda: True)
+    telemetry.watch_clock(lambda: 0.0)
     ingest = IngestMeter(telemetry.meter)
     ingest.rejected()
     ingest.published(Publish("jobs.events", Event("id", "source", 0, "key", JobSubmitted())))
@@ -120,4 +162,7 @@ def exported_metrics() -> str:
     drifts = DriftMeter()
     drifts.watch(learner)
     drifts.register(telemetry.meter)
+    placement = Duty()
+    placement.begin(capped_region().queries)
+    watch(telemetry.meter, placement)
     return generate_latest(telemetry.registry).decode()

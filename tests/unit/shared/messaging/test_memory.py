@@ -1,12 +1,12 @@
 """The log in memory: transactions, fencing, and workers that share units."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
 from shared.messaging.embedded import EmbeddedRuntime
-from shared.messaging.hooks import Hooks, Tally
+from shared.messaging.hooks import Backlog, Hooks, Tally
 from shared.messaging.memory import FencedError, InMemoryLog
 from shared.messaging.record import NewRecord, TopicPartition
 from shared.messaging.stage import RoundSource
@@ -38,11 +38,14 @@ class Counts:
     def __init__(self) -> None:
         self.total = Tally()
 
+    def begin(self, stage: str, unit: int, published: Iterable[str] = ()) -> None:
+        """Nobody asks."""
+
     def batch(self, stage: str, unit: int, tally: Tally, duration_s: float) -> None:
         """One batch."""
         self.total.add(tally)
 
-    def watch_lag(self, stage: str, lag_records: Callable[[], int]) -> None:
+    def watch_backlog(self, stage: str, backlog: Callable[[], Backlog]) -> None:
         """Nobody asks."""
 
     def refused(self, stage: str, inconsistencies: int) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 
 from prometheus_client import generate_latest
 
-from shared.messaging.hooks import Tally
+from shared.messaging.hooks import Backlog, Tally
 from shared.runtime.settings import Settings
 from shared.runtime.telemetry import Telemetry
 
@@ -23,13 +23,32 @@ def test_events_are_counted_by_stage_and_type_apart_from_barriers() -> None:
     assert 'coplace_records_out_total{stage="pricing",unit="1"} 5.0' in exposition(telemetry)
 
 
-def test_the_lag_is_asked_for_whenever_the_metrics_are_read() -> None:
+def test_what_waits_is_asked_for_whenever_the_metrics_are_read() -> None:
     telemetry = Telemetry("pricing", Settings())
-    waiting = [7]
-    telemetry.hooks().meter.watch_lag("pricing", lambda: waiting[0])
+    waiting = [Backlog(7, 2.5)]
+    telemetry.hooks().meter.watch_backlog("pricing", lambda: waiting[0])
     assert 'coplace_lag_records{stage="pricing"} 7.0' in exposition(telemetry)
-    waiting[0] = 0
+    assert 'coplace_oldest_record_age_seconds{stage="pricing"} 2.5' in exposition(telemetry)
+    waiting[0] = Backlog(0, 0.0)
     assert 'coplace_lag_records{stage="pricing"} 0.0' in exposition(telemetry)
+
+
+def test_counters_of_a_unit_at_work_are_there_before_anything_happened() -> None:
+    telemetry = Telemetry("pricing", Settings())
+    telemetry.hooks().meter.begin("pricing", 3, ["coplace.v1.ChargeMade"])
+    shown = exposition(telemetry)
+    for name in ("records_in", "dead_letters", "quarantined", "rounds_closed"):
+        assert f'coplace_{name}_total{{stage="pricing",unit="3"}} 0.0' in shown
+    type_of = 'type="coplace.v1.ChargeMade"'
+    assert f'coplace_events_published_total{{stage="pricing",{type_of}}} 0.0' in shown
+    assert 'coplace_inconsistencies{stage="pricing"} 0.0' in shown
+
+
+def test_a_process_tells_what_it_uses_and_whether_it_works() -> None:
+    telemetry = Telemetry("pricing", Settings())
+    telemetry.watch_readiness(lambda: False)
+    assert "coplace_ready 0.0" in exposition(telemetry)
+    assert any(line.startswith("process_resident_memory_bytes ") for line in exposition(telemetry))
 
 
 def test_batches_that_share_a_transaction_are_counted_together() -> None:

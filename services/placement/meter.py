@@ -1,0 +1,76 @@
+"""What Prometheus sees of placement: jobs, nodes and watts now, and what resource managers owe."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from coplace.v1.control_pb2 import PowerScope
+from coplace.v1.placement_service_pb2 import PowerStanding
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+from services.placement.service import Duty
+from shared.placement.queries import Queries
+
+Figures = Callable[[Queries], Iterable[Observation]]
+
+
+def watch(meter: Meter, duty: Duty) -> None:
+    """Measure what the processor that decides here knows; a standby knows of nothing."""
+
+    def observing(figures: Figures) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        return lambda _options: figures(duty.queries) if duty.queries else ()
+
+    gauges: tuple[tuple[str, str, str, Figures], ...] = (
+        ("jobs_waiting", "", "Jobs that may be started, and are not", _waiting),
+        ("jobs_running", "", "Jobs that hold nodes of a cluster", _running),
+        ("nodes_free", "", "Nodes of which nobody holds anything", _free),
+        ("power_committed", "W", "What jobs draw beyond idle nodes, as predicted", _committed),
+        ("power_idle", "W", "What nodes draw that idle", _idle),
+        ("power_cap", "W", "What may be drawn now, where it is capped", _cap),
+        ("grants_unanswered", "", "Starts that were asked back, in silence", _unanswered),
+    )
+    for name, unit, description, figures in gauges:
+        meter.create_observable_gauge(name, [observing(figures)], unit, description)
+    meter.create_observable_counter(
+        "late_starts",
+        [observing(lambda queries: [Observation(queries.late_starts())])],
+        description="Starts under grants that had been taken away",
+    )
+
+
+def _waiting(queries: Queries) -> Iterator[Observation]:
+    yield Observation(queries.waiting())
+
+
+def _running(queries: Queries) -> Iterator[Observation]:
+    for cluster, held in queries.occupancy().items():
+        yield Observation(len(held.held), {"cluster": cluster})
+
+
+def _free(queries: Queries) -> Iterator[Observation]:
+    for cluster, held in queries.occupancy().items():
+        yield Observation(held.free, {"cluster": cluster})
+
+
+def _committed(queries: Queries) -> Iterator[Observation]:
+    for standing in queries.power().standings:
+        yield Observation(standing.committed_w, _subject(standing))
+
+
+def _idle(queries: Queries) -> Iterator[Observation]:
+    for standing in queries.power().standings:
+        yield Observation(standing.idle_w, _subject(standing))
+
+
+def _cap(queries: Queries) -> Iterator[Observation]:
+    for standing in queries.power().standings:
+        if standing.HasField("cap_w"):
+            yield Observation(standing.cap_w, _subject(standing))
+
+
+def _unanswered(queries: Queries) -> Iterator[Observation]:
+    yield Observation(queries.unanswered())
+
+
+def _subject(standing: PowerStanding) -> dict[str, str]:
+    """Of a cluster, a site or the region."""
+    scope = PowerScope.Name(standing.scope).removeprefix("POWER_SCOPE_").lower()
+    return {"scope": scope, "name": standing.name}

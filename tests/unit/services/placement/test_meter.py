@@ -1,0 +1,56 @@
+"""What Prometheus reads of placement."""
+
+from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER
+from prometheus_client import generate_latest
+
+from services.placement.meter import watch
+from services.placement.service import Duty
+from shared.placement.model import Rules
+from shared.placement.processor import Placement
+from shared.runtime.settings import Settings
+from shared.runtime.telemetry import Telemetry
+from tests.unit.shared.placement.region import (
+    T0_US,
+    capped,
+    declared,
+    feed,
+    power,
+    round_of,
+    submitted,
+)
+
+
+def exposition(duty: Duty) -> set[str]:
+    telemetry = Telemetry("placement", Settings())
+    watch(telemetry.meter, duty)
+    return set(generate_latest(telemetry.registry).decode().splitlines())
+
+
+def on_duty() -> Duty:
+    """Of four nodes of p1 job a has three; b wants two. The cluster may draw 2 kW."""
+    processor = Placement({}, Rules(), 7.0)
+    cap = capped(POWER_SCOPE_CLUSTER, "p1", (0, 2000.0))
+    feed(processor, [declared("p1", 4, site="north"), power(), cap])
+    round_of(processor, 0, submitted("a", nodes=3), submitted("b", T0_US + 1, nodes=2))
+    duty = Duty()
+    duty.begin(processor.queries)
+    return duty
+
+
+def test_jobs_nodes_and_watts_are_shown_as_they_are_now() -> None:
+    shown = exposition(on_duty())
+    assert "coplace_jobs_waiting 1.0" in shown
+    assert 'coplace_jobs_running{cluster="p1"} 1.0' in shown
+    assert 'coplace_nodes_free{cluster="p1"} 1.0' in shown
+    assert 'coplace_power_cap_watts{name="p1",scope="cluster"} 2000.0' in shown
+    assert 'coplace_power_idle_watts{name="p1",scope="cluster"} 400.0' in shown
+    assert 'coplace_power_committed_watts{name="p1",scope="cluster"} 699.0' in shown
+    assert 'coplace_power_committed_watts{name="",scope="region"} 699.0' in shown
+    assert not any(line.startswith('coplace_power_cap_watts{name=""') for line in shown)
+    assert "coplace_late_starts_total 0.0" in shown
+
+
+def test_a_standby_shows_nothing_of_what_another_process_decides() -> None:
+    duty = on_duty()
+    duty.end()
+    assert not any(line.startswith("coplace_jobs_waiting ") for line in exposition(duty))
