@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import psutil
 import pytest
@@ -141,6 +142,40 @@ def test_it_listens_on_loopback_only(reader: Reader) -> None:
 @pytest.mark.usefixtures("told")
 def test_it_is_found_from_any_folder(reader: Reader) -> None:
     assert reader.paste("coplace tail jobs.events", Path("/")).stdout.count("JobFinished") == 1
+
+
+@pytest.mark.usefixtures("told")
+def test_each_service_measures_itself_and_at_rest_nothing_waits(reader: Reader) -> None:
+    ports = {each.name: each.http_port for each in reader.installation.processes()}
+    services = ports.keys() - {"kafka", "redis"}
+    assert len(services) == 9
+    shown = {name: metrics(ports[name]) for name in services}
+    for name, lines in shown.items():
+        assert lines["coplace_ready"] == 1, name
+        assert lines["process_resident_memory_bytes"] > 0, name
+        assert any(line.startswith("coplace_") and "_total" in line for line in lines), name
+    assert until_at_rest(ports["placement"]) == 0
+    assert shown["placement"]['coplace_nodes_free{cluster="alpha"}'] == 64
+    assert shown["placement"]["coplace_jobs_waiting"] == 0
+
+
+def metrics(port: int) -> dict[str, float]:
+    """What a process shows."""
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in pairs}
+
+
+def until_at_rest(port: int) -> float:
+    """How many records wait for the stages of a process in the end."""
+    for _ in range(100):
+        shown = metrics(port)
+        waiting = sum(value for name, value in shown.items() if "lag_records" in name)
+        if not waiting:
+            break
+        time.sleep(0.1)
+    return waiting
 
 
 @pytest.mark.usefixtures("told")

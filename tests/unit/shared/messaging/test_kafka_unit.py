@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import count, islice
 
 import pytest
@@ -222,3 +223,23 @@ async def test_a_clock_that_jumps_drags_no_round_along() -> None:
                 unit.receive(islice(fresh, 1))
                 await asyncio.sleep(0.005)
             assert unit.unit.closed_us <= now_us()
+
+
+async def test_what_was_received_waits_until_it_is_processed_and_committed() -> None:
+    committed = Committed()
+    unit = a_unit(counting(single=True), committed)
+    assert (unit.oldest, unit.is_at_rest) == (None, True)
+    records = submissions(PARTITIONS[0], 3)
+    written = [replace(record, written_ms=900 + n) for n, record in enumerate(records)]
+    unit.receive(written)
+    assert unit.oldest == records[0]
+    assert unit.oldest.written_ms == 900
+    assert not unit.is_at_rest
+    async with running(unit), asyncio.timeout(5):
+        await committed.some.wait()
+    assert_at_rest(unit)
+
+
+def assert_at_rest(unit: KafkaUnit) -> None:
+    assert unit.oldest is None
+    assert unit.is_at_rest
