@@ -2,12 +2,23 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Annotated, Final
 
 import grpc
+import typer
+from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest
+from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
 
 from shared.domain.errors import UnusableError
 from shared.runtime.grpc_security import grpc_channel
 from shared.runtime.settings import settings
+
+Placement = Annotated[
+    str, typer.Option(envvar="COPLACE_PLACEMENT_ADDRESS", help="host:port of placement.")
+]
+Ingest = Annotated[str, typer.Option(envvar="COPLACE_INGEST_ADDRESS", help="host:port of ingest.")]
+Source = Annotated[str, typer.Option(envvar="COPLACE_SOURCE", help="Who does it: it is recorded.")]
+_WITHIN_S: Final = 60.0
 
 
 class UnansweredError(UnusableError):
@@ -24,3 +35,9 @@ def asking(address: str) -> Iterator[grpc.Channel]:
         is_there = error.code() is not grpc.StatusCode.UNAVAILABLE
         advice = "" if is_there else ": is the service up there?"
         raise UnansweredError(f"{address}: {error.details()}{advice}") from error
+
+
+def publish(ingest: str, event: Envelope) -> None:
+    """Hand an event to ingest. Raises UnansweredError where it is refused."""
+    with asking(ingest) as channel:
+        IngestServiceStub(channel).Publish(PublishRequest(event=event), timeout=_WITHIN_S)

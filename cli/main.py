@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from cli import clusters, jobs
 from cli.cap.cli import app as cap_app
 from cli.clock import app as clock_app
 from cli.demo.policy import DemoPolicy
@@ -37,6 +38,9 @@ app.add_typer(clock_app, name="clock")
 app.add_typer(dlq_app, name="dlq")
 app.add_typer(energy_app, name="energy")
 app.add_typer(restore_app, name="restore")
+for command in jobs.COMMANDS:
+    app.command()(command)
+app.command()(clusters.clusters)
 app.command()(tail)
 app.command()(doctor)
 app.command()(simulate)

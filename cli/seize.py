@@ -2,8 +2,7 @@
 
 import time
 
-from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest
-from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
+from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobSeized
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_DECIDED,
@@ -12,10 +11,8 @@ from coplace.v1.placement_service_pb2 import (
 )
 
 from cli import why
-from cli.asking import asking
+from cli.asking import publish
 from shared.domain.errors import UnusableError
-
-_WITHIN_S = 60.0
 
 
 class NothingToSeizeError(UnusableError):
@@ -28,8 +25,7 @@ def seize(placement: str, ingest: str, job_id: str, reason: str, source: str) ->
     Raises NothingToSeizeError, and UnansweredError where a service refused or is not there.
     """
     event = seizure(why.ask(placement, job_id), reason, source, time.time_ns() // 1000)
-    with asking(ingest) as channel:
-        IngestServiceStub(channel).Publish(PublishRequest(event=event), timeout=_WITHIN_S)
+    publish(ingest, event)
     return told(event.job_seized)
 
 

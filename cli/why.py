@@ -73,6 +73,11 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
         yield f"as known {known}"
 
 
+def standing(answer: ExplainResponse) -> str:
+    """Where the job stands, in words."""
+    return _STANDINGS[answer.standing].partition(":")[0]
+
+
 def tables(answer: ExplainResponse) -> Iterator[Table]:
     """Of a job that waits: why it does not start on each cluster, and what was weighed there; of
     one that fits nowhere: what it lacks."""

@@ -1,39 +1,28 @@
 """`coplace cap set|show|clear`."""
 
 import time
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from coplace.v1.control_pb2 import PowerCapStep
-from coplace.v1.placement_service_pb2 import PowerStanding, ShowPowerResponse
+from coplace.v1.placement_service_pb2 import PowerStanding
 from google.protobuf.json_format import MessageToJson
-from rich.box import MARKDOWN
-from rich.console import Console
-from rich.table import Table
 
+from cli.asking import Ingest, Placement, Source, publish
 from cli.cap import declare
 from cli.cap.schedule import Period, at, read_schedule, steps, time_us
-from cli.telling import TABLE_WIDTH
+from cli.output import Output, OutputName, write
 
 app = typer.Typer(no_args_is_help=True, help="What clusters, sites and the region may draw.")
 
 Subject = Annotated[str, typer.Argument(metavar="CLUSTER|SITE|region", help="What the cap is of.")]
 Reason = Annotated[str, typer.Option(help="Why: it is recorded and told to those who wait.")]
-Placement = Annotated[
-    str, typer.Option(envvar="COPLACE_PLACEMENT_ADDRESS", help="host:port of placement.")
-]
-Ingest = Annotated[str, typer.Option(envvar="COPLACE_INGEST_ADDRESS", help="host:port of ingest.")]
-Source = Annotated[str, typer.Option(envvar="COPLACE_SOURCE", help="Who does it: it is recorded.")]
+COLUMNS: Final = (
+    *("cap of", "cap W", "idle W", "committed W", "headroom W"),
+    *("ahead", "declared by", "reason"),
+)
 _PLACEMENT, _INGEST = "127.0.0.1:50053", "127.0.0.1:50051"
-
-
-class Output(StrEnum):
-    """How an answer is written."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 @app.command("set")
@@ -86,29 +75,17 @@ def clear(
 @app.command()
 def show(
     placement: Placement = _PLACEMENT,
-    output: Annotated[
-        Output, typer.Option(help="As people or as programs read it.")
-    ] = Output.TABLE,
+    output: OutputName = Output.TABLE,
 ) -> None:
     """Say what may be drawn now and later, what is, and who declared it."""
     answer = declare.ask(placement)
     if output is Output.JSON:
         typer.echo(MessageToJson(answer, preserving_proto_field_name=True))
         return
-    typer.echo(f"as of {at(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet")
-    Console(width=TABLE_WIDTH).print(table(answer))
-
-
-def table(answer: ShowPowerResponse) -> Table:
-    """A row for each cluster, each site, and the region; watts."""
-    found = Table("cap of", box=MARKDOWN)
-    for name in ("cap W", "idle W", "committed W", "headroom W"):
-        found.add_column(name, justify="right")
-    for name in ("ahead", "declared by", "reason"):
-        found.add_column(name)
-    for one in answer.standings:
-        found.add_row(*_row(one))
-    return found
+    if output is Output.TABLE:
+        typer.echo(f"as of {at(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet")
+    rows = [dict(zip(COLUMNS, _row(one), strict=True)) for one in answer.standings]
+    write(rows, COLUMNS, output)
 
 
 def _row(one: PowerStanding) -> tuple[str, ...]:
@@ -145,7 +122,7 @@ def _declare(
 ) -> None:
     standing = declare.found(declare.ask(placement), name)
     event = declare.declaration(standing, found, reason, source, now_us)
-    declare.publish(ingest, event)
+    publish(ingest, event)
     typer.echo(f"declared for {declare.subject(standing)}:")
     for step in found:
         typer.echo(f"  {declare.told(step)}")

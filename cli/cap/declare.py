@@ -10,8 +10,7 @@ from coplace.v1.control_pb2 import (
     PowerCapDeclared,
     PowerCapStep,
 )
-from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest
-from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
+from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import PowerStanding, ShowPowerRequest, ShowPowerResponse
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
@@ -36,12 +35,6 @@ def ask(placement: str) -> ShowPowerResponse:
     """What placement says may be drawn and is. Raises UnansweredError."""
     with asking(placement) as channel:
         return PlacementServiceStub(channel).ShowPower(ShowPowerRequest(), timeout=_WITHIN_S)
-
-
-def publish(ingest: str, event: Envelope) -> None:
-    """Hand a declaration to ingest. Raises UnansweredError where it is refused."""
-    with asking(ingest) as channel:
-        IngestServiceStub(channel).Publish(PublishRequest(event=event), timeout=_WITHIN_S)
 
 
 def subject(standing: PowerStanding) -> str:

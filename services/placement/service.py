@@ -16,6 +16,9 @@ from coplace.v1.placement_service_pb2 import (
     ExplainRequest,
     ExplainResponse,
     Forecast,
+    ListClustersResponse,
+    ListJobsRequest,
+    ListJobsResponse,
     ShowPowerResponse,
 )
 from google.protobuf.message import DecodeError
@@ -69,6 +72,12 @@ class PlacementService:
                 "ShowPower": grpc.unary_unary_rpc_method_handler(
                     self.show_power, response_serializer=ShowPowerResponse.SerializeToString
                 ),
+                "ListJobs": grpc.unary_unary_rpc_method_handler(
+                    self.list_jobs, response_serializer=ListJobsResponse.SerializeToString
+                ),
+                "ListClusters": grpc.unary_unary_rpc_method_handler(
+                    self.list_clusters, response_serializer=ListClustersResponse.SerializeToString
+                ),
             },
         )
 
@@ -95,6 +104,20 @@ class PlacementService:
     ) -> ShowPowerResponse:
         """Say what may be drawn, and what is."""
         return (await self._on_duty(context)).power()
+
+    async def list_jobs(self, data: bytes, context: ServicerContext[Any, Any]) -> ListJobsResponse:
+        """Say which jobs there are, and where they stand."""
+        try:
+            request = ListJobsRequest.FromString(data)
+        except DecodeError:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is no ListJobsRequest")
+        return (await self._on_duty(context)).jobs(request)
+
+    async def list_clusters(
+        self, _data: bytes, context: ServicerContext[Any, Any]
+    ) -> ListClustersResponse:
+        """Say which clusters there are, and what is on them."""
+        return (await self._on_duty(context)).clusters()
 
     async def _on_duty(self, context: ServicerContext[Any, Any]) -> Queries:
         queries = self._duty.queries

@@ -251,6 +251,10 @@ class JobTable:
         job.held, job.isolated = reason[:_MOST_TEXT], True
         self._touch(job)
 
+    def all(self) -> list[Tracked]:
+        """The newest attempt of every job that is known, by arrival."""
+        return self.found(self._jobs)
+
     def waiting(self) -> list[Tracked]:
         """Jobs that may be started, by arrival."""
         return [job for job in self.found(self._jobs) if job.waits and job.held is None]

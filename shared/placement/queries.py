@@ -17,6 +17,11 @@ from coplace.v1.placement_service_pb2 import (
     ClusterOutlook,
     ExplainResponse,
     JobStanding,
+    ListClustersResponse,
+    ListedCluster,
+    ListedJob,
+    ListJobsRequest,
+    ListJobsResponse,
     PowerStanding,
     ShowPowerResponse,
 )
@@ -46,6 +51,9 @@ _NEWS: Final = "there is news since the last round: it is tried at the end of th
 _RESTARTED: Final = (
     "placement started anew and nothing happened since: it is known at the end of the next round"
 )
+# Rows of an answer: each reason is worked out, and no decision is made meanwhile.
+USUAL_LISTED: Final = 50
+MOST_LISTED: Final = 200
 _ENDED: Final = {
     JobState.FINISHED: JOB_STANDING_FINISHED,
     JobState.CANCELLED: JOB_STANDING_CANCELLED,
@@ -106,7 +114,7 @@ class Queries:
             job_id=job_id,
             attempt=job.job.attempt,
             standing=self._standing(job),
-            as_of_us=self._last.decisions.ended.ended_at_us if self._last else 0,
+            as_of_us=self._as_of_us,
         )
         if job.placed is not None:
             answer.allocation.CopyFrom(self._allocation(job, job.placed))
@@ -141,13 +149,84 @@ class Queries:
         queues = {cluster: list(scheduler.queue) for cluster, scheduler in schedulers.items()}
         return Snapshot(now_s, queues, schedulers)
 
+    def jobs(self, request: ListJobsRequest) -> ListJobsResponse:
+        """The jobs that are asked for, each with where it stands and why."""
+        wanted = [job for job in self._candidates(request) if self._is_wanted(job, request)]
+        most = min(request.most or USUAL_LISTED, MOST_LISTED)
+        shown = wanted[request.skip : request.skip + most]
+        listed = [self._listed(job, request.cluster) for job in shown]
+        return ListJobsResponse(as_of_us=self._as_of_us, jobs=listed, in_all=len(wanted))
+
+    def _candidates(self, request: ListJobsRequest) -> list[Tracked]:
+        """Those of the queue that is asked for, else all, in their order."""
+        if not request.in_queue:
+            return self._job_table.all()
+        if request.cluster not in self._models.clusters:
+            return []
+        queue = self._waiting_jobs.queues.of(request.cluster)
+        return [self._job_table.of_arrival(entry.arrival) for entry in queue]
+
+    def _is_wanted(self, job: Tracked, request: ListJobsRequest) -> bool:
+        """What costs most is asked last."""
+        return (
+            request.user in ("", job.job.user)
+            and request.account in ("", job.job.account)
+            and (not request.cluster or self._concerns(job, request.cluster))
+            and (not request.standings or self._standing(job) in request.standings)
+        )
+
+    def _concerns(self, job: Tracked, cluster: str) -> bool:
+        if job.placed is not None:
+            return job.placed.cluster == cluster
+        return self._waiting_jobs.entry(job, cluster) is not None
+
+    def _listed(self, job: Tracked, cluster: str) -> ListedJob:
+        entry = self._waiting_jobs.entry(job, cluster)
+        queue = self._waiting_jobs.queues.of(cluster) if entry else None
+        reservation = self._reservation(job) if job.waits else None
+        return ListedJob(
+            job_id=job.job.job_id,
+            attempt=job.job.attempt,
+            user=job.job.user,
+            account=job.job.account,
+            app_id=job.job.app_id,
+            priority=job.job.priority,
+            standing=self._standing(job),
+            reason=self._why_it_waits(job) if job.waits else _why_not_waiting(job),
+            submitted_at_us=round(job.job.submit_s * 1e6),
+            allocation=self._allocation(job, job.placed) if job.placed is not None else None,
+            reservation=reservation,
+            place=queue.before(entry.order) + 1 if queue and entry else 0,
+        )
+
+    def clusters(self) -> ListClustersResponse:
+        """The clusters, by their names."""
+        lost = self._pending_reasons.lost
+        listed = [
+            ListedCluster(
+                name=name,
+                site=cluster.site,
+                node_model=cluster.node_model,
+                nodes=cluster.nodes,
+                free_nodes=self.occupancy()[name].free,
+                running=len(self.occupancy()[name].held),
+                waiting=len(self._waiting_jobs.queues.of(name)),
+                lost=lost.get(name, ""),
+            )
+            for name, cluster in sorted(self._models.clusters.items())
+        ]
+        return ListClustersResponse(as_of_us=self._as_of_us, clusters=listed)
+
+    @property
+    def _as_of_us(self) -> int:
+        """The end of the last round; 0 where there was none."""
+        return self._last.decisions.ended.ended_at_us if self._last else 0
+
     def power(self) -> ShowPowerResponse:
         """What clusters, sites and the region may draw, and draw as predicted."""
-        as_of_us = self._last.decisions.ended.ended_at_us if self._last else 0
-        clusters = self._models.clusters
-        covered = covered_by(clusters.values())
-        standings = [self._power_of(each, as_of_us / 1e6) for each in covered]
-        return ShowPowerResponse(as_of_us=as_of_us, standings=standings)
+        covered = covered_by(self._models.clusters.values())
+        standings = [self._power_of(each, self._as_of_us / 1e6) for each in covered]
+        return ShowPowerResponse(as_of_us=self._as_of_us, standings=standings)
 
     def _power_of(self, covered: Covered, now_s: float) -> PowerStanding:
         drawn_mw = sum(
@@ -208,13 +287,19 @@ class Queries:
         )
 
     def _explain(self, answer: ExplainResponse, job: Tracked) -> None:
-        pending_reason, reasons = self._pending_reasons.of_job(job), self._reasons(job)
-        found = reason_of(self._waiting_jobs.choices(job), reasons) if job.candidates else _NEWS
-        answer.reason = pending_reason.reason if pending_reason else found
-        answer.clusters.extend(self._outlooks(job, reasons))
+        answer.reason = self._why_it_waits(job)
+        answer.clusters.extend(self._outlooks(job, self._reasons(job)))
         reservation = self._reservation(job)
         if reservation is not None:
             answer.reservation.CopyFrom(reservation)
+
+    def _why_it_waits(self, job: Tracked) -> str:
+        pending_reason = self._pending_reasons.of_job(job)
+        if pending_reason is not None:
+            return pending_reason.reason
+        if not job.candidates:
+            return _NEWS
+        return reason_of(self._waiting_jobs.choices(job), self._reasons(job))
 
     def _reasons(self, job: Tracked) -> Mapping[str, str]:
         if self._last is None:

@@ -17,7 +17,7 @@ from coplace.v1.placement_service_pb2 import PowerStanding, ShowPowerResponse
 from google.protobuf.json_format import Parse
 from typer.testing import CliRunner, Result
 
-from cli.cap import declare
+from cli.cap import cli, declare
 from cli.cap.schedule import Period, read_schedule, steps, time_us
 from cli.main import app
 from services.ingest.model import Intake
@@ -56,7 +56,7 @@ def answer() -> ShowPowerResponse:
 def published(monkeypatch: pytest.MonkeyPatch) -> list[Envelope]:
     found: list[Envelope] = []
     monkeypatch.setattr(declare, "ask", lambda _address: answer())
-    monkeypatch.setattr(declare, "publish", lambda _address, event: found.append(event))
+    monkeypatch.setattr(cli, "publish", lambda _address, event: found.append(event))
     monkeypatch.setattr(time, "time_ns", lambda: NOW_US * 1000)
     return found
 

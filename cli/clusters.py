@@ -1,0 +1,37 @@
+"""`coplace clusters`: which clusters there are, and what is on them."""
+
+from typing import Final
+
+from coplace.v1.placement_service_pb2 import ListClustersRequest, ListedCluster
+from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
+
+from cli.asking import Placement, asking
+from cli.output import Output, OutputName, Row, write
+
+_WITHIN_S: Final = 30.0
+_COLUMNS: Final = ("cluster", "site", "node model", "nodes", "free", "running", "waiting", "is")
+
+
+def clusters(
+    output: OutputName = Output.TABLE,
+    placement: Placement = "127.0.0.1:50053",
+) -> None:
+    """List the clusters: their nodes, what of them is free, and how many jobs run and wait."""
+    with asking(placement) as channel:
+        stub = PlacementServiceStub(channel)
+        answer = stub.ListClusters(ListClustersRequest(), timeout=_WITHIN_S)
+    write([row(cluster) for cluster in answer.clusters], _COLUMNS, output)
+
+
+def row(cluster: ListedCluster) -> Row:
+    """All that is told of a cluster."""
+    return {
+        "cluster": cluster.name,
+        "site": cluster.site,
+        "node model": cluster.node_model,
+        "nodes": cluster.nodes,
+        "free": cluster.free_nodes,
+        "running": cluster.running,
+        "waiting": cluster.waiting,
+        "is": cluster.lost or "in reach",
+    }

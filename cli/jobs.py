@@ -1,0 +1,198 @@
+"""`coplace jobs`, `queue`, `cancel`, `hold` and `release`: which jobs there are, and what is asked
+of them."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Annotated, Final
+
+import typer
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import JobCancelled, JobHeld, JobReleased
+from coplace.v1.placement_service_pb2 import (
+    JobStanding,
+    ListedJob,
+    ListJobsRequest,
+    ListJobsResponse,
+)
+from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
+
+from cli import why
+from cli.asking import Ingest, Placement, Source, asking, publish
+from cli.output import Output, OutputName, Row, at, write
+from cli.telling import note
+from shared.domain.errors import UnusableError
+
+_WITHIN_S: Final = 30.0
+_PREFIX: Final = "JOB_STANDING_"
+_STANDINGS: Final = [name.removeprefix(_PREFIX).lower() for name in JobStanding.keys()[1:]]
+_WAITS: Final = (JobStanding.JOB_STANDING_WAITING, JobStanding.JOB_STANDING_RESERVED)
+
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="As it was submitted.")]
+Limit = Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")]
+
+
+class UnknownStandingError(UnusableError):
+    """Jobs never stand so."""
+
+
+def jobs(
+    user: Annotated[str, typer.Option(help="Of this user.")] = "",
+    account: Annotated[str, typer.Option(help="Of this account.")] = "",
+    cluster: Annotated[str, typer.Option(help="That run on it, or wait for it.")] = "",
+    standing: Annotated[
+        list[str] | None, typer.Option(help=f"One of {', '.join(_STANDINGS)}; again for more.")
+    ] = None,
+    limit: Limit = 50,
+    output: OutputName = Output.TABLE,
+    placement: Placement = "127.0.0.1:50053",
+) -> None:
+    """List the jobs that wait and run, and those that ended not long ago."""
+    wanted = [_standing(name) for name in standing or ()]
+    request = ListJobsRequest(user=user, account=account, cluster=cluster, standings=wanted)
+    columns = ("job", "is", "user", "cluster", "nodes", "GHz")
+    _list(request, columns, limit, output, placement)
+
+
+def queue(
+    cluster: Annotated[str, typer.Argument(help="As `coplace clusters` names it.")],
+    limit: Limit = 50,
+    output: OutputName = Output.TABLE,
+    placement: Placement = "127.0.0.1:50053",
+) -> None:
+    """List the jobs that wait for a cluster, in the order in which they are tried."""
+    request = ListJobsRequest(cluster=cluster, standings=_WAITS, in_queue=True)
+    _list(request, ("place", "job", "user", "start at the latest"), limit, output, placement)
+
+
+def cancel(
+    job_id: JobId,
+    reason: Annotated[str, typer.Option(help="Why: it is recorded and told.")] = "",
+    placement: Placement = "127.0.0.1:50053",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Start a job no more; one that runs is ended by its resource manager."""
+    message = JobCancelled(job_id=job_id, reason=reason, cancelled_at_us=_now_us())
+    _ask_of(message, placement, ingest, source)
+
+
+def hold(
+    job_id: JobId,
+    reason: Annotated[str, typer.Option(help="Why: it is recorded and told.")] = "",
+    placement: Placement = "127.0.0.1:50053",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Start a job not before it is released; it keeps its place in the queue."""
+    message = JobHeld(job_id=job_id, reason=reason, held_at_us=_now_us())
+    _ask_of(message, placement, ingest, source)
+
+
+def release(
+    job_id: JobId,
+    placement: Placement = "127.0.0.1:50053",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Let a job start again that was held."""
+    message = JobReleased(job_id=job_id, released_at_us=_now_us())
+    _ask_of(message, placement, ingest, source)
+
+
+def _list(
+    request: ListJobsRequest,
+    columns: tuple[str, ...],
+    limit: int,
+    output: Output,
+    placement: str,
+) -> None:
+    listed, in_all = listing(placement, request, limit)
+    write([row(job) for job in listed], columns, output)
+    if in_all > len(listed):
+        note([f"{in_all - len(listed):,} more: --limit {in_all} lists all"])
+
+
+def listing(placement: str, request: ListJobsRequest, limit: int) -> tuple[list[ListedJob], int]:
+    """At most `limit` of the jobs that are asked for, and how many there are. Raises
+    UnansweredError."""
+    found: list[ListedJob] = []
+    for answer in _answers(placement, request, limit):
+        found.extend(answer.jobs)
+    return found[:limit], answer.in_all
+
+
+def _answers(placement: str, request: ListJobsRequest, limit: int) -> Iterator[ListJobsResponse]:
+    """One after the other, each with what the ones before left over."""
+    with asking(placement) as channel:
+        stub = PlacementServiceStub(channel)
+        while True:
+            request.most = limit - request.skip
+            answer: ListJobsResponse = stub.ListJobs(request, timeout=_WITHIN_S)
+            yield answer
+            request.skip += len(answer.jobs)
+            if not answer.jobs or request.skip >= min(limit, answer.in_all):
+                return
+
+
+def row(job: ListedJob) -> Row:
+    """All that is told of a job."""
+    held, promised = job.allocation, job.reservation
+    return {
+        "place": job.place or None,
+        "job": job.job_id,
+        "attempt": job.attempt,
+        "is": JobStanding.Name(job.standing).removeprefix(_PREFIX).lower(),
+        "user": job.user,
+        "account": job.account,
+        "application": job.app_id,
+        "priority": job.priority,
+        "submitted": at(job.submitted_at_us),
+        "cluster": held.cluster or None,
+        "nodes": held.nodes or None,
+        "GHz": held.freq_ghz or None,
+        "since": at(held.since_us),
+        "ends by": at(held.ends_by_us),
+        "promised on": promised.cluster or None,
+        "start at the latest": at(promised.start_at_us),
+        "why": job.reason,
+    }
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def _standing(name: str) -> JobStanding.ValueType:
+    if name not in _STANDINGS:
+        raise UnknownStandingError(f"--standing must be one of {', '.join(_STANDINGS)}: {name!r}")
+    return JobStanding.Value(f"{_PREFIX}{name.upper()}")
+
+
+def asked(message: JobCancelled | JobHeld | JobReleased, source: str, now_us: int) -> Envelope:
+    """The event that asks something of a job."""
+    event_id = f"{source}/{message.DESCRIPTOR.full_name}/{message.job_id}/{now_us}"
+    event = Envelope(id=event_id, source=source, time_us=now_us)
+    match message:
+        case JobCancelled():
+            event.job_cancelled.CopyFrom(message)
+        case JobHeld():
+            event.job_held.CopyFrom(message)
+        case JobReleased():
+            event.job_released.CopyFrom(message)
+    return event
+
+
+def _ask_of(
+    message: JobCancelled | JobHeld | JobReleased, placement: str, ingest: str, source: str
+) -> None:
+    """Publish what is asked of a job that placement knows; say where the job stands until then.
+
+    Raises UnansweredError where a service refused, or is not there.
+    """
+    before = why.ask(placement, message.job_id)
+    publish(ingest, asked(message, source, _now_us()))
+    what = message.DESCRIPTOR.name.removeprefix("Job").lower()
+    typer.echo(f"to be {what}: {message.job_id}, which {why.standing(before)}")
+
+
+COMMANDS: Final[tuple[Callable[..., None], ...]] = (jobs, queue, cancel, hold, release)

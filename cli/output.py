@@ -1,0 +1,64 @@
+"""How commands write what they list: for people, or for programs."""
+
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from cli.telling import TABLE_WIDTH
+
+Value = str | int | float | None
+Row = Mapping[str, Value]
+
+
+class Output(StrEnum):
+    """How an answer is written."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+OutputName = Annotated[Output, typer.Option(help="As people or as programs read it.")]
+_NUMBERS: Final = ("nodes", "free", "running", "waiting", "place", "GHz")
+
+
+def write(rows: Sequence[Row], columns: Sequence[str], output: Output) -> None:
+    """Rows as a table of these columns, or all that they hold as JSON lines or as CSV."""
+    match output:
+        case Output.TABLE:
+            Console(width=TABLE_WIDTH).print(_table(rows, columns))
+        case Output.JSON:
+            for row in rows:
+                typer.echo(json.dumps(dict(row)))
+        case Output.CSV:
+            names = list(rows[0]) if rows else list(columns)
+            writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+def _table(rows: Sequence[Row], columns: Sequence[str]) -> Table:
+    found = Table(box=MARKDOWN)
+    for name in columns:
+        found.add_column(
+            name, justify="right" if name in _NUMBERS or name.endswith(" W") else "left"
+        )
+    for row in rows:
+        found.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
+    return found
+
+
+def at(time_us: int) -> str | None:
+    """In UTC to the second; None for a time that is not known."""
+    if not time_us:
+        return None
+    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")

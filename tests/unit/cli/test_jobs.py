@@ -1,0 +1,157 @@
+"""`coplace jobs`, `queue`, `clusters` and what is asked of jobs, beside a placement that the test
+plays rounds of."""
+
+import asyncio
+import csv
+import io
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from coplace.v1.jobs_pb2 import JobCancelled, JobHeld, JobReleased
+from coplace.v1.placement_service_pb2 import ListJobsRequest
+from typer.testing import CliRunner, Result
+
+from cli.jobs import asked, listing
+from cli.main import app
+from services.ingest.model import Intake
+from services.placement.service import Duty, PlacementService
+from shared.eamc.ranking import Policy
+from shared.messaging.topics import Topics
+from tests.unit.shared.placement.region import (
+    T0_US,
+    end_us,
+    held,
+    placement,
+    round_of,
+    submitted,
+)
+
+A, B, C, D = JOBS = tuple(f"north/alpha/471{n}/1767225600" for n in range(4))
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """Of a placement where job a has all four nodes of p1, b and c wait for them, d is held."""
+    processor = placement(policy=Policy.BASE)
+    round_of(processor, 0, *(submitted(name, T0_US + n, nodes=4) for n, name in enumerate(JOBS)))
+    round_of(processor, 1, held(D, end_us(0), "ask ada"))
+    duty = Duty()
+    duty.begin(processor.queries)
+    with Served(PlacementService(duty, 100)) as found:
+        yield found
+
+
+class Served:
+    """A service on a loop of its own thread."""
+
+    def __init__(self, service: PlacementService) -> None:
+        self._service = service
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> str:
+        """Its address."""
+        self._thread.start()
+        port = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        return f"127.0.0.1:{port}"
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._server.stop(None), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _start(self) -> int:
+        self._server = grpc.aio.server()
+        self._server.add_generic_rpc_handlers((self._service.handlers(),))
+        port = self._server.add_insecure_port("127.0.0.1:0")
+        await self._server.start()
+        return port
+
+
+def coplace(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments, env={"COLUMNS": "80"})
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_jobs_are_listed_with_where_they_stand_and_why(address: str) -> None:
+    found = rows(coplace("jobs", "--output", "json", "--placement", address))
+    assert [(row["job"], row["is"]) for row in found] == [
+        (A, "decided"),
+        (B, "reserved"),
+        (C, "waiting"),
+        (D, "held"),
+    ]
+    assert (found[0]["cluster"], found[0]["nodes"]) == ("p1", 4)
+    assert found[1]["why"] == "p1: needs 4 nodes, 0 free"
+    assert found[3]["why"] == "held: ask ada"
+
+
+def test_only_what_is_asked_for_is_listed(address: str) -> None:
+    def listed(*options: str) -> list[str]:
+        found = coplace("jobs", *options, "--output", "json", "--placement", address)
+        return [row["job"] for row in rows(found)]
+
+    assert listed("--standing", "held", "--standing", "waiting") == [C, D]
+    assert listed("--user", "nobody") == []
+    assert listed("--cluster", "p1") == [A, B, C]
+    assert listed("--cluster", "p9") == []
+
+
+def test_a_queue_is_listed_in_its_order(address: str) -> None:
+    found = rows(coplace("queue", "p1", "--output", "json", "--placement", address))
+    assert [(row["place"], row["job"]) for row in found] == [(1, B), (2, C)]
+    assert found[0]["promised on"] == "p1"
+    assert rows(coplace("queue", "p9", "--output", "json", "--placement", address)) == []
+
+
+def test_clusters_are_listed_with_what_is_on_them(address: str) -> None:
+    row, other = rows(coplace("clusters", "--output", "json", "--placement", address))
+    assert (other["cluster"], other["running"]) == ("p2", 0)
+    assert (row["cluster"], row["nodes"], row["free"]) == ("p1", 4, 0)
+    assert (row["running"], row["waiting"], row["is"]) == (1, 2, "in reach")
+
+
+def test_tables_fit_80_columns_and_csv_has_all_that_json_has(address: str) -> None:
+    for words in (["jobs"], ["queue", "p1"], ["clusters"]):
+        shown = coplace(*words, "--placement", address).stdout
+        assert max(map(len, shown.splitlines())) <= 80, shown
+        as_csv = coplace(*words, "--output", "csv", "--placement", address).stdout
+        as_json = rows(coplace(*words, "--output", "json", "--placement", address))
+        assert [list(row) for row in csv.DictReader(io.StringIO(as_csv))] == list(
+            map(list, as_json)
+        )
+
+
+def test_what_is_cut_off_is_told_and_pages_join(address: str) -> None:
+    found = coplace("jobs", "--limit", "3", "--placement", address)
+    assert "note: 1 more: --limit 4 lists all" in found.stderr
+    request = ListJobsRequest(most=1)
+    whole, in_all = listing(address, request, 100)
+    assert ([job.job_id for job in whole], in_all) == ([*JOBS], 4)
+
+
+def test_a_standing_that_no_job_has_is_refused_in_one_line(address: str) -> None:
+    found = coplace("jobs", "--standing", "bored", "--placement", address)
+    assert found.exit_code == 1
+    assert found.stderr.startswith("error: --standing must be one of waiting, held")
+
+
+def test_ingest_takes_what_is_asked_of_a_job() -> None:
+    for message in (
+        JobCancelled(job_id="a", reason="typo", cancelled_at_us=T0_US),
+        JobHeld(job_id="a", reason="ask ada", held_at_us=T0_US),
+        JobReleased(job_id="a", released_at_us=T0_US),
+    ):
+        event = asked(message, "operator/ada", T0_US)
+        accepted = Intake(Topics()).accept(event, T0_US / 1e6)
+        assert (accepted.topic, accepted.event.source) == ("jobs.events", "operator/ada")
+        assert accepted.event.payload == message
