@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from redis.asyncio import Redis
 
+from cli.dlq.dead_letters import DeadLetters
 from cli.stages import every_stage
 from services.energy.appdb_cache.adapters import RedisAppDB
 from services.energy.appdb_cache.app import NAME as APPDB_CACHE
@@ -22,10 +23,12 @@ from shared.messaging.deployment import Deployment
 from shared.messaging.doctor import examine_stages
 from shared.messaging.event import Event
 from shared.messaging.kafka_facts import KafkaFacts
-from shared.messaging.mending import Mended, UnitAtRest, told_by
+from shared.messaging.mending import Mended, UnitAtRest, misplaced, told_by
 from shared.messaging.provenance import split_state
+from shared.messaging.quarantine import at
 from shared.messaging.read_model import Name, ReadModel
 from shared.messaging.read_model_check import ReadModelCheck
+from shared.messaging.record import TopicPartition
 from shared.messaging.stage import Stage
 from shared.messaging.transactions import Transactions, read_changelog
 from shared.messaging.unit import unit_count
@@ -99,6 +102,29 @@ def require_stopped(deployment: Deployment, stage: Stage) -> None:
         )
 
 
+def require_readable_again(deployment: Deployment, stage: Stage) -> None:
+    """Raise ValueError where inputs lie as another count of Kafka partitions put them: these were
+    read there, and would become dead letters now. What did so then is no matter."""
+    letters = DeadLetters(deployment)
+    refused = {
+        (TopicPartition(letter.topic, letter.kafka_partition), letter.offset)
+        for topic in stage.inputs
+        for letter in letters.of(topic)
+        if letter.stage == stage.name
+    }
+    partitions = [p for topic in stage.inputs for p in deployment.topics.partitions(topic)]
+    with Reader(deployment, partitions) as reader:
+        found = misplaced(deployment.codec, reader.to_end())
+        last = {each.partition: each.offset for each in found if at(each) not in refused}
+    if last:
+        places = ", ".join(f"{p.topic}/{p.kafka_partition} up to {last[p]}" for p in sorted(last))
+        raise ValueError(
+            f"{stage.name} cannot read again what was written before there were more Kafka "
+            f"partitions ({places}): put the changelog of a backup made since then back and "
+            f"`coplace restore accept {stage.name}`, or see docs/how-to/restore.md"
+        )
+
+
 def accept(deployment: Deployment, stage: Stage) -> Iterator[str]:
     """Take the state of a stage as it is: tells where each unit reads on. Raises InconsistentError
     and KafkaError."""
@@ -107,7 +133,9 @@ def accept(deployment: Deployment, stage: Stage) -> Iterator[str]:
 
 def replay(deployment: Deployment, stage: Stage) -> Iterator[str]:
     """Forget the state of a stage, but for the number of its last round, and read all of its inputs
-    again: tells where each unit reads on. Raises InconsistentError and KafkaError."""
+    again: tells where each unit reads on. Raises InconsistentError and KafkaError, and ValueError
+    where inputs cannot be read again."""
+    require_readable_again(deployment, stage)
     return _mend(deployment, stage, mending.replay)
 
 

@@ -24,6 +24,8 @@ MAX_MESSAGE_BYTES = 1_048_576
 # attributes of an event that is kept whole in a changelog, where JSON makes six bytes of one.
 ENVELOPE_BYTES = 131_072
 _FRAME_BYTES = 4_096
+# The field of the error for a record that lies where its key does not belong.
+WRONG_PARTITION = "kafka_partition"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -178,7 +180,7 @@ class Codec:
         right = partition_of(record.key, count)
         if right != record.partition.kafka_partition:
             raise RejectedError(
-                "kafka_partition",
+                WRONG_PARTITION,
                 f"must be {right} for this key: partition by murmur2 as Kafka's Java client does",
             )
 

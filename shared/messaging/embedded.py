@@ -62,17 +62,23 @@ class EmbeddedUnit:
         records = self._receive()
         if not records:
             return False
+        self._begin(self._guard.begin(records))
         self._hooks.step.reached("received")
         self._do(lambda: self._guard.process(records, now_us))
         return True
 
     def close_round(self, now_us: int) -> None:
         """End the round of a stage whose rounds a clock closes."""
+        self._begin(self._guard.begin_round())
         self._do(lambda: self._guard.close_round(now_us))
 
     def give_up(self) -> None:
         """The unit is not used any more."""
         self._guard.unit.stage.given_up(self._guard.unit.number)
+
+    def _begin(self, note: Commit) -> None:
+        if not note.is_empty:
+            self._transactions.commit(note)
 
     def _do(self, work: Callable[[], Commit]) -> None:
         try:

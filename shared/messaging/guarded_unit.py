@@ -5,27 +5,36 @@ input's fault. Each is counted in the unit's own changelog, so that the count su
 When one has happened often enough the next life is *careful*: it keeps the state and the records
 that are not committed, so that on an exception fresh units can try the same again, each without
 something else, until one passes. Nothing but the cause is left out.
+
+A process that is killed, by a signal or for want of memory, counts nothing. So each life notes at
+which records it begins, before it handles them, until they are passed. Where as many lives in a row
+have begun, the next one does the work in a child process first, and only what kills one child after
+the other is left out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from shared.messaging.codec import Codec, is_barrier
-from shared.messaging.failures import DEFAULT_AFTER, Failures, Seen
+from shared.messaging.failures import DEFAULT_AFTER, Beginnings, Failures, Seen
 from shared.messaging.hooks import Hooks
 from shared.messaging.quarantine import At, Blame, Fault, at, culprits
 from shared.messaging.record import Record, TopicPartition
 from shared.messaging.stage import Stage
+from shared.messaging.trial_process import ChildDeath, Tell, death_of
 from shared.messaging.unit import Commit, EventTimeLimit, Unit
-from shared.messaging.unit_state import FAILURES_KEY
+from shared.messaging.unit_state import BEGINNINGS_KEY, FAILURES_KEY
 
 Build = Callable[[Mapping[str, bytes], Blame | None], Unit]
 
 # Beyond so many causes of one round's failure it is broken, not its input: the process ends.
 _MOST_CULPRITS: Final = 100
+# Stands for the partition where a round is counted.
+_ROUND: Final = TopicPartition("", 0)
 
 _log = structlog.get_logger(__name__)
 
@@ -40,12 +49,33 @@ class _Work:
 
 
 @dataclass(frozen=True, slots=True)
+class _InHand:
+    """What a unit was at: a record (none to blame where it is a barrier), or (None) the end of a
+    round with these suspects."""
+
+    record: Sequence[At] | None
+    suspects: Sequence[str]
+
+    @classmethod
+    def of(cls, unit: Unit) -> "_InHand":
+        """What it is at now."""
+        record = unit.at_record
+        if record is None:
+            return cls(None, unit.suspects)
+        return cls([] if is_barrier(record) else [at(record)], ())
+
+
+@dataclass(frozen=True, slots=True)
 class _Failed:
-    """A trial that failed at a record, or (None) at the end of a round."""
+    """A trial that raised an error or killed its process."""
 
     error: Exception
-    record: Record | None
-    suspects: Sequence[str]
+    fault: Fault
+    in_hand: _InHand
+
+
+class DiedError(Exception):
+    """What a unit has to do kills the process that does it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,33 +89,45 @@ class GuardedUnit:
 
     What `process` and `close_round` raise is answered by the driver: `is_careful` False, it makes
     `counted(error)` durable and ends the process; True, it goes on with what `isolate` returns.
+    Before either it makes durable what `begin` and `begin_round` return, if that is anything.
     """
 
     def __init__(self, build: Build, restored: Mapping[str, bytes], after: int) -> None:
         self._build = build
         self._failures = Failures(restored.get(FAILURES_KEY))
-        self.is_careful = self._failures.recur(after)
+        self._beginnings = Beginnings(restored.get(BEGINNINGS_KEY), after)
+        self._after = after
+        self.is_careful = self._failures.recur(after) or self._beginnings.are_fatal
         self._state = dict(restored) if self.is_careful else {}
         self._uncommitted: list[Record] = []
         self._work = _Work((), 0, closes_round=False)
         self.unit = build(restored, None)
+
+    def begin(self, records: Sequence[Record]) -> Commit:
+        """The note that this life begins at the first of these records."""
+        return self._note(_first(records))
+
+    def begin_round(self) -> Commit:
+        """The note that this life begins with the round that is open."""
+        return self._note({_ROUND: self.unit.next_round})
 
     def process(self, records: Sequence[Record], now_us: int = 0) -> Commit:
         """See `Unit.process`."""
         if self.is_careful:
             self._uncommitted += records
             self._work = _Work(self._uncommitted, now_us, closes_round=False)
-        return self._settled(self.unit.process(records, now_us))
+        return self._done(_first(records), lambda: self.unit.process(records, now_us))
 
     def close_round(self, now_us: int) -> Commit:
         """See `Unit.close_round`."""
         self._work = _Work(self._uncommitted, now_us, closes_round=True)
-        return self._settled(self.unit.close_round(now_us))
+        at_round = {_ROUND: self.unit.next_round}
+        return self._done(at_round, lambda: self.unit.close_round(now_us))
 
     def counted(self, error: Exception) -> Commit:
-        """The failure, one time more, as the changelog keeps it."""
+        """The failure, one time more, as the changelog keeps it. It is known how this life ends."""
         self._failures.count(error, *self._where())
-        return Commit(changelog={FAILURES_KEY: self._failures.kept})
+        return Commit(changelog={FAILURES_KEY: self._failures.kept, BEGINNINGS_KEY: None})
 
     def isolate(self, error: Exception) -> Commit:
         """Do what failed without what made it fail, and log what that was.
@@ -103,6 +145,24 @@ class GuardedUnit:
         tried.commit.tally.quarantined += len(blame.subjects)
         self._alarm(error, blame)
         return self._settled(tried.commit, is_isolated=True)
+
+    def _note(self, begins: Mapping[TopicPartition, int]) -> Commit:
+        if self._after == 0 or not self._beginnings.begin(begins):
+            return Commit()
+        return Commit(changelog={BEGINNINGS_KEY: self._beginnings.kept})
+
+    def _done(self, begins: Mapping[TopicPartition, int], work: Callable[[], Commit]) -> Commit:
+        """Do the work; where lives may have ended, a copy of this process does it first. Raises
+        DiedError when the copy is killed."""
+        if self._beginnings.may_be_fatal(begins) and (death := death_of(_quietly(work))):
+            raise _died(death)
+        return self._settled(work())
+
+    @property
+    def is_in_danger(self) -> bool:
+        """Whether this life has not passed yet where others may have ended: what it does there is
+        to be committed at once, so that the next one begins behind it."""
+        return self._beginnings.are_fatal
 
     def _alarm(self, error: Exception, blame: Blame) -> None:
         log = _log.bind(stage=self.unit.stage.name, unit=self.unit.number)
@@ -124,8 +184,8 @@ class GuardedUnit:
 
     def _settled(self, commit: Commit, *, is_isolated: bool = False) -> Commit:
         """Follow a commit, which is durable or the last thing that this process did."""
-        if self._failures:
-            self._forget_failures(commit, is_isolated=is_isolated)
+        if self._failures or self._beginnings:
+            self._forget(commit, is_isolated=is_isolated)
         if self.is_careful:
             for key, value in commit.changelog.items():
                 _apply(self._state, key, value)
@@ -136,7 +196,7 @@ class GuardedUnit:
             ]
         return commit
 
-    def _forget_failures(self, commit: Commit, *, is_isolated: bool) -> None:
+    def _forget(self, commit: Commit, *, is_isolated: bool) -> None:
         def is_passed(seen: Seen) -> bool:
             if is_isolated or not seen.topic:
                 return is_isolated or seen.number < self.unit.next_round
@@ -147,25 +207,42 @@ class GuardedUnit:
 
         if self._failures.forget(is_passed):
             commit.changelog[FAILURES_KEY] = self._failures.kept
+        if self._beginnings.forget(is_passed):
+            commit.changelog[BEGINNINGS_KEY] = self._beginnings.kept
 
     def _try(self, blame: Blame) -> _Passed | _Failed:
+        """The work without something, where lives may have ended in child processes first: who
+        kills one of these by mistake leaves nothing out."""
+        if self._beginnings.are_fatal and (killed := self._killed(blame)):
+            return killed
+        return self._tried(blame)
+
+    def _killed(self, blame: Blame) -> _Failed | None:
+        """How the trial kills its process, None when it does not each time."""
+        death = death_of(lambda tell: self._tried(blame, tell), self._after)
+        if death is None:
+            return None
+        in_hand = death.last_told if isinstance(death.last_told, _InHand) else _InHand([], ())
+        return _Failed(_died(death), Fault.of_death(death.how, death.stack), in_hand)
+
+    def _tried(self, blame: Blame, tell: Tell | None = None) -> _Passed | _Failed:
         """The work on a fresh unit, record by record, so that one that fails is known."""
         unit, total = self._build(self._state, blame), Commit()
+        if tell is not None:
+            unit.taken_in_hand = lambda: tell(_InHand.of(unit))
         try:
             for record in self._work.records:
                 total.add(unit.process([record], self._work.now_us))
             if self._work.closes_round:
                 total.add(unit.close_round(self._work.now_us))
         except Exception as error:  # noqa: BLE001 what is unexpected is what this is for
-            return _Failed(error, unit.at_record, unit.suspects)
+            return _Failed(error, Fault.of(error), _InHand.of(unit))
         return _Passed(unit, total)
 
     def _blame(self, blame: Blame, failed: _Failed) -> Blame:
-        fault = Fault.of(failed.error)
-        if failed.record is not None:
-            found = [] if is_barrier(failed.record) else [at(failed.record)]
-            return blame.with_records(found, fault)
-        return self._blame_for_round(blame, failed.suspects, fault)
+        if failed.in_hand.record is not None:
+            return blame.with_records(failed.in_hand.record, failed.fault)
+        return self._blame_for_round(blame, failed.in_hand.suspects, failed.fault)
 
     def _blame_for_round(self, blame: Blame, suspects: Sequence[str], fault: Fault) -> Blame:
         """The fewest of the events since the last commit, or of what the round deals with.
@@ -209,6 +286,25 @@ def guarded(
         return Unit(stage, number, state, codec, limit, hooks, blame)
 
     return GuardedUnit(build, restored, after)
+
+
+def _first(records: Sequence[Record]) -> dict[TopicPartition, int]:
+    """The first offset of each partition."""
+    return {record.partition: record.offset for record in reversed(records)}
+
+
+def _quietly(work: Callable[[], Commit]) -> Callable[[Tell], None]:
+    """Work whose exceptions are met when it is done in earnest."""
+
+    def tried(_tell: Tell) -> None:
+        with suppress(Exception):
+            work()
+
+    return tried
+
+
+def _died(death: ChildDeath) -> DiedError:
+    return DiedError(f"the process that tried it died: {death.how}")
 
 
 def _apply(state: dict[str, bytes], key: str, value: bytes | None) -> None:

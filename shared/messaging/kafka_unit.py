@@ -176,6 +176,7 @@ class KafkaUnit:
     async def _close_round(self) -> None:
         self._next_round_s = time.monotonic() + self._deployment.settings.round_period_s
         now = self._deployment.clock.now_us()
+        await self._begin(self._guard.begin_round())
         await self._merge(lambda: self._guard.close_round(now))
 
     def _take(self) -> Sequence[Record]:
@@ -183,9 +184,18 @@ class KafkaUnit:
         return batch
 
     async def _process(self, batch: Sequence[Record]) -> None:
+        await self._begin(self._guard.begin(batch))
         self._deployment.hooks.step.reached("received")
         now = self._wall_clock_us()
         await self._merge(lambda: self._guard.process(batch, now))
+
+    async def _begin(self, note: Commit) -> None:
+        """Keep where this life begins, before it does."""
+        if note.is_empty:
+            return
+        if not self._pending.is_empty:
+            await self._flush()
+        await self._transactions.commit(note)
 
     def _wall_clock_us(self) -> int:
         """Virtual time has none. In production it counts for stages that go by barriers too: after
@@ -212,6 +222,8 @@ class KafkaUnit:
     @property
     def _is_due(self) -> bool:
         """Whether the pending commit should wait for nothing more."""
+        if self._guard.is_in_danger:
+            return not self._pending.is_empty
         if self._pending.outputs or self._pending.tally.records_in >= BATCH_RECORDS:
             return True
         lingered = time.monotonic() - self._began_s >= _LINGER_S

@@ -10,7 +10,7 @@ from coplace.v1.control_pb2 import RoundEnded
 
 from shared.domain.errors import RejectedError
 from shared.messaging.barriers import check_number
-from shared.messaging.codec import Codec
+from shared.messaging.codec import WRONG_PARTITION, Codec
 from shared.messaging.consistency import (
     Inconsistency,
     InconsistentError,
@@ -56,6 +56,17 @@ def told_by(stage: Stage, number: int, codec: Codec, records: Iterable[Record]) 
             )
             if stage.single or at.kafka_partition == number:
                 yield event
+
+
+def misplaced(codec: Codec, records: Iterable[Record]) -> Iterator[Record]:
+    """Records that lie where another count of Kafka partitions put their key: who reads a unit's
+    partitions refuses them."""
+    for record in records:
+        try:
+            codec.decode(record)
+        except RejectedError as error:
+            if error.field == WRONG_PARTITION:
+                yield record
 
 
 class Mended(NamedTuple):

@@ -1,6 +1,7 @@
 """What a failure is blamed on: its identity across processes, and the search for its cause."""
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from traceback import walk_tb
@@ -46,6 +47,14 @@ class Fault:
         lines = [f"{module}:{line} in {function}" for module, function, line in frames]
         stack = "\n".join([*lines, what])[-_KEPT_STACK:]
         return cls(what, stack, hashlib.sha256("\n".join([kind, *functions]).encode()).hexdigest())
+
+    @classmethod
+    def of_death(cls, how: str, stack: str) -> Self:
+        """The fault of a process that ended without an exception: by which signal, and the stack
+        that `faulthandler` wrote, innermost first, if it could."""
+        functions = dict.fromkeys(re.findall(r"in (\S+)$", stack, re.MULTILINE))
+        digest = hashlib.sha256("\n".join([how, *functions]).encode()).hexdigest()
+        return cls(f"the process died: {how}", stack[:_KEPT_STACK], digest)
 
     @property
     def reason(self) -> str:

@@ -8,7 +8,7 @@ barrier again and nothing but the last closed round has to be kept.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -84,6 +84,10 @@ def _times(event: Event) -> Iterator[tuple[str, int]]:
 @cache
 def _time_fields(message: Descriptor) -> tuple[str, ...]:
     return tuple(field.name for field in message.fields if field.name.endswith("_at_us"))
+
+
+def _nobody() -> None:
+    """Nobody wants to know."""
 
 
 @dataclass(slots=True)
@@ -174,6 +178,8 @@ class Unit:
         """The one that was read last: it may have brought an early one into hand."""
         self.suspects: Sequence[str] = ()
         """What the last end of a round dealt with, in a trial of a processor that can tell."""
+        self.taken_in_hand: Callable[[], None] = _nobody
+        """Called before each record and end of a round."""
 
     @property
     def next_round(self) -> int:
@@ -244,6 +250,7 @@ class Unit:
 
     def _apply(self, record: Record) -> None:
         self.at_record = self.read_record = record
+        self.taken_in_hand()
         self._commit.tally.records_in += 1
         self._commit.positions[record.partition] = record.offset + 1
         self._commit.last_read[record.partition] = record
@@ -301,6 +308,7 @@ class Unit:
         waiting = self._early.of(job_id) if len(self._early) else []
         for record in waiting:
             self.at_record = record
+            self.taken_in_hand()
             try:
                 if not self._is_passed_over(record):
                     self._handle(record, self._codec.decode(record, of_any_count=True))
@@ -379,6 +387,8 @@ class Unit:
         self.at_record = None
         if self._blame is not None and isinstance(self._processor, Isolating):
             self.suspects = self._processor.suspects()
+        self.taken_in_hand()
+        if self._blame is not None and isinstance(self._processor, Isolating):
             for subject, fault in self._blame.subjects.items():
                 self._processor.hold_back(subject, fault)
         return self._processor.end_round(ended)

@@ -9,10 +9,11 @@ from shared.messaging import early
 from shared.messaging.stage import Round
 from shared.messaging.topics import ROUND_ENDED
 
+BEGINNINGS_KEY: Final = "coplace.beginnings"
 FAILURES_KEY: Final = "coplace.failures"
 ROUND_KEY: Final = ROUND_ENDED
 WAKE_KEY: Final = "coplace.wake"
-OWN_KEYS: Final = frozenset({ROUND_KEY, WAKE_KEY, FAILURES_KEY})
+OWN_KEYS: Final = frozenset({ROUND_KEY, WAKE_KEY, FAILURES_KEY, BEGINNINGS_KEY})
 
 
 def processor_state(restored: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -41,8 +41,8 @@ class Settings(EnvironmentSettings):
     quarantine_after: int = Field(
         3,
         ge=0,
-        description="Failures at one place, each with a restart, after which their cause is "
-        "isolated; 0: never, then they go on until somebody acts",
+        description="Failures or deaths at one place, each with a restart, after which their cause "
+        "is isolated; 0: never, then they go on until somebody acts",
     )
     worker: str = Field(
         "",

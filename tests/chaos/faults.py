@@ -163,6 +163,7 @@ FAULTS: Final[Mapping[Callable[[World], None], float]] = {
     hostile.into_a_topic: 10,
     hostile.past_the_door: 10,
     hostile.poison: 1,
+    hostile.deadly: 1,
     repeat_decisions: 5,
     silence: 3,
     sloth: 3,

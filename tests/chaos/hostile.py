@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from shared.messaging.event import Event, Publish
 from shared.messaging.record import NewRecord
 from shared.messaging.stage import Processor, Stage
+from tests.support.deaths import die
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
@@ -35,6 +36,7 @@ _TOPICS: Final = (
     "prices.charges",
 )
 _POISON: Final = "poison of "
+_DEADLY: Final = "death of "
 _FAILING: Final = ("placement.sequencer", "placement", "pricing", "prediction", "energy.advisor")
 # Fields that say of whom a fact is.
 _SUBJECTS: Final = ("job_id", "cluster", "node", "name")
@@ -42,7 +44,7 @@ _MOST_SUBJECTS: Final = 3
 
 
 def fragile(stage: Stage) -> Stage:
-    """The stage with a bug that a poisoned submission finds."""
+    """The stage with two bugs that poisoned submissions find: one raises an error, one kills."""
     if stage.name not in _FAILING:
         return stage
 
@@ -52,8 +54,11 @@ def fragile(stage: Stage) -> Stage:
 
         def handle(event: Event) -> Iterable[Publish]:
             submitted = event.payload
-            if isinstance(submitted, JobSubmitted) and submitted.user == _POISON + stage.name:
+            user = submitted.user if isinstance(submitted, JobSubmitted) else ""
+            if user == _POISON + stage.name:
                 raise ValueError("a bug in the processor")
+            if user == _DEADLY + stage.name:
+                die()
             return right(event)
 
         processor.handle = handle  # type: ignore[method-assign]
@@ -158,12 +163,21 @@ def _disown(message: Message, rng: Random) -> None:
 
 def poison(world: "World") -> None:
     """A submission that a stage fails over whenever it meets it: see `fragile`."""
+    _submit(world, _POISON)
+
+
+def deadly(world: "World") -> None:
+    """A submission that kills the process of a stage whenever it meets it: see `fragile`."""
+    _submit(world, _DEADLY)
+
+
+def _submit(world: "World", bug: str) -> None:
     stage = world.rng.choice(_FAILING)
     job_id = f"hostile-poison/{world.events}/{world.clock.now_us}"
     submitted = JobSubmitted(
         job_id=job_id,
         attempt=1,
-        user=f"{_POISON}{stage}",
+        user=f"{bug}{stage}",
         account="nobody",
         nodes=1,
         walltime_s=60.0,

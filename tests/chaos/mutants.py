@@ -19,10 +19,11 @@ from shared.domain.job import TRANSITIONS, JobFact, JobState
 from shared.messaging import embedded, memory, unit
 from shared.messaging.clock import GuardedClock
 from shared.messaging.early import EarlyFacts
+from shared.messaging.failures import Beginnings
 from shared.messaging.guarded_unit import GuardedUnit
 from shared.messaging.memory import InMemoryLog
 from shared.messaging.memory_transactions import MemoryTransactions
-from shared.messaging.quarantine import Blame, Fault, at
+from shared.messaging.quarantine import Blame, at
 from shared.messaging.unit import Unit
 from shared.placement.eligible import Choice
 from shared.placement.job_table import JobTable
@@ -50,7 +51,7 @@ def state_is_lost_beside_its_position() -> Iterator[None]:
 
     def send(log: InMemoryLog, producer: Any, records: Iterable[Any]) -> None:
         kept = list(records)
-        if kept and kept[0].place.topic.startswith("changelog.") and is_due():
+        if kept and kept[0].partition.topic.startswith("changelog.") and is_due():
             kept = []
         right(log, producer, kept)
 
@@ -410,13 +411,17 @@ def isolation_takes_neighbours_along() -> Iterator[None]:
 
     def blame(unit: GuardedUnit, before: Blame, failed: Any) -> Blame:
         found = right(unit, before, failed)
-        if failed.record is None:
+        if failed.in_hand.record is None:
             return found
-        fault = Fault.of(failed.error)
-        return found.with_records([at(record) for record in unit._work.records], fault)
+        return found.with_records([at(record) for record in unit._work.records], failed.fault)
 
     with patch.object(GuardedUnit, "_blame", blame):
         yield
+
+
+def who_is_killed_is_killed_again() -> AbstractContextManager[Any]:
+    """What kills a process without an exception is handled by the next one as by the first."""
+    return patch.object(Beginnings, "may_be_fatal", lambda _begun, _at: False)
 
 
 @contextmanager
@@ -469,6 +474,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     backfill_ignores_the_reservation,
     jobs_are_forgotten_by_their_own_times,
     isolation_takes_neighbours_along,
+    who_is_killed_is_killed_again,
     outputs_go_beside_the_transaction,
     the_undecided_is_read,
 )

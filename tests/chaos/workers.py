@@ -1,5 +1,6 @@
 """The processes of the services: members of their groups that crash, stall and come back."""
 
+import os
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,13 @@ from shared.messaging.stage import RoundSource, Stage
 from shared.messaging.unit import EventTimeLimit
 from tests.chaos.clock import SECOND_US, Clock
 from tests.chaos.journal import Death, Journal
+from tests.support.deaths import SIMULATED, KilledError
+
+SIMULATED.add(os.getpid())
 
 
-class KilledError(Exception):
-    """Ends a worker where a process would be killed."""
+class CrashedError(KilledError):
+    """Ends a worker between two steps, by no fault of what it does."""
 
 
 class Fate(Enum):
@@ -121,7 +125,7 @@ class Worker:
             return
         self._plant.journal.faults[f"{fate.value} when {point}"] += 1
         if fate is Fate.CRASH:
-            raise KilledError(point)
+            raise CrashedError(point)
         self._stall()
 
     def _work(self, what: Callable[[Stage, EmbeddedRuntime, int], bool]) -> bool:
@@ -129,13 +133,13 @@ class Worker:
             return False
         try:
             busy = self._work_by(self._clock, what)
-        except KilledError:
+        except CrashedError:
             self.kill(is_expelled=self._plant.rng.random() < 0.5)
             return True
         except (FencedError, ClockJumpedError):
             self.kill(is_expelled=True)
             return True
-        except Exception as error:  # noqa: BLE001 a process ends by any error
+        except (KilledError, Exception) as error:  # noqa: BLE001 a process ends by any error
             self._die(error)
             return True
         self._same_deaths = 0
@@ -196,7 +200,7 @@ class Worker:
         self.is_stalled = False
         self.is_doomed = True
 
-    def _die(self, error: Exception) -> None:
+    def _die(self, error: BaseException) -> None:
         trace = "".join(traceback.format_exception(error))
         death = Death(self.service, repr(error)[:300], trace, self._plant.clock.now_us)
         self._plant.journal.deaths.append(death)

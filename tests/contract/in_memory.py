@@ -1,5 +1,6 @@
 """The contract's view of the log in memory."""
 
+import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 
@@ -17,13 +18,13 @@ from shared.messaging.memory_transactions import restore
 from shared.messaging.provenance import split_state
 from shared.messaging.record import NewRecord, Record, TopicPartition
 from tests.contract.backends import Plan
+from tests.support.deaths import SIMULATED, KilledError
 from tests.support.messaging import CODEC, counting
 
 _IDLE_STEPS = 100
 
 
-class _KilledError(Exception):
-    """Ends a worker where a process would be killed."""
+SIMULATED.add(os.getpid())
 
 
 class MemoryWorker:
@@ -32,6 +33,7 @@ class MemoryWorker:
     def __init__(self, backend: "MemoryBackend", plan: Plan) -> None:
         self._backend = backend
         self._plan = plan
+        self._is_at_work = False
         self._is_due = bool(plan.point)
         self._member = uuid.uuid4().hex
         self.ended = False
@@ -53,19 +55,21 @@ class MemoryWorker:
             # It stays up and looks again.
             self.last_words = str(error)
             return False
-        except (FencedError, LookupError, ArithmeticError, _KilledError) as error:
+        except (FencedError, LookupError, ArithmeticError, KilledError) as error:
             self.last_words = repr(error)
             self.ended = True
             self._expel()
             return True
 
     def reached(self, point: str) -> None:
-        """Called by the driver. A stall is over when the others have done all there is to do."""
-        if not (self._is_due and point == self._plan.point):
+        """Called by the driver. A stall is over when the others have done all there is to do. What
+        is kept before any work does not count."""
+        self._is_at_work |= point == "received"
+        if not (self._is_at_work and self._is_due and point == self._plan.point):
             return
         self._is_due = False
         if self._plan.action == "kill":
-            raise _KilledError
+            raise KilledError
         self._expel()
         self._backend.run_all_but(self)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from itertools import count
 
 import pytest
 from coplace.v1.control_pb2 import DeadLetter
@@ -168,6 +169,46 @@ def test_what_fails_again_after_restarts_is_isolated_and_nothing_else_is_lost(
     assert charged == {f"c/{name}" for name in names} - left_out
 
 
+def test_what_kills_its_process_again_and_again_is_isolated_and_nothing_else_is_lost(
+    backend: Backend,
+) -> None:
+    good = [f"good-{i}" for i in range(JOBS)]
+    names = [*good[:50], "deadly-1", "deadly-2", *good[50:], "fatal-1"]
+    backend.append(encoded(*[submission(name) for name in names]))
+    backend.append(barriers(0, "jobs.events"))
+    assert DEFAULT_AFTER < lives_of(backend, Plan(single=True, fragile=True)) <= 3 * DEFAULT_AFTER
+    assert {job_id(letter) for letter in dead_letters(backend)} == {"deadly-1", "deadly-2"}
+    assert {letter.kind for letter in dead_letters(backend)} == {"quarantined"}
+    assert all("the process died: SIGKILL" in letter.reason for letter in dead_letters(backend))
+    charged = {event for found in outputs(backend) for event, _ in found if event.startswith("c/")}
+    assert charged == {f"c/{name}" for name in good}
+
+
+def lives_of(backend: Backend, plan: Plan) -> int:
+    """Start a worker until one lives when a round is closed; how many it took."""
+    for lives in count(1):
+        worker = backend.start(plan)
+        backend.until(ended_or_closed(backend, worker))
+        if not worker.ended:
+            return lives
+    raise AssertionError
+
+
+def ended_or_closed(backend: Backend, worker: Worker) -> Callable[[], bool]:
+    """Whether a worker has ended, or the first round has."""
+    return lambda: worker.ended or rounds_closed(backend, 1)()
+
+
+def test_whoever_kills_a_worker_again_and_again_has_nothing_isolated(backend: Backend) -> None:
+    backend.append(work())
+    for _life in range(DEFAULT_AFTER + 1):
+        until_ended(backend, backend.start(Plan(single=True, point="handled")))
+    backend.start(Plan(single=True))
+    backend.until(rounds_closed(backend, ROUNDS))
+    assert dead_letters(backend) == []
+    assert len({found for each in outputs(backend) for found, _ in each}) > ROUNDS * JOBS
+
+
 def test_copies_under_new_offsets_change_nothing(backend: Backend) -> None:
     records = work()
     cut = len(work(1)) - 4
@@ -201,6 +242,11 @@ def test_bad_records_become_dead_letters_with_reason_and_original_bytes(backend:
         assert letter.value_sha256 == hashlib.sha256(value).digest()
         assert letter.value_size_bytes == len(value)
         assert dict(letter.headers) == dict(original.headers)
+
+
+def job_id(letter: DeadLetter) -> str:
+    """The job whose submission a dead letter holds."""
+    return JobSubmitted.FromString(letter.value).job_id
 
 
 def dead_letters(backend: Backend) -> list[DeadLetter]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitted
@@ -126,28 +127,42 @@ def test_jobs_that_run_while_topics_get_more_kafka_partitions_are_charged(
     four = on_kafka.deployment
     six = Deployment.of(four.settings.model_copy(update={"kafka_partitions": 6}))
     pricing = pricing_stages(four.settings)
+    [stage] = pricing
     with admin_client(four) as client:
         ensure_topics(client, four, pricing)
     environment = {"COPLACE_ROUNDS": "clock", "COPLACE_PRICING_GRACE_S": "0"}
-    on_kafka.append(facts(four, JobSubmitted, JobStarted))
+    on_kafka.append(
+        [*facts(four, JobSubmitted, JobStarted), *elsewhere(facts(four, JobStarted)[:1])]
+    )
     worker = on_kafka.start_process("services.pricing", environment)
-    on_kafka.until(lambda: _read(on_kafka) == 2 * len(JOBS))
+    on_kafka.until(lambda: _read(on_kafka) == 2 * len(JOBS) + 1)
     worker.stop()
+    restore.require_readable_again(four, stage)
     on_kafka.append(facts(four, JobStarted)[:1])
     with pytest.raises(ValueError, match="pricing has not read all of"):
         list(repartition(four, 6, pricing))
     worker = on_kafka.start_process("services.pricing", environment)
-    on_kafka.until(lambda: _read(on_kafka) == 2 * len(JOBS) + 1)
+    on_kafka.until(lambda: _read(on_kafka) == 2 * len(JOBS) + 2)
     worker.stop()
     told = list(repartition(four, 6, pricing))
     assert "jobs.events has 6 Kafka partitions" in told
     assert list(repartition(four, 6, pricing)) == ["pricing was moved before"]
     assert set(map(len, examine_stages(six, pricing_stages(six.settings)).values())) == {0}
+    with pytest.raises(ValueError, match="cannot read again what was written before"):
+        restore.replay(six, *pricing_stages(six.settings))
     with Publisher(six) as publisher:
         publisher.append(facts(six, JobFinished))
     on_kafka.start_process("services.pricing", {**environment, "COPLACE_KAFKA_PARTITIONS": "6"})
     on_kafka.until(lambda: len(charged(six)) == len(JOBS))
     assert charged(six) == Counter(JOBS)
+
+
+def elsewhere(records: list[NewRecord]) -> list[NewRecord]:
+    """The same on other Kafka partitions, as a producer with another partitioner puts them."""
+    return [
+        replace(new, partition=TopicPartition(INPUT, (new.partition.kafka_partition + 1) % 4))
+        for new in records
+    ]
 
 
 def _read(on_kafka: KafkaBackend) -> int:

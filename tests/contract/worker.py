@@ -22,10 +22,12 @@ class At:
     def __init__(self, point: str, action: signal.Signals) -> None:
         self._point = point
         self._action = action
+        self._is_at_work = False
 
     def reached(self, point: str) -> None:
-        """Called by the driver."""
-        if point == self._point:
+        """Called by the driver. What is kept before any work does not count."""
+        self._is_at_work |= point == "received"
+        if self._is_at_work and point == self._point:
             self._point = ""
             os.kill(os.getpid(), self._action)
 

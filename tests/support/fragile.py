@@ -10,6 +10,7 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from shared.messaging.event import Event, Publish
 from shared.messaging.quarantine import Fault
 from shared.messaging.stage import Processor, Round, RoundSource, Stage
+from tests.support.deaths import die
 
 
 @dataclass
@@ -17,7 +18,8 @@ class Fragile:
     """Charges at the end of a round the jobs that came, and meets bugs by their names.
 
     `poison...` fails when it comes, `pair...` when its user has another pair, `big...` makes an
-    output that is too large, `undecidable...` fails at the end of its round.
+    output that is too large, `undecidable...` fails at the end of its round. `deadly...` kills its
+    process when it comes, `fatal...` at the end of its round.
     """
 
     waiting: dict[str, str] = field(default_factory=dict)
@@ -29,6 +31,8 @@ class Fragile:
         job, user = event.payload.job_id, event.payload.user
         if job.startswith("poison"):
             raise KeyError("a bug in the processor")
+        if job.startswith("deadly"):
+            die()
         if job.startswith("pair"):
             if user in self.pairs:
                 raise ZeroDivisionError("two of a pair")
@@ -43,6 +47,8 @@ class Fragile:
         for job in sorted(waiting):
             if job.startswith("undecidable"):
                 raise IndexError("a bug in a decision")
+            if job.startswith("fatal"):
+                die()
             yield self._charge(job, waiting[job], ended.ended_at_us)
 
     def changes(self) -> Mapping[str, bytes | None]:

@@ -170,6 +170,27 @@ async def test_more_streams_than_may_be_open_are_told_to_come_back() -> None:
     assert not broker.crashes
 
 
+async def test_many_refused_streams_are_told_so_or_break_off_in_their_own_client() -> None:
+    broker = Broker(streams=StreamLimits(most=1))
+    broker.acknowledges.set()
+    answers = set[tuple[grpc.StatusCode, str]]()
+
+    async with serving(broker) as channel:
+
+        async def stream() -> None:
+            try:
+                await _client(channel).PublishStream(iter(requests([envelope("jobStarted")] * 200)))
+            except grpc.aio.AioRpcError as error:
+                answers.add((error.code(), error.details() or ""))
+
+        for _ in range(5):
+            await asyncio.gather(*(stream() for _ in range(40)))
+    refused = grpc.StatusCode.UNAVAILABLE, "1 streams are open: try again, or publish one by one"
+    assert refused in answers
+    assert answers <= {refused, (grpc.StatusCode.INTERNAL, "Internal error from Core")}
+    assert broker.crashes == []
+
+
 async def test_bytes_that_are_no_protobuf_are_refused_and_the_stream_goes_on() -> None:
     broker = Broker()
     broker.acknowledges.set()

@@ -18,8 +18,9 @@ from shared.messaging.provenance import Provenance
 from shared.messaging.record import Record, TopicPartition
 from shared.messaging.stage import RoundSource, Stage
 from shared.messaging.unit import Commit, EventTimeLimit
-from shared.messaging.unit_state import FAILURES_KEY
+from shared.messaging.unit_state import BEGINNINGS_KEY, FAILURES_KEY
 from shared.runtime.settings import Settings
+from tests.support.fragile import fragile
 from tests.support.messaging import (
     CODEC,
     START_US,
@@ -35,17 +36,21 @@ PARTITIONS = TOPICS.partitions("jobs.events")
 
 
 class Committed:
-    """Takes the partition of the transactions."""
+    """Takes the partition of the transactions; `notes` are where lives begin."""
 
     def __init__(self) -> None:
         self.provenance = Provenance()
         self.commits: list[Commit] = []
+        self.notes: list[Commit] = []
         self.is_closed = False
         self.some = asyncio.Event()
 
     async def commit(self, commit: Commit) -> None:
         """Remember."""
         await asyncio.sleep(0)
+        if commit.changelog.keys() == {BEGINNINGS_KEY} and not commit.positions:
+            self.notes.append(commit)
+            return
         self.commits.append(commit)
         self.some.set()
 
@@ -182,11 +187,43 @@ async def test_a_failure_is_counted_before_the_process_ends_and_isolated_in_a_la
     assert commit.changelog[FAILURES_KEY] is None
 
 
+async def test_where_a_life_begins_is_kept_before_it_does_and_goes_when_it_is_passed() -> None:
+    committed = Committed()
+    unit = a_unit(counting(), committed)
+    [record] = submissions(PARTITIONS[0], 1)
+    async with running(unit):
+        for offset in range(2):
+            committed.some.clear()
+            unit.receive([replace(record, offset=offset)])
+            await committed.some.wait()
+    [note] = committed.notes
+    assert note.changelog == {BEGINNINGS_KEY: b'{"jobs.events/0":[1,"jobs.events",0,0]}'}
+    assert committed.commits[0].changelog[BEGINNINGS_KEY] is None
+    assert BEGINNINGS_KEY not in committed.commits[1].changelog
+
+
+async def test_a_life_where_others_ended_isolates_what_kills_and_commits_at_once() -> None:
+    [good] = submissions(PARTITIONS[0], 1)
+    named = encoded(*[submission(f"deadly-{number}") for number in range(40)])
+    deadly = next(new for new in named if new.partition == PARTITIONS[0])
+    committed = Committed()
+    begun = {BEGINNINGS_KEY: b'{"jobs.events/0":[3,"jobs.events",0,0]}'}
+    unit = a_unit(fragile(), committed, begun)
+    async with running(unit):
+        unit.receive([good, at_offset(deadly, 1)])
+        await committed.some.wait()
+    [commit] = committed.commits
+    assert commit.positions == {PARTITIONS[0]: 2}
+    assert (commit.tally.quarantined, commit.tally.dead_letters) == (1, 1)
+    assert commit.changelog[BEGINNINGS_KEY] is None
+
+
 async def test_what_kafka_did_not_take_is_no_fault_of_the_input() -> None:
     class Refused(Committed):
         async def commit(self, commit: Commit) -> None:
             await super().commit(commit)
-            raise KafkaError("the broker is gone")
+            if self.commits:
+                raise KafkaError("the broker is gone")
 
     committed = Refused()
     unit = a_unit(counting(), committed)

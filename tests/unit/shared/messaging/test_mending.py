@@ -4,13 +4,23 @@ from dataclasses import replace
 import pytest
 from coplace.v1.control_pb2 import RoundEnded
 
+from shared.messaging.codec import Codec
 from shared.messaging.consistency import InconsistentError, at_start
 from shared.messaging.event import Event
-from shared.messaging.mending import Mended, UnitAtRest, accept, accepted, replay, replayed
+from shared.messaging.mending import (
+    Mended,
+    UnitAtRest,
+    accept,
+    accepted,
+    misplaced,
+    replay,
+    replayed,
+)
 from shared.messaging.provenance import PROVENANCE_KEY, TopicIdentity
 from shared.messaging.stage import RoundSource, Stage
+from shared.messaging.topics import Topics
 from shared.messaging.unit_state import ROUND_KEY
-from tests.support.messaging import counting
+from tests.support.messaging import CODEC, at_offset, barriers, counting, encoded, submission
 from tests.unit.shared.messaging.test_consistency import FOUND, IN, STATE, TOPICS, UNIT
 
 AGAIN = {name: TopicIdentity(b"again", 4) for name in TOPICS}
@@ -105,3 +115,16 @@ def test_what_outputs_tell_is_recalled() -> None:
     unit = at_rest(replace(counting(), puts_barriers=False, recall=recall), 5, barrier(6))
     assert accept(unit).commit.changelog == {"told": b"ada,m6"}
     assert replay(unit).commit.changelog["told"] == b"m6"
+
+
+def test_what_lies_where_another_count_put_it_is_told_from_what_nobody_could_read() -> None:
+    jobs = [submission(f"j{number}") for number in range(20)]
+    six = Codec(Topics(kafka_partitions=6))
+    records = [at_offset(new, offset) for offset, new in enumerate(encoded(*jobs))]
+    unreadable = replace(records[0], value=b"\xff", offset=90)
+    [ends, *_] = [at_offset(new, 91) for new in barriers(0, "jobs.events")]
+    pairs = zip(records, jobs, strict=True)
+    moved = [record for record, job in pairs if six.encode(job).partition != record.partition]
+    assert 0 < len(moved) < len(jobs)
+    assert list(misplaced(six, [*records, unreadable, ends])) == moved
+    assert list(misplaced(CODEC, [*records, unreadable, ends])) == []
