@@ -2,7 +2,7 @@
 of them."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Final
 
 import typer
@@ -193,6 +193,3 @@ def _ask_of(
     publish(ingest, asked(message, source, _now_us()))
     what = message.DESCRIPTOR.name.removeprefix("Job").lower()
     typer.echo(f"to be {what}: {message.job_id}, which {why.standing(before)}")
-
-
-COMMANDS: Final[tuple[Callable[..., None], ...]] = (jobs, queue, cancel, hold, release)

@@ -7,45 +7,38 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cli import clusters, jobs
-from cli.cap.cli import app as cap_app
-from cli.clock import app as clock_app
+from cli.commands import with_commands_of
 from cli.demo.policy import DemoPolicy
-from cli.dlq.cli import app as dlq_app
-from cli.energy.cli import app as energy_app
 from cli.failures import TellingGroup
-from cli.installation import cli as installed
-from cli.installation.installation import reachable
-from cli.restore.cli import app as restore_app
-from cli.restore.cli import doctor
-from cli.simulate.cli import simulate
-from cli.topics import app as topics_app
-from cli.topics import tail
-from deploy.local.cli import app as local_app
+
+_INSTALLED = ("up", "status", "logs", "env", "down")
+_OF_JOBS = ("jobs", "queue", "cancel", "hold", "release")
+# These start, show or stop servers of their own; the others speak to a system that is up.
+_WITH_THEIR_OWN = (*_INSTALLED, "local", "demo", "demo-parity")
 
 app = typer.Typer(
-    cls=TellingGroup,
+    cls=with_commands_of(
+        TellingGroup,
+        {
+            **{verb: f"cli.installation.cli:{verb}" for verb in _INSTALLED},
+            **{verb: f"cli.jobs:{verb}" for verb in _OF_JOBS},
+            "clusters": "cli.clusters:clusters",
+            "tail": "cli.topics:tail",
+            "doctor": "cli.restore.cli:doctor",
+            "simulate": "cli.simulate.cli:simulate",
+            "local": "deploy.local.cli:app",
+            "topics": "cli.topics:app",
+            "cap": "cli.cap.cli:app",
+            "clock": "cli.clock:app",
+            "dlq": "cli.dlq.cli:app",
+            "energy": "cli.energy.cli:app",
+            "restore": "cli.restore.cli:app",
+        },
+    ),
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Place, power and price batch jobs across clusters.",
 )
-for verb in (installed.up, installed.status, installed.logs, installed.env, installed.down):
-    app.command()(verb)
-app.add_typer(local_app, name="local")
-app.add_typer(topics_app, name="topics")
-app.add_typer(cap_app, name="cap")
-app.add_typer(clock_app, name="clock")
-app.add_typer(dlq_app, name="dlq")
-app.add_typer(energy_app, name="energy")
-app.add_typer(restore_app, name="restore")
-for command in jobs.COMMANDS:
-    app.command()(command)
-app.command()(clusters.clusters)
-app.command()(tail)
-app.command()(doctor)
-app.command()(simulate)
-# These start, show or stop servers of their own; the others speak to a system that is up.
-_WITH_THEIR_OWN = ("up", "status", "logs", "env", "down", "local", "demo", "demo-parity")
 
 Seed = Annotated[int, typer.Option(min=0, help="Of the workload, the nodes and the noise.")]
 Jobs = Annotated[int, typer.Option(min=1, max=10_000_000, help="How many jobs are submitted.")]
@@ -78,6 +71,8 @@ def main(
 ) -> None:
     """Common options of every command."""
     if ctx.invoked_subcommand not in _WITH_THEIR_OWN:
+        from cli.installation.installation import reachable
+
         ctx.with_resource(reachable())
 
 

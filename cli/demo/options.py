@@ -11,6 +11,7 @@ from services.emulator.settings import SimulationSettings
 from services.energy.settings import EnergySettings
 from services.placement.settings import PlacementSettings
 from services.planner.settings import PlannerSettings
+from shared.eamc.ranking import Policy
 from shared.messaging.stage import RoundSource
 from shared.runtime.settings import Settings
 
@@ -48,8 +49,9 @@ class DemoOptions:
 
     @property
     def placement(self) -> PlacementSettings:
-        """Placement's settings."""
-        return PlacementSettings(policy=self.policy.ranking)
+        """Placement's settings: what it decides by where no plan holds."""
+        ranking = Policy.PRIORITY_INC_V if self.planned else Policy(self.policy.value)
+        return PlacementSettings(policy=ranking)
 
     @property
     def planned(self) -> bool:

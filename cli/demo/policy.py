@@ -2,8 +2,6 @@
 
 from enum import StrEnum
 
-from shared.eamc.ranking import Policy
-
 
 class DemoPolicy(StrEnum):
     """Those of the paper, and look-ahead: a planner beside PriorityInc-V."""
@@ -15,8 +13,3 @@ class DemoPolicy(StrEnum):
     PRIORITY_INC = "priority-inc"
     PRIORITY_INC_V = "priority-inc-v"
     LOOK_AHEAD = "look-ahead"
-
-    @property
-    def ranking(self) -> Policy:
-        """What placement decides by where no plan holds."""
-        return Policy.PRIORITY_INC_V if self is DemoPolicy.LOOK_AHEAD else Policy(self.value)

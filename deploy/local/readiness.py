@@ -6,10 +6,6 @@ import urllib.request
 from collections.abc import Callable
 from urllib.parse import SplitResult, urlsplit
 
-import redis
-from kafka import KafkaAdminClient
-from kafka.errors import KafkaError
-
 _TIMEOUT_S = 2.0
 
 
@@ -57,6 +53,8 @@ def _tcp_ready(url: SplitResult) -> bool:
 
 def _redis_ready(url: SplitResult) -> bool:
     """False too while it loads its data, which it says over an open port."""
+    import redis
+
     client = redis.Redis.from_url(url.geturl(), socket_timeout=_TIMEOUT_S)
     try:
         return bool(client.ping())
@@ -70,6 +68,10 @@ def _kafka_ready(url: SplitResult) -> bool:
     """False too while the port is open and no broker is registered yet."""
     if not _tcp_ready(url):
         return False
+    # Clients of servers are imported where one is to be asked: that takes a third of a second each.
+    from kafka import KafkaAdminClient
+    from kafka.errors import KafkaError
+
     try:
         admin = KafkaAdminClient(bootstrap_servers=url.netloc, request_timeout_ms=2_000)
     except KafkaError:

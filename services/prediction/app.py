@@ -1,8 +1,10 @@
 """Composition root of prediction."""
 
 from collections.abc import Mapping
+from threading import Thread
 from typing import Final
 
+from services.prediction.model import load_library
 from services.prediction.processor import Prediction
 from services.prediction.publish import OUTPUT, SOURCE
 from shared.messaging.stage import Stage
@@ -38,5 +40,7 @@ def stages(shared: Settings) -> list[Stage]:
 
 
 def main() -> None:
-    """Run the process."""
+    """Run the process. Its library loads beside its start: else the first round that trains a
+    forest would wait for it, and every stage behind."""
+    Thread(target=load_library, name="loads the library", daemon=True).start()
     run_service("prediction", stages(settings()))

@@ -26,6 +26,11 @@ class TrainedForest:
     holdout_mape: float
 
 
+def load_library() -> None:
+    """Load what trains, which takes seconds: the first training need not wait for it then."""
+    import sklearn.ensemble  # noqa: F401
+
+
 def train_forest(features: Floats, power_w: Floats) -> TrainedForest:
     """Extremely randomised trees (Geurts, Ernst, Wehenkel 2006) over rows in the order of time.
 

@@ -1,12 +1,13 @@
 """What a process shows of itself: metrics, traces, health and logs."""
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 
-import aiohttp
 import pytest
 import structlog
 from coplace.v1.jobs_pb2 import JobRequeued
@@ -14,6 +15,7 @@ from coplace.v1.jobs_pb2 import JobRequeued
 from shared.messaging.event import Event
 from shared.messaging.hooks import Tally
 from shared.messaging.trace import job_traceparent
+from shared.runtime import http
 from shared.runtime.http import Readiness, http_server
 from shared.runtime.logging import configure_logging
 from shared.runtime.settings import Settings
@@ -33,33 +35,77 @@ def logs_as_before() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def served(readiness: Readiness) -> AsyncIterator[tuple[aiohttp.ClientSession, Telemetry]]:
-    """A client of a process's HTTP server."""
+async def served(readiness: Readiness) -> AsyncIterator[tuple[int, Telemetry]]:
+    """The port of a process's HTTP server."""
     telemetry = Telemetry("pricing", Settings())
     async with http_server(Settings(), readiness, telemetry.registry) as port:
-        base = f"http://127.0.0.1:{port}"
-        async with aiohttp.ClientSession(base) as client:
-            yield client, telemetry
+        yield port, telemetry
     telemetry.close()
+
+
+async def _asked(port: int, path: str, method: str = "GET") -> tuple[int, str]:
+    """Status and text of a page."""
+
+    def ask() -> tuple[int, str]:
+        client = HTTPConnection("127.0.0.1", port, timeout=10.0)
+        client.request(method, path)
+        answer = client.getresponse()
+        return answer.status, answer.read().decode()
+
+    return await asyncio.to_thread(ask)
+
+
+async def _said(port: int, words: bytes) -> bytes:
+    """Everything that comes back until the server hangs up."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(words)
+    heard = await reader.read()
+    writer.close()
+    return heard
 
 
 async def test_a_process_is_alive_before_it_is_ready_and_says_what_it_waits_for() -> None:
     readiness = Readiness()
-    async with served(readiness) as (client, _):
-        assert (await client.get("/healthz")).status == 200
+    async with served(readiness) as (port, _):
+        assert await _asked(port, "/healthz") == (200, "alive\n")
         readiness.wait_for("topics jobs.events")
-        waiting = await client.get("/readyz")
-        assert (waiting.status, await waiting.text()) == (503, "waiting for topics jobs.events\n")
+        assert await _asked(port, "/readyz") == (503, "waiting for topics jobs.events\n")
         readiness.ready()
-        assert (await client.get("/readyz")).status == 200
+        assert await _asked(port, "/readyz?by=hand") == (200, "ready\n")
+        readiness.alarm = "the wall clock is off"
+        assert await _asked(port, "/readyz") == (200, "ready, but the wall clock is off\n")
+
+
+async def test_a_head_is_asked_for_alone_and_what_is_no_page_is_told_so() -> None:
+    async with served(Readiness()) as (port, _):
+        assert await _asked(port, "/healthz", "HEAD") == (200, "")
+        assert await _asked(port, "/healthz", "POST") == (405, "")
+        assert await _asked(port, "/") == (404, "")
+
+
+@pytest.mark.parametrize("words", [b"\r\n\r\n", b"\xff\x00 /healthz\r\n\r\n", b"GET\r\n\r\n"])
+async def test_what_is_no_request_is_refused(words: bytes) -> None:
+    async with served(Readiness()) as (port, _):
+        assert (await _said(port, words)).startswith(b"HTTP/1.1 40")
+
+
+async def test_who_says_too_much_or_nothing_is_hung_up_on_while_others_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http, "_PATIENCE_S", 0.2)
+    async with served(Readiness()) as (port, _):
+        silent = asyncio.create_task(_said(port, b"GET /healthz HTTP/1.1\r\n"))
+        assert await _said(port, b"GET /healthz " + b"x" * 16_384) == b""
+        assert await _asked(port, "/healthz") == (200, "alive\n")
+        assert await silent == b""
 
 
 async def test_batches_are_counted_by_stage_and_unit() -> None:
-    async with served(Readiness()) as (client, telemetry):
+    async with served(Readiness()) as (port, telemetry):
         meter = telemetry.hooks().meter
         meter.batch("pricing", 3, Tally(records_in=5, dead_letters=2), 0.004)
         meter.batch("pricing", 3, Tally(records_in=1), 0.004)
-        text = await (await client.get("/metrics")).text()
+        _, text = await _asked(port, "/metrics")
     assert 'coplace_records_in_total{stage="pricing",unit="3"} 6.0' in text
     assert 'coplace_dead_letters_total{stage="pricing",unit="3"} 2.0' in text
     assert 'coplace_batch_duration_seconds_bucket{le="0.005",stage="pricing",unit="3"} 2.0' in text
