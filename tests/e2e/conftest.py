@@ -1,7 +1,9 @@
 """Runs of sixty jobs: long enough that something happens, short enough for many of them."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from random import SystemRandom
 from typing import Final
 
 import pytest
@@ -12,6 +14,7 @@ from cli.demo.run import run_embedded
 from deploy.local.servers import LocalServers
 
 JOBS: Final = 60
+KILLS: Final = 3
 # A worker that does not come back is given up soon.
 _SESSION_S: Final = 3
 
@@ -38,6 +41,12 @@ def own_servers() -> Iterator[None]:
 def servers(own_servers: None, servers: LocalServers) -> LocalServers:
     """Those of all tests, for many runs, each in its own namespace."""
     return servers
+
+
+@pytest.fixture(scope="session")
+def chaos_seed() -> int:
+    """COPLACE_CHAOS_SEED draws the moments of an earlier run again."""
+    return int(os.environ.get("COPLACE_CHAOS_SEED") or SystemRandom().randrange(10_000))
 
 
 @pytest.fixture

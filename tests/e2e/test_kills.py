@@ -1,52 +1,24 @@
-"""`kill -9` of any process in the middle of a run changes nothing of what the run comes to."""
+"""`kill -9` of any of our processes in the middle of a run changes nothing of what the run comes
+to. Kafka and Redis have a module of their own: another worker takes it."""
 
-import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from random import SystemRandom
 
 import pytest
 
 from cli.demo.options import DemoOptions
 from cli.demo.parity import first_difference
 from deploy.local.servers import LocalServers
-from tests.chaos.kills.blows import TARGETS, draw, run
-
-KILLS = 3
-
-
-@pytest.fixture(scope="session")
-def seed() -> int:
-    """COPLACE_CHAOS_SEED draws the moments of an earlier run again."""
-    return int(os.environ.get("COPLACE_CHAOS_SEED") or SystemRandom().randrange(10_000))
+from tests.chaos.kills.blows import SERVERS, TARGETS, draw, run
+from tests.e2e.conftest import KILLS
 
 
-@pytest.fixture
-def struck(
-    target: str,
-    own_servers: None,
-    tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
-) -> Iterator[LocalServers]:
-    """The servers of all tests, or a broker that has the topics of no other run to recover."""
-    if target != "kafka":
-        yield request.getfixturevalue("servers")
-        return
-    # A short folder: Unix sockets have short paths.
-    with LocalServers(tmp_path_factory.mktemp("broker")) as servers:
-        yield servers
-
-
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.long
+@pytest.mark.parametrize("target", [target for target in TARGETS if target not in SERVERS])
 def test_kills_in_the_middle_of_a_run_change_none_of_its_files(
-    target: str,
-    seed: int,
-    undisturbed: DemoOptions,
-    struck: LocalServers,
-    out: Path,
+    target: str, chaos_seed: int, undisturbed: DemoOptions, servers: LocalServers, out: Path
 ) -> None:
-    print(f"COPLACE_CHAOS_SEED={seed} draws when {target} is killed")
-    blows = draw([target], undisturbed.jobs, KILLS, seed)
-    run(replace(undisturbed, out=out), struck, blows, print)
+    print(f"COPLACE_CHAOS_SEED={chaos_seed} draws when {target} is killed")
+    blows = draw([target], undisturbed.jobs, KILLS, chaos_seed)
+    run(replace(undisturbed, out=out), servers, blows, print)
     assert first_difference(undisturbed.out, out) is None

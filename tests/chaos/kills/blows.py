@@ -14,7 +14,8 @@ from cli.demo.servers import playing
 from cli.processes import EMULATOR, MODULES
 from deploy.local.servers import LocalServers
 
-TARGETS: Final = (*MODULES, EMULATOR, "kafka", "redis")
+SERVERS: Final = ("kafka", "redis")
+TARGETS: Final = (*MODULES, EMULATOR, *SERVERS)
 # A round takes about so long: the moment within it is drawn too.
 _ROUND_S: Final = 0.2
 
