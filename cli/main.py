@@ -32,6 +32,7 @@ app = typer.Typer(
             "clock": "cli.clock:app",
             "dlq": "cli.dlq.cli:app",
             "energy": "cli.energy.cli:app",
+            "limits": "cli.limits:app",
             "restore": "cli.restore.cli:app",
         },
     ),

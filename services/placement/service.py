@@ -19,6 +19,7 @@ from coplace.v1.placement_service_pb2 import (
     ListClustersResponse,
     ListJobsRequest,
     ListJobsResponse,
+    ListLimitsResponse,
     ShowPowerResponse,
 )
 from google.protobuf.message import DecodeError
@@ -75,6 +76,9 @@ class PlacementService:
                 "ListJobs": grpc.unary_unary_rpc_method_handler(
                     self.list_jobs, response_serializer=ListJobsResponse.SerializeToString
                 ),
+                "ListLimits": grpc.unary_unary_rpc_method_handler(
+                    self.list_limits, response_serializer=ListLimitsResponse.SerializeToString
+                ),
                 "ListClusters": grpc.unary_unary_rpc_method_handler(
                     self.list_clusters, response_serializer=ListClustersResponse.SerializeToString
                 ),
@@ -118,6 +122,12 @@ class PlacementService:
     ) -> ListClustersResponse:
         """Say which clusters there are, and what is on them."""
         return (await self._on_duty(context)).clusters()
+
+    async def list_limits(
+        self, _data: bytes, context: ServicerContext[Any, Any]
+    ) -> ListLimitsResponse:
+        """Say what users and accounts may have, and have."""
+        return (await self._on_duty(context)).limits()
 
     async def _on_duty(self, context: ServicerContext[Any, Any]) -> Queries:
         queries = self._duty.queries

@@ -63,6 +63,14 @@ def subjects_of(job: Job) -> tuple[Subject, Subject]:
     return Subject(SubjectKind.USER, job.user), Subject(SubjectKind.ACCOUNT, job.account)
 
 
+def declared(subject: Subject, limit: Limit) -> LimitsDeclared:
+    """A limit as it is declared."""
+    [kind] = [message for message, kind in _KINDS.items() if kind is subject.kind]
+    return LimitsDeclared(
+        subject=kind, name=subject.name, most_running_jobs=limit.jobs, most_nodes=limit.nodes
+    )
+
+
 def limit_of(message: LimitsDeclared) -> tuple[Subject, Limit]:
     """A limit as declared. Raises RejectedError."""
     if message.subject not in _KINDS:

@@ -20,8 +20,10 @@ from coplace.v1.placement_service_pb2 import (
     ListClustersResponse,
     ListedCluster,
     ListedJob,
+    ListedLimit,
     ListJobsRequest,
     ListJobsResponse,
+    ListLimitsResponse,
     PowerStanding,
     ShowPowerResponse,
 )
@@ -37,6 +39,7 @@ from shared.placement.caps import (
 from shared.placement.eligible import Choice
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Placed, Tracked
+from shared.placement.limits import declared
 from shared.placement.misfits import in_words
 from shared.placement.model_store import ModelStore
 from shared.placement.occupancy import Occupancy
@@ -217,6 +220,20 @@ class Queries:
         ]
         return ListClustersResponse(as_of_us=self._as_of_us, clusters=listed)
 
+    def limits(self) -> ListLimitsResponse:
+        """The limits, by user and account, with what is held under them."""
+        held = self._job_table.holdings
+        listed = [
+            ListedLimit(
+                limit=declared(subject, limit),
+                running_jobs=held.usage(subject).jobs,
+                nodes=held.usage(subject).nodes,
+            )
+            for subject, limit in sorted(self._models.limits.items())
+            if limit.jobs or limit.nodes
+        ]
+        return ListLimitsResponse(as_of_us=self._as_of_us, limits=listed)
+
     @property
     def _as_of_us(self) -> int:
         """The end of the last round; 0 where there was none."""
@@ -235,8 +252,8 @@ class Queries:
             if covered.covers(self._models.clusters[name])
         )
         idle_mw = self._models.idle_mw(covered)
-        declared = self._models.caps.get(covered)
-        cap_mw = declared.cap.at(now_s) if declared else NO_CAP_MW
+        capped = self._models.caps.get(covered)
+        cap_mw = capped.cap.at(now_s) if capped else NO_CAP_MW
         is_capped = cap_mw < NO_CAP_MW
         found = PowerStanding(
             scope=MESSAGES[covered.scope],
@@ -246,10 +263,10 @@ class Queries:
             committed_w=drawn_mw / 1000,
             headroom_w=(cap_mw - idle_mw - drawn_mw) / 1000 if is_capped else 0.0,
         )
-        if declared is not None:
-            found.ahead.extend(step_messages(declared.cap, now_s))
-            found.declared_by, found.reason = declared.cap.author, declared.cap.reason
-            found.declared_at_us = declared.declared_at_us
+        if capped is not None:
+            found.ahead.extend(step_messages(capped.cap, now_s))
+            found.declared_by, found.reason = capped.cap.author, capped.cap.reason
+            found.declared_at_us = capped.declared_at_us
         return found
 
     def _standing(self, job: Tracked) -> JobStanding.ValueType:

@@ -1,15 +1,12 @@
 """`coplace jobs`, `queue`, `clusters` and what is asked of jobs, beside a placement that the test
 plays rounds of."""
 
-import asyncio
 import csv
 import io
 import json
-import threading
 from collections.abc import Iterator
 from typing import Any
 
-import grpc
 import pytest
 from coplace.v1.jobs_pb2 import JobCancelled, JobHeld, JobReleased
 from coplace.v1.placement_service_pb2 import ListJobsRequest
@@ -18,9 +15,9 @@ from typer.testing import CliRunner, Result
 from cli.jobs import asked, listing
 from cli.main import app
 from services.ingest.model import Intake
-from services.placement.service import Duty, PlacementService
 from shared.eamc.ranking import Policy
 from shared.messaging.topics import Topics
+from tests.unit.cli.served import Served
 from tests.unit.shared.placement.region import (
     T0_US,
     end_us,
@@ -39,38 +36,8 @@ def address() -> Iterator[str]:
     processor = placement(policy=Policy.BASE)
     round_of(processor, 0, *(submitted(name, T0_US + n, nodes=4) for n, name in enumerate(JOBS)))
     round_of(processor, 1, held(D, end_us(0), "ask ada"))
-    duty = Duty()
-    duty.begin(processor.queries)
-    with Served(PlacementService(duty, 100)) as found:
+    with Served(processor) as found:
         yield found
-
-
-class Served:
-    """A service on a loop of its own thread."""
-
-    def __init__(self, service: PlacementService) -> None:
-        self._service = service
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-
-    def __enter__(self) -> str:
-        """Its address."""
-        self._thread.start()
-        port = asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
-        return f"127.0.0.1:{port}"
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._server.stop(None), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    async def _start(self) -> int:
-        self._server = grpc.aio.server()
-        self._server.add_generic_rpc_handlers((self._service.handlers(),))
-        port = self._server.add_insecure_port("127.0.0.1:0")
-        await self._server.start()
-        return port
 
 
 def coplace(*arguments: str) -> Result:

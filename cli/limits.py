@@ -1,0 +1,71 @@
+"""`coplace limits set|show`: what users and accounts may have at once."""
+
+import time
+from typing import Annotated, Final
+
+import typer
+from coplace.v1.control_pb2 import LimitsDeclared
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_service_pb2 import ListedLimit, ListLimitsRequest
+from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
+
+from cli.asking import Ingest, Placement, Source, asking, publish
+from cli.output import Output, OutputName, Row, write
+from shared.placement.limits import Limit, Subject, SubjectKind, declared, limit_of
+
+app = typer.Typer(no_args_is_help=True, help="What users and accounts may have at once.")
+_WITHIN_S: Final = 30.0
+_COLUMNS: Final = ("of", "name", "jobs", "most jobs", "nodes", "most nodes")
+_MOST: Final = 1_000_000_000
+
+
+@app.command("set")
+def set_limits(
+    kind: Annotated[SubjectKind, typer.Argument(help="Of whom.")],
+    name: Annotated[str, typer.Argument(help="As jobs name the user or the account.")],
+    jobs: Annotated[
+        int, typer.Option(min=0, max=_MOST, help="Jobs that run at once; 0: any number.")
+    ] = 0,
+    nodes: Annotated[
+        int, typer.Option(min=0, max=_MOST, help="Nodes that they hold; 0: any number.")
+    ] = 0,
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Declare both limits of a user or of an account, which replaces what was declared before."""
+    limit = declared(Subject(kind, name), Limit(jobs, nodes))
+    publish(ingest, declaration(limit, source, time.time_ns() // 1000))
+    typer.echo(f"declared for {kind} {name}: {_most(jobs)} jobs at once, {_most(nodes)} nodes")
+
+
+def declaration(limit: LimitsDeclared, source: str, now_us: int) -> Envelope:
+    """The event that declares limits. Raises RejectedError for a name that is none."""
+    subject, _ = limit_of(limit)
+    event_id = f"{source}/{limit.DESCRIPTOR.full_name}/{subject.kind}/{subject.name}/{now_us}"
+    return Envelope(id=event_id, source=source, time_us=now_us, limits_declared=limit)
+
+
+@app.command()
+def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50053") -> None:
+    """List the limits, and what is held under them."""
+    with asking(placement) as channel:
+        stub = PlacementServiceStub(channel)
+        answer = stub.ListLimits(ListLimitsRequest(), timeout=_WITHIN_S)
+    write([row(limit) for limit in answer.limits], _COLUMNS, output)
+
+
+def row(listed: ListedLimit) -> Row:
+    """A limit and what is held under it."""
+    subject, limit = limit_of(listed.limit)
+    return {
+        "of": subject.kind,
+        "name": subject.name,
+        "jobs": listed.running_jobs,
+        "most jobs": limit.jobs or None,
+        "nodes": listed.nodes,
+        "most nodes": limit.nodes or None,
+    }
+
+
+def _most(amount: int) -> str:
+    return f"at most {amount:,}" if amount else "any number of"
