@@ -18,8 +18,8 @@ from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from cli import why
 from cli.asking import Ingest, Placement, Source, asking, publish
-from cli.output import Output, OutputName, Row, at, write
-from cli.telling import note
+from cli.output import Output, OutputName, Row, write
+from cli.telling import note, utc
 from shared.domain.errors import UnusableError
 
 _WITHIN_S: Final = 30.0
@@ -146,16 +146,21 @@ def row(job: ListedJob) -> Row:
         "account": job.account,
         "application": job.app_id,
         "priority": job.priority,
-        "submitted": at(job.submitted_at_us),
+        "submitted": _at(job.submitted_at_us),
         "cluster": held.cluster or None,
         "nodes": held.nodes or None,
         "GHz": held.freq_ghz or None,
-        "since": at(held.since_us),
-        "ends by": at(held.ends_by_us),
+        "since": _at(held.since_us),
+        "ends by": _at(held.ends_by_us),
         "promised on": promised.cluster or None,
-        "start at the latest": at(promised.start_at_us),
+        "start at the latest": _at(promised.start_at_us),
         "why": job.reason,
     }
+
+
+def _at(time_us: int) -> str | None:
+    """In UTC; None for a time that is not known."""
+    return utc(time_us) if time_us else None
 
 
 def _now_us() -> int:

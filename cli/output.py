@@ -4,7 +4,6 @@ import csv
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -55,10 +54,3 @@ def _table(rows: Sequence[Row], columns: Sequence[str]) -> Table:
     for row in rows:
         found.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
     return found
-
-
-def at(time_us: int) -> str | None:
-    """In UTC to the second; None for a time that is not known."""
-    if not time_us:
-        return None
-    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")

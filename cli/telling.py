@@ -1,6 +1,7 @@
 """How commands tell what a reader should know."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 import typer
 
@@ -12,6 +13,11 @@ def note(lines: Iterable[str]) -> None:
     """What a reader should know beside the result."""
     for line in lines:
         typer.echo(f"note: {line}", err=True)
+
+
+def utc(time_us: int) -> str:
+    """A time to the second."""
+    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def with_deviation(value: float, digits: str, relative_sd: float) -> str:

@@ -1,7 +1,6 @@
 """`coplace why`: where a job stands, why it does not start, and when it is expected to."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from math import hypot
 from typing import Final
 
@@ -25,7 +24,7 @@ from rich.box import MARKDOWN
 from rich.table import Table
 
 from cli.asking import asking
-from cli.telling import with_deviation
+from cli.telling import utc, with_deviation
 
 # A forecast over a long queue takes seconds, and gives way to decisions.
 _WITHIN_S: Final = 30.0
@@ -164,7 +163,7 @@ def _figures(one: ClusterOutlook) -> Iterator[str]:
 
 def _at(time_us: int) -> str:
     """In UTC to the second."""
-    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{utc(time_us)} UTC"
 
 
 def _duration(seconds: float) -> str:

@@ -3,7 +3,6 @@
 import shlex
 import subprocess
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +19,7 @@ from cli.installation.installation import (
     names_another,
 )
 from cli.installation.record import InstallationRecord, last_folder
-from cli.telling import TABLE_WIDTH, note
+from cli.telling import TABLE_WIDTH, note, utc
 
 _UP = """\
 Coplace is up, kept in
@@ -69,7 +68,7 @@ def status() -> None:
     """Show each process: whether it is ready or what it waits for, its ports, since when."""
     installation = _running()
     record, processes = installation.record, installation.processes()
-    whole = f"is up since {_at(record.up_since_us)} UTC" if record.up_since_us else "is not whole"
+    whole = f"is up since {utc(record.up_since_us)} UTC" if record.up_since_us else "is not whole"
     typer.echo(f"Coplace {whole}, kept in\n  {installation.folder}")
     Console(width=TABLE_WIDTH).print(table(processes))
     _note_another(record)
@@ -91,7 +90,7 @@ def table(processes: list[ProcessStatus]) -> Table:
         found.add_row(
             one.name,
             *(str(number or "") for number in (one.pid, one.http_port, one.grpc_port)),
-            _at(one.since_us) if one.since_us else "",
+            utc(one.since_us) if one.since_us else "",
             f"waiting for {one.waits_for}" if one.waits_for else "ready",
         )
     return found
@@ -160,7 +159,3 @@ def _note_another(record: InstallationRecord) -> None:
                 'mean this one, eval "$(coplace env)"'
             ]
         )
-
-
-def _at(time_us: int) -> str:
-    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S")
