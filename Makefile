@@ -153,6 +153,11 @@ simulate-faults: MINUTES = 2
 simulate-faults: setup ## the whole system in virtual time under a seeded adversary: SEED= MINUTES=
 	$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES)
 
+.PHONY: check-core
+check-core: MINUTES = 2
+check-core: setup ## random systems hold the scheduling core to its rules: SEED= MINUTES= of CPU
+	$(BIN)/python -m tests.core --seed $(SEED) --minutes $(MINUTES)
+
 .PHONY: attack
 attack: setup system-servers ## hostile records into every topic, hostile requests to ingest
 	$(BIN)/python -m tests.attacks

@@ -124,9 +124,11 @@ class Refusals:
         if entry.nodes > now:
             why = scheduler.why_no_neighbour(entry)
             return f"{needed}, {now} free beside neighbours that suit it: {why}"
-        if scheduler.reservation is None or scheduler.leaves_reservation(entry):
+        reservation = scheduler.reservation
+        is_own = reservation is not None and reservation.arrival == entry.arrival
+        if reservation is None or is_own or scheduler.leaves_reservation(entry):
             return ""
-        needed_then = f"and leave less than {self._reservation(scheduler.reservation)} needs"
+        needed_then = f"and leave less than {self._reservation(reservation)} needs"
         return f"would end at {when(scheduler.end_s(entry))}, {needed_then}"
 
     def _reservation(self, reservation: Reservation) -> str:

@@ -233,7 +233,8 @@ class Placement:
         if self._rules.cap_slowdown <= 1 or not self._models.caps:
             return []
         jobs = self._job_table.waiting() if self._lack_modes else touched
-        lacking = [job for job in jobs if job.waits and job.lacks_slower_modes]
+        may_start = (job for job in jobs if job.waits and job.held is None)
+        lacking = [job for job in may_start if job.lacks_slower_modes]
         self._lack_modes = False
         found = with_slower_modes(lacking, self._models.per_cluster(), self._rules)
         for job, candidates in zip(lacking, found, strict=True):

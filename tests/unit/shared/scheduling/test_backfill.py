@@ -2,7 +2,6 @@
 
 from sys import maxsize
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -232,45 +231,6 @@ def test_the_promise_that_kept_a_job_back_is_told_after_it_was_given_up() -> Non
     assert plan.reservations() == {}
     found = standing_before(plan, "a", waiting["a"][1])
     assert found.reservation == (1, 4, 10.0)
-
-
-@settings(max_examples=150, deadline=None)
-@given(sizes, jobs)
-def test_no_node_is_oversubscribed_and_no_promise_is_broken(
-    size: tuple[int, int], waiting: Jobs
-) -> None:
-    system = System(size, waiting)
-    promised_s: dict[tuple[str, int], float] = {}
-    for _ in range(100):
-        plan = system.plan()
-        for cluster, reservation in plan.reservations().items():
-            first_s = promised_s.setdefault((cluster, reservation.arrival), reservation.start_s)
-            assert reservation.start_s <= first_s
-        system.apply(plan)
-        for start in plan.starts:
-            assert system.now_s <= promised_s.get((start.cluster, start.entry.arrival), np.inf)
-        for load in system.loads().values():
-            assert load.free >= 0
-        if not system.advance():
-            break
-    left = [e for name, es in system.entries.items() for e in es if e.nodes <= system.sizes[name]]
-    assert left == []
-
-
-@settings(max_examples=150, deadline=None)
-@given(sizes, jobs)
-def test_the_promised_nodes_are_free_at_the_shadow_time(
-    size: tuple[int, int], waiting: Jobs
-) -> None:
-    system = System(size, waiting)
-    for _ in range(6):
-        plan = system.plan()
-        system.apply(plan)
-        for cluster, reservation in plan.reservations().items():
-            late = [s.nodes for s in system.node_sets(cluster) if s.release_s > reservation.start_s]
-            assert system.sizes[cluster] - sum(late) >= reservation.nodes
-        if not system.advance():
-            break
 
 
 @pytest.mark.parametrize("alone", [True, False])

@@ -16,7 +16,6 @@ from shared.scheduling.power import Cap, PowerBudget, Scope
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
 from shared.scheduling.sharing import Member
 from shared.scheduling.wait_queue import Entry, WaitQueue, order_of
-from tests.unit.shared.scheduling.plain_consumable import PlainNodes, Stay
 
 CORES, MEMORY = 4, 64
 SEEDS = range(300)
@@ -198,67 +197,28 @@ def random_kind(rng: Random) -> Kind:
     return Kind(app, shape)
 
 
-def random_case(seed: int) -> tuple[ConsumableScheduler, PlainNodes, list[Entry]]:
-    """Some jobs that run, by the plain rules, and some that wait."""
+def random_case(seed: int) -> ConsumableScheduler:
+    """Some jobs that run, and some that wait."""
     rng = Random(seed)
     nodes, gpu_nodes = rng.randint(1, 6), rng.randint(0, 2)
     kinds = [random_kind(rng) for _ in range(6)]
     refused = {
         pair for pair in [("0", "1"), ("1", "1"), ("1", "2"), ("2", "2")] if rng.random() < 0.3
     }
-    amounts = [tuple(column) for column in table(nodes, gpu_nodes).amounts.T.tolist()]
-    plain = PlainNodes(amounts, 1.0, dict.fromkeys(refused, 2.0))
-    held = []
+    capacity, held = Capacity(table(nodes, gpu_nodes)), list[Held]()
     for holder in range(-1, -1 - rng.randint(0, 8), -1):
         kind = rng.choice(kinds)
-        room = {n: u for n, u in plain.room(kind, -inf).items() if u}
-        chosen = rng.sample(sorted(room), rng.randint(0, len(room)))
-        units = {n: rng.randint(1, room[n]) for n in sorted(chosen)}
-        if units:
-            release_s = float(rng.choice([-5, 10, 20, 40, 80]))
-            plain.stays.append(Stay(kind, units, release_s))
-            allocation = Allocation(tuple(units), tuple(units.values()))
-            held.append(Held(release_s, holder, kind, allocation))
+        room = {n: u for n, u in enumerate(capacity.units(kind.shape).tolist()) if u}
+        chosen = sorted(rng.sample(sorted(room), rng.randint(0, len(room))))
+        if chosen:
+            allocation = Allocation(tuple(chosen), tuple(rng.randint(1, room[n]) for n in chosen))
+            held.append(Held(float(rng.choice([-5, 10, 20, 40, 80])), holder, kind, allocation))
+            capacity.take(kind, allocation)
     waiting = [
         entry(arrival, rng.randrange(6), rng.randint(1, 5), float(rng.choice([5, 15, 30, 100])))
         for arrival in range(1, rng.randint(2, 14))
     ]
-    made = scheduler(kinds, waiting, nodes=nodes, gpu_nodes=gpu_nodes, held=held, refused=refused)
-    return made, plain, waiting
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_random_passes_obey_the_plain_rules(seed: int) -> None:
-    made, plain, waiting = random_case(seed)
-    found = started(made)
-    ended = [s for s in plain.stays if s.release_s <= 0]
-    reservation = made.reservation
-    reserved = next((e for e in waiting if reservation and e.arrival == reservation.arrival), None)
-    for each in waiting:
-        kind, allocation = made.kinds[each.kind], found.get(each.arrival)
-        if reserved is each:
-            assert reservation is not None
-            assert reservation.start_s == plain.earliest_s(kind, each.nodes, 0.0)
-        if allocation is not None:
-            assert sum(allocation.units) == each.nodes
-            units = dict(zip(allocation.nodes, allocation.units, strict=True))
-            plain.stays.append(Stay(kind, units, each.limit_s))
-            plain.require_sound(0.0)
-        elif (
-            reserved is None
-            and sum(PlainNodes(plain.amounts).room(kind, inf).values()) >= each.nodes
-        ):
-            raise AssertionError("what fits the cluster starts or is the first to wait")
-    if reserved is None or reservation is None:
-        return
-    wanted = made.kinds[reserved.kind], reserved.nodes, reservation.start_s
-    assert sum(plain.room(wanted[0], reservation.start_s).values()) >= reserved.nodes, "kept"
-    for each in waiting:
-        kind = made.kinds[each.kind]
-        is_behind = each.order > reserved.order and each.arrival not in found
-        if is_behind and kind.shape.most_per_node == 1 and not ended:
-            harmless = plain.harmless_start(kind, each.nodes, each.limit_s, 0.0, wanted)
-            assert not harmless, "refused without need"
+    return scheduler(kinds, waiting, nodes=nodes, gpu_nodes=gpu_nodes, held=held, refused=refused)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -297,7 +257,7 @@ def test_whole_nodes_start_as_they_do_by_counting(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_scheduler_that_lives_on_starts_what_one_made_anew_starts(seed: int) -> None:
     rng = Random(seed)
-    made, _, _ = random_case(seed)
+    made = random_case(seed)
     kinds, refused = made.kinds, made.neighbours
     now_s, arrival = 0.0, 100
     for _ in range(6):

@@ -7,12 +7,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting, rank_of
+from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
 from shared.scheduling.plan_dispatch import Replanned, replan
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, Running, Situation
 from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.timeline import play
-from shared.scheduling.wait_queue import order_of
+from shared.scheduling.wait_queue import order_of, tier_of
 from shared.scheduling.workload import Workload
 from shared.workloads.tariff import Tariff
 
@@ -230,6 +230,6 @@ def test_jobs_of_a_higher_priority_stand_first_in_each_choice_of_a_plan() -> Non
     jobs = {job.arrival: job for job in [*first, *(waiting([small] * 9)[3:])]}
     plan = LookAhead(FLAT, Bounds(head=9)).plan(Situation(0.0, ROOMS, {}), jobs, 1.0)
     assert plan is not None
-    choices = [planned for planned in sorted(plan) if rank_of(planned.order) == 0]
+    choices = [planned for planned in sorted(plan) if tier_of(planned.order) == 0]
     assert choices[0].arrival == 2
     assert {planned.arrival for planned in choices[-2:]} == {0, 1}

@@ -7,11 +7,10 @@ from math import inf
 from typing import Final
 
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.placement.explanation import NOTHING, POWER, Refusals
-from shared.scheduling.backfill import ClusterScheduler, Dispatch, schedule, serve
+from shared.scheduling.backfill import ClusterScheduler, serve
 from shared.scheduling.capacity import Capacity, Group, Held
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.dispatch import Served
@@ -21,10 +20,9 @@ from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, Step
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
 from shared.scheduling.sharing import Member
 from shared.scheduling.wait_queue import Entry, OtherMode, WaitQueue
-from tests.unit.shared.scheduling.plain_power import Interval, PlainBudget, seconds
+from tests.unit.shared.scheduling.plain_power import Interval, PlainBudget
 
 NODES, SCHEDULERS, JOBS, PARTS = 6, 3, 12, 2
-NAMES: Final = {number: f"job-{number:03d}" for number in range(200)}
 # The first two schedulers count nodes and are of one site, the last one gives out halves of nodes
 # too.
 OF: Final = {"0": (0,), "1": (1,), "2": (2,), "site": (0, 1), "region": (0, 1, 2)}
@@ -95,13 +93,6 @@ class System:
             for scheduler in range(SCHEDULERS)
         ]
 
-    def plain(self, name: str) -> PlainBudget:
-        found = PlainBudget(self.steps[name], 10, self.now_s)
-        for job, one in self.running.items():
-            if one.scheduler in OF[name]:
-                found.running[job] = Interval(one.start_s, one.end_s, one.entry.draw_mw)
-        return found
-
     def schedulers(self) -> list[ClusterScheduler]:
         """Made anew of what waits and runs."""
         budgets = self.budgets()
@@ -167,26 +158,6 @@ def entries(draw: st.DrawFn, job: int) -> dict[int, Entry]:
     }
 
 
-@st.composite
-def systems(draw: st.DrawFn) -> System:
-    """What runs, of which some is overdue, and what waits."""
-    chosen = draw(st.sets(st.sampled_from(sorted(OF)), min_size=1))
-    system = System({name: draw(caps()) for name in sorted(chosen)}, now_s=20.0)
-    taken = [0] * SCHEDULERS
-    for job in range(100, 100 + draw(st.integers(0, 6))):
-        scheduler, size = draw(st.integers(0, SCHEDULERS - 1)), draw(nodes)
-        if taken[scheduler] + size <= NODES:
-            kind = draw(st.integers(0, 1))
-            entry = Entry(job, job, size, draw(limits), scheduler == PARTS, kind, draw(draws))
-            on = Allocation(tuple(range(taken[scheduler], taken[scheduler] + size)), (1,) * size)
-            system.running[job] = Running(scheduler, entry, draw(st.integers(0, 20).map(float)), on)
-            taken[scheduler] += size
-    for job in range(draw(st.integers(1, JOBS))):
-        for scheduler, entry in draw(entries(job)).items():
-            system.waiting.setdefault(scheduler, {})[job] = entry
-    return system
-
-
 operations = st.lists(
     st.tuples(
         st.sampled_from(["hold", "let go", "reserve", "give up", "advance"]),
@@ -248,73 +219,6 @@ def test_a_budget_answers_as_a_look_at_every_second_does(
         assert budget.earliest(draw_mw, limit_s, from_s, job) == expected_s
         if job not in plain.running:
             assert (budget.shortage(draw_mw, now_s + limit_s, job) is None) == may
-
-
-def planned(system: System) -> Dispatch:
-    """One pass as placement makes it: over new schedulers."""
-    schedulers = {f"{number}": scheduler for number, scheduler in enumerate(system.schedulers())}
-    return schedule(system.now_s, schedulers)
-
-
-def modes(entry: Entry) -> list[OtherMode]:
-    """All in which it may start, its own first."""
-    return [OtherMode(entry.limit_s, entry.draw_mw), *entry.others]
-
-
-def reserved(system: System, plan: Dispatch, plain: PlainBudget, name: str) -> None:
-    """Note what each job is promised under a budget: once, at its earliest start, in one of its
-    modes."""
-    reservations = sorted(plan.reservations().items(), key=lambda one: one[1].start_s)
-    for scheduler, reservation in reservations:
-        if int(scheduler) in OF[name] and reservation.arrival not in plain.reserved:
-            entry = system.waiting[int(scheduler)][reservation.arrival]
-            budgets = plan.schedulers[scheduler].budgets
-            [budget] = [each for each in budgets if each.cap.name == name]
-            promised = budget.promised(reservation.arrival)
-            assert promised is not None
-            assert promised.start_s == reservation.start_s
-            assert OtherMode(promised.end_s - promised.start_s, promised.draw_mw) in modes(entry)
-            plain.reserved[reservation.arrival] = Interval(*promised)
-
-
-@settings(max_examples=400, deadline=None)
-@given(systems())
-def test_no_start_takes_the_draw_above_a_cap_or_delays_a_reservation(system: System) -> None:
-    plan = planned(system)
-    for start in plan.starts:
-        entry = system.waiting[int(start.cluster)][start.entry.arrival]
-        assert OtherMode(start.entry.limit_s, start.entry.draw_mw) in modes(entry)
-        system.start(int(start.cluster), start.entry, start.allocation)
-    for name in system.steps:
-        plain = system.plain(name)
-        for start in plan.starts:
-            if int(start.cluster) in OF[name]:
-                until_s = system.now_s + start.entry.limit_s
-                assert plain.least_room(system.now_s, until_s) >= 0, (name, start)
-        reserved(system, plan, plain, name)
-        for kept in plain.reserved.values():
-            for second in seconds(kept.begin_s, kept.end_s):
-                assert plain.room_at(second, is_strict=False) >= 0, (name, kept)
-
-
-@settings(max_examples=400, deadline=None)
-@given(systems())
-def test_whatever_does_not_start_names_what_would_let_it_start(system: System) -> None:
-    plan = planned(system)
-    assume(not plan.is_relieved)
-    refusals, gone = Refusals(plan, NAMES), {start.entry.arrival for start in plan.starts}
-    left = [(scheduler, e) for scheduler, on in system.waiting.items() for e in on.values()]
-    for scheduler, entry in left:
-        if entry.arrival in gone:
-            continue
-        why = refusals.why(f"{scheduler}", entry)
-        assert NOTHING not in why, (scheduler, entry)
-        if POWER in why.split("; ")[0]:
-            # What gives watts back no budget refuses: nothing else may stand against it.
-            system.waiting[scheduler][entry.arrival] = entry._replace(draw_mw=-1000)
-            relaxed = {start.entry.arrival for start in planned(system).starts}
-            assert entry.arrival in relaxed, (scheduler, entry, why)
-            system.waiting[scheduler][entry.arrival] = entry
 
 
 operations_of_a_life = st.lists(

@@ -1,0 +1,130 @@
+"""Planted bugs of the core: each replaces a few right words of its source by a realistic mistake,
+which random systems must find. To add one, list what is to be replaced by what.
+
+The core is compiled, so that nothing can be patched in it: a mutant is a copy of `shared`, not
+compiled, in a process of its own.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+class Mutant(NamedTuple):
+    """A mistake in one file; `soonest` is a seed that finds it, where that is not the first."""
+
+    name: str
+    path: str
+    right: str
+    wrong: str
+    soonest: int = 0
+
+
+MUTANTS: Final = (
+    # The three defects that the core was rebuilt for.
+    Mutant(
+        "an explanation knows no refusal for watts, and raises",
+        "placement/explanation.py",
+        'return "; ".join(filter(None, [found, *self._why_no_power(cluster, entry)])) or NOTHING',
+        'if not found:\n            raise ValueError("was free to start")\n        return found',
+    ),
+    Mutant(
+        "a guest that ends takes along what its host holds",
+        "scheduling/consumable.py",
+        "        held = self.held.pop(holder)\n        self.capacity.give",
+        "        held = self.held.pop(holder)\n"
+        "        beside = [h for h, o in self.held.items() if o.allocation == held.allocation]\n"
+        "        for other in beside:\n"
+        "            del self.held[other]\n"
+        "        self.capacity.give",
+    ),
+    Mutant(
+        "a join asks for watts that nobody draws, reserved or not",
+        "scheduling/consumable.py",
+        "has_power = self._has_power(entry)  # sooner",
+        "has_power = self._has_power(entry) or (not self.kinds[entry.kind].shape.exclusive "
+        "and entry.draw_mw <= self.budgets.undrawn_mw)  # sooner",
+    ),
+    # Our own.
+    Mutant(
+        "extra nodes are not used up",
+        "scheduling/easy.py",
+        "            self.extra -= nodes\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a lower step ahead is not looked at",
+        "scheduling/power.py",
+        "ahead = [from_s for from_s, _ in self.cap.steps if from_s > now_s]",
+        "ahead: list[float] = []",
+    ),
+    Mutant(
+        "who stood behind a reservation that is gone gets no turn",
+        "scheduling/easy.py",
+        "        self._turns = self._acting(order)\n        self.turn()\n",
+        "        self.turn()\n",
+    ),
+    Mutant(
+        "a restart forgets what jobs draw",
+        "placement/jobs.py",
+        'return Placed(**{**known, "nodes": nodes, "units": units})',
+        'return Placed(**{**known, "nodes": nodes, "units": units, "draw_mw": 0})',
+    ),
+    Mutant(
+        "nobody wakes placement when a cap rises",
+        "placement/processor.py",
+        "min([*due, self._models.next_cap_step_s(self._now_s)])",
+        "min(due, default=inf)",
+        soonest=96,
+    ),
+    Mutant(
+        "who starts beside others may crowd out what is reserved there",
+        "scheduling/consumable.py",
+        "            left = self._accepted_after(reserved, kind, left, nodes, units)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "limits leave no time for neighbours",
+        "placement/model.py",
+        "allowance = np.array([max_slowdown if job.shareable else 1.0 for job in jobs])",
+        "allowance = np.array([1.0 for job in jobs])",
+    ),
+)
+
+
+def planted(mutant: Mutant, folder: Path) -> Path:
+    """A copy of the library with the mistake in it. Raises ValueError where the right words are
+    not there once: the source has moved on."""
+    copy = folder / "shared"
+    ignored = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(ROOT / "shared", copy, ignore=ignored)
+    source = copy / mutant.path
+    text = source.read_text(encoding="utf-8")
+    if text.count(mutant.right) != 1:
+        raise ValueError(f"{mutant.path} has {mutant.right!r} {text.count(mutant.right)} times")
+    source.write_text(text.replace(mutant.right, mutant.wrong), encoding="utf-8")
+    return copy
+
+
+def found(mutant: Mutant, folder: Path, minutes: float = 1.0) -> bool:
+    """Whether random systems find the mistake within so much CPU time."""
+    planted(mutant, folder)
+    search = [sys.executable, "-m", "tests.core", "--seed", str(mutant.soonest), "--no-shrink"]
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    ran = subprocess.run(
+        [*search, "--minutes", str(minutes)],
+        env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=folder,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    print(ran.stdout, ran.stderr)
+    if ran.returncode not in (0, 1) or (ran.returncode and not ran.stdout.startswith("seed")):
+        raise RuntimeError(ran.stderr)
+    return ran.returncode == 1

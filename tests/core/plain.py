@@ -1,0 +1,397 @@
+"""The rules of the core, written as plainly as they are said: EASY backfill over several clusters,
+units on nodes, neighbours, budgets of power over time.
+
+Everything is worked out anew for each question, on lists of jobs, nodes and intervals. It is slow
+on purpose, and takes nothing from the code that it checks.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+# Applications with their cores on a node.
+Members = tuple[tuple[str, int], ...]
+_MOST_UNITS = 64
+
+
+class Shape(NamedTuple):
+    """What one unit of a job needs on a cluster, by resource; on a node go `most` units, 0 is any
+    number, and where it is `alone` nobody else."""
+
+    app: str
+    needs: tuple[tuple[str, int], ...]
+    alone: bool
+    most: int
+
+    @property
+    def cores(self) -> int:
+        """Of one unit."""
+        return dict(self.needs)["cores"]
+
+
+class Stay(NamedTuple):
+    """A job on nodes of a cluster: how many units on which, until when, and what it draws."""
+
+    arrival: int
+    shape: Shape
+    units: tuple[tuple[int, int], ...]
+    release_s: float
+    draw_mw: int
+
+
+class Waiting(NamedTuple):
+    """A job that waits for a cluster, at its place in the one queue."""
+
+    order: int
+    arrival: int
+    cluster: str
+    units: int
+    limit_s: float
+    draw_mw: int
+    shape: Shape
+    others: tuple[tuple[float, int], ...] = ()  # limit and draw of the modes that it may start in
+
+    def modes(self) -> "list[Waiting]":
+        """The entry in its own mode, and in the others."""
+        return [self, *(self._replace(limit_s=s, draw_mw=mw, others=()) for s, mw in self.others)]
+
+
+class Promise(NamedTuple):
+    """Units that are reserved for a job at a time."""
+
+    arrival: int
+    units: int
+    start_s: float
+
+
+class Start(NamedTuple):
+    """A start as it was decided; `units` by node, empty where nodes were only counted."""
+
+    arrival: int
+    cluster: str
+    draw_mw: int
+    units: tuple[tuple[int, int], ...]
+
+
+@dataclass
+class Nodes:
+    """A cluster: what each node has, who is there, and who accepts whom."""
+
+    has: Sequence[Mapping[str, int]]
+    accepts: Callable[[Members], bool]
+    stays: list[Stay] = field(default_factory=list)
+
+    def on(self, node: int, stays: Iterable[Stay]) -> list[tuple[Stay, int]]:
+        """Those of these stays that have units there, with how many."""
+        return [(stay, n) for stay in stays for at, n in stay.units if at == node]
+
+    def takes(self, shape: Shape, count: int, node: int, stays: Iterable[Stay]) -> bool:
+        """Whether so many units fit onto a node beside these."""
+        there = self.on(node, stays)
+        if (shape.most and count > shape.most) or (shape.alone and there):
+            return False
+        if any(stay.shape.alone for stay, _ in there):
+            return False
+        for name, need in shape.needs:
+            used = sum(dict(stay.shape.needs).get(name, 0) * n for stay, n in there)
+            if need and used + need * count > self.has[node].get(name, 0):
+                return False
+        members = [(stay.shape.app, stay.shape.cores * n) for stay, n in there]
+        return not there or self.accepts((*members, (shape.app, shape.cores * count)))
+
+    def room(self, shape: Shape, stays: Sequence[Stay]) -> list[int]:
+        """How many units fit on each node beside these stays."""
+        return [self._room(shape, node, stays) for node in range(len(self.has))]
+
+    def _room(self, shape: Shape, node: int, stays: Sequence[Stay]) -> int:
+        count = 0
+        while count < _MOST_UNITS and self.takes(shape, count + 1, node, stays):
+            count += 1
+        return count
+
+    def at(self, time_s: float) -> list[Stay]:
+        """Who is there then if all leave at their limits; who is overdue may leave at once."""
+        return [stay for stay in self.stays if stay.release_s > time_s]
+
+    def most(self, shape: Shape) -> int:
+        """How many units fit when nobody is there."""
+        return sum(self.room(shape, []))
+
+    def units_beside_anyone(self, shape: Shape) -> int:
+        """How many would fit now if everybody accepted everybody."""
+        return sum(Nodes(self.has, lambda _: True).room(shape, self.stays))
+
+    def faults(self) -> Iterator[str]:
+        """Nodes that hold more than they have, and neighbours that do not go together."""
+        for stay in self.stays:
+            others = [other for other in self.stays if other is not stay]
+            for node, count in stay.units:
+                if not self.takes(stay.shape, count, node, others):
+                    yield f"node {node} cannot hold {stay} beside {others}"
+
+
+class _Kept(NamedTuple):
+    begin_s: float
+    end_s: float
+    draw_mw: int
+
+
+@dataclass
+class Budget:
+    """A cap of some clusters, as steps (from_s, mW or None), and what idles under it."""
+
+    name: str
+    clusters: frozenset[str]
+    steps: Sequence[tuple[float, int | None]]
+    idle_mw: int
+    kept: dict[int, _Kept] = field(default_factory=dict)
+
+    def cap_mw(self, time_s: float) -> float:
+        """The cap at a time; infinite before the first step."""
+        caps = [cap for from_s, cap in self.steps if from_s <= time_s]
+        return inf if not caps or caps[-1] is None else caps[-1]
+
+    def left_mw(self, time_s: float, stays: Iterable[Stay], but: int = -1) -> float:
+        """What is left at a time beside these and all that is reserved, but for one job."""
+        drawn = sum(stay.draw_mw for stay in stays)
+        kept = sum(
+            one.draw_mw
+            for arrival, one in self.kept.items()
+            if arrival != but and one.begin_s <= time_s < one.end_s
+        )
+        return self.cap_mw(time_s) - self.idle_mw - drawn - kept
+
+    def drops(self, from_s: float, until_s: float) -> list[float]:
+        """The times of an interval at which less may be left than before."""
+        times = {from_s, *(s for s, _ in self.steps), *(one.begin_s for one in self.kept.values())}
+        return sorted(s for s in times if from_s <= s < until_s)
+
+
+class Lack(NamedTuple):
+    """A budget that does not let a job start: at which time, and what there is then."""
+
+    budget: str
+    at_s: float
+    left_mw: float
+    until_s: float
+
+
+@dataclass
+class Refused:
+    """How a cluster stood when the turn of an entry came last: units free for it, and the promise
+    with what it leaves over."""
+
+    free: int
+    promise: Promise | None
+    extra: int
+
+
+@dataclass
+class Region:
+    """Clusters and budgets at an instant, and what waits."""
+
+    now_s: float
+    clusters: Mapping[str, Nodes]
+    budgets: Sequence[Budget]
+    waiting: Sequence[Waiting]
+    promises: dict[str, Promise] = field(default_factory=dict)
+    refused: dict[tuple[int, str], Refused] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def over(self, cluster: str) -> list[Budget]:
+        """The budgets that a cluster is under."""
+        return [budget for budget in self.budgets if cluster in budget.clusters]
+
+    # What may start -----------------------------------------------------------------------------
+
+    def starting(self, entry: Waiting) -> Waiting | None:
+        """The entry in the mode in which it may start now: in another than its own only where watts
+        alone refuse that."""
+        stands = self.why_not(entry)
+        if not stands:
+            return entry
+        if stands & {"room", "promise"}:
+            return None
+        return next((mode for mode in entry.modes() if not self.why_not(mode)), None)
+
+    def why_not(self, entry: Waiting) -> set[str]:
+        """What keeps an entry from starting now: `room`, `promise` and names of budgets."""
+        nodes, found = self.clusters[entry.cluster], set[str]()
+        if sum(nodes.room(entry.shape, nodes.stays)) < entry.units:
+            found.add("room")
+        if not self.leaves_promise(entry):
+            found.add("promise")
+        return found | {lack.budget for lack in self.lacks(entry)}
+
+    def lacks(self, entry: Waiting) -> list[Lack]:
+        """The budgets that are short at some time until the limit of an entry that starts now."""
+        return [lack for budget in self.over(entry.cluster) for lack in self._lack(budget, entry)]
+
+    def _lack(self, budget: Budget, entry: Waiting) -> list[Lack]:
+        for time_s in budget.drops(self.now_s, self.now_s + entry.limit_s):
+            left_mw = budget.left_mw(time_s, self._drawing(budget, time_s), entry.arrival)
+            if left_mw < entry.draw_mw:
+                until_s = self._earliest(entry, [budget], room=False)
+                return [Lack(budget.name, time_s, left_mw, until_s)]
+        return []
+
+    def _drawing(self, budget: Budget, time_s: float, *, overdue: bool = True) -> list[Stay]:
+        """Who draws at a time if limits hold; who is overdue goes on, or is expected to end."""
+        return [
+            stay
+            for name in budget.clusters
+            for stay in self.clusters[name].stays
+            if stay.release_s > time_s or (overdue and stay.release_s <= self.now_s)
+        ]
+
+    def leaves_promise(self, entry: Waiting) -> bool:
+        """Whether an entry that starts now is gone when what is promised begins, or can take nodes
+        that leave enough for it."""
+        promise = self.promises.get(entry.cluster)
+        if promise is None or promise.arrival == entry.arrival:
+            return True
+        if self.now_s + entry.limit_s <= promise.start_s:
+            return True
+        return self._least_lost(entry, promise) <= self.extra(entry.cluster, promise)
+
+    def extra(self, cluster: str, promise: Promise) -> int:
+        """Units beyond those that are promised, of their shape and at their time."""
+        nodes = self.clusters[cluster]
+        return sum(nodes.room(self._shape_of(promise, cluster), nodes.at(promise.start_s))) - (
+            promise.units
+        )
+
+    def _shape_of(self, promise: Promise, cluster: str) -> Shape:
+        return next(e.shape for e in self._all if (e.arrival, e.cluster) == (promise[0], cluster))
+
+    def _least_lost(self, entry: Waiting, promise: Promise) -> float:
+        """The fewest promised units that an entry which lasts beyond their time can take away."""
+        nodes, reserved = self.clusters[entry.cluster], self._shape_of(promise, entry.cluster)
+        then = nodes.at(promise.start_s)
+        before, room = nodes.room(reserved, then), nodes.room(entry.shape, nodes.stays)
+        least = {0: 0.0}  # promised units that are lost, by units placed on the nodes so far
+        for node, most in enumerate(room):
+            after = dict(least)
+            for count in range(1, most + 1):
+                stay = Stay(entry.arrival, entry.shape, ((node, count),), inf, 0)
+                lost = before[node] - nodes._room(reserved, node, [*then, stay])
+                for placed, so_far in least.items():
+                    total = so_far + lost
+                    if total < after.get(placed + count, inf):
+                        after[placed + count] = total
+            least = after
+        return least.get(entry.units, inf)
+
+    # Reservations -------------------------------------------------------------------------------
+
+    def _earliest(self, entry: Waiting, budgets: Sequence[Budget], *, room: bool) -> float:
+        """The first time at which an entry could start, if limits hold; infinite if there is none.
+        Only when something ends can more be possible than before."""
+        nodes = self.clusters[entry.cluster]
+        times = {self.now_s, *(stay.release_s for stay in nodes.stays)}
+        for budget in budgets:
+            times |= {s for s, _ in budget.steps} | {one.end_s for one in budget.kept.values()}
+            times |= {s.release_s for name in budget.clusters for s in self.clusters[name].stays}
+        for time_s in sorted(s for s in times if s >= self.now_s):
+            if room and sum(nodes.room(entry.shape, nodes.at(time_s))) < entry.units:
+                continue
+            if all(self._has_then(budget, entry, time_s) for budget in budgets):
+                return time_s
+        return inf
+
+    def _has_then(self, budget: Budget, entry: Waiting, start_s: float) -> bool:
+        return all(
+            budget.left_mw(s, self._drawing(budget, s, overdue=False), entry.arrival)
+            >= entry.draw_mw
+            for s in budget.drops(start_s, start_s + entry.limit_s)
+        )
+
+    def _reserve(self, entry: Waiting) -> None:
+        budgets = self.over(entry.cluster)
+        start_s, number = min(
+            (self._earliest(mode, budgets, room=True), number)
+            for number, mode in enumerate(entry.modes())
+        )
+        if start_s == inf:
+            return
+        entry = entry.modes()[number]
+        self.promises[entry.cluster] = Promise(entry.arrival, entry.units, start_s)
+        for budget in budgets:
+            known = budget.kept.get(entry.arrival)
+            if known is None or start_s < known.begin_s:
+                budget.kept[entry.arrival] = _Kept(start_s, start_s + entry.limit_s, entry.draw_mw)
+
+    # A pass -------------------------------------------------------------------------------------
+
+    def check(self, starts: Sequence[Start]) -> None:
+        """One pass over the queue, in which these start. What differs from the rules is a fault.
+
+        Of units of which several go onto a node the choice of nodes is greedy (ADR 0026): one that
+        may start need not.
+        """
+        self._all, left = list(self.waiting), list(starts)
+        visited: dict[str, int] = dict.fromkeys(self.clusters, -1)
+        while turns := [e for e in self.waiting if e.order > visited[e.cluster]]:
+            entry = min(turns)
+            visited[entry.cluster] = entry.order
+            nodes = self.clusters[entry.cluster]
+            if entry.units > nodes.most(entry.shape):
+                continue
+            self._note(entry)
+            mode = self.starting(entry)
+            starts_now = bool(left) and left[0][:2] == (entry.arrival, entry.cluster)
+            if starts_now and mode is None:
+                self.faults.append(f"{entry} starts in spite of {sorted(self.why_not(entry))}")
+            if not starts_now and mode is not None and self._must_start(mode):
+                self.faults.append(f"{entry} does not start, and nothing is in its way")
+            if starts_now:
+                self._start(mode or entry, left.pop(0), visited)
+            elif entry.cluster not in self.promises:
+                self._reserve(entry)
+        if left:
+            self.faults.append(f"started, though their turn never came: {left}")
+
+    def _must_start(self, entry: Waiting) -> bool:
+        promise = self.promises.get(entry.cluster)
+        return (
+            promise is None
+            or entry.shape.most == 1
+            or (self.now_s + entry.limit_s <= promise.start_s)
+        )
+
+    def _note(self, entry: Waiting) -> None:
+        nodes, promise = self.clusters[entry.cluster], self.promises.get(entry.cluster)
+        free = sum(nodes.room(entry.shape, nodes.stays))
+        extra = self.extra(entry.cluster, promise) if promise else 0
+        self.refused[entry.arrival, entry.cluster] = Refused(free, promise, extra)
+
+    def _start(self, entry: Waiting, start: Start, visited: dict[str, int]) -> None:
+        nodes = self.clusters[entry.cluster]
+        units = start.units or self._any_nodes(entry)
+        end_s = self.now_s + entry.limit_s
+        nodes.stays.append(Stay(entry.arrival, entry.shape, units, end_s, entry.draw_mw))
+        got = start.draw_mw, sum(count for _, count in units)
+        if got != (entry.draw_mw, entry.units):
+            self.faults.append(f"{entry} starts as {start}")
+        self.faults += nodes.faults()
+        promise = self.promises.get(entry.cluster)
+        if promise and self.extra(entry.cluster, promise) < 0:
+            self.faults.append(f"{entry} takes on {units} what {promise} counts on")
+        self.waiting = [e for e in self.waiting if e.arrival != entry.arrival]
+        self._give_up(entry.arrival, visited)
+
+    def _any_nodes(self, entry: Waiting) -> tuple[tuple[int, int], ...]:
+        nodes = self.clusters[entry.cluster]
+        free = [node for node, units in enumerate(nodes.room(entry.shape, nodes.stays)) if units]
+        return tuple((node, 1) for node in free[: entry.units])
+
+    def _give_up(self, arrival: int, visited: dict[str, int]) -> None:
+        """What was promised to who starts is nobody's: those behind it get their turn again."""
+        for cluster, promise in list(self.promises.items()):
+            if promise.arrival == arrival:
+                del self.promises[cluster]
+                gone = next(e for e in self._all if (e.arrival, e.cluster) == (arrival, cluster))
+                visited[cluster] = gone.order
+                for budget in self.over(cluster):
+                    budget.kept.pop(arrival, None)

@@ -1,0 +1,233 @@
+"""Random systems as scripts: steps that mean something whatever came before them, so that a script
+without some of its steps is one too, and the smallest that breaks a rule can be looked for."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Protocol
+
+from shared.eamc.ranking import Policy
+
+POLICIES: Final = tuple(Policy)
+
+
+class Step(Protocol):
+    """Something that happens; numbers that pick are taken modulo what there is."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The policy, whether idle power counts, and how much longer a job may take at a lower P-state
+    where a cap refuses its own."""
+
+    policy: int = 0
+    counts_idle: bool = True
+    cap_slowdown: float = 1.0
+
+
+@dataclass(frozen=True)
+class Declare:
+    """A cluster, of which some nodes have GPUs and more memory."""
+
+    cluster: int
+    nodes: int = 2
+    cores: int = 4
+    gpu_nodes: int = 0
+
+
+@dataclass(frozen=True)
+class Submit:
+    """A job: of whole nodes where it says no cores, of half of each node if it then shares."""
+
+    units: int = 1
+    walltime_s: int = 80
+    app: int = 0
+    reference: int = 0
+    cores: int = 0
+    shares: bool = False
+    most: int = 0
+    gpus: int = 0
+    memory_gib: int = 0
+    priority: int = 0
+    user: int = 0
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Rounds, each at the next instant at which something is due."""
+
+    rounds: int = 1
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Time, and a round at its end: something may have been due before."""
+
+    seconds: int
+
+
+@dataclass(frozen=True)
+class Finish:
+    """A job that runs ends now."""
+
+    pick: int
+
+
+@dataclass(frozen=True)
+class Overrun:
+    """A job that runs will not end at its limit."""
+
+    pick: int
+
+
+@dataclass(frozen=True)
+class Cap:
+    """What a cluster, a site or the region may draw beyond idle, in units of 64 W, from so many
+    seconds on; None for no cap."""
+
+    scope: int
+    pick: int
+    levels: tuple[tuple[int, int | None], ...]
+
+
+@dataclass(frozen=True)
+class LoseOrReturn:
+    """A cluster is out of reach, or there again."""
+
+    pick: int
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Somebody cancels, holds or releases a job."""
+
+    what: int
+    pick: int
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a user may run at once; 0 for any number."""
+
+    jobs: int
+    nodes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan: a place for each of these jobs, on a cluster at a P-state, and from when on."""
+
+    picks: tuple[int, ...]
+    cluster: int
+    pstate: int
+    wait_s: int
+    valid_s: int
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Placement is killed, and restored from what it has written."""
+
+
+Script = tuple[Step, ...]
+
+
+def _submit(rng: Random) -> Step:
+    form = rng.choice(["whole", "whole", "half", "part", "part"])
+    is_part = form == "part"
+    return Submit(
+        units=rng.choice([1, 1, 2, 2, 3, 4, 5]),
+        walltime_s=rng.choice([16, 40, 80, 80, 200, 400]),
+        app=rng.randrange(4),
+        reference=rng.randrange(3),
+        cores=rng.randint(1, 4) if is_part else 0,
+        shares=form == "half" or (is_part and rng.random() < 0.8),
+        most=rng.choice([0, 1, 1, 2]) if is_part else 0,
+        gpus=rng.choice([0, 0, 1]) if is_part else 0,
+        memory_gib=rng.choice([0, 0, 8, 24]) if is_part else 0,
+        priority=rng.choice([0, 0, 0, 1, -1]),
+        user=rng.randrange(2),
+    )
+
+
+def _whole(rng: Random) -> Step:
+    """A job that is counted in nodes alone."""
+    return Submit(
+        units=rng.choice([1, 1, 1, 2, 3, 4, 5]),
+        walltime_s=rng.choice([16, 40, 80, 80, 200, 400]),
+        app=rng.randrange(4),
+        reference=rng.randrange(3),
+        priority=rng.choice([0, 0, 0, 1, -1]),
+    )
+
+
+def _cap(rng: Random) -> Step:
+    levels = [0, 1, 2, 3, 4, 6, 8, 12, None]
+    later = sorted(rng.sample(range(8, 240, 8), rng.choice([0, 1, 2])))
+    return Cap(
+        rng.randrange(3), rng.randrange(3), tuple((s, rng.choice(levels)) for s in [0, *later])
+    )
+
+
+def _plan(rng: Random) -> Step:
+    picks = tuple(rng.randrange(64) for _ in range(rng.randint(1, 3)))
+    wait_s = rng.choice([0, 0, 16, 100])
+    return Plan(picks, rng.randrange(3), rng.randrange(3), wait_s, rng.choice([50, 400]))
+
+
+_RARE: Final[Sequence[tuple[int, Callable[[Random], Step]]]] = (
+    (30, lambda rng: Wait(rng.choice([1, 1, 2, 3]))),
+    (4, lambda rng: Pass(rng.choice([1, 8, 30, 100]))),
+    (5, lambda rng: Finish(rng.randrange(64))),
+    (2, lambda rng: Overrun(rng.randrange(64))),
+    (6, _cap),
+    (1, lambda rng: LoseOrReturn(rng.randrange(3))),
+    (3, lambda rng: Ask(rng.randrange(3), rng.randrange(64))),
+    (1, lambda rng: Limit(rng.randrange(4), rng.randrange(6))),
+    (2, _plan),
+    (3, lambda _: Kill()),
+)
+
+
+def script(seed: int) -> Script:
+    """The system of a seed: one of a few kinds, so that most meet few things at a time."""
+    rng = Random(seed)
+    return tuple(_steps(rng))
+
+
+def _steps(rng: Random) -> Iterator[Step]:
+    yield Rule(rng.randrange(len(POLICIES)), rng.random() < 0.8, rng.choice([1.0, 2.0, 4.0]))
+    has_gpus = rng.random() < 0.4
+    for cluster in range(rng.choice([1, 1, 2, 2, 3])):
+        gpu_nodes = rng.choice([0, 1, 2]) if has_gpus else 0
+        yield Declare(cluster, rng.randint(2, 6), rng.choice([2, 4]), gpu_nodes)
+    submit = rng.choice([_whole, _submit])
+    weights = [weight for weight, _ in _RARE]
+    for off in range(4, len(_RARE)):
+        weights[off] *= rng.random() < 0.6
+    for _ in range(rng.randint(1, 4)):
+        yield submit(rng)
+    for _ in range(rng.randint(10, 50)):
+        if rng.random() < 0.35:
+            yield from (submit(rng) for _ in range(rng.choice([1, 1, 2, 4])))
+        else:
+            [made] = rng.choices([made for _, made in _RARE], weights)
+            yield made(rng)
+
+
+def smaller(steps: Script) -> Iterator[Script]:
+    """The script without some of its steps, many at once first."""
+    size = len(steps) // 2
+    while size:
+        for begin in range(0, len(steps), size):
+            yield (*steps[:begin], *steps[begin + size :])
+        size //= 2
+
+
+def smallest(steps: Script, breaks: Callable[[Script], bool]) -> Script:
+    """A script of which no step can be left out without that it breaks no more."""
+    while True:
+        found = next((less for less in smaller(steps) if breaks(less)), None)
+        if found is None:
+            return steps
+        steps = found

@@ -1,0 +1,58 @@
+"""The core in random systems, held to its rules as plainly written, and the rules held to planted
+bugs.
+
+The seeds are the same in every run: what fresh ones find is for `make check-core`.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.core.__main__ import broken
+from tests.core.life import Life
+from tests.core.mutants import MUTANTS, Mutant, found
+from tests.core.systems import Ask, Cap, Declare, Kill, Rule, Submit, script
+
+_SEEDS: Final = 120
+_AT_ONCE: Final = 12
+
+
+@pytest.mark.parametrize("first", range(0, _SEEDS, _AT_ONCE))
+def test_no_random_system_breaks_a_rule_of_the_core(first: int) -> None:
+    for seed in range(first, first + _AT_ONCE):
+        problem = broken(script(seed))
+        assert not problem, f"python -m tests.core --seed {seed}\n{problem}"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_each_planted_bug_is_found_within_a_minute(mutant: Mutant, tmp_path: Path) -> None:
+    assert found(mutant, tmp_path)
+
+
+# What random systems found, each as the smallest script that showed it ---------------------------
+
+
+def test_a_job_is_not_told_that_its_own_reservation_stands_against_it() -> None:
+    """Of parts of nodes, that waits for watts alone: it was."""
+    Life().play(
+        (
+            Declare(cluster=1, nodes=3),
+            Cap(scope=1, pick=0, levels=((0, 1), (24, 6))),
+            Submit(units=2, walltime_s=80, app=3, shares=True),
+        )
+    )
+
+
+def test_a_job_that_is_held_when_the_first_cap_comes_is_kept_alike_by_who_was_restored() -> None:
+    """One of them looked for its lower P-states, the other did not."""
+    Life().play(
+        (
+            Rule(policy=2, cap_slowdown=4.0),
+            Declare(cluster=0, nodes=4),
+            Cap(scope=2, pick=2, levels=((0, 2),)),
+            Kill(),
+            Submit(units=1, walltime_s=16, app=1, reference=1, user=1),
+            Ask(what=1, pick=6),
+        )
+    )
