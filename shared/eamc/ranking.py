@@ -72,6 +72,24 @@ def _shares(values: Floats) -> Floats:
     return np.asarray(values / np.fmin.reduce(values, axis=-1, keepdims=True))
 
 
+def compare(
+    energy_j: Floats,
+    time_s: Floats,
+    eligible: Mask,
+    policy: Policy,
+    weighing: Weighing,
+    threshold: float,
+    preferred: Ints | None = None,
+) -> tuple[Floats, Ranking]:
+    """`part_eff` of each job's clusters among each other, and the queue entries that a policy makes
+    of it: see rank_clusters."""
+    efficiency = part_eff(energy_j, time_s, eligible, weighing)
+    ranking = rank_clusters(
+        efficiency, policy, threshold=threshold, reading=weighing.reading, preferred=preferred
+    )
+    return efficiency, ranking
+
+
 def rank_clusters(
     efficiency: Floats,
     policy: Policy,

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 
 from shared.domain.job import MOST_PRIORITY, Job
-from shared.eamc.ranking import EXCLUDED, NO_PREFERENCE
+from shared.eamc.ranking import EXCLUDED, NO_PREFERENCE, compare
 from shared.placement.jobs import Tracked
-from shared.placement.model import Candidate, Rules, compare, more_nodes
+from shared.placement.model import Candidate, Rules, more_nodes
 from shared.placement.plans import PlannedMode
 from shared.scheduling.wait_queue import Entry, OtherMode, order_of
 
@@ -146,7 +146,8 @@ def _ranked(jobs: Sequence[Tracked], there: Sequence[int], rules: Rules) -> list
     planned_j, time_s, nodes, share, efficiency = np.moveaxis(table, 2, 0)
     energy_j = planned_j * more_nodes([job.job for job in jobs], nodes, share)
     preferred = np.array([_preferred(job, there) for job in jobs])
-    efficiency, ranking = compare(energy_j, time_s, np.isfinite(efficiency), preferred, rules)
+    fits = np.isfinite(efficiency)
+    efficiency, ranking = compare(energy_j, time_s, fits, *rules.ranking, preferred)
     rows = zip(efficiency.tolist(), ranking.rank.tolist(), ranking.tier.tolist(), strict=True)
     return [_with(job, there, *row) for job, row in zip(jobs, rows, strict=True)]
 

@@ -20,9 +20,7 @@ from shared.eamc.ranking import (
     FREQUENCY_RULES,
     NO_PREFERENCE,
     Policy,
-    Ranking,
-    part_eff,
-    rank_clusters,
+    compare,
 )
 from shared.models.power_model import PowerModel
 from shared.placement.misfits import misfit
@@ -37,7 +35,6 @@ from shared.scheduling.problem import core_share, unit_cores
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +57,11 @@ class Rules:
     def weighing(self) -> Weighing:
         """How time and energy are weighed."""
         return Weighing(self.t_weight, self.reading)
+
+    @property
+    def ranking(self) -> tuple[Policy, Weighing, float]:
+        """What clusters are compared by: see shared.eamc.ranking.compare."""
+        return self.policy, self.weighing, self.threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ def evaluate(
     shares = [[_share(job, c.cluster) for c in clusters] for job in jobs]
     energy_j = planned.energy_j * more_nodes(jobs, np.array(nodes, np.float64), np.array(shares))
     preferred = np.where(found.known.any(axis=1), NO_PREFERENCE, reference)
-    efficiency, ranking = compare(energy_j, planned.time_s, fits, preferred, rules)
+    efficiency, ranking = compare(energy_j, planned.time_s, fits, *rules.ranking, preferred)
     limit_s = limits(jobs, found, reference, rules.max_slowdown)
     draw_mw = _draws_mw(jobs, clusters, planned.power_w, nodes)
     columns = (
@@ -178,22 +180,6 @@ def evaluate(
 def _share(job: Job, cluster: Cluster) -> float:
     """The part of a node that a unit is, where it is not the same on every cluster."""
     return core_share(job, cluster) if job.cores_per_unit else 1.0
-
-
-def compare(
-    energy_j: Floats, time_s: Floats, fits: Mask, preferred: Ints, rules: Rules
-) -> tuple[Floats, Ranking]:
-    """`part_eff` and the ranking of clusters among each other, all (jobs, clusters) but
-    `preferred` (jobs,), which is as `rank_clusters` takes it."""
-    efficiency = part_eff(energy_j, time_s, fits, rules.weighing)
-    ranking = rank_clusters(
-        efficiency,
-        rules.policy,
-        threshold=rules.threshold,
-        reading=rules.reading,
-        preferred=preferred,
-    )
-    return efficiency, ranking
 
 
 def more_nodes(jobs: Sequence[Job], nodes: Floats, share: Floats) -> Floats:

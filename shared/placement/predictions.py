@@ -14,7 +14,8 @@ from shared.domain.cluster import Cluster
 from shared.domain.coefficients import Coefficients
 from shared.domain.job import Job
 from shared.domain.signature import Signature
-from shared.eamc.frequency import FrequencyRule, Weighing, choose_pstates, distance
+from shared.eamc.chosen import Chosen
+from shared.eamc.frequency import FrequencyRule, Weighing, distance
 from shared.eamc.reference import reference_signature
 from shared.models.ear import project, unlearned
 from shared.models.power_model import PowerModel
@@ -149,7 +150,7 @@ def _from_signatures(
     apps = sorted({job.app_id for job in jobs} & known.signatures.keys())
     rows: dict[str, Row] = {}
     for names, projection in projections(known, apps):
-        rows |= zip(names, _chosen(projection, rule, weighing, quantile), strict=True)
+        rows |= zip(names, _rows(Chosen.of(projection, rule, weighing, quantile)), strict=True)
     return np.array([rows.get(job.app_id, _UNKNOWN) for job in jobs])
 
 
@@ -172,23 +173,9 @@ def projections(
             yield names, projection.only(usable)
 
 
-def _chosen(
-    projection: Projection, rule: FrequencyRule, weighing: Weighing, quantile: float
-) -> Iterator[Row]:
-    """The row of each signature at its chosen P-state."""
-    pstate = choose_pstates(projection, rule, weighing, quantile)
-    row = np.arange(len(pstate))
-    planned = projection.planned(quantile)
-    far = distance(planned.energy_j, planned.time_s, weighing)
-    columns = (
-        np.asarray(projection.pstates_ghz)[pstate],
-        projection.time_s[row, pstate],
-        projection.power_w[row, pstate],
-        projection.time_sd[row, pstate],
-        projection.power_sd[row, pstate],
-        far[row, pstate],
-        projection.time_s[:, -1],
-    )
+def _rows(chosen: Chosen) -> Iterator[Row]:
+    """One of each signature, of all that Chosen has."""
+    columns = (getattr(chosen, name) for name in Chosen.__slots__)
     return zip(*(column.tolist() for column in columns), strict=True)
 
 

@@ -15,18 +15,12 @@ from math import inf, sqrt
 from typing import Final
 
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, PlannedStart, Situation
+from shared.scheduling.wait_queue import order_of
 from shared.workloads.tariff import Tariff
 
 _HOUR_S: Final = 3600.0
 # A proposal must be cheaper by more than rounding is.
 _GAIN: Final = 1e-9
-# Orders of a rank: more than jobs wait. An entry's rank is that among the choices of its job.
-_RANK: Final = 1 << 40
-
-
-def rank_of(order: int) -> int:
-    """Which of its job's choices an entry of a plan is, from 0."""
-    return order // _RANK
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +273,8 @@ class _Search:
         return lambda job: -1.0 if job.arrival == arrival else self._aged_burden(job)
 
     def _plan(self, order: Callable[[Waiting], float]) -> list[PlannedEntry]:
-        """First choices before others; who has waited too long before who has not."""
+        """First choices in the first tier, others behind it; who has waited too long before who has
+        not."""
         aged = dict.fromkeys(self._aged, (False, 0.0))
         ordered = sorted(
             self._waiting.values(),
@@ -290,7 +285,7 @@ class _Search:
             ),
         )
         return [
-            planned._replace(order=rank * _RANK + place)
+            planned._replace(order=order_of(rank, place, 0))
             for place, job in enumerate(ordered)
             for rank, planned in enumerate(self._choices[job.arrival][1])
         ]

@@ -56,6 +56,11 @@ def order_of(tier: int, arrival: int, rank: int) -> int:
     return (tier << (_ARRIVAL_BITS + _RANK_BITS)) | (arrival << _RANK_BITS) | rank
 
 
+def tier_of(order: int) -> int:
+    """The tier of a sort key."""
+    return order >> (_ARRIVAL_BITS + _RANK_BITS)
+
+
 class Block:
     """Neighbours in a queue. No entry asks for less than the `least_...`: a walk may skip them all.
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from shared.domain.errors import UnusableError
 from shared.eamc.frequency import FrequencyRule, Weighing
-from shared.eamc.ranking import FREQUENCY_RULES, Policy, Ranking, rank_clusters
+from shared.eamc.ranking import FREQUENCY_RULES, Policy, compare
 from shared.scheduling.workload import Floats, Ints, Mask, Workload
 from shared.simulation.epm import Epm, EpmPredictions
 from shared.simulation.jobs import SubmittedJobs
@@ -60,8 +60,12 @@ def entries_of(
     kept = offers.eligible.any(axis=1)
     if not kept.any():
         raise UnusableError("no job fits on any cluster: look at sizes, applications and caps")
-    rank = _ranked(offers, choice)
-    ratio = offers.predictions.time_ratio
+    # Without a ranking clusters are taken as they are declared, which Min_runtime does too.
+    ranking = choice.policy.ranking or Policy.MIN_RUNTIME
+    by = ranking, choice.weighing, choice.threshold
+    predictions = offers.predictions
+    _, rank = compare(predictions.energy_j, predictions.time_s, offers.eligible, *by)
+    ratio = predictions.time_ratio
     limit_s = submitted.jobs.requested_s[:, np.newaxis] * ratio
     run_s = submitted.jobs.run_s[:, np.newaxis] * ratio
     workload = Workload(
@@ -95,15 +99,6 @@ def _offers(system: System, submitted: SubmittedJobs, predictions: EpmPrediction
     fits = units <= [cluster.units for cluster in system.clusters]
     under_cap = power_w <= [cluster.cap_w for cluster in system.clusters]
     return _Offers(units, power_w, predictions, predictions.known & fits & under_cap)
-
-
-def _ranked(offers: _Offers, choice: PolicyChoice) -> Ranking:
-    efficiency = offers.predictions.part_eff(offers.eligible, choice.weighing)
-    # Without a ranking clusters are taken as they are declared, which Min_runtime does too.
-    policy = choice.policy.ranking or Policy.MIN_RUNTIME
-    return rank_clusters(
-        efficiency, policy, threshold=choice.threshold, reading=choice.weighing.reading
-    )
 
 
 def _best(epm: Epm, app: Ints, eligible: Mask, weighing: Weighing) -> Ints:

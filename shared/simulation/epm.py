@@ -12,7 +12,8 @@ import numpy as np
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import UnusableError
 from shared.domain.signature import Signature
-from shared.eamc.frequency import EVEN, FrequencyRule, Weighing, choose_pstates
+from shared.eamc.chosen import Chosen
+from shared.eamc.frequency import EVEN, FrequencyRule, Weighing
 from shared.eamc.ranking import part_eff
 from shared.models.ear import Metrics, project_metrics
 from shared.models.projection import Projection
@@ -52,10 +53,14 @@ class EpmPredictions:
             self.freq_ghz[app], self.time_s[app], self.time_ratio[app], self.node_w[app]
         )
 
+    @property
+    def energy_j(self) -> Floats:
+        """Of one iteration on one node."""
+        return self.node_w * self.time_s
+
     def part_eff(self, eligible: Mask, weighing: Weighing) -> Floats:
         """Equation 5 over the clusters that are eligible, infinite elsewhere."""
-        energy_j = self.node_w * self.time_s
-        return part_eff(energy_j, self.time_s, eligible, weighing)
+        return part_eff(self.energy_j, self.time_s, eligible, weighing)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,13 +80,13 @@ class Epm:
 
     def predict(self, rule: FrequencyRule, weighing: Weighing = EVEN) -> EpmPredictions:
         """All applications on all clusters at the P-state that a rule chooses."""
-        pairs = [(each, choose_pstates(each, rule, weighing)) for each in self.projections]
-        time_s = _columns([_at(projection.time_s, pstate) for projection, pstate in pairs])
+        chosen = [Chosen.of(each, rule, weighing) for each in self.projections]
+        time_s = _columns([each.time_s for each in chosen])
         return EpmPredictions(
-            freq_ghz=_columns([np.asarray(p.pstates_ghz)[pstate] for p, pstate in pairs]),
+            freq_ghz=_columns([each.freq_ghz for each in chosen]),
             time_s=time_s,
-            time_ratio=time_s / self._reference_s(),
-            node_w=_columns([_at(projection.power_w, pstate) for projection, pstate in pairs]),
+            time_ratio=time_s / _reference_s(_columns([each.nominal_s for each in chosen])),
+            node_w=_columns([each.power_w for each in chosen]),
         )
 
     def best(self, weighing: Weighing = EVEN) -> Ints:
@@ -90,20 +95,16 @@ class Epm:
         efficiency = predictions.part_eff(predictions.known, weighing)
         return np.asarray(efficiency.argmin(axis=1), dtype=np.int64)
 
-    def _reference_s(self) -> Floats:
-        """Time of each application on its reference at the nominal P-state, (applications, 1)."""
-        nominal_s = _columns([projection.time_s[:, -1] for projection in self.projections])
-        first = (~np.isnan(nominal_s)).argmax(axis=1)
-        return _at(nominal_s, first)[:, np.newaxis]
-
 
 def _projected(known: NodeModels, apps: Sequence[str]) -> Projection:
     signatures = [known.signatures.get(app) for app in apps]
     return project_metrics(known.coefficients, Metrics.of(known.coefficients, signatures))
 
 
-def _at(values: Floats, column: Ints) -> Floats:
-    return np.asarray(values[np.arange(len(column)), column])
+def _reference_s(nominal_s: Floats) -> Floats:
+    """Time of each application on the first cluster that knows it, (applications, 1)."""
+    first = (~np.isnan(nominal_s)).argmax(axis=1)
+    return np.asarray(nominal_s[np.arange(len(first)), first])[:, np.newaxis]
 
 
 def _columns(several: Sequence[Floats]) -> Floats:
