@@ -1,6 +1,6 @@
 """How a run kept to its caps of power: what was drawn, as metered and as predicted."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
@@ -9,6 +9,7 @@ from coplace.v1.control_pb2 import (
     POWER_SCOPE_REGION,
     ClusterDeclared,
     PowerCapDeclared,
+    PowerCapStep,
 )
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.placement_pb2 import VERDICT_QUEUED
@@ -43,7 +44,23 @@ class CapFigures:
 
 def cap_figures(history: History) -> list[CapFigures]:
     """Those of each cap that was declared."""
-    return [_figures(history, cap) for cap in history.caps]
+    return [_figures(history, cap) for cap in standing_caps(history.caps)]
+
+
+def standing_caps(declared: Iterable[PowerCapDeclared]) -> list[PowerCapDeclared]:
+    """One declaration of each cluster, site or region that comes to what held when: a later one
+    replaces those before it from its time on."""
+    found: dict[tuple[int, str], PowerCapDeclared] = {}
+    for cap in declared:
+        before = found.get((cap.scope, cap.name))
+        steps = [
+            step for step in (before.steps if before else ()) if step.from_us < cap.declared_at_us
+        ]
+        if steps and cap.steps[0].from_us > cap.declared_at_us:
+            steps.append(PowerCapStep(from_us=cap.declared_at_us))
+        merged = PowerCapDeclared(scope=cap.scope, name=cap.name, steps=[*steps, *cap.steps])
+        found[cap.scope, cap.name] = merged
+    return list(found.values())
 
 
 def waited_for_power(history: History) -> int:
@@ -52,34 +69,40 @@ def waited_for_power(history: History) -> int:
 
 
 def _figures(history: History, cap: PowerCapDeclared) -> CapFigures:
-    clusters = {c.cluster: c for c in history.clusters if covers(cap, c)}
-    jobs = [job for job in history.finished if job.cluster in clusters and job.started_at_us]
-    idle_w = sum(c.nodes * c.idle_power_w for c in clusters.values())
     starts = history.starts()
-    predicted = {
-        (job.job_id, job.attempt): candidate.power_w
-        for job in jobs
-        for candidate in starts[job.job_id, job.attempt].candidates
-        if candidate.cluster == job.cluster
-    }
-    scope = "region" if cap.scope == POWER_SCOPE_REGION else cap.name
+
+    def predicted(job: JobFinished, cluster: ClusterDeclared) -> float:
+        candidates = starts[job.job_id, job.attempt].candidates
+        node_w = next(c.power_w for c in candidates if c.cluster == job.cluster)
+        return _beyond_idle(job, cluster, node_w)
+
+    jobs, clusters = history.finished, history.clusters
     return CapFigures(
-        subject=scope,
-        metered=draw(cap, idle_w, (metered(job, clusters[job.cluster]) for job in jobs), jobs),
-        predicted=draw(
-            cap,
-            idle_w,
-            (
-                _beyond_idle(job, clusters[job.cluster], predicted[job.job_id, job.attempt])
-                for job in jobs
-            ),
-            jobs,
-        ),
+        subject="region" if cap.scope == POWER_SCOPE_REGION else cap.name,
+        metered=drawn_under(cap, clusters, jobs, metered),
+        predicted=drawn_under(cap, clusters, jobs, predicted),
         waited=len(_told(history, [cap])),
     )
 
 
-def covers(cap: PowerCapDeclared, cluster: ClusterDeclared) -> bool:
+def drawn_under(
+    cap: PowerCapDeclared,
+    clusters: Iterable[ClusterDeclared],
+    finished: Iterable[JobFinished],
+    beyond_idle_w: Callable[[JobFinished, ClusterDeclared], float],
+    *,
+    counts_idle: bool = True,
+) -> MeteredDraw:
+    """How the jobs on the clusters under a cap kept to it, all nodes that idle beside them where
+    these count, by what each drew beyond the idle power of the cores that it held."""
+    covered = {c.cluster: c for c in clusters if _covers(cap, c)}
+    jobs = [job for job in finished if job.cluster in covered and job.started_at_us]
+    idle_w = sum(c.nodes * c.idle_power_w for c in covered.values()) if counts_idle else 0.0
+    draws_w = (beyond_idle_w(job, covered[job.cluster]) for job in jobs)
+    return _draw(cap, idle_w, draws_w, jobs)
+
+
+def _covers(cap: PowerCapDeclared, cluster: ClusterDeclared) -> bool:
     """Whether a cluster draws under a cap."""
     if cap.scope == POWER_SCOPE_REGION:
         return True
@@ -96,7 +119,7 @@ def _beyond_idle(job: JobFinished, cluster: ClusterDeclared, node_w: float) -> f
     return max(0.0, node_w - cluster.idle_power_w) * cores_of(job) / cluster.cores_per_node
 
 
-def draw(
+def _draw(
     cap: PowerCapDeclared, idle_w: float, draws_w: Iterable[float], jobs: Sequence[JobFinished]
 ) -> MeteredDraw:
     """How jobs that drew this beyond idle, each while it ran, kept to a cap."""

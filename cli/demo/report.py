@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import orjson
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from rich.table import Table
 
@@ -14,7 +13,7 @@ from cli.demo.caps import CapFigures
 from cli.demo.history import History, ReadTopic
 from cli.demo.summary import DemoSummary, summarise
 from shared.domain.money import QUANTUM
-from shared.messaging.event_json import write_events
+from shared.messaging.event_json import data_of, write_events
 from shared.runtime.folders import written
 
 DECISIONS = "decisions.jsonl"
@@ -66,9 +65,7 @@ def write_inputs(topic: ReadTopic, folder: Path) -> None:
 def _write_lines(path: Path, messages: Iterable[Message]) -> None:
     with written(path) as fresh, fresh.open("wb") as file:
         for message in messages:
-            plain = MessageToDict(
-                message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-            )
+            plain = data_of(message, with_defaults=True)
             file.write(orjson.dumps(plain, option=orjson.OPT_APPEND_NEWLINE))
 
 

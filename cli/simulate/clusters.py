@@ -50,6 +50,7 @@ def cases_of(scenario: ClustersScenario) -> list[Case]:
         reading=scenario.reading,
         kill_at_limit=scenario.kill,
         ahead=scenario.look_ahead.ahead,
+        slurm=scenario.slurm.backfill,
     )
 
 

@@ -25,7 +25,7 @@ def run(scenario: PoolScenario) -> None:
     """Play, print and write. Raises OSError or UnusableError for a log that cannot be played."""
     logged = _read(scenario)
     note(_doubts(logged))
-    machine = PoolMachine(logged.procs, scenario.idle_w, _cap_w(scenario))
+    machine = PoolMachine(logged.procs, scenario.idle_w, _cap_w(scenario), scenario.slurm.backfill)
     lines = list(_lines(scenario, logged, machine))
     Console(width=TABLE_WIDTH).print(
         report.table(lines, f"{scenario.swf.name}, {machine.procs} processors")

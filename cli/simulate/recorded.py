@@ -8,7 +8,7 @@ from typing import Final
 from coplace.v1.placement_pb2 import PlacementDecided
 from rich.console import Console
 
-from cli.demo.caps import covers, draw, metered
+from cli.demo.caps import drawn_under, metered, standing_caps
 from cli.demo.report import DECISIONS
 from cli.kafka_topics import KafkaTopics
 from cli.simulate import report
@@ -33,7 +33,7 @@ from shared.simulation.recorded.inputs import (
     read_inputs,
 )
 from shared.simulation.recorded.region import Setting, replay
-from shared.simulation.recorded.results import Fidelity, played_of, standing_caps
+from shared.simulation.recorded.results import Fidelity, played_of
 from shared.simulation.recorded.truth import Truth
 from shared.simulation.recorded.what_if import Course, WhatIf, as_recorded
 from shared.workloads.tariff import Tariff
@@ -198,13 +198,11 @@ def _folder(label: str) -> str:
 
 def _with_draw(summary: Summary, truth: Truth, course: Course, rules: Rules) -> Summary:
     """The summary with how all jobs of a course, idle nodes beside them, kept to the caps."""
-    found = []
-    for cap in standing_caps(course.caps):
-        clusters = {name: c for name, c in truth.declared.items() if covers(cap, c)}
-        jobs = [job for job in course.finished if job.cluster in clusters and job.started_at_us]
-        idle_w = sum(c.nodes * c.idle_power_w for c in clusters.values())
-        draws_w = (metered(job, clusters[job.cluster]) for job in jobs)
-        found.append(draw(cap, idle_w if rules.cap_counts_idle else 0.0, draws_w, jobs))
+    clusters, counts_idle = truth.declared.values(), rules.cap_counts_idle
+    found = [
+        drawn_under(cap, clusters, course.finished, metered, counts_idle=counts_idle)
+        for cap in standing_caps(course.caps)
+    ]
     capped = [each for each in found if each.cap_w]
     return replace(
         summary,

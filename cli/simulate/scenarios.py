@@ -12,6 +12,7 @@ from shared.eamc.frequency import EVEN, Reading
 from shared.eamc.ranking import Policy
 from shared.scheduling.lookahead import Prices
 from shared.scheduling.runtimes import Runtimes
+from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
 from shared.simulation.jobs import CIRNE
 from shared.simulation.lookahead import AS_TUNED, Ahead
 from shared.simulation.policy import SimulatedPolicy
@@ -33,6 +34,7 @@ def _listed(value: Any) -> Any:
 
 
 Amount = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
+Duration = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 # Several of a kind, to be compared: a list in a file, the option again on the command line.
 Several = Annotated[tuple[_T, ...], BeforeValidator(_listed)]
@@ -58,6 +60,25 @@ class Scenario(Section):
     played_on: ClassVar[str]
 
 
+class SlurmSection(Section):
+    """The parameters of Slurm's backfill, of the policy slurm alone."""
+
+    bf_depth: Count = _field(
+        SLURM_DEFAULTS.depth, "Jobs that slurm's backfill looks at: bf_max_job_test."
+    )
+    bf_window_s: Duration = _field(
+        SLURM_DEFAULTS.window_s, "How far ahead it reserves, s: bf_window, there in minutes."
+    )
+    bf_interval_s: Duration = _field(
+        SLURM_DEFAULTS.interval_s, "Between two looks, s: bf_interval."
+    )
+
+    @property
+    def backfill(self) -> SlurmBackfill:
+        """As the scheduler takes it."""
+        return SlurmBackfill(self.bf_depth, self.bf_window_s, self.bf_interval_s)
+
+
 class _Schedules(Scenario):
     """What a pool and clusters have in common."""
 
@@ -68,6 +89,14 @@ class _Schedules(Scenario):
     cap_w: Amount | None = _field(None, "Power of all jobs at most, W; of each of clusters.")
     workers: Count | None = _field(None, "Processes; as many as cores.")
     out: Path | None = _field(None, "Folder of tables, summaries and pictures.")
+    slurm: SlurmSection = SlurmSection()
+
+    @model_validator(mode="after")
+    def _is_of_slurm(self) -> Self:
+        said = sorted(self.slurm.model_fields_set)
+        if said and SimulatedPolicy.SLURM not in self.policy:
+            raise ValueError(f"{{{said[0]}}} is of the policy slurm alone: leave it out")
+        return self
 
 
 class PoolScenario(_Schedules):

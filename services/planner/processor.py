@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import orjson
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.plans_pb2 import PlanItem, PlanProposed
 
-from services.planner.model import RunShare
 from shared.domain.bounds import LENGTHS
 from shared.messaging.event import Event, Publish
 from shared.messaging.quarantine import Fault
@@ -20,6 +20,7 @@ from shared.placement import processor
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices
+from shared.scheduling.run_share import RunShare
 from shared.workloads.tariff import Tariff
 
 OUTPUT: Final = "placement.plans"
@@ -65,7 +66,7 @@ class Planner:
         self._search = search
         self._share = RunShare()
         if share := restored.get(_SHARE):
-            self._share = RunShare.from_bytes(share)
+            self._share = RunShare(*orjson.loads(share))
         self._proposed = PlanProposed.FromString(restored.get(_PROPOSED, b""))
         self._searched_us = int(restored.get(_SEARCHED, b"0"))
         self._changed: dict[str, bytes | None] = {}
@@ -78,7 +79,7 @@ class Planner:
         self._placement.handle(event)
         if share is not None:
             self._share.add(share)
-            self._changed[_SHARE] = self._share.to_bytes()
+            self._changed[_SHARE] = orjson.dumps([self._share.jobs, self._share.total])
         return ()
 
     def end_round(self, ended: Round) -> Iterable[Publish]:

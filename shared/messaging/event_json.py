@@ -32,7 +32,7 @@ def plain(event: Event) -> dict[str, object]:
         "time": format_time(event.time_us),
         "key": event.key,
         "traceparent": event.traceparent,
-        "data": _data(event.payload),
+        "data": data_of(event.payload),
     }
 
 
@@ -70,17 +70,24 @@ def write_events(path: Path, events: Iterable[Event]) -> None:
             file.write(orjson.dumps(plain(event), option=orjson.OPT_APPEND_NEWLINE))
 
 
-def _data(payload: Message) -> dict[str, Any]:
-    """A message's fields in their order; maps by their keys, since protobuf has no order of these
-    that would be the same in another process."""
-    data: dict[str, Any] = MessageToDict(payload, preserving_proto_field_name=True)
+def data_of(payload: Message, *, with_defaults: bool = False) -> dict[str, Any]:
+    """A message's fields in their order, those of 0 and empty ones too where asked to; maps by
+    their keys, since protobuf has no order of these that would be the same in another process."""
+    data: dict[str, Any] = MessageToDict(
+        payload,
+        preserving_proto_field_name=True,
+        always_print_fields_with_no_presence=with_defaults,
+    )
     for field, value in payload.ListFields():
         kind = field.message_type
         if kind is not None and kind.GetOptions().map_entry:
             data[field.name] = dict(sorted(data[field.name].items()))
         elif kind is not None and kind.file.package == payload.DESCRIPTOR.file.package:
-            several = field.is_repeated
-            data[field.name] = list(map(_data, value)) if several else _data(value)
+            found = [
+                data_of(each, with_defaults=with_defaults)
+                for each in (value if field.is_repeated else [value])
+            ]
+            data[field.name] = found if field.is_repeated else found[0]
     return data
 
 

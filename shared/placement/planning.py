@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
 
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.plans_pb2 import PlanItem
@@ -17,16 +16,13 @@ from shared.placement.model_store import ModelStore
 from shared.placement.modes import Modes, modes_of, same_ghz
 from shared.placement.occupancy import Occupancy
 from shared.placement.waiting import WaitingJobs
-from shared.scheduling.lookahead import Waiting, rank_of
+from shared.scheduling.lookahead import Waiting
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, Running, Situation
 from shared.scheduling.pool import Pool
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.problem import nodes_worth
-from shared.scheduling.wait_queue import Entry
-
-# A job that outlives what was expected of it is expected to take half as long again.
-_AGAIN: Final = 1.5
-_SOON_S: Final = 1.0
+from shared.scheduling.run_share import expected_end_s
+from shared.scheduling.wait_queue import Entry, tier_of
 
 _Mode = tuple[int, int, int]
 # The entries of a job without a plan, by cluster.
@@ -61,7 +57,7 @@ class PlanningProblem:
                 freq_ghz=candidate.freq_ghz,
                 walltime_s=candidate.walltime_s,
                 draw_w=(candidate.draw_mw or 0) / 1000,
-                tier=rank_of(planned.order),
+                tier=tier_of(planned.order),
                 not_before_us=round(planned.from_s * 1e6) if planned.from_s > now_s else 0,
             )
 
@@ -135,12 +131,8 @@ class Planning:
         for arrival, release_s, draw_mw, nodes in _released(occupancy):
             placed = self._job_table.of_arrival(arrival).placed
             assert placed is not None
-            expected_s = max(share * placed.limit_s, _AGAIN * (now_s - placed.since_s))
-            ends_s = placed.since_s + min(expected_s, placed.limit_s)
-            yield (
-                arrival,
-                Running(number, nodes, draw_mw / 1000, release_s, max(ends_s, now_s + _SOON_S)),
-            )
+            expected_s = expected_end_s(share, now_s, placed.since_s, placed.limit_s)
+            yield arrival, Running(number, nodes, draw_mw / 1000, release_s, expected_s)
 
 
 class _Offered:

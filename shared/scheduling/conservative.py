@@ -12,35 +12,21 @@ from math import inf
 
 from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import DONE
-from shared.scheduling.power import NO_CAP, Budgets, PowerBudget
+from shared.scheduling.power import PowerBudget
 from shared.scheduling.profile import Profile
-from shared.scheduling.releases import Releases
-from shared.scheduling.wait_queue import Entry, WaitQueue
+from shared.scheduling.profile_scheduler import ProfileScheduler
+from shared.scheduling.wait_queue import Entry
 
 
-class ConservativeScheduler:
-    """Does what `EasyScheduler` does, by other rules; jobs do not share nodes here.
-
-    It knows a budget of its own. Raises ValueError for one that several schedulers share: each of
-    them reserves watts for all that waits, and no two reservations to one job would be kept.
-    """
-
-    is_relieved = False
+class ConservativeScheduler(ProfileScheduler):
+    """Keeps one profile, in which every entry that waits has its place."""
 
     def __init__(self, nodes: int, number: int = 0, budgets: Sequence[PowerBudget] = ()) -> None:
-        if any(budget.is_shared for budget in budgets):
-            raise ValueError("conservative backfill knows caps of one cluster only: take easy")
-        self.number = number
-        self.queue = WaitQueue()
-        self.next_order = DONE
-        self.budgets = Budgets(budgets)
-        self._nodes, self._cap = nodes, budgets[0].cap if budgets else NO_CAP
+        super().__init__(nodes, number, budgets)
         self._profile = Profile(0.0, nodes, self._cap)
-        self._now_s = 0.0
         self._reserved_s: dict[int, float] = {}
         self._new: list[Entry] = []
         self._next: Entry | None = None
-        self._releases = Releases()
         self._started: dict[int, Entry] = {}
         self._has_room = False  # something came back since the reservations were made
 
@@ -56,17 +42,6 @@ class ConservativeScheduler:
             self._reserve(entry)
         self._new = []
         self.turn()
-
-    def finish(self) -> None:
-        """The pass is over: whatever leaves the queue between passes is seen by the next one."""
-
-    def pass_alone(self, now_s: float) -> list[Served]:
-        """Start all whose reservation is due."""
-        self.begin(now_s)
-        started = []
-        while self.next_order != DONE:
-            started.append(self.serve())
-        return started
 
     def serve(self) -> Served:
         """Start the next entry, whose reservation is due."""

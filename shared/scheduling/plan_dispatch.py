@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Final
 
 import numpy as np
 
@@ -12,13 +11,8 @@ from shared.scheduling.engine import Engine
 from shared.scheduling.lookahead import LookAhead, Waiting
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedStart, Running, Situation
 from shared.scheduling.pool import Pool
+from shared.scheduling.run_share import RunShare, expected_end_s
 from shared.scheduling.workload import Floats, Ints, Schedule
-
-# Jobs whose share of their limits counts as 1 before any has ended.
-_UNKNOWN_JOBS: Final = 5
-# A job that outlives what was expected of it is expected to take half as long again.
-_AGAIN: Final = 1.5
-_SOON_S: Final = 1.0
 
 # How long a job, by arrival number, really runs on a cluster with an mode.
 RunTime = Callable[[int, int, ExecutionMode], float]
@@ -66,7 +60,7 @@ class PlanDispatcher(Dispatcher):
         self._waiting: dict[int, Waiting] = {}
         self._running: dict[int, PlannedStart] = {}
         self.begun: dict[int, _Begun] = {}
-        self._arrived, self._ended, self._shares = 0, _UNKNOWN_JOBS, float(_UNKNOWN_JOBS)
+        self._arrived, self._share = 0, RunShare()
 
     @property
     def waits(self) -> bool:
@@ -81,14 +75,13 @@ class PlanDispatcher(Dispatcher):
     def end(self, number: int, holder: int) -> None:
         """A job has ended: what it ran for is known now."""
         begun, start = self.begun[holder], self._running.pop(holder)
-        self._ended += 1
-        self._shares += min(begun.run_s / start.planned.mode.limit_s, 1.0)
+        self._share.add(min(begun.run_s / start.planned.mode.limit_s, 1.0))
 
     def decide(self, now_s: float) -> list[Served]:
         """What look-ahead starts."""
         if not self._waiting:
             return []
-        starts = self._policy.decide(self._situation(now_s), self._waiting, self._share)
+        starts = self._policy.decide(self._situation(now_s), self._waiting, self._share.mean)
         return [self._begin(start) for start in starts]
 
     def wake_s(self, now_s: float) -> float:
@@ -126,22 +119,17 @@ class PlanDispatcher(Dispatcher):
         self.begun[job] = _Begun(start, self._run_s(job, planned.cluster, planned.mode))
         return planned.cluster, planned.entry, None, start.backfilled
 
-    @property
-    def _share(self) -> float:
-        return self._shares / self._ended
-
     def _situation(self, now_s: float) -> Situation:
         running = {job: self._held(start, now_s) for job, start in self._running.items()}
         return Situation(now_s, self._pools, running)
 
     def _held(self, start: PlannedStart, now_s: float) -> Running:
         planned, start_s, _ = start
-        limit_s, power_w = planned.mode.limit_s, planned.mode.power_w
-        expected_s = max(self._share * limit_s, _AGAIN * (now_s - start_s))
+        limit_s, share = planned.mode.limit_s, self._share.mean
         return Running(
             planned.cluster,
             planned.units,
-            power_w,
+            planned.mode.power_w,
             release_s=start_s + limit_s,
-            expected_s=max(start_s + min(expected_s, limit_s), now_s + _SOON_S),
+            expected_s=expected_end_s(share, now_s, start_s, limit_s),
         )

@@ -4,16 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
-from typing import Final
 
 from shared.scheduling.conservative import ConservativeScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load
 from shared.scheduling.power import Cap, PowerBudget, Scope, Step, milliwatts
-from shared.scheduling.slurm import SlurmBackfill, SlurmScheduler
+from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill, SlurmScheduler
 from shared.scheduling.wait_queue import WaitQueue
-
-_DEFAULTS: Final = SlurmBackfill()
 
 
 class Discipline(StrEnum):
@@ -35,7 +32,7 @@ class Pool:
     units: int
     cap_w: float = inf
     steps: tuple[Step, ...] = ()
-    slurm: SlurmBackfill = _DEFAULTS
+    slurm: SlurmBackfill = SLURM_DEFAULTS
 
     def budgets(self, number: int) -> list[PowerBudget]:
         """What its jobs may draw; none where there is no cap."""

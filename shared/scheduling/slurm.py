@@ -11,13 +11,14 @@ others that begin within `window_s`; all reservations are made anew each time.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Final
 
 from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import DONE
-from shared.scheduling.power import NO_CAP, Budgets, PowerBudget
+from shared.scheduling.power import PowerBudget
 from shared.scheduling.profile import Profile
-from shared.scheduling.releases import Releases
-from shared.scheduling.wait_queue import Entry, WaitQueue
+from shared.scheduling.profile_scheduler import ProfileScheduler
+from shared.scheduling.wait_queue import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +33,16 @@ class SlurmBackfill:
         if self.depth < 1 or not self.window_s > 0 or not self.interval_s > 0:
             raise ValueError(f"depth, window_s and interval_s must be above 0, got {self}")
 
+    def __reduce__(self) -> tuple[type["SlurmBackfill"], tuple[int, float, float]]:
+        """A compiled frozen class is pickled by what makes it anew."""
+        return SlurmBackfill, (self.depth, self.window_s, self.interval_s)
 
-class SlurmScheduler:
-    """Does what `EasyScheduler` does, by Slurm's rules; jobs do not share nodes here.
 
-    It knows a budget of its own. Raises ValueError for one that several schedulers share, as
-    ConservativeScheduler does.
-    """
+SLURM_DEFAULTS: Final = SlurmBackfill()
 
-    is_relieved = False
+
+class SlurmScheduler(ProfileScheduler):
+    """Makes a profile of what runs in each pass."""
 
     def __init__(
         self,
@@ -49,16 +51,11 @@ class SlurmScheduler:
         number: int = 0,
         budgets: Sequence[PowerBudget] = (),
     ) -> None:
-        if any(budget.is_shared for budget in budgets):
-            raise ValueError("slurm's backfill knows caps of one cluster only: take easy")
-        self.number, self.queue, self.next_order = number, WaitQueue(), DONE
-        self.budgets = Budgets(budgets)
-        self._cap = budgets[0].cap if budgets else NO_CAP
-        self._nodes, self._parameters = nodes, parameters
-        self._releases = Releases()
+        super().__init__(nodes, number, budgets)
+        self._parameters = parameters
         self._draws_mw: dict[int, int] = {}
         self._free = nodes
-        self._now_s, self._backfill_s, self._is_changed = 0.0, -inf, False
+        self._backfill_s, self._is_changed = -inf, False
         self._due: list[tuple[Entry, bool]] = []
 
     @property
@@ -81,17 +78,6 @@ class SlurmScheduler:
                 self._backfill_s, self._is_changed = now_s, bool(found)
                 self._due += found
         self.turn()
-
-    def finish(self) -> None:
-        """The pass is over: whatever leaves the queue between passes is seen by the next one."""
-
-    def pass_alone(self, now_s: float) -> list[Served]:
-        """A pass that this scheduler is alone in: what starts."""
-        self.begin(now_s)
-        started = []
-        while self.next_order != DONE:
-            started.append(self.serve())
-        return started
 
     def turn(self) -> None:
         """Show the next entry that starts: see `next_order`."""

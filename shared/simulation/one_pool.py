@@ -8,6 +8,7 @@ import numpy as np
 from shared.domain.errors import UnusableError
 from shared.scheduling.pool import Pool
 from shared.scheduling.runtimes import PredictingPool, Runtimes, UserRuntimes
+from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
 from shared.scheduling.timeline import play
 from shared.simulation.log import LoggedJobs
 from shared.simulation.played import Fleet, Played
@@ -16,11 +17,12 @@ from shared.simulation.policy import ONE_POOL, SimulatedPolicy, order_of
 
 @dataclass(frozen=True, slots=True)
 class PoolMachine:
-    """`procs` processors under a cap; one that idles draws `idle_w`."""
+    """`procs` processors under a cap; one that idles draws `idle_w`. `slurm` is for that policy."""
 
     procs: int
     idle_w: float = 0.0
     cap_w: float = inf
+    slurm: SlurmBackfill = SLURM_DEFAULTS
 
     @property
     def fleet(self) -> Fleet:
@@ -50,7 +52,7 @@ def play_log(
     jobs = logged.workload
     order = order_of(policy, np.zeros_like(jobs.order), np.zeros_like(jobs.order), jobs.limit_s)
     workload = replace(jobs, order=order)
-    pool = Pool(machine.procs, machine.cap_w)
+    pool = Pool(machine.procs, machine.cap_w, slurm=machine.slurm)
     if runtimes is Runtimes.PREDICTED:
         pool = PredictingPool(machine.procs, machine.cap_w, runtimes=_predictions(logged))
     schedule = play([pool], workload, policy.discipline)

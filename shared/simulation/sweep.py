@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from multiprocessing import get_context
@@ -10,6 +10,7 @@ from typing import Final
 
 from shared.eamc.frequency import EVEN, Reading, Weighing
 from shared.scheduling.pool import Discipline
+from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
 from shared.scheduling.timeline import play
 from shared.scheduling.workload import Ints
 from shared.simulation.entries import PolicyChoice, entries_of
@@ -43,7 +44,7 @@ class Case:
     """One simulation: what decides, on which workload. The same case gives the same result.
 
     `threshold` is that of PriorityInc-V, `reading` that of equations 4 and 5,
-    `ahead` how look-ahead weighs.
+    `ahead` how look-ahead weighs, `slurm` what Slurm's backfill looks at.
     """
 
     policy: SimulatedPolicy
@@ -54,6 +55,7 @@ class Case:
     reading: Reading = EVEN.reading
     kill_at_limit: bool = True
     ahead: Ahead = AS_TUNED
+    slurm: SlurmBackfill = SLURM_DEFAULTS
 
     @property
     def label(self) -> str:
@@ -100,7 +102,8 @@ def play_jobs(
     if case.policy is SimulatedPolicy.LOOK_AHEAD:
         entries, schedule = play_ahead(setup.system, epm, entries, case.ahead)
     else:
-        schedule = play(setup.system.pools, entries.workload, discipline or case.policy.discipline)
+        pools = [replace(pool, slurm=case.slurm) for pool in setup.system.pools]
+        schedule = play(pools, entries.workload, discipline or case.policy.discipline)
     played = Played(entries.workload, schedule, setup.system.fleet, entries.traits)
     return Outcome(played, entries.job_id, entries.left_out)
 
@@ -131,10 +134,11 @@ def combinations(
     reading: Reading = EVEN.reading,
     kill_at_limit: bool = True,
     ahead: Ahead = AS_TUNED,
+    slurm: SlurmBackfill = SLURM_DEFAULTS,
 ) -> list[Case]:
     """All cases; a policy that weighs nothing is there with the first weight only."""
     return [
-        Case(policy, workload, seed, t_weight, threshold, reading, kill_at_limit, ahead)
+        Case(policy, workload, seed, t_weight, threshold, reading, kill_at_limit, ahead, slurm)
         for workload, policy, t_weight, seed in product(workloads, policies, t_weights, seeds)
         if policy.weighs or t_weight == t_weights[0]
     ]

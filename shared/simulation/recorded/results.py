@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from math import gcd, inf
 
 import numpy as np
-from coplace.v1.control_pb2 import PowerCapDeclared, PowerCapStep
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
@@ -163,19 +162,3 @@ def _fleet(truth: Truth, parts: Sequence[int], tariff_of: Mapping[str, Tariff]) 
         cap_w=np.full(len(clusters), inf),
         tariffs=tuple(tariff_of[c.name] for c in clusters) if tariff_of else None,
     )
-
-
-def standing_caps(declared: Iterable[PowerCapDeclared]) -> list[PowerCapDeclared]:
-    """One declaration of each cluster, site or region that comes to what held when: a later one
-    replaces those before it from its time on."""
-    found: dict[tuple[int, str], PowerCapDeclared] = {}
-    for cap in declared:
-        before = found.get((cap.scope, cap.name))
-        steps = [
-            step for step in (before.steps if before else ()) if step.from_us < cap.declared_at_us
-        ]
-        if steps and cap.steps[0].from_us > cap.declared_at_us:
-            steps.append(PowerCapStep(from_us=cap.declared_at_us))
-        merged = PowerCapDeclared(scope=cap.scope, name=cap.name, steps=[*steps, *cap.steps])
-        found[cap.scope, cap.name] = merged
-    return list(found.values())

@@ -31,7 +31,8 @@ def kill(
 ) -> None:
     """Kill or stop every process in the middle of runs and compare what these come to."""
     options = DemoOptions(seed, jobs, policy, out, swf, coefficients)
-    trials = matrix.trials(jobs, kills, repeats, matrix.session_timeout_s())
+    session_s = matrix.session_timeout_s()
+    trials = matrix.trials(jobs, kills, repeats, session_s, planned=options.planned)
     outcomes: list[matrix.Outcome] = []
     for outcome in matrix.play(options, trials, run_dir, Console()):
         outcomes.append(outcome)

@@ -11,11 +11,13 @@ from typing import Final
 from cli.demo.options import DemoOptions
 from cli.demo.run import PATIENCE_S, write_files
 from cli.demo.servers import playing
-from cli.processes import EMULATOR, MODULES
+from cli.processes import EMULATOR, MODULES, PLANNER
 from deploy.local.servers import LocalServers
 
 SERVERS: Final = ("kafka", "redis")
 TARGETS: Final = (*MODULES, EMULATOR, *SERVERS)
+# Where plans are followed: who proposes, and who sequences and decides, each of two workers.
+OF_PLANS: Final = (PLANNER, "placement", "placement-2")
 # A round takes about so long: the moment within it is drawn too.
 _ROUND_S: Final = 0.2
 
@@ -64,6 +66,12 @@ def draw(
     return [
         Blow(rng.choice(targets), moment, rng.uniform(0, _ROUND_S), stopped_s) for moment in moments
     ]
+
+
+def one_each(targets: Sequence[str], jobs: int, seed: int) -> list[Blow]:
+    """A blow at each of these, at drawn moments, in the order of time."""
+    blows = [blow for target in targets for blow in draw([target], jobs, 1, seed)]
+    return sorted(blows, key=lambda blow: blow.after_jobs)
 
 
 class UndealtBlowsError(RuntimeError):

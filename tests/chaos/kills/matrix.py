@@ -22,7 +22,7 @@ from deploy.local.errors import LocalServersError
 from deploy.local.servers import LocalServers
 from shared.runtime.folders import within, written
 from shared.runtime.settings import Settings
-from tests.chaos.kills.blows import TARGETS, Blow, UndealtBlowsError, draw, run
+from tests.chaos.kills.blows import OF_PLANS, TARGETS, Blow, UndealtBlowsError, draw, one_each, run
 from tests.chaos.kills.region import StuckRegionError
 from tests.chaos.kills.upheavals import Upheaval, upheavals
 from tests.chaos.kills.upheavals import play as play_upheaval
@@ -156,9 +156,11 @@ class Outcome:
     duration_s: float
 
 
-def trials(jobs: int, kills: int, repeats: int, session_s: float) -> list[Trial]:
+def trials(
+    jobs: int, kills: int, repeats: int, session_s: float, *, planned: bool = False
+) -> list[Trial]:
     """`repeats` runs with `kills` for each process, with stops for each stateful one, and of each
-    upheaval."""
+    upheaval; where plans are followed also of all who make and follow them together."""
     stopped_s = _SESSIONS_STOPPED * session_s
     seeds = range(1, repeats + 1)
     killed = [
@@ -171,8 +173,13 @@ def trials(jobs: int, kills: int, repeats: int, session_s: float) -> list[Trial]
         for target in STATEFUL
         for seed in seeds
     ]
+    of_plans = [
+        Struck("+".join(OF_PLANS), seed, 2, tuple(one_each(OF_PLANS, jobs, seed)))
+        for seed in seeds
+        if planned
+    ]
     overturned = [Overturned(upheaval, seed) for seed in seeds for upheaval in upheavals()]
-    return [*killed, *stopped, *overturned]
+    return [*of_plans, *killed, *stopped, *overturned]
 
 
 def play(

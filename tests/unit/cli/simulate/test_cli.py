@@ -269,3 +269,12 @@ def test_hostile_options_beside_usable_ones_end_in_one_line(
         for value in values
     )
     assert not problems_of(attacks)
+
+
+def test_slurm_looks_for_backfill_as_often_as_it_is_told(log: Path, tmp_path: Path) -> None:
+    """Job 15 could start at 2 s, before 13 does at 10 s; else it waits for the end of that."""
+    for options, expected in (((), "30"), (("--bf-interval-s", "1"), "2")):
+        path = tmp_path / "jobs.csv"
+        done = coplace_simulate("--swf", log, "--policy", "slurm", "--jobs-csv", path, *options)
+        assert done.exit_code == 0, done.output
+        assert {row["job_id"]: row["start_s"] for row in read(path)}["15"] == expected

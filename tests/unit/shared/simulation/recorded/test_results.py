@@ -3,13 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from coplace.v1.control_pb2 import POWER_SCOPE_REGION, PowerCapDeclared
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from shared.domain.errors import UnusableError
 from shared.simulation.metrics import summarise
 from shared.simulation.recorded.region import Setting
-from shared.simulation.recorded.results import Fidelity, played_of, standing_caps
+from shared.simulation.recorded.results import Fidelity, played_of
 from shared.simulation.recorded.truth import Truth
 from shared.simulation.recorded.what_if import as_recorded
 from shared.workloads.tariff import Tariff
@@ -82,15 +81,3 @@ def test_fidelity_counts_what_is_equal_whatever_its_order() -> None:
     truth = Truth.of(inputs, decisions, Setting())
     assert Fidelity.to_reports(truth, decisions) == Fidelity(5, 5)
     assert Fidelity.to_reports(truth, other) == Fidelity(5, 4)
-
-
-def test_a_later_cap_of_the_same_replaces_the_steps_of_the_one_before() -> None:
-    first = region.capped(POWER_SCOPE_REGION, "", (0, 9.0), (100, 8.0), (300, 7.0))
-    second = region.capped(POWER_SCOPE_REGION, "", (250, 5.0), time_us=T0_US + 200 * S)
-    told = [e.payload for e in (first, second) if isinstance(e.payload, PowerCapDeclared)]
-    (standing,) = standing_caps(told)
-    steps = [
-        ((step.from_us - T0_US) // S, step.watts if step.HasField("watts") else None)
-        for step in standing.steps
-    ]
-    assert steps == [(0, 9.0), (100, 8.0), (200, None), (250, 5.0)]

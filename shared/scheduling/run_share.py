@@ -1,12 +1,13 @@
 """What part of their limits jobs run for: what the ends of those that run are expected by."""
 
 from dataclasses import dataclass
-from typing import Self
-
-import orjson
+from typing import Final
 
 # Jobs whose share of their limits counts as 1 before any has ended.
-_UNKNOWN_JOBS = 5
+_UNKNOWN_JOBS: Final = 5
+# A job that outlives what was expected of it is expected to take half as long again.
+_AGAIN: Final = 1.5
+_SOON_S: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -26,11 +27,9 @@ class RunShare:
         self.jobs += 1
         self.total += share
 
-    def to_bytes(self) -> bytes:
-        """JSON."""
-        return orjson.dumps([self.jobs, self.total])
 
-    @classmethod
-    def from_bytes(cls, value: bytes) -> Self:
-        """What `to_bytes` wrote."""
-        return cls(*orjson.loads(value))
+def expected_end_s(share: float, now_s: float, start_s: float, limit_s: float) -> float:
+    """When a job that runs is expected to end, by the share of their limits that others ran for:
+    after now, and where it lasts longer than that not before half as long again."""
+    expected_s = max(share * limit_s, _AGAIN * (now_s - start_s))
+    return max(start_s + min(expected_s, limit_s), now_s + _SOON_S)

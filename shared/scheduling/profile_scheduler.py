@@ -1,0 +1,52 @@
+"""What schedulers have in common that plan on a profile of one cluster: see `profile.py`."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from shared.scheduling.dispatch import Served
+from shared.scheduling.easy import DONE
+from shared.scheduling.power import NO_CAP, Budgets, PowerBudget
+from shared.scheduling.releases import Releases
+from shared.scheduling.wait_queue import WaitQueue
+
+
+class ProfileScheduler(ABC):
+    """Does what `EasyScheduler` does, by other rules; jobs do not share nodes here.
+
+    It knows a budget of its own. Raises ValueError for one that several schedulers share: each of
+    them reserves watts for all that waits, and no two reservations to one job would be kept.
+    """
+
+    is_relieved = False
+
+    def __init__(self, nodes: int, number: int = 0, budgets: Sequence[PowerBudget] = ()) -> None:
+        if any(budget.is_shared for budget in budgets):
+            raise ValueError("reservations for all that waits know caps of one cluster: take easy")
+        self.number, self.queue, self.next_order = number, WaitQueue(), DONE
+        self.budgets = Budgets(budgets)
+        self._nodes, self._cap = nodes, budgets[0].cap if budgets else NO_CAP
+        self._releases = Releases()
+        self._now_s = 0.0
+
+    @abstractmethod
+    def begin(self, now_s: float) -> None:
+        """Start a pass: find what starts in it."""
+
+    @abstractmethod
+    def turn(self) -> None:
+        """Show the next entry that starts: see `next_order`."""
+
+    @abstractmethod
+    def serve(self) -> Served:
+        """Start the next entry."""
+
+    def finish(self) -> None:  # noqa: B027 a pass leaves nothing open
+        """The pass is over: whatever leaves the queue between passes is seen by the next one."""
+
+    def pass_alone(self, now_s: float) -> list[Served]:
+        """A pass that this scheduler is alone in: what starts."""
+        self.begin(now_s)
+        started = []
+        while self.next_order != DONE:
+            started.append(self.serve())
+        return started
