@@ -1,10 +1,13 @@
 """What kills its process, tried in a child."""
 
+import asyncio
 import ctypes
 import os
 import signal
 import sys
 from pathlib import Path
+
+import grpc
 
 from shared.messaging.trial_process import Tell, death_of
 
@@ -62,3 +65,26 @@ def test_one_of_several_children_that_comes_to_its_end_is_enough(tmp_path: Path)
 
     assert death_of(dies_twice, times=3) is None
     assert lives.read_text() == "xxx"
+
+
+async def test_a_process_that_serves_grpc_tries_and_goes_on_serving() -> None:
+    async def echo(data: bytes, _context: object) -> bytes:
+        return data
+
+    def dies(tell: Tell) -> None:
+        tell("in hand")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    server = grpc.aio.server()
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(echo)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t", {"E": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        for number in range(3):
+            death = await asyncio.to_thread(death_of, dies)
+            assert death is not None
+            assert (death.how, death.last_told) == ("SIGKILL", "in hand")
+            call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/t/E")
+            assert await call(b"%d" % number) == b"%d" % number
+    await server.stop(None)
