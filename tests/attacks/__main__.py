@@ -17,7 +17,7 @@ from typing import Final
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from cli.demo.options import DEMO_KAFKA_PARTITIONS, variables
+from cli.demo.options import variables
 from cli.demo.servers import RunningSystem, new_namespace, serving
 from cli.dlq.dead_letters import DeadLetters, LetterKind, kind_of
 from cli.processes import Processes
@@ -90,7 +90,7 @@ def attacked(run_dir: Path) -> Iterator[tuple[RunningSystem, str]]:
     shared = Settings(
         namespace=new_namespace("attack"),
         rounds=RoundSource.CLOCK,
-        kafka_partitions=DEMO_KAFKA_PARTITIONS,
+        kafka_partitions=4,
     )
     environment = {**variables(shared), "COPLACE_PRICING_GRACE_S": "2"}
     processes = Processes(run_dir, environment, traced=False)

@@ -11,7 +11,7 @@ from typing import Final
 import orjson
 import psutil
 
-from cli.demo.options import DEMO_KAFKA_PARTITIONS, variables
+from cli.demo.options import variables
 from cli.demo.servers import RunningSystem, new_namespace, serving
 from cli.processes import Processes
 from deploy.local.program import Program
@@ -80,7 +80,7 @@ def benched(run_dir: Path) -> Iterator[Bench]:
         namespace=new_namespace("bench"),
         rounds=RoundSource.CLOCK,
         round_period_s=ROUND_PERIOD_S,
-        kafka_partitions=DEMO_KAFKA_PARTITIONS,
+        kafka_partitions=4,
     )
     environment = variables(shared)
     processes = Processes(run_dir, environment, traced=False)

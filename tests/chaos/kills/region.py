@@ -13,7 +13,7 @@ from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from cli.demo import accounts
-from cli.demo.options import DEMO_KAFKA_PARTITIONS, variables
+from cli.demo.options import variables
 from cli.demo.servers import new_namespace, serving
 from cli.dlq.dead_letters import DeadLetters, LetterKind, kind_of
 from cli.kafka_topics import CHARGES, KafkaTopics
@@ -206,7 +206,7 @@ def region(servers: LocalServers, seed: int) -> Iterator[Region]:
     shared = Settings(
         namespace=new_namespace("region"),
         rounds=RoundSource.CLOCK,
-        kafka_partitions=DEMO_KAFKA_PARTITIONS,
+        kafka_partitions=4,
     )
     environment = {**variables(shared), "COPLACE_PRICING_GRACE_S": str(_GRACE_S)}
     processes = Processes(servers.run_dir, environment, traced=False)

@@ -23,7 +23,7 @@ def test_a_scheduler_s_module_is_compiled(scheduler: str) -> None:
 @pytest.mark.long
 def test_the_schedulers_pass_their_tests_as_plain_python_too(tmp_path: Path) -> None:
     here = Path(__file__).relative_to(_ROOT)
-    without = shutil.ignore_patterns("*.so", "__pycache__")
+    without = shutil.ignore_patterns("*.so")
     for folder in ("shared", "tests/support", here.parent):
         shutil.copytree(_ROOT / folder, tmp_path / folder, ignore=without)
     for file in ("pyproject.toml", "tests/conftest.py"):
