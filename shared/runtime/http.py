@@ -1,25 +1,30 @@
-"""Health, readiness and metrics of a process over HTTP: three pages, one request a connection.
+"""Health, readiness and metrics of a process over HTTP.
 
-A web framework would take as long to load as the rest of what every process needs of libraries.
+By Python's own server: a web framework would take as long to load as the rest of what every process
+needs of libraries. Its threads read requests; answers are worked out in the loop that does the
+process's work, so that one that stands still does not say that it is alive.
 """
 
 import asyncio
+import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, NamedTuple
 
 import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from shared.runtime.settings import Settings
 
-# Who asks for longer, or more than this, is not answered.
+# Who asks for longer is not answered, and no process that is asked for longer.
 _PATIENCE_S: Final = 10.0
-_MOST_HEAD_BYTES: Final = 16_384
+# How soon it is noticed that the process shall stop.
+_SHUTDOWN_S: Final = 0.1
 _TEXT: Final = "text/plain; charset=utf-8"
-_LEFT: Final = (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError)
 
 log = structlog.get_logger(__name__)
 
@@ -66,15 +71,24 @@ async def http_server(
     settings: Settings, readiness: Readiness, metrics: CollectorRegistry
 ) -> AsyncIterator[int]:
     """Serve /healthz, /readyz and /metrics; yields the port."""
-    answer = partial(_converse, _pages(readiness, metrics))
-    host = settings.http_host
-    server = await asyncio.start_server(answer, host, settings.http_port, limit=_MOST_HEAD_BYTES)
+    host, loop = settings.http_host, asyncio.get_running_loop()
+    handler = partial(_Handler, _pages(readiness, metrics), loop)
+    server = _server_of(host)((host, settings.http_port), handler)
+    threading.Thread(target=server.serve_forever, args=(_SHUTDOWN_S,), daemon=True).start()
     try:
-        port: int = server.sockets[0].getsockname()[1]
+        port: int = server.server_address[1]
         log.info("serving health and metrics", host=host, port=port)
         yield port
     finally:
-        server.close()
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
+
+
+def _server_of(host: str) -> type[ThreadingHTTPServer]:
+    """A server for the family of an address, whose threads end with the process."""
+    [(family, *_), *_] = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    own = {"address_family": family, "block_on_close": False}
+    return type("HealthServer", (ThreadingHTTPServer,), own)
 
 
 def _pages(readiness: Readiness, metrics: CollectorRegistry) -> Pages:
@@ -94,30 +108,50 @@ def _pages(readiness: Readiness, metrics: CollectorRegistry) -> Pages:
     return {"/healthz": healthz, "/readyz": readyz, "/metrics": exposition}
 
 
-async def _converse(
-    pages: Pages, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
-    with suppress(*_LEFT):
-        async with asyncio.timeout(_PATIENCE_S):
-            writer.write(_response(pages, await reader.readuntil(b"\r\n\r\n")))
-            await writer.drain()
-    writer.close()
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one connection."""
 
+    def __init__(self, pages: Pages, loop: asyncio.AbstractEventLoop, *connection: Any) -> None:
+        self._pages = pages
+        self._loop = loop
+        super().__init__(*connection)
 
-def _response(pages: Pages, head: bytes) -> bytes:
-    """The whole response to a request's head (RFC 9112); its body, if any, is not read."""
-    method, _, rest = head.decode("latin-1").partition(" ")
-    page = pages.get(rest.partition(" ")[0].partition("?")[0])
-    if method not in ("GET", "HEAD"):
-        answer = Answer(b"", HTTPStatus.METHOD_NOT_ALLOWED)
-    else:
-        answer = page() if page else Answer(b"", HTTPStatus.NOT_FOUND)
-    fields = (
-        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
-        "Allow: GET, HEAD",
-        f"Content-Type: {answer.content_type}",
-        f"Content-Length: {len(answer.body)}",
-        "Connection: close",
-        "\r\n",
-    )
-    return "\r\n".join(fields).encode() + (b"" if method == "HEAD" else answer.body)
+    def setup(self) -> None:
+        """Wait no longer for anything that is to be said."""
+        self.request.settimeout(_PATIENCE_S)
+        super().setup()
+
+    def do_GET(self) -> None:
+        """Answer with the whole page."""
+        self.wfile.write(self._begin())
+
+    def do_HEAD(self) -> None:
+        """Answer without the page itself."""
+        self._begin()
+
+    def _begin(self) -> bytes:
+        """Send all but the body, which is returned."""
+        answer = self._answer(self.path.partition("?")[0])
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        return answer.body
+
+    def _answer(self, path: str) -> Answer:
+        page = self._pages.get(path)
+        if page is None:
+            return Answer(b"", HTTPStatus.NOT_FOUND)
+
+        async def worked_out() -> Answer:
+            return page()
+
+        answer = asyncio.run_coroutine_threadsafe(worked_out(), self._loop)
+        try:
+            return answer.result(_PATIENCE_S)
+        except TimeoutError:
+            answer.cancel()
+            return Answer(b"the process stands still\n", HTTPStatus.SERVICE_UNAVAILABLE)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 its name there
+        """Nobody wants a line for each time that Prometheus asks."""
