@@ -12,6 +12,7 @@ from cli.demo.policy import DemoPolicy
 from cli.failures import TellingGroup
 
 _INSTALLED = ("up", "status", "logs", "env", "down")
+_OF_NODES = ("nodes", "drain", "resume", "undeclare")
 _OF_JOBS = ("jobs", "queue", "cancel", "hold", "release")
 # These start, show or stop servers of their own; the others speak to a system that is up.
 _WITH_THEIR_OWN = (*_INSTALLED, "local", "demo", "demo-parity")
@@ -23,6 +24,7 @@ app = typer.Typer(
             **{verb: f"cli.installation.cli:{verb}" for verb in _INSTALLED},
             **{verb: f"cli.jobs:{verb}" for verb in _OF_JOBS},
             "clusters": "cli.clusters:clusters",
+            **{verb: f"cli.nodes:{verb}" for verb in _OF_NODES},
             "tail": "cli.topics:tail",
             "doctor": "cli.restore.cli:doctor",
             "simulate": "cli.simulate.cli:simulate",

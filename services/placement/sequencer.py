@@ -8,7 +8,10 @@ from coplace.v1.control_pb2 import (
     ClusterDeclared,
     ClusterLost,
     ClusterReturned,
+    ClusterUndeclared,
     LimitsDeclared,
+    NodesDrained,
+    NodesResumed,
     PowerCapDeclared,
 )
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
@@ -42,8 +45,11 @@ KEY: Final = "region"
 # Of events of the same microsecond: first what is known, then what gives nodes back.
 _KINDS: Final[tuple[type[Message], ...]] = (
     ClusterDeclared,
+    ClusterUndeclared,
     ClusterLost,
     ClusterReturned,
+    NodesDrained,
+    NodesResumed,
     LimitsDeclared,
     PowerCapDeclared,
     CoefficientsPublished,

@@ -20,6 +20,8 @@ from coplace.v1.placement_service_pb2 import (
     ListJobsRequest,
     ListJobsResponse,
     ListLimitsResponse,
+    ShowNodesRequest,
+    ShowNodesResponse,
     ShowPowerResponse,
 )
 from google.protobuf.message import DecodeError
@@ -69,6 +71,9 @@ class PlacementService:
             {
                 "Explain": grpc.unary_unary_rpc_method_handler(
                     self.explain, response_serializer=ExplainResponse.SerializeToString
+                ),
+                "ShowNodes": grpc.unary_unary_rpc_method_handler(
+                    self.show_nodes, response_serializer=ShowNodesResponse.SerializeToString
                 ),
                 "ShowPower": grpc.unary_unary_rpc_method_handler(
                     self.show_power, response_serializer=ShowPowerResponse.SerializeToString
@@ -128,6 +133,20 @@ class PlacementService:
     ) -> ListLimitsResponse:
         """Say what users and accounts may have, and have."""
         return (await self._on_duty(context)).limits()
+
+    async def show_nodes(
+        self, data: bytes, context: ServicerContext[Any, Any]
+    ) -> ShowNodesResponse:
+        """Say where nodes stand."""
+        try:
+            cluster = ShowNodesRequest.FromString(data).cluster
+        except DecodeError:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is no ShowNodesRequest")
+        answer = (await self._on_duty(context)).nodes(cluster)
+        if cluster and not answer.clusters:
+            problem = f"{cluster[:80]!r} is not declared (`coplace nodes` shows which are)"
+            await context.abort(grpc.StatusCode.NOT_FOUND, problem)
+        return answer
 
     async def _on_duty(self, context: ServicerContext[Any, Any]) -> Queries:
         queries = self._duty.queries

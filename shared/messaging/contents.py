@@ -13,8 +13,11 @@ from coplace.v1.control_pb2 import (
     ClusterDeclared,
     ClusterLost,
     ClusterReturned,
+    ClusterUndeclared,
     LimitsDeclared,
     LimitSubject,
+    NodesDrained,
+    NodesResumed,
     PowerCapDeclared,
     PowerCapStep,
     PowerScope,
@@ -130,6 +133,18 @@ def _units_of_nodes(message: JobStarted) -> None:
         raise RejectedError("node_units", problem)
 
 
+def _host_lists(message: NodesDrained | NodesResumed) -> None:
+    """Lists that can be expanded: of the names only placement knows which there are."""
+    for hosts in message.nodes:
+        expand(hosts)
+
+
+def _failed_somewhere(message: JobRequeued) -> None:
+    """Names of nodes mean something on a cluster only."""
+    if message.failed_nodes and not message.cluster:
+        raise RejectedError("cluster", "must be named where nodes failed")
+
+
 def _cores_of_nodes(message: JobFinished) -> None:
     """No more than its nodes gave it."""
     most = message.nodes * message.cores_per_node
@@ -243,12 +258,22 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "grant": if_known("grant"),
             "cores": if_known("cores"),
             "resources": _held,
+            "failed_nodes": each_of_any("nodes", host_list),
         },
         ascending("submitted_at_us", "started_at_us", "ended_at_us"),
         _cores_of_nodes,
         _core_time,
     ),
-    JobRequeued: fields({**_ATTEMPT, "reason": text_or_empty, "requeued_at_us": time_us}),
+    JobRequeued: fields(
+        {
+            **_ATTEMPT,
+            "reason": text_or_empty,
+            "requeued_at_us": time_us,
+            "cluster": text_or_empty,
+            "failed_nodes": each_of_any("nodes", host_list),
+        },
+        _failed_somewhere,
+    ),
     JobDeclined: fields(
         {
             **_ATTEMPT,
@@ -301,6 +326,27 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
     ),
     ClusterLost: fields({"cluster": text, "reason": text_or_empty, "lost_at_us": time_us}),
     ClusterReturned: fields({"cluster": text, "returned_at_us": time_us}),
+    ClusterUndeclared: fields({"cluster": text, "reason": text, "undeclared_at_us": time_us}),
+    NodesDrained: fields(
+        {
+            "cluster": text,
+            "nodes": each_of_any("nodes", host_list),
+            "reason": text,
+            "until_us": time_us_or_never,
+            "drained_at_us": time_us,
+        },
+        ascending("drained_at_us", "until_us"),
+        _host_lists,
+    ),
+    NodesResumed: fields(
+        {
+            "cluster": text,
+            "nodes": each_of_any("nodes", host_list),
+            "reason": text_or_empty,
+            "resumed_at_us": time_us,
+        },
+        _host_lists,
+    ),
     LimitsDeclared: fields(
         {
             "subject": one_of(LimitSubject.items()),

@@ -1,10 +1,10 @@
 """Which jobs hold which nodes, and what users and accounts hold together."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from shared.domain.cluster import Cluster
-from shared.domain.job import JobState
+from shared.domain.job import Job, JobState
 from shared.placement.jobs import Placed, Tracked
 from shared.placement.limits import Subject, Usage, subjects_of
 from shared.placement.occupancy import Occupancy
@@ -17,6 +17,7 @@ class Holdings:
     def __init__(self) -> None:
         self._occupancy: dict[str, Occupancy] = {}
         self._factors: Mapping[str, Mapping[int, float]] = {}
+        self._reduced: Collection[str] = frozenset()
         self._jobs: dict[str, Tracked] = {}
         self._counted: dict[str, int] = {}  # nodes, as they were counted when a job got them
         self._usage: dict[Subject, Usage] = defaultdict(Usage)
@@ -30,6 +31,25 @@ class Holdings:
         else:
             known.declare(cluster)
         known.prefer(self._factors.get(cluster.name, {}))
+
+    def forget(self, cluster: str) -> None:
+        """A cluster on which nothing runs is gone."""
+        del self._occupancy[cluster]
+        self._reduced = {name for name, held in self._occupancy.items() if held.never}
+
+    def close(self, cluster: str, unavailable: Mapping[int, float]) -> None:
+        """Nodes of a cluster take no jobs until these times, by index."""
+        self._occupancy[cluster].close(unavailable)
+        self._reduced = {name for name, held in self._occupancy.items() if held.never}
+
+    @property
+    def reduced(self) -> Collection[str]:
+        """Clusters of which nodes are drained until somebody resumes them."""
+        return self._reduced
+
+    def has_room(self, cluster: str, job: Job, units: int) -> bool:
+        """Whether so many units of a job fit on a cluster that is empty, but for such nodes."""
+        return units <= self._occupancy[cluster].most_units(job)
 
     def forget_groups(self) -> None:
         """Number anew who runs together, where that was not done for long."""

@@ -110,6 +110,10 @@ class JobTable:
         job.candidates = candidates
         self.save(job)
 
+    def needs(self, cluster: str) -> bool:
+        """Whether a job that has not ended has anything to do with a cluster."""
+        return any(not job.ended and _knows(job, cluster) for job in self._jobs.values())
+
     def estimate(self, job: Tracked, draw_mw: int) -> None:
         """Keep what a job draws where it runs."""
         if job.placed is not None:
@@ -131,6 +135,7 @@ class JobTable:
         if message.attempt <= known.job.attempt:
             raise AlreadyAppliedError(event.id)
         self._begin_next(known, message.attempt)
+        self._jobs[message.job_id].put_back = message.reason[:_MOST_TEXT]
 
     def seize(self, event: Event, message: JobSeized) -> None:
         """An operator vouches that an attempt does not run where it was started or was to be: the
@@ -222,7 +227,7 @@ class JobTable:
     def release(self, event: Event, message: JobReleased) -> None:
         """The job may start, also when it was held since its starts were declined."""
         job = self._asked(event, message.job_id)
-        job.held, job.missed_starts, job.isolated = None, 0, False
+        job.held, job.missed_starts, job.requeues, job.isolated = None, 0, 0, False
 
     def unadmitted(self) -> list[Tracked]:
         """Jobs of which it is to be found out whether they fit anywhere, by arrival."""
@@ -335,6 +340,7 @@ class JobTable:
         """An attempt takes over from another. What was granted of that one, or seized, is void."""
         after.held, after.asked, after.isolated = before.held, before.asked, before.isolated
         after.cancelled = before.cancelled
+        after.requeues = before.requeues + (not seized)
         after.grant, after.void, after.seized = before.grant, before.void, before.seized
         placed = before.placed
         if placed is not None and (seized or before.state is JobState.GRANTED):
@@ -400,6 +406,13 @@ class JobTable:
         job.asked = asked
         self._touch(job)
         return job
+
+
+def _knows(job: Tracked, cluster: str) -> bool:
+    """Whether a job runs on a cluster, was weighed for it, or has its walltime relate to it."""
+    if cluster == job.job.reference_cluster or (job.placed and job.placed.cluster == cluster):
+        return True
+    return any(candidate.cluster == cluster for candidate in job.candidates)
 
 
 def _require_few_void(job: Tracked) -> None:

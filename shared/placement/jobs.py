@@ -43,12 +43,14 @@ class Tracked:
     `held` and `cancelled` are the reasons that somebody gave; `asked` is the time and id of the
     newest such event. `awaits` are the dependencies that were not met yet. `grant` numbers its
     starts over all attempts; `asked_back` is why the last one was, `missed` says that it was since
-    nobody answered in time, and `missed_starts` counts those that were then declined. Holders of
-    `void` starts are to be told; those of `seized` ones have not answered. `announced` is the last
-    verdict on it, `told` what the reason was; before `settles_s` one that comes and goes with what
-    runs is not told anew. `ended_s` is the end of the round that brought its end.
+    nobody answered in time, and `missed_starts` counts those that were then declined. `requeues`
+    counts how often it was put back since it was released last, and `put_back` is why it was.
+    Holders of `void` starts are to be told; those of `seized` ones have not answered. `announced`
+    is the last verdict on it, `told` what the reason was; before `settles_s` one that comes and
+    goes with what runs is not told anew. `ended_s` is the end of the round that brought its end.
     `admitted` says that it was found to fit on a declared cluster when it came; `misfits` are why
-    it does not. `isolated` is a held one that is not even weighed, since deciding on it failed.
+    it does not. `weighed` is the number of the news that its candidates are of. `isolated` is a
+    held one that is not even weighed, since deciding on it failed.
     """
 
     job: Job
@@ -67,6 +69,8 @@ class Tracked:
     asked_back: str = ""
     missed: bool = False
     missed_starts: int = 0
+    requeues: int = 0
+    put_back: str = ""
     void: tuple[Void, ...] = ()
     seized: tuple[Void, ...] = ()
     announced: int = 0
@@ -74,6 +78,7 @@ class Tracked:
     settles_s: float = 0.0
     isolated: bool = False
     admitted: bool = False
+    weighed: int = 0
     misfits: tuple[Misfit, ...] = ()
 
     @property

@@ -4,9 +4,10 @@ Predictions are of one node used whole: the half of the cores that a shareable j
 on every cluster. Energy counts once more for each time the nodes asked for that a cluster needs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress
 from math import isnan
 
 import numpy as np
@@ -50,6 +51,9 @@ class Rules:
     cap_counts_idle: bool = True
     start_timeout_s: float = 300.0
     most_missed_starts: int = 3
+    most_requeues: int = 5
+    most_node_failures: int = 3
+    node_failure_window_s: float = 86_400.0
     most_applications: int = 10_000
     cap_slowdown: float = 1.0
 
@@ -134,9 +138,10 @@ def evaluate(
     clusters: Sequence[ClusterModels],
     power_model: PowerModel,
     rules: Rules,
+    gone: Collection[str] = (),
 ) -> list[tuple[Candidate, ...]]:
-    """The candidates of each job, one a cluster, clusters as given. Every reference cluster must
-    be among them.
+    """The candidates of each job, one a cluster that is not `gone`, clusters as given. Every
+    reference cluster must be among them, gone or not.
 
     A job whose application no cluster knows goes first to its reference cluster.
     """
@@ -146,7 +151,8 @@ def evaluate(
     found = predict(jobs, clusters, power_model, rule, rules.weighing, rules.quantile)
     planned = found.planned
     reference = reference_columns(jobs, clusters)
-    fits = np.array([[misfit(job, c.cluster) is None for c in clusters] for job in jobs])
+    there = [cluster.cluster.name not in gone for cluster in clusters]
+    fits = np.array([_fits(job, clusters, there) for job in jobs])
     nodes = [[job.nodes_on(c.cluster) for c in clusters] for job in jobs]
     shares = [[_share(job, c.cluster) for c in clusters] for job in jobs]
     energy_j = planned.energy_j * more_nodes(jobs, np.array(nodes, np.float64), np.array(shares))
@@ -171,10 +177,16 @@ def evaluate(
         draw_mw,
     )
     rows = zip(*(column.tolist() for column in columns), strict=True)
+    candidate = partial(_candidate, power_model.version)
     return [
-        tuple(map(partial(_candidate, job.app_id, power_model.version), clusters, needed, of, *row))
+        tuple(compress(map(partial(candidate, job.app_id), clusters, needed, of, *row), there))
         for job, needed, of, row in zip(jobs, nodes, shares, rows, strict=True)
     ]
+
+
+def _fits(job: Job, clusters: Sequence[ClusterModels], there: Sequence[bool]) -> list[bool]:
+    found = zip(clusters, there, strict=True)
+    return [is_there and misfit(job, on.cluster) is None for on, is_there in found]
 
 
 def _share(job: Job, cluster: Cluster) -> float:
@@ -191,8 +203,8 @@ def more_nodes(jobs: Sequence[Job], nodes: Floats, share: Floats) -> Floats:
 
 
 def _candidate(
-    app_id: str,
     power_version: str,
+    app_id: str,
     on: ClusterModels,
     nodes: int,
     share: float,

@@ -8,6 +8,7 @@ from coplace.v1.control_pb2 import (
     ClusterDeclared,
     ClusterLost,
     ClusterReturned,
+    ClusterUndeclared,
     LimitsDeclared,
     PowerCapDeclared,
 )
@@ -36,6 +37,7 @@ from shared.placement.envelope import from_bytes, to_bytes
 from shared.placement.explanation import when
 from shared.placement.known_times import KnownTimes
 from shared.placement.limits import Limit, Subject, limit_of
+from shared.placement.news import News
 from shared.placement.predictions import ClusterModels
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.sharing import Contention
@@ -63,6 +65,8 @@ class ModelStore:
         self._neighbours: dict[str, Contention] = {}
         self._names: dict[str, NodeNames] = {}
         self._lost: dict[str, str] = {}
+        self._undeclared: dict[str, str] = {}
+        self.news = News()
         self._limits: dict[Subject, Limit] = {}
         self._newest: dict[str, Event] = {}
         self._changed: set[str] = set()
@@ -73,12 +77,14 @@ class ModelStore:
             if key.startswith(_PREFIX):
                 self._fold(from_bytes(value))
         self._changed.clear()
+        self.news = News.restored(state)
 
     def changes(self) -> dict[str, bytes | None]:
         """What was published anew since the last call; None for what was forgotten."""
         changed, self._changed = self._changed, set()
         found = ((key, self._newest.get(key)) for key in sorted(changed))
-        return {key: to_bytes(event) if event else None for key, event in found}
+        kept = {key: to_bytes(event) if event else None for key, event in found}
+        return {**kept, **self.news.changes()}
 
     def forget(self, in_use: Callable[[], Set[str]]) -> None:
         """Keep no more applications a node model than are allowed: those whose signatures are
@@ -97,7 +103,43 @@ class ModelStore:
             # Not where it is restored: nodes may have come since.
             covered = power_caps.Covered(power_caps.SCOPES[event.payload.scope], event.payload.name)
             power_caps.require_possible(event.payload, self._clusters, self.idle_mw(covered))
+        self._require_declared_since(event)
+        before = self._known_of(event.payload)
         self._fold(event)
+        self._note_news(event.payload, before)
+
+    def _require_declared_since(self, event: Event) -> None:
+        """Raise RejectedError for the undeclaration of what is not declared, AlreadyAppliedError
+        for what was said of a cluster before it was undeclared."""
+        message = event.payload
+        if isinstance(message, ClusterUndeclared) and message.cluster not in self.declared:
+            raise RejectedError("cluster", f"{message.cluster[:80]!r} is not declared")
+        if isinstance(message, ClusterDeclared | ClusterLost | ClusterReturned):
+            undeclared = self._newest.get(_undeclaration(message.cluster))
+            if undeclared and (event.time_us, event.id) <= (undeclared.time_us, undeclared.id):
+                raise AlreadyAppliedError(event.id)
+
+    def _known_of(self, message: Message) -> object:
+        """What is known now of the subject of a message by which jobs are weighed."""
+        match message:
+            case ClusterDeclared():
+                there = message.cluster not in self._undeclared
+                return self._clusters.get(message.cluster) if there else None
+            case CoefficientsPublished():
+                return self._coefficients.get(message.node_model)
+            case SignatureUpdated():
+                return self._signatures.get(message.node_model, {}).get(message.app_id)
+        return None
+
+    def _note_news(self, message: Message, before: object) -> None:
+        """Whether what was folded is news for jobs that wait."""
+        match message:
+            case ClusterDeclared() if self._known_of(message) == before:
+                return
+            case ClusterDeclared() | ClusterUndeclared() | CoefficientsPublished():
+                self.news.of_all()
+            case SignatureUpdated() if not before:
+                self.news.of_app(message.app_id)
 
     def _fold(self, event: Event) -> None:
         key = f"{_PREFIX}{_subject(event.payload)}"
@@ -120,9 +162,38 @@ class ModelStore:
         return self._names
 
     @property
+    def declared(self) -> Mapping[str, Cluster]:
+        """Those of them that were not undeclared since."""
+        if not self._undeclared:
+            return self._clusters
+        return {name: c for name, c in self._clusters.items() if name not in self._undeclared}
+
+    @property
+    def undeclared(self) -> Mapping[str, str]:
+        """Clusters that were undeclared and of which jobs know yet: since when and why."""
+        return self._undeclared
+
+    @property
     def lost(self) -> Mapping[str, str]:
         """Clusters that are out of reach: since when and why, in words."""
         return self._lost
+
+    @property
+    def closed(self) -> Mapping[str, str]:
+        """Clusters on which nothing starts: lost or undeclared, since when and why, in words."""
+        return {**self._lost, **self._undeclared} if self._undeclared else self._lost
+
+    def forget_cluster(self, name: str) -> None:
+        """A cluster that was undeclared is gone; that it was is remembered, for copies of what was
+        said of it before."""
+        del self._clusters[name], self._names[name], self._undeclared[name]
+        self._times.pop(name, None)
+        self._neighbours.clear()
+        self.node_factors = self._node_factors()
+        for kind in (ClusterDeclared, ClusterLost):
+            key = f"{_PREFIX}{kind.DESCRIPTOR.full_name}/{name}"
+            if self._newest.pop(key, None) is not None:
+                self._changed.add(key)
 
     @property
     def limits(self) -> Mapping[Subject, Limit]:
@@ -185,9 +256,12 @@ class ModelStore:
                 cluster = cluster_of(message)
                 self._clusters[cluster.name], self._names[cluster.name] = cluster, cluster.names()
                 self._clusters = dict(sorted(self._clusters.items()))
+                self._undeclared.pop(cluster.name, None)
                 self.node_factors = self._node_factors()
             case ClusterLost() | ClusterReturned():
                 self._reach(message)
+            case ClusterUndeclared():
+                self._undeclare(event, message)
             case LimitsDeclared():
                 subject, limit = limit_of(message)
                 self._limits[subject] = limit
@@ -231,8 +305,18 @@ class ModelStore:
         self._times.clear()
         self._neighbours.clear()
 
+    def _undeclare(self, event: Event, message: ClusterUndeclared) -> None:
+        """Unless it was declared since: where this is restored, both are known."""
+        name = message.cluster
+        declared = self._newest.get(f"{_PREFIX}{ClusterDeclared.DESCRIPTOR.full_name}/{name}")
+        if declared and (declared.time_us, declared.id) < (event.time_us, event.id):
+            since = when(message.undeclared_at_us / 1e6)
+            who = f"undeclared by {event.source[:256]} since {since}"
+            self._undeclared[name] = f"{who}: {message.reason[:256]}"
+            self._lost.pop(name, None)
+
     def _reach(self, message: ClusterLost | ClusterReturned) -> None:
-        if message.cluster not in self._clusters:
+        if message.cluster not in self.declared:
             raise RejectedError("cluster", f"{message.cluster[:80]!r} is not declared")
         if isinstance(message, ClusterReturned):
             self._lost.pop(message.cluster, None)
@@ -251,6 +335,8 @@ def _subject(message: Message) -> str:
             return f"{kind}/{message.cluster}"
         case ClusterLost() | ClusterReturned():
             return f"{ClusterLost.DESCRIPTOR.full_name}/{message.cluster}"
+        case ClusterUndeclared():
+            return f"{kind}/{message.cluster}"
         case LimitsDeclared():
             return f"{kind}/{message.subject}|{message.name}"
         case PowerCapDeclared():
@@ -261,6 +347,10 @@ def _subject(message: Message) -> str:
             return f"{kind}/{message.node_model}"
         case _:
             return f"{kind}/"
+
+
+def _undeclaration(cluster: str) -> str:
+    return f"{_PREFIX}{ClusterUndeclared.DESCRIPTOR.full_name}/{cluster}"
 
 
 def _signature(app_id: str, node_model: str) -> str:

@@ -1,14 +1,18 @@
 """What the jobs of one cluster hold of its nodes."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.domain.cluster import Cluster
+from shared.domain.job import Job
 from shared.placement.jobs import Placed, Tracked
 from shared.scheduling.capacity import Capacity, Held, without
+from shared.scheduling.easy import holder_of
 from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.problem import (
     Allocation,
@@ -21,6 +25,7 @@ from shared.scheduling.problem import (
 )
 from shared.scheduling.sharing import Neighbours
 
+Mask = NDArray[np.bool_]
 _MOST_GROUPS: Final = 10_000
 
 
@@ -33,11 +38,14 @@ class Occupancy:
         self._held: dict[int, Held] = {}
         self._in_parts: set[int] = set()
         self._told_factors: Mapping[int, float] = {}
+        self.unavailable: Mapping[int, float] = {}
         self.declare(cluster)
 
     def declare(self, cluster: Cluster) -> None:
         """The cluster was declared, or declared anew: its jobs hold what is left of their nodes."""
         self._cluster = cluster
+        there = {n: back_s for n, back_s in self.unavailable.items() if n < cluster.nodes}
+        self.close(there)
         self.capacity = Capacity(NodeTable.of(cluster))
         stays, self._stays, self._held = self._stays, {}, {}
         self._in_parts.clear()
@@ -56,6 +64,51 @@ class Occupancy:
         self.factors: NDArray[np.float64] = np.ones(self.nodes)
         known = [node for node in factors if node < self.nodes]
         self.factors[known] = [factors[node] for node in known]
+
+    def close(self, unavailable: Mapping[int, float]) -> None:
+        """Nodes take no jobs until these times, by index; infinite: until somebody resumes them.
+        What runs there goes on."""
+        self.unavailable = unavailable
+        self._most: dict[Kind, int] = {}
+        self._open: Mask = np.ones(self.nodes, dtype=np.bool_)
+        self._open[[*unavailable]] = False
+        self.never = sorted(node for node, back_s in unavailable.items() if back_s == inf)
+
+    def most_units(self, job: Job) -> int:
+        """How many units of a job fit when nothing runs, but on nodes that are never back."""
+        kind = kind_on(job, self._cluster, self.names)
+        if kind is None:
+            return 0
+        if kind not in self._most:
+            fitting = self.capacity.table.fitting(kind.shape)
+            fitting[self.never] = 0
+            self._most[kind] = int(fitting.sum())
+        return self._most[kind]
+
+    def available(self, number: int, *, apart: bool) -> tuple[Capacity, list[Held]]:
+        """What is free for a pass, and what is held of it: by jobs, and by drains that end. The
+        cluster is the pass's `number`; see Capacity for who is `apart`."""
+        capacity, held = self.capacity.copy(apart=apart), self.held
+        if not self.unavailable:
+            return capacity, held
+        amounts = capacity.table.amounts.copy()
+        amounts[:, self.never] = 0
+        capacity.free -= capacity.table.amounts - amounts
+        capacity.table = NodeTable(capacity.table.names, amounts)
+        kind = whole_node(self._cluster.cores_per_node, len(self.names))
+        for place, (back_s, nodes) in enumerate(self.coming_back()):
+            allocation = Allocation(tuple(nodes), (1,) * len(nodes))
+            held.append(Held(back_s, holder_of(number, place), kind, allocation))
+            capacity.take(kind, allocation)
+        return capacity, held
+
+    def coming_back(self) -> list[tuple[float, list[int]]]:
+        """When drains end, with their nodes, ascending."""
+        found: dict[float, list[int]] = defaultdict(list)
+        for node, back_s in sorted(self.unavailable.items()):
+            if back_s < inf:
+                found[back_s].append(node)
+        return sorted(found.items())
 
     def hold(self, job: Tracked) -> None:
         """A job has the nodes that it was placed on."""
@@ -98,8 +151,8 @@ class Occupancy:
 
     @property
     def free(self) -> int:
-        """How many nodes nobody holds anything of."""
-        return int(np.count_nonzero(self.capacity.holders == 0))
+        """How many nodes take jobs and nobody holds anything of."""
+        return int(np.count_nonzero((self.capacity.holders == 0) & self._open))
 
     @property
     def is_in_parts(self) -> bool:
@@ -113,12 +166,23 @@ class Occupancy:
 
     @property
     def load(self) -> Load:
-        """The same in whole nodes."""
-        sets = [
-            NodeSet(len(held.allocation.nodes), held.release_s, draw_mw=held.draw_mw)
-            for held in self._held.values()
-        ]
-        return Load(self.nodes, self.free, sets)
+        """The same in whole nodes; drains that end hold nodes too, and the others are not there."""
+        held = self._held.values()
+        if not self.unavailable:
+            sets = [NodeSet(len(h.allocation.nodes), h.release_s, draw_mw=h.draw_mw) for h in held]
+            return Load(self.nodes, self.free, sets)
+        sets = [node_set for each in held for node_set in self._sets_of(each)]
+        for back_s, nodes in self.coming_back():
+            idle = int(np.count_nonzero(self.capacity.holders[nodes] == 0))
+            sets.append(NodeSet(idle, back_s))
+        return Load(self.nodes - len(self.never), self.free, sets)
+
+    def _sets_of(self, held: Held) -> Iterator[NodeSet]:
+        """The nodes of a job by when others may have them."""
+        backs_s = [self.unavailable.get(node, -inf) for node in held.allocation.nodes]
+        counts = Counter(max(back_s, held.release_s) for back_s in backs_s if back_s < inf)
+        yield NodeSet(counts.pop(held.release_s, 0), held.release_s, draw_mw=held.draw_mw)
+        yield from (NodeSet(count, back_s) for back_s, count in sorted(counts.items()))
 
     @property
     def drawn_mw(self) -> int:
@@ -128,7 +192,7 @@ class Occupancy:
     def best_free(self, count: int) -> tuple[int, ...]:
         """The `count` free nodes that draw least, ties by index, ascending by index; fewer when
         there are not as many."""
-        free = np.flatnonzero(self.capacity.holders == 0)
+        free = np.flatnonzero((self.capacity.holders == 0) & self._open)
         best = free[self.factors[free].argsort(kind="stable")[:count]]
         return tuple(np.sort(best).tolist())
 
@@ -136,6 +200,14 @@ class Occupancy:
         """How many nodes a job's are worth by its cores, rounded up: what limits count."""
         assert job.placed is not None
         return nodes_worth(job.job, self._cluster, sum(self._units(job.placed)))
+
+    def job_ids_by_node(self) -> dict[int, tuple[str, ...]]:
+        """The jobs that have something of each node, by arrival; of nodes that are idle nothing."""
+        found: dict[int, list[str]] = defaultdict(list)
+        for arrival, held in sorted(self._held.items()):
+            for node in held.allocation.nodes:
+                found[node].append(self._stays[arrival].job.job_id)
+        return {node: tuple(job_ids) for node, job_ids in found.items()}
 
     def others(self, job: Tracked) -> list[Tracked]:
         """The jobs that have part of its nodes too, by arrival."""

@@ -45,6 +45,8 @@ SOURCE: Final = "placement"
 MOST_CANDIDATES: Final = 32
 _MOST_NODES: Final = 2**32 - 1
 _MOST_CO_RUNNERS: Final = 32
+# In whatever is said of nodes that are too few at the moment.
+_FREE: Final = " free"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +259,9 @@ class Outcomes:
         if entry is None:
             return self._why_no_entry(job, choice)
         if start is None or entry.order < start.entry.order:
-            return self.refusals.why(choice.cluster, entry)
+            why = self.refusals.why(choice.cluster, entry)
+            drained = self.pending_reasons.drained(choice.cluster) if _FREE in why else ""
+            return f"{why}; {drained}" if drained else why
         if choice.cluster == start.cluster:
             return ""
         return f"not tried: the job started on {start.cluster}, which stands before it in the queue"
@@ -280,7 +284,9 @@ class Outcomes:
 
     def _why_excluded(self, job: Tracked, choice: Choice) -> str:
         name = choice.cluster
-        problem = self._misfit(job, name) or self.pending_reasons.lost.get(name)
+        problem = self._misfit(job, name) or self.pending_reasons.closed.get(name)
+        if not problem and name in self.pending_reasons.out_of_reach(job):
+            problem = self.pending_reasons.drained(name)
         if problem or isinf(choice.part_eff):
             return problem or "did not fit or was lost when the job was ranked"
         choices = self.waiting_jobs.choices(job)

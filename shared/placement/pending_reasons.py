@@ -1,10 +1,11 @@
 """What keeps a job, or one of its entries, out of the queue. Everything else waits for nodes."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from shared.domain.cluster import Cluster
+from shared.domain.job import Job
 from shared.placement.jobs import Tracked
 from shared.placement.limits import Limit, Subject, Usage, subjects_of
 from shared.placement.misfits import in_words
@@ -31,7 +32,14 @@ class PendingReason:
 
 
 class _Holdings(Protocol):
+    @property
+    def reduced(self) -> Collection[str]: ...
     def usage(self, subject: Subject) -> Usage: ...
+    def has_room(self, cluster: str, job: Job, units: int) -> bool: ...
+
+
+class _NodeStates(Protocol):
+    def told(self, cluster: str) -> str: ...
 
 
 class _Dependencies(Protocol):
@@ -41,6 +49,10 @@ class _Dependencies(Protocol):
 class _ModelStore(Protocol):
     @property
     def lost(self) -> Mapping[str, str]: ...
+    @property
+    def closed(self) -> Mapping[str, str]: ...
+    @property
+    def declared(self) -> Mapping[str, Cluster]: ...
     @property
     def limits(self) -> Mapping[Subject, Limit]: ...
     @property
@@ -54,7 +66,9 @@ class PendingReasons:
     models: _ModelStore
     holdings: _Holdings
     dependencies: _Dependencies
+    nodes: _NodeStates
     most_missed_starts: int
+    most_requeues: int
 
     def of_job(self, job: Tracked) -> PendingReason | None:
         """What keeps all entries of a waiting job out; None when nothing does."""
@@ -64,23 +78,46 @@ class PendingReasons:
         return pending_reason or (self._too_many_jobs(job) if self.models.limits else None)
 
     @property
-    def lost(self) -> Mapping[str, str]:
-        """Clusters that are out of reach: since when and why, in words."""
-        return self.models.lost
+    def closed(self) -> Mapping[str, str]:
+        """Clusters on which nothing starts: since when and why, in words."""
+        return self.models.closed
 
     def of_entry(self, job: Tracked, candidate: Candidate) -> PendingReason | None:
         """What keeps the entry for this cluster out; None when nothing does."""
-        lost, limits = self.models.lost, self.models.limits
-        if candidate.cluster in lost:
-            return PendingReason(lost[candidate.cluster])
+        closed, limits = self.models.closed, self.models.limits
+        if candidate.cluster in closed:
+            return PendingReason(closed[candidate.cluster])
+        if self._is_drained(job, candidate):
+            return PendingReason(self.drained(candidate.cluster))
         if not limits:
             return None
         cluster = self.models.clusters[candidate.cluster]
         return self._too_many_nodes(job, nodes_worth(job.job, cluster, candidate.nodes))
 
+    def out_of_reach(self, job: Tracked) -> frozenset[str]:
+        """Clusters that a job is not ranked among: lost and undeclared ones, and those that do not
+        hold it until somebody resumes nodes."""
+        closed = frozenset(self.models.closed)
+        if not self.holdings.reduced:
+            return closed
+        return closed.union(c.cluster for c in job.candidates if self._is_drained(job, c))
+
+    def drained(self, cluster: str) -> str:
+        """How many nodes of a cluster are drained, and why; empty where none is."""
+        return self.nodes.told(cluster)
+
+    def _is_drained(self, job: Tracked, candidate: Candidate) -> bool:
+        """True where the job does not fit on what is left of a cluster until somebody acts."""
+        name, holdings = candidate.cluster, self.holdings
+        return name in holdings.reduced and not holdings.has_room(name, job.job, candidate.nodes)
+
     def _hold(self, job: Tracked) -> PendingReason | None:
         if job.held is not None:
             return PendingReason(f"held{f': {job.held}' if job.held else ''}", lasting=True)
+        if 0 < self.most_requeues <= job.requeues:
+            why = f", last: {job.put_back}" if job.put_back else ""
+            put_back = f"was put back {job.requeues} times{why}"
+            return PendingReason(f"{put_back}: release it when that is mended", lasting=True)
         if not 0 < self.most_missed_starts <= job.missed_starts:
             return None
         missed = f"{job.missed_starts} starts of it were declined or not confirmed in time"
@@ -89,11 +126,14 @@ class PendingReasons:
         )
 
     def _unfit(self, job: Tracked) -> PendingReason | None:
-        """That it fits on no declared cluster, where that may change without anybody's doing."""
-        if job.admitted or not job.misfits:
+        """That it fits on no declared cluster: what was accepted once waits until one is declared
+        that holds it, what came while one was lost until that is known."""
+        if not self.models.declared:
+            return PendingReason("no cluster is declared")
+        if not job.misfits:
             return None
-        if not self.models.clusters:
-            return PendingReason("no cluster is declared yet")
+        if job.admitted:
+            return PendingReason(f"{in_words(job.misfits)}, as declared now", lasting=True)
         lost = next(iter(self.models.lost), "a cluster")
         unless = f"rejected unless {lost}, which is lost, returns with more"
         return PendingReason(f"{in_words(job.misfits)}: {unless}")

@@ -16,6 +16,7 @@ from shared.placement.model_store import ModelStore
 from shared.placement.modes import Modes, modes_of, same_ghz
 from shared.placement.occupancy import Occupancy
 from shared.placement.waiting import WaitingJobs
+from shared.scheduling.easy import holder_of
 from shared.scheduling.lookahead import Waiting
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, Running, Situation
 from shared.scheduling.pool import Pool
@@ -118,8 +119,13 @@ class Planning:
         running: dict[int, Running] = {}
         for number, cluster in enumerate(clusters):
             running |= self._running(now_s, share, number, cluster.name)
-        rooms = [Pool(cluster.nodes) for cluster in clusters]
+            running |= _drained(number, self._job_table.holdings.occupancy[cluster.name])
+        rooms = [Pool(self._nodes_of(cluster)) for cluster in clusters]
         return Situation(now_s, rooms, running, self._budgets(now_s))
+
+    def _nodes_of(self, cluster: Cluster) -> int:
+        """But those that are drained until somebody resumes them."""
+        return cluster.nodes - len(self._job_table.holdings.occupancy[cluster.name].never)
 
     def _budgets(self, now_s: float) -> Callable[[], Sequence[list[PowerBudget]]]:
         return lambda: [*self._models.budgets(now_s).values()]
@@ -177,10 +183,17 @@ def _waiting(job: Tracked, usual: _Usual, offered: _Offered) -> Waiting:
     return Waiting(job.arrival, asked.submit_s, *columns, priority=asked.priority)
 
 
+def _drained(number: int, occupancy: Occupancy) -> Iterator[tuple[int, Running]]:
+    """Idle nodes that are drained until a time, as if something ran there without drawing."""
+    for place, (back_s, nodes) in enumerate(occupancy.coming_back()):
+        idle = sum(not occupancy.capacity.holders[node] for node in nodes)
+        yield holder_of(number, place), Running(number, idle, 0.0, back_s, back_s)
+
+
 def _released(occupancy: Occupancy) -> Iterator[tuple[int, float, int, int]]:
     """Arrival, release, draw and nodes of each job that runs: a node counts for who gives it back
     last."""
-    taken: set[int] = set()
+    taken: set[int] = set(occupancy.never)
     for held in sorted(occupancy.held, key=lambda held: (-held.release_s, held.holder)):
         nodes = set(held.allocation.nodes) - taken
         taken |= nodes

@@ -3,12 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, inf
+from typing import Final
 
 from coplace.v1.control_pb2 import (
     ClusterDeclared,
     ClusterLost,
     ClusterReturned,
+    ClusterUndeclared,
     LimitsDeclared,
+    NodesDrained,
+    NodesResumed,
     PowerCapDeclared,
 )
 from coplace.v1.jobs_pb2 import (
@@ -24,6 +28,7 @@ from coplace.v1.jobs_pb2 import (
 )
 from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import NodePowerPublished
+from google.protobuf.message import Message
 
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
@@ -39,8 +44,9 @@ from shared.placement.misfits import misfits, without_reference
 from shared.placement.model import Candidate, Rules, draw_mw, evaluate
 from shared.placement.model_store import ModelStore
 from shared.placement.modes import modes_of, with_slower_modes
+from shared.placement.node_states import Failure, FailureRules, NodeStates
 from shared.placement.notices import Notices
-from shared.placement.outcomes import Beside, Decisions, Outcomes
+from shared.placement.outcomes import OUTPUT, SOURCE, Beside, Decisions, Outcomes
 from shared.placement.pending_reasons import PendingReasons
 from shared.placement.planning import Planning
 from shared.placement.plans import Plans, jobs_of
@@ -50,13 +56,18 @@ from shared.placement.waiting import WaitingJobs
 from shared.placement.withdrawals import Withdrawals
 from shared.scheduling.backfill import ClusterScheduler, schedule
 
+# Jobs that are weighed again in one round: more take the rounds that follow, which come soon.
+_MOST_WEIGHED_AGAIN: Final = 1_000
+_SOON_S: Final = 1e-3
+
 
 class Placement:
     """Decides for one region. A job's first outcome, a start or why it waits, comes at the end of
     the round in which it arrived; the start of one that waits follows in a later round.
 
-    Candidates are evaluated once, when an attempt arrives, as the EAMC paper does. What a round
-    decides is a function of its events and of the state that `changes` writes.
+    Candidates are evaluated when an attempt arrives, as the EAMC paper does, and again where there
+    is news. What a round decides is a function of its events and of the state that `changes`
+    writes.
     """
 
     def __init__(self, restored: Mapping[str, bytes], rules: Rules, remember_days: float) -> None:
@@ -67,10 +78,21 @@ class Placement:
         self._models.restore(restored)
         self._job_table = JobTable(remember_days)
         self._job_table.restore(restored, self._models.clusters.values())
-        self._job_table.holdings.prefer(self._models.node_factors)
+        self._nodes = NodeStates(
+            lambda: self._models.declared,
+            lambda: self._models.node_names,
+            FailureRules(rules.most_node_failures, rules.node_failure_window_s),
+        )
+        self._nodes.restore(restored)
+        self._prefer()
         self._dependencies = Dependencies(self._job_table.get)
         self._pending_reasons = PendingReasons(
-            self._models, self._job_table.holdings, self._dependencies, rules.most_missed_starts
+            self._models,
+            self._job_table.holdings,
+            self._dependencies,
+            self._nodes,
+            rules.most_missed_starts,
+            rules.most_requeues,
         )
         self._plans = Plans()
         self._plans.restore(restored)
@@ -79,11 +101,14 @@ class Placement:
         self._withdrawals = Withdrawals(self._job_table, self._models, rules.start_timeout_s)
         self.planning = Planning(self._job_table, self._waiting_jobs, self._models, rules)
         self._all_stale, self._lack_modes, self._now_s = False, False, 0.0
+        # Jobs that wait to be weighed again, and the news that they were looked for last.
+        self._stale, self._seen_news = set[str](), self._models.news.number
         self.queries = Queries(
             self._job_table,
             self._waiting_jobs,
             self._pending_reasons,
             self._models,
+            self._nodes,
             self._schedulers,
             rules.start_timeout_s,
         )
@@ -110,14 +135,18 @@ class Placement:
         self._all_stale |= self._waiting_jobs.forget_kinds()
         decisions = Decisions(ended, self._rules, self._models.degradation_version)
         decided = list(self._withdrawals.of_round(decisions))
+        decided += self._nodes.of_round(ended, SOURCE, OUTPUT)
+        self._close_nodes()
         self._judge()
         touched = self._settle()
-        new = [job for job in touched if job.waits and job.admitted and not job.candidates]
-        self._weigh([job for job in new if not job.isolated])
+        weighed = self._weigh_news(touched)
+        self._forget_undeclared()
         self._estimate(touched)
-        offered = self._offer_slower_modes(touched)
+        offered = self._offer_slower_modes([*touched, *weighed])
         replanned = self._plans.pass_time(ended.now_s) | self._follow_plan(ended)
-        self._waiting_jobs.refresh([*touched, *offered, *self._job_table.found(replanned)])
+        self._waiting_jobs.refresh(
+            [*touched, *weighed, *offered, *self._job_table.found(replanned)]
+        )
         self._refresh_stale()
         outcomes = self._start(decisions, decided)
         decided += self._announce(outcomes)
@@ -126,13 +155,19 @@ class Placement:
 
     def changes(self) -> Mapping[str, bytes | None]:
         """Publications, jobs and what is planned of them that changed."""
-        return {**self._models.changes(), **self._job_table.changes(), **self._plans.changes()}
+        return {
+            **self._models.changes(),
+            **self._nodes.changes(),
+            **self._job_table.changes(),
+            **self._plans.changes(),
+        }
 
     def wake_us(self) -> int | None:
         """When the next start has to be confirmed, news that was put off is told, a planned start
-        is held back no longer, a plan ends, or a cap of power changes."""
+        is held back no longer, a plan ends, drained nodes are back, or a cap of power changes."""
         due = [*self._withdrawals.due_s(), *self._notices.due_s(), *self._plans.due_s()]
-        next_s = min([*due, self._models.next_cap_step_s(self._now_s)])
+        due += [self._now_s + _SOON_S] if self._stale else []
+        next_s = min([*due, *self._nodes.due_s(), self._models.next_cap_step_s(self._now_s)])
         return ceil(next_s * 1e6) if next_s < inf else None
 
     def suspects(self) -> Sequence[str]:
@@ -151,7 +186,8 @@ class Placement:
             self._job_table.estimate(job, 0)
 
     def _happen(self, event: Event) -> None:
-        """What a resource manager says of a job."""
+        """What a resource manager says of a job, and of the nodes that failed under it."""
+        self._note_failures(event.payload)
         match event.payload:
             case JobSubmitted() as submitted:
                 self._job_table.submit(event, submitted)
@@ -163,6 +199,16 @@ class Placement:
                 self._job_table.decline(event, declined)
             case JobFinished() as finished:
                 self._job_table.finish(event, finished)
+
+    def _note_failures(self, message: Message) -> None:
+        """Also of a fact that is late for its job."""
+        match message:
+            case JobRequeued() if message.failed_nodes:
+                failure = Failure(message.requeued_at_us, message.job_id, message.attempt - 1)
+                self._nodes.fail(message.cluster, message.failed_nodes, failure)
+            case JobFinished() if message.failed_nodes:
+                failure = Failure(message.ended_at_us, message.job_id, message.attempt)
+                self._nodes.fail(message.cluster, message.failed_nodes, failure)
 
     def _ask(self, event: Event) -> None:
         """What users and operators ask of a job."""
@@ -177,32 +223,63 @@ class Placement:
                 self._job_table.seize(event, seized)
 
     def _learn(self, event: Event) -> None:
-        if isinstance(event.payload, PlanProposed):
-            self._plans.propose(event, event.payload)
-            return
+        match event.payload:
+            case PlanProposed() as plan:
+                self._plans.propose(event, plan)
+            case NodesDrained() as drained:
+                self._nodes.drain(event, drained)
+            case NodesResumed() as resumed:
+                self._nodes.resume(event, resumed)
+            case _:
+                self._learn_model(event)
+
+    def _learn_model(self, event: Event) -> None:
         self._models.fold(event)
         match event.payload:
             case ClusterDeclared() as declared:
                 self._job_table.holdings.declare(self._models.clusters[declared.cluster])
-                self._job_table.holdings.prefer(self._models.node_factors)
+                self._nodes.touch(declared.cluster)
                 self._all_stale = True  # units may be of other resources now
             case NodePowerPublished():
-                self._job_table.holdings.prefer(self._models.node_factors)
+                self._prefer()
+            case ClusterUndeclared() as undeclared:
+                if undeclared.cluster in self._models.undeclared:
+                    self._nodes.forget(undeclared.cluster)
+                    self._job_table.holdings.close(undeclared.cluster, {})
+                self._all_stale = True
             case ClusterLost() | ClusterReturned() | LimitsDeclared():
                 self._all_stale = True
             case PowerCapDeclared():
                 self._lack_modes = True  # those who came before the first cap
 
+    def _close_nodes(self) -> None:
+        """Take drained nodes from what jobs may have, and give those that failed of late last."""
+        touched = self._nodes.take_touched() & self._models.declared.keys()
+        for cluster in sorted(touched):
+            self._job_table.holdings.close(cluster, self._nodes.unavailable(cluster))
+        if touched:
+            self._prefer()
+            self._all_stale = True
+
+    def _prefer(self) -> None:
+        """Nodes that draw less go first, and those that failed of late last."""
+        factors = {name: dict(each) for name, each in self._models.node_factors.items()}
+        for cluster in self._models.clusters:
+            for node in self._nodes.failing(cluster):
+                factors.setdefault(cluster, {})[node] = inf
+        self._job_table.holdings.prefer(factors)
+
     def _judge(self) -> None:
         """Accept or reject what arrived. What fits on no declared cluster may yet fit where one is
         lost, and where none was declared: it waits until that is known."""
-        clusters = self._models.clusters
+        clusters = self._models.declared
+        lost = self._models.lost.keys() & clusters.keys()
         for job in self._job_table.unadmitted():
             unknown = without_reference(job.job, clusters)
             found = unknown or misfits(job.job, clusters.values())
             if not found:
                 self._job_table.admit(job)
-            elif not clusters or (self._models.lost and not unknown):
+            elif not clusters or (lost and not unknown):
                 self._job_table.put_off(job, found)
             else:
                 self._job_table.reject(job, found)
@@ -217,15 +294,48 @@ class Placement:
                 self._job_table.save(job)
         return self._job_table.found(ids | self._dependencies.find_stuck())
 
+    def _weigh_news(self, touched: Iterable[Tracked]) -> list[Tracked]:
+        """Weigh the jobs that arrived, and of those before them that there is news for as many as
+        are weighed again in a round, by arrival. Returns the latter."""
+        jobs, news = list(touched), self._models.news
+        self._weigh([job for job in jobs if self._may_weigh(job) and _is_new(job)])
+        if news.number != self._seen_news:
+            self._seen_news = news.number
+            jobs += self._waiting_jobs.jobs()
+        self._stale.update(job.job.job_id for job in jobs)
+        stale = [job for job in self._job_table.found(self._stale) if self._is_stale(job)]
+        again, later = stale[:_MOST_WEIGHED_AGAIN], stale[_MOST_WEIGHED_AGAIN:]
+        self._weigh(again)
+        self._stale = {job.job.job_id for job in later}
+        return again
+
+    def _may_weigh(self, job: Tracked) -> bool:
+        return job.waits and job.admitted and not job.isolated
+
+    def _is_stale(self, job: Tracked) -> bool:
+        return self._may_weigh(job) and self._models.news.are_for(job.job.app_id, job.weighed)
+
     def _weigh(self, jobs: list[Tracked]) -> None:
-        weighed = evaluate(
-            [job.job for job in jobs],
-            self._models.per_cluster(),
-            self._models.power_model,
-            self._rules,
-        )
+        weighed: Sequence[tuple[Candidate, ...]] = [()] * len(jobs)
+        if self._models.declared:
+            weighed = evaluate(
+                [job.job for job in jobs],
+                self._models.per_cluster(),
+                self._models.power_model,
+                self._rules,
+                self._models.undeclared,
+            )
         for job, candidates in zip(jobs, weighed, strict=True):
+            job.weighed = self._models.news.number
+            job.misfits = misfits(job.job, self._models.declared.values())
             self._job_table.weigh(job, candidates)
+
+    def _forget_undeclared(self) -> None:
+        """Let go of clusters that were undeclared and that no job has anything to do with."""
+        for name in list(self._models.undeclared):
+            if not self._job_table.needs(name):
+                self._models.forget_cluster(name)
+                self._job_table.holdings.forget(name)
 
     def _offer_slower_modes(self, touched: Iterable[Tracked]) -> list[Tracked]:
         """Let jobs that wait start at lower P-states where a cap refuses their own: those that came
@@ -355,6 +465,11 @@ class Placement:
 def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
     """What to change in a state of a wrong clock, so that nothing in it lies ahead of now."""
     return {**job_table.mended(restored, now_us), **plans.mended(restored, now_us)}
+
+
+def _is_new(job: Tracked) -> bool:
+    """True of a job that was never weighed."""
+    return not (job.candidates or job.misfits)
 
 
 def _where_it_runs(job: Tracked, clusters: Mapping[str, Cluster]) -> Job:

@@ -15,6 +15,7 @@ from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_WAITING,
     Allocation,
     ClusterOutlook,
+    ClusterStanding,
     ExplainResponse,
     JobStanding,
     ListClustersResponse,
@@ -25,6 +26,7 @@ from coplace.v1.placement_service_pb2 import (
     ListJobsResponse,
     ListLimitsResponse,
     PowerStanding,
+    ShowNodesResponse,
     ShowPowerResponse,
 )
 
@@ -42,6 +44,8 @@ from shared.placement.jobs import Placed, Tracked
 from shared.placement.limits import declared
 from shared.placement.misfits import in_words
 from shared.placement.model_store import ModelStore
+from shared.placement.node_groups import MOST_GROUPS, node_groups
+from shared.placement.node_states import NodeStates
 from shared.placement.occupancy import Occupancy
 from shared.placement.outcomes import Outcomes, candidate_message, reason_of
 from shared.placement.pending_reasons import PendingReasons
@@ -83,6 +87,7 @@ class Queries:
         waiting_jobs: WaitingJobs,
         pending_reasons: PendingReasons,
         models: ModelStore,
+        nodes: NodeStates,
         schedulers: MakeSchedulers,
         start_timeout_s: float,
     ) -> None:
@@ -91,6 +96,7 @@ class Queries:
         self._waiting_jobs = waiting_jobs
         self._pending_reasons = pending_reasons
         self._models = models
+        self._nodes = nodes
         self._start_timeout_s = start_timeout_s
         self._last: Outcomes | None = None
         self.is_deciding = False
@@ -204,7 +210,7 @@ class Queries:
 
     def clusters(self) -> ListClustersResponse:
         """The clusters, by their names."""
-        lost = self._pending_reasons.lost
+        lost = self._pending_reasons.closed
         listed = [
             ListedCluster(
                 name=name,
@@ -244,6 +250,26 @@ class Queries:
         covered = covered_by(self._models.clusters.values())
         standings = [self._power_of(each, self._as_of_us / 1e6) for each in covered]
         return ShowPowerResponse(as_of_us=self._as_of_us, standings=standings)
+
+    def nodes(self, cluster: str) -> ShowNodesResponse:
+        """Where the nodes of a cluster stand, or of all where it is empty."""
+        as_of_us = self._last.decisions.ended.ended_at_us if self._last else 0
+        found = ShowNodesResponse(as_of_us=as_of_us)
+        for name in [cluster] if cluster else self._models.clusters:
+            if name in self._models.clusters:
+                self._show(found, name)
+        return found
+
+    def _show(self, found: ShowNodesResponse, cluster: str) -> None:
+        nodes = self._models.clusters[cluster].nodes
+        closed = self._pending_reasons.closed.get(cluster, "")
+        found.clusters.append(ClusterStanding(cluster=cluster, nodes=nodes, closed=closed))
+        held = self._job_table.holdings.occupancy[cluster]
+        drained, names = self._nodes.drained(cluster), self._models.node_names[cluster]
+        groups = node_groups(cluster, names, held, drained)
+        room = max(0, MOST_GROUPS - len(found.groups))
+        found.groups.extend(groups[:room])
+        found.groups_left_out += len(groups[room:])
 
     def _power_of(self, covered: Covered, now_s: float) -> PowerStanding:
         drawn_mw = sum(

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from shared.placement.occupancy import Occupancy
 from shared.placement.waiting import WaitingJobs
 from shared.scheduling.backfill import ClusterScheduler
-from shared.scheduling.capacity import Capacity
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.power import PowerBudget
@@ -28,29 +27,30 @@ def schedulers_of(
         queue = waiting_jobs.queues.of(name)
         queue = queue.copy() if apart else queue
         under = budgets[name]
-        capacity = held.capacity.copy(apart=apart)
         schedulers[name] = _scheduler(
-            held, capacity, queue, waiting_jobs, neighbours[name], under, name, number
+            held, queue, waiting_jobs, neighbours[name], under, name, number, apart=apart
         )
     return schedulers
 
 
 def _scheduler(
     held: Occupancy,
-    capacity: Capacity,
     queue: WaitQueue,
     waiting_jobs: WaitingJobs,
     neighbours: Neighbours,
     budgets: Sequence[PowerBudget],
     name: str,
     number: int,
+    *,
+    apart: bool,
 ) -> ClusterScheduler:
     """Counting nodes is enough, and faster, where nobody runs or waits who has parts of them."""
     if not (queue.in_parts or held.is_in_parts):
         return EasyScheduler(held.load, queue, number, budgets)
+    capacity, holds = held.available(number, apart=apart)
     return ConsumableScheduler(
         capacity,
-        held.held,
+        holds,
         queue,
         waiting_jobs.kinds.on(name),
         neighbours,

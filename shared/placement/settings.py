@@ -59,6 +59,15 @@ class RuleSettings(EnvironmentSettings):
         ge=0,
         description="A job of which so many starts were declined is held; 0: none is",
     )
+    most_requeues: int = Field(
+        5, ge=0, description="A job that was put back so often is held; 0: none is"
+    )
+    most_node_failures: int = Field(
+        3, ge=0, le=100, description="A node that failed so often is drained; 0: none is"
+    )
+    node_failure_window_s: float = Field(
+        86_400.0, gt=0, description="Failures of a node count for so long, and it is given last"
+    )
     most_applications: int = Field(
         10_000,
         ge=1,
@@ -83,5 +92,8 @@ class RuleSettings(EnvironmentSettings):
             cap_slowdown=self.cap_slowdown,
             start_timeout_s=self.start_timeout_s,
             most_missed_starts=self.most_missed_starts,
+            most_requeues=self.most_requeues,
+            most_node_failures=self.most_node_failures,
+            node_failure_window_s=self.node_failure_window_s,
             most_applications=self.most_applications,
         )

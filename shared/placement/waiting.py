@@ -1,7 +1,7 @@
 """Which jobs have which entries in the queue."""
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,7 +22,7 @@ _NONE: Final[Mapping[str, Entry]] = {}
 @dataclass(slots=True)
 class _Waiting:
     job: Tracked
-    lost: frozenset[str] | None = None
+    gone: frozenset[str] | None = None
     weighed: tuple[Candidate, ...] = ()
     usual: Choices = ()
     choices: Choices = ()
@@ -116,18 +116,22 @@ class WaitingJobs:
     def _places_of(self, jobs: Iterable[Tracked]) -> list[_Waiting]:
         """Those of these jobs that wait, with their choices among the clusters that are there."""
         waiting = [place for job in jobs if (place := self._place_of(job)) is not None]
-        lost = frozenset(self._pending_reasons.lost)
-        stale = [
-            place
-            for place in waiting
-            if place.lost != lost or place.weighed is not place.job.candidates
-        ]
-        ranked = choices([place.job for place in stale], lost, self._rules)
-        for place, found in zip(stale, ranked, strict=True):
-            place.usual, place.lost, place.weighed = found, lost, place.job.candidates
+        stale: dict[frozenset[str], list[_Waiting]] = defaultdict(list)
+        for place in waiting:
+            gone = self._pending_reasons.out_of_reach(place.job)
+            if place.gone != gone or place.weighed is not place.job.candidates:
+                stale[gone].append(place)
+        for gone, places in stale.items():
+            self._rank(places, gone)
         for place in waiting:
             place.choices = as_planned(place.usual, self._planned(place.job))
         return waiting
+
+    def _rank(self, places: Sequence[_Waiting], gone: frozenset[str]) -> None:
+        """Rank the clusters of jobs among each other, but those that are out of reach."""
+        ranked = choices([place.job for place in places], gone, self._rules)
+        for place, found in zip(places, ranked, strict=True):
+            place.usual, place.gone, place.weighed = found, gone, place.job.candidates
 
     def _planned(self, job: Tracked) -> Mapping[str, PlannedMode]:
         """What the plan has of a job at P-states that its clusters still have."""
@@ -135,7 +139,8 @@ class WaitingJobs:
         return {
             name: mode
             for name, mode in self._plans.of(job).items()
-            if any(same_ghz(mode.candidate.freq_ghz, ghz) for ghz in clusters[name].pstates_ghz)
+            if name in clusters
+            and any(same_ghz(mode.candidate.freq_ghz, ghz) for ghz in clusters[name].pstates_ghz)
         }
 
     def _place_of(self, job: Tracked) -> _Waiting | None:
@@ -177,8 +182,11 @@ class WaitingJobs:
         }
 
     def _entry(self, job: Tracked, choice: Choice) -> Entry | None:
-        """None where the cluster was declared anew, without what the job needs."""
+        """None where the cluster was declared anew, without what the job needs or the P-state that
+        it was weighed at."""
         cluster = self._pending_reasons.models.clusters[choice.cluster]
+        if not any(same_ghz(choice.candidate.freq_ghz, ghz) for ghz in cluster.pstates_ghz):
+            return None
         kind = kind_on(job.job, cluster, NodeTable.names_of(cluster))
         if kind is None:
             return None

@@ -66,8 +66,8 @@ class Withdrawals:
             return "cancelled"
         if job.held is not None:
             return f"held: {job.held}" if job.held else "held"
-        if placed.cluster in self._models.lost:
-            return f"{placed.cluster}: {self._models.lost[placed.cluster]}"
+        if placed.cluster in self._models.closed:
+            return f"{placed.cluster}: {self._models.closed[placed.cluster]}"
         if job.job.job_id in intruders:
             return f"{intruders[job.job.job_id]} runs on its nodes, as the resource manager says"
         return ""

@@ -9,6 +9,7 @@ from typing import Final
 from coplace.v1.control_pb2 import (
     ClusterReturned,
     LimitsDeclared,
+    NodesResumed,
     PowerCapDeclared,
     PowerCapStep,
 )
@@ -100,6 +101,9 @@ class Episode:
         for name in sorted(world.lost):
             returned = ClusterReturned(cluster=name, returned_at_us=now_us)
             publish(world, name, f"{now_us}-calm", cluster_returned=returned)
+        for name in sorted(world.undeclared):
+            again = world.clusters[name]
+            publish(world, name, f"{now_us}-calm", cluster_declared=again)
         for event in list(world.journal.events.values()):
             if isinstance(event.payload, LimitsDeclared):
                 lifted = LimitsDeclared(subject=event.payload.subject, name=event.payload.name)
@@ -149,6 +153,9 @@ class Episode:
     def _release(self) -> None:
         world, now_us = self.world, self.world.clock.now_us
         ended = {job_id for job_id, _ in world.journal.finishes}
+        for name in sorted(world.clusters):
+            resumed = NodesResumed(cluster=name, resumed_at_us=now_us)
+            publish(world, name, f"{now_us}-calm", nodes_resumed=resumed)
         for job_id in world.journal.submissions:
             if job_id not in ended:
                 released = JobReleased(job_id=job_id, released_at_us=now_us)

@@ -14,8 +14,11 @@ from coplace.v1.control_pb2 import (
     ClusterDeclared,
     ClusterLost,
     ClusterReturned,
+    ClusterUndeclared,
     LimitsDeclared,
     NodeClass,
+    NodesDrained,
+    NodesResumed,
     PowerCapDeclared,
     PowerCapStep,
 )
@@ -102,6 +105,7 @@ def declare(world: World) -> None:
             if before.node_names:
                 declared.node_names.append(f"{name}-n[01-{nodes:02d}]")
     world.clusters[name] = declared
+    world.undeclared.discard(name)
     world.journal.cores[name] = declared.cores_per_node
     publish(world, name, world.clock.now_us, cluster_declared=declared)
 
@@ -141,6 +145,42 @@ def lose_or_return(world: World) -> None:
         world.lost.add(name)
         lost = ClusterLost(cluster=name, reason="the link is down", lost_at_us=now_us)
         publish(world, name, now_us, cluster_lost=lost)
+
+
+def undeclare(world: World) -> None:
+    """A cluster is taken out of the region; some come back."""
+    there, now_us = sorted(world.clusters.keys() - world.undeclared), world.clock.now_us
+    if len(there) > 1:
+        name = world.rng.choice(there)
+        if world.declared_us.get(name) == now_us:
+            return
+        world.declared_us[name] = now_us
+        world.undeclared.add(name)
+        told = ClusterUndeclared(cluster=name, reason="sold", undeclared_at_us=now_us)
+        publish(world, name, now_us, cluster_undeclared=told)
+
+
+def drain_or_resume(world: World) -> None:
+    """Some nodes of a cluster, or all of it, take no jobs, for a time or until they are resumed."""
+    if not world.clusters:
+        return
+    rng, now_us = world.rng, world.clock.now_us
+    declared = world.clusters[rng.choice(sorted(world.clusters))]
+    names = _nodes_of(declared)
+    nodes = rng.choice([[], rng.sample(names, rng.randint(1, len(names)))])
+    if rng.random() < 0.4:
+        resumed = NodesResumed(cluster=declared.cluster, nodes=nodes, resumed_at_us=now_us)
+        publish(world, declared.cluster, _sequence(world), nodes_resumed=resumed)
+    else:
+        until_us = rng.choice([0, now_us + some_time_us(rng, SECOND_US, HOUR_US)])
+        drained = NodesDrained(
+            cluster=declared.cluster,
+            nodes=nodes,
+            reason="a fan is broken",
+            until_us=until_us,
+            drained_at_us=now_us,
+        )
+        publish(world, declared.cluster, _sequence(world), nodes_drained=drained)
 
 
 def limit(world: World) -> None:
@@ -391,6 +431,8 @@ EVENTS: Final[Mapping[Callable[[World], None], float]] = {
     hold_or_release: 5,
     declare: 2,
     lose_or_return: 2,
+    undeclare: 1,
+    drain_or_resume: 3,
     limit: 2,
     cap: 3,
 }

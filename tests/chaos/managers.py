@@ -242,6 +242,8 @@ class Manager:
                 attempt=run.attempt + 1,
                 reason="node failure",
                 requeued_at_us=self._clock.now_us,
+                cluster=self.cluster,
+                failed_nodes=run.nodes[: self._rng.randint(0, 1)],
             )
             self._report(run.job_id, run.attempt + 1, job_requeued=requeued)
         else:

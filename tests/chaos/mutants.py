@@ -28,6 +28,7 @@ from shared.messaging.unit import Unit
 from shared.placement.eligible import Choice
 from shared.placement.job_table import JobTable
 from shared.placement.model_store import ModelStore
+from shared.placement.news import News
 from shared.placement.notices import Notices
 from shared.placement.occupancy import Occupancy
 from shared.placement.outcomes import Outcomes
@@ -226,6 +227,24 @@ def rejected_jobs_wait_on() -> Iterator[None]:
 
     with patch.object(Notices, "of", of):
         yield
+
+
+def drained_nodes_get_jobs() -> AbstractContextManager[Any]:
+    """Nobody takes drained nodes from what jobs may have."""
+    return patch.object(Occupancy, "close", lambda occupancy, _unavailable: _open(occupancy, {}))
+
+
+_open = Occupancy.close
+
+
+def undeclared_clusters_get_jobs() -> AbstractContextManager[Any]:
+    """What was undeclared is there until it is gone."""
+    return patch.object(ModelStore, "closed", property(lambda models: models.lost))
+
+
+def nobody_is_weighed_again() -> AbstractContextManager[Any]:
+    """Jobs that wait know the clusters of the day when they came."""
+    return patch.object(News, "are_for", lambda *_: False)
 
 
 def jobs_are_rejected_while_clusters_are_lost() -> AbstractContextManager[Any]:
@@ -460,6 +479,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     waiting_is_not_explained,
     lost_clusters_get_jobs,
     rejected_jobs_wait_on,
+    drained_nodes_get_jobs,
+    undeclared_clusters_get_jobs,
+    nobody_is_weighed_again,
     jobs_are_rejected_while_clusters_are_lost,
     a_restart_charges_again,
     late_shutters_are_dropped,

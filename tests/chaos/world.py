@@ -75,6 +75,7 @@ class World:
         self.clusters: dict[str, ClusterDeclared] = {}
         self.declared_us: dict[str, int] = {}
         self.lost: set[str] = set()
+        self.undeclared: set[str] = set()
         self.held: set[str] = set()
         self.limited: set[str] = set()
         self.events = 0

@@ -136,7 +136,15 @@ def _finished(
         node_model=site.node_model,
         cores=cores,
         resources={**held.gres, **held.licenses},
+        failed_nodes=_failed_nodes(message),
     )
+
+
+def _failed_nodes(message: Message) -> list[str]:
+    """Which node failed: Slurm tells only that one of the job's did, so it is known where there is
+    but one."""
+    nodes = expand(message.text("nodes")) if message.text("state").startswith("NODE_FAIL") else []
+    return nodes if len(nodes) == 1 else []
 
 
 def _local_id(message: Message) -> str:

@@ -135,7 +135,8 @@ def read_decisions(path: Path) -> list[PlacementDecided]:
     found = []
     try:
         for number, fields in _objects(path):
-            if fields.get("type", PlacementDecided.DESCRIPTOR.full_name).endswith("RoundEnded"):
+            kind = PlacementDecided.DESCRIPTOR.full_name
+            if fields.get("type", kind) != kind:
                 continue
             try:
                 data = fields.get("data", fields)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from coplace.v1.control_pb2 import DeadLetter
 from coplace.v1.placement_pb2 import PlacementDecided
@@ -27,6 +28,9 @@ class Setting:
 
     rules: Rules = field(default_factory=Rules)
     remember_days: float = 7.0
+
+
+_DECIDED: Final = PlacementDecided.DESCRIPTOR.full_name.encode()
 
 
 class Region:
@@ -68,7 +72,8 @@ class Region:
         for record in outputs:
             assert record.value is not None
             if record.partition.topic == outcomes.OUTPUT:
-                yield PlacementDecided.FromString(record.value)
+                if dict(record.headers)["ce_type"] == _DECIDED:
+                    yield PlacementDecided.FromString(record.value)
             elif record.partition.topic.startswith(DLQ_PREFIX):
                 self.refused.append(DeadLetter.FromString(record.value).reason)
 

@@ -12,7 +12,10 @@ from coplace.v1.control_pb2 import (
     ClusterDeclared,
     ClusterLost,
     ClusterReturned,
+    ClusterUndeclared,
     LimitsDeclared,
+    NodesDrained,
+    NodesResumed,
     PowerCapDeclared,
     RoundEnded,
 )
@@ -59,7 +62,10 @@ FROM_OUTSIDE: Final[tuple[type[Message], ...]] = (
     ClusterDeclared,
     ClusterLost,
     ClusterReturned,
+    ClusterUndeclared,
     LimitsDeclared,
+    NodesDrained,
+    NodesResumed,
     PowerCapDeclared,
     SignatureUpdated,
     CoefficientsPublished,
@@ -108,9 +114,9 @@ class WhatIf:
 
     Resource managers start at the end of a round what was decided in it, and confirm it at once.
     Rounds end when they did in the record and, on the same grid of times, when a job ends or, while
-    jobs wait, a cap changes. `sequencer` puts the events of a round into placement's order; `caps`
-    takes the place of what the record declares. Plans come as recorded where they are `planned`:
-    under other rules they would be of a course that never was.
+    jobs wait, a cap changes or drained nodes are back. `sequencer` puts the events of a round into
+    placement's order; `caps` takes the place of what the record declares. Plans come as recorded
+    where they are `planned`: under other rules they would be of a course that never was.
     """
 
     def __init__(
@@ -136,6 +142,7 @@ class WhatIf:
         self._over: set[str] = set()
         self._outbox: list[Event] = []
         self._cap_steps_us: set[int] = set()
+        self._drains_end_us: set[int] = set()
         self.course = Course()
         for job_id, at_us in truth.leaves_us.items():
             heappush(self._ends, (at_us, job_id))
@@ -169,7 +176,8 @@ class WhatIf:
         if self._ends:
             yield self._ends[0][0]
         if self._waiting:
-            yield from (us for us in self._cap_steps_us if us > self._round.ended_at_us)
+            steps_us = self._cap_steps_us | self._drains_end_us
+            yield from (us for us in steps_us if us > self._round.ended_at_us)
         if self._outbox and not self._ahead:
             yield self._round.ended_at_us + 1
 
@@ -194,6 +202,8 @@ class WhatIf:
                 case PowerCapDeclared() as cap:
                     self.course.caps.append(cap)
                     self._cap_steps_us |= {step.from_us for step in cap.steps}
+                case NodesDrained() as drained if drained.until_us:
+                    self._drains_end_us.add(drained.until_us)
 
     def _pass_time(self, until_us: int) -> None:
         while self._ends and self._ends[0][0] <= until_us:

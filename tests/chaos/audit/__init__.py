@@ -4,7 +4,7 @@ check, write a function of the evidence that yields what is violated, and list i
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tests.chaos.audit import decisions, delivery, money, power, rejections, starts
+from tests.chaos.audit import decisions, delivery, money, nodes, power, rejections, starts
 from tests.chaos.audit.evidence import Evidence
 
 Check = Callable[[Evidence], Iterator[str]]
@@ -27,6 +27,9 @@ CHECKS: Final[tuple[Check, ...]] = (
     decisions.no_start_delays_a_reservation,
     rejections.no_rejected_job_starts,
     rejections.no_job_is_rejected_that_a_cluster_could_hold,
+    rejections.no_job_starts_on_an_undeclared_cluster,
+    rejections.every_job_that_waits_knows_the_clusters_that_are_there,
+    nodes.no_job_starts_on_a_drained_node,
     decisions.every_job_ends_or_waits_with_a_reason,
 )
 

@@ -14,16 +14,8 @@ from coplace.v1.placement_pb2 import (
     Verdict,
 )
 
-from shared.messaging.domain_types import cluster_of, job_of
-from shared.placement.misfits import misfit
-from shared.scheduling.problem import most_units
 from tests.chaos.audit.evidence import Evidence, is_hostile
 
-# What keeps a job from starting where nothing else is left to wait for.
-_TOO_LARGE: Final = re.compile(
-    r"needs \d+ (nodes|units?).*, the cluster has|has binaries for|did not fit"
-    r"|no node of the cluster has|cores on a node"
-)
 _AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")
 
 
@@ -53,7 +45,7 @@ def every_job_ends_or_waits_with_a_reason(evidence: Evidence) -> Iterator[str]:
         decided = last.get(job_id)
         if decided is None:
             yield f"{job_id} was submitted and nothing was ever decided on it"
-        elif not (_may_wait(decided, ended) or _is_outgrown(evidence, decided)):
+        elif not _may_wait(decided, ended):
             yield f"{_name(decided)} is the last word on a job that never ended: {decided.reason}"
 
 
@@ -91,20 +83,7 @@ def _may_wait(decided: PlacementDecided, ended: Collection[str]) -> bool:
     if decided.verdict != VERDICT_QUEUED:
         return decided.verdict == VERDICT_HELD
     awaits = _AWAITS.search(decided.reason)
-    if awaits:
-        return awaits[1] not in ended or is_hostile(awaits[1])
-    return bool(_TOO_LARGE.search(decided.reason))
-
-
-def _is_outgrown(evidence: Evidence, decided: PlacementDecided) -> bool:
-    """The cluster that a job was told to wait for was declared anew since, too small for it."""
-    name, _, _ = decided.reason.partition(":")
-    declared = evidence.world.clusters.get(name)
-    needed = [candidate.nodes for candidate in decided.candidates if candidate.cluster == name]
-    if declared is None or not needed:
-        return False
-    job, cluster = job_of(evidence.world.journal.submissions[decided.job_id]), cluster_of(declared)
-    return bool(misfit(job, cluster)) or most_units(job, cluster) < needed[0]
+    return awaits is not None and (awaits[1] not in ended or is_hostile(awaits[1]))
 
 
 def _is_refused(evidence: Evidence, job_id: str) -> bool:

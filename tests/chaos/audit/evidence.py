@@ -1,14 +1,14 @@
 """What the topics say, read once for all checks."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from coplace.v1.control_pb2 import (
     ClusterDeclared,
     ClusterLost,
     ClusterReturned,
+    ClusterUndeclared,
     DeadLetter,
     RoundEnded,
 )
@@ -58,14 +58,14 @@ class Known:
     most_nodes: Counter[str] = field(default_factory=Counter)
     _lost: dict[int, frozenset[str]] = field(default_factory=dict)
     _newest: dict[str, tuple[int, str, bool]] = field(default_factory=dict)
+    _undeclared: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, world: World) -> "Known":
-        """Read placement's input in its order."""
+    def of(cls, taken: Iterable[Event]) -> "Known":
+        """From what placement took in, in its order."""
         known = cls()
-        for record in world.log.read(TopicPartition("placement.inputs", 0), 0, _WHOLE):
-            with suppress(RejectedError):
-                known._read(world.codec.decode(record))
+        for event in taken:
+            known._read(event)
         return known
 
     def lost_at(self, number: int) -> frozenset[str]:
@@ -76,7 +76,15 @@ class Known:
         match event.payload:
             case ClusterDeclared() as told:
                 self.most_nodes[told.cluster] = max(self.most_nodes[told.cluster], told.nodes)
+            case ClusterUndeclared() as told:
+                stamp = event.time_us, event.id
+                self._undeclared[told.cluster] = max(
+                    stamp, self._undeclared.get(told.cluster, stamp)
+                )
+                self._newest.pop(told.cluster, None)
             case ClusterLost() | ClusterReturned() as told:
+                if (event.time_us, event.id) <= self._undeclared.get(told.cluster, (0, "")):
+                    return
                 newest = event.time_us, event.id, isinstance(told, ClusterLost)
                 self._newest[told.cluster] = max(newest, self._newest.get(told.cluster, newest))
             case RoundEnded() as barrier if "/forged/" not in event.id:
@@ -105,7 +113,7 @@ class Evidence:
     @classmethod
     def of(cls, world: World) -> "Evidence":
         """Read everything."""
-        found = cls(world, known=Known.of(world))
+        found = cls(world)
         for event in events_of(world.log, world.codec, "placement.decisions"):
             if isinstance(event.payload, PlacementDecided):
                 found.decisions.append(event.payload)
@@ -119,6 +127,7 @@ class Evidence:
         for topic in world.codec.topics.specs:
             for event in events_of(world.log, world.codec, DLQ_PREFIX + topic):
                 found._refuse(event)
+        found.known = Known.of(found.taken())
         return found
 
     @property

@@ -11,6 +11,7 @@ from coplace.v1.control_pb2 import (
     POWER_SCOPE_CLUSTER,
     POWER_SCOPE_REGION,
     ClusterDeclared,
+    ClusterUndeclared,
     PowerCapDeclared,
     RoundEnded,
 )
@@ -111,7 +112,7 @@ def _broken(known: _Known, decided: PlacementDecided, now_us: int) -> Iterator[s
 
 def _subject(payload: Message) -> tuple[str, str] | None:
     match payload:
-        case ClusterDeclared():
+        case ClusterDeclared() | ClusterUndeclared():
             return "cluster", payload.cluster
         case PowerCapDeclared():
             return "cap", f"{payload.scope}/{payload.name}"

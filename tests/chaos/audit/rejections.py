@@ -8,11 +8,18 @@ from coplace.v1.control_pb2 import (
     ClusterDeclared,
     ClusterLost,
     ClusterReturned,
+    ClusterUndeclared,
     NodeClass,
     RoundEnded,
 )
 from coplace.v1.jobs_pb2 import JobSubmitted
-from coplace.v1.placement_pb2 import VERDICT_REJECTED, VERDICT_START
+from coplace.v1.placement_pb2 import (
+    VERDICT_HELD,
+    VERDICT_QUEUED,
+    VERDICT_REJECTED,
+    VERDICT_START,
+)
+from coplace.v1.placement_service_pb2 import JOB_STANDING_HELD, JOB_STANDING_WAITING
 
 from shared.messaging.event import Event
 from tests.chaos.audit.evidence import Evidence, is_hostile
@@ -40,7 +47,7 @@ def no_job_is_rejected_that_a_cluster_could_hold(evidence: Evidence) -> Iterator
     for decided in evidence.decisions:
         if decided.verdict == VERDICT_REJECTED and not is_hostile(decided.job_id):
             rejected.setdefault(decided.round, []).append(decided.job_id)
-    declared = _Declared()
+    declared = Declared()
     for event in evidence.taken():
         declared.learn(event)
         if isinstance(event.payload, RoundEnded):
@@ -48,6 +55,37 @@ def no_job_is_rejected_that_a_cluster_could_hold(evidence: Evidence) -> Iterator
                 job = _submission(evidence, job_id)
                 if problem := _wrong(job, declared.clusters, declared.lost):
                     yield f"{job_id} was rejected in round {event.payload.round}: {problem}"
+
+
+def no_job_starts_on_an_undeclared_cluster(evidence: Evidence) -> Iterator[str]:
+    """Once placement has read that a cluster is undeclared it decides no start there."""
+    declared = Declared()
+    for event in evidence.taken():
+        declared.learn(event)
+        if isinstance(event.payload, RoundEnded):
+            for name in evidence.world.clusters.keys() - declared.clusters.keys():
+                for decided in evidence.starts.get((event.payload.round, name), []):
+                    yield f"{decided.job_id} starts in round {decided.round} on {name}"
+
+
+def every_job_that_waits_knows_the_clusters_that_are_there(evidence: Evidence) -> Iterator[str]:
+    """At the end each was weighed for all that are declared, and is held as too large only where
+    none of them could hold it."""
+    declared = Declared()
+    for event in evidence.taken():
+        declared.learn(event)
+    for job_id, decided in evidence.last_decision.items():
+        if decided.verdict not in (VERDICT_QUEUED, VERDICT_HELD) or is_hostile(job_id):
+            continue
+        answer = evidence.world.explain(job_id)
+        if answer is None or answer.standing not in (JOB_STANDING_WAITING, JOB_STANDING_HELD):
+            continue
+        known = {one.candidate.cluster for one in answer.clusters}
+        if known != declared.clusters.keys():
+            yield f"{job_id} knows {sorted(known)}, declared are {sorted(declared.clusters)}"
+        job = _submission(evidence, job_id)
+        if answer.misfits and any(holds(c, job) for c in declared.clusters.values()):
+            yield f"{job_id} is held as too large: {answer.reason}"
 
 
 def _submission(evidence: Evidence, job_id: str) -> JobSubmitted:
@@ -69,7 +107,7 @@ def _wrong(
 
 
 @dataclass(slots=True)
-class _Declared:
+class Declared:
     """The clusters as they were declared and lost last."""
 
     clusters: dict[str, ClusterDeclared] = field(default_factory=dict)
@@ -84,6 +122,11 @@ class _Declared:
         match event.payload:
             case ClusterDeclared() as told if self._is_news("declared", told.cluster, event):
                 self.clusters[told.cluster] = told
+            case ClusterUndeclared() as told if self._is_news("declared", told.cluster, event):
+                self.clusters.pop(told.cluster, None)
+                self._lost.discard(told.cluster)
+                # What was said of it before comes late from now on.
+                self._newest["lost", told.cluster] = event.time_us, event.id
             case ClusterLost() as told if self._is_news("lost", told.cluster, event):
                 self._lost.add(told.cluster)
             case ClusterReturned() as told if self._is_news("lost", told.cluster, event):

@@ -8,8 +8,11 @@ from coplace.v1.control_pb2 import (
     ClusterDeclared,
     ClusterLost,
     ClusterReturned,
+    ClusterUndeclared,
     LimitsDeclared,
     LimitSubject,
+    NodesDrained,
+    NodesResumed,
     PowerCapDeclared,
     PowerCapStep,
     PowerScope,
@@ -238,8 +241,8 @@ def finished(
     return event(f"finished/{job_id}/{attempt}", payload, time_us)
 
 
-def requeued(job_id: str, time_us: int, attempt: int = 2) -> Event:
-    payload = JobRequeued(job_id=job_id, attempt=attempt, requeued_at_us=time_us)
+def requeued(job_id: str, time_us: int, attempt: int = 2, **changes: Any) -> Event:
+    payload = JobRequeued(job_id=job_id, attempt=attempt, requeued_at_us=time_us, **changes)
     return event(f"requeued/{job_id}/{attempt}", payload, time_us)
 
 
@@ -266,6 +269,23 @@ def lost(cluster: str, time_us: int, reason: str = "") -> Event:
 def returned(cluster: str, time_us: int) -> Event:
     payload = ClusterReturned(cluster=cluster, returned_at_us=time_us)
     return event(f"returned/{cluster}/{time_us}", payload, time_us)
+
+
+def undeclared(cluster: str, time_us: int, why: str = "sold") -> Event:
+    payload = ClusterUndeclared(cluster=cluster, reason=why, undeclared_at_us=time_us)
+    return event(f"undeclared/{cluster}/{time_us}", payload, time_us)
+
+
+def drained(cluster: str, time_us: int, *nodes: str, until_us: int = 0, why: str = "fan") -> Event:
+    payload = NodesDrained(
+        cluster=cluster, nodes=nodes, reason=why, until_us=until_us, drained_at_us=time_us
+    )
+    return event(f"drained/{cluster}/{time_us}", payload, time_us)
+
+
+def resumed(cluster: str, time_us: int, *nodes: str) -> Event:
+    payload = NodesResumed(cluster=cluster, nodes=nodes, resumed_at_us=time_us)
+    return event(f"resumed/{cluster}/{time_us}", payload, time_us)
 
 
 def limits(subject: LimitSubject.ValueType, name: str, time_us: int = T0_US, **most: int) -> Event:

@@ -151,7 +151,7 @@ def test_a_lost_cluster_that_is_declared_with_more_holds_what_waited() -> None:
 def test_before_any_cluster_is_declared_jobs_wait() -> None:
     processor = Placement({}, Rules(), 7.0)
     [waiting] = round_of(processor, 0, submitted("a"))
-    assert (waiting.verdict, waiting.reason) == (VERDICT_QUEUED, "no cluster is declared yet")
+    assert (waiting.verdict, waiting.reason) == (VERDICT_QUEUED, "no cluster is declared")
     decided = round_of(processor, 1, declared("p1", 4, end_us(0)))
     assert verdicts(decided) == [("a", VERDICT_START)]
 

@@ -1,0 +1,243 @@
+"""`coplace drain`, `resume`, `undeclare` and `nodes`: what operators say of clusters and nodes, and
+where these stand."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Final
+
+import typer
+from coplace.v1.control_pb2 import ClusterUndeclared, NodesDrained, NodesResumed
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_service_pb2 import (
+    NODE_STATE_ALLOCATED,
+    NODE_STATE_DRAINED,
+    NODE_STATE_DRAINING,
+    NODE_STATE_IDLE,
+    NODE_STATE_MIXED,
+    NodeGroup,
+    ShowNodesRequest,
+    ShowNodesResponse,
+)
+from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from cli.asking import Ingest, Placement, Source, asking, publish
+from cli.cap.schedule import at, time_us
+from cli.output import Output, OutputName, Row, write
+from shared.domain.errors import RejectedError, UnusableError
+from shared.domain.hostlist import expand
+
+# Tables are read in terminals of this width.
+_WIDTH: Final = 80
+_WITHIN_S: Final = 60.0
+_STATES: Final = {
+    NODE_STATE_IDLE: "idle",
+    NODE_STATE_MIXED: "mixed",
+    NODE_STATE_ALLOCATED: "allocated",
+    NODE_STATE_DRAINING: "draining",
+    NODE_STATE_DRAINED: "drained",
+}
+_COLUMNS: Final = ("cluster", "nodes", "count", "state", "jobs", "reason", "drained_by", "until")
+_PLACEMENT, _INGEST = "127.0.0.1:50053", "127.0.0.1:50051"
+
+ClusterName = Annotated[str, typer.Argument(metavar="CLUSTER", help="As it was declared.")]
+NodeNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NODE]...", help="Names or host lists (n[001-004]); all if none."),
+]
+Reason = Annotated[str, typer.Option(help="Why: it is recorded, and told to those who wait.")]
+
+
+class UnknownNodeError(UnusableError):
+    """The cluster has no such node."""
+
+
+def ask(placement: str, cluster: str) -> ShowNodesResponse:
+    """Where the nodes of a cluster stand, of all where it is empty. Raises UnansweredError."""
+    with asking(placement) as channel:
+        request = ShowNodesRequest(cluster=cluster)
+        return PlacementServiceStub(channel).ShowNodes(request, timeout=_WITHIN_S)
+
+
+def drain(
+    cluster: ClusterName,
+    nodes: NodeNames = None,
+    reason: Reason = "",
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When they are back; if not said, resumed.")
+    ] = None,
+    placement: Placement = _PLACEMENT,
+    ingest: Ingest = _INGEST,
+    source: Source = "operator",
+) -> None:
+    """Let nothing new start on nodes, or on a whole cluster; what runs there goes on."""
+    if not reason:
+        raise typer.BadParameter("say why: it is told to those who wait", param_hint="--reason")
+    now_us = time.time_ns() // 1000
+    try:
+        until_us = time_us(until) if until else 0
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--until") from None
+    if until_us and until_us <= now_us:
+        raise typer.BadParameter("lies in the past", param_hint="--until")
+    known = require_known(ask(placement, cluster), cluster, nodes or [])
+    drained = NodesDrained(
+        cluster=cluster, nodes=nodes, reason=reason, until_us=until_us, drained_at_us=now_us
+    )
+    publish(ingest, _envelope(source, cluster, now_us, nodes_drained=drained))
+    until_told = f" until {at(until_us)}" if until_us else f": `coplace resume {cluster}` ends it"
+    typer.echo(f"drained {_told(known, nodes)} of {cluster}{until_told}")
+
+
+def resume(
+    cluster: ClusterName,
+    nodes: NodeNames = None,
+    reason: Reason = "",
+    placement: Placement = _PLACEMENT,
+    ingest: Ingest = _INGEST,
+    source: Source = "operator",
+) -> None:
+    """Let jobs start again on nodes, or on a whole cluster, whoever drained them."""
+    now_us = time.time_ns() // 1000
+    known = require_known(ask(placement, cluster), cluster, nodes or [])
+    resumed = NodesResumed(cluster=cluster, nodes=nodes, reason=reason, resumed_at_us=now_us)
+    publish(ingest, _envelope(source, cluster, now_us, nodes_resumed=resumed))
+    typer.echo(f"resumed {_told(known, nodes)} of {cluster}")
+
+
+def nodes(
+    cluster: Annotated[
+        str | None, typer.Argument(metavar="[CLUSTER]", help="One cluster; all if not said.")
+    ] = None,
+    output: OutputName = Output.TABLE,
+    placement: Placement = _PLACEMENT,
+) -> None:
+    """Say what nodes do, which are drained and why, and what runs there."""
+    answer = ask(placement, cluster or "")
+    if output is not Output.TABLE:
+        write([row(group) for group in answer.groups], _COLUMNS, output)
+        return
+    typer.echo(f"as of {at(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet")
+    for one in answer.clusters:
+        if one.closed:
+            typer.echo(f"{one.cluster}: nothing starts there, {one.closed}")
+    found = table(answer.groups) if cluster else summary(answer.groups)
+    Console(width=_WIDTH).print(found)
+    if answer.groups_left_out:
+        typer.echo(f"and {answer.groups_left_out} more groups: name a cluster")
+
+
+def undeclare(
+    cluster: ClusterName,
+    reason: Reason = "",
+    placement: Placement = _PLACEMENT,
+    ingest: Ingest = _INGEST,
+    source: Source = "operator",
+) -> None:
+    """Take a cluster out of the region: nothing starts there, what runs ends, then it is gone."""
+    if not reason:
+        raise typer.BadParameter("say why: it is told to those who wait", param_hint="--reason")
+    now_us = time.time_ns() // 1000
+    answer = ask(placement, cluster)
+    undeclared = ClusterUndeclared(cluster=cluster, reason=reason, undeclared_at_us=now_us)
+    publish(ingest, _envelope(source, cluster, now_us, cluster_undeclared=undeclared))
+    jobs = {job_id for group in answer.groups for job_id in group.job_ids}
+    ends = f"{len(jobs)} jobs or more run there, and end as ever" if jobs else "nothing runs there"
+    typer.echo(f"undeclared {cluster}: {ends}; declare it again to have it back")
+
+
+def require_known(
+    answer: ShowNodesResponse, cluster: str, wanted: Sequence[str]
+) -> dict[str, NodeGroup]:
+    """The nodes of a cluster by name. Raises UnknownNodeError unless all that are wanted are there,
+    as placement would refuse them."""
+    known = {
+        name: group
+        for group in answer.groups
+        if group.cluster == cluster
+        for name in expand(",".join(group.nodes))
+    }
+    try:
+        unknown = [name for name in expand(",".join(wanted)) if name not in known] if wanted else []
+    except RejectedError as error:
+        raise UnknownNodeError(f"{','.join(wanted)[:80]!r} is no list of nodes: {error}") from error
+    if unknown and not answer.groups_left_out:
+        example = next(iter(known), "none")
+        raise UnknownNodeError(
+            f"{cluster} has no node {unknown[0][:80]!r}: its nodes are called such as {example}"
+        )
+    return known
+
+
+def summary(groups: Iterable[NodeGroup]) -> Table:
+    """Of each cluster how many nodes are in which state."""
+    counts: dict[tuple[str, str], int] = defaultdict(int)
+    reasons: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for group in groups:
+        key = group.cluster, _STATES[group.state]
+        counts[key] += group.count
+        reasons[key] |= {_reason(group): None} if group.reason else {}
+    found = Table("cluster", "state", box=MARKDOWN)
+    found.add_column("nodes", justify="right")
+    found.add_column("reason")
+    for (cluster, state), count in counts.items():
+        found.add_row(cluster, state, f"{count}", "; ".join(reasons[cluster, state]))
+    return found
+
+
+def table(groups: Iterable[NodeGroup]) -> Table:
+    """A row for nodes that stand alike."""
+    found = Table("nodes", box=MARKDOWN)
+    found.add_column("count", justify="right")
+    found.add_column("state")
+    found.add_column("jobs")
+    found.add_column("reason")
+    for group in groups:
+        row = ",".join(group.nodes), f"{group.count}", _STATES[group.state]
+        found.add_row(*row, ", ".join(_jobs(group)), _reason(group))
+    return found
+
+
+def row(group: NodeGroup) -> Row:
+    """All that is told of nodes that stand alike; jobs are separated by blanks, times are UTC."""
+    return {
+        "cluster": group.cluster,
+        "nodes": ",".join(group.nodes),
+        "count": group.count,
+        "state": _STATES[group.state],
+        "jobs": " ".join(_jobs(group)),
+        "reason": group.reason,
+        "drained_by": group.drained_by,
+        "until": at(group.until_us) if group.until_us else "",
+    }
+
+
+def _jobs(group: NodeGroup) -> Iterator[str]:
+    yield from group.job_ids
+    if group.jobs_left_out:
+        yield f"and {group.jobs_left_out} more"
+
+
+def _reason(group: NodeGroup) -> str:
+    if not group.reason:
+        return ""
+    until = f", until {at(group.until_us)}" if group.until_us else ""
+    return f"{group.reason} ({group.drained_by}{until})"
+
+
+def _told(known: Mapping[str, NodeGroup], wanted: Sequence[str] | None) -> str:
+    return ",".join(wanted) if wanted else f"all {len(known)} nodes"
+
+
+def _envelope(
+    source: str,
+    cluster: str,
+    now_us: int,
+    **payload: NodesDrained | NodesResumed | ClusterUndeclared,
+) -> Envelope:
+    [message] = payload.values()
+    event_id = f"{source}/{message.DESCRIPTOR.full_name}/{cluster}/{now_us}"
+    return Envelope(id=event_id, source=source, time_us=now_us, **payload)  # type: ignore[arg-type]

@@ -1,0 +1,88 @@
+"""Drained nodes take no jobs: worked out word by word from what was told of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from coplace.v1.control_pb2 import ClusterUndeclared, NodesDrained, NodesResumed, RoundEnded
+
+from shared.domain.hostlist import expand
+from shared.domain.node import node_name
+from shared.messaging.event import Event
+from tests.chaos.audit.evidence import Evidence, events_of
+from tests.chaos.audit.rejections import Declared, Stamp
+
+
+def no_job_starts_on_a_drained_node(evidence: Evidence) -> Iterator[str]:
+    """By operators' words, and by those of placement itself."""
+    own: dict[int, list[Event]] = {}
+    for event in events_of(evidence.world.log, evidence.world.codec, "placement.decisions"):
+        if isinstance(event.payload, NodesDrained):
+            own.setdefault(event.time_us, []).append(event)
+    words, declared = Words(), Declared()
+    for event in evidence.taken():
+        declared.learn(event)
+        words.learn(event)
+        if isinstance(event.payload, RoundEnded):
+            for said in own.pop(event.payload.ended_at_us, []):
+                words.learn(said)
+            yield from _misplaced(evidence, words, declared, event.payload)
+
+
+def _misplaced(
+    evidence: Evidence, words: "Words", declared: Declared, ended: RoundEnded
+) -> Iterator[str]:
+    for name, cluster in declared.clusters.items():
+        listed = expand(",".join(cluster.node_names)) if cluster.node_names else []
+        names = listed or [node_name(name, index) for index in range(cluster.nodes)]
+        words.forget(name, names)
+        for decided in evidence.starts.get((ended.round, name), []):
+            for index in decided.node_indices:
+                if words.drains(name, names[index], ended.ended_at_us):
+                    yield f"{decided.job_id} starts in round {ended.round} on {names[index]}"
+
+
+@dataclass(slots=True)
+class _Word:
+    """Somebody drained or resumed a node, or all of a cluster."""
+
+    stamp: Stamp
+    node: str
+    is_drain: bool
+    until_us: int
+
+
+@dataclass(slots=True)
+class Words:
+    """What was said of the nodes of each cluster; of all of them where the name is empty."""
+
+    _said: dict[str, list[_Word]] = field(default_factory=dict)
+
+    def learn(self, event: Event) -> None:
+        """One more."""
+        told = event.payload
+        if isinstance(told, ClusterUndeclared):
+            self._said.pop(told.cluster, None)
+        if not isinstance(told, NodesDrained | NodesResumed):
+            return
+        until_us = told.until_us if isinstance(told, NodesDrained) else 0
+        for node in expand(",".join(told.nodes)) if told.nodes else [""]:
+            word = _Word((event.time_us, event.id), node, isinstance(told, NodesDrained), until_us)
+            self._said.setdefault(told.cluster, []).append(word)
+
+    def forget(self, cluster: str, names: list[str]) -> None:
+        """Nodes that the cluster is declared without are forgotten."""
+        said = self._said.get(cluster, [])
+        self._said[cluster] = [word for word in said if word.node in ("", *names)]
+
+    def drains(self, cluster: str, node: str, now_us: int) -> bool:
+        """Whether the words, in their order, leave the node drained by its own or the cluster's."""
+        own = whole = None
+        for word in sorted(self._said.get(cluster, []), key=lambda word: word.stamp):
+            if word.node == "" and word.is_drain:
+                whole = word
+            elif word.node == "":
+                own = whole = None
+            elif word.node == node:
+                own, whole = (word, whole) if word.is_drain else (None, None)
+        found = [word for word in (own, whole) if word is not None]
+        return any(not word.until_us or word.until_us > now_us for word in found)

@@ -1,0 +1,192 @@
+"""Clusters and nodes come and go, over gRPC, with ingest and placement as processes on real Kafka:
+an impossible job is rejected, drained nodes get no job, a new cluster is seen by who waits."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import grpc
+import pytest
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest
+from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
+from coplace.v1.jobs_pb2 import JobRequeued, JobStarted, JobSubmitted
+from typer.testing import CliRunner
+
+from cli.main import app
+from cli.stages import create_topics
+from deploy.local.ports import free_ports
+from deploy.local.program import Program
+from deploy.local.servers import LocalServers
+from shared.messaging.deployment import Deployment
+from shared.runtime.settings import Settings
+
+_DEADLINE_S = 120.0
+_NAMESPACE = "nodes"
+
+
+class Region:
+    """Ingest and placement, and what a test tells and asks them."""
+
+    def __init__(self, servers: LocalServers) -> None:
+        self.servers = servers
+        settings = Settings(
+            kafka_bootstrap=servers.kafka_bootstrap, namespace=_NAMESPACE, kafka_partitions=2
+        )
+        create_topics(Deployment.of(settings))
+        self._ports = dict(zip(("ingest", "placement"), free_ports(2), strict=True))
+        programs = zip(self._ports.items(), free_ports(2), strict=True)
+        self._programs = [self._program(*named, http) for named, http in programs]
+        servers.start(self._programs)
+
+    def close(self) -> None:
+        """End the processes."""
+        self.servers.remove(self._programs)
+
+    def kill_placement(self) -> None:
+        """End it hard, and wait for it to be there again."""
+        name = self._name("placement")
+        self.servers.kill(name)
+        self.servers.wait_ready(name)
+
+    def tell(self, **payload: object) -> None:
+        """Report a fact as a resource manager does."""
+        [message] = payload.values()
+        now_us = time.time_ns() // 1000
+        name = message.DESCRIPTOR.full_name  # type: ignore[attr-defined]
+        event = Envelope(id=f"north/{name}/{now_us}", source="north", time_us=now_us, **payload)  # type: ignore[arg-type]
+        with grpc.insecure_channel(self._address("ingest")) as channel:
+            IngestServiceStub(channel).Publish(PublishRequest(event=event), timeout=60)
+
+    def coplace(self, *words: str) -> str:
+        """What a command prints."""
+        environment = {f"COPLACE_{n.upper()}_ADDRESS": self._address(n) for n in self._ports}
+        return CliRunner().invoke(app, [*words], env=environment).output
+
+    def until(self, is_so: Callable[[str], bool], *words: str) -> str:
+        """What a command prints once that is so."""
+        deadline = time.monotonic() + _DEADLINE_S
+        while not is_so(told := self.coplace(*words)):
+            assert time.monotonic() < deadline, told
+            time.sleep(0.2)
+        return told
+
+    def _address(self, name: str) -> str:
+        return f"127.0.0.1:{self._ports[name]}"
+
+    def _name(self, name: str) -> str:
+        return f"{_NAMESPACE}-{name}"
+
+    def _program(self, name: str, port: int, http_port: int) -> Program:
+        return Program(
+            self._name(name),
+            [sys.executable, "-m", f"services.{name}"],
+            env={
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "COPLACE_KAFKA_BOOTSTRAP": self.servers.kafka_bootstrap,
+                "COPLACE_NAMESPACE": _NAMESPACE,
+                "COPLACE_KAFKA_PARTITIONS": "2",
+                "COPLACE_SESSION_TIMEOUT_S": "6",
+                "COPLACE_HTTP_PORT": str(http_port),
+                f"COPLACE_{name.upper()}_PORT": str(port),
+                "COPLACE_PLACEMENT_START_TIMEOUT_S": "0",
+                "COPLACE_PLACEMENT_MOST_NODE_FAILURES": "1",
+            },
+            ready_url=f"http://127.0.0.1:{http_port}/readyz",
+        )
+
+
+def cluster(name: str, nodes: int = 4) -> ClusterDeclared:
+    return ClusterDeclared(
+        cluster=name,
+        site="north",
+        node_model="gold-6254",
+        nodes=nodes,
+        cores_per_node=36,
+        pstates_ghz=[1.2, 3.1],
+        idle_power_w=100,
+        peak_bandwidth_gbps=200,
+    )
+
+
+def job(number: int, nodes: int) -> JobSubmitted:
+    now_us = time.time_ns() // 1000
+    return JobSubmitted(
+        job_id=f"north/alpha/{number}/1767225600",
+        attempt=1,
+        user="ada",
+        account="physics",
+        nodes=nodes,
+        walltime_s=3600,
+        reference_cluster="alpha",
+        submitted_at_us=now_us,
+    )
+
+
+@pytest.fixture(scope="module")
+def region(servers: LocalServers) -> Iterator[Region]:
+    found = Region(servers)
+    yield found
+    found.close()
+
+
+def test_clusters_and_nodes_come_and_go(region: Region) -> None:
+    region.tell(cluster_declared=cluster("alpha"))
+    region.until(lambda told: "| alpha" in told, "nodes")
+
+    impossible, runs, waits = job(1, 5), job(2, 3), job(3, 4)
+    region.tell(job_submitted=impossible)
+    told = region.until(lambda told: "is rejected" in told, "why", impossible.job_id)
+    assert "why: fits on no cluster: alpha: needs 5 nodes, the cluster has 4" in told
+
+    drained = region.coplace("drain", "alpha", "alpha-0000", "--reason", "a fan is broken")
+    assert drained == "drained alpha-0000 of alpha: `coplace resume alpha` ends it\n"
+    shown = region.until(lambda told: "drained" in told, "nodes", "alpha")
+    assert "a fan is broken" in " ".join(shown.replace("|", " ").split())
+
+    region.tell(job_submitted=runs)
+    region.until(lambda told: "is to start" in told, "why", runs.job_id)
+    csv = region.coplace("nodes", "alpha", "--output", "csv").splitlines()
+    assert csv[1].startswith("alpha,alpha-0000,1,drained,,a fan is broken,operator,")
+    assert csv[2] == f"alpha,alpha-[0001-0003],3,allocated,{runs.job_id},,,"
+
+    region.tell(job_submitted=waits)
+    told = region.until(lambda told: " waits" in told, "why", waits.job_id)
+    assert "alpha: 1 of 4 nodes are drained" in told
+    region.tell(cluster_declared=cluster("beta"))
+    told = region.until(lambda told: "is to start" in told, "why", waits.job_id)
+    assert "on 4 nodes of beta" in told
+
+    region.kill_placement()
+    region.until(lambda told: "a fan is broken" in told, "nodes", "alpha", "--output", "csv")
+    region.coplace("resume", "alpha", "alpha-0000")
+    region.until(lambda told: "drained" not in told and "idle" in told, "nodes", "alpha")
+
+    nodes = [f"alpha-{index:04}" for index in (1, 2, 3)]
+    now_us = time.time_ns() // 1000
+    started = JobStarted(
+        job_id=runs.job_id,
+        attempt=1,
+        cluster="alpha",
+        nodes=nodes,
+        started_at_us=now_us,
+        grant=1,
+    )
+    requeued = JobRequeued(
+        job_id=runs.job_id,
+        attempt=2,
+        reason="NODE_FAIL",
+        requeued_at_us=now_us + 1,
+        cluster="alpha",
+        failed_nodes=["alpha-0002"],
+    )
+    region.tell(job_started=started)
+    region.tell(job_requeued=requeued)
+    by_itself = "failed 1 times within 24 h"
+    told = region.until(lambda told: by_itself in told, "nodes", "alpha", "--output", "csv")
+    assert ",placement," in told
+
+    region.coplace("undeclare", "beta", "--reason", "sold")
+    told = region.until(lambda told: "beta: nothing starts there" in told, "nodes")
+    assert "undeclared by operator since" in told
