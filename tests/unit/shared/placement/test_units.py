@@ -6,9 +6,13 @@ from typing import Any
 import orjson
 import pytest
 from coplace.v1.control_pb2 import NodeClass
-from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDecided
+from coplace.v1.placement_pb2 import (
+    VERDICT_QUEUED,
+    VERDICT_REJECTED,
+    VERDICT_START,
+    PlacementDecided,
+)
 
-from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
 from shared.messaging.event import Event
 from shared.placement.model import Rules
@@ -96,12 +100,13 @@ def test_what_a_job_waits_for_is_told_in_its_units() -> None:
         ({"nodes": 17, "cores_per_unit": 9}, "needs 17 units, the cluster has room for 16"),
     ],
 )
-def test_what_no_cluster_can_ever_run_is_refused(changes: dict[str, Any], problem: str) -> None:
+def test_what_no_cluster_can_ever_run_is_rejected(changes: dict[str, Any], problem: str) -> None:
     processor = Placement({}, Rules(policy=Policy.BASE), 7.0)
     declared = region.declared("p2", nodes=4, node_classes=GPU_NODES, memory_gib_per_node=192)
     region.feed(processor, [declared])
-    with pytest.raises(RejectedError, match=problem):
-        list(processor.handle(asked("job", **{"cores": 4, **changes})))
+    [decided] = round_of(processor, 0, asked("job", **{"cores": 4, **changes}))
+    assert decided.verdict == VERDICT_REJECTED
+    assert problem in decided.reason
 
 
 def test_a_resource_manager_may_start_units_where_it_likes() -> None:
