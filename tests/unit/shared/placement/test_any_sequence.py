@@ -30,7 +30,14 @@ from tests.unit.shared.placement.region import T0_US, round_of
 
 NODES = 4
 # Reasons that do not come and go with what runs.
-STANDING_REASONS = ("held", "after_", "waits for", "lost since", "declined or not confirmed", "put back")
+STANDING_REASONS = (
+    "held",
+    "after_",
+    "waits for",
+    "lost since",
+    "declined or not confirmed",
+    "put back",
+)
 ENDED = (JOB_STANDING_CANCELLED, JOB_STANDING_FINISHED)
 GIVEN = (JOB_STANDING_DECIDED, JOB_STANDING_RUNNING)
 
