@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.domain.bounds import NODE_POWER_W
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.models.forest import Forest
@@ -62,13 +63,14 @@ class PowerModel:
         """Mean power of one node used whole at the nominal P-state, W, shape (jobs,).
 
         Where neither forest nor fallback knows the node model, it is the declared idle power: a
-        lower bound, and the only figure there is.
+        lower bound, and the only figure there is. A forest may have learned from meters that show
+        0: it says at least what any node draws, since energies are compared as ratios.
         """
         if self.forest is None:
             fallback = self.fallback_power_w.get(cluster.node_model, cluster.idle_power_w)
             return np.full(len(jobs), fallback)
         rows = [feature_row(job, cluster, cluster.nominal_ghz) for job in jobs]
-        return self.forest.predict(np.array(rows))
+        return np.maximum(self.forest.predict(np.array(rows)), NODE_POWER_W.least)
 
 
 NO_POWER_MODEL: Final = PowerModel("", None, {})

@@ -1,6 +1,7 @@
 """All stages under an adversary: `python -m tests.support.hostile_run MESSAGES [SEED]`."""
 
 import sys
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -151,7 +152,9 @@ def _words(decision: PlacementDecided) -> str:
 
 
 def main(messages: int, seed: int) -> None:
-    """Print what was taken and refused; end at the first fault with the seed that shows it."""
+    """Print what was taken and refused; end at the first fault with the seed that shows it. What
+    NumPy warns of, a figure that is no number, is a defect like any other."""
+    warnings.simplefilter("error", RuntimeWarning)
     done = 0
     while done < messages:
         run = HostileRun(seed)

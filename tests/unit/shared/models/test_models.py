@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestRegressor
 
+from shared.domain.bounds import NODE_POWER_W
 from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
 from shared.domain.job import Job
@@ -85,6 +86,11 @@ def test_power_comes_from_the_forest_else_the_fallback_else_the_declared_idle_po
     assert PowerModel("v", forest, fallback).power_w([JOB, JOB], CLUSTER).tolist() == [200.0] * 2
     assert PowerModel("v", None, fallback).power_w([JOB], CLUSTER).tolist() == [333.0]
     assert NO_POWER_MODEL.power_w([JOB], CLUSTER).tolist() == [90.0]
+
+
+def test_a_forest_that_learned_from_meters_that_were_off_says_the_least_that_a_node_draws() -> None:
+    off = Forest.of([STUMP._replace(value=[0.0] * len(STUMP.value))], features=len(FEATURES))
+    assert PowerModel("v", off, {}).power_w([JOB], CLUSTER).tolist() == [NODE_POWER_W.least]
 
 
 def test_slowdown_is_never_below_1_and_grows_with_what_both_draw() -> None:
