@@ -19,12 +19,12 @@ PLANNED = DemoOptions(seed=2, jobs=80, policy=DemoPolicy.LOOK_AHEAD, workers=2)
 
 @pytest.mark.usefixtures("own_servers")
 def test_kills_of_planner_and_both_placements_change_none_of_a_planned_run_s_files(
-    seed: int, servers: LocalServers, tmp_path: Path
+    chaos_seed: int, servers: LocalServers, tmp_path: Path
 ) -> None:
-    print(f"COPLACE_CHAOS_SEED={seed} draws when planner and placements are killed")
+    print(f"COPLACE_CHAOS_SEED={chaos_seed} draws when planner and placements are killed")
     undisturbed = replace(PLANNED, out=tmp_path / "undisturbed")
     run_embedded(undisturbed, Console(quiet=True))
     assert b'"plan_round"' in (undisturbed.out / "decisions.jsonl").read_bytes()
-    blows = one_each(OF_PLANS, PLANNED.jobs, seed)
+    blows = one_each(OF_PLANS, PLANNED.jobs, chaos_seed)
     run(replace(PLANNED, out=tmp_path / "struck"), servers, blows, print)
     assert first_difference(undisturbed.out, tmp_path / "struck") is None
