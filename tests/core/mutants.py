@@ -42,6 +42,7 @@ MUTANTS: Final = (
         "        for other in beside:\n"
         "            del self.held[other]\n"
         "        self.capacity.give",
+        soonest=41,
     ),
     Mutant(
         "a join asks for watts that nobody draws, reserved or not",
@@ -49,6 +50,7 @@ MUTANTS: Final = (
         "has_power = self._has_power(entry)  # sooner",
         "has_power = self._has_power(entry) or (not self.kinds[entry.kind].shape.exclusive "
         "and entry.draw_mw <= self.budgets.undrawn_mw)  # sooner",
+        soonest=23,
     ),
     # Our own.
     Mutant(
@@ -62,6 +64,7 @@ MUTANTS: Final = (
         "scheduling/power.py",
         "ahead = [from_s for from_s, _ in self.cap.steps if from_s > now_s]",
         "ahead: list[float] = []",
+        soonest=16,
     ),
     Mutant(
         "who stood behind a reservation that is gone gets no turn",
@@ -74,19 +77,21 @@ MUTANTS: Final = (
         "placement/jobs.py",
         'return Placed(**{**known, "nodes": nodes, "units": units})',
         'return Placed(**{**known, "nodes": nodes, "units": units, "draw_mw": 0})',
+        soonest=16,
     ),
     Mutant(
         "nobody wakes placement when a cap rises",
         "placement/processor.py",
         "min([*due, self._models.next_cap_step_s(self._now_s)])",
         "min(due, default=inf)",
-        soonest=96,
+        soonest=146,
     ),
     Mutant(
         "who starts beside others may crowd out what is reserved there",
         "scheduling/consumable.py",
         "            left = self._accepted_after(reserved, kind, left, nodes, units)\n",
         "            pass\n",
+        soonest=18,
     ),
     Mutant(
         "limits leave no time for neighbours",
