@@ -190,10 +190,12 @@ class ModelStore:
         self._times.pop(name, None)
         self._neighbours.clear()
         self.node_factors = self._node_factors()
-        for kind in (ClusterDeclared, ClusterLost):
-            key = f"{_PREFIX}{kind.DESCRIPTOR.full_name}/{name}"
-            if self._newest.pop(key, None) is not None:
-                self._changed.add(key)
+        self._forget_word(ClusterDeclared, name)
+
+    def _forget_word(self, kind: type[Message], cluster: str) -> None:
+        key = f"{_PREFIX}{kind.DESCRIPTOR.full_name}/{cluster}"
+        if self._newest.pop(key, None) is not None:
+            self._changed.add(key)
 
     @property
     def limits(self) -> Mapping[Subject, Limit]:
@@ -314,6 +316,7 @@ class ModelStore:
             who = f"undeclared by {event.source[:256]} since {since}"
             self._undeclared[name] = f"{who}: {message.reason[:256]}"
             self._lost.pop(name, None)
+            self._forget_word(ClusterLost, name)
 
     def _reach(self, message: ClusterLost | ClusterReturned) -> None:
         if message.cluster not in self.declared:

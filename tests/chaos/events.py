@@ -134,9 +134,10 @@ def _units(rng: Random) -> dict[str, Any]:
 
 def lose_or_return(world: World) -> None:
     """A cluster is out of reach, or back."""
-    if not world.clusters:
+    there = sorted(world.clusters.keys() - world.undeclared)
+    if not there:
         return
-    name, now_us = world.rng.choice(sorted(world.clusters)), world.clock.now_us
+    name, now_us = world.rng.choice(there), world.clock.now_us
     if name in world.lost:
         world.lost.discard(name)
         returned = ClusterReturned(cluster=name, returned_at_us=now_us)
@@ -156,16 +157,18 @@ def undeclare(world: World) -> None:
             return
         world.declared_us[name] = now_us
         world.undeclared.add(name)
+        world.lost.discard(name)
         told = ClusterUndeclared(cluster=name, reason="sold", undeclared_at_us=now_us)
         publish(world, name, now_us, cluster_undeclared=told)
 
 
 def drain_or_resume(world: World) -> None:
     """Some nodes of a cluster, or all of it, take no jobs, for a time or until they are resumed."""
-    if not world.clusters:
+    there = sorted(world.clusters.keys() - world.undeclared)
+    if not there:
         return
     rng, now_us = world.rng, world.clock.now_us
-    declared = world.clusters[rng.choice(sorted(world.clusters))]
+    declared = world.clusters[rng.choice(there)]
     names = _nodes_of(declared)
     nodes = rng.choice([[], rng.sample(names, rng.randint(1, len(names)))])
     if rng.random() < 0.4:

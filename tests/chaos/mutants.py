@@ -238,8 +238,8 @@ _open = Occupancy.close
 
 
 def undeclared_clusters_get_jobs() -> AbstractContextManager[Any]:
-    """What was undeclared is there until it is gone."""
-    return patch.object(ModelStore, "closed", property(lambda models: models.lost))
+    """A cluster that was undeclared stays in the region."""
+    return patch.object(ModelStore, "_undeclare", lambda *_: None)
 
 
 def nobody_is_weighed_again() -> AbstractContextManager[Any]:

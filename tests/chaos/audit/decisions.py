@@ -16,6 +16,8 @@ from coplace.v1.placement_pb2 import (
 
 from tests.chaos.audit.evidence import Evidence, is_hostile
 
+# A cluster of somebody hostile that is lost, as he says, returns when he likes.
+UNLESS_HOSTILE: Final = "rejected unless hostile-"
 _AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")
 
 
@@ -82,6 +84,8 @@ def _unexplained_start(decided: PlacementDecided) -> Iterator[str]:
 def _may_wait(decided: PlacementDecided, ended: Collection[str]) -> bool:
     if decided.verdict != VERDICT_QUEUED:
         return decided.verdict == VERDICT_HELD
+    if UNLESS_HOSTILE in decided.reason:
+        return True
     awaits = _AWAITS.search(decided.reason)
     return awaits is not None and (awaits[1] not in ended or is_hostile(awaits[1]))
 

@@ -1,7 +1,7 @@
 """What the topics say, read once for all checks."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from coplace.v1.control_pb2 import (
@@ -140,6 +140,17 @@ class Evidence:
             if before is None or decided.attempt >= before.attempt:
                 newest[decided.job_id] = decided
         return newest
+
+    def ends_of_rounds(self, *folds: Callable[[Event], None]) -> Iterator[RoundEnded]:
+        """The end of each round, after what placement took in before it was folded; copies of
+        barriers end nothing again."""
+        ended: set[int] = set()
+        for event in self.taken():
+            for fold in folds:
+                fold(event)
+            if isinstance(event.payload, RoundEnded) and event.payload.round not in ended:
+                ended.add(event.payload.round)
+                yield event.payload
 
     def taken(self) -> Iterator[Event]:
         """What placement took in, in its order, with the ends of rounds."""

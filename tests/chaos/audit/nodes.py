@@ -19,13 +19,10 @@ def no_job_starts_on_a_drained_node(evidence: Evidence) -> Iterator[str]:
         if isinstance(event.payload, NodesDrained):
             own.setdefault(event.time_us, []).append(event)
     words, declared = Words(), Declared()
-    for event in evidence.taken():
-        declared.learn(event)
-        words.learn(event)
-        if isinstance(event.payload, RoundEnded):
-            for said in own.pop(event.payload.ended_at_us, []):
-                words.learn(said)
-            yield from _misplaced(evidence, words, declared, event.payload)
+    for ended in evidence.ends_of_rounds(declared.learn, words.learn):
+        for said in own.get(ended.ended_at_us, []):
+            words.learn(said)
+        yield from _misplaced(evidence, words, declared, ended)
 
 
 def _misplaced(

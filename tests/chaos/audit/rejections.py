@@ -10,7 +10,6 @@ from coplace.v1.control_pb2 import (
     ClusterReturned,
     ClusterUndeclared,
     NodeClass,
-    RoundEnded,
 )
 from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_pb2 import (
@@ -22,6 +21,7 @@ from coplace.v1.placement_pb2 import (
 from coplace.v1.placement_service_pb2 import JOB_STANDING_HELD, JOB_STANDING_WAITING
 
 from shared.messaging.event import Event
+from tests.chaos.audit.decisions import UNLESS_HOSTILE
 from tests.chaos.audit.evidence import Evidence, is_hostile
 
 _MIB_PER_GIB = 1024
@@ -48,24 +48,20 @@ def no_job_is_rejected_that_a_cluster_could_hold(evidence: Evidence) -> Iterator
         if decided.verdict == VERDICT_REJECTED and not is_hostile(decided.job_id):
             rejected.setdefault(decided.round, []).append(decided.job_id)
     declared = Declared()
-    for event in evidence.taken():
-        declared.learn(event)
-        if isinstance(event.payload, RoundEnded):
-            for job_id in rejected.pop(event.payload.round, []):
-                job = _submission(evidence, job_id)
-                if problem := _wrong(job, declared.clusters, declared.lost):
-                    yield f"{job_id} was rejected in round {event.payload.round}: {problem}"
+    for ended in evidence.ends_of_rounds(declared.learn):
+        for job_id in rejected.get(ended.round, []):
+            job = _submission(evidence, job_id)
+            if problem := _wrong(job, declared.clusters, declared.lost):
+                yield f"{job_id} was rejected in round {ended.round}: {problem}"
 
 
 def no_job_starts_on_an_undeclared_cluster(evidence: Evidence) -> Iterator[str]:
     """Once placement has read that a cluster is undeclared it decides no start there."""
     declared = Declared()
-    for event in evidence.taken():
-        declared.learn(event)
-        if isinstance(event.payload, RoundEnded):
-            for name in evidence.world.clusters.keys() - declared.clusters.keys():
-                for decided in evidence.starts.get((event.payload.round, name), []):
-                    yield f"{decided.job_id} starts in round {decided.round} on {name}"
+    for ended in evidence.ends_of_rounds(declared.learn):
+        for name in evidence.world.clusters.keys() - declared.clusters.keys():
+            for decided in evidence.starts.get((ended.round, name), []):
+                yield f"{decided.job_id} starts in round {decided.round} on {name}"
 
 
 def every_job_that_waits_knows_the_clusters_that_are_there(evidence: Evidence) -> Iterator[str]:
@@ -81,8 +77,9 @@ def every_job_that_waits_knows_the_clusters_that_are_there(evidence: Evidence) -
         if answer is None or answer.standing not in (JOB_STANDING_WAITING, JOB_STANDING_HELD):
             continue
         known = {one.candidate.cluster for one in answer.clusters}
-        if known != declared.clusters.keys():
-            yield f"{job_id} knows {sorted(known)}, declared are {sorted(declared.clusters)}"
+        if known != declared.clusters.keys() and UNLESS_HOSTILE not in answer.reason:
+            there = sorted(declared.clusters)
+            yield f"{job_id} knows {sorted(known)}, declared are {there}: {answer.reason}"
         job = _submission(evidence, job_id)
         if answer.misfits and any(holds(c, job) for c in declared.clusters.values()):
             yield f"{job_id} is held as too large: {answer.reason}"

@@ -227,6 +227,15 @@ def test_what_was_accepted_and_fits_nowhere_now_is_held_until_something_larger_c
     assert starts(round_of(processor, 2, gone, declared("p1", 8, end_us(1)))) == {"a": "p1"}
 
 
+def test_a_loss_of_before_a_cluster_was_undeclared_does_not_come_back_by_a_restart() -> None:
+    processor = placement()
+    feed(processor, [lost("p1", T0_US + 1), undeclared("p1", T0_US + 2)])
+    feed(processor, [declared("p1", 4, T0_US + 3), drained("p2", T0_US + 3)])
+    state = {k: v for k, v in processor.changes().items() if v}
+    for one in (Placement(state, Rules(), 7.0), processor):
+        assert starts(round_of(one, 0, submitted("a", T0_US + 4))) == {"a": "p1"}
+
+
 def test_what_was_said_of_a_cluster_before_it_was_undeclared_comes_late() -> None:
     processor = placement()
     late = declared("p1", 9, T0_US + 5)
