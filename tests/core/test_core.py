@@ -14,7 +14,7 @@ from tests.core.life import Life
 from tests.core.mutants import MUTANTS, Mutant, found
 from tests.core.systems import Ask, Cap, Declare, Kill, Rule, Submit, script
 
-_SEEDS: Final = 120
+_SEEDS: Final = 96
 _AT_ONCE: Final = 12
 
 
