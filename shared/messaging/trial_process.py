@@ -49,7 +49,9 @@ def _once(work: Callable[[Tell], object]) -> ChildDeath | None:
         if last_told == _PASSED:
             return None
         stack.seek(0)
-        return ChildDeath(_how(child.exitcode or 0), stack.read().decode(), last_told)
+        return ChildDeath(
+            _how(child.exitcode or 0), stack.read().decode(errors="replace"), last_told
+        )
 
 
 def _do(work: Callable[[Tell], object], sending: Connection, stack: BinaryIO) -> None:
@@ -69,5 +71,8 @@ def _last(receiving: Connection) -> object:
 
 
 def _how(exit_code: int) -> str:
-    """Negative codes are signals."""
-    return signal.Signals(-exit_code).name if exit_code < 0 else f"exit code {exit_code}"
+    """Negative codes are signals, of which those for real time have no name."""
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    named = {each.value: each.name for each in signal.Signals}
+    return named.get(-exit_code, f"signal {-exit_code}")

@@ -30,6 +30,12 @@ def test_a_death_says_how_and_how_far_it_came() -> None:
     assert (death.how, death.stack, death.last_told) == ("SIGKILL", "", 3)
 
 
+def test_a_signal_without_a_name_has_its_number() -> None:
+    death = death_of(lambda _tell: os.kill(os.getpid(), signal.SIGRTMIN + 1))
+    assert death is not None
+    assert death.how == f"signal {signal.SIGRTMIN + 1}"
+
+
 def test_a_segmentation_fault_leaves_its_stack() -> None:
     def reads_nowhere(_tell: Tell) -> None:
         ctypes.string_at(0)
