@@ -185,7 +185,8 @@ class WaitingJobs:
         """None where the cluster was declared anew, without what the job needs or the P-state that
         it was weighed at."""
         cluster = self._pending_reasons.models.clusters[choice.cluster]
-        if not any(same_ghz(choice.candidate.freq_ghz, ghz) for ghz in cluster.pstates_ghz):
+        freq_ghz, pstates_ghz = choice.candidate.freq_ghz, cluster.pstates_ghz
+        if freq_ghz not in pstates_ghz and not any(same_ghz(freq_ghz, p) for p in pstates_ghz):
             return None
         kind = kind_on(job.job, cluster, NodeTable.names_of(cluster))
         if kind is None:
