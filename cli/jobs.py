@@ -1,5 +1,5 @@
-"""`coplace jobs`, `queue`, `cancel`, `hold` and `release`: which jobs there are, and what is asked
-of them."""
+"""`coplace jobs` and `queue`; `cancel`, `hold`, `release`, `suspend` and `unsuspend`: which jobs
+there are, and what is asked of them."""
 
 import time
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobCancelled, JobHeld, JobReleased
+from coplace.v1.jobs_pb2 import JobCancelled, JobHeld, JobReleased, JobResumed, JobSuspended
 from coplace.v1.placement_service_pb2 import (
     JobStanding,
     ListedJob,
@@ -27,8 +27,21 @@ _PREFIX: Final = "JOB_STANDING_"
 _STANDINGS: Final = [name.removeprefix(_PREFIX).lower() for name in JobStanding.keys()[1:]]
 _WAITS: Final = (JobStanding.JOB_STANDING_WAITING, JobStanding.JOB_STANDING_RESERVED)
 
+_HOLDS_NODES: Final = (
+    JobStanding.JOB_STANDING_DECIDED,
+    JobStanding.JOB_STANDING_RUNNING,
+    JobStanding.JOB_STANDING_SUSPENDED,
+)
+
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="As it was submitted.")]
 Limit = Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")]
+
+
+Request = JobCancelled | JobHeld | JobReleased | JobSuspended | JobResumed
+
+
+class NoRunError(UnusableError):
+    """What is asked is about a run, and the job has none."""
 
 
 class UnknownStandingError(UnusableError):
@@ -85,6 +98,30 @@ def hold(
 ) -> None:
     """Start a job not before it is released; it keeps its place in the queue."""
     message = JobHeld(job_id=job_id, reason=reason, held_at_us=_now_us())
+    _ask_of(message, placement, ingest, source)
+
+
+def suspend(
+    job_id: JobId,
+    reason: Annotated[str, typer.Option(help="Why: it is recorded and told.")] = "",
+    placement: Placement = "127.0.0.1:50053",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Have a job that runs stand still on its nodes until it is resumed."""
+    message = JobSuspended(job_id=job_id, reason=reason, suspended_at_us=_now_us())
+    _ask_of(message, placement, ingest, source)
+
+
+def unsuspend(
+    job_id: JobId,
+    reason: Annotated[str, typer.Option(help="Why: it is recorded.")] = "",
+    placement: Placement = "127.0.0.1:50053",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Have a job that was suspended run on as soon as the caps of power allow it."""
+    message = JobResumed(job_id=job_id, reason=reason, resumed_at_us=_now_us())
     _ask_of(message, placement, ingest, source)
 
 
@@ -173,7 +210,7 @@ def _standing(name: str) -> JobStanding.ValueType:
     return JobStanding.Value(f"{_PREFIX}{name.upper()}")
 
 
-def asked(message: JobCancelled | JobHeld | JobReleased, source: str, now_us: int) -> Envelope:
+def asked(message: Request, source: str, now_us: int) -> Envelope:
     """The event that asks something of a job."""
     event_id = f"{source}/{message.DESCRIPTOR.full_name}/{message.job_id}/{now_us}"
     event = Envelope(id=event_id, source=source, time_us=now_us)
@@ -184,17 +221,22 @@ def asked(message: JobCancelled | JobHeld | JobReleased, source: str, now_us: in
             event.job_held.CopyFrom(message)
         case JobReleased():
             event.job_released.CopyFrom(message)
+        case JobSuspended():
+            event.job_suspended.CopyFrom(message)
+        case JobResumed():
+            event.job_resumed.CopyFrom(message)
     return event
 
 
-def _ask_of(
-    message: JobCancelled | JobHeld | JobReleased, placement: str, ingest: str, source: str
-) -> None:
+def _ask_of(message: Request, placement: str, ingest: str, source: str) -> None:
     """Publish what is asked of a job that placement knows; say where the job stands until then.
 
-    Raises UnansweredError where a service refused, or is not there.
+    Raises NoRunError where it is about a run that there is not, and UnansweredError where a service
+    refused, or is not there.
     """
     before = why.ask(placement, message.job_id)
+    if isinstance(message, JobSuspended | JobResumed) and before.standing not in _HOLDS_NODES:
+        raise NoRunError(f"{message.job_id} has no run: it {why.standing(before)}")
     publish(ingest, asked(message, source, _now_us()))
     what = message.DESCRIPTOR.name.removeprefix("Job").lower()
     typer.echo(f"to be {what}: {message.job_id}, which {why.standing(before)}")

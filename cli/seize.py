@@ -1,18 +1,23 @@
 """Take a job away from a resource manager that does not answer."""
 
 import time
+from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobSeized
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_DECIDED,
     JOB_STANDING_RUNNING,
+    JOB_STANDING_SUSPENDED,
     ExplainResponse,
 )
 
 from cli import why
 from cli.asking import publish
 from shared.domain.errors import UnusableError
+
+# In which a resource manager has a job.
+_SEIZED: Final = (JOB_STANDING_DECIDED, JOB_STANDING_RUNNING, JOB_STANDING_SUSPENDED)
 
 
 class NothingToSeizeError(UnusableError):
@@ -31,7 +36,7 @@ def seize(placement: str, ingest: str, job_id: str, reason: str, source: str) ->
 
 def seizure(found: ExplainResponse, reason: str, source: str, now_us: int) -> Envelope:
     """The event that seizes what was found of a job, and nothing that comes after it."""
-    if found.standing not in (JOB_STANDING_DECIDED, JOB_STANDING_RUNNING):
+    if found.standing not in _SEIZED:
         raise NothingToSeizeError(
             f"{found.job_id} is neither granted nor does it run: there is nothing to seize "
             "(`coplace why` says where it stands)"

@@ -12,6 +12,7 @@ from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_REJECTED,
     JOB_STANDING_RESERVED,
     JOB_STANDING_RUNNING,
+    JOB_STANDING_SUSPENDED,
     JOB_STANDING_WAITING,
     Allocation,
     ClusterOutlook,
@@ -34,6 +35,7 @@ _STANDINGS: Final = {
     JOB_STANDING_RESERVED: "waits, and nodes are promised to it",
     JOB_STANDING_DECIDED: "is to start: its resource manager has not confirmed it yet",
     JOB_STANDING_RUNNING: "runs",
+    JOB_STANDING_SUSPENDED: "is suspended",
     JOB_STANDING_FINISHED: "has ended",
     JOB_STANDING_CANCELLED: "is cancelled: it starts no more",
     JOB_STANDING_REJECTED: "is rejected: it starts no more, submit it anew or requeue it",
@@ -90,8 +92,18 @@ def tables(answer: ExplainResponse) -> Iterator[Table]:
 def _allocation(found: Allocation) -> Iterator[str]:
     since = f"since {_at(found.since_us)}, until {_at(found.ends_by_us)} at the latest"
     clock = f" at {found.freq_ghz:g} GHz" if found.freq_ghz else ""
+    if found.best_freq_ghz:
+        clock += f", {found.best_freq_ghz:g} GHz when caps of power allow it"
     plan = f", by the plan of round {found.plan_round}" if found.HasField("plan_round") else ""
     yield f"on {found.nodes} nodes of {found.cluster}{clock}{plan} {since}"
+    if found.suspended_since_us:
+        since = _at(found.suspended_since_us)
+        yield f"suspended since {since}: it keeps its nodes, and its limit waits"
+    for asked in found.asked:
+        yield (
+            f"asked at {_at(asked.asked_at_us)} (action {asked.number}), not answered yet: "
+            f"{asked.reason}"
+        )
     if found.asked_back:
         yield (
             f"grant {found.grant} was asked back and {found.cluster} has not answered: the job "

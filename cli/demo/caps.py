@@ -1,5 +1,6 @@
 """How a run kept to its caps of power: what was drawn, as metered and as predicted."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -11,10 +12,10 @@ from coplace.v1.control_pb2 import (
     PowerCapDeclared,
     PowerCapStep,
 )
-from coplace.v1.jobs_pb2 import JobFinished
+from coplace.v1.jobs_pb2 import JobActionDone, JobFinished, RunInterval
 from coplace.v1.placement_pb2 import VERDICT_QUEUED
 
-from cli.demo.history import History
+from cli.demo.history import History, JobKey
 from shared.messaging.domain_types import cores_of
 
 # (time_us, W): a change of what is drawn.
@@ -69,12 +70,18 @@ def waited_for_power(history: History) -> int:
 
 
 def _figures(history: History, cap: PowerCapDeclared) -> CapFigures:
-    starts = history.starts()
+    starts, actions = history.starts(), history.actions()
+    done: dict[JobKey, list[JobActionDone]] = defaultdict(list)
+    for each in sorted(history.done, key=lambda each: each.number):
+        done[each.job_id, each.attempt].append(each)
 
-    def predicted(job: JobFinished, cluster: ClusterDeclared) -> float:
-        candidates = starts[job.job_id, job.attempt].candidates
-        node_w = next(c.power_w for c in candidates if c.cluster == job.cluster)
-        return _beyond_idle(job, cluster, node_w)
+    def predicted(job: JobFinished, cluster: ClusterDeclared) -> list[Change]:
+        """As weighed at its start, then as each action on it that was done says."""
+        key = job.job_id, job.attempt
+        node_w = next(c.power_w for c in starts[key].candidates if c.cluster == job.cluster)
+        levels = [(job.started_at_us, _beyond_idle(job, cluster, node_w))]
+        levels += [(d.done_at_us, actions[*key, d.number].action.draw_w) for d in done[key]]
+        return list(_changes(levels, job.ended_at_us))
 
     jobs, clusters = history.finished, history.clusters
     return CapFigures(
@@ -89,17 +96,25 @@ def drawn_under(
     cap: PowerCapDeclared,
     clusters: Iterable[ClusterDeclared],
     finished: Iterable[JobFinished],
-    beyond_idle_w: Callable[[JobFinished, ClusterDeclared], float],
+    beyond_idle_w: Callable[[JobFinished, ClusterDeclared], Sequence[Change]],
     *,
     counts_idle: bool = True,
 ) -> MeteredDraw:
     """How the jobs on the clusters under a cap kept to it, all nodes that idle beside them where
-    these count, by what each drew beyond the idle power of the cores that it held."""
+    these count, by how what each drew beyond the idle power of the cores that it held changed."""
     covered = {c.cluster: c for c in clusters if _covers(cap, c)}
     jobs = [job for job in finished if job.cluster in covered and job.started_at_us]
     idle_w = sum(c.nodes * c.idle_power_w for c in covered.values()) if counts_idle else 0.0
     draws_w = (beyond_idle_w(job, covered[job.cluster]) for job in jobs)
-    return _draw(cap, idle_w, draws_w, jobs)
+    return _draw(cap, idle_w, draws_w)
+
+
+def _changes(levels: Sequence[Change], ended_us: int) -> Iterator[Change]:
+    """What is drawn from each time on, as changes; nothing after the end."""
+    before_w = 0.0
+    for time_us, level_w in [*levels, (ended_us, 0.0)]:
+        yield time_us, level_w - before_w
+        before_w = level_w
 
 
 def _covers(cap: PowerCapDeclared, cluster: ClusterDeclared) -> bool:
@@ -109,24 +124,30 @@ def _covers(cap: PowerCapDeclared, cluster: ClusterDeclared) -> bool:
     return cap.name == (cluster.cluster if cap.scope == POWER_SCOPE_CLUSTER else cluster.site)
 
 
-def metered(job: JobFinished, cluster: ClusterDeclared) -> float:
-    """What a job drew beyond the idle power of the cores that it held."""
-    drawn_w = job.energy_j * 1e6 / max(1, job.ended_at_us - job.started_at_us)
-    return drawn_w - cluster.idle_power_w * cores_of(job) / cluster.cores_per_node
+def metered(job: JobFinished, cluster: ClusterDeclared) -> list[Change]:
+    """What a job drew beyond the idle power of the cores that it held, on the mean of each stretch
+    of its run."""
+    idle_w = cluster.idle_power_w * cores_of(job) / cluster.cores_per_node
+    whole = [RunInterval(began_at_us=job.started_at_us, energy_j=job.energy_j)]
+    intervals = list(job.intervals) or whole
+    ends_us = [*(each.began_at_us for each in intervals[1:]), job.ended_at_us]
+    levels = [
+        (each.began_at_us, each.energy_j * 1e6 / max(1, end_us - each.began_at_us) - idle_w)
+        for each, end_us in zip(intervals, ends_us, strict=True)
+    ]
+    return list(_changes(levels, job.ended_at_us))
 
 
 def _beyond_idle(job: JobFinished, cluster: ClusterDeclared, node_w: float) -> float:
     return max(0.0, node_w - cluster.idle_power_w) * cores_of(job) / cluster.cores_per_node
 
 
-def _draw(
-    cap: PowerCapDeclared, idle_w: float, draws_w: Iterable[float], jobs: Sequence[JobFinished]
-) -> MeteredDraw:
-    """How jobs that drew this beyond idle, each while it ran, kept to a cap."""
+def _draw(cap: PowerCapDeclared, idle_w: float, draws_w: Iterable[Sequence[Change]]) -> MeteredDraw:
+    """How jobs whose draw beyond idle changed like this kept to a cap."""
     steps = [(s.from_us, s.watts if s.HasField("watts") else None) for s in cap.steps]
     changes: list[Change] = [(from_us, 0.0) for from_us, _ in steps]
-    for job, drawn_w in zip(jobs, draws_w, strict=True):
-        changes += [(job.started_at_us, drawn_w), (job.ended_at_us, -drawn_w)]
+    for of_job in draws_w:
+        changes += of_job
     highest, above_us = MeteredDraw(0.0, 0.0, 0.0), 0
     for (begin_us, drawn_w), (end_us, _) in pairwise(_levels(changes, idle_w)):
         cap_w = next((watts for from_us, watts in reversed(steps) if from_us <= begin_us), None)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from coplace.v1.control_pb2 import ClusterDeclared, PowerCapDeclared
-from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
-from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
+from coplace.v1.jobs_pb2 import JobActionDone, JobFinished, JobSubmitted
+from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDecided
 from coplace.v1.prediction_pb2 import PowerModelPublished
 from coplace.v1.pricing_pb2 import ChargeMade
 from coplace.v1.telemetry_pb2 import SignatureMeasured
@@ -36,6 +36,7 @@ class History:
     decisions: list[PlacementDecided]
     charges: list[ChargeMade]
     caps: list[PowerCapDeclared]
+    done: list[JobActionDone]
 
     @classmethod
     def read(cls, topic: ReadTopic) -> Self:
@@ -58,12 +59,18 @@ class History:
                 payloads(topic("prices.charges"), ChargeMade),
                 key=lambda c: (c.job_id, c.attempt, c.revision),
             ),
-            caps=payloads(commands, PowerCapDeclared),
+            caps=sorted(payloads(commands, PowerCapDeclared), key=lambda c: c.declared_at_us),
+            done=payloads(jobs, JobActionDone),
         )
 
     def starts(self) -> dict[JobKey, PlacementDecided]:
         """The decision that started each attempt of a job."""
         return {(d.job_id, d.attempt): d for d in self.decisions if d.verdict == VERDICT_START}
+
+    def actions(self) -> dict[tuple[str, int, int], PlacementDecided]:
+        """What was asked of each attempt of a job that ran, by number."""
+        asked = (d for d in self.decisions if d.verdict == VERDICT_ACTION)
+        return {(d.job_id, d.attempt, d.action.number): d for d in asked}
 
     def first_outcomes(self) -> dict[JobKey, PlacementDecided]:
         """The first recorded outcome of each attempt: what a decision is."""

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from cli.demo.caps import CapFigures
 from cli.demo.history import History, ReadTopic
-from cli.demo.summary import DemoSummary, summarise
+from cli.demo.summary import ActionFigures, DemoSummary, summarise
 from shared.domain.money import QUANTUM
 from shared.messaging.event_json import data_of, write_events
 from shared.runtime.folders import written
@@ -131,6 +131,7 @@ def _rows(summary: DemoSummary) -> Iterable[tuple[str, str]]:
         yield "rejected", f"{summary.jobs_rejected:,} jobs"
     for cap in summary.caps:
         yield from _cap_rows(cap)
+    yield from _action_rows(summary.actions)
     against = summary.mean_price_against_state_of_practice
     yield "mean price against state of practice", _as_percent(against)
     yield "prediction error: time (EAR)", _as_error(summary.errors.time_percent)
@@ -139,6 +140,14 @@ def _rows(summary: DemoSummary) -> Iterable[tuple[str, str]]:
     yield "prediction error: slowdown of pairs", _as_error(summary.errors.slowdown_percent)
     submission = summary.errors.submission_power_percent
     yield "prediction error: power at submission", _as_error(submission)
+
+
+def _action_rows(actions: ActionFigures) -> Iterable[tuple[str, str]]:
+    clocks = f"{actions.clocked_down:,} down, {actions.clocked_up:,} up"
+    yield "asked of jobs that ran: P-state", clocks
+    stops = f"{actions.suspended:,} suspended, {actions.resumed:,} resumed, {actions.ended:,} ended"
+    yield "asked of jobs that ran: otherwise", stops
+    yield "done of that", f"{actions.done:,}, on {actions.jobs:,} jobs"
 
 
 def _cap_rows(cap: CapFigures) -> Iterable[tuple[str, str]]:

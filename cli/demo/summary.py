@@ -1,6 +1,6 @@
 """The figures of a run: pure functions over its history."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from decimal import Decimal
@@ -9,6 +9,10 @@ from statistics import fmean
 
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.placement_pb2 import (
+    ACTION_KIND_END,
+    ACTION_KIND_RESUME,
+    ACTION_KIND_SET_PSTATE,
+    ACTION_KIND_SUSPEND,
     PREDICTION_BASIS_SIGNATURE,
     VERDICT_QUEUED,
     VERDICT_REJECTED,
@@ -39,6 +43,19 @@ class PredictionErrors:
 
 
 @dataclass(frozen=True, slots=True)
+class ActionFigures:
+    """What was asked of jobs that ran, and how many of these were done."""
+
+    clocked_down: int
+    clocked_up: int
+    suspended: int
+    resumed: int
+    ended: int
+    jobs: int
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
 class DemoSummary:
     """What a run came to. Shares are of the finished jobs, between 0 and 1."""
 
@@ -60,6 +77,7 @@ class DemoSummary:
     jobs_waited_for_power: int
     jobs_rejected: int
     caps: tuple[CapFigures, ...]
+    actions: ActionFigures
     errors: PredictionErrors
 
     def as_json(self) -> dict[str, object]:
@@ -96,6 +114,7 @@ def summarise(history: History) -> DemoSummary:
         jobs_waited_for_power=waited_for_power(history),
         jobs_rejected=sum(d.verdict == VERDICT_REJECTED for d in history.decisions),
         caps=tuple(cap_figures(history)),
+        actions=action_figures(history),
         errors=_errors(history, starts, done),
     )
 
@@ -104,6 +123,24 @@ def on_best_cluster(start: PlacementDecided) -> bool:
     """True when the job runs where its part_eff (EAMC equation 5) is lowest."""
     best = min(start.candidates, key=lambda c: c.part_eff)
     return best.cluster == start.cluster
+
+
+def action_figures(history: History) -> ActionFigures:
+    """Those of a run. What asked for it tells whether a clock goes up or down: caps clock down,
+    watts that came back clock up."""
+    asked = [decided.action for decided in history.actions().values()]
+    clocked = [action for action in asked if action.kind == ACTION_KIND_SET_PSTATE]
+    kinds = Counter(action.kind for action in asked)
+    down = sum(bool(action.power.shortages) for action in clocked)
+    return ActionFigures(
+        clocked_down=down,
+        clocked_up=len(clocked) - down,
+        suspended=kinds[ACTION_KIND_SUSPEND],
+        resumed=kinds[ACTION_KIND_RESUME],
+        ended=kinds[ACTION_KIND_END],
+        jobs=len({(job_id, attempt) for job_id, attempt, _ in history.actions()}),
+        done=len(history.done),
+    )
 
 
 def _is_on_parts(history: History, job: JobFinished) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
+from coplace.v1 import placement_pb2
 from coplace.v1.control_pb2 import PowerCapDeclared
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
@@ -15,8 +16,10 @@ from coplace.v1.jobs_pb2 import (
     JobOutcome,
 )
 from coplace.v1.placement_pb2 import (
+    ACTION_KIND_END,
+    ACTION_KIND_SUSPEND,
+    VERDICT_ACTION,
     VERDICT_CANCELLED,
-    VERDICT_REJECTED,
     VERDICT_START,
     VERDICT_WITHDRAWN,
     PlacementDecided,
@@ -30,6 +33,7 @@ from services.emulator.feasibility import (
     ImpossibleDecisionError,
     named_co_runners,
     require_possible,
+    require_pstate,
     units_of,
 )
 from services.emulator.machine import Machine
@@ -68,9 +72,10 @@ class Emulator:
     the next round in which anything happens. Rounds end on a grid of `round_s` of virtual time
     and are numbered without gaps; those in which nothing happens do not exist.
     `kill_at_limit` ends jobs at their limit, as most resource managers do. `measured_after_s` above
-    0 has running jobs measured so long after their start too. Operators declare `caps` at the
-    beginning; while jobs wait, a round ends when one changes. A plan goes out with the next round,
-    which follows at once, and has rounds end when it lets something start.
+    0 has running jobs measured so long after their start too. Operators declare each of `caps` when
+    it says; while jobs wait or run, a round ends when one changes. Actions are obeyed at the end of
+    the round that they were decided in; the answers, and plans, go out with the next round, which
+    follows at once. A plan has rounds end when it lets something start.
 
     Raises UnusableError for a request that no cluster can hold or a cluster that it does not know.
     """
@@ -96,11 +101,13 @@ class Emulator:
         self._tpi_scale = tpi_scale
         self._kill_at_limit = kill_at_limit
         self._measured_after_us = round(measured_after_s * 1e6)
-        self._caps, self._steps_us = caps, step_times_us(caps)
+        later = sorted(caps, key=lambda cap: cap.declared_at_us, reverse=True)
+        self._caps, self._steps_us = later, step_times_us(caps)
         self._queued: dict[str, JobRequest] = {}
         self._running: dict[str, RunningJob] = {}
         self._declined: set[tuple[str, int]] = set()
         self._proposed: Event | None = None
+        self._has_answers = False
         self._planned_us: tuple[int, ...] = ()
         self._ends: list[tuple[int, str]] = []
         self._measurements: list[tuple[int, str]] = []
@@ -126,24 +133,26 @@ class Emulator:
         if self._round.number == 0:
             for machine in self._machines.values():
                 self._outbox += before_the_first_job(machine, self._tpi_scale, self._noise)
-            self._outbox += map(declared, self._caps)
+            self._declare_caps(EPOCH_US)
         else:
             self._pass_time(self._round.ended_at_us)
         events, self._outbox = tuple(self._outbox), []
+        self._has_answers = False
         self._round = replace(self._round, last=self.finished)
         return RoundOutput(events, self._round)
 
     def apply(self, decisions: Sequence[PlacementDecided], proposed: Event | None = None) -> None:
         """End what was cancelled, decline what was asked back and did not start, drop what was
-        rejected, and start what was decided on the last round; the order of `decisions` does not
-        matter. A plan that was `proposed` after that round goes on its way while jobs wait.
+        rejected, act on what runs, and start what was decided on the last round; the order of
+        `decisions` on several jobs does not matter. A plan that was `proposed` after that round
+        goes on its way while jobs wait.
 
         Raises ImpossibleDecisionError for a decision that the clusters cannot obey.
         """
         for decision in decisions:
             self._require_current(decision)
         for decision in decisions:
-            self._take_away(decision)
+            self._stop_or_change(decision)
         starts = [decision for decision in decisions if decision.verdict == VERDICT_START]
         starts.sort(key=lambda d: (bool(d.co_runner_job_id), d.job_id))
         undone = {decision.job_id: decision for decision in starts}
@@ -154,13 +163,16 @@ class Emulator:
         if proposed is not None and self._queued:
             self._proposed, self._planned_us = proposed, planned_times_us(proposed)
 
-    def _take_away(self, decision: PlacementDecided) -> None:
-        if decision.verdict == VERDICT_CANCELLED:
-            self._cancel(decision.job_id)
-        elif decision.verdict == VERDICT_WITHDRAWN:
-            self._decline(decision)
-        elif decision.verdict == VERDICT_REJECTED:
-            del self._queued[decision.job_id]
+    def _stop_or_change(self, decision: PlacementDecided) -> None:
+        match decision.verdict:
+            case placement_pb2.VERDICT_CANCELLED:
+                self._cancel(decision.job_id)
+            case placement_pb2.VERDICT_WITHDRAWN:
+                self._decline(decision)
+            case placement_pb2.VERDICT_REJECTED:
+                del self._queued[decision.job_id]
+            case placement_pb2.VERDICT_ACTION:
+                self._act(decision)
 
     def _start_behind_its_hosts(
         self, decision: PlacementDecided, undone: dict[str, PlacementDecided]
@@ -196,21 +208,27 @@ class Emulator:
             heappop(self._measurements)
         expected = [heap[0][0] for heap in (self._ends, self._measurements) if heap]
         comes = [submit_us(self._arrivals[-1])] if self._arrivals else []
+        if self._caps and (self._queued or self._running or self._arrivals):
+            comes.append(self._caps[-1].declared_at_us)
         return min(expected + comes, default=None)
 
     def _next_wake_us(self, due_us: int | None) -> int | None:
-        """When the next thing happens, or sooner: when a cap changes that jobs may wait for, or
-        what is planned of them; at once where a plan is to be told."""
+        """When the next thing happens, or sooner: when a cap changes that jobs may wait for or
+        draw under, or what is planned of them; at once where a plan is to be told."""
         ended_us = self._current.ended_at_us
-        if self._proposed is not None:
+        if self._proposed is not None or self._has_answers:
             return ended_us
-        times_us = (*self._steps_us, *self._planned_us) if self._queued else ()
+        is_asked = self._queued or self._running
+        planned_us = self._planned_us if self._queued else ()
+        times_us = (*self._steps_us, *planned_us) if is_asked else ()
         ahead_us = [at_us for at_us in times_us if at_us > ended_us]
         return min([*ahead_us, *([] if due_us is None else [due_us])], default=None)
 
     def _holds(self, ends_at_us: int, job: str) -> bool:
-        """Whether an expected end still is one: a neighbour's coming or going moves it."""
-        return job in self._running and self._running[job].ends_at_us == ends_at_us
+        """Whether an expected end still is one: a neighbour's coming or going, or an action, moves
+        it."""
+        run = self._running.get(job)
+        return run is not None and not run.is_suspended and run.ends_at_us == ends_at_us
 
     def _pass_time(self, until_us: int) -> None:
         while (now_us := self._next_due_us()) is not None and now_us <= until_us:
@@ -220,8 +238,15 @@ class Emulator:
                 self._finish(run, outcome, now_us)
             elif self._measurements and self._measurements[0][0] == now_us:
                 self._measure(self._running[heappop(self._measurements)[1]], now_us)
+            elif self._caps and self._caps[-1].declared_at_us == now_us:
+                self._declare_caps(now_us)
             else:
                 self._submit(self._arrivals.pop())
+
+    def _declare_caps(self, now_us: int) -> None:
+        """What operators declare by now."""
+        while self._caps and self._caps[-1].declared_at_us <= now_us:
+            self._outbox.append(declared(self._caps.pop()))
 
     def _submit(self, request: JobRequest) -> None:
         cluster = self._machines[request.reference_cluster].cluster
@@ -253,6 +278,28 @@ class Emulator:
             heappush(self._measurements, (due_us, run.job_id))
         self._outbox.append(facts.started(run))
 
+    def _act(self, decision: PlacementDecided) -> None:
+        """Do to a job that runs what is asked, and say so."""
+        run, asked = self._running[decision.job_id], decision.action
+        now_us = self._current.ended_at_us
+        if asked.kind == ACTION_KIND_END:
+            self._finish(run, JOB_OUTCOME_CANCELLED, now_us)
+            return
+        freq_ghz = asked.freq_ghz or run.allocation.freq_ghz
+        require_pstate(decision, freq_ghz, run.machine)
+        nominal = profile(run.request.true_app_id, run.machine.cluster.node_model)
+        run.act(
+            now_us,
+            suspended=asked.kind == ACTION_KIND_SUSPEND,
+            allocation=replace(run.allocation, freq_ghz=freq_ghz),
+            solo=observed(nominal, run.machine, freq_ghz, self._noise, run.job_id),
+            walltime_s=asked.walltime_s or run.walltime_s,
+        )
+        for job in self._on_nodes_of(run):
+            self._settle(job, now_us)
+        self._outbox.append(facts.action_done(run, asked, now_us))
+        self._has_answers = True
+
     def _measure(self, run: RunningJob, now_us: int) -> None:
         seen = facts.signature_of_job(run, self._tpi_scale, now_us, facts.WHILE_RUNNING)
         self._outbox.append(seen)
@@ -277,6 +324,7 @@ class Emulator:
             progress=Progress(solo.time_s * request.repetitions),
             deadline_us=limit_us if self._kill_at_limit else None,
             grant=decision.grant,
+            walltime_s=decision.walltime_s,
         )
 
     def _cancel(self, job: str) -> None:
@@ -308,18 +356,20 @@ class Emulator:
     def _settle(self, run: RunningJob, now_us: int) -> None:
         """Somebody came to its nodes, or left them."""
         self._tell(run, run.settle(now_us, self._beside(run)), now_us)
-        heappush(self._ends, (run.ends_at_us, run.job_id))
+        if not run.is_suspended:
+            heappush(self._ends, (run.ends_at_us, run.job_id))
 
     def _tell(self, run: RunningJob, co_runs: Sequence[TimeBeside], now_us: int) -> None:
         self._outbox += [facts.shutters(run, each, self._noise, now_us) for each in co_runs]
 
     def _beside(self, run: RunningJob) -> dict[int, list[RunningJob]]:
-        """Its neighbours by node, where it has any."""
+        """Its neighbours by node, where it has any: nobody disturbs or is disturbed while
+        suspended."""
         beside = {}
-        for node in run.allocation.nodes:
-            others = [job for job in run.machine.shares(node) if job != run.job_id]
-            if others:
-                beside[node] = [self._running[job] for job in others]
+        for node in run.allocation.nodes if not run.is_suspended else ():
+            others = [self._running[job] for job in run.machine.shares(node) if job != run.job_id]
+            if there := [other for other in others if not other.is_suspended]:
+                beside[node] = there
         return beside
 
     @property
@@ -333,9 +383,13 @@ class Emulator:
             raise ImpossibleDecisionError(
                 decision, f"was decided for another round than {self._current.number}"
             )
+        runs = decision.job_id in self._running
+        if decision.verdict == VERDICT_ACTION:
+            if not runs:
+                raise ImpossibleDecisionError(decision, "does not run")
+            return
         may_run = decision.verdict in (VERDICT_CANCELLED, VERDICT_WITHDRAWN)
-        runs = may_run and decision.job_id in self._running
-        if decision.job_id not in self._queued and not runs:
+        if decision.job_id not in self._queued and not (may_run and runs):
             raise ImpossibleDecisionError(decision, "is not in the queue")
 
     def _of(self, decision: PlacementDecided) -> tuple[JobRequest, Machine]:

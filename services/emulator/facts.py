@@ -6,13 +6,15 @@ from typing import Final
 
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
+    JobActionDone,
     JobDeclined,
     JobFinished,
     JobOutcome,
     JobStarted,
     JobSubmitted,
+    RunInterval,
 )
-from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.placement_pb2 import Action, PlacementDecided
 from coplace.v1.telemetry_pb2 import (
     NodeSample,
     NodeSamples,
@@ -127,8 +129,31 @@ def finished(run: RunningJob, outcome: JobOutcome.ValueType, now_us: int) -> Pub
         grant=run.grant,
         cores=run.allocation.all_cores,
         resources=dict(run.resources),
+        intervals=_intervals(run, now_us),
     )
     return _of_job(JOBS, cluster, run.job_id, now_us, payload)
+
+
+def action_done(run: RunningJob, asked: Action, now_us: int) -> Publish:
+    """The resource manager did what was asked."""
+    payload = JobActionDone(
+        job_id=run.job_id,
+        attempt=ATTEMPT,
+        grant=run.grant,
+        number=asked.number,
+        done_at_us=now_us,
+        freq_ghz=0.0 if run.is_suspended else run.allocation.freq_ghz,
+    )
+    cluster = run.machine.cluster
+    return _of_job(JOBS, cluster, run.job_id, now_us, payload, sequence=asked.number)
+
+
+def _intervals(run: RunningJob, now_us: int) -> list[RunInterval]:
+    """The stretches of a run that was acted on; none of another one."""
+    if not run.stretches:
+        return []
+    found = run.intervals(now_us)
+    return [RunInterval(began_at_us=us, freq_ghz=ghz, energy_j=j) for us, ghz, j in found]
 
 
 def declined(decision: PlacementDecided, cluster: Cluster, now_us: int) -> Publish:

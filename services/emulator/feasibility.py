@@ -28,6 +28,7 @@ def require_possible(
     running: Mapping[str, RunningJob],
 ) -> None:
     """Raise ImpossibleDecisionError unless the job can start as decided beside what runs."""
+    require_pstate(decision, decision.freq_ghz, machine)
     problem = (
         _wrong_request(decision, request, machine)
         or _wrong_nodes(decision, machine)
@@ -36,6 +37,13 @@ def require_possible(
         or _wrong_neighbours(decision, request, machine, running)
     )
     if problem:
+        raise ImpossibleDecisionError(decision, problem)
+
+
+def require_pstate(decision: PlacementDecided, freq_ghz: float, machine: Machine) -> None:
+    """Raise ImpossibleDecisionError for what is no P-state of the cluster."""
+    if freq_ghz not in machine.cluster.pstates_ghz:
+        problem = f"{freq_ghz} GHz is no P-state of {machine.cluster.name}"
         raise ImpossibleDecisionError(decision, problem)
 
 
@@ -55,8 +63,6 @@ def _wrong_request(decision: PlacementDecided, request: JobRequest, machine: Mac
     cores = cores_of_unit(request, cluster)
     if decision.attempt != ATTEMPT:
         return f"attempt {decision.attempt} was never submitted"
-    if decision.freq_ghz not in cluster.pstates_ghz:
-        return f"{decision.freq_ghz} GHz is no P-state of {cluster.name}"
     if decision.cores_per_node != cores:
         return f"uses {cores} cores a unit on {cluster.name}, got {decision.cores_per_node}"
     if not decision.walltime_s > 0:

@@ -58,8 +58,9 @@ class TimeBeside:
 class RunningJob:
     """One job between its start and its end; `settle` tells it of its neighbours.
 
-    `solo` is how this very run behaves alone on whole nodes, noise included, with the power of the
-    mean node; `progress` is the work left.
+    `solo` is how this very run behaves alone on whole nodes at its P-state, noise included, with
+    the power of the mean node; `progress` is the work left. `walltime_s` is the limit of a whole
+    run at its P-state; it stands still since `suspended_us`, None while it runs.
     """
 
     job_id: str
@@ -71,15 +72,20 @@ class RunningJob:
     progress: Progress
     deadline_us: int | None
     grant: int = 0
+    walltime_s: float = 0.0
     settled_us: int = 0
+    suspended_us: int | None = None
+    # Begin, P-state (0: suspended) and energy of the stretches of the run that are over.
+    stretches: list[tuple[int, float, float]] = field(default_factory=list)
     co_runs: list[TimeBeside] = field(default_factory=list)
     co_runs_begun: int = 0
     # Power of the job's first node and the time from which it holds: what its meter shows.
     meter: list[tuple[int, float]] = field(default_factory=list)
+    _since_us: int = field(init=False)
     _core_shares: dict[int, float] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.settled_us = self.started_us
+        self.settled_us = self._since_us = self.started_us
         of_a_unit = self.allocation.cores / self.machine.cluster.cores_per_node
         placed = zip(self.allocation.nodes, self.allocation.units, strict=True)
         self._core_shares = {node: units * of_a_unit for node, units in placed}
@@ -108,30 +114,79 @@ class RunningJob:
         """True when its limit comes before its end."""
         return self.deadline_us is not None and self.ends_at_us == self.deadline_us
 
+    @property
+    def is_suspended(self) -> bool:
+        """True while it stands still: its nodes draw no more for it than they do idle."""
+        return self.suspended_us is not None
+
     def core_share(self, node: int) -> float:
         """Share of a node's cores that it uses."""
         return self._core_shares[node]
 
     def demand_gbps(self, node: int) -> float:
         """Memory bandwidth that it would move alone on its share of a node."""
-        return self.solo.mem_gbps * self._core_shares[node]
+        return 0.0 if self.is_suspended else self.solo.mem_gbps * self._core_shares[node]
 
     def power_w(self, node: int) -> float:
         """Its share of what one of its nodes draws: idle by its cores, the rest its own."""
         factor = float(self.machine.power_factors([node])[0])
-        return self.solo.power_w * factor * self._core_shares[node]
+        return self._node_w * factor * self._core_shares[node]
+
+    @property
+    def _node_w(self) -> float:
+        """What a node draws that it has whole."""
+        return self.machine.cluster.idle_power_w if self.is_suspended else self.solo.power_w
 
     def energy_j(self, until_us: int) -> float:
         """What it drew on all of its nodes since its start."""
+        return sum(energy_j for _, _, energy_j in self.intervals(until_us))
+
+    def intervals(self, until_us: int) -> list[tuple[int, float, float]]:
+        """Begin, P-state (0: suspended) and energy of each stretch of the run."""
+        freq_ghz = 0.0 if self.is_suspended else self.allocation.freq_ghz
+        return [*self.stretches, (self._since_us, freq_ghz, self._energy_j(until_us))]
+
+    def act(
+        self,
+        now_us: int,
+        *,
+        suspended: bool,
+        allocation: HeldUnits,
+        solo: Behaviour,
+        walltime_s: float,
+    ) -> None:
+        """From now on it is suspended or not, and runs at another P-state: call `settle` of all on
+        its nodes then."""
+        self._advance(now_us)
+        self.stretches = self.intervals(now_us)
+        self._since_us = now_us
+        self.progress.solo_s_left *= solo.time_s / self.solo.time_s
+        self._move_deadline(now_us, walltime_s)
+        self.suspended_us = now_us if suspended else None
+        self.allocation, self.solo = allocation, solo
+
+    def _move_deadline(self, now_us: int, walltime_s: float) -> None:
+        """What is left of its limit waits while it is suspended, and stretches with the P-state."""
+        stretch, self.walltime_s = walltime_s / self.walltime_s, walltime_s
+        if self.deadline_us is not None:
+            from_us = now_us if self.suspended_us is None else self.suspended_us
+            self.deadline_us = now_us + round((self.deadline_us - from_us) * stretch)
+
+    def _advance(self, now_us: int) -> None:
+        if not self.is_suspended:
+            self.progress.advance((now_us - self.settled_us) / 1e6)
+        self.settled_us = now_us
+
+    def _energy_j(self, until_us: int) -> float:
+        """That of the present stretch."""
         shares: NDArray[np.float64] = np.fromiter(self._core_shares.values(), dtype=np.float64)
         factors = float((self.machine.power_factors(self.allocation.nodes) * shares).sum())
-        return self.solo.power_w * factors * (until_us - self.started_us) / 1e6
+        return self._node_w * factors * (until_us - self._since_us) / 1e6
 
     def settle(self, now_us: int, beside: Mapping[int, Sequence["RunningJob"]]) -> list[TimeBeside]:
         """From now on these are beside it, by node; returns what it was beside until now."""
         ended, self.co_runs = self.co_runs, []
-        self.progress.advance((now_us - self.settled_us) / 1e6)
-        self.settled_us = now_us
+        self._advance(now_us)
         slowdowns = {node: self._slowdown(node, others) for node, others in beside.items()}
         self.progress.slowdown_ratio = slowest(slowdowns.values())
         for co_runner, nodes in sorted(_nodes_of(beside).items(), key=lambda item: item[0].job_id):

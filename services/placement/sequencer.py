@@ -16,15 +16,19 @@ from coplace.v1.control_pb2 import (
 )
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
 from coplace.v1.jobs_pb2 import (
+    JobActionDone,
+    JobActionRefused,
     JobCancelled,
     JobDeclined,
     JobFinished,
     JobHeld,
     JobReleased,
     JobRequeued,
+    JobResumed,
     JobSeized,
     JobStarted,
     JobSubmitted,
+    JobSuspended,
 )
 from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import (
@@ -66,6 +70,10 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     JobCancelled,
     JobHeld,
     JobReleased,
+    JobActionDone,
+    JobActionRefused,
+    JobSuspended,
+    JobResumed,
     PlanProposed,
 )
 _RANKS: Final = {kind.DESCRIPTOR.full_name: rank for rank, kind in enumerate(_KINDS)}

@@ -21,12 +21,14 @@ from shared.messaging.event import Event
 
 
 def run_of(job: Job, message: JobFinished) -> FinishedRun | None:
-    """A run that power can be learned from; None where no meter ran, or no job, and where energy
-    and time make no power that a node has: each was told by itself."""
+    """A run that power can be learned from; None where no meter ran, or no job, where it ran at
+    several P-states or was suspended, and where energy and time make no power that a node has: each
+    was told by itself."""
     JOB_ENERGY_J.require("energy_j", message.energy_j)
     runtime_s = (message.ended_at_us - message.started_at_us) / 1e6
     used = message.nodes and message.cores_per_node and message.freq_ghz > 0
-    if not (message.started_at_us and runtime_s > 0 and message.energy_j and used):
+    ran = message.started_at_us and runtime_s > 0 and not message.intervals
+    if not (ran and message.energy_j and used):
         return None
     node_power_w = message.energy_j / message.nodes / runtime_s
     if not NODE_POWER_W.has(node_power_w):

@@ -87,6 +87,11 @@ class NodePower:
             self._occupants.put(key, occupant._replace(ended_us=ended_us))
             self._ended.add(key)
 
+    def changed(self, key: str) -> None:
+        """An attempt runs at another P-state, or was suspended: it tells nothing of its nodes."""
+        if key in self._occupants:
+            self._leave(key)
+
     def read(self, event: Event, message: NodeSamples, power_w: float) -> None:
         """A node's meter showed so much on the mean of some readings."""
         times_us = [sample.time_us for sample in message.samples]

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import (
+    JobActionDone,
     JobFinished,
     JobRequeued,
     JobSeized,
@@ -83,6 +84,8 @@ class Prediction:
                 self._start(message)
             case JobFinished():
                 self._finish(message)
+            case JobActionDone():
+                self._node_power.changed(_attempt(message.job_id, message.attempt))
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
         """Publish the models that are due: both in the first round, then by what was measured."""

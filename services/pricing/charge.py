@@ -9,7 +9,7 @@ from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
 
 from services.pricing.model import Evidence, Occupied, Price, price
 from shared.domain.errors import RejectedError
-from shared.messaging.domain_types import cores_of
+from shared.messaging.domain_types import cores_of, suspensions
 
 # More than any job costs, and few enough that integer accounts of 0.000001 SU cannot overflow.
 _MOST_SU: Final = Decimal(10**12)
@@ -20,7 +20,8 @@ _MOST_RATIO: Final = 1e10
 
 def usage_of(finished: JobFinished) -> Occupied:
     """What a finished job occupied. Raises RejectedError."""
-    return Occupied(cores_of(finished), finished.started_at_us, finished.ended_at_us)
+    times_us = finished.started_at_us, finished.ended_at_us
+    return Occupied(cores_of(finished), *times_us, suspensions(finished))
 
 
 def charge_message(

@@ -88,11 +88,12 @@ class CoRun:
 @dataclass(frozen=True, slots=True)
 class Occupied:
     """What a job occupied: all its cores are C of equation 1. A job that never started has
-    `started_at_us` 0. Raises RejectedError."""
+    `started_at_us` 0; in `suspended` times (from, until) it did not run. Raises RejectedError."""
 
     cores: int
     started_at_us: int
     ended_at_us: int
+    suspended: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         CORES.require("cores", self.cores)
@@ -102,8 +103,15 @@ class Occupied:
 
     @property
     def runtime_us(self) -> int:
-        """T_co: from start to end; 0 for a job that never started."""
-        return self.ended_at_us - self.started_at_us if self.started_at_us else 0
+        """T_co: from start to end, while it was not suspended; 0 for one that never started."""
+        if not self.started_at_us:
+            return 0
+        return self.run_us(self.started_at_us, self.ended_at_us)
+
+    def run_us(self, from_us: int, until_us: int) -> int:
+        """For how long it ran in a part of the time from its start to its end."""
+        overlaps = (min(end, until_us) - max(begin, from_us) for begin, end in self.suspended)
+        return until_us - from_us - sum(max(0, overlap) for overlap in overlaps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +142,9 @@ def evidence(co_runs: Iterable[CoRun], usage: Occupied) -> tuple[Evidence, ...]:
         return ()
     with localcontext(_EXACT):
         rows: dict[str, list[tuple[CoRun, int]]] = {}
-        for co_run, duration_us in _segments(co_runs, usage.started_at_us, usage.ended_at_us):
-            rows.setdefault(co_run.co_runner_job_id, []).append((co_run, duration_us))
+        for co_run, from_us, until_us in _segments(co_runs, usage.started_at_us, usage.ended_at_us):
+            if duration_us := usage.run_us(from_us, until_us):
+                rows.setdefault(co_run.co_runner_job_id, []).append((co_run, duration_us))
         return _few([_row(name, segments) for name, segments in rows.items()])
 
 
@@ -183,8 +192,11 @@ def _row(co_runner_job_id: str, segments: Sequence[tuple[CoRun, int]]) -> Eviden
     )
 
 
-def _segments(co_runs: Iterable[CoRun], start_us: int, end_us: int) -> Iterator[tuple[CoRun, int]]:
-    """Disjoint segments of [start, end], each with the strongest of the co-runs that cover it."""
+def _segments(
+    co_runs: Iterable[CoRun], start_us: int, end_us: int
+) -> Iterator[tuple[CoRun, int, int]]:
+    """Disjoint segments of [start, end], from and until, each with the strongest of the co-runs
+    that cover it."""
     runs = sorted(co_runs, key=lambda run: (run.began_at_us, run.ended_at_us, run.co_runner_job_id))
     times_us = (time for run in runs for time in (run.began_at_us, run.ended_at_us))
     edges = sorted({min(max(time, start_us), end_us) for time in times_us})
@@ -198,7 +210,7 @@ def _segments(co_runs: Iterable[CoRun], start_us: int, end_us: int) -> Iterator[
         while active and active[0][2].ended_at_us <= left_us:
             heapq.heappop(active)
         if active:
-            yield active[0][2], right_us - left_us
+            yield active[0][2], left_us, right_us
 
 
 @dataclass(frozen=True, slots=True)

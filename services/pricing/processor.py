@@ -6,15 +6,19 @@ from decimal import Decimal
 from typing import Final
 
 from coplace.v1.jobs_pb2 import (
+    JobActionDone,
+    JobActionRefused,
     JobCancelled,
     JobDeclined,
     JobFinished,
     JobHeld,
     JobReleased,
     JobRequeued,
+    JobResumed,
     JobSeized,
     JobStarted,
     JobSubmitted,
+    JobSuspended,
 )
 from coplace.v1.pricing_pb2 import ChargeMade
 from coplace.v1.pricing_state_pb2 import CoRunInterval
@@ -29,6 +33,18 @@ from shared.domain.job import JobFact, JobState, next_state
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, EarlyError, Round
 
+# What costs nothing: the finish tells what came of it.
+_COST_NOTHING: Final = (
+    JobStarted,
+    JobDeclined,
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    JobActionDone,
+    JobActionRefused,
+    JobSuspended,
+    JobResumed,
+)
 CHARGES: Final = "prices.charges"
 SOURCE: Final = "pricing"
 
@@ -67,8 +83,8 @@ class PricingProcessor:
                 self._follow(fact.job_id, fact.attempt + 1)
             case ShuttersMeasured() as measured:
                 self._measure(measured, event.id)
-            case JobStarted() | JobDeclined() | JobCancelled() | JobHeld() | JobReleased():
-                pass  # costs nothing; its finish tells what came of it
+            case _ if isinstance(event.payload, _COST_NOTHING):
+                pass
             case other:
                 raise RejectedError("ce_type", f"{other.DESCRIPTOR.full_name} tells no price")
         return ()

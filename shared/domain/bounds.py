@@ -92,6 +92,7 @@ CORE_SHARE: Final = Bound(1e-4, 1, "", "one core of the largest node, to a whole
 CO_RUNNERS: Final = Bound(1, 10_000, "jobs", "one a core")
 ATTEMPT: Final = Bound(1, 1_000_000, "", "requeues of one job, counted from 1")
 GRANT: Final = Bound(1, 2**53, "", "starts that were granted, counted from 1: a double holds it")
+ACTION: Final = Bound(1, 2**53, "", "actions on one attempt of a job, counted from 1")
 PRIORITY: Final = Bound(-100, 100, "", "classes of service and fair shares, as a key of the queue")
 RUNS: Final = Bound(1, 2**32 - 1, "runs", "what a mean was taken of")
 CORE_S: Final = Bound(0, 1e13, "core-seconds", "a million cores for four months, of one run")
@@ -138,6 +139,7 @@ QUANTITIES: Final[Mapping[str, Bound]] = {
     "co_runners": CO_RUNNERS,
     "attempt": ATTEMPT,
     "grant": GRANT,
+    "number": ACTION,
     "priority": PRIORITY,
     "count": RUNS,
     "coefficient": COEFFICIENT,
@@ -181,5 +183,6 @@ LENGTHS: Final[Mapping[str, Length]] = {
     "steps": Length(
         1_000, "of a cap, an hour each for six weeks: all of them are looked at in a pass"
     ),
+    "intervals": Length(10_000, "of a run: each costs its resource manager an order"),
     "items": Length(4_000, "of a plan: all are reckoned at the end of one round"),
 }

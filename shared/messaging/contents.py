@@ -25,6 +25,8 @@ from coplace.v1.control_pb2 import (
 from coplace.v1.energy_pb2 import AppIdMismatch, CoefficientsPublished, SignatureUpdated
 from coplace.v1.jobs_pb2 import (
     DependencyCondition,
+    JobActionDone,
+    JobActionRefused,
     JobCancelled,
     JobDeclined,
     JobFinished,
@@ -32,9 +34,11 @@ from coplace.v1.jobs_pb2 import (
     JobOutcome,
     JobReleased,
     JobRequeued,
+    JobResumed,
     JobSeized,
     JobStarted,
     JobSubmitted,
+    JobSuspended,
 )
 from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import (
@@ -50,7 +54,7 @@ from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
 from shared.domain.resources import require_resources, resources_of
-from shared.messaging.domain_types import MOST_VERSION, cores_of
+from shared.messaging.domain_types import MOST_VERSION, cores_of, run_us
 from shared.messaging.field_checks import (
     Check,
     anything,
@@ -72,6 +76,11 @@ MOST_UNKNOWN_BYTES: Final = 16_384
 # How long a plan may hold: who sends none any more is forgotten within a day.
 _MOST_PLAN_US: Final = 86_400_000_000
 _ATTEMPT: Final[Mapping[str, Check]] = {"job_id": text, "attempt": quantity("attempt")}
+_ACTION: Final[Mapping[str, Check]] = {
+    **_ATTEMPT,
+    "grant": if_known("grant"),
+    "number": quantity("number"),
+}
 _DEPENDENCY: Final = fields({"job_id": text, "condition": one_of(DependencyCondition.items())})
 _METRICS: Final[Mapping[str, Check]] = {
     name: quantity(name) for name in ("freq_ghz", "time_s", "power_w", "cpi", "tpi", "mem_gbps")
@@ -196,10 +205,28 @@ def _plan(message: PlanProposed) -> None:
         raise RejectedError("valid_until_us", problem)
 
 
+_INTERVAL: Final = fields(
+    {"began_at_us": time_us, "freq_ghz": if_known("freq_ghz"), "energy_j": quantity("energy_j")}
+)
+
+
+def _whole_run(message: JobFinished) -> None:
+    """Intervals follow one another from the start to the end."""
+    if not message.intervals:
+        return
+    begins_us = [interval.began_at_us for interval in message.intervals]
+    if begins_us[0] != message.started_at_us:
+        problem = f"must begin with the run, at {message.started_at_us}, got {begins_us[0]}"
+        raise RejectedError("intervals[0].began_at_us", problem)
+    for number, (before_us, us) in enumerate(pairwise([*begins_us, message.ended_at_us]), 1):
+        if us < before_us:
+            problem = "must not lie before the one before it, nor behind the end"
+            raise RejectedError(f"intervals[{number - 1}].began_at_us", problem)
+
+
 def _core_time(message: JobFinished) -> None:
     """What a price multiplies."""
-    runtime_us = message.ended_at_us - message.started_at_us if message.started_at_us else 0
-    core_s = cores_of(message) * runtime_us / 1e6
+    core_s = cores_of(message) * run_us(message) / 1e6
     CORE_S.require("ended_at_us", core_s)
 
 
@@ -259,9 +286,11 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "cores": if_known("cores"),
             "resources": _held,
             "failed_nodes": each_of_any("nodes", host_list),
+            "intervals": each_of_any("intervals", _INTERVAL),
         },
         ascending("submitted_at_us", "started_at_us", "ended_at_us"),
         _cores_of_nodes,
+        _whole_run,
         _core_time,
     ),
     JobRequeued: fields(
@@ -288,6 +317,10 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
     JobCancelled: fields({"job_id": text, "reason": text_or_empty, "cancelled_at_us": time_us}),
     JobHeld: fields({"job_id": text, "reason": text_or_empty, "held_at_us": time_us}),
     JobReleased: fields({"job_id": text, "released_at_us": time_us}),
+    JobActionDone: fields({**_ACTION, "done_at_us": time_us, "freq_ghz": if_known("freq_ghz")}),
+    JobActionRefused: fields({**_ACTION, "reason": text_or_empty, "refused_at_us": time_us}),
+    JobSuspended: fields({"job_id": text, "reason": text_or_empty, "suspended_at_us": time_us}),
+    JobResumed: fields({"job_id": text, "reason": text_or_empty, "resumed_at_us": time_us}),
     SignatureMeasured: _SIGNATURE,
     NodeSamples: fields(
         {"node": text, "cluster": text, "node_model": text, "samples": each("samples", _SAMPLE)}

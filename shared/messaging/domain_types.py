@@ -78,6 +78,22 @@ def job_of(message: JobSubmitted) -> Job:
     )
 
 
+def suspensions(message: JobFinished) -> tuple[tuple[int, int], ...]:
+    """From when until when a job that has ended was suspended, us."""
+    ends_us = [*(each.began_at_us for each in message.intervals[1:]), message.ended_at_us]
+    pairs = zip(message.intervals, ends_us, strict=False)
+    return tuple((each.began_at_us, end_us) for each, end_us in pairs if not each.freq_ghz)
+
+
+def run_us(message: JobFinished) -> int:
+    """For how long a job that has ended ran: from its start to its end, without the time in which
+    it was suspended; 0 where it never started."""
+    if not message.started_at_us:
+        return 0
+    suspended_us = sum(end_us - begin_us for begin_us, end_us in suspensions(message))
+    return message.ended_at_us - message.started_at_us - suspended_us
+
+
 def cores_of(message: JobFinished) -> int:
     """All cores that a job held, as far as its end tells."""
     return message.cores or message.nodes * message.cores_per_node

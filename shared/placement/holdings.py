@@ -70,9 +70,18 @@ class Holdings:
         self._counted[job.job.job_id] = self._occupancy[placed.cluster].worth(job)
         self._account(job, 1, self._counted[job.job.job_id])
 
-    def estimate(self, job: Tracked) -> None:
-        """What a job draws was estimated since it got its nodes."""
-        self._occupancy[_placed(job).cluster].estimate(job)
+    def refresh(self, job: Tracked) -> None:
+        """What a job draws, or until when it has its nodes, is known better."""
+        self._occupancy[_placed(job).cluster].refresh(job)
+
+    def expect(self, job: Tracked, release_s: float) -> None:
+        """A job that is suspended is expected to give its nodes back then."""
+        self._occupancy[_placed(job).cluster].expect(job, release_s)
+
+    def running(self) -> list[tuple[Tracked, Placed]]:
+        """Jobs that run, suspended ones too, by arrival."""
+        jobs = (job for job in self._jobs.values() if job.state is JobState.RUNNING)
+        return [(job, _placed(job)) for job in sorted(jobs, key=lambda job: job.arrival)]
 
     def release(self, job: Tracked) -> None:
         """A job gives up what it holds, if anything."""

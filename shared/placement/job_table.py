@@ -7,15 +7,19 @@ from typing import Final
 
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_COMPLETED,
+    JobActionDone,
+    JobActionRefused,
     JobCancelled,
     JobDeclined,
     JobFinished,
     JobHeld,
     JobReleased,
     JobRequeued,
+    JobResumed,
     JobSeized,
     JobStarted,
     JobSubmitted,
+    JobSuspended,
 )
 
 from shared.domain.cluster import Cluster
@@ -25,6 +29,7 @@ from shared.domain.node import NodeNames
 from shared.messaging.domain_types import dependencies_of, job_of
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, EarlyError
+from shared.placement.actions import Action, Refused
 from shared.placement.grants import Void, lower_grant
 from shared.placement.holdings import Holdings
 from shared.placement.jobs import Placed, Tracked
@@ -118,7 +123,7 @@ class JobTable:
         """Keep what a job draws where it runs."""
         if job.placed is not None:
             job.placed.draw_mw = draw_mw
-            self.holdings.estimate(job)
+            self.holdings.refresh(job)
             self.save(job)
 
     def submit(self, event: Event, message: JobSubmitted) -> None:
@@ -176,6 +181,7 @@ class JobTable:
             self._tell(job, _runs_on(started, job.job.attempt, placed.grant, placed.cluster))
         self.holdings.release(job)
         job.state, job.announced, job.ended_s, job.asked_back = state, 0, None, ""
+        job.actions = ()
         self.holdings.hold(job, started)
         self._touch(job)
 
@@ -251,6 +257,53 @@ class JobTable:
         job.misfits = misfits
         self._end(job, next_state(job.state, JobFact.REJECTED))
 
+    def suspend(self, event: Event, message: JobSuspended) -> None:
+        """Somebody asked that a run be suspended; raises RejectedError where there is none."""
+        job = self._known(message.job_id)
+        if job.placed is None:
+            raise RejectedError("job_id", f"has no run to suspend, it is {job.state}: hold it")
+        by = f"{event.source[:_MOST_TEXT]}: {message.reason[:_MOST_TEXT]}"
+        self._asked_to_suspend(event, job).suspend = f"suspended by {by}"
+
+    def resume(self, event: Event, message: JobResumed) -> None:
+        """A run that was suspended may go on."""
+        self._asked_to_suspend(event, self._known(message.job_id)).suspend = None
+
+    def ask(self, job: Tracked, action: Action) -> None:
+        """Something is asked of the resource manager that runs a job."""
+        job.actions, job.asked_actions = (*job.actions, action), action.number
+        self.holdings.refresh(job)
+        self.save(job)
+
+    def action_done(self, event: Event, message: JobActionDone) -> None:
+        """A resource manager did what was asked: this action speaks for those before it."""
+        job = self._acted_on(event, message)
+        done = next((each for each in job.actions if each.number == message.number), None)
+        if done is None or job.placed is None:
+            raise AlreadyAppliedError(event.id)
+        at_s, placed = message.done_at_us / 1e6, job.placed
+        if not done.is_suspended:
+            placed.run_on(at_s)
+        elif placed.suspended_s is None:
+            placed.suspended_s = max(at_s, placed.since_s)
+        placed.change(done.freq_ghz, done.draw_mw, done.walltime_s, at_s)
+        job.actions = tuple(each for each in job.actions if each.number > done.number)
+        job.done_action = done.number
+        self.holdings.refresh(job)
+        self._touch(job)
+
+    def action_refused(self, event: Event, message: JobActionRefused) -> None:
+        """A resource manager will not do what was asked."""
+        job = self._acted_on(event, message)
+        refused = next((each for each in job.actions if each.number == message.number), None)
+        if refused is None or job.placed is None:
+            raise AlreadyAppliedError(event.id)
+        job.actions = tuple(each for each in job.actions if each is not refused)
+        others = (one for one in job.refusals if one.kind is not refused.kind)
+        job.refusals = (*others, Refused(refused.kind, message.refused_at_us / 1e6))
+        self.holdings.refresh(job)
+        self._touch(job)
+
     def isolate(self, job: Tracked, reason: str) -> None:
         """Hold a job that the end of a round fails over."""
         job.held, job.isolated = reason[:_MOST_TEXT], True
@@ -265,16 +318,23 @@ class JobTable:
         return [job for job in self.found(self._jobs) if job.waits and job.held is None]
 
     def place(
-        self, job: Tracked, start: Start, now_s: float, freq_ghz: float, plan_round: int | None
+        self,
+        job: Tracked,
+        start: Start,
+        now_s: float,
+        freq_ghz: float,
+        wanted_ghz: float,
+        plan_round: int | None,
     ) -> Placed:
-        """Grant a job its nodes at a P-state; `plan_round` is that of the plan which chose it."""
+        """Grant a job its nodes at a P-state where another one is wanted if caps allow it;
+        `plan_round` is that of the plan which chose it."""
         job.state, job.grant = next_state(job.state, JobFact.GRANTED), job.grant + 1
         job.missed = False
         limit_s = start.entry.limit_s
         nodes, units = self._allocated(start)
         draw_mw, ends_s = start.entry.draw_mw, now_s + limit_s
         on = start.cluster, nodes, limit_s, ends_s, job.grant, draw_mw, units
-        placed = Placed(*on, freq_ghz, plan_round)
+        placed = Placed(*on, freq_ghz, plan_round, wanted_ghz)
         self.holdings.hold(job, placed)
         self.save(job)
         return placed
@@ -352,7 +412,7 @@ class JobTable:
         del self.by_arrival[before.arrival]
 
     def _end(self, job: Tracked, state: JobState) -> None:
-        job.state, job.ended_s = state, None
+        job.state, job.ended_s, job.actions, job.suspend = state, None, (), None
         self._ending.add(job.job.job_id)
         self._touch(job)
 
@@ -395,6 +455,26 @@ class JobTable:
             raise EarlyError("attempt", problem)
         if attempt < job.job.attempt:
             raise AlreadyAppliedError(event.id)
+        return job
+
+    def _acted_on(self, event: Event, message: JobActionDone | JobActionRefused) -> Tracked:
+        """The job whose run an action was on, if it is of this grant."""
+        job = self._newest(event, message.job_id, message.attempt)
+        _require_given(job, message.grant)
+        if job.placed is None or message.grant not in (0, job.placed.grant):
+            raise AlreadyAppliedError(event.id)
+        if message.number > job.asked_actions:
+            problem = f"{message.number} was never asked, the newest is {job.asked_actions}"
+            raise RejectedError("number", problem)
+        return job
+
+    def _asked_to_suspend(self, event: Event, job: Tracked) -> Tracked:
+        """The job, unless something newer was asked of its run."""
+        asked = event.time_us, event.id
+        if asked <= job.suspend_asked:
+            raise AlreadyAppliedError(event.id)
+        job.suspend_asked = asked
+        self._touch(job)
         return job
 
     def _asked(self, event: Event, job_id: str) -> Tracked:
@@ -461,7 +541,8 @@ def _told_nodes(message: JobStarted, names: NodeNames) -> tuple[tuple[int, ...],
     if len(units) != len(nodes):
         raise RejectedError("node_units", f"must be {len(nodes)} as the nodes, got {len(units)}")
     pairs = sorted(zip(nodes, units, strict=True))
-    return tuple(node for node, _ in pairs), tuple(count for _, count in pairs)
+    counts = tuple(count for _, count in pairs)
+    return tuple(node for node, _ in pairs), counts if max(counts) > 1 else ()
 
 
 def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
@@ -477,9 +558,13 @@ def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | N
 
 def _bring_back(job: Tracked, now_s: float) -> bool:
     """Whether anything of the job lay in the future."""
-    before = (job.placed, job.ended_s, job.settles_s)
+    before = (job.placed, job.ended_s, job.settles_s, job.actions, job.refusals)
     if job.placed is not None and job.placed.since_s > now_s:
         job.placed = replace(job.placed, ends_s=now_s + job.placed.limit_s)
+    if job.placed is not None and (job.placed.suspended_s or 0.0) > now_s:
+        job.placed = replace(job.placed, suspended_s=now_s)
+    job.actions = tuple(replace(a, asked_s=min(a.asked_s, now_s)) for a in job.actions)
+    job.refusals = tuple(Refused(kind, min(since_s, now_s)) for kind, since_s in job.refusals)
     job.ended_s = None if job.ended_s is None else min(job.ended_s, now_s)
     job.settles_s = min(job.settles_s, now_s)
-    return before != (job.placed, job.ended_s, job.settles_s)
+    return before != (job.placed, job.ended_s, job.settles_s, job.actions, job.refusals)

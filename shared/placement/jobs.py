@@ -8,6 +8,7 @@ from typing import Any, Self
 import orjson
 
 from shared.domain.job import Condition, Dependency, Job, JobState
+from shared.placement.actions import Action, ActionKind, Refused
 from shared.placement.grants import Void
 from shared.placement.misfits import Misfit
 from shared.placement.model import Candidate, SlowerMode
@@ -29,6 +30,40 @@ class Placed:
     units: tuple[int, ...] = ()
     freq_ghz: float = 0.0
     plan_round: int | None = None
+    wanted_ghz: float = 0.0
+    mode_limit_s: float = 0.0
+    suspended_s: float | None = None
+
+    @property
+    def walltime_s(self) -> float:
+        """The limit of a whole run at the present P-state."""
+        return self.mode_limit_s or self.limit_s
+
+    @property
+    def left_s(self) -> float:
+        """What is left of the limit of one that is suspended, a second at least."""
+        assert self.suspended_s is not None
+        return max(self.ends_s - self.suspended_s, 1.0)
+
+    def run_on(self, now_s: float) -> None:
+        """It runs again: the time in which it was suspended counts for no limit."""
+        if self.suspended_s is not None:
+            self._prolong(max(now_s - self.suspended_s, 0.0))
+            self.suspended_s = None
+
+    def change(self, freq_ghz: float, draw_mw: int, walltime_s: float, now_s: float) -> None:
+        """It runs at another P-state: what is left of its limit stretches as a whole run's does."""
+        self._prolong(self.stretched_s(walltime_s, now_s))
+        self.freq_ghz, self.draw_mw, self.mode_limit_s = freq_ghz, draw_mw, walltime_s
+
+    def stretched_s(self, walltime_s: float, now_s: float) -> float:
+        """By how much its end moves where a whole run may take so long from now on."""
+        from_s = now_s if self.suspended_s is None else self.suspended_s
+        return max(self.ends_s - from_s, 0.0) * (walltime_s / self.walltime_s - 1)
+
+    def _prolong(self, by_s: float) -> None:
+        self.mode_limit_s = self.walltime_s
+        self.limit_s, self.ends_s = self.limit_s + by_s, self.ends_s + by_s
 
     @property
     def since_s(self) -> float:
@@ -50,7 +85,10 @@ class Tracked:
     goes with what runs is not told anew. `ended_s` is the end of the round that brought its end.
     `admitted` says that it was found to fit on a declared cluster when it came; `misfits` are why
     it does not. `weighed` is the number of the news that its candidates are of. `isolated` is a
-    held one that is not even weighed, since deciding on it failed.
+    held one that is not even weighed, since deciding on it failed. `actions` are those on its run
+    that were not answered, `asked_actions` how many were asked of this attempt, `done_action` the
+    newest that was done, `refusals` what was refused; `suspend` is the reason why an operator
+    suspends it, `suspend_asked` the time and id of the newest word on that.
     """
 
     job: Job
@@ -80,6 +118,47 @@ class Tracked:
     admitted: bool = False
     weighed: int = 0
     misfits: tuple[Misfit, ...] = ()
+    actions: tuple[Action, ...] = ()
+    asked_actions: int = 0
+    done_action: int = 0
+    refusals: tuple[Refused, ...] = ()
+    suspend: str | None = None
+    suspend_asked: tuple[int, str] = (0, "")
+
+    @property
+    def is_suspended(self) -> bool:
+        """True while it stands still."""
+        return self.placed is not None and self.placed.suspended_s is not None
+
+    @property
+    def will_be_suspended(self) -> bool:
+        """The same when all that was asked is done."""
+        return self.actions[-1].is_suspended if self.actions else self.is_suspended
+
+    @property
+    def drawn_mw(self) -> int:
+        """What it draws beyond idle on its nodes: the most of how it is and may be by now."""
+        assert self.placed is not None
+        now_mw = 0 if self.is_suspended else self.placed.draw_mw or 0
+        return max([now_mw, *(action.drawn_mw for action in self.actions)])
+
+    @property
+    def releases_s(self) -> float:
+        """When it gives its nodes back at the latest: the latest of how it is and may be by now."""
+        placed = self.placed
+        assert placed is not None
+        ends_s = [placed.ends_s]
+        for action in self.actions:
+            if action.is_suspended:
+                continue
+            later_s = placed.stretched_s(action.walltime_s, action.asked_s)
+            from_s = action.asked_s if placed.suspended_s is None else placed.suspended_s
+            ends_s.append(placed.ends_s + later_s + action.asked_s - from_s)
+        return max(ends_s)
+
+    def is_refused(self, kind: ActionKind, since_s: float) -> bool:
+        """Whether its resource manager refused such an action since then."""
+        return any(one.kind is kind and one.since_s > since_s for one in self.refusals)
 
     @property
     def waits(self) -> bool:
@@ -106,6 +185,7 @@ class Tracked:
         if self.placed:
             placed = {name: getattr(self.placed, name) for name in Placed.__slots__}
             state["placed"] = {**placed, "nodes": runs_of(self.placed.nodes)}
+        state["refusals"] = [[*refused] for refused in self.refusals]
         return orjson.dumps(state)
 
     @classmethod
@@ -119,6 +199,10 @@ class Tracked:
             Dependency(d["job_id"], Condition(d["condition"])) for d in state["awaits"]
         )
         state["asked"] = tuple(state["asked"])
+        state["suspend_asked"] = tuple(state.get("suspend_asked", (0, "")))
+        state["actions"] = tuple(map(_action, state.get("actions", ())))
+        refusals = state.get("refusals", ())
+        state["refusals"] = tuple(Refused(ActionKind(kind), since_s) for kind, since_s in refusals)
         for name in ("void", "seized"):
             state[name] = tuple(Void(**fields) for fields in state[name])
         # A state of before jobs were rejected holds only those that fit.
@@ -127,6 +211,10 @@ class Tracked:
         if state["placed"]:
             state["placed"] = _placed(state["placed"])
         return cls(**state)
+
+
+def _action(fields: dict[str, Any]) -> Action:
+    return Action(**{**fields, "kind": ActionKind(fields["kind"])})
 
 
 def _placed(fields: dict[str, Any]) -> Placed:

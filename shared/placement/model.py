@@ -24,6 +24,7 @@ from shared.eamc.ranking import (
     compare,
 )
 from shared.models.power_model import PowerModel
+from shared.placement.actions import Measure
 from shared.placement.misfits import misfit
 from shared.placement.predictions import (
     ClusterModels,
@@ -56,6 +57,8 @@ class Rules:
     node_failure_window_s: float = 86_400.0
     most_applications: int = 10_000
     cap_slowdown: float = 1.0
+    cap_measures: tuple[Measure, ...] = (Measure.LOWER_FREQUENCY, Measure.SUSPEND)
+    action_timeout_s: float = 60.0
 
     @property
     def weighing(self) -> Weighing:

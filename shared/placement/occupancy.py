@@ -115,22 +115,26 @@ class Occupancy:
         assert job.placed is not None
         placed = job.placed
         held = Held(
-            placed.ends_s,
+            job.releases_s,
             job.arrival,
             self._kind(job),
             self._allocation(placed),
-            placed.draw_mw or 0,
+            job.drawn_mw,
         )
         self._stays[job.arrival], self._held[job.arrival] = job, held
         self.capacity.take(held.kind, held.allocation)
         if not counts_nodes(job.job, self._cluster):
             self._in_parts.add(job.arrival)
 
-    def estimate(self, job: Tracked) -> None:
-        """What a job draws was estimated since it got its nodes."""
-        assert job.placed is not None
+    def refresh(self, job: Tracked) -> None:
+        """What a job draws, or until when it has its nodes, is known better."""
         held = self._held[job.arrival]
-        self._held[job.arrival] = held._replace(draw_mw=job.placed.draw_mw or 0)
+        held = held._replace(draw_mw=job.drawn_mw, release_s=job.releases_s)
+        self._held[job.arrival] = held
+
+    def expect(self, job: Tracked, release_s: float) -> None:
+        """A job that is suspended is expected to give its nodes back then."""
+        self._held[job.arrival] = self._held[job.arrival]._replace(release_s=release_s)
 
     def release(self, job: Tracked) -> None:
         """A job has left."""

@@ -8,6 +8,7 @@ from typing import Final
 from coplace.v1.placement_pb2 import (
     PREDICTION_BASIS_FIRST_RUN,
     PREDICTION_BASIS_SIGNATURE,
+    VERDICT_ACTION,
     VERDICT_CANCELLED,
     VERDICT_REJECTED,
     VERDICT_START,
@@ -25,6 +26,8 @@ from shared.domain.folding import fold
 from shared.domain.node import NodeNames
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
+from shared.placement.actions import MESSAGES as ACTION_KINDS
+from shared.placement.actions import Action
 from shared.placement.caps import MESSAGES
 from shared.placement.eligible import Choice, Choices, favourite, preference
 from shared.placement.explanation import POWER, Refusals, unexplained, when
@@ -81,6 +84,20 @@ class Decisions:
         decided.reason = in_words(job.misfits)
         decided.misfits.extend(each.message() for each in job.misfits[:MOST_CANDIDATES])
         return self.publish(job, decided)
+
+    def action(
+        self, job: Tracked, placed: Placed, action: Action, caps: Iterable[PowerShortage]
+    ) -> Publish:
+        """Something is to be done to a job that runs."""
+        decided = self._blank(job, VERDICT_ACTION)
+        decided.cluster, decided.grant = placed.cluster, placed.grant
+        decided.reason = f"{action.words}: {action.reason}"
+        asked = decided.action
+        asked.kind, asked.number = ACTION_KINDS[action.kind], action.number
+        asked.freq_ghz, asked.walltime_s = action.freq_ghz, action.walltime_s
+        asked.draw_w = action.drawn_mw / 1000
+        asked.power.shortages.extend(caps)
+        return self.publish(job, decided, f"/action/{action.number}")
 
     def new(self, job: Tracked, verdict: Verdict.ValueType, what: str = "") -> PlacementDecided:
         """A decision on a job that says nothing else yet; `what` is the news in its reason."""

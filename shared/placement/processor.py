@@ -16,15 +16,19 @@ from coplace.v1.control_pb2 import (
     PowerCapDeclared,
 )
 from coplace.v1.jobs_pb2 import (
+    JobActionDone,
+    JobActionRefused,
     JobCancelled,
     JobDeclined,
     JobFinished,
     JobHeld,
     JobReleased,
     JobRequeued,
+    JobResumed,
     JobSeized,
     JobStarted,
     JobSubmitted,
+    JobSuspended,
 )
 from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import NodePowerPublished
@@ -40,6 +44,7 @@ from shared.placement.dependencies import Dependencies
 from shared.placement.explanation import Refusals
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Tracked
+from shared.placement.measures import Measures
 from shared.placement.misfits import misfits, without_reference
 from shared.placement.model import Candidate, Rules, draw_mw, evaluate
 from shared.placement.model_store import ModelStore
@@ -99,6 +104,7 @@ class Placement:
         self._waiting_jobs = WaitingJobs(self._pending_reasons, rules, self._plans)
         self._notices = Notices(self._pending_reasons, self._waiting_jobs)
         self._withdrawals = Withdrawals(self._job_table, self._models, rules.start_timeout_s)
+        self._measures = Measures(restored, self._job_table, self._models, rules)
         self.planning = Planning(self._job_table, self._waiting_jobs, self._models, rules)
         self._all_stale, self._lack_modes, self._now_s = False, False, 0.0
         # Jobs that wait to be weighed again, and the news that they were looked for last.
@@ -120,6 +126,8 @@ class Placement:
                 self._ask(event)
             case JobSubmitted() | JobRequeued() | JobStarted() | JobDeclined() | JobFinished():
                 self._happen(event)
+            case JobSuspended() | JobResumed() | JobActionDone() | JobActionRefused():
+                self._act(event)
             case _:
                 self._learn(event)
         return ()
@@ -148,8 +156,10 @@ class Placement:
             [*touched, *weighed, *offered, *self._job_table.found(replanned)]
         )
         self._refresh_stale()
+        decided += self._measures.before_pass(decisions)
         outcomes = self._start(decisions, decided)
         decided += self._announce(outcomes)
+        decided += self._measures.after_pass(outcomes.refusals.plan, decisions)
         self.queries.note(outcomes)
         return decided
 
@@ -160,14 +170,17 @@ class Placement:
             **self._nodes.changes(),
             **self._job_table.changes(),
             **self._plans.changes(),
+            **self._measures.changes(),
         }
 
     def wake_us(self) -> int | None:
         """When the next start has to be confirmed, news that was put off is told, a planned start
-        is held back no longer, a plan ends, drained nodes are back, or a cap of power changes."""
+        is held back no longer, a plan ends, drained nodes are back, a measure is taken since
+        another one was not answered, or a cap of power changes."""
         due = [*self._withdrawals.due_s(), *self._notices.due_s(), *self._plans.due_s()]
         due += [self._now_s + _SOON_S] if self._stale else []
-        next_s = min([*due, *self._nodes.due_s(), self._models.next_cap_step_s(self._now_s)])
+        due += [*self._nodes.due_s(), *self._measures.due_s()]
+        next_s = min([*due, self._models.next_cap_step_s(self._now_s)])
         return ceil(next_s * 1e6) if next_s < inf else None
 
     def suspects(self) -> Sequence[str]:
@@ -221,6 +234,18 @@ class Placement:
                 self._job_table.release(event, released)
             case JobSeized() as seized:
                 self._job_table.seize(event, seized)
+
+    def _act(self, event: Event) -> None:
+        """What is asked of a run, and what came of it."""
+        match event.payload:
+            case JobSuspended() as suspended:
+                self._job_table.suspend(event, suspended)
+            case JobResumed() as resumed:
+                self._job_table.resume(event, resumed)
+            case JobActionDone() as done:
+                self._job_table.action_done(event, done)
+            case JobActionRefused() as refused:
+                self._job_table.action_refused(event, refused)
 
     def _learn(self, event: Event) -> None:
         match event.payload:
@@ -416,9 +441,9 @@ class Placement:
     def _schedulers(self, now_s: float, *, apart: bool = False) -> dict[str, ClusterScheduler]:
         """Every cluster with what runs and waits: see schedulers_of."""
         held, neighbours = self._job_table.holdings.occupancy, self._models.neighbours()
-        return schedulers_of(
-            held, self._waiting_jobs, neighbours, self._models.budgets(now_s), apart=apart
-        )
+        budgets = self._models.budgets(now_s)
+        self._measures.keep(budgets)
+        return schedulers_of(held, self._waiting_jobs, neighbours, budgets, apart=apart)
 
     def _take(self, outcomes: Outcomes) -> Iterator[Publish]:
         plan = outcomes.refusals.plan
@@ -432,8 +457,9 @@ class Placement:
             weighed = outcomes.weighed(job, outcomes.reasons(job, start), start)
             instead = outcomes.instead_of(job, chosen.candidate, start)
             plan_round = self._plans.standing.round if chosen.is_planned else None
+            own_ghz = chosen.candidate.freq_ghz
             freq_ghz = chosen.candidate.drawing(start.entry.draw_mw).freq_ghz
-            placed = self._job_table.place(job, start, plan.now_s, freq_ghz, plan_round)
+            placed = self._job_table.place(job, start, plan.now_s, freq_ghz, own_ghz, plan_round)
             self._waiting_jobs.leave(job.job.job_id)
             yield outcomes.started(job, placed, start, weighed, instead, self._beside(job))
 

@@ -12,8 +12,10 @@ from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_REJECTED,
     JOB_STANDING_RESERVED,
     JOB_STANDING_RUNNING,
+    JOB_STANDING_SUSPENDED,
     JOB_STANDING_WAITING,
     Allocation,
+    AskedAction,
     ClusterOutlook,
     ClusterStanding,
     ExplainResponse,
@@ -31,6 +33,8 @@ from coplace.v1.placement_service_pb2 import (
 )
 
 from shared.domain.job import JobState
+from shared.placement.actions import MESSAGES as ACTION_KINDS
+from shared.placement.actions import Action
 from shared.placement.caps import (
     MESSAGES,
     Covered,
@@ -299,7 +303,7 @@ class Queries:
         if job.ended:
             return _ENDED[job.state]
         if job.state is JobState.RUNNING:
-            return JOB_STANDING_RUNNING
+            return JOB_STANDING_SUSPENDED if job.is_suspended else JOB_STANDING_RUNNING
         if job.state is JobState.GRANTED:
             return JOB_STANDING_DECIDED
         pending_reason = self._pending_reasons.of_job(job)
@@ -317,7 +321,7 @@ class Queries:
         is_waited_for = job.state is JobState.GRANTED and self._start_timeout_s
         start_by_s = placed.since_s + self._start_timeout_s if is_waited_for else 0.0
         clocks = [c.freq_ghz for c in job.candidates if c.cluster == placed.cluster]
-        return Allocation(
+        found = Allocation(
             cluster=placed.cluster,
             nodes=len(placed.nodes),
             freq_ghz=placed.freq_ghz or next(iter(clocks), 0.0),
@@ -327,7 +331,12 @@ class Queries:
             grant=placed.grant,
             asked_back=job.asked_back,
             plan_round=placed.plan_round,
+            suspended_since_us=round((placed.suspended_s or 0.0) * 1e6),
+            asked=map(_asked, job.actions),
         )
+        if placed.wanted_ghz > placed.freq_ghz > 0:
+            found.best_freq_ghz = placed.wanted_ghz
+        return found
 
     def _explain(self, answer: ExplainResponse, job: Tracked) -> None:
         answer.reason = self._why_it_waits(job)
@@ -367,6 +376,16 @@ class Queries:
                 free_nodes=held.free,
                 nodes=held.nodes,
             )
+
+
+def _asked(action: Action) -> AskedAction:
+    return AskedAction(
+        number=action.number,
+        kind=ACTION_KINDS[action.kind],
+        freq_ghz=action.freq_ghz,
+        asked_at_us=round(action.asked_s * 1e6),
+        reason=f"{action.words}: {action.reason}",
+    )
 
 
 def _why_not_waiting(job: Tracked) -> str:

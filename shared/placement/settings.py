@@ -3,11 +3,12 @@
 A planner reads the same variables, so that its own fold of the inputs comes to the same state.
 """
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from shared.eamc.frequency import Reading
 from shared.eamc.ranking import Policy
+from shared.placement.actions import measures_of
 from shared.placement.model import Rules
 from shared.runtime.environment import EnvironmentSettings
 
@@ -48,6 +49,16 @@ class RuleSettings(EnvironmentSettings):
         description="Most predicted T / T(own P-state) of a lower P-state at which a job starts "
         "where a cap of power refuses its own; 1: it waits for watts at its own",
     )
+    cap_measures: str = Field(
+        "lower-frequency,suspend",
+        description="What is done to jobs that run, in this order, where a cap of power falls "
+        "below what they draw: lower-frequency, suspend, end; empty: nothing",
+    )
+    action_timeout_s: float = Field(
+        60.0,
+        ge=0,
+        description="Where an action is not answered within this, the measures go on to other jobs",
+    )
     start_timeout_s: float = Field(
         300.0,
         ge=0,
@@ -78,6 +89,12 @@ class RuleSettings(EnvironmentSettings):
         7.0, gt=0, description="How long after its end came copies of a job's events are recognised"
     )
 
+    @field_validator("cap_measures")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        measures_of(value)
+        return value
+
     @property
     def rules(self) -> Rules:
         """All but how long ended jobs are remembered."""
@@ -90,6 +107,8 @@ class RuleSettings(EnvironmentSettings):
             quantile=self.quantile,
             cap_counts_idle=self.cap_counts_idle,
             cap_slowdown=self.cap_slowdown,
+            cap_measures=measures_of(self.cap_measures),
+            action_timeout_s=self.action_timeout_s,
             start_timeout_s=self.start_timeout_s,
             most_missed_starts=self.most_missed_starts,
             most_requeues=self.most_requeues,

@@ -4,7 +4,7 @@ are silent, run jobs that fail or go back into the queue, and restart from old d
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
@@ -12,6 +12,8 @@ from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_COMPLETED,
     JOB_OUTCOME_FAILED,
     JOB_OUTCOME_TIMED_OUT,
+    JobActionDone,
+    JobActionRefused,
     JobDeclined,
     JobFinished,
     JobOutcome,
@@ -20,9 +22,14 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
 )
 from coplace.v1.placement_pb2 import (
+    ACTION_KIND_END,
+    ACTION_KIND_RESUME,
+    ACTION_KIND_SUSPEND,
+    VERDICT_ACTION,
     VERDICT_CANCELLED,
     VERDICT_START,
     VERDICT_WITHDRAWN,
+    Action,
     PlacementDecided,
 )
 
@@ -45,14 +52,15 @@ _NOBODYS: Final = JobSubmitted(user="nobody", account="nobody", submitted_at_us=
 @dataclass(slots=True)
 class Temper:
     """How a resource manager behaves: how long it takes to start what it was told to, how long its
-    reports are on their way, until when it is silent, and the shares of starts that it declines and
-    of runs that go back into the queue."""
+    reports are on their way, until when it is silent, and the shares of starts that it declines, of
+    runs that go back into the queue and of actions that it refuses."""
 
     start_within_us: int = 20 * SECOND_US
     report_within_us: int = 5 * SECOND_US
     silent_until_us: int = 0
     declines: float = 0.03
     requeues: float = 0.1
+    refuses: float = 0.1
 
 
 Grant = tuple[str, int, int]
@@ -83,6 +91,10 @@ class Manager:
         self._pending: dict[Grant, Pending] = {}
         self._runs: dict[Grant, Run] = {}
         self._ends: dict[Grant, int] = {}
+        # What it was asked to do to runs, and how long those that stand still have to run yet.
+        self._asked: list[tuple[int, Grant, Action]] = []
+        self._answered: dict[Grant, int] = {}
+        self._still: dict[Grant, int] = {}
         self._claimed: set[Grant] = set()
         self._began: set[Grant] = set()
 
@@ -103,6 +115,10 @@ class Manager:
             if pending.due_us <= now_us:
                 del self._pending[grant]
                 self._start(grant, pending.decided)
+        due = [each for each in self._asked if each[0] <= now_us]
+        self._asked = [each for each in self._asked if each[0] > now_us]
+        for _, grant, action in due:
+            self._do(grant, action)
         for grant, ends_us in list(self._ends.items()):
             if ends_us <= now_us:
                 self._end(grant)
@@ -158,6 +174,7 @@ class Manager:
     def end_all(self) -> None:
         """Let everything end soon."""
         self._ends = dict.fromkeys(self._ends, 0)
+        self._still = dict.fromkeys(self._still, 0)
 
     def _obey(self, decided: PlacementDecided) -> None:
         """Each decision may come again."""
@@ -171,6 +188,9 @@ class Manager:
                 self._decline(grant, "withdrawn")
             elif decided.is_void:
                 self._close(grant)
+        elif decided.verdict == VERDICT_ACTION:
+            delay_us = some_time_us(self._rng, 1000, self.temper.start_within_us)
+            self._asked.append((self._clock.now_us + delay_us, grant, decided.action))
         elif decided.verdict == VERDICT_CANCELLED:
             if grant in self._runs:
                 self._finish(grant, JOB_OUTCOME_CANCELLED)
@@ -218,6 +238,33 @@ class Manager:
         )
         self._report(f"{job_id}/{attempt}", number, job_started=started)
 
+    def _do(self, grant: Grant, action: Action) -> None:
+        """Act on a run, or refuse to, once: an older word than the last one means nothing."""
+        if grant not in self._runs or action.number <= self._answered.get(grant, 0):
+            return
+        self._answered[grant] = action.number
+        job_id, attempt, number = grant
+        of: dict[str, Any] = {
+            "job_id": job_id,
+            "attempt": attempt,
+            "grant": number,
+            "number": action.number,
+        }
+        subject, now_us = f"{job_id}/{attempt}/{number}", self._clock.now_us
+        if self._rng.random() < self.temper.refuses:
+            refused = JobActionRefused(**of, reason="not now", refused_at_us=now_us)
+            self._report(subject, action.number, job_action_refused=refused)
+            return
+        if action.kind == ACTION_KIND_END:
+            self._finish(grant, JOB_OUTCOME_CANCELLED)
+            return
+        if action.kind == ACTION_KIND_SUSPEND and grant in self._ends:
+            self._still[grant] = max(0, self._ends.pop(grant) - now_us)
+        elif action.kind == ACTION_KIND_RESUME and grant in self._still:
+            self._ends[grant] = now_us + self._still.pop(grant)
+        done = JobActionDone(**of, done_at_us=now_us, freq_ghz=action.freq_ghz)
+        self._report(subject, action.number, job_action_done=done)
+
     def _decline(self, grant: Grant, reason: str) -> None:
         self._pending.pop(grant, None)
         self._claimed.add(grant)
@@ -252,7 +299,8 @@ class Manager:
     def _close(self, grant: Grant) -> Run:
         run = self._runs.pop(grant)
         run.ended_us = self._clock.now_us
-        del self._ends[grant]
+        self._ends.pop(grant, None)
+        self._still.pop(grant, None)
         return run
 
     def _finish(self, grant: Grant, outcome: JobOutcome.ValueType) -> None:

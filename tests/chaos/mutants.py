@@ -27,6 +27,7 @@ from shared.messaging.quarantine import Blame, at
 from shared.messaging.unit import Unit
 from shared.placement.eligible import Choice
 from shared.placement.job_table import JobTable
+from shared.placement.measures import Measures
 from shared.placement.model_store import ModelStore
 from shared.placement.news import News
 from shared.placement.notices import Notices
@@ -357,6 +358,16 @@ def caps_of_power_are_not_looked_at() -> Iterator[None]:
         yield
 
 
+def nobody_is_asked_when_a_cap_falls() -> AbstractContextManager[Any]:
+    """A cap that falls below what runs keeps others from starting, and that is all."""
+    return patch.object(Measures, "_excesses", lambda _measures: iter(()))
+
+
+def who_is_suspended_stays_so() -> AbstractContextManager[Any]:
+    """Nobody looks whether watts came back."""
+    return patch.object(Measures, "_run_on", lambda *_: iter(()))
+
+
 @contextmanager
 def rounds_creep_behind_a_clock_that_jumped() -> Iterator[None]:
     """Whatever the wall clock says is followed, and a round ends 1 us after one that ended later:
@@ -492,6 +503,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     early_facts_are_lost_by_a_restart,
     every_barrier_is_believed,
     caps_of_power_are_not_looked_at,
+    nobody_is_asked_when_a_cap_falls,
+    who_is_suspended_stays_so,
     rounds_creep_behind_a_clock_that_jumped,
     backfill_ignores_the_reservation,
     jobs_are_forgotten_by_their_own_times,

@@ -38,6 +38,8 @@ from tests.chaos.restoring import repartition
 from tests.chaos.workers import Plant, Worker
 
 ACCOUNTS: Final = "accounts"
+# What a cap refuses may start at a lower P-state; where one falls all that there is is done.
+RULES: Final = PlacementSettings(cap_slowdown=1.5, cap_measures="lower-frequency,suspend")
 
 # A stalled worker lets the others go on; one that stalls meanwhile lets them go on once more.
 _MOST_STALLED: Final = 2
@@ -242,8 +244,8 @@ def _right_stages(service: str, settings: Settings, duty: Duty) -> Sequence[Stag
         case "prediction":
             return prediction_stages(settings)
         case "placement":
-            return placement_stages(settings, PlacementSettings(), duty)
+            return placement_stages(settings, RULES, duty)
         case "planner":
-            return planner_stages(settings, PlannerSettings(), PlacementSettings())
+            return planner_stages(settings, PlannerSettings(), RULES)
         case _:
             return pricing_stages(settings)

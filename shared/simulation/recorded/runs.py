@@ -1,7 +1,7 @@
 """Jobs on the nodes that they share, each as fast as its neighbours let it be."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf, isnan
@@ -16,6 +16,9 @@ from shared.scheduling.capacity import Group
 from shared.scheduling.problem import unit_cores
 from shared.scheduling.progress import Progress, slowest
 from shared.scheduling.sharing import Member, Neighbours
+
+# What happens to a run, in the order in which it does at one time.
+_ENDS, _STARTS, _CHANGES = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,14 @@ class Allotment:
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """A job from its start to its end. `progress` is the work left; a job whose work nobody knows
-    has infinitely much and ends at its `deadline_us`."""
+    """A job from its start to its end. `progress` is the work left, in seconds of running alone at
+    the P-state of its start; a job whose work nobody knows has infinitely much and ends at its
+    `deadline_us`.
+
+    `walltime_s` is the limit of a whole run at the present P-state `freq_ghz`, at which it takes
+    `pace_ratio` times as long as at that of its start; it stands still since `suspended_us`, None
+    while it runs. `stretches` are begin and P-state (0: suspended) of those that are over.
+    """
 
     job: Job
     attempt: int
@@ -58,11 +67,18 @@ class Run:
     progress: Progress
     grant: int
     deadline_us: int | None = None
+    walltime_s: float = 0.0
+    pace_ratio: float = 1.0
+    suspended_us: int | None = None
+    stretches: list[tuple[int, float]] = field(default_factory=list)
     settled_us: int = 0
+    freq_ghz: float = field(init=False)
     cores_on: dict[int, int] = field(init=False)
+    _since_us: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.settled_us = self.started_us
+        self.settled_us = self._since_us = self.started_us
+        self.freq_ghz = self.allotment.freq_ghz
         placed = zip(self.allotment.nodes, self.allotment.units, strict=True)
         self.cores_on = {node: units * self.allotment.cores for node, units in placed}
 
@@ -74,10 +90,43 @@ class Run:
         ends_us = min(us for us in (done_us, self.deadline_us) if us is not None)
         return max(ends_us, self.started_us + 1)
 
+    @property
+    def is_suspended(self) -> bool:
+        """True while it stands still."""
+        return self.suspended_us is not None
+
     def settle(self, now_us: int, slowdown_ratio: float) -> None:
-        """From now on it runs at this slowdown."""
-        self.progress.advance((now_us - self.settled_us) / 1e6)
-        self.progress.slowdown_ratio, self.settled_us = slowdown_ratio, now_us
+        """From now on it runs at this slowdown beside its neighbours."""
+        self._advance(now_us)
+        self.progress.slowdown_ratio = slowdown_ratio * self.pace_ratio
+
+    def act(self, now_us: int, freq_ghz: float, pace_ratio: float, *, suspended: bool) -> None:
+        """From now on it runs at another P-state, or is suspended or not: its slowdown is to be
+        settled then."""
+        self._advance(now_us)
+        self.stretches = self.intervals
+        if self.deadline_us is not None and self.suspended_us is not None:
+            self.deadline_us += now_us - self.suspended_us
+        self._since_us, self.suspended_us = now_us, now_us if suspended else None
+        self.freq_ghz, self.pace_ratio = freq_ghz, pace_ratio
+
+    def limit(self, walltime_s: float, now_us: int) -> None:
+        """A whole run may take so long at the P-state that it has from now on."""
+        if self.deadline_us is not None:
+            left_us = (self.deadline_us - now_us) * walltime_s / self.walltime_s
+            self.deadline_us = now_us + round(left_us)
+        self.walltime_s = walltime_s
+
+    @property
+    def intervals(self) -> list[tuple[int, float]]:
+        """Begin and P-state (0: suspended) of each stretch of the run."""
+        freq_ghz = 0.0 if self.is_suspended else self.freq_ghz
+        return [*self.stretches, (self._since_us, freq_ghz)]
+
+    def _advance(self, now_us: int) -> None:
+        if not self.is_suspended:
+            self.progress.advance((now_us - self.settled_us) / 1e6)
+        self.settled_us = now_us
 
 
 class Nodes:
@@ -94,6 +143,13 @@ class Nodes:
         cluster = run.allotment.cluster
         for node in run.allotment.nodes:
             self._on[cluster, node][run.job.job_id] = run
+        return [run, *self._settle(run, now_us)]
+
+    def act(
+        self, run: Run, now_us: int, freq_ghz: float, pace_ratio: float, *, suspended: bool
+    ) -> list[Run]:
+        """A run is acted on; it and those whose pace changes."""
+        run.act(now_us, freq_ghz, pace_ratio, suspended=suspended)
         return [run, *self._settle(run, now_us)]
 
     def end(self, run: Run, now_us: int) -> list[Run]:
@@ -132,8 +188,8 @@ class Nodes:
 
 
 def _group(on: Mapping[str, Run], node: int, but: str) -> Group:
-    """The applications and cores of those on a node, without one of them."""
-    others = (run for job_id, run in on.items() if job_id != but)
+    """The applications and cores of those that run on a node, without one of them."""
+    others = (run for job_id, run in on.items() if job_id != but and not run.is_suspended)
     return tuple(sorted((other.job.app_id, other.cores_on[node]) for other in others))
 
 
@@ -191,22 +247,35 @@ def _allotment(
     return Allotment(message.cluster, freq_ghz, nodes, units, unit_cores(job, cluster))
 
 
-def work_s(runs: Iterable[Observed], neighbours: Mapping[str, Neighbours]) -> dict[str, float]:
-    """How long each run that ended would have taken alone, s, by job id: the slowdown that is
-    predicted beside its neighbours of each moment is divided out."""
+def work_s(
+    runs: Iterable[Observed],
+    neighbours: Mapping[str, Neighbours],
+    pace: Callable[[Job, Allotment, float], float],
+) -> dict[str, float]:
+    """How long each run that ended would have taken alone at the P-state of its start, s, by job
+    id: the slowdown that is predicted beside its neighbours of each moment is divided out, and so
+    is its `pace` at another P-state over that at its start's."""
     nodes, work = Nodes(neighbours), {}
     live: dict[str, Run] = {}
-    moments: list[tuple[int, bool, str, Observed]] = []
+    moments: list[tuple[int, int, str, Observed, float]] = []
     for one in runs:
-        moments.append((one.started_us, True, one.job.job_id, one))
-        if one.ended_us is not None:
-            moments.append((one.ended_us, False, one.job.job_id, one))
-    for now_us, is_start, job_id, one in sorted(moments, key=lambda moment: moment[:3]):
-        if is_start:
+        moments.append((one.started_us, _STARTS, one.job.job_id, one, one.allotment.freq_ghz))
+        if one.ended_us is None or one.finished is None:
+            continue
+        moments += (
+            (each.began_at_us, _CHANGES, one.job.job_id, one, each.freq_ghz)
+            for each in one.finished.intervals[1:]
+        )
+        moments.append((one.ended_us, _ENDS, one.job.job_id, one, 0.0))
+    for now_us, kind, job_id, one, ghz in sorted(moments, key=lambda moment: moment[:3]):
+        if kind == _STARTS:
             live[job_id] = Run(
                 one.job, one.attempt, one.allotment, now_us, Progress(0.0), one.grant
             )
             nodes.start(live[job_id], now_us)
+        elif kind == _CHANGES and job_id in live:
+            ratio = pace(one.job, one.allotment, ghz) if ghz else 1.0
+            nodes.act(live[job_id], now_us, ghz, ratio, suspended=not ghz)
         elif job_id in live:
             ended = live.pop(job_id)
             nodes.end(ended, now_us)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Final
@@ -12,6 +12,7 @@ from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
     JOB_OUTCOME_TIMED_OUT,
+    JobActionDone,
     JobFinished,
     JobStarted,
     JobSubmitted,
@@ -94,7 +95,8 @@ def _key(freq_ghz: float) -> int:
 @dataclass(frozen=True)
 class Truth:
     """What a record tells of its jobs. `runs` are the last ones, `finishes` the last words on jobs,
-    `submissions` the first events of them, all by job id; `models` are those of its end.
+    `submissions` the first events of them, all by job id; `done` is what was done to them while
+    they ran, by job id and number; `models` are those of its end.
 
     A job takes the time that it was observed to take, its neighbours divided out, times the
     predicted ratio of the place where it runs to where it ran.
@@ -104,6 +106,7 @@ class Truth:
     submissions: Mapping[str, Event]
     starts: Mapping[str, Event]
     finishes: Mapping[str, Event]
+    done: Mapping[tuple[str, int], Event]
     runs: Mapping[str, Observed]
     declared: Mapping[str, ClusterDeclared]
     models: ModelStore
@@ -118,6 +121,7 @@ class Truth:
         submissions: dict[str, Event] = {}
         starts: dict[str, Event] = {}
         finishes: dict[str, Event] = {}
+        done: dict[tuple[str, int], Event] = {}
         declared: dict[str, ClusterDeclared] = {}
         ends: dict[tuple[str, int], JobFinished] = {}
         events = [event for event in inputs.events if _is_usable(event)]
@@ -131,13 +135,15 @@ class Truth:
                     submissions.setdefault(submitted.job_id, event)
                 case JobStarted() as started:
                     starts[started.job_id] = event
+                case JobActionDone() as action:
+                    done[action.job_id, action.number] = event
                 case JobFinished() as finished:
                     finishes[finished.job_id] = event
                     ends[finished.job_id, finished.attempt] = finished
         known = {i: job for i, job in jobs.items() if job.reference_cluster in models.clusters}
         told = (e.payload for e in events if isinstance(e.payload, JobStarted))
         runs = observed_runs(known, told, ends, decisions, models)
-        return cls(known, submissions, starts, finishes, runs, declared, models)
+        return cls(known, submissions, starts, finishes, done, runs, declared, models)
 
     @cached_property
     def kills(self) -> bool:
@@ -178,9 +184,44 @@ class Truth:
             return predicted_w * time_s
         if run.finished.energy_j <= 0 or not run.allotment.all_cores:
             return predicted_w * time_s
+        if run.finished.intervals:
+            return predicted_w * time_s * (run.finished.energy_j / self._predicted_j(run))
         observed_s = (run.ended_us - run.started_us) / 1e6
         ratio = predicted_w / self._predicted_w(job, run.allotment) * (time_s / observed_s)
         return run.finished.energy_j * ratio
+
+    def pace(self, job: Job, on: Allotment, freq_ghz: float) -> float:
+        """How much longer a job takes at a P-state than at that of its start."""
+        at_start_s = self.hindsight.time_s(job, on.cluster, on.freq_ghz)
+        return self.hindsight.time_s(job, on.cluster, freq_ghz) / at_start_s
+
+    def stretch_j(self, job: Job, on: Allotment, freq_ghz: float, time_s: float) -> float:
+        """What a job draws in a stretch of its run, at another P-state than that of its start; at 0
+        it is suspended."""
+        if freq_ghz:
+            return self.energy_j(job, replace(on, freq_ghz=freq_ghz), time_s)
+        return self._idle_w(on) * time_s
+
+    def _predicted_j(self, run: Observed) -> float:
+        """What is predicted of a run that was acted on, over all its stretches."""
+        assert run.finished is not None
+        intervals = run.finished.intervals
+        ends_us = [*(each.began_at_us for each in intervals[1:]), run.finished.ended_at_us]
+        return sum(
+            (end_us - each.began_at_us)
+            / 1e6
+            * (
+                self._predicted_w(run.job, replace(run.allotment, freq_ghz=each.freq_ghz))
+                if each.freq_ghz
+                else self._idle_w(run.allotment)
+            )
+            for each, end_us in zip(intervals, ends_us, strict=True)
+        )
+
+    def _idle_w(self, on: Allotment) -> float:
+        """The idle power of what a job has of its nodes."""
+        cluster = self.models.clusters[on.cluster]
+        return cluster.idle_power_w * on.all_cores / cluster.cores_per_node
 
     @cached_property
     def hindsight(self) -> Hindsight:
@@ -190,7 +231,7 @@ class Truth:
     @cached_property
     def _work_s(self) -> dict[str, float]:
         """How long jobs that ran to their end would have taken alone, where they ran."""
-        found = work_s(self.runs.values(), self.models.neighbours())
+        found = work_s(self.runs.values(), self.models.neighbours(), self.pace)
         cut_off = (JOB_OUTCOME_CANCELLED, JOB_OUTCOME_TIMED_OUT)
         return {
             job_id: work

@@ -24,20 +24,28 @@ from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
     JOB_OUTCOME_COMPLETED,
     JOB_OUTCOME_TIMED_OUT,
+    JobActionDone,
     JobCancelled,
     JobDeclined,
     JobFinished,
     JobHeld,
     JobOutcome,
     JobReleased,
+    JobResumed,
     JobStarted,
     JobSubmitted,
+    JobSuspended,
+    RunInterval,
 )
 from coplace.v1.placement_pb2 import (
+    ACTION_KIND_END,
+    ACTION_KIND_SUSPEND,
+    VERDICT_ACTION,
     VERDICT_CANCELLED,
     VERDICT_REJECTED,
     VERDICT_START,
     VERDICT_WITHDRAWN,
+    Action,
     PlacementDecided,
 )
 from coplace.v1.plans_pb2 import PlanProposed
@@ -75,6 +83,8 @@ FROM_OUTSIDE: Final[tuple[type[Message], ...]] = (
     JobCancelled,
     JobHeld,
     JobReleased,
+    JobSuspended,
+    JobResumed,
 )
 # Nothing is put back: a job runs once.
 _ONLY_ATTEMPT: Final = 1
@@ -112,11 +122,12 @@ def as_recorded(inputs: RecordedInputs, decisions: Sequence[PlacementDecided]) -
 class WhatIf:
     """One play of a record under some rules.
 
-    Resource managers start at the end of a round what was decided in it, and confirm it at once.
-    Rounds end when they did in the record and, on the same grid of times, when a job ends or, while
-    jobs wait, a cap changes or drained nodes are back. `sequencer` puts the events of a round into
-    placement's order; `caps` takes the place of what the record declares. Plans come as recorded
-    where they are `planned`: under other rules they would be of a course that never was.
+    Resource managers start at the end of a round what was decided in it, act on what runs, and
+    confirm it at once. Rounds end when they did in the record and, on the same grid of times, when
+    a job ends, an action was done or, while jobs wait or run, a cap changes or drained nodes are
+    back. `sequencer` puts the events of a round into placement's order; `caps` takes the place of
+    what the record declares. Plans come as recorded where they are `planned`: under other rules
+    they would be of a course that never was.
     """
 
     def __init__(
@@ -143,6 +154,7 @@ class WhatIf:
         self._outbox: list[Event] = []
         self._cap_steps_us: set[int] = set()
         self._drains_end_us: set[int] = set()
+        self._has_answers = False
         self.course = Course()
         for job_id, at_us in truth.leaves_us.items():
             heappush(self._ends, (at_us, job_id))
@@ -152,6 +164,7 @@ class WhatIf:
         while (ended := self._next_round()) is not None:
             self._round = ended
             self._pass_time(ended.ended_at_us)
+            self._has_answers = False
             decisions = self._region.decide(self._sequenced(ended), self._barrier(ended))
             self.course.decisions += decisions
             self._obey(decisions)
@@ -175,15 +188,19 @@ class WhatIf:
             heappop(self._ends)
         if self._ends:
             yield self._ends[0][0]
-        if self._waiting:
+        if self._has_answers:
+            yield self._round.ended_at_us + 1
+        if self._waiting or self._running:
             steps_us = self._cap_steps_us | self._drains_end_us
             yield from (us for us in steps_us if us > self._round.ended_at_us)
         if self._outbox and not self._ahead:
             yield self._round.ended_at_us + 1
 
     def _is_due(self, at_us: int, job_id: str) -> bool:
-        """Whether an expected end still is one: a neighbour's coming or going moves it."""
-        if job_id in self._running and self._running[job_id].ends_at_us == at_us:
+        """Whether an expected end still is one: a neighbour's coming or going, or an action, moves
+        it."""
+        run = self._running.get(job_id)
+        if run is not None and not run.is_suspended and run.ends_at_us == at_us:
             return True
         return self._truth.leaves_us.get(job_id) == at_us and job_id not in self._over
 
@@ -262,6 +279,8 @@ class WhatIf:
             elif decided.verdict == VERDICT_REJECTED:
                 self._waiting.discard(decided.job_id)
                 self.course.rejected += 1
+            elif decided.verdict == VERDICT_ACTION and decided.job_id in self._running:
+                self._act(self._running[decided.job_id], decided.action)
 
     def _start(self, decided: PlacementDecided) -> None:
         job_id, now_us = decided.job_id, self._round.ended_at_us
@@ -277,6 +296,7 @@ class WhatIf:
             progress=Progress(inf if solo_s is None else solo_s),
             grant=decided.grant,
             deadline_us=limit_us if is_bounded else None,
+            walltime_s=decided.walltime_s,
         )
         self._waiting.remove(job_id)
         self._running[job_id] = run
@@ -298,6 +318,29 @@ class WhatIf:
         if job_id in self._running:
             run = self._running[job_id]
             self._finish(run, JOB_OUTCOME_CANCELLED, self._round.ended_at_us)
+
+    def _act(self, run: Run, asked: Action) -> None:
+        """Do to a job that runs what is asked, and say so."""
+        job_id, now_us = run.job.job_id, self._round.ended_at_us
+        if asked.kind == ACTION_KIND_END:
+            self._finish(run, JOB_OUTCOME_CANCELLED, now_us)
+            return
+        freq_ghz = asked.freq_ghz or run.freq_ghz
+        pace_ratio = self._truth.pace(run.job, run.allotment, freq_ghz)
+        is_stopped = asked.kind == ACTION_KIND_SUSPEND
+        self._expect(self._nodes.act(run, now_us, freq_ghz, pace_ratio, suspended=is_stopped))
+        run.limit(asked.walltime_s or run.walltime_s, now_us)
+        done = JobActionDone(
+            job_id=job_id,
+            attempt=run.attempt,
+            grant=run.grant,
+            number=asked.number,
+            done_at_us=now_us,
+            freq_ghz=0.0 if is_stopped else freq_ghz,
+        )
+        like = self._truth.done.get((job_id, asked.number))
+        self._outbox.append(self._said(done, job_id, now_us, like))
+        self._has_answers = True
 
     def _decline(self, decided: PlacementDecided) -> None:
         """A start that is asked back did not take place."""
@@ -323,11 +366,12 @@ class WhatIf:
     def _expect(self, runs: Iterable[Run]) -> None:
         """Their ends have moved."""
         for run in runs:
-            heappush(self._ends, (run.ends_at_us, run.job.job_id))
+            if not run.is_suspended:
+                heappush(self._ends, (run.ends_at_us, run.job.job_id))
 
     def _finished(self, run: Run, outcome: JobOutcome.ValueType, now_us: int) -> JobFinished:
         job, on = run.job, run.allotment
-        units = sum(on.units)
+        units, intervals = sum(on.units), self._intervals(run, now_us)
         return JobFinished(
             job_id=job.job_id,
             attempt=run.attempt,
@@ -338,16 +382,32 @@ class WhatIf:
             account=job.account,
             nodes=len(on.nodes),
             cores_per_node=on.most_cores_on_a_node,
-            freq_ghz=on.freq_ghz,
+            freq_ghz=run.freq_ghz,
             submitted_at_us=round(job.submit_s * 1e6),
             started_at_us=run.started_us,
             ended_at_us=now_us,
-            energy_j=self._truth.energy_j(job, on, (now_us - run.started_us) / 1e6),
+            energy_j=sum(each.energy_j for each in intervals),
             node_model=self._truth.models.clusters[on.cluster].node_model,
             grant=run.grant,
             cores=on.all_cores,
             resources={name: count * units for name, count in job.resources_per_unit},
+            intervals=intervals if run.stretches else (),
         )
+
+    def _intervals(self, run: Run, now_us: int) -> list[RunInterval]:
+        """The stretches of a run until now, with what it drew in each."""
+        found = run.intervals
+        ends_us = [*(began_us for began_us, _ in found[1:]), now_us]
+        return [
+            RunInterval(
+                began_at_us=began_us,
+                freq_ghz=ghz,
+                energy_j=self._truth.stretch_j(
+                    run.job, run.allotment, ghz, (end_us - began_us) / 1e6
+                ),
+            )
+            for (began_us, ghz), end_us in zip(found, ends_us, strict=True)
+        ]
 
     def _said(self, payload: Message, job_id: str, now_us: int, like: Event | None) -> Event:
         """A resource manager's word, under the name that it had in the record if there is one."""

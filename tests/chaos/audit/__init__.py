@@ -18,6 +18,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     starts.no_core_is_given_twice,
     starts.nobody_is_beside_one_who_is_to_be_alone,
     power.no_start_breaks_a_cap,
+    power.what_exceeds_a_cap_is_asked_to_draw_less,
     money.each_finished_run_has_one_final_charge,
     money.each_price_follows_from_what_was_measured,
     money.each_charge_proves_its_price,

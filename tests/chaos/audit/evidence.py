@@ -12,7 +12,7 @@ from coplace.v1.control_pb2 import (
     DeadLetter,
     RoundEnded,
 )
-from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
+from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDecided
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from shared.domain.errors import RejectedError
@@ -133,9 +133,11 @@ class Evidence:
     @property
     def last_decision(self) -> dict[str, PlacementDecided]:
         """The newest decision on the newest attempt of each job: what is said later of an older
-        one, of which a copy came, says nothing of the job."""
+        one, of which a copy came, says nothing of the job, nor does what is done to its run."""
         newest: dict[str, PlacementDecided] = {}
         for decided in self.decisions:
+            if decided.verdict == VERDICT_ACTION:
+                continue
             before = newest.get(decided.job_id)
             if before is None or decided.attempt >= before.attempt:
                 newest[decided.job_id] = decided

@@ -11,11 +11,16 @@ from coplace.v1.control_pb2 import (
     POWER_SCOPE_CLUSTER,
     POWER_SCOPE_REGION,
     ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
     ClusterUndeclared,
     PowerCapDeclared,
     RoundEnded,
 )
 from coplace.v1.jobs_pb2 import (
+    JobActionDone,
+    JobActionRefused,
+    JobCancelled,
     JobDeclined,
     JobFinished,
     JobRequeued,
@@ -23,14 +28,35 @@ from coplace.v1.jobs_pb2 import (
     JobStarted,
     JobSubmitted,
 )
-from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
+from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDecided, Verdict
 from google.protobuf.message import Message
 
 from shared.messaging.event import Event
 from tests.chaos.audit.evidence import Evidence
 
-_MAY_END = (JobDeclined, JobFinished, JobRequeued, JobSeized, JobStarted, JobSubmitted)
+_MAY_END = (
+    JobActionDone,
+    JobDeclined,
+    JobFinished,
+    JobRequeued,
+    JobSeized,
+    JobStarted,
+    JobSubmitted,
+)
 Stamp = tuple[int, str]
+
+
+@dataclass(slots=True)
+class _Run:
+    """A start that was decided; confirmed once its resource manager said so, untouched until
+    something is asked of it."""
+
+    attempt: int
+    grant: int
+    cluster: str
+    draw_w: float
+    is_confirmed: bool = False
+    is_untouched: bool = True
 
 
 @dataclass(slots=True)
@@ -39,6 +65,7 @@ class _Known:
 
     newest: dict[tuple[str, str], tuple[Stamp, Message]] = field(default_factory=dict)
     draws: dict[str, tuple[str, float, int]] = field(default_factory=dict)
+    runs: dict[str, _Run] = field(default_factory=dict)
 
     def learn(self, event: Event) -> None:
         subject = _subject(event.payload)
@@ -49,6 +76,30 @@ class _Known:
                 self.newest[subject] = stamp, event.payload
         elif isinstance(event.payload, _MAY_END):
             self.draws.pop(event.payload.job_id, None)
+        self._follow(event.payload)
+
+    def _follow(self, payload: Message) -> None:
+        """What runs by the decisions, and what was asked of it."""
+        match payload:
+            case JobStarted() if payload.grant:
+                run = self.runs.get(payload.job_id)
+                if run is not None and (run.attempt, run.grant) == (payload.attempt, payload.grant):
+                    run.is_confirmed = run.cluster == payload.cluster
+            case JobActionDone() | JobActionRefused():
+                run = self.runs.get(payload.job_id)
+                if run is not None and run.attempt == payload.attempt:
+                    run.is_untouched = False
+            case JobStarted() | JobFinished() | JobDeclined() | JobRequeued() | JobSeized():
+                self.runs.pop(payload.job_id, None)
+            case JobCancelled() | JobSubmitted():
+                self.runs.pop(payload.job_id, None)
+
+    def ask(self, decided: PlacementDecided) -> None:
+        """Placement asked for something to be done."""
+        run = self.runs.get(decided.job_id)
+        if run is not None:
+            run.is_untouched = False
+            self.draws.pop(decided.job_id, None)
 
     @property
     def clusters(self) -> dict[str, ClusterDeclared]:
@@ -64,6 +115,13 @@ class _Known:
         draw_w = _draw_w(decided, self.clusters[decided.cluster])
         ends_us = decided.decided_at_us + round(decided.walltime_s * 1e6)
         self.draws[decided.job_id] = decided.cluster, draw_w, ends_us
+        self.runs[decided.job_id] = _Run(decided.attempt, decided.grant, decided.cluster, draw_w)
+
+    @property
+    def lost(self) -> set[str]:
+        """Clusters that are out of reach."""
+        found = (payload for _, payload in self.newest.values())
+        return {lost.cluster for lost in found if isinstance(lost, ClusterLost)}
 
     def drawn_w(self, cap: PowerCapDeclared, at_us: int, now_us: int) -> float:
         """By what idles and runs of what a cap covers; who is overdue draws on."""
@@ -78,10 +136,7 @@ class _Known:
 
 def no_start_breaks_a_cap(evidence: Evidence) -> Iterator[str]:
     """Now and at each step ahead until its limit, as predicted."""
-    starts: dict[int, list[PlacementDecided]] = {}
-    for decided in evidence.decisions:
-        if decided.verdict == VERDICT_START:
-            starts.setdefault(decided.round, []).append(decided)
+    starts = _by_round(evidence, VERDICT_START)
     known = _Known()
     for event in evidence.taken():
         if isinstance(event.payload, RoundEnded):
@@ -92,6 +147,49 @@ def no_start_breaks_a_cap(evidence: Evidence) -> Iterator[str]:
                 yield from _broken(known, decided, event.payload.ended_at_us)
         else:
             known.learn(event)
+
+
+def what_exceeds_a_cap_is_asked_to_draw_less(evidence: Evidence) -> Iterator[str]:
+    """Of what nobody was asked yet alone: the round in which it comes to more than a cap allows
+    asks something of one of them."""
+    starts, actions = _by_round(evidence, VERDICT_START), _by_round(evidence, VERDICT_ACTION)
+    known = _Known()
+    for event in evidence.taken():
+        if not isinstance(event.payload, RoundEnded):
+            known.learn(event)
+            continue
+        for decided in actions.pop(event.payload.round, []):
+            known.ask(decided)
+        for cap in known.caps:
+            yield from _unasked(known, cap, event.payload)
+        for decided in starts.pop(event.payload.round, []):
+            known.start(decided)
+
+
+def _by_round(evidence: Evidence, verdict: Verdict.ValueType) -> dict[int, list[PlacementDecided]]:
+    found: dict[int, list[PlacementDecided]] = {}
+    for decided in evidence.decisions:
+        if decided.verdict == verdict:
+            found.setdefault(decided.round, []).append(decided)
+    return found
+
+
+def _unasked(known: _Known, cap: PowerCapDeclared, ended: RoundEnded) -> Iterator[str]:
+    cap_w = _cap_w(cap, ended.ended_at_us)
+    covered = {name: c for name, c in known.clusters.items() if _covers(cap, c)}
+    idle_w = sum(c.nodes * c.idle_power_w for c in covered.values())
+    runs = {
+        job_id: run.draw_w
+        for job_id, run in known.runs.items()
+        if run.cluster in covered and run.cluster not in known.lost
+        if run.is_confirmed and run.is_untouched and run.draw_w
+    }
+    if cap_w is not None and runs and idle_w + sum(runs.values()) > cap_w:
+        yield (
+            f"round {ended.round}: {', '.join(sorted(runs))} draw {sum(runs.values())} W beside "
+            f"{idle_w} W of idle nodes, the cap of {cap.name or 'the region'} is {cap_w} W, and "
+            "none of them was asked for anything"
+        )
 
 
 def _broken(known: _Known, decided: PlacementDecided, now_us: int) -> Iterator[str]:
@@ -114,6 +212,8 @@ def _subject(payload: Message) -> tuple[str, str] | None:
     match payload:
         case ClusterDeclared() | ClusterUndeclared():
             return "cluster", payload.cluster
+        case ClusterLost() | ClusterReturned():
+            return "lost", payload.cluster
         case PowerCapDeclared():
             return "cap", f"{payload.scope}/{payload.name}"
     return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from coplace.v1.jobs_pb2 import JobCancelled, JobHeld, JobReleased
+from coplace.v1.jobs_pb2 import JobCancelled, JobHeld, JobReleased, JobResumed, JobSuspended
 from coplace.v1.placement_service_pb2 import ListJobsRequest
 from typer.testing import CliRunner, Result
 
@@ -112,11 +112,20 @@ def test_a_standing_that_no_job_has_is_refused_in_one_line(address: str) -> None
     assert found.stderr.startswith("error: --standing must be one of waiting, held")
 
 
+@pytest.mark.parametrize("word", ["suspend", "unsuspend"])
+def test_only_a_run_stands_still_or_goes_on(address: str, word: str) -> None:
+    found = coplace(word, B, "--placement", address)
+    assert found.exit_code == 1
+    assert found.stderr.startswith(f"error: {B} has no run: it waits")
+
+
 def test_ingest_takes_what_is_asked_of_a_job() -> None:
     for message in (
         JobCancelled(job_id="a", reason="typo", cancelled_at_us=T0_US),
         JobHeld(job_id="a", reason="ask ada", held_at_us=T0_US),
         JobReleased(job_id="a", released_at_us=T0_US),
+        JobSuspended(job_id="a", reason="repair", suspended_at_us=T0_US),
+        JobResumed(job_id="a", resumed_at_us=T0_US),
     ):
         event = asked(message, "operator/ada", T0_US)
         accepted = Intake(Topics()).accept(event, T0_US / 1e6)

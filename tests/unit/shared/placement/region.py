@@ -22,6 +22,8 @@ from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_COMPLETED,
     Dependency,
     DependencyCondition,
+    JobActionDone,
+    JobActionRefused,
     JobCancelled,
     JobDeclined,
     JobFinished,
@@ -29,9 +31,11 @@ from coplace.v1.jobs_pb2 import (
     JobOutcome,
     JobReleased,
     JobRequeued,
+    JobResumed,
     JobSeized,
     JobStarted,
     JobSubmitted,
+    JobSuspended,
 )
 from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.plans_pb2 import PlanItem, PlanProposed
@@ -209,6 +213,42 @@ def declined(decided: PlacementDecided, time_us: int = T0_US) -> Event:
         declined_at_us=time_us,
     )
     return event(f"declined/{decided.job_id}/{decided.grant}", payload, time_us)
+
+
+def done(decided: PlacementDecided, time_us: int) -> Event:
+    """The resource manager did what it was asked to do to a job that runs."""
+    payload = JobActionDone(
+        job_id=decided.job_id,
+        attempt=decided.attempt,
+        grant=decided.grant,
+        number=decided.action.number,
+        done_at_us=time_us,
+        freq_ghz=decided.action.freq_ghz,
+    )
+    return event(f"done/{decided.job_id}/{decided.action.number}/{time_us}", payload, time_us)
+
+
+def refused(decided: PlacementDecided, time_us: int) -> Event:
+    """It will not do that."""
+    payload = JobActionRefused(
+        job_id=decided.job_id,
+        attempt=decided.attempt,
+        grant=decided.grant,
+        number=decided.action.number,
+        reason="no frequency control",
+        refused_at_us=time_us,
+    )
+    return event(f"refused/{decided.job_id}/{decided.action.number}", payload, time_us)
+
+
+def suspended(job_id: str, time_us: int, reason: str = "maintenance") -> Event:
+    payload = JobSuspended(job_id=job_id, reason=reason, suspended_at_us=time_us)
+    return event(f"suspended/{job_id}/{time_us}", payload, time_us)
+
+
+def unsuspended(job_id: str, time_us: int) -> Event:
+    payload = JobResumed(job_id=job_id, resumed_at_us=time_us)
+    return event(f"unsuspended/{job_id}/{time_us}", payload, time_us)
 
 
 def seized(job_id: str, time_us: int, attempt: int = 1, grant: int = 0) -> Event:

@@ -10,7 +10,13 @@ from coplace.v1.control_pb2 import (
     POWER_SCOPE_SITE,
     PowerScope,
 )
-from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, Candidate, PlacementDecided
+from coplace.v1.placement_pb2 import (
+    VERDICT_ACTION,
+    VERDICT_QUEUED,
+    VERDICT_START,
+    Candidate,
+    PlacementDecided,
+)
 
 from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
@@ -165,7 +171,8 @@ def test_a_restart_knows_caps_and_what_runs_draws() -> None:
     state |= {key: value for key, value in processor.changes().items() if value is not None}
     restored = Placement(state, Rules(), 7.0)
     for one in (processor, restored):
-        assert verdicts(round_of(one, 1, submitted("b", T0_US + 1))) == {"b": VERDICT_QUEUED}
+        decided = verdicts(round_of(one, 1, submitted("b", T0_US + 1)))
+        assert decided == {"a": VERDICT_ACTION, "b": VERDICT_QUEUED}
     answers = [one.queries.power() for one in (processor, restored)]
     assert answers[0] == answers[1]
     whole = answers[1].standings[-1]

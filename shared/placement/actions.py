@@ -1,0 +1,85 @@
+"""Actions on jobs that run: what their resource managers were asked to do and have not answered.
+
+Silence ends none. Until an action is answered, what is committed is the larger draw and the later
+release of how the job is and of how it was asked to be.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from coplace.v1.placement_pb2 import (
+    ACTION_KIND_END,
+    ACTION_KIND_RESUME,
+    ACTION_KIND_SET_PSTATE,
+    ACTION_KIND_SUSPEND,
+)
+from coplace.v1.placement_pb2 import ActionKind as ActionKindMessage
+
+
+class ActionKind(StrEnum):
+    """What can be done to a job that runs."""
+
+    SET_PSTATE = "set P-state"
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    END = "end"
+
+
+class Measure(StrEnum):
+    """What may be done where more is committed under a cap than it allows; nothing starts then in
+    any case."""
+
+    LOWER_FREQUENCY = "lower-frequency"
+    SUSPEND = "suspend"
+    END = "end"
+
+
+MESSAGES: Final[dict[ActionKind, ActionKindMessage.ValueType]] = {
+    ActionKind.SET_PSTATE: ACTION_KIND_SET_PSTATE,
+    ActionKind.SUSPEND: ACTION_KIND_SUSPEND,
+    ActionKind.RESUME: ACTION_KIND_RESUME,
+    ActionKind.END: ACTION_KIND_END,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """How a job is to be from now on: its P-state, what it draws there and the limit of a whole run
+    there, and whether it is suspended. Actions on an attempt are numbered from 1."""
+
+    number: int
+    kind: ActionKind
+    freq_ghz: float
+    draw_mw: int
+    walltime_s: float
+    is_suspended: bool
+    asked_s: float
+    reason: str
+
+    @property
+    def drawn_mw(self) -> int:
+        """What it draws beyond idle once the action is done; an end takes effect by its finish."""
+        return 0 if self.is_suspended or self.kind is ActionKind.END else self.draw_mw
+
+    @property
+    def words(self) -> str:
+        """What is asked."""
+        at = f" to {self.freq_ghz:g} GHz" if self.kind is ActionKind.SET_PSTATE else ""
+        return f"{self.kind}{at}"
+
+
+class Refused(NamedTuple):
+    """A kind of action that a resource manager refused, and when that was told."""
+
+    kind: ActionKind
+    since_s: float
+
+
+def measures_of(text: str) -> tuple[Measure, ...]:
+    """Measures in their order, from their names with commas between. Raises ValueError."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in [*Measure]]
+    if unknown or len(set(names)) < len(names):
+        raise ValueError(f"must be some of {', '.join(Measure)}, each once, got {text!r}")
+    return tuple(map(Measure, names))
