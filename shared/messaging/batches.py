@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Final, NamedTuple, Self
 
-from aiokafka.record.util import calc_crc32c, decode_varint, encode_varint
+# Not its compiled `decode_varint`: it reads where a forged length points to, beyond the buffer.
+from aiokafka.record.util import calc_crc32c, decode_varint_py, encode_varint
 
 from shared.domain.errors import RejectedError
 from shared.messaging.decompression import DecompressionError, decompressed
@@ -142,7 +143,7 @@ def _unreadable(batch: bytes, reason: str) -> bytes:
 def _records(batch: bytes, count: int) -> Iterator[_Fields]:
     buffer, position = bytearray(batch), _HEADER.size
     for _ in range(count):
-        length, begin = decode_varint(buffer, position)
+        length, begin = decode_varint_py(buffer, position)
         position = begin + length
         if length <= 0 or position > len(buffer):
             raise ValueError(f"a record of {length} bytes")
@@ -154,12 +155,12 @@ def _records(batch: bytes, count: int) -> Iterator[_Fields]:
 def _fields(record: bytearray) -> _Fields:
     position = 1  # attributes
     for _ in range(2):  # differences of time and offset
-        _, position = decode_varint(record, position)
+        _, position = decode_varint_py(record, position)
     for _ in range(2):  # key and value
-        length, position = decode_varint(record, position)
+        length, position = decode_varint_py(record, position)
         position += max(length, 0)
     before = bytes(record[:position])
-    count, position = decode_varint(record, position)
+    count, position = decode_varint_py(record, position)
     headers = []
     for _ in range(count):
         name, position = _text(record, position)
@@ -171,7 +172,7 @@ def _fields(record: bytearray) -> _Fields:
 
 
 def _text(record: bytearray, position: int) -> tuple[bytes | None, int]:
-    length, position = decode_varint(record, position)
+    length, position = decode_varint_py(record, position)
     if position + length > len(record):
         raise ValueError(f"a text of {length} bytes")
     return (

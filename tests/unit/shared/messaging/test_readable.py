@@ -8,7 +8,7 @@ import cramjam
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords as AioKafkaRecords
-from aiokafka.record.util import calc_crc32c
+from aiokafka.record.util import calc_crc32c, encode_varint
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords as KafkaRecords
@@ -143,6 +143,17 @@ def test_any_bytes_in_the_partition_of_records_are_mended_into_what_can_be_read(
     forged = Header.of(batch(*[b"x"] * count)).with_records(records, count)
     for library in LIBRARIES:
         assert read(library, mended(forged))[-1].offset <= count - 1
+
+
+def test_a_key_that_is_said_to_end_far_outside_of_the_batch_is_not_followed() -> None:
+    fields = bytearray(b"\x00\x00\x00")
+    encode_varint(2**45, fields.append)
+    record = bytearray()
+    encode_varint(len(fields), record.append)
+    forged = Header.of(batch(b"x")).with_records(bytes(record + fields), 1)
+    [(name, reason)] = read(AioKafkaRecords, mended(forged))[0].headers
+    assert name == UNREADABLE
+    assert b"1 records: is no batch of records" in reason
 
 
 @given(st.binary(min_size=1, max_size=60), st.sampled_from(["gzip", "lz4", "snappy", "zstd"]))
