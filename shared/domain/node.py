@@ -34,6 +34,7 @@ class NodeNames:
     def __init__(self, cluster: str, host_lists: Sequence[str] = ()) -> None:
         self._cluster = cluster
         self._names = expand(",".join(host_lists)) if host_lists else []
+        # Of a cluster that declared none, those that somebody named before.
         self._indices = {name: index for index, name in enumerate(self._names)}
         if len(self._indices) < len(self._names):
             raise RejectedError("node_names", "must be different from each other")
@@ -59,15 +60,19 @@ class NodeNames:
 
     def index(self, name: str) -> int:
         """The index of a node. Raises RejectedError for a name that no node has."""
-        if not self._names:
-            return node_index(self._cluster, name)
-        if name not in self._indices:
+        known = self._indices.get(name)
+        if known is not None:
+            return known
+        if self._names:
             raise RejectedError("nodes", f"{name[:80]!r} is no node that {self._cluster} declared")
-        return self._indices[name]
+        index = self._indices[name] = node_index(self._cluster, name)
+        return index
 
     def indices(self, told: Iterable[str]) -> tuple[int, ...]:
         """Ascending, of nodes that are told one by one or as host lists. Raises RejectedError."""
         texts = dict.fromkeys(told)
+        if texts.keys() <= self._indices.keys():
+            return tuple(sorted({self._indices[name] for name in texts}))
         lists = dict.fromkeys(text for text in texts if not self._is_name(text))
         alone = [text for text in texts if text not in lists]
         names = [*alone, *(expand(",".join(lists)) if lists else ())]

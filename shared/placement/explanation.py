@@ -1,12 +1,12 @@
 """Why an entry did not start: texts that name what would have to be different."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import isinf
 from pathlib import Path
 from traceback import extract_tb
-from typing import Final
+from typing import Final, NamedTuple
 
 from shared.scheduling.backfill import Dispatch, Start
 from shared.scheduling.consumable import ConsumableScheduler
@@ -21,6 +21,14 @@ from shared.scheduling.wait_queue import Entry
 POWER: Final = "power cap"
 NOTHING: Final = "nothing stands against it: it is tried at the end of the next round"
 _MOST_TEXT: Final = 256
+
+
+class WhyNot(NamedTuple):
+    """Why an entry does not start, in words, empty where it does; and the budgets of power among
+    what stands against it."""
+
+    text: str = ""
+    shortages: Sequence[Shortage] = ()
 
 
 def when(time_s: float) -> str:
@@ -65,7 +73,7 @@ class Refusals:
     plan: Dispatch
     job_ids: Mapping[int, str]
 
-    def why(self, cluster: str, entry: Entry) -> str:
+    def why(self, cluster: str, entry: Entry) -> WhyNot:
         """Why an entry did not start when its turn came. Of watts it is said what there is when the
         pass is over, without what the job itself has on another cluster: there was more before, but
         not enough."""
@@ -74,7 +82,9 @@ class Refusals:
             found = self._why_no_units(scheduler, entry)
         else:
             found = self._why_no_nodes(scheduler, entry, scheduler.standing_before(entry))
-        return "; ".join(filter(None, [found, *self._why_no_power(cluster, entry)])) or NOTHING
+        shortages = self.shortages(cluster, entry)
+        texts = [found, *self._why_no_power(shortages, entry)]
+        return WhyNot("; ".join(filter(None, texts)) or NOTHING, shortages)
 
     def shortages(self, cluster: str, entry: Entry) -> list[Shortage]:
         """The budgets of power that did not let an entry start."""
@@ -84,15 +94,15 @@ class Refusals:
         """Whose reservation is meant; empty for none."""
         return self.job_ids.get(arrival, "a job that is gone since") if arrival >= 0 else ""
 
-    def no_power(self, start: Start, entry: Entry) -> str:
+    def no_power(self, start: Start, entry: Entry) -> WhyNot:
         """Why an entry starts at a lower P-state than its own, as it is when the pass is over."""
-        found = self.shortages(start.cluster, entry)
-        return "; ".join(map(self._told, found)) or "watts came back after it had started"
+        shortages = self.shortages(start.cluster, entry)
+        told = "; ".join(map(self._told, shortages)) or "watts came back after it had started"
+        return WhyNot(told, shortages)
 
-    def _why_no_power(self, cluster: str, entry: Entry) -> Iterator[str]:
-        found = self.shortages(cluster, entry)
-        yield from map(self._told, found)
-        if found and entry.others:
+    def _why_no_power(self, shortages: Sequence[Shortage], entry: Entry) -> Iterator[str]:
+        yield from map(self._told, shortages)
+        if shortages and entry.others:
             count = len(entry.others)
             yield f"nor at {count} lower P-state{'s' * (count > 1)}"
 

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job, JobState
@@ -82,6 +83,19 @@ class Holdings:
         """Jobs that run, suspended ones too, by arrival."""
         jobs = (job for job in self._jobs.values() if job.state is JobState.RUNNING)
         return [(job, _placed(job)) for job in sorted(jobs, key=lambda job: job.arrival)]
+
+    def hold_instead(self, job: Tracked, placed: Placed) -> None:
+        """A job has these nodes and no others, or the same until another time."""
+        before = job.placed
+        if before is None or replace(before, ends_s=placed.ends_s) != placed:
+            self.release(job)
+            self.hold(job, placed)
+            return
+        job.placed = placed
+        self._occupancy[placed.cluster].prolong(job)
+        counted = self._occupancy[placed.cluster].worth(job)
+        self._account(job, 0, counted - self._counted[job.job.job_id])
+        self._counted[job.job.job_id] = counted
 
     def release(self, job: Tracked) -> None:
         """A job gives up what it holds, if anything."""

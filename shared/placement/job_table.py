@@ -179,10 +179,9 @@ class JobTable:
         started = _started(job, message, names[message.cluster])
         if placed is not None and elsewhere:
             self._tell(job, _runs_on(started, job.job.attempt, placed.grant, placed.cluster))
-        self.holdings.release(job)
         job.state, job.announced, job.ended_s, job.asked_back = state, 0, None, ""
         job.actions = ()
-        self.holdings.hold(job, started)
+        self.holdings.hold_instead(job, started)
         self._touch(job)
 
     def decline(self, event: Event, message: JobDeclined) -> None:

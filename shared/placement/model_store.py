@@ -31,14 +31,15 @@ from shared.messaging.domain_types import cluster_of, coefficients_of, signature
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
 from shared.models.power_model import NO_POWER_MODEL, PowerModel
+from shared.models.time_coefficient import AppTime
 from shared.placement import caps as power_caps
 from shared.placement import payloads
 from shared.placement.envelope import from_bytes, to_bytes
 from shared.placement.explanation import when
-from shared.placement.known_times import KnownTimes
+from shared.placement.known_applications import KnownApplications
 from shared.placement.limits import Limit, Subject, limit_of
 from shared.placement.news import News
-from shared.placement.predictions import ClusterModels
+from shared.placement.predictions import ClusterModels, Row
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.sharing import Contention
 
@@ -61,7 +62,8 @@ class ModelStore:
         self._clusters: dict[str, Cluster] = {}
         self._coefficients: dict[str, Coefficients] = {}
         self._signatures: dict[str, dict[str, tuple[Signature, ...]]] = {}
-        self._times: defaultdict[str, KnownTimes] = defaultdict(KnownTimes)
+        self._times: defaultdict[str, KnownApplications[AppTime]] = defaultdict(KnownApplications)
+        self._rows: defaultdict[str, KnownApplications[Row]] = defaultdict(KnownApplications)
         self._neighbours: dict[str, Contention] = {}
         self._names: dict[str, NodeNames] = {}
         self._lost: dict[str, str] = {}
@@ -188,6 +190,7 @@ class ModelStore:
         said of it before."""
         del self._clusters[name], self._names[name], self._undeclared[name]
         self._times.pop(name, None)
+        self._rows.pop(name, None)
         self._neighbours.clear()
         self.node_factors = self._node_factors()
         self._forget_word(ClusterDeclared, name)
@@ -228,6 +231,7 @@ class ModelStore:
                 self._coefficients.get(cluster.node_model),
                 self._signatures.get(cluster.node_model, {}),
                 self._times[cluster.name],
+                self._rows[cluster.name],
             )
             for cluster in self._clusters.values()
         ]
@@ -305,6 +309,7 @@ class ModelStore:
             del rows[app], self._newest[keys[app]]
             self._changed.add(keys[app])
         self._times.clear()
+        self._rows.clear()
         self._neighbours.clear()
 
     def _undeclare(self, event: Event, message: ClusterUndeclared) -> None:

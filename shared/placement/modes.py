@@ -1,7 +1,7 @@
 """The ways in which a job can run on a cluster: its candidate there, at every P-state."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import isclose, isinf, isnan
 from typing import Final
 
@@ -31,26 +31,36 @@ def same_ghz(one: float, other: float) -> bool:
     return isclose(one, other, rel_tol=_SAME)
 
 
+def has_ghz(pstates_ghz: Collection[float], ghz: float) -> bool:
+    """Whether a frequency is one of these."""
+    return ghz in pstates_ghz or any(same_ghz(ghz, other) for other in pstates_ghz)
+
+
 def modes_of(
     jobs: Sequence[Tracked],
     clusters: Iterable[ClusterModels],
     rules: Rules,
     *,
+    wanted: Mapping[tuple[str, str], Collection[float]] | None = None,
     worth_choosing_only: bool = False,
 ) -> Modes:
     """Of jobs that were weighed, on each cluster that they fit on: their candidates at all P-states
-    that have a projection, or at those alone that cost least at some price of time over energy.
+    that have a projection, at the `wanted` ones alone (GHz, by job id and cluster), or at those
+    that cost least at some price of time over energy.
 
     A candidate is as it was weighed at its own P-state. At another one it differs by what the
     signatures say now of the two. Where no signature is behind it there is no other.
     """
     found: dict[tuple[str, str], tuple[Candidate, ...]] = {}
     for job, candidate, on, row in _weighed(jobs, clusters, rules):
-        found[job.job.job_id, candidate.cluster] = (
-            tuple(row.modes(job, candidate, on.cluster, worth_choosing_only))
-            if row
-            else (candidate,)
-        )
+        key = job.job.job_id, candidate.cluster
+        ghz = None if wanted is None else wanted.get(key, ())
+        if row is None:
+            found[key] = (candidate,)
+        elif ghz is None or ghz:
+            pstates = row.worth_choosing() if worth_choosing_only else row.known
+            asked = pstates if ghz is None else [p for p in pstates if has_ghz(ghz, row.ghz[p])]
+            found[key] = tuple(row.modes(job, candidate, on.cluster, asked))
     return found
 
 
@@ -85,24 +95,37 @@ def _weighed(
                 yield job, candidate, on, row
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _Row:
-    """An application on one cluster, over its P-states."""
+    """An application on one cluster, over its P-states, of which those are `known` that have a
+    projection, the lowest first."""
 
-    projection: Projection
-    planned: Quantile
-    distance: NDArray[np.float64]
-    app: int
+    def __init__(
+        self, projection: Projection, planned: Quantile, far: NDArray[np.float64], app: int
+    ) -> None:
+        self._projection, self._app, self.ghz = projection, app, projection.pstates_ghz
+        self.known: list[int] = np.flatnonzero(projection.available[app]).tolist()
+        self._time_s: list[float] = projection.time_s[app].tolist()
+        self._power_w: list[float] = projection.power_w[app].tolist()
+        self._time_sd: list[float] = projection.time_sd[app].tolist()
+        self._power_sd: list[float] = projection.power_sd[app].tolist()
+        self._planned_s: list[float] = planned.time_s[app].tolist()
+        self._planned_w: list[float] = planned.power_w[app].tolist()
+        self._planned_j: list[float] = planned.energy_j[app].tolist()
+        self._distance: list[float] = far[app].tolist()
+
+    def worth_choosing(self) -> list[int]:
+        """The P-states that cost least at some price of time over energy."""
+        return list(worth_choosing(self._projection, self._app))
 
     def modes(
-        self, job: Tracked, candidate: Candidate, cluster: Cluster, only_worth: bool
+        self, job: Tracked, candidate: Candidate, cluster: Cluster, pstates: Iterable[int]
     ) -> Iterator[Candidate]:
-        """The candidate at each P-state."""
+        """The candidate at these P-states; as it is where its own has no projection any more."""
         own = self._own(candidate)
         if own is None:
             yield candidate
             return
-        for pstate in worth_choosing(self.projection, self.app) if only_worth else self._known:
+        for pstate in pstates:
             if pstate == own:
                 yield candidate
             else:
@@ -115,54 +138,48 @@ class _Row:
         own = self._own(candidate)
         if own is None:
             return
-        draws_mw = candidate.draw_mw or 0
+        most_mw = candidate.draw_mw or 0
         for pstate in self._by_cost(rules):
-            longer = _ratio(self.planned.time_s[self.app], pstate, own)
+            longer = self._planned_s[pstate] / self._planned_s[own]
             if pstate >= own or longer > rules.cap_slowdown:
                 continue
-            mode = self._at(pstate, own, job, candidate, cluster)
-            if mode.draw_mw is not None and mode.draw_mw <= _WORTH_IT * draws_mw:
-                draws_mw = mode.draw_mw
+            draws_mw = draw_mw(job.job, cluster, self._planned_w[pstate], candidate.nodes)
+            if draws_mw <= _WORTH_IT * most_mw:
+                most_mw = draws_mw
+                mode = self._at(pstate, own, job, candidate, cluster)
                 yield SlowerMode(*(getattr(mode, name) for name in SlowerMode.__slots__))
 
     def _by_cost(self, rules: Rules) -> list[int]:
         """P-states in the order in which the policy would choose them."""
-        rule, app = FREQUENCY_RULES[rules.policy], self.app
+        rule = FREQUENCY_RULES[rules.policy]
         if rule in (FrequencyRule.NOMINAL, FrequencyRule.MIN_RUNTIME):
-            cost = self.planned.time_s[app]
+            cost = self._planned_s
         elif rule is FrequencyRule.MIN_ENERGY:
-            cost = self.planned.energy_j[app]
+            cost = self._planned_j
         else:
-            cost = self.distance[app]
-        return sorted(self._known, key=lambda pstate: float(cost[pstate]))
-
-    @property
-    def _known(self) -> list[int]:
-        """P-states that have a projection, the lowest first."""
-        return list(np.flatnonzero(self.projection.available[self.app]).tolist())
+            cost = self._distance
+        return sorted(self.known, key=lambda pstate: cost[pstate])
 
     def _own(self, candidate: Candidate) -> int | None:
         """That of a candidate; None where it has no projection any more."""
-        ghz = self.projection.pstates_ghz
-        return next((p for p in self._known if same_ghz(ghz[p], candidate.freq_ghz)), None)
+        return next((p for p in self.known if same_ghz(self.ghz[p], candidate.freq_ghz)), None)
 
     def _at(
         self, pstate: int, own: int, job: Tracked, candidate: Candidate, cluster: Cluster
     ) -> Candidate:
-        app, projection, planned = self.app, self.projection, self.planned
-        longer = _ratio(planned.time_s[app], pstate, own)
+        longer = self._planned_s[pstate] / self._planned_s[own]
         return replace(
             candidate,
-            freq_ghz=projection.pstates_ghz[pstate],
-            time_s=candidate.time_s * _ratio(projection.time_s[app], pstate, own),
-            power_w=candidate.power_w * _ratio(projection.power_w[app], pstate, own),
-            time_sd=_known(projection.time_sd[app, pstate]),
-            power_sd=_known(projection.power_sd[app, pstate]),
+            freq_ghz=self.ghz[pstate],
+            time_s=candidate.time_s * (self._time_s[pstate] / self._time_s[own]),
+            power_w=candidate.power_w * (self._power_w[pstate] / self._power_w[own]),
+            time_sd=_known(self._time_sd[pstate]),
+            power_sd=_known(self._power_sd[pstate]),
             planned_s=candidate.planned_s * longer,
-            planned_j=candidate.planned_j * _ratio(planned.energy_j[app], pstate, own),
-            distance=float(self.distance[app, pstate]),
+            planned_j=candidate.planned_j * (self._planned_j[pstate] / self._planned_j[own]),
+            distance=self._distance[pstate],
             walltime_s=min(candidate.walltime_s * longer, WALLTIME_S.most),
-            draw_mw=draw_mw(job.job, cluster, planned.power_w[app, pstate], candidate.nodes),
+            draw_mw=draw_mw(job.job, cluster, self._planned_w[pstate], candidate.nodes),
             slower=None,
         )
 
@@ -177,9 +194,5 @@ def _rows(apps: set[str], on: ClusterModels, rules: Rules) -> dict[str, _Row]:
     return rows
 
 
-def _ratio(values: NDArray[np.float64], pstate: int, own: int) -> float:
-    return float(values[pstate] / values[own])
-
-
 def _known(deviation: float) -> float | None:
-    return None if isnan(deviation) else float(deviation)
+    return None if isnan(deviation) else deviation

@@ -126,6 +126,11 @@ class Occupancy:
         if not counts_nodes(job.job, self._cluster):
             self._in_parts.add(job.arrival)
 
+    def prolong(self, job: Tracked) -> None:
+        """A job has its nodes until another time: it counts as the last that got any."""
+        self._held[job.arrival] = self._held.pop(job.arrival)
+        self.refresh(job)
+
     def refresh(self, job: Tracked) -> None:
         """What a job draws, or until when it has its nodes, is known better."""
         held = self._held[job.arrival]
@@ -227,9 +232,10 @@ class Occupancy:
         """Predicted T_co / T_solo of a job: the largest of its nodes."""
         held = self._held[job.arrival]
         cores, found = held.kind.shape.needs[0], {1.0}
-        for node, units in zip(*held.allocation, strict=True):
-            me = held.kind.app, units * cores
-            group = self.capacity.groups.of[int(self.capacity.group[node])]
+        nodes = np.array(held.allocation.nodes, dtype=np.int64)
+        groups = self.capacity.group[nodes].tolist()
+        for number, units in set(zip(groups, held.allocation.units, strict=True)):
+            me, group = (held.kind.app, units * cores), self.capacity.groups.of[number]
             if me in group:
                 found.add(neighbours.slowdown(me, without(group, me)))
         return max(found)

@@ -30,7 +30,7 @@ from shared.placement.actions import MESSAGES as ACTION_KINDS
 from shared.placement.actions import Action
 from shared.placement.caps import MESSAGES
 from shared.placement.eligible import Choice, Choices, favourite, preference
-from shared.placement.explanation import POWER, Refusals, unexplained, when
+from shared.placement.explanation import Refusals, WhyNot, unexplained, when
 from shared.placement.grants import Void
 from shared.placement.jobs import Placed, Tracked
 from shared.placement.misfits import in_words, misfit
@@ -41,6 +41,7 @@ from shared.placement.waiting import WaitingJobs
 from shared.scheduling.backfill import Start
 from shared.scheduling.power import Shortage
 from shared.scheduling.problem import unit_cores
+from shared.scheduling.wait_queue import Entry
 
 OUTPUT: Final = "placement.decisions"
 SOURCE: Final = "placement"
@@ -48,6 +49,7 @@ SOURCE: Final = "placement"
 MOST_CANDIDATES: Final = 32
 _MOST_NODES: Final = 2**32 - 1
 _MOST_CO_RUNNERS: Final = 32
+_STARTS: Final = WhyNot()
 # In whatever is said of nodes that are too few at the moment.
 _FREE: Final = " free"
 
@@ -154,19 +156,20 @@ class Outcomes:
     waiting_jobs: WaitingJobs
     refusals: Refusals
 
-    def reasons(self, job: Tracked, start: Start | None) -> dict[str, str]:
+    def reasons(self, job: Tracked, start: Start | None) -> dict[str, WhyNot]:
         """Why each of a waiting job's choices does not start; empty for the one that does."""
-        return {c.cluster: self._told(job, c, start) for c in self.waiting_jobs.choices(job)}
+        choices, entries = self.waiting_jobs.choices(job), self.waiting_jobs.entries(job)
+        return {c.cluster: self._told(job, c, entries.get(c.cluster), start) for c in choices}
 
     def weighed(
-        self, job: Tracked, reasons: Mapping[str, str], start: Start | None = None
+        self, job: Tracked, reasons: Mapping[str, WhyNot], start: Start | None = None
     ) -> list[CandidateMessage]:
         """A waiting job's most favoured choices with these reasons; that of its start in the mode
         in which it starts."""
         choices = most_favoured(self.waiting_jobs.choices(job), reasons)
         if start is not None:
             choices = tuple([_as_started(choice, start) for choice in choices])
-        return [self.candidate_message(job, c, reasons[c.cluster]) for c in choices]
+        return [self.candidate_message(c, reasons[c.cluster]) for c in choices]
 
     def instead_of(self, job: Tracked, own: Candidate, start: Start) -> OwnPState | None:
         """The P-state that is best for a job on the cluster where it starts at a lower one, and the
@@ -174,18 +177,16 @@ class Outcomes:
         entry = self.waiting_jobs.entry(job, start.cluster)
         if entry is None or entry.draw_mw == start.entry.draw_mw:
             return None
-        told = OwnPState(freq_ghz=own.freq_ghz, constraint=self.refusals.no_power(start, entry))
-        shortages = self.refusals.shortages(start.cluster, entry)
-        told.power.shortages.extend(map(self._shortage, shortages))
+        why_not = self.refusals.no_power(start, entry)
+        told = OwnPState(freq_ghz=own.freq_ghz, constraint=why_not.text)
+        told.power.shortages.extend(map(self._shortage, why_not.shortages))
         return told
 
-    def candidate_message(self, job: Tracked, choice: Choice, why_not: str) -> CandidateMessage:
+    def candidate_message(self, choice: Choice, why_not: WhyNot) -> CandidateMessage:
         """What was weighed, and the constraint that bound it; those of power in figures too."""
-        found = candidate_message(choice, why_not)
-        entry = self.waiting_jobs.entry(job, choice.cluster)
-        if entry is not None and POWER in why_not:
-            shortages = self.refusals.shortages(choice.cluster, entry)
-            found.power.shortages.extend(map(self._shortage, shortages))
+        found = candidate_message(choice, why_not.text)
+        if why_not.shortages:
+            found.power.shortages.extend(map(self._shortage, why_not.shortages))
         return found
 
     def _shortage(self, shortage: Shortage) -> PowerShortage:
@@ -264,24 +265,28 @@ class Outcomes:
         start_s, name, reservation = min(own, key=lambda option: option[:2])
         return Reservation(cluster=name, nodes=reservation.nodes, start_at_us=round(start_s * 1e6))
 
-    def _told(self, job: Tracked, choice: Choice, start: Start | None) -> str:
+    def _told(
+        self, job: Tracked, choice: Choice, entry: Entry | None, start: Start | None
+    ) -> WhyNot:
         """Whatever goes wrong with an explanation is told in its place: the decision holds."""
         try:
-            return self._why_not(job, choice, start)
+            return self._why_not(job, choice, entry, start)
         except Exception as error:  # noqa: BLE001 a defect of the words must not stop the deed
-            return unexplained(error)
+            return WhyNot(unexplained(error))
 
-    def _why_not(self, job: Tracked, choice: Choice, start: Start | None) -> str:
-        entry = self.waiting_jobs.entry(job, choice.cluster)
+    def _why_not(
+        self, job: Tracked, choice: Choice, entry: Entry | None, start: Start | None
+    ) -> WhyNot:
         if entry is None:
-            return self._why_no_entry(job, choice)
+            return WhyNot(self._why_no_entry(job, choice))
         if start is None or entry.order < start.entry.order:
             why = self.refusals.why(choice.cluster, entry)
-            drained = self.pending_reasons.drained(choice.cluster) if _FREE in why else ""
-            return f"{why}; {drained}" if drained else why
+            drained = self.pending_reasons.drained(choice.cluster) if _FREE in why.text else ""
+            return why._replace(text=f"{why.text}; {drained}") if drained else why
         if choice.cluster == start.cluster:
-            return ""
-        return f"not tried: the job started on {start.cluster}, which stands before it in the queue"
+            return _STARTS
+        before = f"the job started on {start.cluster}, which stands before it in the queue"
+        return WhyNot(f"not tried: {before}")
 
     def _why_no_entry(self, job: Tracked, choice: Choice) -> str:
         if not choice.waits:
@@ -320,20 +325,20 @@ def _as_started(choice: Choice, start: Start) -> Choice:
     return choice._replace(candidate=choice.candidate.drawing(start.entry.draw_mw))
 
 
-def most_favoured(choices: Choices, reasons: Mapping[str, str]) -> Choices:
+def most_favoured(choices: Choices, reasons: Mapping[str, WhyNot]) -> Choices:
     """At most MOST_CANDIDATES as they stand: where a job starts, which nothing speaks against, and
     those that it would go to first."""
     if len(choices) <= MOST_CANDIDATES:
         return choices
-    order = sorted(choices, key=lambda c: (bool(reasons[c.cluster]), *preference(c)))
+    order = sorted(choices, key=lambda c: (bool(reasons[c.cluster].text), *preference(c)))
     kept = {choice.cluster for choice in order[:MOST_CANDIDATES]}
     return tuple(choice for choice in choices if choice.cluster in kept)
 
 
-def reason_of(choices: Iterable[Choice], reasons: Mapping[str, str]) -> str:
+def reason_of(choices: Iterable[Choice], reasons: Mapping[str, WhyNot]) -> str:
     """Why a job does not start: that of its most favoured cluster."""
     first = favourite(choices).cluster
-    return f"{first}: {reasons[first]}"
+    return f"{first}: {reasons[first].text}"
 
 
 def candidate_message(choice: Choice, why_not: str) -> CandidateMessage:

@@ -180,6 +180,14 @@ def jobs_of(proposed: PlanProposed) -> Sequence[str]:
     return list(dict.fromkeys(item.job_id for item in proposed.items))
 
 
+def wanted_ghz(proposed: PlanProposed) -> dict[tuple[str, str], list[float]]:
+    """The P-states that a plan names, by job id and cluster."""
+    wanted: dict[tuple[str, str], list[float]] = {}
+    for item in proposed.items:
+        wanted.setdefault((item.job_id, item.cluster), []).append(item.freq_ghz)
+    return wanted
+
+
 def _planned(
     proposed: PlanProposed, jobs: Mapping[str, Tracked], modes: Modes
 ) -> dict[str, PlannedJob]:

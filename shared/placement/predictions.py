@@ -21,8 +21,8 @@ from shared.models.ear import project, unlearned
 from shared.models.power_model import PowerModel
 from shared.models.projection import Projection
 from shared.models.spread import Quantile, Stretch
-from shared.models.time_coefficient import AppTime, Hardware, TimeCoefficients
-from shared.placement.known_times import KnownTimes
+from shared.models.time_coefficient import AppTime, Hardware, TimeCoefficients, clock_shares
+from shared.placement.known_applications import KnownApplications
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -33,13 +33,14 @@ _UNKNOWN: Final[Row] = (nan,) * 7
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterModels:
-    """A cluster with what is known of its node model; `signatures` by application, `times` what was
-    worked out of them before."""
+    """A cluster with what is known of its node model; `signatures` by application, `times` and
+    `rows` (at the P-states of one choice) what was worked out of them before."""
 
     cluster: Cluster
     coefficients: Coefficients | None
     signatures: Mapping[str, Sequence[Signature]]
-    times: KnownTimes = field(default_factory=KnownTimes)
+    times: KnownApplications[AppTime] = field(default_factory=KnownApplications)
+    rows: KnownApplications[Row] = field(default_factory=KnownApplications)
 
     @property
     def hardware(self) -> Hardware:
@@ -147,10 +148,16 @@ def _from_signatures(
 ) -> Floats:
     """Frequency, time, power, the deviations of both, distance and nominal time of each job, NaN
     where unknown."""
+
+    def chosen(apps: Sequence[str]) -> Iterator[tuple[str, Row]]:
+        for names, projection in projections(known, apps):
+            rows = _rows(Chosen.of(projection, rule, weighing, quantile))
+            yield from zip(names, rows, strict=True)
+
     apps = sorted({job.app_id for job in jobs} & known.signatures.keys())
-    rows: dict[str, Row] = {}
-    for names, projection in projections(known, apps):
-        rows |= zip(names, _rows(Chosen.of(projection, rule, weighing, quantile)), strict=True)
+    choice = rule, quantile, weighing.t_weight, weighing.reading
+    basis = known.cluster, known.coefficients, *choice
+    rows = known.rows.of(basis, {app: known.signatures[app] for app in apps}, chosen)
     return np.array([rows.get(job.app_id, _UNKNOWN) for job in jobs])
 
 
@@ -214,5 +221,11 @@ def _time_coefficients(
 
 def _app_times(known: ClusterModels) -> Mapping[str, AppTime]:
     """Every application that a cluster knows, at the nominal P-state."""
-    basis = known.cluster, known.coefficients
-    return known.times.of(basis, known.signatures, lambda apps: projections(known, apps))
+
+    def times(apps: Sequence[str]) -> Iterator[tuple[str, AppTime]]:
+        for names, projection in projections(known, apps):
+            nominal_s, shares = projection.time_s[:, -1].tolist(), clock_shares(projection).tolist()
+            for app, time_s, share in zip(names, nominal_s, shares, strict=True):
+                yield app, AppTime(time_s, share, known.signatures[app][-1].count)
+
+    return known.times.of((known.cluster, known.coefficients), known.signatures, times)

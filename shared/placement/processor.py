@@ -54,7 +54,7 @@ from shared.placement.notices import Notices
 from shared.placement.outcomes import OUTPUT, SOURCE, Beside, Decisions, Outcomes
 from shared.placement.pending_reasons import PendingReasons
 from shared.placement.planning import Planning
-from shared.placement.plans import Plans, jobs_of
+from shared.placement.plans import Plans, jobs_of, wanted_ghz
 from shared.placement.queries import Queries
 from shared.placement.schedulers import schedulers_of
 from shared.placement.waiting import WaitingJobs
@@ -382,7 +382,8 @@ class Placement:
         if proposed is None:
             return set()
         jobs = self._job_table.found(jobs_of(proposed))
-        weighed = modes_of(jobs, self._models.per_cluster(), self._rules)
+        per_cluster, wanted = self._models.per_cluster(), wanted_ghz(proposed)
+        weighed = modes_of(jobs, per_cluster, self._rules, wanted=wanted)
         return self._plans.follow(proposed, {job.job.job_id: job for job in jobs}, weighed)
 
     def _estimate(self, touched: Iterable[Tracked]) -> None:

@@ -43,6 +43,7 @@ from shared.placement.caps import (
     watts_or_none,
 )
 from shared.placement.eligible import Choice
+from shared.placement.explanation import WhyNot
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Placed, Tracked
 from shared.placement.limits import declared
@@ -353,24 +354,24 @@ class Queries:
             return _NEWS
         return reason_of(self._waiting_jobs.choices(job), self._reasons(job))
 
-    def _reasons(self, job: Tracked) -> Mapping[str, str]:
+    def _reasons(self, job: Tracked) -> Mapping[str, WhyNot]:
         if self._last is None:
-            return {c.cluster: _RESTARTED for c in job.candidates}
+            return {c.cluster: WhyNot(_RESTARTED) for c in job.candidates}
         found = self._last.reasons(job, None)
-        return {cluster: reason or _NEWS for cluster, reason in found.items()}
+        return {cluster: why if why.text else WhyNot(_NEWS) for cluster, why in found.items()}
 
-    def _told(self, job: Tracked, choice: Choice, reason: str) -> Candidate:
+    def _told(self, choice: Choice, why_not: WhyNot) -> Candidate:
         if self._last is None:
-            return candidate_message(choice, reason)
-        return self._last.candidate_message(job, choice, reason)
+            return candidate_message(choice, why_not.text)
+        return self._last.candidate_message(choice, why_not)
 
-    def _outlooks(self, job: Tracked, reasons: Mapping[str, str]) -> Iterator[ClusterOutlook]:
+    def _outlooks(self, job: Tracked, reasons: Mapping[str, WhyNot]) -> Iterator[ClusterOutlook]:
         for choice in self._waiting_jobs.choices(job):
             queue = self._waiting_jobs.queues.of(choice.cluster)
             held = self._job_table.holdings.occupancy[choice.cluster]
             entry = self._waiting_jobs.entry(job, choice.cluster)
             yield ClusterOutlook(
-                candidate=self._told(job, choice, reasons[choice.cluster]),
+                candidate=self._told(choice, reasons[choice.cluster]),
                 place=queue.before(entry.order) + 1 if entry else 0,
                 waiting=len(queue),
                 free_nodes=held.free,

@@ -10,7 +10,7 @@ from shared.placement.jobs import Tracked
 from shared.placement.kinds import Kinds
 from shared.placement.limits import Subject, subjects_of
 from shared.placement.model import Candidate, Rules
-from shared.placement.modes import same_ghz
+from shared.placement.modes import has_ghz
 from shared.placement.pending_reasons import PendingReasons
 from shared.placement.plans import PlannedMode, Plans
 from shared.scheduling.problem import NodeTable, counts_nodes, kind_on
@@ -139,8 +139,7 @@ class WaitingJobs:
         return {
             name: mode
             for name, mode in self._plans.of(job).items()
-            if name in clusters
-            and any(same_ghz(mode.candidate.freq_ghz, ghz) for ghz in clusters[name].pstates_ghz)
+            if name in clusters and has_ghz(clusters[name].pstates_ghz, mode.candidate.freq_ghz)
         }
 
     def _place_of(self, job: Tracked) -> _Waiting | None:
@@ -185,8 +184,7 @@ class WaitingJobs:
         """None where the cluster was declared anew, without what the job needs or the P-state that
         it was weighed at."""
         cluster = self._pending_reasons.models.clusters[choice.cluster]
-        freq_ghz, pstates_ghz = choice.candidate.freq_ghz, cluster.pstates_ghz
-        if freq_ghz not in pstates_ghz and not any(same_ghz(freq_ghz, p) for p in pstates_ghz):
+        if not has_ghz(cluster.pstates_ghz, choice.candidate.freq_ghz):
             return None
         kind = kind_on(job.job, cluster, NodeTable.names_of(cluster))
         if kind is None:

@@ -23,7 +23,7 @@ from shared.scheduling.capacity import NOBODY, Capacity, Flat, Held
 from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import DONE, Turn
 from shared.scheduling.load import Reservation
-from shared.scheduling.power import Budgets, PowerBudget, Shortage
+from shared.scheduling.power import NO_CAP_MW, Budgets, PowerBudget, Shortage
 from shared.scheduling.problem import Allocation, Ints, Kind, Shape, units_in
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.wait_queue import Block, Entry, WaitQueue
@@ -58,7 +58,6 @@ class _Shadow:
     """The reservation, and what is free at its time of all that is not taken beyond it."""
 
     reservation: Reservation
-    order: int
     kind: Kind
     capacity: Capacity
     units: Ints
@@ -86,7 +85,10 @@ class ConsumableScheduler:
         self.capacity, self.neighbours = capacity, neighbours
         self.held = {each.holder: each for each in held}
         self.next_order = DONE
-        self.shadow: _Shadow | None = None
+        # What is blocked, since when, and its reservation once somebody asked for it.
+        self._blocked: Entry | None = None
+        self._blocked_s = 0.0
+        self._shadow: _Shadow | None = None
         self._backfills = backfills
         self._factors = np.ones(capacity.table.nodes) if factors is None else factors
         self._now_s, self._from, self._pauses, self._is_open = 0.0, 0, False, False
@@ -99,9 +101,12 @@ class ConsumableScheduler:
         self._most: dict[int, int] = {}
         self._beside_anyone: dict[Shape, tuple[int, int]] = {}
         self._flat: Flat | None = None
-        # The fewest units of a kind that the standing reservation refused.
+        # The fewest units of a kind that the standing reservation refused, and the most that it
+        # allows since a number of changes.
         self._refused: dict[int, int] = {}
+        self._allowed: dict[int, tuple[int, int]] = {}
         self.budgets = Budgets(budgets)
+        self._is_capped = self.budgets.any
         for each in held:
             self.budgets.hold(each.holder, each.release_s, each.draw_mw)
 
@@ -141,7 +146,7 @@ class ConsumableScheduler:
     def add(self, entry: Entry) -> None:
         """An entry arrived."""
         self.queue.add(entry)
-        if self.shadow is not None and entry.order < self.shadow.order:
+        if self._blocked is not None and entry.order < self._blocked.order:
             self._unsettle()
         self._from = min(self._from, entry.order)
 
@@ -151,7 +156,7 @@ class ConsumableScheduler:
         if order is None:
             return
         self.queue.remove(arrival)
-        if self.shadow is not None and self.shadow.reservation.arrival == arrival:
+        if self._blocked is not None and self._blocked.arrival == arrival:
             if self._is_open:
                 self.budgets.withdraw()
                 self._forget_reservation()
@@ -174,6 +179,16 @@ class ConsumableScheduler:
         self._unsettle()
 
     # What it answers ----------------------------------------------------------------------------
+
+    @property
+    def shadow(self) -> _Shadow | None:
+        """The reservation with what is free at its time. It is worked out when first asked for,
+        since most reservations never are: what runs stays the same until then."""
+        if self._shadow is None and self._blocked is not None:
+            kind = self.kinds[self._blocked.kind]
+            at = self._earliest(kind, self._blocked.nodes, self._blocked_s)
+            self._shadow = self._shadow_of(self._blocked, *at)
+        return self._shadow
 
     @property
     def reservation(self) -> Reservation | None:
@@ -253,7 +268,9 @@ class ConsumableScheduler:
 
     def _has_power(self, entry: Entry) -> bool:
         """True when no budget is exceeded and no reservation there is delayed."""
-        return self.budgets.has(entry.draw_mw, self.end_s(entry), entry.arrival)
+        return not self._is_capped or self.budgets.has(
+            entry.draw_mw, self.end_s(entry), entry.arrival
+        )
 
     # What it does -------------------------------------------------------------------------------
 
@@ -261,10 +278,11 @@ class ConsumableScheduler:
         self._now_s, self._pauses = now_s, pauses
         if self.shadow is not None and self.shadow.reservation.start_s < now_s:
             self._unsettle()  # a running job is overdue: it is expected to end at any moment
-        if self.budgets.any and self.budgets.begin(now_s):
+        if self._is_capped and self.budgets.begin(now_s):
             self._unsettle()
         self._choices.clear()
         self._refused.clear()
+        self._allowed.clear()
         self._turns = self._acting(self._from) if self._from != DONE else iter(())
         self._from = DONE
 
@@ -272,11 +290,11 @@ class ConsumableScheduler:
         starting = self.starting(entry)
         if starting is None:
             # What was found before another cluster took what both need is refused, and no more.
-            if self.shadow is None:
-                self._reserve(entry)
+            if self._blocked is None:
+                self._block(entry)
             return None
         entry = starting
-        kind, waits = self.kinds[entry.kind], self.shadow is not None
+        kind, waits = self.kinds[entry.kind], self._blocked is not None
         allocation = self._allocation(entry)
         self._take(kind, allocation, beyond=not self.in_time(entry))
         self.queue.remove(entry.arrival)
@@ -296,24 +314,28 @@ class ConsumableScheduler:
             shadow.extra -= int((shadow.units[nodes] - after).sum())
             shadow.units[nodes] = after
 
-    def _reserve(self, entry: Entry) -> None:
+    def _block(self, entry: Entry) -> None:
         """Promise the entry its units, in the mode in which they and the watts are there first, if
         limits hold; what no budget will ever let start waits for another cap, and blocks nobody."""
-        start_s, capacity = self._soonest(entry)
-        for mode in entry.others:
-            other = entry.in_mode(mode)
-            found = self._soonest(other)
-            if found[0] < start_s:
-                (start_s, capacity), entry = found, other
-        if start_s == inf:
-            return
+        self._forget_reservation()
+        if self._is_capped:
+            start_s, capacity = self._soonest(entry)
+            for mode in entry.others:
+                other = entry.in_mode(mode)
+                found = self._soonest(other)
+                if found[0] < start_s:
+                    (start_s, capacity), entry = found, other
+            if start_s == inf:
+                return
+            self._shadow = self._shadow_of(entry, start_s, capacity)
+            self.budgets.reserve(entry.arrival, start_s, entry.limit_s, entry.draw_mw)
+        self._blocked, self._blocked_s = entry, self._now_s
+
+    def _shadow_of(self, entry: Entry, start_s: float, capacity: Capacity) -> _Shadow:
         kind = self.kinds[entry.kind]
         units = self._shadow_units(kind, capacity)
         reservation = Reservation(entry.arrival, entry.nodes, start_s)
-        extra = int(units.sum()) - entry.nodes
-        self._forget_reservation()
-        self.shadow = _Shadow(reservation, entry.order, kind, capacity, units, extra)
-        self.budgets.reserve(entry.arrival, start_s, entry.limit_s, entry.draw_mw)
+        return _Shadow(reservation, kind, capacity, units, int(units.sum()) - entry.nodes)
 
     def _soonest(self, entry: Entry) -> tuple[float, Capacity]:
         """When an entry's units and watts will be there if limits hold, and all that is free then;
@@ -381,11 +403,12 @@ class ConsumableScheduler:
         self._from = 0
 
     def _forget_reservation(self) -> None:
-        if self.shadow is not None:
-            self.budgets.give_up(self.shadow.reservation.arrival)
-        self.shadow = None
+        if self._blocked is not None:
+            self.budgets.give_up(self._blocked.arrival)
+        self._blocked = self._shadow = None
         self._choices.clear()
         self._refused.clear()
+        self._allowed.clear()
 
     # Units and nodes ----------------------------------------------------------------------------
 
@@ -437,9 +460,14 @@ class ConsumableScheduler:
         """
         if count >= self._refused.get(number, maxsize):
             return False
+        changes, most = self._allowed.get(number, (-1, 0))
+        if changes == len(self._changed) and count <= most:
+            return True
         assert self.shadow is not None
         fits = self._least_lost(number, count) <= self.shadow.extra
-        if not fits:
+        if fits:
+            self._allowed[number] = len(self._changed), count
+        else:
             self._refused[number] = count
         return fits
 
@@ -503,15 +531,12 @@ class ConsumableScheduler:
         """What is left of the reserved kind beside a newcomer that its neighbours accept."""
         assert self.shadow is not None
         capacity, cores = self.shadow.capacity, kind.shape.needs[0]
-        group = np.array(
-            [
-                capacity.groups.joined(number, (kind.app, count * cores))
-                for number, count in zip(
-                    capacity.group[nodes].tolist(), units.tolist(), strict=True
-                )
-            ],
-            dtype=np.int64,
-        )
+        before = list(zip(capacity.group[nodes].tolist(), units.tolist(), strict=True))
+        after = {
+            (number, count): capacity.groups.joined(number, (kind.app, count * cores))
+            for number, count in set(before)
+        }
+        group = np.array([after[key] for key in before], dtype=np.int64)
         return self._accepted(reserved, left, group)
 
     def _surplus(self, kind: Kind, nodes: Ints) -> Ints:
@@ -541,7 +566,7 @@ class ConsumableScheduler:
 
         Without a reservation each entry acts, but those that never fit; behind it those that start.
         """
-        while self.shadow is None:
+        while self._blocked is None:
             entry = next((e for e in self._from_order(order) if self._ever_fits(e)), None)
             if entry is None:
                 return
@@ -557,15 +582,33 @@ class ConsumableScheduler:
         if not self._may_start_any(anywhere):
             return
         for block in self.queue.blocks_from(order):
-            if not self._may_start_any(block.least_by_kind()):
+            if not self._has_room_for_any(block):
                 continue
             if self._pauses and (place := block.place_of(order)) < len(block.entries):
                 yield block.entries[place].order
+            if self._is_capped and not self._has_power_for_any(block):
+                continue
             while (entry := self._first_to_start(block, order)) is not None:
                 yield entry
                 order = entry.order + 1
                 if not self._may_start_any(anywhere):
                     return
+
+    def _has_room_for_any(self, block: Block) -> bool:
+        """False when no entry of a block will start in this pass: what there is of units, and what
+        nobody draws, only grows less in it."""
+        if self._is_capped and block.least_draw_mw > self.budgets.undrawn_mw:
+            return False
+        return self._may_start_any(block.least_by_kind())
+
+    def _has_power_for_any(self, block: Block) -> bool:
+        """False when no entry may draw what it does for as long as it does. Of those who have a
+        reservation there that is not known: it does not stand against them."""
+        for limit_s, draw_mw in block.least_draws():
+            if self.budgets.has(draw_mw, self._now_s + limit_s):
+                return True
+        orders = map(self.queue.order_of, self.budgets.kept_for())
+        return any(order is not None and block.spans(order) for order in orders)
 
     def _from_order(self, order: int) -> Iterator[Entry]:
         for block in self.queue.blocks_from(order):
@@ -577,24 +620,29 @@ class ConsumableScheduler:
     def _first_to_start(self, block: Block, order: int) -> Entry | None:
         """The first entry of a block, from an order on, that may start."""
         entries, known = block.entries, self._units
+        power_mw = self.budgets.undrawn_mw if self._is_capped else NO_CAP_MW
         for place in range(block.place_of(order), len(entries)):
             entry = entries[place]
             counted = known.get(entry[5])
             if counted is not None and entry[2] > counted.total:
                 continue  # as in starting, but there are thousands of them
+            if entry[6] > power_mw and not entry[7]:
+                continue
             if self.starting(entry) is not None:
                 return entry
         return None
 
     def _may_start_any(self, least_by_kind: Mapping[int, tuple[int, float]]) -> bool:
         """False when no kind has room for the least that one of its entries asks for."""
-        promise_s = self.shadow.reservation.start_s if self.shadow else inf
         for number, (least_units, least_limit_s) in least_by_kind.items():
             counted = self._units.get(number)
             if counted is not None and least_units > counted.total:
                 continue  # there was no room before the last changes, which only took
-            in_time = self._now_s + least_limit_s <= promise_s
-            allowed = in_time or self._fits_beyond(number, least_units)
-            if allowed and least_units <= self._counted(number).total:
+            if least_units > self._counted(number).total:
+                continue
+            shadow = self.shadow
+            if shadow is None or self._now_s + least_limit_s <= shadow.reservation.start_s:
+                return True
+            if self._fits_beyond(number, least_units):
                 return True
         return False

@@ -12,6 +12,8 @@ from math import inf
 from sys import maxsize
 from typing import Final, NamedTuple
 
+from shared.scheduling.headroom import Headroom
+
 # A cap that nobody reaches: below it sums of draws stay small integers.
 NO_CAP_MW: Final = 1 << 58
 
@@ -112,6 +114,7 @@ class PowerBudget:
         self._room_mw: list[int] = []
         self._least_mw: list[int] = []
         self._is_known = False
+        self._ahead: Headroom | None = None
 
     # What is committed --------------------------------------------------------------------------
 
@@ -122,7 +125,7 @@ class PowerBudget:
         before_mw, self._cap_mw = self._cap_mw, self.cap.at(now_s)
         self.relieved += self._cap_mw > before_mw
         self.now_s = now_s
-        self._is_known = False
+        self._forget()
 
     def hold(self, holder: int, release_s: float, draw_mw: int) -> None:
         """A job draws so much until then."""
@@ -152,12 +155,12 @@ class PowerBudget:
         before = self._reserved.get(arrival)
         if before is None or start_s < before.start_s:
             self._reserved[arrival] = Promised(start_s, start_s + duration_s, draw_mw)
-            self._is_known = False
+            self._forget()
 
     def give_up(self, arrival: int) -> None:
         """What was reserved for a job, if anything, is nobody's now."""
         if self._reserved.pop(arrival, None) is not None:
-            self._is_known = False
+            self._forget()
             self.relieved += 1
 
     def promised(self, arrival: int) -> Promised | None:
@@ -177,12 +180,17 @@ class PowerBudget:
         return self._cap_mw - self.base_mw - self.drawn_mw
 
     @property
+    def kept_for(self) -> Iterable[int]:
+        """The arrival numbers of the jobs that have a reservation."""
+        return self._reserved
+
+    @property
     def headroom_mw(self) -> int:
         """What nobody draws and nobody reserved now; below 0 where the cap is exceeded."""
         self._look()
         return self._room_mw[0]
 
-    def has(self, draw_mw: int, until_s: float, arrival: int) -> bool:
+    def has(self, draw_mw: int, until_s: float, arrival: int = -1) -> bool:
         """Whether a job may draw so much from now until then."""
         if not self._is_known:
             self._look()
@@ -219,11 +227,13 @@ class PowerBudget:
         """Why a job may not draw so much from now until then; None when it may."""
         own = self._reserved.get(arrival)
         held = self._by_holder.get(arrival)  # it runs elsewhere by now
-        for place, (time_s, room_mw) in enumerate(self._points(until_s)):
+        self._look()
+        for place in range(bisect_left(self._times_s, until_s, 1)):
+            time_s, room_mw = self._times_s[place], self._room_mw[place]
             own_mw = own.draw_mw if own and own.draws_at(time_s) else 0
             own_mw += held[2] if held and (not place or time_s < held[0]) else 0
             if room_mw + own_mw < draw_mw:
-                earliest_s = self.earliest(draw_mw, until_s - self.now_s, self.now_s, arrival)
+                earliest_s = self._earliest_now(draw_mw, until_s - self.now_s, arrival)
                 rival = self._rival(arrival, time_s, draw_mw - room_mw - own_mw)
                 return Shortage(self.cap, draw_mw, room_mw + own_mw, time_s, earliest_s, rival)
         return None
@@ -233,6 +243,18 @@ class PowerBudget:
         return min((from_s for from_s, _ in self.cap.steps if from_s > self.now_s), default=inf)
 
     # How it is worked out -----------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        self._is_known, self._ahead = False, None
+
+    def _earliest_now(self, draw_mw: int, duration_s: float, arrival: int) -> float:
+        """The earliest from now on, for one of many who ask before anything changes."""
+        if arrival in self._reserved:
+            return self.earliest(draw_mw, duration_s, self.now_s, arrival)
+        if self._ahead is None:
+            (now_s, room_mw), *changes = self._changes(self.now_s, arrival)
+            self._ahead = Headroom(now_s, room_mw, changes)
+        return self._ahead.earliest(draw_mw, duration_s)
 
     def _points(self, until_s: float) -> list[tuple[float, int]]:
         self._look()
@@ -275,6 +297,7 @@ class PowerBudget:
 
     def _take(self, from_s: float, until_s: float, draw_mw: int) -> None:
         """Less headroom where it is known, from now until then."""
+        self._ahead = None
         if not self._is_known:
             return
         for place in range(bisect_left(self._times_s, until_s, 1)):
@@ -299,8 +322,9 @@ class PowerBudget:
         """The headroom at a time, then what it gains after it, in the order of time."""
         others = self._other_changes(from_s, arrival)
         held, place = self._held, bisect_right(self._held, (from_s, maxsize, 0))
-        room_mw = self.cap.at(from_s) - self.base_mw
-        room_mw -= sum(draw_mw for _, _, draw_mw in held[place:])
+        room_mw = self.cap.at(from_s) - self.base_mw - self.drawn_mw
+        for _, _, draw_mw in held[:place]:
+            room_mw += draw_mw
         for other, kept in self._reserved.items():
             if other != arrival and kept.draws_at(from_s):
                 room_mw -= kept.draw_mw
@@ -369,7 +393,7 @@ class Budgets:
             undrawn_mw = min(undrawn_mw, budget.undrawn_mw)
         return undrawn_mw
 
-    def has(self, draw_mw: int, until_s: float, arrival: int) -> bool:
+    def has(self, draw_mw: int, until_s: float, arrival: int = -1) -> bool:
         """True when no budget is exceeded and no reservation there is delayed."""
         for budget in self._each:  # noqa: SIM110 a generator costs more than what it asks
             if not budget.has(draw_mw, until_s, arrival):
@@ -413,6 +437,10 @@ class Budgets:
         """What was reserved for a job is nobody's now."""
         for budget in self._each:
             budget.give_up(arrival)
+
+    def kept_for(self) -> set[int]:
+        """The arrival numbers of the jobs that have a reservation under any of them."""
+        return {arrival for budget in self._each for arrival in budget.kept_for}
 
     def withdraw(self) -> None:
         """A reservation is given up while others look: see `is_relieved`."""

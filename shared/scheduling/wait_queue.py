@@ -14,6 +14,8 @@ _ARRIVAL_BITS: Final = 40
 _RANK_BITS: Final = 8
 # Entries of a block before it is cut in two: short enough to shift, long enough to skip.
 _BLOCK: Final = 128
+# The part of the entries that may leave before bounds of all of them are worked out anew.
+_MANY_LEFT: Final = 16
 
 
 class OtherMode(NamedTuple):
@@ -61,33 +63,68 @@ def tier_of(order: int) -> int:
     return order >> (_ARRIVAL_BITS + _RANK_BITS)
 
 
+# The least that entries of each kind ask for: nodes and limit.
+LeastByKind = dict[int, tuple[int, float]]
+
+
+def bound(least: LeastByKind, kind: int, nodes: int, limit_s: float) -> None:
+    """Lower the bounds of a kind to what one more of it asks for."""
+    least_nodes, least_s = least.get(kind, (maxsize, inf))
+    if nodes < least_nodes or limit_s < least_s:
+        least[kind] = min(nodes, least_nodes), min(limit_s, least_s)
+
+
 class Block:
     """Neighbours in a queue. No entry asks for less than the `least_...`: a walk may skip them all.
 
     The bounds are not raised when an entry leaves, which costs nothing but skips.
     """
 
-    __slots__ = ("_least_by_kind", "entries", "least_draw_mw", "least_limit_s", "least_nodes")
+    __slots__ = (
+        "_least_by_kind",
+        "_least_draws",
+        "entries",
+        "least_draw_mw",
+        "least_limit_s",
+        "least_nodes",
+    )
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.least_nodes, self.least_limit_s, self.least_draw_mw = maxsize, inf, maxsize
-        self._least_by_kind: dict[int, tuple[int, float]] | None = None
+        self._least_by_kind: LeastByKind | None = None
+        self._least_draws: list[tuple[float, int]] | None = None
 
     def bound(self) -> None:
         """Set the bounds to what the entries ask for."""
         self.least_nodes = min(e.nodes for e in self.entries)
         self.least_limit_s = min(e.limit_s for e in self.entries)
         self.least_draw_mw = min(e.least_draw_mw if e.others else e.draw_mw for e in self.entries)
-        self._least_by_kind = None
+        self._least_by_kind = self._least_draws = None
 
-    def least_by_kind(self) -> dict[int, tuple[int, float]]:
-        """The least that entries of each kind ask for: nodes and limit."""
+    def least_by_kind(self) -> LeastByKind:
+        """The bounds of each kind of which there is an entry."""
         if self._least_by_kind is None:
             self._least_by_kind = {}
             for entry in self.entries:
-                self._bound_kind(self._least_by_kind, entry)
+                bound(self._least_by_kind, entry.kind, entry.nodes, entry.limit_s)
         return self._least_by_kind
+
+    def least_draws(self) -> list[tuple[float, int]]:
+        """Limits, ascending, with draws: in no mode of an entry it draws less for a shorter time
+        than in one of these (a Pareto front)."""
+        if self._least_draws is None:
+            self._least_draws = []
+            for limit_s, draw_mw in sorted(self._modes()):
+                if not self._least_draws or draw_mw < self._least_draws[-1][1]:
+                    self._least_draws.append((limit_s, draw_mw))
+        return self._least_draws
+
+    def _modes(self) -> Iterator[tuple[float, int]]:
+        for entry in self.entries:
+            yield entry.limit_s, entry.draw_mw
+            for mode in entry.others:
+                yield mode.limit_s, mode.draw_mw
 
     def forget_kinds(self) -> None:
         """Kinds of entries that have left mean nothing any more."""
@@ -95,12 +132,16 @@ class Block:
 
     def came(self, entry: Entry) -> None:
         """An entry was put in."""
+        draw_mw = entry.least_draw_mw if entry[7] else entry[6]
+        if entry[2] < self.least_nodes:
+            self.least_nodes = entry[2]
+        if entry[3] < self.least_limit_s:
+            self.least_limit_s = entry[3]
+        if draw_mw < self.least_draw_mw:
+            self.least_draw_mw = draw_mw
         if self._least_by_kind is not None:
-            self._bound_kind(self._least_by_kind, entry)
-
-    def _bound_kind(self, least: dict[int, tuple[int, float]], entry: Entry) -> None:
-        nodes, limit_s = least.get(entry.kind, (maxsize, inf))
-        least[entry.kind] = min(nodes, entry.nodes), min(limit_s, entry.limit_s)
+            bound(self._least_by_kind, entry.kind, entry.nodes, entry.limit_s)
+        self._least_draws = None
 
     def copy(self) -> "Block":
         """The same, to be changed by itself."""
@@ -114,6 +155,11 @@ class Block:
         """How many entries stand before `order`."""
         entries = self.entries
         return bisect_left(entries, (order,)) if entries and entries[0][0] < order else 0
+
+    def spans(self, order: int) -> bool:
+        """Whether an entry of this order would stand among those that are there."""
+        entries = self.entries
+        return bool(entries) and entries[0][0] <= order <= entries[-1][0]
 
     def halved(self) -> "Block":
         """The later half, which this block gives up."""
@@ -132,24 +178,23 @@ class WaitQueue:
     There is always a block; those behind the first are never empty.
     """
 
-    __slots__ = ("_firsts", "_least_by_kind", "_orders", "blocks", "in_parts")
+    __slots__ = ("_firsts", "_least_by_kind", "_left", "_orders", "blocks", "in_parts")
 
     def __init__(self) -> None:
         self.blocks = [Block()]
         self._firsts = [0]  # the lowest order that belongs into each block
         self._orders: dict[int, int] = {}  # by arrival
         self.in_parts = 0  # entries for which counting nodes is not enough
-        self._least_by_kind: dict[int, tuple[int, float]] | None = None
+        self._least_by_kind: LeastByKind | None = None
+        self._left = 0  # entries, since these bounds were worked out
 
-    def least_by_kind(self) -> dict[int, tuple[int, float]]:
-        """As that of a block, of all entries."""
-        if self._least_by_kind is None:
-            found: dict[int, tuple[int, float]] = {}
+    def least_by_kind(self) -> LeastByKind:
+        """As that of a block, of all entries: worked out anew when many have left."""
+        if self._least_by_kind is None or self._left * _MANY_LEFT > len(self._orders):
+            self._least_by_kind, self._left = {}, 0
             for block in self.blocks:
                 for kind, (nodes, limit_s) in block.least_by_kind().items():
-                    least, least_s = found.get(kind, (maxsize, inf))
-                    found[kind] = min(least, nodes), min(least_s, limit_s)
-            self._least_by_kind = found
+                    bound(self._least_by_kind, kind, nodes, limit_s)
         return self._least_by_kind
 
     def copy(self) -> "WaitQueue":
@@ -203,8 +248,8 @@ class WaitQueue:
 
     def add(self, entry: Entry) -> None:
         """Put an entry into its place."""
-        order, arrival, nodes, limit_s, in_parts, _, draw_mw, others = entry
-        self._orders[arrival] = order
+        order = entry[0]
+        self._orders[entry[1]] = order
         number = self.block_of(order)
         block = self.blocks[number]
         entries = block.entries
@@ -212,18 +257,11 @@ class WaitQueue:
             entries.append(entry)
         else:
             entries.insert(bisect_left(entries, (order,)), entry)
-        if nodes < block.least_nodes:
-            block.least_nodes = nodes
-        if limit_s < block.least_limit_s:
-            block.least_limit_s = limit_s
-        if others:
-            draw_mw = entry.least_draw_mw
-        if draw_mw < block.least_draw_mw:
-            block.least_draw_mw = draw_mw
-        if in_parts:
-            self.in_parts += 1
         block.came(entry)
-        self._least_by_kind = None
+        if entry[4]:
+            self.in_parts += 1
+        if self._least_by_kind is not None:
+            bound(self._least_by_kind, entry.kind, entry.nodes, entry.limit_s)
         if len(entries) > _BLOCK:
             self._halve(number)
 
@@ -247,6 +285,7 @@ class WaitQueue:
         number = self.block_of(order)
         entries = blocks[number].entries
         removed = entries.pop(0 if entries[0][0] == order else bisect_left(entries, (order,)))
+        self._left += 1
         if removed[4]:
             self.in_parts -= 1
         if not entries:

@@ -1,5 +1,5 @@
 """How fast the placement processor decides with 10,000 jobs queued: python -m
-tests.benchmarks.placement_rounds [rounds] [clusters] [asking] [capped]
+tests.benchmarks.placement_rounds [rounds] [clusters] [asking] [capped] [in_parts] [planned]
 
 Clusters of 512 nodes of two models, eight applications with signatures and coefficients over all
 P-states, a degradation model, rounds of 50 submissions. Every job has an entry on every cluster. As
@@ -11,6 +11,12 @@ time: the loop answers between rounds, and the forecasts run in their thread.
 
 With `capped` 1, every cluster, the site and the region have caps of power with a step an hour,
 under which about two thirds of the nodes can be used.
+
+With `in_parts` 1, half of the jobs are of units of 6 or 12 cores and accept neighbours.
+
+With `planned` N, a plan of the queue as the planner's look-ahead makes it is in every Nth round.
+The planner is another process: what it takes to search is not counted, what placement does with
+its plan is.
 """
 
 import asyncio
@@ -29,11 +35,14 @@ from coplace.v1.placement_service_pb2 import ExplainRequest, ExplainResponse
 
 from services.placement.app import QUICK_SWITCH_S
 from services.placement.service import NAME, Duty, PlacementService
+from services.planner.settings import PlannerSettings
 from shared.messaging.event import Event
 from shared.messaging.stage import Round
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from shared.runtime.service import GC_THRESHOLDS
+from shared.scheduling.lookahead import LookAhead, Objective
+from shared.workloads.tariff import Tariff
 from tests.unit.shared.placement import region
 
 QUEUED, PER_ROUND, PERIOD_US = 10_000, 50, 30_000_000
@@ -59,16 +68,21 @@ def caps(count: int) -> Iterator[Event]:
         yield region.capped(scope, name, *steps)
 
 
-def submissions(first: int, count: int, rng: np.random.Generator) -> Iterator[Event]:
-    """Jobs of 1 to 256 nodes, powers of two, 30 % shareable."""
+def submissions(
+    first: int, count: int, rng: np.random.Generator, *, in_parts: bool
+) -> Iterator[Event]:
+    """Jobs of 1 to 256 nodes, powers of two, 30 % shareable; `in_parts`, every second one is of as
+    many units that are part of a node each."""
     for number in range(first, first + count):
+        is_part = in_parts and number % 2 == 1
         yield region.submitted(
             f"job-{number:06d}",
             time_us=region.T0_US + number,
             app_id=region.APPS[int(rng.integers(len(region.APPS)))],
             nodes=int(2 ** rng.integers(0, 9)),
             walltime_s=float(rng.uniform(600, 86_400)),
-            shareable=bool(rng.random() < 0.3),
+            shareable=bool(rng.random() < 0.3) or is_part,
+            cores_per_unit=6 + 6 * (number % 4 // 2) if is_part else 0,
         )
 
 
@@ -83,7 +97,7 @@ class Site:
         """Take starts; how many there were."""
         starts = [d for d in decided if d.verdict == VERDICT_START]
         self._running += [(now_us / 1e6 + d.walltime_s, d.job_id) for d in starts]
-        self._confirmed = [region.started(d) for d in starts]
+        self._confirmed = [region.started(d, node_units=d.node_units) for d in starts]
         return len(starts)
 
     def finish(self, count: int, now_us: int) -> Iterator[Event]:
@@ -96,32 +110,58 @@ class Site:
             yield Event(f"site/finished/{job_id}/1", "site", now_us, "region", payload)
 
 
+class Planner:
+    """Makes plans of what a placement leaves waiting, with the defaults of the planner."""
+
+    def __init__(self, clusters_: int) -> None:
+        settings = PlannerSettings()
+        self._objective = Objective((Tariff(),) * clusters_, settings.prices)
+        self._bounds, self._most_jobs = settings.bounds, settings.most_jobs
+
+    def plan(self, placement: Placement, number: int) -> Iterator[Event]:
+        """One made after a round, if there is a better one than the policy's order."""
+        problem = placement.planning.problem(region.end_us(number) / 1e6, 1.0, self._most_jobs)
+        search = LookAhead(self._objective, self._bounds)
+        found = search.plan(problem.situation, problem.waiting, 1.0)
+        if found is not None:
+            yield region.proposed(number, *problem.items(found))
+
+
 class Rounds:
     """Plays rounds and times them."""
 
-    def __init__(self, count: int, *, is_capped: bool) -> None:
+    def __init__(
+        self, count: int, *, is_capped: bool, in_parts: bool = False, planned: int = 0
+    ) -> None:
         self._rng, self._site = np.random.default_rng(1), Site()
+        self._in_parts, self._planned, self._planner = in_parts, planned, Planner(count)
         self.placement = Placement({}, Rules(), 7.0)
         region.feed(self.placement, clusters(count))
         if is_capped:
             region.feed(self.placement, caps(count))
-        region.feed(self.placement, submissions(0, QUEUED + 100 * count, self._rng))
+        region.feed(self.placement, self._submissions(0, QUEUED + 100 * count))
         self.seconds: list[float] = []
         self.cpu_s: list[float] = []
-        self.starts = 0
+        self.starts = self.plans = 0
         self._started = self._end(0)
 
     def play(self, number: int) -> None:
         """One round: confirmations, ends and submissions come, and it is decided."""
         now_us = region.T0_US + (number + 1) * PERIOD_US
-        new = submissions(10**5 + number * 100, PER_ROUND, self._rng)
-        events = [*self._site.finish(self._started, now_us), *new]
+        new = self._submissions(10**5 + number * 100, PER_ROUND)
+        is_planned = self._planned and not number % self._planned
+        plans = [*self._planner.plan(self.placement, number - 1)] if is_planned else []
+        events = [*self._site.finish(self._started, now_us), *new, *plans]
         began, began_cpu = time.perf_counter(), time.thread_time()
         region.feed(self.placement, events)
         self._started = self._end(number)
         self.seconds.append(time.perf_counter() - began)
         self.cpu_s.append(time.thread_time() - began_cpu)
         self.starts += self._started
+        self.plans += len(plans)
+
+    def _submissions(self, first: int, count: int) -> Iterator[Event]:
+        return submissions(first, count, self._rng, in_parts=self._in_parts)
 
     def _end(self, number: int) -> int:
         now_us = region.T0_US + (number + 1) * PERIOD_US
@@ -166,15 +206,22 @@ async def play(rounds: Rounds, count: int, *, asking: bool) -> list[float]:
     return answered
 
 
-def main(count: int = 200, clusters_: int = 8, asking: int = 0, capped: int = 0) -> None:
+def main(
+    count: int = 200,
+    clusters_: int = 8,
+    asking: int = 0,
+    capped: int = 0,
+    in_parts: int = 0,
+    planned: int = 0,
+) -> None:
     """Print milliseconds a round and jobs decided a second, and what an answer takes."""
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(QUICK_SWITCH_S)
-    rounds = Rounds(clusters_, is_capped=bool(capped))
+    rounds = Rounds(clusters_, is_capped=bool(capped), in_parts=bool(in_parts), planned=planned)
     answered = asyncio.run(play(rounds, count, asking=bool(asking)))
     print(
         f"{count} rounds of {PER_ROUND} submissions, {QUEUED} queued, {clusters_} clusters, "
-        f"{rounds.starts} later starts"
+        f"{rounds.starts} later starts, {rounds.plans} plans"
     )
     named = {"a round": rounds.seconds, "its CPU time": rounds.cpu_s, "an answer": answered}
     for name, seconds in named.items():

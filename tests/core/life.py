@@ -563,7 +563,7 @@ class Life:
         refusals, where = self.steady.queries._last, waiting.cluster
         assert refusals is not None
         entry = _entry_of(self.steady, waiting)
-        why = refusals.refusals.why(where, entry)
+        why, told = refusals.refusals.why(where, entry)
         require(NOTHING not in why, f"{waiting}: {why}")
         lacks = one.before.lacks(waiting)
         shortages = [
@@ -573,7 +573,7 @@ class Life:
                 s.available_mw,
                 s.until_s,
             )
-            for s in refusals.refusals.shortages(where, entry)
+            for s in told
         ]
         require(sorted(shortages) == sorted(lacks), f"{waiting}: {why}; should be {lacks}")
         counted = type(one.plan.schedulers[where]).__name__ == "EasyScheduler"

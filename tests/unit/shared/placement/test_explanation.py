@@ -97,7 +97,7 @@ def test_a_refusal_for_watts_names_them_and_who_declared_the_cap() -> None:
     scheduler = EasyScheduler(Load(4, 4), queue, budgets=[PowerBudget(cap)])
     assert len(scheduler.pass_alone(0.0)) == 1
     refusals = Refusals(Dispatch(0.0, (), {"alpha": scheduler}), {1: "waits"})
-    assert refusals.why("alpha", waits) == (
+    assert refusals.why("alpha", waits).text == (
         "needs 140 W, 90 W left under the power cap of cluster alpha (declared by ada: heat wave), "
         "until 1970-01-01T00:01:40Z"
     )
