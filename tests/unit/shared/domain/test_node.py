@@ -43,3 +43,12 @@ def test_nodes_are_found_by_name_and_by_host_list() -> None:
     assert NodeNames("a,b[1]").indices(["a,b[1]-0007"]) == (7,)
     with pytest.raises(RejectedError, match="'n099' is no node that p1 declared"):
         NodeNames("p1", ["n[001-020]"]).indices(["n[019,099]"])
+
+
+def test_names_mean_the_same_when_they_come_again_alone_and_among_host_lists() -> None:
+    names = NodeNames("alpha")
+    for _ in range(2):
+        assert names.indices(["alpha-0003", "alpha-0001", "alpha-1"]) == (1, 3)
+        assert names.indices(["alpha-[0001-0002]", "alpha-0003"]) == (1, 2, 3)
+        with pytest.raises(RejectedError):
+            names.indices(["alpha-0001", "beta-0001"])

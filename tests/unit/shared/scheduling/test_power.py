@@ -218,7 +218,10 @@ def test_a_budget_answers_as_a_look_at_every_second_does(
         expected_s = plain.earliest(draw_mw, limit_s, from_s, but=job)
         assert budget.earliest(draw_mw, limit_s, from_s, job) == expected_s
         if job not in plain.running:
-            assert (budget.shortage(draw_mw, now_s + limit_s, job) is None) == may
+            shortage = budget.shortage(draw_mw, now_s + limit_s, job)
+            assert (shortage is None) == may
+            until_s = plain.earliest(draw_mw, limit_s, now_s, but=job)
+            assert shortage is None or shortage.until_s == until_s
 
 
 operations_of_a_life = st.lists(
