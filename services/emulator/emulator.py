@@ -170,7 +170,7 @@ class Emulator:
             case placement_pb2.VERDICT_WITHDRAWN:
                 self._decline(decision)
             case placement_pb2.VERDICT_REJECTED:
-                del self._queued[decision.job_id]
+                self._queued.pop(decision.job_id, None)
             case placement_pb2.VERDICT_ACTION:
                 self._act(decision)
 
@@ -388,6 +388,8 @@ class Emulator:
             if not runs:
                 raise ImpossibleDecisionError(decision, "does not run")
             return
+        if decision.verdict == placement_pb2.VERDICT_REJECTED and not runs:
+            return  # somebody else's job, which nobody plays
         may_run = decision.verdict in (VERDICT_CANCELLED, VERDICT_WITHDRAWN)
         if decision.job_id not in self._queued and not (may_run and runs):
             raise ImpossibleDecisionError(decision, "is not in the queue")

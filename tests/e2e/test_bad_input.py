@@ -18,6 +18,7 @@ from coplace.v1.control_pb2 import DeadLetter
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobStarted, JobSubmitted
 from coplace.v1.placement_pb2 import (
     PREDICTION_BASIS_FIRST_RUN,
+    VERDICT_REJECTED,
     VERDICT_START,
     PlacementDecided,
 )
@@ -105,7 +106,6 @@ def bad_records(system: RunningSystem) -> dict[str, Bad]:
         "negative time": Bad(
             record_of(system, submitted("negative", time_us=-5)), "submitted_at_us: must not lie"
         ),
-        "too big a job": Bad(record_of(system, submitted("big", nodes=5_000)), "nodes", INPUTS),
         "never submitted": Bad(record_of(system, never_submitted()), "never submitted"),
         "beyond the limit": Bad(replace_value(good, b"x" * 1_060_000), "the limit is 1048576"),
         "not UTF-8": Bad(NewRecord(good.partition, good.key, good.value, renamed), "UTF-8"),
@@ -227,24 +227,29 @@ def test_copies_unknown_fields_and_late_starts_are_no_errors(disturbed: Disturbe
             assert any(reason in letter.reason for reason in reasons), letter.reason
 
 
-def test_an_unknown_application_is_placed_as_a_first_run(disturbed: Disturbed) -> None:
+def test_an_unknown_application_is_a_first_run_and_too_big_a_job_is_rejected(
+    disturbed: Disturbed,
+) -> None:
     system = disturbed.system
     last = max(event.payload.ended_at_us for event in events(system, JobFinished))  # type: ignore[attr-defined]
     now_us = last + 10 * ROUND_US
     unknown = submitted("unknown", time_us=now_us, app="never-seen")
-    write_round(system, record_of(system, unknown, now_us), now_us + ROUND_US)
+    big = submitted("big", time_us=now_us, nodes=5_000)
+    jobs = [record_of(system, job, now_us) for job in (unknown, big)]
+    write_round(system, jobs, now_us + ROUND_US)
+    assert until_decided(system, big.job_id).verdict == VERDICT_REJECTED
     decided = until_decided(system, unknown.job_id)
     assert decided.verdict == VERDICT_START
     assert {each.basis for each in decided.candidates} == {PREDICTION_BASIS_FIRST_RUN}
 
 
-def write_round(system: RunningSystem, record: NewRecord, ended_at_us: int) -> None:
+def write_round(system: RunningSystem, records: list[NewRecord], ended_at_us: int) -> None:
     """Write one more round after the emulator's last."""
     codec = system.deployment.codec
     barrier = barrier_of(Round(1_000_000, ended_at_us))
     places = [place for topic in MARKED for place in codec.topics.partitions(topic)]
     with Publisher(system.deployment) as publisher:
-        publisher.append([record])
+        publisher.append(records)
         publisher.append(codec.encode_barrier(place, barrier) for place in places)
 
 

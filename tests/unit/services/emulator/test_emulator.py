@@ -93,6 +93,15 @@ def test_a_rejected_job_leaves_the_queue_without_a_word() -> None:
     assert payloads(to_the_end(emulator), JobFinished) == []
 
 
+def test_a_rejection_of_somebody_elses_job_changes_nothing() -> None:
+    emulator, [job] = in_round_one(request())
+    foreign = start(job, verdict=VERDICT_REJECTED)
+    foreign.job_id = "demo/p1/somebody-elses/1767225600"
+    emulator.apply([foreign, start(job)])
+    [end] = payloads(to_the_end(emulator), JobFinished)
+    assert end.job_id == job.job_id
+
+
 def test_a_start_that_was_declined_never_takes_place_and_one_that_did_is_not_declined() -> None:
     emulator, jobs = in_round_one(request(), request(1), request(2, submit_s=60.0))
     runs, waits = (start(job, grant=1) for job in jobs)
