@@ -103,7 +103,9 @@ class Watched(Placement):
 class Life:
     """Two placements get the same events; one of them is killed again and again."""
 
-    rules: Rules = field(default_factory=lambda: Rules(start_timeout_s=0.0, most_missed_starts=0))
+    rules: Rules = field(
+        default_factory=lambda: Rules(start_timeout_s=0.0, most_missed_starts=0, cap_measures=())
+    )
     clusters: dict[str, systems.Declare] = field(default_factory=dict)
     jobs: dict[str, systems.Submit] = field(default_factory=dict)
     running: dict[str, Run] = field(default_factory=dict)
@@ -158,6 +160,7 @@ class Life:
                 cap_slowdown=step.cap_slowdown,
                 start_timeout_s=0.0,
                 most_missed_starts=0,
+                cap_measures=(),  # the plain rules know no actions on what runs
             )
             self._begin()
 

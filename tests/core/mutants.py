@@ -30,8 +30,9 @@ MUTANTS: Final = (
     Mutant(
         "an explanation knows no refusal for watts, and raises",
         "placement/explanation.py",
-        'return "; ".join(filter(None, [found, *self._why_no_power(cluster, entry)])) or NOTHING',
-        'if not found:\n            raise ValueError("was free to start")\n        return found',
+        'return WhyNot("; ".join(filter(None, texts)) or NOTHING, shortages)',
+        'if not found:\n            raise ValueError("was free to start")\n'
+        "        return WhyNot(found, shortages)",
     ),
     Mutant(
         "a guest that ends takes along what its host holds",
