@@ -157,7 +157,7 @@ class Life:
             self.rules = Rules(
                 policy,
                 cap_counts_idle=step.counts_idle,
-                cap_slowdown=step.cap_slowdown,
+                cap_slowdown=1.0,  # who starts at a lower P-state is raised by an action
                 start_timeout_s=0.0,
                 most_missed_starts=0,
                 cap_measures=(),  # the plain rules know no actions on what runs
