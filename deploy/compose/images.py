@@ -34,6 +34,7 @@ def provide_images(podman: Podman, tell: Callable[[str], None]) -> None:
 
     Raises PodmanError if one can neither be pulled nor built.
     """
+    podman.remove_leftovers()
     provide(podman, tell, DEBIAN, lambda: _import_debian(podman))
     podman.make_usable(DEBIAN)
     provide(podman, tell, KAFKA, lambda: _build_stand_in(podman, KAFKA, "kafka", kafka_jars()))

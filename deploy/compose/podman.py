@@ -67,6 +67,11 @@ class Podman:
         """Whether `podman ARGUMENTS` ends with exit status 0."""
         return self._run(arguments).returncode == 0
 
+    def remove_leftovers(self) -> None:
+        """Remove what a build that was killed was at: its images could not be removed."""
+        for container in self.call("ps", "--all", "--external", "--quiet").split():
+            self.call("rm", "--force", container)
+
     def make_usable(self, image: str) -> None:
         """Find settings under which a container of `image` starts; the machine's own come first.
 

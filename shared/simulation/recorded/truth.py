@@ -1,10 +1,11 @@
 """What is true of the jobs of a record, wherever and whenever they run: ADR 0029."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from coplace.v1.jobs_pb2 import (
     JobFinished,
     JobStarted,
     JobSubmitted,
+    RunInterval,
 )
 from coplace.v1.placement_pb2 import PlacementDecided
 
@@ -176,8 +178,12 @@ class Truth:
         return work * (now_s / self.hindsight.time_s(job, there.cluster, there.freq_ghz))
 
     def energy_j(self, job: Job, on: Allotment, time_s: float) -> float:
-        """What a job draws there on all its nodes in a time: as predicted, times what was observed
-        against what is predicted where it ran, as far as there was a meter."""
+        """What a job draws there on all its nodes in a time: as it was metered at that P-state
+        there, or else as predicted, times what was observed against what is predicted where it ran,
+        as far as there was a meter."""
+        metered_w = self._metered_w.get((job.job_id, on.cluster, on.freq_ghz))
+        if metered_w is not None:
+            return metered_w * on.all_cores * time_s
         predicted_w = self._predicted_w(job, on)
         run = self.runs.get(job.job_id)
         if run is None or run.finished is None or run.ended_us is None:
@@ -205,17 +211,14 @@ class Truth:
     def _predicted_j(self, run: Observed) -> float:
         """What is predicted of a run that was acted on, over all its stretches."""
         assert run.finished is not None
-        intervals = run.finished.intervals
-        ends_us = [*(each.began_at_us for each in intervals[1:]), run.finished.ended_at_us]
         return sum(
-            (end_us - each.began_at_us)
-            / 1e6
+            time_s
             * (
                 self._predicted_w(run.job, replace(run.allotment, freq_ghz=each.freq_ghz))
                 if each.freq_ghz
                 else self._idle_w(run.allotment)
             )
-            for each, end_us in zip(intervals, ends_us, strict=True)
+            for each, time_s in _stretches(run.finished)
         )
 
     def _idle_w(self, on: Allotment) -> float:
@@ -239,9 +242,33 @@ class Truth:
             if (end := self.runs[job_id].finished) and end.outcome not in cut_off
         }
 
+    @cached_property
+    def _metered_w(self) -> dict[tuple[str, str, float], float]:
+        """What a core drew of a run that was acted on, by job, cluster and P-state of its stretches
+        there."""
+        drawn: defaultdict[tuple[str, str, float], list[tuple[float, float]]] = defaultdict(list)
+        for job_id, run in self.runs.items():
+            if run.finished is None or run.finished.energy_j <= 0 or not run.allotment.all_cores:
+                continue
+            for each, time_s in _stretches(run.finished):
+                drawn[job_id, run.allotment.cluster, each.freq_ghz].append((each.energy_j, time_s))
+        found_w: dict[tuple[str, str, float], float] = {}
+        for key, stretches in drawn.items():
+            energy_j, time_s = (sum(column) for column in zip(*stretches, strict=True))
+            if time_s:
+                found_w[key] = energy_j / time_s / self.runs[key[0]].allotment.all_cores
+        return found_w
+
     def _predicted_w(self, job: Job, on: Allotment) -> float:
         cores = self.models.clusters[on.cluster].cores_per_node
         return self.hindsight.node_w(job, on.cluster, on.freq_ghz) * on.all_cores / cores
+
+
+def _stretches(finished: JobFinished) -> Iterator[tuple[RunInterval, float]]:
+    """Each stretch of a run that was acted on, and how long it took, s."""
+    edges_us = [*(each.began_at_us for each in finished.intervals), finished.ended_at_us]
+    for each, (begin_us, end_us) in zip(finished.intervals, pairwise(edges_us), strict=True):
+        yield each, (end_us - begin_us) / 1e6
 
 
 def _is_usable(event: Event) -> bool:
