@@ -151,7 +151,7 @@ class Emulator:
         """
         for decision in decisions:
             self._require_current(decision)
-        for decision in decisions:
+        for decision in sorted(decisions, key=lambda d: d.job_id):
             self._stop_or_change(decision)
         starts = [decision for decision in decisions if decision.verdict == VERDICT_START]
         starts.sort(key=lambda d: (bool(d.co_runner_job_id), d.job_id))

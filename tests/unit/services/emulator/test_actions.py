@@ -219,3 +219,26 @@ def test_a_cap_is_declared_when_its_operator_does_so() -> None:
         output = emulator.next_round()
     assert [cap.reason for cap in found] == ["the grid asks for less at once"]
     assert output.round.ended_at_us == caps[2].declared_at_us
+
+
+def test_actions_on_neighbours_come_to_the_same_in_any_order() -> None:
+    """Decisions on jobs of several Kafka partitions come in any order."""
+
+    def played(order: int) -> list[RoundOutput]:
+        halves = [request(n, shareable=True) for n in range(2)]
+        emulator, jobs = in_round_one(*halves, *LATER)
+        host, guest = jobs[:2]
+        emulator.apply([start(host), start(guest, co_runner_job_id=host.job_id)])
+        round_number = emulator.next_round().round.number
+        slower = [
+            asked(job.job_id, 1, ACTION_KIND_SET_PSTATE, round_number, freq_ghz=freq_ghz)
+            for job, freq_ghz in ((host, 2.4), (guest, 2.1))
+        ]
+        emulator.apply(slower[::order])
+        outputs: list[RoundOutput] = []
+        while len(payloads(outputs, JobFinished)) < 2:
+            outputs.append(emulator.next_round())
+            emulator.apply([])
+        return outputs
+
+    assert played(1) == played(-1)
