@@ -25,6 +25,15 @@ def payloads(events: Iterable[Event], kind: type[Payload]) -> list[Payload]:
     return [found[event_id] for event_id in sorted(found)]
 
 
+def _as_declared_last(commands: Iterable[Event]) -> list[ClusterDeclared]:
+    """Each cluster once, by its name: the newest declaration holds."""
+    found: dict[str, ClusterDeclared] = {}
+    for event in sorted(commands, key=lambda event: (event.time_us, event.id)):
+        if isinstance(event.payload, ClusterDeclared):
+            found[event.payload.cluster] = event.payload
+    return [found[name] for name in sorted(found)]
+
+
 @dataclass(frozen=True, slots=True)
 class History:
     """The facts of one run that its report needs."""
@@ -47,7 +56,7 @@ class History:
         jobs, commands = list(topic("jobs.events")), list(topic("commands"))
         submitted = {job.job_id for job in payloads(jobs, JobSubmitted)}
         return cls(
-            clusters=payloads(commands, ClusterDeclared),
+            clusters=_as_declared_last(commands),
             finished=[job for job in payloads(jobs, JobFinished) if job.job_id in submitted],
             signatures=payloads(topic("telemetry.signatures"), SignatureMeasured),
             power_models=payloads(topic("prediction.models"), PowerModelPublished),
