@@ -27,6 +27,15 @@ def test_every_link_of_a_document_leads_somewhere(document: Path) -> None:
         assert not anchor or anchor in _anchors(file), link["target"]
 
 
+def test_a_list_of_pages_in_the_readme_names_each_once_and_no_how_to_is_left_out() -> None:
+    text = (REPOSITORY / "README.md").read_text()
+    pages = [_LINK.findall(paragraph) for paragraph in text.split("\n\n")]
+    for linked in pages:
+        assert len(linked) == len(set(linked)), linked
+    told = {page.partition("#")[0] for linked in pages for page in linked}
+    assert {f"docs/how-to/{path.name}" for path in HOW_TO.glob("*.md")} <= told
+
+
 def _anchors(document: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", text).lower().replace(" ", "-") for text in headings}
