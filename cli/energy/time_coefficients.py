@@ -9,7 +9,7 @@ from rich.box import MARKDOWN
 from rich.table import Table
 
 from services.energy.adapters.matching import Matched
-from shared.domain.checks import require_not_negative, require_positive
+from shared.domain.checks import require_count, require_not_negative
 from shared.domain.errors import RejectedError
 from shared.models.ear import project
 from shared.models.time_coefficient import AppTime, Hardware, TimeCoefficients, clock_shares
@@ -118,7 +118,7 @@ def _node(text: str) -> tuple[str, tuple[int, float]]:
     except ValueError:
         problem = f"{text!r} must be MODULE=CORES or MODULE=CORES:GBPS, such as normal=48:256"
         raise RejectedError("node", problem) from None
-    require_positive("node", found[0])
+    require_count("node", found[0])
     require_not_negative("node", found[1])
     return module, found
 

@@ -27,7 +27,7 @@ from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from services.pricing.charge import charge_message, usage_of
 from services.pricing.model import CoRun, Shutter, evidence, interference
 from services.pricing.state import Agenda, Attempt, AttemptKey, Attempts
-from shared.domain.checks import require_positive, require_text
+from shared.domain.checks import require_count, require_text
 from shared.domain.errors import RejectedError
 from shared.domain.job import JobFact, JobState, next_state
 from shared.messaging.event import Event, Publish
@@ -213,7 +213,7 @@ class PricingProcessor:
 
 def _key(job_id: str, attempt: int) -> AttemptKey:
     require_text("job_id", job_id)
-    require_positive("attempt", attempt)
+    require_count("attempt", attempt)
     return job_id, attempt
 
 

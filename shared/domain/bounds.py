@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from shared.domain.checks import readable
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import MOST_NODES
 
@@ -37,7 +38,8 @@ class Bound:
         """Raise RejectedError unless `value` lies within."""
         if not self.has(value):
             unit = f" {self.unit}" if self.unit else ""
-            problem = f"must be from {self.least:g} to {self.most:g}{unit}, got {value!r}"
+            within = f"from {readable(self.least)} to {readable(self.most)}{unit}"
+            problem = f"must be {within}, got {value!r}"
             raise RejectedError(field, problem + self._hint(value))
 
     def require_if_known(self, field: str, value: float) -> None:
@@ -160,7 +162,7 @@ class Length:
     def require(self, field: str, count: int) -> None:
         """Raise RejectedError for a longer list."""
         if count > self.most:
-            raise RejectedError(field, f"must hold at most {self.most}, got {count}")
+            raise RejectedError(field, f"must hold at most {self.most:,}, got {count}")
 
 
 # By the name of the list in messages and in domain types.

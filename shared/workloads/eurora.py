@@ -16,7 +16,7 @@ from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from shared.domain.checks import require_positive
+from shared.domain.checks import require_count, require_positive
 from shared.domain.cluster import NodeClass
 from shared.domain.errors import RejectedError, UnusableError
 from shared.domain.resources import Resources, resources_of
@@ -54,9 +54,9 @@ class EuroraJob:
     power_w: int
 
     def __post_init__(self) -> None:
-        for field in ("units", "walltime_s"):
-            require_positive(field, getattr(self, field))
-        require_positive("cores", self.unit.cores)
+        require_count("units", self.units)
+        require_positive("walltime_s", self.walltime_s)
+        require_count("cores", self.unit.cores)
         if not 0 <= self.runtime_s <= self.walltime_s:
             problem = f"must be from 0 to the walltime of {self.walltime_s} s"
             raise RejectedError("runtime_s", f"{problem}, got {self.runtime_s}")

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.checks import require_positive
+from shared.domain.checks import require_count, require_positive
 from shared.domain.cluster import Cluster
 from shared.domain.errors import UnusableError
 from shared.workloads import lublin
@@ -46,7 +46,7 @@ def built_in(
     (nodes of all clusters x last arrival). Raises RejectedError or UnusableError for arguments that
     allow no workload.
     """
-    require_positive("jobs", jobs)
+    require_count("jobs", jobs)
     require_positive("offered_load", offered_load)
     if not clusters:
         raise UnusableError("a workload needs at least one cluster to refer to, got none")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.domain.checks import require_positive
+from shared.domain.checks import require_count
 from shared.domain.errors import UnusableError
 from shared.workloads.request import JobRequest
 from shared.workloads.streams import shareable
@@ -44,7 +44,7 @@ def replay(
     read and UnusableError when no job is left.
     """
     if jobs is not None:
-        require_positive("jobs", jobs)
+        require_count("jobs", jobs)
     log = read_swf(path)
     kept = log.playable(log.machine_procs)
     records = sorted(kept.records(jobs), key=lambda record: record.submit_s)

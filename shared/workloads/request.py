@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from shared.domain.checks import require_not_negative, require_positive, require_text
+from shared.domain.checks import require_count, require_not_negative, require_positive, require_text
 from shared.domain.errors import RejectedError
 from shared.domain.resources import Resources, require_resources
 from shared.workloads.table1 import APPS
@@ -40,7 +40,8 @@ class JobRequest:
                 raise RejectedError(field, f"must be one of {', '.join(APPS)}, got {app_id!r}")
         for field in ("user", "account", "reference_cluster"):
             require_text(field, getattr(self, field))
-        for field in ("nodes", "repetitions", "walltime_s"):
+        require_count("nodes", self.nodes)
+        for field in ("repetitions", "walltime_s"):
             require_positive(field, getattr(self, field))
         for field in (
             *("index", "submit_s", "cores_per_unit", "memory_gib_per_unit", "units_per_node"),

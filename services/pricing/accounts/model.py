@@ -7,7 +7,7 @@ from decimal import Decimal
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from services.pricing.charge import audit
-from shared.domain.checks import require_positive, require_text
+from shared.domain.checks import require_count, require_text
 from shared.domain.money import micro_units
 
 
@@ -32,7 +32,7 @@ def entry_of(charge: ChargeMade) -> AccountEntry:
     for field in ("account", "job_id"):
         require_text(field, getattr(charge, field))
     for field in ("attempt", "revision"):
-        require_positive(field, getattr(charge, field))
+        require_count(field, getattr(charge, field))
     audit(charge)
     return AccountEntry(
         charge.account,

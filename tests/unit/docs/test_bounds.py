@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from shared.domain.bounds import LENGTHS, QUANTITIES
+from shared.domain.checks import readable
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "bounds.md"
 
@@ -11,7 +12,7 @@ def quantities() -> list[str]:
     """A row a field."""
     rows = ["| field | least | most | unit | why |", "|---|---|---|---|---|"]
     for name, bound in QUANTITIES.items():
-        figures = f"{bound.least:g} | {bound.most:g} | {bound.unit}"
+        figures = f"{readable(bound.least)} | {readable(bound.most)} | {bound.unit}"
         rows.append(f"| `{name}` | {figures} | {bound.why} |")
     return rows
 
@@ -19,7 +20,7 @@ def quantities() -> list[str]:
 def lengths() -> list[str]:
     """A row a list."""
     rows = ["| list | most | why |", "|---|---|---|"]
-    return rows + [f"| `{name}` | {one.most} | {one.why} |" for name, one in LENGTHS.items()]
+    return rows + [f"| `{name}` | {one.most:,} | {one.why} |" for name, one in LENGTHS.items()]
 
 
 def test_the_tables_are_those_of_the_code() -> None:

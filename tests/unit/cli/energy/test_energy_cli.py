@@ -84,7 +84,7 @@ def test_a_pair_that_was_never_measured_has_no_row_but_a_reason(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("command", "coefficient", "signature", "told"),
     [
-        ("project", {}, {"cpi": 0}, "error: cpi: must be from 0.01 to 1000, got 0.0"),
+        ("project", {}, {"cpi": 0}, "error: cpi: must be from 0.01 to 1,000, got 0.0"),
         ("project", {}, {"dc_node_power_w": -5}, "error: dc_node_power_w:"),
         ("choose", {}, {"tpi": "nan"}, "error: tpi:"),
         ("choose", {"B": "nan"}, {}, "error: B: must be a finite number, got nan in row 3"),

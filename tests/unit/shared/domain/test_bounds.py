@@ -1,10 +1,12 @@
 """Bounds of quantities: what is refused, and which unit was meant."""
 
 import math
+import re
 
 import pytest
 
 from shared.domain.bounds import LENGTHS, QUANTITIES
+from shared.domain.checks import require_count, require_not_negative, require_positive
 from shared.domain.errors import RejectedError
 
 
@@ -47,3 +49,16 @@ def test_values_at_the_bounds_are_taken_and_those_beyond_are_not(field: str) -> 
 def test_a_list_that_is_too_long_is_refused_by_its_length() -> None:
     with pytest.raises(RejectedError, match="depends_on: must hold at most 64, got 65"):
         LENGTHS["depends_on"].require("depends_on", 65)
+
+
+def test_what_is_refused_is_told_as_people_write_it() -> None:
+    for check, value, words in (
+        (require_count, 0, "must be at least 1, got 0"),
+        (require_positive, 0.0, "must be above 0, got 0.0"),
+        (require_positive, 1e-12, "must be at least 1e-09, got 1e-12"),
+        (require_not_negative, -1, "must not be below 0, got -1"),
+        (require_count, 10**16, "must be at most 1,000,000,000,000,000, got 10000000000000000"),
+        (QUANTITIES["attempt"].require, 0, "must be from 1 to 1,000,000, got 0"),
+    ):
+        with pytest.raises(RejectedError, match=f"^jobs: {re.escape(words)}$"):
+            check("jobs", value)

@@ -153,9 +153,9 @@ def test_a_user_has_one_account_and_few_users_submit_most(requests: list[JobRequ
 
 
 def test_a_workload_without_jobs_load_or_clusters_is_refused() -> None:
-    with pytest.raises(RejectedError, match="jobs: must be from 1e-09 to 1e\\+15"):
+    with pytest.raises(RejectedError, match="jobs: must be at least 1, got"):
         built_in(1, 0, CLUSTERS)
-    with pytest.raises(RejectedError, match="offered_load: must be from 1e-09 to 1e\\+15"):
+    with pytest.raises(RejectedError, match="offered_load: must be above 0, got"):
         built_in(1, 10, CLUSTERS, offered_load=0)
     with pytest.raises(ValueError, match="at least one cluster"):
         built_in(1, 10, ())
