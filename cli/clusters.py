@@ -33,5 +33,12 @@ def row(cluster: ListedCluster) -> Row:
         "free": cluster.free_nodes,
         "running": cluster.running,
         "waiting": cluster.waiting,
-        "is": cluster.lost or "in reach",
+        "is": cluster.lost or _drained(cluster) or "in reach",
+        "drained": cluster.drained,
     }
+
+
+def _drained(cluster: ListedCluster) -> str:
+    """That it takes no jobs, or fewer; empty where it takes as many as it has nodes for."""
+    count = cluster.drained_nodes
+    return "drained" if count == cluster.nodes else f"{count} drained" if count else ""

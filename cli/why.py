@@ -69,6 +69,12 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
             f"promised: {promise.nodes} nodes of {promise.cluster} at {_at(promise.start_at_us)} "
             "at the latest, while nothing with a better place arrives"
         )
+    unknown = [one.candidate.cluster for one in answer.clusters if one.candidate.memory_unknown]
+    if unknown:
+        yield (
+            f"memory: {', '.join(unknown)} {'does' if len(unknown) == 1 else 'do'} not declare what "
+            "nodes have, so that what the job needs was not looked at there"
+        )
     if answer.clusters:
         known = f"at {_at(answer.as_of_us)}" if answer.as_of_us else "before placement started anew"
         yield f"as known {known}"

@@ -38,7 +38,7 @@ def require_positive(field: str, value: float) -> None:
 
 def require_not_negative(field: str, value: float) -> None:
     """Raise RejectedError unless `value` is at least 0 and of a plausible magnitude."""
-    _require(field, value, value >= 0, "must not be below 0")
+    _require(field, value, value >= 0, "must be at least 0")
 
 
 def _require(field: str, value: float, is_enough: bool, words: str) -> None:

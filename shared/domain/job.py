@@ -76,6 +76,11 @@ class Job:
         memory_gib = cluster.memory_gib_for(shareable=self.shareable)
         return max(self.nodes, ceil(self.memory_gib / memory_gib)) if memory_gib else self.nodes
 
+    def has_unknown_memory_on(self, cluster: Cluster) -> bool:
+        """True where it says what memory it needs, and the cluster not what its nodes have."""
+        needs_memory = self.memory_gib or self.memory_gib_per_unit
+        return bool(needs_memory) and not all(each.memory_gib for each in cluster.node_classes)
+
     @property
     def is_of_nodes(self) -> bool:
         """True where it takes whole nodes of any kind, and nobody beside it."""

@@ -23,6 +23,7 @@ from coplace.v1.placement_pb2 import Candidate as CandidateMessage
 
 from shared.domain.cluster import Cluster
 from shared.domain.folding import fold
+from shared.domain.job import Job
 from shared.domain.node import NodeNames
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Round
@@ -169,7 +170,7 @@ class Outcomes:
         choices = most_favoured(self.waiting_jobs.choices(job), reasons)
         if start is not None:
             choices = tuple([_as_started(choice, start) for choice in choices])
-        return [self.candidate_message(c, reasons[c.cluster]) for c in choices]
+        return [self.candidate_message(job, c, reasons[c.cluster]) for c in choices]
 
     def instead_of(self, job: Tracked, own: Candidate, start: Start) -> OwnPState | None:
         """The P-state that is best for a job on the cluster where it starts at a lower one, and the
@@ -182,9 +183,9 @@ class Outcomes:
         told.power.shortages.extend(map(self._shortage, why_not.shortages))
         return told
 
-    def candidate_message(self, choice: Choice, why_not: WhyNot) -> CandidateMessage:
+    def candidate_message(self, job: Tracked, choice: Choice, why_not: WhyNot) -> CandidateMessage:
         """What was weighed, and the constraint that bound it; those of power in figures too."""
-        found = candidate_message(choice, why_not.text)
+        found = candidate_message(job.job, self.clusters[choice.cluster], choice, why_not.text)
         if why_not.shortages:
             found.power.shortages.extend(map(self._shortage, why_not.shortages))
         return found
@@ -341,7 +342,7 @@ def reason_of(choices: Iterable[Choice], reasons: Mapping[str, WhyNot]) -> str:
     return f"{first}: {reasons[first].text}"
 
 
-def candidate_message(choice: Choice, why_not: str) -> CandidateMessage:
+def candidate_message(job: Job, on: Cluster, choice: Choice, why_not: str) -> CandidateMessage:
     """What was weighed, and the constraint that bound it."""
     candidate = choice.candidate
     basis = PREDICTION_BASIS_SIGNATURE if candidate.known else PREDICTION_BASIS_FIRST_RUN
@@ -364,4 +365,5 @@ def candidate_message(choice: Choice, why_not: str) -> CandidateMessage:
         power_sd=candidate.power_sd,
         planned_time_s=candidate.planned_s,
         planned_energy_j=candidate.planned_j,
+        memory_unknown=job.has_unknown_memory_on(on),
     )

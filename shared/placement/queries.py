@@ -226,6 +226,8 @@ class Queries:
                 running=len(self.occupancy()[name].held),
                 waiting=len(self._waiting_jobs.queues.of(name)),
                 lost=lost.get(name, ""),
+                drained_nodes=len(self._nodes.drained(name)),
+                drained=self._nodes.told(name),
             )
             for name, cluster in sorted(self._models.clusters.items())
         ]
@@ -360,10 +362,11 @@ class Queries:
         found = self._last.reasons(job, None)
         return {cluster: why if why.text else WhyNot(_NEWS) for cluster, why in found.items()}
 
-    def _told(self, choice: Choice, why_not: WhyNot) -> Candidate:
+    def _told(self, job: Tracked, choice: Choice, why_not: WhyNot) -> Candidate:
         if self._last is None:
-            return candidate_message(choice, why_not.text)
-        return self._last.candidate_message(choice, why_not)
+            cluster = self._models.clusters[choice.cluster]
+            return candidate_message(job.job, cluster, choice, why_not.text)
+        return self._last.candidate_message(job, choice, why_not)
 
     def _outlooks(self, job: Tracked, reasons: Mapping[str, WhyNot]) -> Iterator[ClusterOutlook]:
         for choice in self._waiting_jobs.choices(job):
@@ -371,7 +374,7 @@ class Queries:
             held = self._job_table.holdings.occupancy[choice.cluster]
             entry = self._waiting_jobs.entry(job, choice.cluster)
             yield ClusterOutlook(
-                candidate=self._told(choice, reasons[choice.cluster]),
+                candidate=self._told(job, choice, reasons[choice.cluster]),
                 place=queue.before(entry.order) + 1 if entry else 0,
                 waiting=len(queue),
                 free_nodes=held.free,

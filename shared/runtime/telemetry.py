@@ -1,5 +1,6 @@
 """Metrics for Prometheus and traces for a collector or a file, through OpenTelemetry."""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.trace import SpanKind, Tracer
+from opentelemetry.trace import SpanKind, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from prometheus_client import CollectorRegistry, ProcessCollector
 
@@ -36,7 +37,8 @@ class Telemetry:
         self._meters = MeterProvider([reader], resource)
         self.meter = self._meters.get_meter("coplace")
         self._tracers = _tracer_provider(resource, settings)
-        self.stamper = Stamper(self._tracers.get_tracer("coplace") if self._tracers else None)
+        tracer = self._tracers.get_tracer("coplace") if self._tracers else None
+        self.stamper = Stamper(tracer, is_emulated=settings.is_emulated)
 
     def hooks(self) -> Hooks:
         """The listeners that the drivers of stages tell about their work."""
@@ -67,21 +69,27 @@ class Telemetry:
 
 
 class Stamper:
-    """Opens a producer span for each event that belongs to a trace."""
+    """A producer span for each event that belongs to a trace: from when it happened to when it is
+    published, so that its length is what the region learned it late by. In an emulated run nothing
+    happens at a time of this world: spans have no length there."""
 
-    def __init__(self, tracer: Tracer | None) -> None:
+    def __init__(self, tracer: Tracer | None, *, is_emulated: bool = False) -> None:
         self._tracer = tracer
+        self._is_emulated = is_emulated
 
     def stamp(self, stage: str, event: Event) -> Event:
         """The event below a new span; unchanged when it has no trace or traces go nowhere."""
         if self._tracer is None or not event.traceparent:
             return event
         parent = _CONTEXT.extract({"traceparent": event.traceparent})
-        with self._tracer.start_as_current_span(
-            f"{stage} publish", parent, SpanKind.PRODUCER, _attributes(event)
-        ):
-            carrier: dict[str, str] = {}
-            _CONTEXT.inject(carrier)
+        now_ns = time.time_ns()
+        happened_ns = now_ns if self._is_emulated else min(event.time_us * 1000, now_ns)
+        span = self._tracer.start_span(
+            f"{stage} publish", parent, SpanKind.PRODUCER, _attributes(event), start_time=happened_ns
+        )
+        span.end(now_ns)
+        carrier: dict[str, str] = {}
+        _CONTEXT.inject(carrier, set_span_in_context(span))
         return event.traced(carrier["traceparent"])
 
 

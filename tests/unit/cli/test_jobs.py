@@ -20,6 +20,7 @@ from shared.messaging.topics import Topics
 from tests.unit.cli.served import Served
 from tests.unit.shared.placement.region import (
     T0_US,
+    drained,
     end_us,
     held,
     placement,
@@ -85,6 +86,18 @@ def test_clusters_are_listed_with_what_is_on_them(address: str) -> None:
     assert (other["cluster"], other["running"]) == ("p2", 0)
     assert (row["cluster"], row["nodes"], row["free"]) == ("p1", 4, 0)
     assert (row["running"], row["waiting"], row["is"]) == (1, 2, "in reach")
+
+
+def test_a_cluster_whose_nodes_are_drained_is_listed_as_drained() -> None:
+    processor = placement(policy=Policy.BASE)
+    one = drained("p2", T0_US, "p2-0001", why="a fan")
+    round_of(processor, 0, drained("p1", T0_US, why="the pump"), one)
+    with Served(processor) as address:
+        whole, part = rows(coplace("clusters", "--output", "json", "--placement", address))
+    assert (whole["is"], part["is"]) == ("drained", "1 drained")
+    assert "all 4 nodes are drained" in whole["drained"]
+    assert "the pump" in whole["drained"]
+    assert part["drained"].startswith("1 of 4 nodes are drained")
 
 
 def test_tables_fit_80_columns_and_csv_has_all_that_json_has(address: str) -> None:

@@ -39,7 +39,12 @@ def waiting() -> ExplainResponse:
         constraint="needs 4 nodes, 1 free",
     )
     on_p2 = Candidate(
-        cluster="p2", nodes=4, freq_ghz=3.1, tier=2, constraint="needs 4 nodes, the cluster has 2"
+        cluster="p2",
+        nodes=4,
+        freq_ghz=3.1,
+        tier=2,
+        constraint="needs 4 nodes, the cluster has 2",
+        memory_unknown=True,
     )
     return ExplainResponse(
         job_id="north/p1/7/1767225600",
@@ -89,6 +94,8 @@ def test_a_waiting_job_is_told_why_when_and_what_is_promised() -> None:
         "before it: 2 jobs stand before it in the queue of a cluster that it waits for",
         "promised: 4 nodes of p1 at 2026-01-01 01:00:00 UTC at the latest, while nothing with a "
         "better place arrives",
+        "memory: p2 does not declare what nodes have, so that what the job needs was not looked at "
+        "there",
         "as known at 2026-01-01 00:00:00 UTC",
     ]
 

@@ -52,6 +52,13 @@ def test_each_kind_goes_to_its_topic_in_a_record_that_its_readers_accept(
     assert Codec(TOPICS).encode(accepted).partition.topic == topic
 
 
+@pytest.mark.parametrize("job_id", ["4711", "north/alpha", "a//b/", "Jöb 7", "x" * 256])
+def test_a_job_id_of_another_form_is_taken_as_it_is(job_id: str) -> None:
+    accepted = INTAKE.accept(envelope("jobSubmitted", jobId=job_id), NOW_S)
+    assert accepted.event.key == job_id
+    assert Codec(TOPICS).encode(accepted).key == job_id.encode()
+
+
 @pytest.mark.parametrize(
     ("field", "kind", "changes"),
     [

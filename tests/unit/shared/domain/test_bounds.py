@@ -56,7 +56,7 @@ def test_what_is_refused_is_told_as_people_write_it() -> None:
         (require_count, 0, "must be at least 1, got 0"),
         (require_positive, 0.0, "must be above 0, got 0.0"),
         (require_positive, 1e-12, "must be at least 1e-09, got 1e-12"),
-        (require_not_negative, -1, "must not be below 0, got -1"),
+        (require_not_negative, -1, "must be at least 0, got -1"),
         (require_count, 10**16, "must be at most 1,000,000,000,000,000, got 10000000000000000"),
         (QUANTITIES["attempt"].require, 0, "must be from 1 to 1,000,000, got 0"),
     ):

@@ -132,3 +132,15 @@ def test_nodes_are_those_that_a_cluster_declared_by_name() -> None:
 def test_nodes_without_declared_names_are_told_by_index_alone() -> None:
     [decided] = round_of(placement(), 0, submitted("a"))
     assert not decided.node_names
+
+
+@pytest.mark.parametrize("asked", [{"memory_gib": 1000.0}, {"memory_gib_per_unit": 1000.0}])
+def test_memory_that_a_cluster_does_not_declare_is_told_to_be_unknown(
+    asked: dict[str, Any],
+) -> None:
+    processor = placement(policy=Policy.BASE)
+    feed(processor, [declared("p2", 4, T0_US + 1, memory_gib_per_node=1024)])
+    [decided] = round_of(processor, 0, submitted("a", T0_US + 2, **asked))
+    assert {c.cluster: c.memory_unknown for c in decided.candidates} == {"p1": True, "p2": False}
+    [silent] = round_of(processor, 1, submitted("b", end_us(0)))
+    assert not any(candidate.memory_unknown for candidate in silent.candidates)

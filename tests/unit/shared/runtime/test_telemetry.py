@@ -6,6 +6,8 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from coplace.v1.jobs_pb2 import JobRequeued
 
 from shared.messaging.event import Event
 from shared.messaging.hooks import Tally
+from shared.messaging.stage import RoundSource
 from shared.messaging.trace import job_traceparent
 from shared.runtime import http
 from shared.runtime.http import Readiness, http_server
@@ -136,6 +139,28 @@ def test_a_span_file_holds_one_trace_from_event_to_event(tmp_path: Path) -> None
     assert spans[1]["parent_id"] == spans[0]["context"]["span_id"]
     assert spans[1]["context"]["span_id"][2:] == second.traceparent.split("-")[2]
     assert spans[0]["resource"]["attributes"]["service.name"] == "pricing"
+
+
+def spans_of(event: Event, file: Path, rounds: RoundSource) -> Iterator[float]:
+    """How long the spans are (s) that this event is published with."""
+    telemetry = Telemetry("ingest", Settings(trace_file=file, rounds=rounds))
+    telemetry.hooks().stamper.stamp("ingest", event)
+    telemetry.close()
+    for line in file.read_text().splitlines():
+        begin, end = (json.loads(line)[name] for name in ("start_time", "end_time"))
+        yield (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
+
+
+def test_a_span_is_as_long_as_the_region_did_not_know_what_happened(tmp_path: Path) -> None:
+    now_us = time.time_ns() // 1000
+    for ago_s, rounds, length_s in (
+        (5, RoundSource.CLOCK, 5.0),
+        (-60, RoundSource.CLOCK, 0.0),
+        (5, RoundSource.BARRIERS, 0.0),
+    ):
+        event = replace(EVENT, time_us=now_us - ago_s * 1_000_000)
+        [found_s] = spans_of(event, tmp_path / f"{ago_s}-{rounds}", rounds)
+        assert length_s <= found_s < length_s + 4
 
 
 def test_without_a_place_for_traces_events_keep_theirs() -> None:
