@@ -1,8 +1,13 @@
 """`coplace clusters`: which clusters there are, and what is on them."""
 
+from collections.abc import Sequence
 from typing import Final
 
-from coplace.v1.placement_service_pb2 import ListClustersRequest, ListedCluster
+from coplace.v1.placement_service_pb2 import (
+    ListClustersRequest,
+    ListClustersResponse,
+    ListedCluster,
+)
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from cli.asking import Placement, asking
@@ -17,10 +22,15 @@ def clusters(
     placement: Placement = "127.0.0.1:50053",
 ) -> None:
     """List the clusters: their nodes, what of them is free, and how many jobs run and wait."""
+    write([row(cluster) for cluster in listing(placement)], _COLUMNS, output)
+
+
+def listing(placement: str, *, within_s: float = _WITHIN_S) -> Sequence[ListedCluster]:
+    """The clusters that placement knows, by their names. Raises UnansweredError."""
     with asking(placement) as channel:
         stub = PlacementServiceStub(channel)
-        answer = stub.ListClusters(ListClustersRequest(), timeout=_WITHIN_S)
-    write([row(cluster) for cluster in answer.clusters], _COLUMNS, output)
+        answer: ListClustersResponse = stub.ListClusters(ListClustersRequest(), timeout=within_s)
+    return answer.clusters
 
 
 def row(cluster: ListedCluster) -> Row:

@@ -16,7 +16,7 @@ from coplace.v1.placement_service_pb2 import (
 )
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
-from cli import why
+from cli import completion, why
 from cli.asking import Ingest, Placement, Source, asking, publish
 from cli.output import Output, OutputName, Row, write
 from cli.telling import note, utc
@@ -33,7 +33,10 @@ _HOLDS_NODES: Final = (
     JobStanding.JOB_STANDING_SUSPENDED,
 )
 
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="As it was submitted.")]
+JobId = Annotated[
+    str,
+    typer.Argument(metavar="JOB", help="As it was submitted.", autocompletion=completion.jobs),
+]
 Limit = Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")]
 
 
@@ -51,7 +54,10 @@ class UnknownStandingError(UnusableError):
 def jobs(
     user: Annotated[str, typer.Option(help="Of this user.")] = "",
     account: Annotated[str, typer.Option(help="Of this account.")] = "",
-    cluster: Annotated[str, typer.Option(help="That run on it, or wait for it.")] = "",
+    cluster: Annotated[
+        str,
+        typer.Option(help="That run on it, or wait for it.", autocompletion=completion.clusters),
+    ] = "",
     standing: Annotated[
         list[str] | None, typer.Option(help=f"One of {', '.join(_STANDINGS)}; again for more.")
     ] = None,
@@ -67,7 +73,10 @@ def jobs(
 
 
 def queue(
-    cluster: Annotated[str, typer.Argument(help="As `coplace clusters` names it.")],
+    cluster: Annotated[
+        str,
+        typer.Argument(help="As `coplace clusters` names it.", autocompletion=completion.clusters),
+    ],
     limit: Limit = 50,
     output: OutputName = Output.TABLE,
     placement: Placement = "127.0.0.1:50053",
@@ -149,22 +158,26 @@ def _list(
         note([f"{in_all - len(listed):,} more: --limit {in_all} lists all"])
 
 
-def listing(placement: str, request: ListJobsRequest, limit: int) -> tuple[list[ListedJob], int]:
-    """At most `limit` of the jobs that are asked for, and how many there are. Raises
-    UnansweredError."""
+def listing(
+    placement: str, request: ListJobsRequest, limit: int, *, within_s: float = _WITHIN_S
+) -> tuple[list[ListedJob], int]:
+    """At most `limit` of the jobs that are asked for, and how many there are, each answer within so
+    many seconds. Raises UnansweredError."""
     found: list[ListedJob] = []
-    for answer in _answers(placement, request, limit):
+    for answer in _answers(placement, request, limit, within_s):
         found.extend(answer.jobs)
     return found[:limit], answer.in_all
 
 
-def _answers(placement: str, request: ListJobsRequest, limit: int) -> Iterator[ListJobsResponse]:
+def _answers(
+    placement: str, request: ListJobsRequest, limit: int, within_s: float
+) -> Iterator[ListJobsResponse]:
     """One after the other, each with what the ones before left over."""
     with asking(placement) as channel:
         stub = PlacementServiceStub(channel)
         while True:
             request.most = limit - request.skip
-            answer: ListJobsResponse = stub.ListJobs(request, timeout=_WITHIN_S)
+            answer: ListJobsResponse = stub.ListJobs(request, timeout=within_s)
             yield answer
             request.skip += len(answer.jobs)
             if not answer.jobs or request.skip >= min(limit, answer.in_all):

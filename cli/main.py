@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from cli import completion
 from cli.commands import with_commands_of
 from cli.demo.policy import DemoPolicy
 from cli.failures import TellingGroup
@@ -127,7 +128,10 @@ def demo_parity(
 
 @app.command()
 def why(
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help="As it was submitted.")],
+    job_id: Annotated[
+        str,
+        typer.Argument(metavar="JOB", help="As it was submitted.", autocompletion=completion.jobs),
+    ],
     address: Annotated[
         str, typer.Option(envvar="COPLACE_PLACEMENT_ADDRESS", help="host:port of placement.")
     ] = "127.0.0.1:50053",
@@ -171,7 +175,10 @@ def statement(
 
 @app.command()
 def seize(
-    job_id: Annotated[str, typer.Argument(metavar="JOB", help="As it was submitted.")],
+    job_id: Annotated[
+        str,
+        typer.Argument(metavar="JOB", help="As it was submitted.", autocompletion=completion.jobs),
+    ],
     reason: Annotated[str, typer.Option(help="Why nothing of it runs there: it is recorded.")],
     placement: Annotated[
         str, typer.Option(envvar="COPLACE_PLACEMENT_ADDRESS", help="host:port of placement.")

@@ -24,6 +24,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
+from cli import completion
 from cli.asking import Ingest, Placement, Source, asking, publish
 from cli.cap.schedule import at, time_us
 from cli.output import Output, OutputName, Row, write
@@ -43,7 +44,12 @@ _STATES: Final = {
 _COLUMNS: Final = ("cluster", "nodes", "count", "state", "jobs", "reason", "drained_by", "until")
 _PLACEMENT, _INGEST = "127.0.0.1:50053", "127.0.0.1:50051"
 
-ClusterName = Annotated[str, typer.Argument(metavar="CLUSTER", help="As it was declared.")]
+ClusterName = Annotated[
+    str,
+    typer.Argument(
+        metavar="CLUSTER", help="As it was declared.", autocompletion=completion.clusters
+    ),
+]
 NodeNames = Annotated[
     list[str] | None,
     typer.Argument(metavar="[NODE]...", help="Names or host lists (n[001-004]); all if none."),
@@ -110,7 +116,12 @@ def resume(
 
 def nodes(
     cluster: Annotated[
-        str | None, typer.Argument(metavar="[CLUSTER]", help="One cluster; all if not said.")
+        str | None,
+        typer.Argument(
+            metavar="[CLUSTER]",
+            help="One cluster; all if not said.",
+            autocompletion=completion.clusters,
+        ),
     ] = None,
     output: OutputName = Output.TABLE,
     placement: Placement = _PLACEMENT,

@@ -5,6 +5,7 @@ from typing import Annotated
 import orjson
 import typer
 
+from cli import completion
 from shared.domain.errors import RejectedError
 from shared.messaging.clients import Reader
 from shared.messaging.codec import Codec
@@ -34,7 +35,10 @@ def list_topics() -> None:
 
 
 def tail(
-    topic: Annotated[str, typer.Argument(help="As `coplace topics list` names it.")],
+    topic: Annotated[
+        str,
+        typer.Argument(help="As `coplace topics list` names it.", autocompletion=completion.topics),
+    ],
     follow: Annotated[bool, typer.Option(help="Go on with what comes.")] = False,
 ) -> None:
     """Print a topic's events as JSON lines, from its start, and what is wrong with the rest."""

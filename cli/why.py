@@ -71,9 +71,10 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
         )
     unknown = [one.candidate.cluster for one in answer.clusters if one.candidate.memory_unknown]
     if unknown:
+        do = "does" if len(unknown) == 1 else "do"
         yield (
-            f"memory: {', '.join(unknown)} {'does' if len(unknown) == 1 else 'do'} not declare what "
-            "nodes have, so that what the job needs was not looked at there"
+            f"memory: {', '.join(unknown)} {do} not declare what nodes have, so that what the job "
+            "needs was not looked at there"
         )
     if answer.clusters:
         known = f"at {_at(answer.as_of_us)}" if answer.as_of_us else "before placement started anew"

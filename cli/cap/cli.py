@@ -9,6 +9,7 @@ from coplace.v1.control_pb2 import PowerCapStep
 from coplace.v1.placement_service_pb2 import PowerStanding
 from google.protobuf.json_format import MessageToJson
 
+from cli import completion
 from cli.asking import Ingest, Placement, Source, publish
 from cli.cap import declare
 from cli.cap.schedule import Period, at, read_schedule, steps, time_us
@@ -16,7 +17,14 @@ from cli.output import Output, OutputName, write
 
 app = typer.Typer(no_args_is_help=True, help="What clusters, sites and the region may draw.")
 
-Subject = Annotated[str, typer.Argument(metavar="CLUSTER|SITE|region", help="What the cap is of.")]
+Subject = Annotated[
+    str,
+    typer.Argument(
+        metavar="CLUSTER|SITE|region",
+        help="What the cap is of.",
+        autocompletion=completion.capped,
+    ),
+]
 Reason = Annotated[str, typer.Option(help="Why: it is recorded and told to those who wait.")]
 COLUMNS: Final = (
     *("cap of", "cap W", "idle W", "committed W", "headroom W"),

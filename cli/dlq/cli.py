@@ -6,6 +6,7 @@ import typer
 from coplace.v1.control_pb2 import DeadLetter
 from google.protobuf.json_format import MessageToJson
 
+from cli import completion
 from cli.dlq.dead_letters import DeadLetters, LetterKind, kind_of
 from shared.messaging.deployment import Deployment
 from shared.runtime.settings import settings
@@ -26,7 +27,9 @@ def _letters() -> DeadLetters:
 
 @app.command("list")
 def list_letters(
-    topic: Annotated[str, typer.Argument(help="One topic only.")] = "",
+    topic: Annotated[
+        str, typer.Argument(help="One topic only.", autocompletion=completion.topics)
+    ] = "",
     kind: Annotated[
         LetterKind | None, typer.Option(help="refused: bad input; quarantined: a defect of ours.")
     ] = None,

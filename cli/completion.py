@@ -1,0 +1,91 @@
+"""What a shell completes: the topics, and the jobs and clusters that placement knows.
+
+Whoever presses the key waits for it, and there is no place to tell an error: without an answer soon
+nothing is completed.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from coplace.v1.placement_service_pb2 import ListedCluster
+
+_WITHIN_S: Final = 1.0
+_MOST_JOBS: Final = 1_000
+# The options of commands that say where placement is.
+_ADDRESSES: Final = ("placement", "address")
+_USUAL_ADDRESS: Final = "127.0.0.1:50053"
+
+
+def topics() -> list[str]:
+    """The names of all topics."""
+    from shared.messaging.topics import load_topics
+
+    return sorted(load_topics())
+
+
+def jobs(ctx: typer.Context) -> list[str]:
+    """The jobs that wait, run or were rejected: what is asked of a job or about it is of these."""
+    return _answered(ctx, _jobs_at)
+
+
+def clusters(ctx: typer.Context) -> list[str]:
+    """The clusters that are declared."""
+    return _answered(ctx, lambda placement: (each.name for each in _clusters_at(placement)))
+
+
+def capped(ctx: typer.Context) -> list[str]:
+    """What a cap of power may be of: clusters, sites, and the region."""
+    return _answered(ctx, _capped_at)
+
+
+def _answered(ctx: typer.Context, ask: Callable[[str], Iterable[str]]) -> list[str]:
+    from cli.installation.installation import reachable
+    from shared.domain.errors import UnusableError
+
+    try:
+        with reachable():
+            return list(ask(_placement(ctx)))
+    except UnusableError:  # as `asking` tells it to commands, which print it
+        return []
+
+
+def _placement(ctx: typer.Context) -> str:
+    """As the command would find it: an option goes before the environment."""
+    for name in _ADDRESSES:
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            return str(ctx.params[name])
+    return os.environ.get("COPLACE_PLACEMENT_ADDRESS", _USUAL_ADDRESS)
+
+
+def _jobs_at(placement: str) -> Iterator[str]:
+    from coplace.v1.placement_service_pb2 import (
+        JOB_STANDING_CANCELLED,
+        JOB_STANDING_FINISHED,
+        JobStanding,
+        ListJobsRequest,
+    )
+
+    from cli.jobs import listing
+
+    over = (JOB_STANDING_FINISHED, JOB_STANDING_CANCELLED)
+    wanted = [standing for standing in JobStanding.values()[1:] if standing not in over]
+    request = ListJobsRequest(standings=wanted)
+    found, _ = listing(placement, request, _MOST_JOBS, within_s=_WITHIN_S)
+    return (job.job_id for job in found)
+
+
+def _clusters_at(placement: str) -> "Iterable[ListedCluster]":
+    from cli.clusters import listing
+
+    return listing(placement, within_s=_WITHIN_S)
+
+
+def _capped_at(placement: str) -> Iterator[str]:
+    found = _clusters_at(placement)
+    yield from sorted({name for each in found for name in (each.name, each.site)})
+    yield "region"

@@ -1,0 +1,112 @@
+"""What a shell completes, asked as bash asks it."""
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from shared.eamc.ranking import Policy
+from tests.unit.cli.served import Served
+from tests.unit.shared.placement.region import (
+    T0_US,
+    cancelled,
+    end_us,
+    held,
+    placement,
+    round_of,
+    submitted,
+)
+
+RUNS, WAITS, HELD, CANCELLED = JOBS = tuple(f"north/alpha/471{n}/1767225600" for n in range(4))
+OF_JOBS = ("why", "cancel", "hold", "release", "suspend", "unsuspend", "seize")
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """Of a placement with two clusters of four nodes and a job that stands each way."""
+    processor = placement(policy=Policy.BASE)
+    round_of(processor, 0, *(submitted(name, T0_US + n, nodes=4) for n, name in enumerate(JOBS)))
+    round_of(processor, 1, held(HELD, end_us(0)), cancelled(CANCELLED, end_us(0)))
+    with Served(processor) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No installation of this user is up."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def asked(line: str, placement: str = "") -> Result:
+    """What the key does at the end of a line."""
+    words = line.split(" ")
+    environment = {
+        "_COPLACE_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+        "COPLACE_PLACEMENT_ADDRESS": placement or None,
+    }
+    return CliRunner().invoke(app, [], env=environment, prog_name="coplace")
+
+
+def completed(line: str, placement: str = "") -> list[str]:
+    result = asked(line, placement)
+    assert result.exit_code == 0, result.output
+    return result.stdout.split()
+
+
+@pytest.mark.parametrize("verb", OF_JOBS)
+def test_jobs_that_are_not_over_are_completed(address: str, verb: str) -> None:
+    assert completed(f"coplace {verb} ", address) == [RUNS, WAITS, HELD]
+    assert completed(f"coplace {verb} {WAITS[:16]}", address) == [WAITS]
+    assert completed(f"coplace {verb} south", address) == []
+
+
+@pytest.mark.parametrize(
+    "begin", ["queue ", "nodes ", "drain ", "resume ", "undeclare ", "jobs --cluster "]
+)
+def test_clusters_are_completed(address: str, begin: str) -> None:
+    assert completed(f"coplace {begin}", address) == ["p1", "p2"]
+    assert completed(f"coplace {begin}p2", address) == ["p2"]
+
+
+def test_what_caps_are_of_is_completed(address: str) -> None:
+    assert completed("coplace cap set ", address) == ["p1", "p2", "site", "region"]
+
+
+def test_an_option_on_the_line_says_who_is_asked(address: str) -> None:
+    assert completed(f"coplace queue --placement {address} ", "127.0.0.1:1") == ["p1", "p2"]
+    assert completed(f"coplace why --address {address} ", "127.0.0.1:1") == [RUNS, WAITS, HELD]
+
+
+def test_topics_are_completed_without_a_server() -> None:
+    assert completed("coplace tail placement.d") == ["placement.decisions"]
+    assert completed("coplace dlq list jobs") == ["jobs.events"]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_where_nothing_answers_nothing_is_completed_or_said(is_there: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        if not is_there:
+            silent.close()
+        for line in ("coplace why ", "coplace queue ", "coplace cap set "):
+            begin_s = time.monotonic()
+            result = asked(line, f"127.0.0.1:{port}")
+            assert (result.exit_code, result.output.strip()) == (0, "")
+            assert time.monotonic() - begin_s < 30, "a command waits that long"
+
+
+def test_every_job_and_cluster_that_a_command_takes_is_completed() -> None:
+    """A new command that forgets it fails here."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for name in commands:
+        for parameter in commands[name].params:
+            metavar = getattr(parameter, "metavar", "") or ""
+            if metavar.strip("[]") in ("JOB", "CLUSTER"):
+                assert parameter._custom_shell_complete is not None, name
