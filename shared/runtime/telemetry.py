@@ -84,8 +84,9 @@ class Stamper:
         parent = _CONTEXT.extract({"traceparent": event.traceparent})
         now_ns = time.time_ns()
         happened_ns = now_ns if self._is_emulated else min(event.time_us * 1000, now_ns)
+        name, attributes = f"{stage} publish", _attributes(event)
         span = self._tracer.start_span(
-            f"{stage} publish", parent, SpanKind.PRODUCER, _attributes(event), start_time=happened_ns
+            name, parent, SpanKind.PRODUCER, attributes, start_time=happened_ns
         )
         span.end(now_ns)
         carrier: dict[str, str] = {}
