@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
+from coplace.v1.control_pb2 import PolicyDeclared
 from coplace.v1.placement_pb2 import PlacementDecided
 from rich.console import Console
 
@@ -51,6 +52,8 @@ class RecordedCase:
     label: str
     rules: Rules
     caps: CapChanges = AS_RECORDED
+    # Settings that hold all the time, whatever the record declares of them.
+    fixed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,8 @@ def _cases(scenario: RecordedScenario, own: Rules) -> Iterator[RecordedCase]:
         rules = replace(own, policy=policy, t_weight=t_weight, threshold=threshold)
         is_again = t_weight != weights[0] and not SimulatedPolicy(policy).weighs
         if not is_again and (rules, scenario.caps) != (own, AS_RECORDED):
-            yield RecordedCase(_label(rules, own, scenario.caps), rules, scenario.caps)
+            label = _label(rules, own, scenario.caps)
+            yield RecordedCase(label, rules, scenario.caps, scenario.fixed)
 
 
 def _label(rules: Rules, own: Rules, caps: CapChanges) -> str:
@@ -156,7 +160,7 @@ def _label(rules: Rules, own: Rules, caps: CapChanges) -> str:
 
 def _play(inputs: RecordedInputs, truth: Truth, case: RecordedCase, setting: Setting) -> Course:
     own, is_same = replace(setting, rules=case.rules), case.label == SAME_RULES
-    played = WhatIf(inputs, truth, own, Sequencer({}), case.caps, planned=is_same)
+    played = WhatIf(inputs, truth, own, Sequencer({}), case.caps, fixed=case.fixed, planned=is_same)
     with progress_of(len(truth.jobs), f"jobs ended, {case.label}") as done:
         return played.play(done)
 
@@ -235,6 +239,13 @@ _WHY: Final = (
 def _doubts(record: _Record) -> Iterator[str]:
     for kind, count in record.inputs.passed_over.items():
         yield f"{count} events passed over: this version does not know {kind}"
+    declared = [e for e in record.inputs.events if isinstance(e.payload, PolicyDeclared)]
+    if declared:
+        yield (
+            f"the policy was declared {len(declared)} times on the way: followed, but for the "
+            "settings that a case is about"
+        )
+        return
     policies = sorted({decided.policy for decided in record.decisions or ()})
     if len(policies) > 1:
         yield f"{', '.join(policies)} decided one after the other: replayed as by {record.policy}"

@@ -263,10 +263,19 @@ class RecordedScenario(Scenario):
         return CapChanges(self.no_caps, tuple(map(NewCap.parse, self.cap)))
 
     @property
+    def fixed(self) -> frozenset[str]:
+        """Settings that are given, and hold whatever the record declares of them."""
+        given = {
+            "policy": self.policy,
+            "t_weight": self.t_weight,
+            "threshold": self.threshold is not None,
+        }
+        return frozenset(name for name, is_given in given.items() if is_given)
+
+    @property
     def changes_rules(self) -> bool:
         """False where the record is played as it was, and no more."""
-        rules = self.policy or self.t_weight or self.threshold is not None
-        return bool(rules or self.no_caps or self.cap)
+        return bool(self.fixed or self.no_caps or self.cap)
 
 
 KINDS: Final[Mapping[str, type[Scenario]]] = {

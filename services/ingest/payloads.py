@@ -58,5 +58,6 @@ KINDS: Final[Mapping[str, PayloadKind]] = {
     "nodes_resumed": PayloadKind("commands"),
     "limits_declared": PayloadKind("commands"),
     "power_cap_declared": PayloadKind("commands"),
+    "policy_declared": PayloadKind("commands"),
     "plan_proposed": PayloadKind("commands"),
 }

@@ -12,6 +12,7 @@ from coplace.v1.control_pb2 import (
     LimitsDeclared,
     NodesDrained,
     NodesResumed,
+    PolicyDeclared,
     PowerCapDeclared,
 )
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
@@ -56,6 +57,7 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     NodesResumed,
     LimitsDeclared,
     PowerCapDeclared,
+    PolicyDeclared,
     CoefficientsPublished,
     SignatureUpdated,
     PowerModelPublished,

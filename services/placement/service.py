@@ -22,6 +22,7 @@ from coplace.v1.placement_service_pb2 import (
     ListLimitsResponse,
     ShowNodesRequest,
     ShowNodesResponse,
+    ShowPolicyResponse,
     ShowPowerResponse,
 )
 from google.protobuf.message import DecodeError
@@ -78,6 +79,9 @@ class PlacementService:
                 "ShowPower": grpc.unary_unary_rpc_method_handler(
                     self.show_power, response_serializer=ShowPowerResponse.SerializeToString
                 ),
+                "ShowPolicy": grpc.unary_unary_rpc_method_handler(
+                    self.show_policy, response_serializer=ShowPolicyResponse.SerializeToString
+                ),
                 "ListJobs": grpc.unary_unary_rpc_method_handler(
                     self.list_jobs, response_serializer=ListJobsResponse.SerializeToString
                 ),
@@ -113,6 +117,12 @@ class PlacementService:
     ) -> ShowPowerResponse:
         """Say what may be drawn, and what is."""
         return (await self._on_duty(context)).power()
+
+    async def show_policy(
+        self, _data: bytes, context: ServicerContext[Any, Any]
+    ) -> ShowPolicyResponse:
+        """Say by what is decided."""
+        return (await self._on_duty(context)).policy()
 
     async def list_jobs(self, data: bytes, context: ServicerContext[Any, Any]) -> ListJobsResponse:
         """Say which jobs there are, and where they stand."""

@@ -107,6 +107,13 @@ POWER_CAP_W: Final = Bound(
 PLANNED_DRAW_W: Final = Bound(0, 1e9, "W", "as a cap: a job may draw nothing beyond idle")
 PLANNED_TIER: Final = Bound(0, 255, "", "one a cluster, and some more")
 NODE_FACTOR: Final = Bound(1e-6, 1e6, "", "what a node draws over the mean node")
+T_WEIGHT: Final = Bound(0, 1e6, "", "of time over energy: 0 counts energy alone")
+THRESHOLD: Final = Bound(0, 1e6, "", "above the best part_eff: 0 counts the best cluster alone")
+QUANTILE: Final = Bound(0.5, 0.999_999, "", "the median, to one run in a million that takes more")
+TIMEOUT_S: Final = Bound(0, 366 * _DAY_S, "s", "a year; 0 is at once, or never", _SECONDS)
+FAILURE_WINDOW_S: Final = Bound(1, 366 * _DAY_S, "s", "a year", _SECONDS[1:])
+TRIES: Final = Bound(0, 1_000_000, "", "as attempts; 0 is any number")
+NODE_FAILURES: Final = Bound(0, 100, "", "each is kept; 0 is any number")
 
 # By the name of the field that holds it, in messages and in domain types.
 QUANTITIES: Final[Mapping[str, Bound]] = {
@@ -149,6 +156,17 @@ QUANTITIES: Final[Mapping[str, Bound]] = {
     "steps.watts": POWER_CAP_W,
     "draw_w": PLANNED_DRAW_W,
     "tier": PLANNED_TIER,
+    "t_weight": T_WEIGHT,
+    "threshold": THRESHOLD,
+    "max_slowdown": SLOWDOWN_RATIO,
+    "cap_slowdown": SLOWDOWN_RATIO,
+    "quantile": QUANTILE,
+    "action_timeout_s": TIMEOUT_S,
+    "start_timeout_s": TIMEOUT_S,
+    "most_missed_starts": TRIES,
+    "most_requeues": TRIES,
+    "most_node_failures": NODE_FAILURES,
+    "node_failure_window_s": FAILURE_WINDOW_S,
 }
 
 
@@ -186,5 +204,6 @@ LENGTHS: Final[Mapping[str, Length]] = {
         1_000, "of a cap, an hour each for six weeks: all of them are looked at in a pass"
     ),
     "intervals": Length(10_000, "of a run: each costs its resource manager an order"),
+    "reset": Length(100, "more settings than there are"),
     "items": Length(4_000, "of a plan: all are reckoned at the end of one round"),
 }

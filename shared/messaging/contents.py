@@ -4,7 +4,7 @@ Ingest asks at the door, and the codec asks of each record that a stage reads, s
 written straight to topics. What only an operator's clock or a fold can know is asked there.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Final
 
@@ -18,6 +18,7 @@ from coplace.v1.control_pb2 import (
     LimitSubject,
     NodesDrained,
     NodesResumed,
+    PolicyDeclared,
     PowerCapDeclared,
     PowerCapStep,
     PowerScope,
@@ -50,10 +51,13 @@ from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMea
 from google.protobuf.message import Message
 
 from shared.domain.bounds import CORE_S, LENGTHS, NODE_POWER_W, POWER_CAP_W
+from shared.domain.cap_measures import measures_of
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
 from shared.domain.resources import require_resources, resources_of
+from shared.eamc.frequency import Reading
+from shared.eamc.ranking import Policy
 from shared.messaging.domain_types import MOST_VERSION, cores_of, run_us
 from shared.messaging.field_checks import (
     Check,
@@ -203,6 +207,55 @@ def _plan(message: PlanProposed) -> None:
     if not 0 < held_us <= _MOST_PLAN_US:
         problem = f"must lie up to a day behind based_at_us, got {held_us} us"
         raise RejectedError("valid_until_us", problem)
+
+
+def _named(names: Iterable[str]) -> Check:
+    """One of these names."""
+    known = tuple(names)
+
+    def check(value: str) -> None:
+        if value not in known:
+            raise RejectedError("", f"must be one of {', '.join(known)}, got {value[:40]!r}")
+
+    return check
+
+
+def _measures(value: str) -> None:
+    try:
+        measures_of(value)
+    except ValueError as error:
+        raise RejectedError("", str(error)) from None
+
+
+# Each where it is set.
+_SETTINGS: Final[Mapping[str, Check]] = {
+    "policy": _named(Policy),
+    "t_weight": quantity("t_weight"),
+    "threshold": quantity("threshold"),
+    "reading": _named(Reading),
+    "max_slowdown": quantity("max_slowdown"),
+    "quantile": quantity("quantile"),
+    "cap_counts_idle": anything,
+    "cap_slowdown": quantity("cap_slowdown"),
+    "cap_measures": _measures,
+    "action_timeout_s": quantity("action_timeout_s"),
+    "start_timeout_s": quantity("start_timeout_s"),
+    "most_missed_starts": quantity("most_missed_starts"),
+    "most_requeues": quantity("most_requeues"),
+    "most_node_failures": quantity("most_node_failures"),
+    "node_failure_window_s": quantity("node_failure_window_s"),
+}
+
+
+def _policy(message: PolicyDeclared) -> None:
+    """What is set, and that each setting is named once."""
+    named = {name: check for name, check in _SETTINGS.items() if message.HasField(name)}  # type: ignore[arg-type]
+    fields(named)(message)
+    if not named and not message.reset:
+        raise RejectedError("policy", f"no setting is named: known are {', '.join(_SETTINGS)}")
+    for number, name in enumerate(message.reset):
+        if name in named or name in message.reset[:number]:
+            raise RejectedError(f"reset[{number}]", f"{name} is named twice")
 
 
 _INTERVAL: Final = fields(
@@ -397,6 +450,14 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "declared_at_us": time_us,
         },
         _cap,
+    ),
+    PolicyDeclared: fields(
+        {
+            "reset": each_of_any("reset", _named(_SETTINGS)),
+            "reason": text_or_empty,
+            "declared_at_us": time_us,
+        },
+        _policy,
     ),
     PlanProposed: fields(
         {

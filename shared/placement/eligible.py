@@ -16,7 +16,7 @@ import numpy as np
 from shared.domain.job import MOST_PRIORITY, Job
 from shared.eamc.ranking import EXCLUDED, NO_PREFERENCE, compare
 from shared.placement.jobs import Tracked
-from shared.placement.model import Candidate, Rules, more_nodes
+from shared.placement.model import Candidate, Ranking, more_nodes
 from shared.placement.plans import PlannedMode
 from shared.scheduling.wait_queue import Entry, OtherMode, order_of
 
@@ -113,7 +113,7 @@ def as_planned(usual: Choices, modes: Mapping[str, PlannedMode]) -> Choices:
     )
 
 
-def choices(jobs: Sequence[Tracked], lost: Collection[str], rules: Rules) -> list[Choices]:
+def choices(jobs: Sequence[Tracked], lost: Collection[str], ranking: Ranking) -> list[Choices]:
     """Those of each job, in the order of its candidates, EXCLUDED where lost.
 
     They are as weighed where none of them is lost, and where all that it fits on are: it waits for
@@ -123,7 +123,7 @@ def choices(jobs: Sequence[Tracked], lost: Collection[str], rules: Rules) -> lis
     for clusters, rows in _alike(jobs).items() if lost else ():
         there = [column for column, name in enumerate(clusters) if name not in lost]
         if 0 < len(there) < len(clusters):
-            ranked = _ranked([jobs[row] for row in rows], there, rules)
+            ranked = _ranked([jobs[row] for row in rows], there, ranking)
             found |= zip(rows, ranked, strict=True)
     return [found.get(row) or as_weighed(job) for row, job in enumerate(jobs)]
 
@@ -141,13 +141,13 @@ def as_weighed(job: Tracked) -> Choices:
     return tuple(map(Choice.as_weighed, job.candidates))
 
 
-def _ranked(jobs: Sequence[Tracked], there: Sequence[int], rules: Rules) -> list[Choices]:
+def _ranked(jobs: Sequence[Tracked], there: Sequence[int], by: Ranking) -> list[Choices]:
     table = np.array([[_weighed(job.candidates[column]) for column in there] for job in jobs])
     planned_j, time_s, nodes, share, efficiency = np.moveaxis(table, 2, 0)
     energy_j = planned_j * more_nodes([job.job for job in jobs], nodes, share)
     preferred = np.array([_preferred(job, there) for job in jobs])
     fits = np.isfinite(efficiency)
-    efficiency, ranking = compare(energy_j, time_s, fits, *rules.ranking, preferred)
+    efficiency, ranking = compare(energy_j, time_s, fits, *by, preferred)
     rows = zip(efficiency.tolist(), ranking.rank.tolist(), ranking.tier.tolist(), strict=True)
     return [_with(job, there, *row) for job, row in zip(jobs, rows, strict=True)]
 

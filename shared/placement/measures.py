@@ -15,14 +15,15 @@ from typing import Final, NamedTuple
 import orjson
 from coplace.v1.placement_pb2 import PowerShortage
 
+from shared.domain.cap_measures import Measure
 from shared.domain.job import JobState
 from shared.messaging.event import Publish
-from shared.placement.actions import Action, ActionKind, Measure
+from shared.placement.actions import Action, ActionKind
 from shared.placement.caps import MESSAGES, Covered, Declared
 from shared.placement.explanation import watts
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Placed, Tracked
-from shared.placement.model import Candidate, Rules
+from shared.placement.model import Candidate
 from shared.placement.model_store import ModelStore
 from shared.placement.modes import modes_of
 from shared.placement.outcomes import Decisions
@@ -86,9 +87,9 @@ class Measures:
     """Asks, each thing once, and keeps what it promised to those who wait."""
 
     def __init__(
-        self, restored: Mapping[str, bytes], job_table: JobTable, models: ModelStore, rules: Rules
+        self, restored: Mapping[str, bytes], job_table: JobTable, models: ModelStore
     ) -> None:
-        self._job_table, self._models, self._rules = job_table, models, rules
+        self._job_table, self._models, self._rules = job_table, models, models.rules
         self._promises: tuple[_Promise, ...] = ()
         if promised := restored.get(_KEY):
             self._promises = tuple(_Promise(*row) for row in orjson.loads(promised))
@@ -106,7 +107,7 @@ class Measures:
         """When something that was not answered or was refused lets others be asked, or be asked
         again."""
         for job, _ in self._job_table.holdings.running():
-            times_s = [action.asked_s + self._rules.action_timeout_s for action in job.actions]
+            times_s = [action.asked_s + self._rules.now.action_timeout_s for action in job.actions]
             times_s += [since_s + _AGAIN_S for _, since_s in job.refusals]
             yield from (at_s for at_s in times_s if at_s > self._now_s)
 
@@ -177,7 +178,7 @@ class Measures:
         """What each of those that run, in this order, is asked to do; a measure that comes to more
         than one before it takes its place."""
         chosen: dict[int, Action] = {}
-        for measure in self._rules.cap_measures:
+        for measure in self._rules.now.cap_measures:
             for job, placed in running:
                 before = chosen.get(job.arrival)
                 drawn_mw = job.drawn_mw if before is None else before.drawn_mw
@@ -212,7 +213,7 @@ class Measures:
         self, running: Iterable[tuple[Tracked, Placed]]
     ) -> Iterator[tuple[Tracked, Placed]]:
         """Those of whom something was asked that may be answered yet."""
-        since_s = self._now_s - self._rules.action_timeout_s
+        since_s = self._now_s - self._rules.now.action_timeout_s
         return (
             (j, placed) for j, placed in running if j.actions and j.actions[-1].asked_s >= since_s
         )
@@ -377,7 +378,7 @@ class Measures:
     def _modes(self, job: Tracked, placed: Placed) -> Sequence[Candidate]:
         """In which a job that runs could run there."""
         on = [each for each in self._models.per_cluster() if each.cluster.name == placed.cluster]
-        found = modes_of([job], on, self._rules)
+        found = modes_of([job], on, self._rules.now)
         return found.get((job.job.job_id, placed.cluster), ())
 
 

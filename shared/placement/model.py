@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
 from math import isnan
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.domain.bounds import WALLTIME_S
+from shared.domain.cap_measures import Measure
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.eamc.frequency import Reading, Weighing
@@ -24,7 +26,6 @@ from shared.eamc.ranking import (
     compare,
 )
 from shared.models.power_model import PowerModel
-from shared.placement.actions import Measure
 from shared.placement.misfits import misfit
 from shared.placement.predictions import (
     ClusterModels,
@@ -37,6 +38,14 @@ from shared.scheduling.problem import core_share, unit_cores
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+class Ranking(NamedTuple):
+    """What clusters are compared by: see shared.eamc.ranking.compare."""
+
+    policy: Policy
+    weighing: Weighing
+    threshold: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +75,9 @@ class Rules:
         return Weighing(self.t_weight, self.reading)
 
     @property
-    def ranking(self) -> tuple[Policy, Weighing, float]:
-        """What clusters are compared by: see shared.eamc.ranking.compare."""
-        return self.policy, self.weighing, self.threshold
+    def ranking(self) -> Ranking:
+        """What clusters are compared by."""
+        return Ranking(self.policy, self.weighing, self.threshold)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from coplace.v1.control_pb2 import (
     ClusterReturned,
     ClusterUndeclared,
     LimitsDeclared,
+    PolicyDeclared,
     PowerCapDeclared,
 )
 from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
@@ -38,8 +39,10 @@ from shared.placement.envelope import from_bytes, to_bytes
 from shared.placement.explanation import when
 from shared.placement.known_applications import KnownApplications
 from shared.placement.limits import Limit, Subject, limit_of
+from shared.placement.model import Rules
 from shared.placement.news import News
 from shared.placement.predictions import ClusterModels, Row
+from shared.placement.rules_in_force import RulesInForce
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.sharing import Contention
 
@@ -49,15 +52,12 @@ _PREFIX: Final = "known/"
 class ModelStore:
     """Folds publications; the newest of each subject replaces the one before."""
 
-    def __init__(
-        self, max_slowdown: float, most_applications: int, *, cap_counts_idle: bool = True
-    ) -> None:
+    def __init__(self, rules: Rules) -> None:
+        self.rules = RulesInForce(rules)
         self.power_model: PowerModel = NO_POWER_MODEL
         self.node_factors: Mapping[str, Mapping[int, float]] = {}
         self.degradation: payloads.Degradation | None = None
-        self._max_slowdown = max_slowdown
-        self._most_applications = most_applications
-        self._counts_idle = cap_counts_idle
+        self._most_applications = rules.most_applications
         self._caps: dict[power_caps.Covered, power_caps.Declared] = {}
         self._clusters: dict[str, Cluster] = {}
         self._coefficients: dict[str, Coefficients] = {}
@@ -79,6 +79,7 @@ class ModelStore:
             if key.startswith(_PREFIX):
                 self._fold(from_bytes(value))
         self._changed.clear()
+        self.rules.restore(state)
         self.news = News.restored(state)
 
     def changes(self) -> dict[str, bytes | None]:
@@ -86,7 +87,7 @@ class ModelStore:
         changed, self._changed = self._changed, set()
         found = ((key, self._newest.get(key)) for key in sorted(changed))
         kept = {key: to_bytes(event) if event else None for key, event in found}
-        return {**kept, **self.news.changes()}
+        return {**kept, **self.rules.changes(), **self.news.changes()}
 
     def forget(self, in_use: Callable[[], Set[str]]) -> None:
         """Keep no more applications a node model than are allowed: those whose signatures are
@@ -101,6 +102,9 @@ class ModelStore:
         Raises RejectedError for one that cannot be used, AlreadyAppliedError for one that is not
         newer than what is known of its subject.
         """
+        if isinstance(event.payload, PolicyDeclared):
+            self._declare_rules(event, event.payload)
+            return
         if isinstance(event.payload, PowerCapDeclared):
             # Not where it is restored: nodes may have come since.
             covered = power_caps.Covered(power_caps.SCOPES[event.payload.scope], event.payload.name)
@@ -109,6 +113,13 @@ class ModelStore:
         before = self._known_of(event.payload)
         self._fold(event)
         self._note_news(event.payload, before)
+
+    def _declare_rules(self, event: Event, message: PolicyDeclared) -> None:
+        before = self.rules.now.ranking
+        if self.rules.declare(event, message):
+            self.news.of_all()
+            self.rules.rank_earlier(self.news.number, before)
+        self._neighbours.clear()
 
     def _require_declared_since(self, event: Event) -> None:
         """Raise RejectedError for the undeclaration of what is not declared, AlreadyAppliedError
@@ -212,12 +223,17 @@ class ModelStore:
 
     def idle_mw(self, covered: power_caps.Covered) -> int:
         """What idles there and counts against its cap."""
-        return power_caps.idle_mw(covered, self._clusters.values()) if self._counts_idle else 0
+        return (
+            power_caps.idle_mw(covered, self._clusters.values())
+            if self.rules.now.cap_counts_idle
+            else 0
+        )
 
     def budgets(self, now_s: float) -> dict[str, list[PowerBudget]]:
         """Those of power that each cluster is under, with nothing committed yet."""
         found = (declared.cap for declared in self._caps.values())
-        return power_caps.budgets(found, self._clusters, now_s, counts_idle=self._counts_idle)
+        counts_idle = self.rules.now.cap_counts_idle
+        return power_caps.budgets(found, self._clusters, now_s, counts_idle=counts_idle)
 
     def next_cap_step_s(self, now_s: float) -> float:
         """When a cap changes next."""
@@ -252,7 +268,7 @@ class ModelStore:
         gbps = {app: rows[-1].mem_gbps for app, rows in signatures.items()}
         weights = self.degradation.weights if self.degradation else None
         node = cluster.peak_bandwidth_gbps, cluster.cores_per_node
-        return Contention(gbps, *node, weights, self._max_slowdown)
+        return Contention(gbps, *node, weights, self.rules.now.max_slowdown)
 
     def _take(self, event: Event) -> None:
         message = event.payload

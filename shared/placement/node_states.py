@@ -19,6 +19,7 @@ from shared.domain.node import NodeNames
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, Round
 from shared.placement.explanation import when
+from shared.placement.rules_in_force import RulesInForce
 
 _PREFIX: Final = "node/"
 # The record of a cluster as a whole.
@@ -96,14 +97,6 @@ class _Record:
         return max(self.resumed, self.drain.stamp if self.drain else _NEVER)
 
 
-@dataclass(frozen=True, slots=True)
-class FailureRules:
-    """A node that failed `most` times (0: any number) within `window_s` is drained."""
-
-    most: int
-    window_s: float
-
-
 @dataclass(slots=True)
 class _Cluster:
     """The records of a cluster, by the names of nodes."""
@@ -131,7 +124,7 @@ class NodeStates:
         self,
         clusters: Callable[[], Mapping[str, Cluster]],
         names: Callable[[], Mapping[str, NodeNames]],
-        rules: FailureRules,
+        rules: RulesInForce,
     ) -> None:
         self._clusters, self._names, self._rules = clusters, names, rules
         self._known: dict[str, _Cluster] = {}
@@ -163,6 +156,15 @@ class NodeStates:
         self._touched.add(cluster)
         self._told.pop(cluster, None)
         self._due_s = -inf
+
+    def touch_all(self) -> None:
+        """What counts as a failure too many is another number than before."""
+        for cluster in self._known:
+            self.touch(cluster)
+
+    @property
+    def _window_s(self) -> float:
+        return self._rules.now.node_failure_window_s
 
     def take_touched(self) -> set[str]:
         """Clusters of which something became another since the last call; after a restart all."""
@@ -209,7 +211,7 @@ class NodeStates:
             told = {each[1:] for each in record.failures}
             if failure.at_us > resumed_us and failure[1:] not in told:
                 kept = sorted({*record.failures, failure})
-                record.failures = tuple(kept[-max(1, self._rules.most) :])
+                record.failures = tuple(kept[-max(1, self._rules.now.most_node_failures) :])
                 self._save(cluster, node, record)
 
     def forget(self, cluster: str) -> None:
@@ -285,7 +287,7 @@ class NodeStates:
         yield from self.due_s()
         for known in self._known.values():
             firsts = (record.failures[0] for record in known if record.failures)
-            yield from (first.at_us / 1e6 + self._rules.window_s for first in firsts)
+            yield from (first.at_us / 1e6 + self._window_s for first in firsts)
 
     def _pass_time(self, cluster: str, node: str, now_s: float) -> None:
         records = self._known[cluster].records
@@ -298,14 +300,14 @@ class NodeStates:
             self.touch(cluster)
 
     def _fails_too_often(self, cluster: str, record: _Record) -> bool:
-        too_often = 0 < self._rules.most <= len(record.failures)
+        too_often = 0 < self._rules.now.most_node_failures <= len(record.failures)
         return too_often and not self._known[cluster].drains(record)
 
     def _drain_failed(self, ended: Round, source: str, topic: str, at: tuple[str, str]) -> Publish:
         cluster, node = at
         record = self._known[cluster].records[node]
         jobs = ", ".join(each.job_id for each in record.failures[-_MOST_JOBS_TOLD:])
-        within = f"{len(record.failures)} times within {self._rules.window_s / 3600:g} h"
+        within = f"{len(record.failures)} times within {self._window_s / 3600:g} h"
         message = NodesDrained(
             cluster=cluster,
             nodes=[node],
@@ -353,7 +355,7 @@ class NodeStates:
         before = record.drain, record.failures
         if record.drain is not None and record.drain.until_s <= now_s:
             record.drain = None
-        since_us = (now_s - self._rules.window_s) * 1e6
+        since_us = (now_s - self._window_s) * 1e6
         if record.failures and record.failures[0].at_us < since_us:
             record.failures = tuple(f for f in record.failures if f.at_us >= since_us)
         return before != (record.drain, record.failures)

@@ -35,9 +35,10 @@ from shared.placement.explanation import Refusals, WhyNot, unexplained, when
 from shared.placement.grants import Void
 from shared.placement.jobs import Placed, Tracked
 from shared.placement.misfits import in_words, misfit
-from shared.placement.model import Candidate, Rules
+from shared.placement.model import Candidate
 from shared.placement.notices import JobSituation
 from shared.placement.pending_reasons import PendingReasons
+from shared.placement.rules_in_force import RulesInForce
 from shared.placement.waiting import WaitingJobs
 from shared.scheduling.backfill import Start
 from shared.scheduling.power import Shortage
@@ -60,7 +61,7 @@ class Decisions:
     """Writes the decisions of one round."""
 
     ended: Round
-    rules: Rules
+    rules: RulesInForce
     degradation_version: str
 
     def withdrawn(self, job: Tracked, placed: Placed) -> Publish:
@@ -105,7 +106,9 @@ class Decisions:
     def new(self, job: Tracked, verdict: Verdict.ValueType, what: str = "") -> PlacementDecided:
         """A decision on a job that says nothing else yet; `what` is the news in its reason."""
         job.announced, job.told = verdict, what
-        return self._blank(job, verdict)
+        decided = self._blank(job, verdict)
+        decided.policy = self.rules.ranking_of(job.weighed).policy
+        return decided
 
     def publish(self, job: Tracked, decided: PlacementDecided, kind: str = "") -> Publish:
         """The decision as an event; `kind` tells apart two of one round on one job."""
@@ -132,7 +135,7 @@ class Decisions:
             attempt=job.job.attempt,
             round=self.ended.number,
             verdict=verdict,
-            policy=self.rules.policy,
+            policy=self.rules.now.policy,
             decided_at_us=self.ended.ended_at_us,
             degradation_model_version=self.degradation_version,
         )
@@ -232,7 +235,7 @@ class Outcomes:
         decided.co_runner_job_ids.extend(beside.job_ids[:_MOST_CO_RUNNERS])
         decided.predicted_slowdown_ratio = beside.slowdown_ratio
         decided.backfilled = start.backfilled
-        timeout_us = round(self.decisions.rules.start_timeout_s * 1e6)
+        timeout_us = round(self.decisions.rules.now.start_timeout_s * 1e6)
         decided.start_by_us = decided.decided_at_us + timeout_us if timeout_us else 0
         decided.candidates.extend(weighed)
         decided.candidates_left_out = len(job.candidates) - len(decided.candidates)
@@ -315,7 +318,8 @@ class Outcomes:
         choices = self.waiting_jobs.choices(job)
         if planned := [other.cluster for other in choices if other.is_planned]:
             return f"planned for {' or '.join(planned)}"
-        best, policy = favourite(choices).cluster, self.decisions.rules.policy
+        best = favourite(choices).cluster
+        policy = self.decisions.rules.ranking_of(job.weighed).policy
         return f"policy {policy}: only the best cluster, {best}"
 
 

@@ -10,6 +10,7 @@ from shared.placement.jobs import Tracked
 from shared.placement.limits import Limit, Subject, Usage, subjects_of
 from shared.placement.misfits import in_words
 from shared.placement.model import Candidate
+from shared.placement.rules_in_force import RulesInForce
 from shared.scheduling.problem import nodes_worth
 
 
@@ -57,6 +58,8 @@ class _ModelStore(Protocol):
     def limits(self) -> Mapping[Subject, Limit]: ...
     @property
     def clusters(self) -> Mapping[str, Cluster]: ...
+    @property
+    def rules(self) -> RulesInForce: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,6 @@ class PendingReasons:
     holdings: _Holdings
     dependencies: _Dependencies
     nodes: _NodeStates
-    most_missed_starts: int
-    most_requeues: int
 
     def of_job(self, job: Tracked) -> PendingReason | None:
         """What keeps all entries of a waiting job out; None when nothing does."""
@@ -114,11 +115,11 @@ class PendingReasons:
     def _hold(self, job: Tracked) -> PendingReason | None:
         if job.held is not None:
             return PendingReason(f"held{f': {job.held}' if job.held else ''}", lasting=True)
-        if 0 < self.most_requeues <= job.requeues:
+        if 0 < self.models.rules.now.most_requeues <= job.requeues:
             why = f", last: {job.put_back}" if job.put_back else ""
             put_back = f"was put back {job.requeues} times{why}"
             return PendingReason(f"{put_back}: release it when that is mended", lasting=True)
-        if not 0 < self.most_missed_starts <= job.missed_starts:
+        if not 0 < self.models.rules.now.most_missed_starts <= job.missed_starts:
             return None
         missed = f"{job.missed_starts} starts of it were declined or not confirmed in time"
         return PendingReason(

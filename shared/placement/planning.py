@@ -11,7 +11,7 @@ from shared.domain.cluster import Cluster
 from shared.placement.eligible import Choice
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Tracked
-from shared.placement.model import Candidate, Rules
+from shared.placement.model import Candidate
 from shared.placement.model_store import ModelStore
 from shared.placement.modes import Modes, modes_of, same_ghz
 from shared.placement.occupancy import Occupancy
@@ -66,13 +66,10 @@ class PlanningProblem:
 class Planning:
     """Reads what a placement keeps, between rounds, and changes nothing."""
 
-    def __init__(
-        self, job_table: JobTable, waiting_jobs: WaitingJobs, models: ModelStore, rules: Rules
-    ) -> None:
+    def __init__(self, job_table: JobTable, waiting_jobs: WaitingJobs, models: ModelStore) -> None:
         self._job_table = job_table
         self._waiting_jobs = waiting_jobs
         self._models = models
-        self._rules = rules
 
     def problem(self, now_s: float, share: float, most_jobs: int) -> PlanningProblem:
         """The first jobs of the queue, by priority and arrival, and what runs: expected to take a
@@ -80,7 +77,8 @@ class Planning:
         queued = dict(islice(self._queued(), most_jobs))
         jobs = [self._job_table.of_arrival(arrival) for arrival in queued]
         clusters = list(self._models.clusters.values())
-        modes = modes_of(jobs, self._models.per_cluster(), self._rules, worth_choosing_only=True)
+        rules = self._models.rules.now
+        modes = modes_of(jobs, self._models.per_cluster(), rules, worth_choosing_only=True)
         offered = _Offered(clusters, modes)
         waiting = {job.arrival: _waiting(job, queued[job.arrival], offered) for job in jobs}
         return PlanningProblem(

@@ -13,6 +13,7 @@ from coplace.v1.control_pb2 import (
     LimitsDeclared,
     NodesDrained,
     NodesResumed,
+    PolicyDeclared,
     PowerCapDeclared,
 )
 from coplace.v1.jobs_pb2 import (
@@ -49,7 +50,7 @@ from shared.placement.misfits import misfits, without_reference
 from shared.placement.model import Candidate, Rules, draw_mw, evaluate
 from shared.placement.model_store import ModelStore
 from shared.placement.modes import modes_of, with_slower_modes
-from shared.placement.node_states import Failure, FailureRules, NodeStates
+from shared.placement.node_states import Failure, NodeStates
 from shared.placement.notices import Notices
 from shared.placement.outcomes import OUTPUT, SOURCE, Beside, Decisions, Outcomes
 from shared.placement.pending_reasons import PendingReasons
@@ -76,17 +77,14 @@ class Placement:
     """
 
     def __init__(self, restored: Mapping[str, bytes], rules: Rules, remember_days: float) -> None:
-        self._rules = rules
-        self._models = ModelStore(
-            rules.max_slowdown, rules.most_applications, cap_counts_idle=rules.cap_counts_idle
-        )
+        self._models = ModelStore(rules)
         self._models.restore(restored)
         self._job_table = JobTable(remember_days)
         self._job_table.restore(restored, self._models.clusters.values())
         self._nodes = NodeStates(
             lambda: self._models.declared,
             lambda: self._models.node_names,
-            FailureRules(rules.most_node_failures, rules.node_failure_window_s),
+            self._models.rules,
         )
         self._nodes.restore(restored)
         self._prefer()
@@ -96,16 +94,14 @@ class Placement:
             self._job_table.holdings,
             self._dependencies,
             self._nodes,
-            rules.most_missed_starts,
-            rules.most_requeues,
         )
         self._plans = Plans()
         self._plans.restore(restored)
-        self._waiting_jobs = WaitingJobs(self._pending_reasons, rules, self._plans)
+        self._waiting_jobs = WaitingJobs(self._pending_reasons, self._models.rules, self._plans)
         self._notices = Notices(self._pending_reasons, self._waiting_jobs)
-        self._withdrawals = Withdrawals(self._job_table, self._models, rules.start_timeout_s)
-        self._measures = Measures(restored, self._job_table, self._models, rules)
-        self.planning = Planning(self._job_table, self._waiting_jobs, self._models, rules)
+        self._withdrawals = Withdrawals(self._job_table, self._models)
+        self._measures = Measures(restored, self._job_table, self._models)
+        self.planning = Planning(self._job_table, self._waiting_jobs, self._models)
         self._all_stale, self._lack_modes, self._now_s = False, False, 0.0
         # Jobs that wait to be weighed again, and the news that they were looked for last.
         self._stale, self._seen_news = set[str](), self._models.news.number
@@ -116,7 +112,6 @@ class Placement:
             self._models,
             self._nodes,
             self._schedulers,
-            rules.start_timeout_s,
         )
 
     def handle(self, event: Event) -> Iterable[Publish]:
@@ -141,7 +136,7 @@ class Placement:
         self._models.forget(self._job_table.apps)
         self._job_table.holdings.forget_groups()
         self._all_stale |= self._waiting_jobs.forget_kinds()
-        decisions = Decisions(ended, self._rules, self._models.degradation_version)
+        decisions = Decisions(ended, self._models.rules, self._models.degradation_version)
         decided = list(self._withdrawals.of_round(decisions))
         decided += self._nodes.of_round(ended, SOURCE, OUTPUT)
         self._close_nodes()
@@ -276,6 +271,14 @@ class Placement:
                 self._all_stale = True
             case PowerCapDeclared():
                 self._lack_modes = True  # those who came before the first cap
+            case PolicyDeclared():
+                self._all_stale = self._lack_modes = True
+                self._nodes.touch_all()
+
+    @property
+    def _rules(self) -> Rules:
+        """Those that hold now."""
+        return self._models.rules.now
 
     def _close_nodes(self) -> None:
         """Take drained nodes from what jobs may have, and give those that failed of late last."""
@@ -332,7 +335,13 @@ class Placement:
         again, later = stale[:_MOST_WEIGHED_AGAIN], stale[_MOST_WEIGHED_AGAIN:]
         self._weigh(again)
         self._stale = {job.job.job_id for job in later}
+        self._forget_earlier_rules()
         return again
+
+    def _forget_earlier_rules(self) -> None:
+        if self._models.rules.has_earlier:
+            waiting = (job.weighed for job in self._job_table.waiting() if job.candidates)
+            self._models.rules.forget_earlier(min(waiting, default=self._models.news.number))
 
     def _may_weigh(self, job: Tracked) -> bool:
         return job.waits and job.admitted and not job.isolated

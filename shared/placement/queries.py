@@ -27,8 +27,10 @@ from coplace.v1.placement_service_pb2 import (
     ListJobsRequest,
     ListJobsResponse,
     ListLimitsResponse,
+    PolicySetting,
     PowerStanding,
     ShowNodesResponse,
+    ShowPolicyResponse,
     ShowPowerResponse,
 )
 
@@ -54,6 +56,7 @@ from shared.placement.node_states import NodeStates
 from shared.placement.occupancy import Occupancy
 from shared.placement.outcomes import Outcomes, candidate_message, reason_of
 from shared.placement.pending_reasons import PendingReasons
+from shared.placement.rules_in_force import told
 from shared.placement.start_estimates import Snapshot
 from shared.placement.waiting import WaitingJobs
 from shared.scheduling.backfill import ClusterScheduler
@@ -94,7 +97,6 @@ class Queries:
         models: ModelStore,
         nodes: NodeStates,
         schedulers: MakeSchedulers,
-        start_timeout_s: float,
     ) -> None:
         self._job_table = job_table
         self._schedulers = schedulers
@@ -102,7 +104,6 @@ class Queries:
         self._pending_reasons = pending_reasons
         self._models = models
         self._nodes = nodes
-        self._start_timeout_s = start_timeout_s
         self._last: Outcomes | None = None
         self.is_deciding = False
 
@@ -247,6 +248,19 @@ class Queries:
         ]
         return ListLimitsResponse(as_of_us=self._as_of_us, limits=listed)
 
+    def policy(self) -> ShowPolicyResponse:
+        """By what is decided, what the process was started with, and who declared another one."""
+        rules, news = self._models.rules, self._models.news
+        now, started = told(rules.now), told(rules.started)
+        settings = [PolicySetting(name=n, value=now[n], started_with=started[n]) for n in now]
+        for setting in settings:
+            if word := rules.word(setting.name):
+                setting.declared_by, setting.declared_at_us = word.source, word.time_us
+                setting.reason = getattr(word.payload, "reason", "")
+        waiting = self._job_table.waiting()
+        stale = sum(news.are_for(job.job.app_id, job.weighed) for job in waiting)
+        return ShowPolicyResponse(as_of_us=self._as_of_us, settings=settings, still_to_weigh=stale)
+
     @property
     def _as_of_us(self) -> int:
         """The end of the last round; 0 where there was none."""
@@ -321,8 +335,9 @@ class Queries:
         )
 
     def _allocation(self, job: Tracked, placed: Placed) -> Allocation:
-        is_waited_for = job.state is JobState.GRANTED and self._start_timeout_s
-        start_by_s = placed.since_s + self._start_timeout_s if is_waited_for else 0.0
+        timeout_s = self._models.rules.now.start_timeout_s
+        is_waited_for = job.state is JobState.GRANTED and timeout_s
+        start_by_s = placed.since_s + timeout_s if is_waited_for else 0.0
         clocks = [c.freq_ghz for c in job.candidates if c.cluster == placed.cluster]
         found = Allocation(
             cluster=placed.cluster,

@@ -3,14 +3,32 @@
 A planner reads the same variables, so that its own fold of the inputs comes to the same state.
 """
 
-from pydantic import Field, field_validator
+from typing import Final
+
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from shared.domain.bounds import QUANTITIES
+from shared.domain.cap_measures import measures_of
+from shared.domain.errors import RejectedError
 from shared.eamc.frequency import Reading
 from shared.eamc.ranking import Policy
-from shared.placement.actions import measures_of
 from shared.placement.model import Rules
 from shared.runtime.environment import EnvironmentSettings
+
+_QUANTITIES: Final = (
+    "t_weight",
+    "threshold",
+    "max_slowdown",
+    "quantile",
+    "cap_slowdown",
+    "action_timeout_s",
+    "start_timeout_s",
+    "most_missed_starts",
+    "most_requeues",
+    "most_node_failures",
+    "node_failure_window_s",
+)
 
 
 class RuleSettings(EnvironmentSettings):
@@ -21,21 +39,19 @@ class RuleSettings(EnvironmentSettings):
     policy: Policy = Field(
         Policy.PRIORITY_INC_V, description="How clusters and frequencies are chosen (EAMC paper)"
     )
-    t_weight: float = Field(1.0, ge=0, description="Weight of time against energy, equations 4, 5")
+    t_weight: float = Field(1.0, description="Weight of time against energy, equations 4, 5")
     threshold: float = Field(
-        0.35, ge=0, description="priority-inc-v: how far above the best part_eff is the last tier"
+        0.35, description="priority-inc-v: how far above the best part_eff is the last tier"
     )
     reading: Reading = Field(
         Reading.DIMENSIONLESS,
         description="What equations 4 and 5 and the threshold are taken to say, docs/adr/0003",
     )
     max_slowdown: float = Field(
-        1.25, ge=1, description="Most predicted T_co / T_solo that either job of a pair may suffer"
+        1.25, description="Most predicted T_co / T_solo that either job of a pair may suffer"
     )
     quantile: float = Field(
         0.5,
-        ge=0.5,
-        lt=1,
         description="Plan with the time and energy that are exceeded with the probability 1 - this",
     )
     cap_counts_idle: bool = Field(
@@ -45,7 +61,6 @@ class RuleSettings(EnvironmentSettings):
     )
     cap_slowdown: float = Field(
         1.0,
-        ge=1,
         description="Most predicted T / T(own P-state) of a lower P-state at which a job starts "
         "where a cap of power refuses its own; 1: it waits for watts at its own",
     )
@@ -56,28 +71,25 @@ class RuleSettings(EnvironmentSettings):
     )
     action_timeout_s: float = Field(
         60.0,
-        ge=0,
         description="Where an action is not answered within this, the measures go on to other jobs",
     )
     start_timeout_s: float = Field(
         300.0,
-        ge=0,
         description="A start that is not confirmed within this is asked back; 0: never is, since "
         "some resource managers do not report starts",
     )
     most_missed_starts: int = Field(
         3,
-        ge=0,
         description="A job of which so many starts were declined is held; 0: none is",
     )
     most_requeues: int = Field(
-        5, ge=0, description="A job that was put back so often is held; 0: none is"
+        5, description="A job that was put back so often is held; 0: none is"
     )
     most_node_failures: int = Field(
-        3, ge=0, le=100, description="A node that failed so often is drained; 0: none is"
+        3, description="A node that failed so often is drained; 0: none is"
     )
     node_failure_window_s: float = Field(
-        86_400.0, gt=0, description="Failures of a node count for so long, and it is given last"
+        86_400.0, description="Failures of a node count for so long, and it is given last"
     )
     most_applications: int = Field(
         10_000,
@@ -88,6 +100,17 @@ class RuleSettings(EnvironmentSettings):
     remember_days: float = Field(
         7.0, gt=0, description="How long after its end came copies of a job's events are recognised"
     )
+
+    @field_validator(*_QUANTITIES)
+    @classmethod
+    def _within(cls, value: float, info: ValidationInfo) -> float:
+        """As of what is declared while placement runs."""
+        assert info.field_name is not None
+        try:
+            QUANTITIES[info.field_name].require("", value)
+        except RejectedError as error:
+            raise ValueError(error.problem) from None
+        return value
 
     @field_validator("cap_measures")
     @classmethod

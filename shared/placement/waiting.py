@@ -9,10 +9,11 @@ from shared.placement.eligible import Choice, Choices, as_planned, as_weighed, c
 from shared.placement.jobs import Tracked
 from shared.placement.kinds import Kinds
 from shared.placement.limits import Subject, subjects_of
-from shared.placement.model import Candidate, Rules
+from shared.placement.model import Candidate, Ranking
 from shared.placement.modes import has_ghz
 from shared.placement.pending_reasons import PendingReasons
 from shared.placement.plans import PlannedMode, Plans
+from shared.placement.rules_in_force import RulesInForce
 from shared.scheduling.problem import NodeTable, counts_nodes, kind_on
 from shared.scheduling.wait_queue import Entry, WaitQueues
 
@@ -34,7 +35,7 @@ class WaitingJobs:
     each cluster that its policy lets it wait for, one with a pending reason keeps its arrival
     number: its place. One that a plan names waits as the plan says."""
 
-    def __init__(self, pending_reasons: PendingReasons, rules: Rules, plans: Plans) -> None:
+    def __init__(self, pending_reasons: PendingReasons, rules: RulesInForce, plans: Plans) -> None:
         self.queues, self.kinds = WaitQueues(), Kinds()
         self._rules = rules
         self._plans = plans
@@ -116,20 +117,20 @@ class WaitingJobs:
     def _places_of(self, jobs: Iterable[Tracked]) -> list[_Waiting]:
         """Those of these jobs that wait, with their choices among the clusters that are there."""
         waiting = [place for job in jobs if (place := self._place_of(job)) is not None]
-        stale: dict[frozenset[str], list[_Waiting]] = defaultdict(list)
+        stale: dict[tuple[frozenset[str], Ranking], list[_Waiting]] = defaultdict(list)
         for place in waiting:
             gone = self._pending_reasons.out_of_reach(place.job)
             if place.gone != gone or place.weighed is not place.job.candidates:
-                stale[gone].append(place)
-        for gone, places in stale.items():
-            self._rank(places, gone)
+                stale[gone, self._rules.ranking_of(place.job.weighed)].append(place)
+        for (gone, ranking), places in stale.items():
+            self._rank(places, gone, ranking)
         for place in waiting:
             place.choices = as_planned(place.usual, self._planned(place.job))
         return waiting
 
-    def _rank(self, places: Sequence[_Waiting], gone: frozenset[str]) -> None:
+    def _rank(self, places: Sequence[_Waiting], gone: frozenset[str], ranking: Ranking) -> None:
         """Rank the clusters of jobs among each other, but those that are out of reach."""
-        ranked = choices([place.job for place in places], gone, self._rules)
+        ranked = choices([place.job for place in places], gone, ranking)
         for place, found in zip(places, ranked, strict=True):
             place.usual, place.gone, place.weighed = found, gone, place.job.candidates
 

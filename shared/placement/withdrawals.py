@@ -19,13 +19,16 @@ class Withdrawals:
 
     Until the resource manager answers, or an operator seizes the job, its nodes stay reserved and
     it starts nowhere else: the start may have taken place and its report be held back. A
-    `timeout_s` of 0 waits for ever.
+    `start_timeout_s` of 0 waits for ever.
     """
 
-    def __init__(self, job_table: JobTable, models: ModelStore, timeout_s: float) -> None:
+    def __init__(self, job_table: JobTable, models: ModelStore) -> None:
         self._job_table = job_table
         self._models = models
-        self._timeout_s = timeout_s
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._models.rules.now.start_timeout_s
 
     def due_s(self) -> Iterator[float]:
         """When starts are asked back that nobody has confirmed."""

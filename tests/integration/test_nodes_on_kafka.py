@@ -1,10 +1,13 @@
-"""Clusters and nodes come and go, over gRPC, with ingest and placement as processes on real Kafka:
-an impossible job is rejected, drained nodes get no job, a new cluster is seen by who waits."""
+"""What operators say is followed, over gRPC, with ingest and placement as processes on real Kafka:
+an impossible job is rejected, drained nodes get no job, a new cluster is seen by who waits, and
+what is declared of the policy decides from the next round on."""
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import grpc
 import pytest
@@ -21,6 +24,7 @@ from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from shared.messaging.deployment import Deployment
 from shared.runtime.settings import Settings
+from tests.support.snippets import HOW_TO, blocks
 
 _DEADLINE_S = 120.0
 _NAMESPACE = "nodes"
@@ -190,3 +194,34 @@ def test_clusters_and_nodes_come_and_go(region: Region) -> None:
     region.coplace("undeclare", "beta", "--reason", "sold")
     told = region.until(lambda told: "beta: nothing starts there" in told, "nodes")
     assert "undeclared by operator since" in told
+
+
+def test_the_policy_is_declared_as_the_how_to_says(region: Region) -> None:
+    before = region.coplace("policy", "show", "--output", "csv")
+    assert "policy,priority-inc-v,priority-inc-v,,,\n" in before
+    for line in commands_of(HOW_TO / "operate.md", "policy"):
+        assert "error" not in region.coplace(*line)
+    reset = 'cap_measures,"lower-frequency,suspend","lower-frequency,suspend",operator,'
+    shown = region.until(lambda shown: reset in shown, *_SHOWN)
+    assert "policy,min-energy,priority-inc-v,operator," in shown
+    assert "most_requeues,3,5,operator," in shown
+    refused = region.coplace("policy", "set", "policy=fifo")
+    assert refused.startswith("error: policy: must be one of base, min-runtime")
+
+    region.kill_placement()
+    region.until(lambda now: now == shown, *_SHOWN)
+    region.tell(cluster_declared=cluster("gamma"))
+    decided = job(9, 1)
+    region.tell(job_submitted=decided)
+    region.until(lambda told: "is to start" in told, "why", decided.job_id)
+
+
+_SHOWN = ("policy", "show", "--output", "csv")
+
+
+def commands_of(document: Path, verb: str) -> list[list[str]]:
+    """The lines of a document that call a command, in words."""
+    shell = [block.text for block in blocks(document) if block.is_shell]
+    lines = [line for text in shell for line in text.splitlines()]
+    found = [line for line in lines if line.startswith(f"coplace {verb} ")]
+    return [shlex.split(line, comments=True)[1:] for line in found]

@@ -282,10 +282,7 @@ def _is_usable(event: Event) -> bool:
 
 def _models(inputs: RecordedInputs, setting: Setting) -> ModelStore:
     """What is known at the end of a record."""
-    rules = setting.rules
-    models = ModelStore(
-        rules.max_slowdown, rules.most_applications, cap_counts_idle=rules.cap_counts_idle
-    )
+    models = ModelStore(setting.rules)
     for event in inputs.events:
         if not event.type.startswith(_NOT_LEARNED) and _is_usable(event):
             with suppress(RejectedError, AlreadyAppliedError):

@@ -1,7 +1,7 @@
 """A record under other rules: what came from outside comes as recorded, what followed from
 decisions is made anew."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
@@ -16,6 +16,7 @@ from coplace.v1.control_pb2 import (
     LimitsDeclared,
     NodesDrained,
     NodesResumed,
+    PolicyDeclared,
     PowerCapDeclared,
     RoundEnded,
 )
@@ -58,6 +59,7 @@ from google.protobuf.message import Message
 
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, Processor, Round
+from shared.placement.rules_in_force import without
 from shared.scheduling.progress import Progress
 from shared.simulation.recorded.caps import CapChanges
 from shared.simulation.recorded.inputs import RecordedInputs
@@ -75,6 +77,7 @@ FROM_OUTSIDE: Final[tuple[type[Message], ...]] = (
     NodesDrained,
     NodesResumed,
     PowerCapDeclared,
+    PolicyDeclared,
     SignatureUpdated,
     CoefficientsPublished,
     PowerModelPublished,
@@ -126,8 +129,9 @@ class WhatIf:
     confirm it at once. Rounds end when they did in the record and, on the same grid of times, when
     a job ends, an action was done or, while jobs wait or run, a cap changes or drained nodes are
     back. `sequencer` puts the events of a round into placement's order; `caps` takes the place of
-    what the record declares. Plans come as recorded where they are `planned`: under other rules
-    they would be of a course that never was.
+    what the record declares, and what it declares of the settings that are `fixed` is left out.
+    Plans come as recorded where they are `planned`: under other rules they would be of a course
+    that never was.
     """
 
     def __init__(
@@ -138,13 +142,14 @@ class WhatIf:
         sequencer: Processor,
         caps: CapChanges,
         *,
+        fixed: Collection[str] = (),
         planned: bool = False,
     ) -> None:
         first = inputs.rounds[0]
         self._inputs, self._truth, self._sequencer = inputs, truth, sequencer
         self._region = Region(setting, first.round.ended_at_us)
         self._writer = first.barrier
-        self._ahead = list(_from_outside(inputs, caps, planned))[::-1]
+        self._ahead = list(_from_outside(inputs, caps, fixed, planned))[::-1]
         self._nodes = Nodes(truth.models.neighbours())
         self._round = replace(first.round, number=first.round.number - 1, ended_at_us=0)
         self._ends: list[tuple[int, str]] = []
@@ -419,7 +424,7 @@ class WhatIf:
 
 
 def _from_outside(
-    inputs: RecordedInputs, caps: CapChanges, planned: bool
+    inputs: RecordedInputs, caps: CapChanges, fixed: Collection[str], planned: bool
 ) -> Iterator[tuple[int, list[Event]]]:
     """When each recorded round ended, and what came from outside in it."""
     kinds = (*FROM_OUTSIDE, PlanProposed) if planned else FROM_OUTSIDE
@@ -427,7 +432,10 @@ def _from_outside(
     for recorded in inputs.rounds:
         found: list[Event] = []
         for event in recorded.events:
-            if isinstance(event.payload, kinds) or _is_first_submission(event.payload):
+            if isinstance(event.payload, PolicyDeclared):
+                left = without(event.payload, fixed)
+                found += [replace(event, payload=left)] if left else []
+            elif isinstance(event.payload, kinds) or _is_first_submission(event.payload):
                 found += changed(event)
         yield recorded.round.ended_at_us, found
 

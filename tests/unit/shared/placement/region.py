@@ -13,6 +13,7 @@ from coplace.v1.control_pb2 import (
     LimitSubject,
     NodesDrained,
     NodesResumed,
+    PolicyDeclared,
     PowerCapDeclared,
     PowerCapStep,
     PowerScope,
@@ -346,6 +347,11 @@ def capped(
         scope=scope, name=name, steps=found, reason=reason, declared_at_us=time_us
     )
     return event(f"capped/{scope}/{name}/{time_us}", payload, time_us)
+
+
+def policy(time_us: int = T0_US, **settings: Any) -> Event:
+    payload = PolicyDeclared(**settings, declared_at_us=time_us)
+    return event(f"policy/{time_us}", payload, time_us)
 
 
 def item(job_id: str, cluster: str, /, **changes: Any) -> PlanItem:

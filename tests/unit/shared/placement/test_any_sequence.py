@@ -2,6 +2,8 @@
 twice, no job runs twice, who was killed in between decides as if nothing had been, and no decision
 says what is true no more."""
 
+from unittest.mock import patch
+
 from coplace.v1.control_pb2 import LIMIT_SUBJECT_ACCOUNT, LIMIT_SUBJECT_USER
 from coplace.v1.jobs_pb2 import (
     DEPENDENCY_CONDITION_AFTER_ANY,
@@ -22,6 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from shared.eamc.ranking import Policy
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError
+from shared.placement import processor
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region
@@ -44,6 +47,15 @@ GIVEN = (JOB_STANDING_DECIDED, JOB_STANDING_RUNNING)
 
 class AnySequence(RuleBasedStateMachine):
     """Two placements get the same events; one of them is killed again and again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # So few jobs are weighed again in a round that some are left over.
+        self.weighed_again = patch.object(processor, "_MOST_WEIGHED_AGAIN", 2)
+        self.weighed_again.start()
+
+    def teardown(self) -> None:
+        self.weighed_again.stop()
 
     @initialize(policy=st.sampled_from(list(Policy)))
     def begin(self, policy: Policy) -> None:
@@ -169,6 +181,23 @@ class AnySequence(RuleBasedStateMachine):
         at_us = self.now_us()
         self.tell(region.limits(LIMIT_SUBJECT_USER, "ada", at_us, most_running_jobs=jobs))
         self.tell(region.limits(LIMIT_SUBJECT_ACCOUNT, "physics", at_us, most_nodes=nodes))
+
+    @rule(
+        policy=st.sampled_from(list(Policy)),
+        threshold=st.sampled_from([0.0, 0.35, 2.0]),
+        most=st.integers(0, 3),
+        data=st.data(),
+    )
+    def declare_policy(
+        self, policy: Policy, threshold: float, most: int, data: st.DataObject
+    ) -> None:
+        """Some of it, or all again as the process was started."""
+        said = {"policy": policy, "threshold": threshold, "most_missed_starts": most}
+        names = data.draw(st.lists(st.sampled_from(sorted(said)), min_size=1, unique=True))
+        if data.draw(st.booleans()):
+            self.tell(region.policy(self.now_us(), **{name: said[name] for name in names}))
+        else:
+            self.tell(region.policy(self.now_us(), reset=names))
 
     def kill(self) -> None:
         for key, value in self.killed.changes().items():

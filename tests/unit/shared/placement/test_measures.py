@@ -20,11 +20,11 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
 )
 
+from shared.domain.cap_measures import Measure, measures_of
 from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
-from shared.placement.actions import Measure, measures_of
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (

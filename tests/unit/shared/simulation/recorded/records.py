@@ -1,6 +1,6 @@
 """Records for tests: a small region whose resource managers obey, in rounds of 30 s."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from coplace.v1.control_pb2 import RoundEnded
@@ -85,14 +85,18 @@ def recorded(
 
 
 def what_if(
-    inputs: RecordedInputs, policy: Policy | None = None, caps: CapChanges = AS_RECORDED
+    inputs: RecordedInputs,
+    policy: Policy | None = None,
+    caps: CapChanges = AS_RECORDED,
+    fixed: Collection[str] = (),
 ) -> Course:
     """What would have come of a record of the default rules."""
     setting = Setting()
     decisions, _ = replay(inputs, setting, lambda _done: None)
     truth = Truth.of(inputs, decisions, setting)
     other = setting if policy is None else Setting(Rules(policy))
-    return WhatIf(inputs, truth, other, Sequencer({}), caps).play(lambda _done: None)
+    course = WhatIf(inputs, truth, other, Sequencer({}), caps, fixed=fixed)
+    return course.play(lambda _done: None)
 
 
 def starts(decisions: Iterable[PlacementDecided]) -> dict[str, PlacementDecided]:

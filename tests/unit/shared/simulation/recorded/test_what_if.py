@@ -37,6 +37,25 @@ def test_the_same_rules_come_to_the_same_decisions_and_ends() -> None:
     assert course.unfinished == 0
 
 
+def declared_on_the_way() -> RecordedInputs:
+    """Jobs before and after another policy and another weight were declared."""
+    jobs = [region.submitted(f"j{n}", T0_US + n * 40 * S, app_id=APPS[n % 8]) for n in range(12)]
+    said = region.policy(T0_US + 200 * S, policy="min-energy", max_slowdown=2.0)
+    inputs, decisions = recorded([*jobs, said], {f"j{n}": 100.0 + n for n in range(12)})
+    assert {one.policy for one in decisions} == {"priority-inc-v", "min-energy"}
+    assert what_if(inputs).decisions == decisions
+    return inputs
+
+
+def test_what_was_declared_on_the_way_is_followed_unless_the_case_is_about_it() -> None:
+    inputs = declared_on_the_way()
+    followed = what_if(inputs, Policy.BASE)
+    assert {one.policy for one in followed.decisions} == {"base", "min-energy"}
+    throughout = what_if(inputs, Policy.BASE, fixed=["policy"])
+    assert {one.policy for one in throughout.decisions} == {"base"}
+    assert throughout.unfinished == followed.unfinished == 0
+
+
 @settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(
     st.lists(

@@ -1,0 +1,168 @@
+"""`coplace policy show|set|reset`: by what placement decides, and since whose word."""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final
+
+import typer
+from coplace.v1.control_pb2 import PolicyDeclared
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_service_pb2 import PolicySetting, ShowPolicyRequest, ShowPolicyResponse
+from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from cli.asking import Ingest, Placement, Source, asking, publish
+from cli.cap.schedule import at
+from cli.output import Output, OutputName, Row, write
+from shared.domain.errors import RejectedError
+from shared.messaging.contents import check_contents
+from shared.placement.rules_in_force import SETTINGS
+
+app = typer.Typer(no_args_is_help=True, help="By what placement decides: policy, weights, limits.")
+_WITHIN_S: Final = 30.0
+# Tables are read in terminals of this width.
+_WIDTH: Final = 80
+_COLUMNS: Final = ("setting", "is", "started with", "declared by", "declared at", "reason")
+# As an empty value is told.
+_NOTHING: Final = "nothing"
+_BOOLEANS: Final = {"true": True, "false": False}
+_FIELDS: Final = PolicyDeclared.DESCRIPTOR.fields_by_name
+
+Reason = Annotated[str, typer.Option(help="Why: it is recorded and shown.")]
+
+
+@app.command("set")
+def set_policy(
+    settings: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME=VALUE...", help=f"Names are {', '.join(SETTINGS)}."),
+    ],
+    reason: Reason = "",
+    placement: Placement = "127.0.0.1:50053",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Declare settings, which hold from the next round on; the others stay as they are."""
+    now_us = time.time_ns() // 1000
+    event = declaration(parsed(settings), reason, source, now_us)
+    asked = dict(each.split("=", 1) for each in settings)
+    before = ask(placement).settings
+    publish(ingest, event)
+    for one in before:
+        if one.name in asked:
+            typer.echo(f"{one.name}: {asked[one.name] or _NOTHING}, was {one.value or _NOTHING}")
+
+
+@app.command()
+def reset(
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="All that were declared if none is named."),
+    ] = None,
+    reason: Reason = "",
+    placement: Placement = "127.0.0.1:50053",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Let settings be again as the process was started with."""
+    before = {setting.name: setting for setting in ask(placement).settings}
+    names = settings or [name for name, one in before.items() if one.value != one.started_with]
+    if not names:
+        typer.echo("all settings are as placement was started with")
+        return
+    now_us = time.time_ns() // 1000
+    publish(ingest, declaration({"reset": names}, reason, source, now_us))
+    for name in names:
+        one = before[name]
+        typer.echo(f"{name}: {one.started_with or _NOTHING}, was {one.value or _NOTHING}")
+
+
+@app.command()
+def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50053") -> None:
+    """Say by what placement decides, what it was started with, and who declared what."""
+    answer = ask(placement)
+    if output is not Output.TABLE:
+        write([row(setting) for setting in answer.settings], _COLUMNS, output)
+        return
+    typer.echo(f"as of {at(answer.as_of_us)}" if answer.as_of_us else "no round has ended yet")
+    Console(width=_WIDTH).print(table(answer.settings))
+    for setting in answer.settings:
+        if setting.declared_by:
+            reason = f": {setting.reason}" if setting.reason else ""
+            word = f"{setting.declared_by} at {at(setting.declared_at_us)}{reason}"
+            typer.echo(f"{setting.name}: declared by {word}")
+    if answer.still_to_weigh:
+        typer.echo(f"{answer.still_to_weigh:,} jobs that wait are not weighed by it yet")
+
+
+def ask(placement: str) -> ShowPolicyResponse:
+    """By what placement decides. Raises UnansweredError."""
+    with asking(placement) as channel:
+        return PlacementServiceStub(channel).ShowPolicy(ShowPolicyRequest(), timeout=_WITHIN_S)
+
+
+def parsed(settings: Iterable[str]) -> dict[str, Any]:
+    """NAME=VALUE as fields of a declaration. Raises RejectedError naming the setting."""
+    found: dict[str, Any] = {}
+    for each in settings:
+        name, is_set, value = each.partition("=")
+        if name not in SETTINGS or not is_set:
+            problem = f"write NAME=VALUE, of which NAME is one of {', '.join(SETTINGS)}"
+            raise RejectedError(each[:80], problem)
+        if name in found:
+            raise RejectedError(name, "is named twice")
+        found[name] = _value(name, value)
+    return found
+
+
+def declaration(settings: Mapping[str, Any], reason: str, source: str, now_us: int) -> Envelope:
+    """The event that declares settings. Raises RejectedError naming the one that cannot be."""
+    declared = PolicyDeclared(**settings, reason=reason, declared_at_us=now_us)
+    check_contents(declared)
+    event_id = f"{source}/{declared.DESCRIPTOR.full_name}/{now_us}"
+    return Envelope(id=event_id, source=source, time_us=now_us, policy_declared=declared)
+
+
+def row(setting: PolicySetting) -> Row:
+    """All that is told of a setting."""
+    return {
+        "setting": setting.name,
+        "is": setting.value,
+        "started with": setting.started_with,
+        "declared by": setting.declared_by or None,
+        "declared at": at(setting.declared_at_us) if setting.declared_at_us else None,
+        "reason": setting.reason or None,
+    }
+
+
+def table(settings: Iterable[PolicySetting]) -> Table:
+    """What is, beside what the process was started with."""
+    found = Table("setting", "is", "started with", box=MARKDOWN)
+    for setting in settings:
+        found.add_row(setting.name, setting.value, setting.started_with)
+    return found
+
+
+def _value(name: str, text: str) -> Any:
+    field = _FIELDS[name]
+    if field.type == field.TYPE_STRING:
+        return text
+    if field.type == field.TYPE_BOOL:
+        if text.lower() not in _BOOLEANS:
+            raise RejectedError(name, f"must be true or false, got {text[:40]!r}")
+        return _BOOLEANS[text.lower()]
+    try:
+        return float(text) if field.type == field.TYPE_DOUBLE else _count(text)
+    except ValueError:
+        kind = "a number" if field.type == field.TYPE_DOUBLE else "a count"
+        raise RejectedError(name, f"must be {kind}, got {text[:40]!r}") from None
+
+
+def _count(text: str) -> int:
+    """Raises ValueError for what is none, and for what no field holds."""
+    found = int(text)
+    if not 0 <= found < 2**32:
+        raise ValueError(text)
+    return found

@@ -1,0 +1,120 @@
+"""`coplace policy show|set|reset`."""
+
+import json
+
+import pytest
+from coplace.v1.ingest_service_pb2 import Envelope
+from typer.testing import CliRunner
+
+from cli import policy as commands
+from cli.main import app
+from services.ingest.model import Intake
+from shared.messaging.event import Event
+from shared.messaging.topics import Topics
+from shared.placement.processor import Placement
+from tests.unit.cli.served import Served
+from tests.unit.shared.placement.region import placement, policy, round_of
+
+
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch) -> list[Envelope]:
+    found: list[Envelope] = []
+    monkeypatch.setattr(commands, "publish", lambda _address, event: found.append(event))
+    return found
+
+
+def call(processor: Placement, *words: str) -> str:
+    with Served(processor) as address:
+        told = CliRunner().invoke(app, ["policy", *words, "--placement", address])
+    assert told.exit_code == 0, told.output
+    return told.stdout
+
+
+def taken(event: Envelope) -> Event:
+    """As ingest takes it."""
+    accepted = Intake(Topics()).accept(event, event.time_us / 1e6)
+    assert accepted.topic == "commands"
+    return accepted.event
+
+
+def test_what_is_set_is_an_event_that_placement_follows_and_shows(
+    published: list[Envelope],
+) -> None:
+    processor = placement()
+    words = ("policy=min-energy", "most_requeues=2", "cap_counts_idle=false", "cap_measures=")
+    told = call(processor, "set", *words, "--reason", "a dear night", "--source", "operator/ada")
+    assert told.splitlines() == [
+        "policy: min-energy, was priority-inc-v",
+        "cap_counts_idle: false, was true",
+        "cap_measures: nothing, was lower-frequency,suspend",
+        "most_requeues: 2, was 5",
+    ]
+    [event] = published
+    round_of(processor, 0, taken(event))
+    rows = [json.loads(line) for line in call(processor, "show", "--output", "json").splitlines()]
+    assert {
+        "setting": "policy",
+        "is": "min-energy",
+        "started with": "priority-inc-v",
+        "declared by": "operator/ada",
+        "declared at": rows[0]["declared at"],
+        "reason": "a dear night",
+    } in rows
+    assert {row["setting"]: row["is"] for row in rows if row["declared by"]} == {
+        "policy": "min-energy",
+        "cap_counts_idle": "false",
+        "cap_measures": "",
+        "most_requeues": "2",
+    }
+
+
+def test_the_table_fits_a_terminal_and_says_who_declared_what_and_why() -> None:
+    processor = placement()
+    round_of(processor, 0, policy(threshold=0.125, reason="more tiers"))
+    shown = call(processor, "show").splitlines()
+    assert all(len(line) <= 80 for line in shown)
+    assert any(line.split() == ["|", "threshold", "|", "0.125", "|", "0.35", "|"] for line in shown)
+    assert shown[-1].startswith("threshold: declared by test at 2026-01-01T00:00:00Z: more tiers")
+
+
+def test_a_reset_names_what_was_declared(published: list[Envelope]) -> None:
+    processor = placement()
+    assert call(processor, "reset") == "all settings are as placement was started with\n"
+    round_of(processor, 0, policy(threshold=0.125, policy="base"))
+    told = call(processor, "reset")
+    assert told == "policy: priority-inc-v, was base\nthreshold: 0.35, was 0.125\n"
+    [event] = published
+    assert [*taken(event).payload.reset] == ["policy", "threshold"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("set", "fifo"), "fifo: write NAME=VALUE, of which NAME is one of policy, t_weight"),
+        (("set", "polcy=base"), "polcy=base: write NAME=VALUE"),
+        (("set", "policy=fifo"), "policy: must be one of base, "),
+        (("set", "policy=base", "policy=reorder"), "policy: is named twice"),
+        (("set", "t_weight=much"), "t_weight: must be a number, got 'much'"),
+        (("set", "t_weight=-1"), "t_weight: must be from 0 to 1e+06, got -1.0"),
+        (("set", "quantile=1"), "quantile: must be from 0.5 to 0.999999, got 1.0"),
+        (("set", "cap_counts_idle=no"), "cap_counts_idle: must be true or false, got 'no'"),
+        (("set", "most_requeues=-1"), "most_requeues: must be a count, got '-1'"),
+        (("set", "most_requeues=1e9"), "most_requeues: must be a count, got '1e9'"),
+        (("set", "cap_measures=sleep"), "cap_measures: must be some of lower-frequency, suspend"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_in_one_line_by_the_name_of_its_setting(
+    words: tuple[str, ...], problem: str
+) -> None:
+    told = CliRunner().invoke(app, ["policy", *words])
+    assert told.exit_code == 1
+    assert told.stderr.startswith(f"error: {problem}")
+
+
+def test_an_unknown_setting_is_not_reset(published: list[Envelope]) -> None:
+    with Served(placement()) as address:
+        words = ["policy", "reset", "remember_days", "--placement", address]
+        told = CliRunner().invoke(app, words)
+    assert told.exit_code == 1
+    assert told.stderr.startswith("error: reset[0]: must be one of policy, t_weight")
+    assert published == []
