@@ -37,7 +37,11 @@ Reason = Annotated[str, typer.Option(help="Why: it is recorded and shown.")]
 def set_policy(
     settings: Annotated[
         list[str],
-        typer.Argument(metavar="NAME=VALUE...", help=f"Names are {', '.join(SETTINGS)}."),
+        typer.Argument(
+            metavar="NAME=VALUE...",
+            help=f"Names are {', '.join(SETTINGS)}.",
+            autocompletion=lambda typed: [f"{n}=" for n in SETTINGS if n.startswith(typed)],
+        ),
     ],
     reason: Reason = "",
     placement: Placement = "127.0.0.1:50053",
@@ -59,7 +63,11 @@ def set_policy(
 def reset(
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="All that were declared if none is named."),
+        typer.Argument(
+            metavar="[NAME]...",
+            help="All that were declared if none is named.",
+            autocompletion=lambda typed: [n for n in SETTINGS if n.startswith(typed)],
+        ),
     ] = None,
     reason: Reason = "",
     placement: Placement = "127.0.0.1:50053",

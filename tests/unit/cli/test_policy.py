@@ -95,7 +95,7 @@ def test_a_reset_names_what_was_declared(published: list[Envelope]) -> None:
         (("set", "policy=fifo"), "policy: must be one of base, "),
         (("set", "policy=base", "policy=reorder"), "policy: is named twice"),
         (("set", "t_weight=much"), "t_weight: must be a number, got 'much'"),
-        (("set", "t_weight=-1"), "t_weight: must be from 0 to 1e+06, got -1.0"),
+        (("set", "t_weight=-1"), "t_weight: must be from 0 to 1,000,000, got -1.0"),
         (("set", "quantile=1"), "quantile: must be from 0.5 to 0.999999, got 1.0"),
         (("set", "cap_counts_idle=no"), "cap_counts_idle: must be true or false, got 'no'"),
         (("set", "most_requeues=-1"), "most_requeues: must be a count, got '-1'"),
