@@ -40,7 +40,7 @@ def set_policy(
         typer.Argument(
             metavar="NAME=VALUE...",
             help=f"Names are {', '.join(SETTINGS)}.",
-            autocompletion=lambda typed: [f"{n}=" for n in SETTINGS if n.startswith(typed)],
+            autocompletion=lambda: [f"{name}=" for name in SETTINGS],
         ),
     ],
     reason: Reason = "",
@@ -66,7 +66,7 @@ def reset(
         typer.Argument(
             metavar="[NAME]...",
             help="All that were declared if none is named.",
-            autocompletion=lambda typed: [n for n in SETTINGS if n.startswith(typed)],
+            autocompletion=lambda: [*SETTINGS],
         ),
     ] = None,
     reason: Reason = "",
