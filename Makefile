@@ -162,6 +162,10 @@ check-core: setup ## random systems hold the scheduling core to its rules: SEED=
 attack: setup system-servers ## hostile records into every topic, hostile requests to ingest
 	$(BIN)/python -m tests.attacks
 
+.PHONY: tutorial
+tutorial: setup ## play the day of docs/tutorial.md again and write what comes of it
+	$(BIN)/python -m tests.tutorial
+
 .PHONY: compose-check
 compose-check: setup system-servers system-containers ## play a demo through the containers
 	$(BIN)/python -m deploy.compose.check

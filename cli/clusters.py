@@ -12,9 +12,10 @@ from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from cli.asking import Placement, asking
 from cli.output import Output, OutputName, Row, write
+from cli.telling import note
 
 _WITHIN_S: Final = 30.0
-_COLUMNS: Final = ("cluster", "site", "node model", "nodes", "free", "running", "waiting", "is")
+_COLUMNS: Final = ("cluster", "node model", "nodes", "free", "running", "waiting", "is")
 
 
 def clusters(
@@ -22,7 +23,10 @@ def clusters(
     placement: Placement = "127.0.0.1:50053",
 ) -> None:
     """List the clusters: their nodes, what of them is free, and how many jobs run and wait."""
-    write([row(cluster) for cluster in listing(placement)], _COLUMNS, output)
+    rows = [row(cluster) for cluster in listing(placement)]
+    write(rows, _COLUMNS, output)
+    if output is Output.TABLE:
+        note(f"{each['cluster']}: {each['why']}" for each in rows if each["why"])
 
 
 def listing(placement: str, *, within_s: float = _WITHIN_S) -> Sequence[ListedCluster]:
@@ -43,12 +47,16 @@ def row(cluster: ListedCluster) -> Row:
         "free": cluster.free_nodes,
         "running": cluster.running,
         "waiting": cluster.waiting,
-        "is": cluster.lost or _drained(cluster) or "in reach",
-        "drained": cluster.drained,
+        "is": _standing(cluster),
+        "why": cluster.lost or cluster.drained,
     }
 
 
-def _drained(cluster: ListedCluster) -> str:
-    """That it takes no jobs, or fewer; empty where it takes as many as it has nodes for."""
+def _standing(cluster: ListedCluster) -> str:
+    """Whether it takes jobs, in a word."""
+    if cluster.lost:  # "lost since ..." or "undeclared since ..."
+        return cluster.lost.partition(" ")[0]
     count = cluster.drained_nodes
-    return "drained" if count == cluster.nodes else f"{count} drained" if count else ""
+    if not count:
+        return "in reach"
+    return "drained" if count == cluster.nodes else f"{count} drained"

@@ -10,11 +10,12 @@ from shared.placement.processor import Placement
 
 
 class Served:
-    """The service of a processor, on a loop of its own thread."""
+    """The service of a processor, or of the one on duty, on a loop of its own thread."""
 
-    def __init__(self, processor: Placement) -> None:
-        duty = Duty()
-        duty.begin(processor.queries)
+    def __init__(self, processor: Placement | Duty) -> None:
+        duty = processor if isinstance(processor, Duty) else Duty()
+        if isinstance(processor, Placement):
+            duty.begin(processor.queries)
         self._service = PlacementService(duty, 100)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)

@@ -23,9 +23,12 @@ from tests.unit.shared.placement.region import (
     drained,
     end_us,
     held,
+    lost,
     placement,
     round_of,
+    started,
     submitted,
+    undeclared,
 )
 
 A, B, C, D = JOBS = tuple(f"north/alpha/471{n}/1767225600" for n in range(4))
@@ -95,9 +98,24 @@ def test_a_cluster_whose_nodes_are_drained_is_listed_as_drained() -> None:
     with Served(processor) as address:
         whole, part = rows(coplace("clusters", "--output", "json", "--placement", address))
     assert (whole["is"], part["is"]) == ("drained", "1 drained")
-    assert "all 4 nodes are drained" in whole["drained"]
-    assert "the pump" in whole["drained"]
-    assert part["drained"].startswith("1 of 4 nodes are drained")
+    assert "all 4 nodes are drained" in whole["why"]
+    assert "the pump" in whole["why"]
+    assert part["why"].startswith("1 of 4 nodes are drained")
+
+
+def test_a_cluster_that_is_lost_or_undeclared_says_so_in_a_word_and_why_below() -> None:
+    processor = placement(policy=Policy.BASE)
+    [start] = round_of(processor, 0, submitted("a", nodes=4))
+    assert start.cluster == "p1"
+    closed = lost("p2", end_us(0), "the network is down"), undeclared("p1", end_us(0))
+    round_of(processor, 1, started(start), *closed)
+    with Served(processor) as address:
+        found = rows(coplace("clusters", "--output", "json", "--placement", address))
+        shown = coplace("clusters", "--placement", address)
+    assert [row["is"] for row in found] == ["undeclared", "lost"]
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    assert "note: p2: lost since" in shown.stderr
+    assert "the network is down" in shown.stderr
 
 
 def test_tables_fit_80_columns_and_csv_has_all_that_json_has(address: str) -> None:

@@ -1,0 +1,264 @@
+"""A day of two clusters, three users and thirty jobs, in virtual time.
+
+Every service and the command line are at work in this process; lines go to the real commands.
+"""
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from io import StringIO
+from typing import Any, Final, NamedTuple
+from unittest.mock import patch
+
+import grpc
+from coplace.v1.control_pb2 import POWER_SCOPE_REGION, PowerCapDeclared, PowerCapStep
+from coplace.v1.ingest_service_pb2 import PublishRequest, PublishResponse
+from coplace.v1.pricing_pb2 import ChargeMade
+from typer.testing import CliRunner
+
+from cli.accounts import latest
+from cli.demo.accounts import folded
+from cli.demo.embedded import EmbeddedSystem
+from cli.demo.history import History
+from cli.main import app
+from services.emulator.emulator import Emulator
+from services.emulator.facts import EPOCH_US
+from services.energy.app import stages as energy_stages
+from services.ingest.model import Intake
+from services.ingest.service import NAME
+from services.placement.app import stages as placement_stages
+from services.placement.service import Duty
+from services.placement.settings import PlacementSettings
+from services.prediction.app import stages as prediction_stages
+from services.pricing.app import stages as pricing_stages
+from shared.domain.errors import RejectedError
+from shared.domain.money import QUANTUM
+from shared.messaging.event import Publish
+from shared.messaging.stage import RoundSource
+from shared.messaging.topics import Topics
+from shared.runtime.settings import Settings
+from shared.workloads.clusters import clusters
+from shared.workloads.request import JobRequest
+from shared.workloads.table1 import APPS, profile
+from tests.unit.cli.served import Served
+
+_MINUTE_US: Final = 60_000_000
+# A round ends when something is typed, and one when the resource managers have obeyed.
+_OBEYED_US: Final = 30_000_000
+_TOPICS: Final = Topics(kafka_partitions=2)
+_CLUSTERS: Final = clusters(nodes=16)
+_USERS: Final = (("ada", "physics"), ("bob", "chemistry"), ("eve", "weather"))
+_JOBS: Final = 30
+_NODES: Final = (2, 4, 6, 8, 3)
+_HOURS: Final = (1.0, 2.0, 1.5, 3.0)
+
+
+def requests() -> list[JobRequest]:
+    """One each twelve minutes from six o'clock on; users ask for half more time than needed."""
+    return [_request(index) for index in range(_JOBS)]
+
+
+def _request(index: int) -> JobRequest:
+    user, account = _USERS[index % len(_USERS)]
+    app_id, cluster = tuple(APPS)[index % len(APPS)], _CLUSTERS[index % len(_CLUSTERS)]
+    once_s = profile(app_id, cluster.node_model).time_s
+    repetitions = round(_HOURS[index % len(_HOURS)] * 3600 / once_s)
+    return JobRequest(
+        index=index + 1,
+        app_id=app_id,
+        user=user,
+        account=account,
+        nodes=_NODES[index % len(_NODES)],
+        shareable=index % 4 == 0,
+        repetitions=repetitions,
+        walltime_s=1.5 * repetitions * once_s,
+        submit_s=6 * 3600 + index * 720,
+        reference_cluster=cluster.name,
+    )
+
+
+class Typed(NamedTuple):
+    """Lines that are typed at a minute of the day. Those of an `incident` are left out of a day
+    without it."""
+
+    minute: int
+    incident: str
+    lines: tuple[str, ...]
+
+    @property
+    def at_us(self) -> int:
+        """When, in virtual time."""
+        return EPOCH_US + self.minute * _MINUTE_US
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a day came to: what each line printed, by minute, and what happened."""
+
+    said: Mapping[int, Sequence[tuple[str, str]]]
+    history: History
+
+
+class _Ingest:
+    """Ingest beside a log that the day writes: what it accepts goes into the next round."""
+
+    def __init__(self, now_us: Callable[[], int]) -> None:
+        self._intake, self._now_us = Intake(_TOPICS), now_us
+        self.accepted: list[Publish] = []
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """The one RPC that commands call."""
+        publish = grpc.unary_unary_rpc_method_handler(
+            self.publish, PublishRequest.FromString, PublishResponse.SerializeToString
+        )
+        return grpc.method_handlers_generic_handler(NAME, {"Publish": publish})
+
+    def publish(self, request: PublishRequest, context: grpc.ServicerContext) -> PublishResponse:
+        """Take one event in."""
+        try:
+            self.accepted.append(self._intake.accept(request.event, self._now_us() / 1e6))
+        except RejectedError as error:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        return PublishResponse()
+
+
+class Day:
+    """Plays one day; `programs` are those that the page has its readers save, by name."""
+
+    def __init__(self, typed: Sequence[Typed], programs: Mapping[str, str]) -> None:
+        self._typed, self._programs = typed, programs
+        self._said: dict[int, list[tuple[str, str]]] = {}
+        self._now_us = EPOCH_US
+        self._duty = Duty()
+        shared = Settings(rounds=RoundSource.BARRIERS, kafka_partitions=2)
+        stages = [
+            *energy_stages(shared),
+            *prediction_stages(shared),
+            *placement_stages(shared, PlacementSettings(), self._duty),
+            *pricing_stages(shared),
+        ]
+        self._system = EmbeddedSystem(stages, _TOPICS)
+        self._ingest = _Ingest(lambda: self._now_us)
+        self._emulator = Emulator(requests(), _CLUSTERS, seed=1, caps=[self._rounds_when_typed()])
+
+    def _rounds_when_typed(self) -> PowerCapDeclared:
+        """No cap at all, whose steps have rounds end when something is typed and soon after."""
+        times_us = {each.at_us + later for each in self._typed for later in (0, _OBEYED_US)}
+        steps = [PowerCapStep(from_us=time_us) for time_us in sorted(times_us)]
+        return PowerCapDeclared(scope=POWER_SCOPE_REGION, steps=steps, declared_at_us=EPOCH_US)
+
+    def play(self) -> Played:
+        """From the learning phase of the night before to the last job's price."""
+        acting: dict[int, list[Typed]] = {}
+        for each in self._typed:
+            acting.setdefault(each.at_us, []).append(each)
+        asking = {time_us + _OBEYED_US: found for time_us, found in acting.items()}
+        self._play_round(acting, asking)
+        with self._served():
+            while not self._emulator.finished:
+                self._play_round(acting, asking)
+            for self._now_us in sorted(asking):
+                self._type(asking[self._now_us], acts=False)
+        history = History.read(self._system.topic)
+        return Played(self._said, replace(history, caps=[]))
+
+    def _play_round(self, acting: dict[int, list[Typed]], asking: dict[int, list[Typed]]) -> None:
+        """What acts is typed before a round is decided, what asks when that is done."""
+        output = self._emulator.next_round()
+        self._now_us = output.round.ended_at_us
+        self._type(acting.pop(self._now_us, []), acts=True)
+        events = (*self._ingest.accepted, *output.events)
+        self._ingest.accepted.clear()
+        self._system.publish(replace(output, events=events))
+        self._emulator.apply(*self._system.new_answers())
+        self._type(asking.pop(self._now_us, []), acts=False)
+
+    def _type(self, found: Sequence[Typed], *, acts: bool) -> None:
+        """Type the lines that act, or those that ask, of what is typed at one time."""
+        for each in found:
+            for line in each.lines:
+                if is_act(line) == acts:
+                    self._said.setdefault(each.minute, []).append((line, self._answer(line)))
+
+    def _answer(self, line: str) -> str:
+        name, *arguments = shlex.split(line)
+        if name == "python":
+            return self._run(arguments)
+        result = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"})
+        if result.exit_code:
+            raise RuntimeError(f"{line}: {result.output}") from result.exception
+        return result.output
+
+    def _run(self, arguments: list[str]) -> str:
+        """A program of the page, as `python` would."""
+        code = compile(self._programs[arguments[0]], arguments[0], "exec")
+        with patch.object(sys, "argv", arguments), redirect_stdout(StringIO()) as said:
+            exec(code, {"__name__": "__main__"})
+        return said.getvalue()
+
+    @contextmanager
+    def _served(self) -> Iterator[None]:
+        """Placement and ingest answer, the clock is that of the day, and accounts are those of the
+        ledger: Redis and Kafka would say the same (`test_readme.py` holds them to it)."""
+        server = grpc.server(ThreadPoolExecutor(1))
+        server.add_generic_rpc_handlers((self._ingest.handlers(),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        with (
+            Served(self._duty) as placement,
+            patch.dict(
+                "os.environ",
+                COPLACE_PLACEMENT_ADDRESS=placement,
+                COPLACE_INGEST_ADDRESS=f"127.0.0.1:{port}",
+                XDG_STATE_HOME="/nonexistent",
+            ),
+            patch("time.time_ns", lambda: self._now_us * 1000),
+            patch("cli.accounts.balances", self._balances),
+            patch("cli.accounts.charges", self._charges),
+        ):
+            yield
+        server.stop(None)
+
+    def _made(self) -> list[ChargeMade]:
+        events = self._system.topic("prices.charges")
+        return latest(e.payload for e in events if isinstance(e.payload, ChargeMade))
+
+    def _balances(self, _deployment: object) -> dict[str, Decimal]:
+        return {name: micro * QUANTUM for name, micro in sorted(folded(self._made()).items())}
+
+    def _charges(self, _deployment: object, account: str) -> list[ChargeMade]:
+        return [charge for charge in self._made() if charge.account == account]
+
+
+_ACTS: Final = ("cancel", "drain", "hold", "release", "resume", "undeclare")
+
+
+def is_act(line: str) -> bool:
+    """Whether a line changes something: it is typed before the round that shows it."""
+    words: list[Any] = shlex.split(line)
+    return words[0] == "python" or words[1] in _ACTS or words[2:3] == ["set"]
+
+
+class Cost(NamedTuple):
+    """What a day came to: energy of its jobs, what they pay, how long they waited, the last end."""
+
+    energy_kwh: float
+    price_su: Decimal
+    mean_wait_min: float
+    last_end_us: int
+
+
+def cost(history: History) -> Cost:
+    """Of all jobs of a day."""
+    done = history.finished
+    waits_us = [job.started_at_us - job.submitted_at_us for job in done]
+    return Cost(
+        energy_kwh=sum(job.energy_j for job in done) / 3.6e6,
+        price_su=sum((Decimal(c.price_su) for c in history.final_charges().values()), Decimal(0)),
+        mean_wait_min=sum(waits_us) / len(done) / _MINUTE_US,
+        last_end_us=max(job.ended_at_us for job in done),
+    )
