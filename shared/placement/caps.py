@@ -58,6 +58,13 @@ def declared_cap(event: Event, message: PowerCapDeclared) -> Declared:
     return Declared(cap, message.declared_at_us)
 
 
+def in_order(caps: Mapping[Covered, Declared]) -> dict[Covered, Declared]:
+    """Those of clusters first, then of sites, then of the region, by name: whoever was restored has
+    the order in which they were declared no more."""
+    scopes = [*Scope]
+    return dict(sorted(caps.items(), key=lambda one: (scopes.index(one[0].scope), one[0].name)))
+
+
 def covered_by(clusters: Iterable[Cluster]) -> Iterator[Covered]:
     """The clusters, their sites, and the region."""
     known = list(clusters)

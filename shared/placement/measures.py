@@ -125,9 +125,12 @@ class Measures:
         yield from self._suspend_for_operators(running, decisions)
         for excess in self._excesses():
             yield from self._reduce(excess, decisions)
-        stopped = [(job, placed) for job, placed in running if _is_to_run_on(job)]
-        if stopped:
-            yield from self._run_on(sorted(stopped, key=_last_to_suffer), decisions)
+        stopped = [(job, placed) for job, placed in running if _stands_still(job)]
+        for job, placed in stopped:
+            self._job_table.holdings.expect(job, self._now_s + placed.left_s)
+        to_run_on = [(job, placed) for job, placed in stopped if job.suspend is None]
+        if to_run_on:
+            yield from self._run_on(sorted(to_run_on, key=_last_to_suffer), decisions)
 
     def after_pass(self, plan: Dispatch, decisions: Decisions) -> Iterator[Publish]:
         """Who may be clocked up by what the pass left; what it promised is noted."""
@@ -278,8 +281,7 @@ class Measures:
             if start_s < inf:
                 under.reserve(job.arrival, start_s, left_s, draw_mw)
                 self._kept.append((placed.cluster, job.arrival, start_s, left_s, draw_mw))
-            later_s = start_s if start_s < inf else self._now_s
-            self._job_table.holdings.expect(job, later_s + left_s)
+                self._job_table.holdings.expect(job, start_s + left_s)
 
     def _clock_up(
         self, job: Tracked, placed: Placed, budgets: Budgets, decisions: Decisions
@@ -382,9 +384,9 @@ class Measures:
         return found.get((job.job.job_id, placed.cluster), ())
 
 
-def _is_to_run_on(job: Tracked) -> bool:
-    """True for one that is suspended, was not asked to run on, and that no operator suspends."""
-    return job.is_suspended and job.will_be_suspended and job.suspend is None
+def _stands_still(job: Tracked) -> bool:
+    """True for one that is suspended and was not asked to run on."""
+    return job.is_suspended and job.will_be_suspended
 
 
 def _last_to_suffer(one: tuple[Tracked, Placed]) -> tuple[int, float, int]:

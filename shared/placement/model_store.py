@@ -290,6 +290,7 @@ class ModelStore:
             case PowerCapDeclared():
                 declared = power_caps.declared_cap(event, message)
                 self._caps[power_caps.Covered(declared.cap.scope, declared.cap.name)] = declared
+                self._caps = power_caps.in_order(self._caps)
             case SignatureUpdated():
                 on_model = self._signatures.setdefault(message.node_model, {})
                 on_model[message.app_id] = signatures_of(message)

@@ -135,7 +135,7 @@ class PendingReasons:
             return None
         if job.admitted:
             return PendingReason(f"{in_words(job.misfits)}, as declared now", lasting=True)
-        lost = next(iter(self.models.lost), "a cluster")
+        lost = min(self.models.lost, default="a cluster")
         unless = f"rejected unless {lost}, which is lost, returns with more"
         return PendingReason(f"{in_words(job.misfits)}: {unless}")
 

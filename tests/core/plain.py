@@ -30,6 +30,11 @@ class Shape(NamedTuple):
         return dict(self.needs)["cores"]
 
 
+def any_shape() -> Shape:
+    """That of who has no nodes, or keeps those that it has."""
+    return Shape("", (("cores", 0),), False, 0)
+
+
 class Stay(NamedTuple):
     """A job on nodes of a cluster: how many units on which, until when, and what it draws."""
 
@@ -131,7 +136,9 @@ class Nodes:
                     yield f"node {node} cannot hold {stay} beside {others}"
 
 
-class _Kept(NamedTuple):
+class Kept(NamedTuple):
+    """Watts that are reserved under a budget."""
+
     begin_s: float
     end_s: float
     draw_mw: int
@@ -145,7 +152,7 @@ class Budget:
     clusters: frozenset[str]
     steps: Sequence[tuple[float, int | None]]
     idle_mw: int
-    kept: dict[int, _Kept] = field(default_factory=dict)
+    kept: dict[int, Kept] = field(default_factory=dict)
 
     def cap_mw(self, time_s: float) -> float:
         """The cap at a time; infinite before the first step."""
@@ -161,6 +168,12 @@ class Budget:
             if arrival != but and one.begin_s <= time_s < one.end_s
         )
         return self.cap_mw(time_s) - self.idle_mw - drawn - kept
+
+    def keep(self, arrival: int, kept: Kept) -> None:
+        """Reserve for a job, unless what it has is as early."""
+        known = self.kept.get(arrival)
+        if known is None or kept.begin_s < known.begin_s:
+            self.kept[arrival] = kept
 
     def drops(self, from_s: float, until_s: float) -> list[float]:
         """The times of an interval at which less may be left than before."""
@@ -196,6 +209,8 @@ class Region:
     budgets: Sequence[Budget]
     waiting: Sequence[Waiting]
     promises: dict[str, Promise] = field(default_factory=dict)
+    # What these have of watts, with the arrival number of the job.
+    watts: dict[str, tuple[int, Kept]] = field(default_factory=dict)
     refused: dict[tuple[int, str], Refused] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
@@ -244,6 +259,34 @@ class Region:
             for stay in self.clusters[name].stays
             if stay.release_s > time_s or (overdue and stay.release_s <= self.now_s)
         ]
+
+    # Watts alone ---------------------------------------------------------------------------------
+
+    def has(self, arrival: int, cluster: str, duration_s: float, draw_mw: int) -> bool:
+        """Whether a job may draw so much from now on without that a cap is exceeded or a
+        reservation of another one delayed."""
+        return all(
+            budget.left_mw(time_s, self._drawing(budget, time_s), arrival) >= draw_mw
+            for budget in self.over(cluster)
+            for time_s in {self.now_s, *budget.drops(self.now_s, self.now_s + duration_s)}
+        )
+
+    def earliest_watts(self, arrival: int, cluster: str, duration_s: float, draw_mw: int) -> float:
+        """The first time at which it may; infinite if there is none."""
+        entry = Waiting(0, arrival, cluster, 0, duration_s, draw_mw, any_shape())
+        return self._earliest(entry, self.over(cluster), room=False)
+
+    def replace(self, cluster: str, arrival: int, release_s: float, draw_mw: int) -> None:
+        """A job is there until another time, and draws something else."""
+        stays = self.clusters[cluster].stays
+        [at] = [place for place, stay in enumerate(stays) if stay.arrival == arrival]
+        stays[at] = stays[at]._replace(release_s=release_s, draw_mw=draw_mw)
+
+    def expect(self, cluster: str, arrival: int, release_s: float) -> None:
+        """A job that stands still is there until then."""
+        self.replace(cluster, arrival, release_s, 0)
+
+    # Nodes ---------------------------------------------------------------------------------------
 
     def leaves_promise(self, entry: Waiting) -> bool:
         """Whether an entry that starts now is gone when what is promised begins, or can take nodes
@@ -317,10 +360,11 @@ class Region:
             return
         entry = entry.modes()[number]
         self.promises[entry.cluster] = Promise(entry.arrival, entry.units, start_s)
+        kept = Kept(start_s, start_s + entry.limit_s, entry.draw_mw)
         for budget in budgets:
-            known = budget.kept.get(entry.arrival)
-            if known is None or start_s < known.begin_s:
-                budget.kept[entry.arrival] = _Kept(start_s, start_s + entry.limit_s, entry.draw_mw)
+            budget.keep(entry.arrival, kept)
+        if any(budget.kept[entry.arrival].begin_s == start_s for budget in budgets):
+            self.watts[entry.cluster] = entry.arrival, kept
 
     # A pass -------------------------------------------------------------------------------------
 
@@ -391,6 +435,7 @@ class Region:
         for cluster, promise in list(self.promises.items()):
             if promise.arrival == arrival:
                 del self.promises[cluster]
+                self.watts.pop(cluster, None)
                 gone = next(e for e in self._all if (e.arrival, e.cluster) == (arrival, cluster))
                 visited[cluster] = gone.order
                 for budget in self.over(cluster):

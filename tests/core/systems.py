@@ -17,12 +17,13 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class Rule:
-    """The policy, whether idle power counts, and how much longer a job may take at a lower P-state
-    where a cap refuses its own."""
+    """The policy, whether idle power counts, how much longer a job may take at a lower P-state
+    where a cap refuses its own, and what is done to those who run where a cap is exceeded."""
 
     policy: int = 0
     counts_idle: bool = True
     cap_slowdown: float = 1.0
+    measures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,26 @@ class Cap:
     scope: int
     pick: int
     levels: tuple[tuple[int, int | None], ...]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """An operator suspends a job that runs, or lets it run on."""
+
+    pick: int
+    is_over: bool = False
+
+
+@dataclass(frozen=True)
+class Manage:
+    """From now on the resource manager of a cluster does what it is asked to do to jobs that run so
+    much later and tells of it later still; of P-states, suspending, resuming and ends it refuses
+    those whose bit is set."""
+
+    cluster: int
+    acts_after_s: int = 0
+    tells_after_s: int = 1
+    refuses: int = 0
 
 
 @dataclass(frozen=True)
@@ -169,6 +190,12 @@ def _cap(rng: Random) -> Step:
     )
 
 
+def _manage(rng: Random) -> Step:
+    refuses = rng.choice([0, 0, 0, 1, 2, 4, 8, 15])
+    acts_after_s = rng.choice([0, 0, 4, 30, 100])
+    return Manage(rng.randrange(3), acts_after_s, rng.choice([1, 1, 8, 80]), refuses)
+
+
 def _plan(rng: Random) -> Step:
     picks = tuple(rng.randrange(64) for _ in range(rng.randint(1, 3)))
     wait_s = rng.choice([0, 0, 16, 100])
@@ -186,6 +213,18 @@ _RARE: Final[Sequence[tuple[int, Callable[[Random], Step]]]] = (
     (1, lambda rng: Limit(rng.randrange(4), rng.randrange(6))),
     (2, _plan),
     (3, lambda _: Kill()),
+    (3, lambda rng: Stop(rng.randrange(64), rng.random() < 0.5)),
+    (2, _manage),
+)
+MEASURES: Final = (
+    (),
+    ("lower-frequency",),
+    ("suspend",),
+    ("lower-frequency", "suspend"),
+    ("lower-frequency", "suspend"),
+    ("suspend", "lower-frequency"),
+    ("lower-frequency", "suspend", "end"),
+    ("end",),
 )
 
 
@@ -196,7 +235,8 @@ def script(seed: int) -> Script:
 
 
 def _steps(rng: Random) -> Iterator[Step]:
-    yield Rule(rng.randrange(len(POLICIES)), rng.random() < 0.8, rng.choice([1.0, 2.0, 4.0]))
+    counts_idle, cap_slowdown = rng.random() < 0.8, rng.choice([1.0, 2.0, 4.0])
+    yield Rule(rng.randrange(len(POLICIES)), counts_idle, cap_slowdown, rng.choice(MEASURES))
     has_gpus = rng.random() < 0.4
     for cluster in range(rng.choice([1, 1, 2, 2, 3])):
         gpu_nodes = rng.choice([0, 1, 2]) if has_gpus else 0

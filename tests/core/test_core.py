@@ -12,7 +12,7 @@ import pytest
 from tests.core.__main__ import broken
 from tests.core.life import Life
 from tests.core.mutants import MUTANTS, Mutant, found
-from tests.core.systems import Ask, Cap, Declare, Kill, Rule, Submit, script
+from tests.core.systems import Ask, Cap, Declare, Kill, LoseOrReturn, Rule, Submit, script
 
 _SEEDS: Final = 96
 _AT_ONCE: Final = 12
@@ -54,5 +54,20 @@ def test_a_job_that_is_held_when_the_first_cap_comes_is_kept_alike_by_who_was_re
             Kill(),
             Submit(units=1, walltime_s=16, app=1, reference=1, user=1),
             Ask(what=1, pick=6),
+        )
+    )
+
+
+def test_of_two_lost_clusters_a_restart_names_the_same() -> None:
+    """The one that a job is rejected unless it returns was the first of those in memory."""
+    Life().play(
+        (
+            Declare(cluster=0, nodes=4),
+            Declare(cluster=1, nodes=3),
+            Declare(cluster=2, nodes=2),
+            LoseOrReturn(pick=2),
+            Submit(units=5, walltime_s=16, app=2),
+            LoseOrReturn(pick=1),
+            Kill(),
         )
     )

@@ -288,6 +288,36 @@ def test_an_operator_suspends_and_resumes_a_run() -> None:
     assert actions([resume]) == [("a", ACTION_KIND_RESUME, 2.7)]
 
 
+def test_who_is_suspended_for_long_is_not_expected_to_end_at_any_moment() -> None:
+    """Job short is backfilled before what the suspended one has left of its limit, as ever."""
+    processor = region()
+    [start] = running(processor, job("a", nodes=3))
+    [stop] = round_of(processor, 2, suspended("a", end_us(2) - 9))
+    round_of(processor, 3, done(stop, end_us(2)), job("big", 100, nodes=4))
+    later = round(start.walltime_s / 30) + 10
+    [short] = round_of(processor, later, job("short", 30 * later, walltime_s=1800.0))
+    assert short.verdict == VERDICT_START
+    big = processor._job_table.get("big")
+    assert big is not None
+    reservation = processor.queries._last.reservation(big)  # type: ignore[union-attr]
+    assert reservation is not None
+    assert reservation.start_at_us >= end_us(later) + 3400 * 1_000_000
+
+
+def test_caps_are_met_in_an_order_that_a_restart_keeps() -> None:
+    """Job a is clocked down for the cap of its cluster, which is declared last."""
+    processor = region(LOWER, SUSPEND)
+    running(processor, job("a"))
+    region_cap = capped(POWER_SCOPE_REGION, "", (0, 2 * IDLE_W + 1.0), time_us=end_us(2) - 9)
+    state = {key: value for key, value in processor.changes().items() if value is not None}
+    decided = actions(round_of(processor, 2, region_cap, cap(200.0, 2)))
+    restored = Placement(state, processor._rules, 7.0)
+    feed(restored, [region_cap, cap(200.0, 2)])
+    state |= {key: value for key, value in restored.changes().items() if value is not None}
+    again = Placement(state, processor._rules, 7.0)
+    assert decided == actions(round_of(again, 2)) == [("a", ACTION_KIND_SET_PSTATE, decided[0][2])]
+
+
 def test_of_two_words_of_operators_the_newer_counts_whichever_came_first() -> None:
     processor = region()
     running(processor, job("a"))

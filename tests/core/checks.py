@@ -1,0 +1,162 @@
+"""What has to hold of a pass: starts and reservations are those of the plain rules, what is said to
+stand against an entry does so, and who asks no more than what there is starts."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shared.placement.explanation import NOTHING
+from shared.placement.processor import Placement
+from shared.scheduling.backfill import ClusterScheduler, Dispatch, schedule
+from shared.scheduling.wait_queue import Entry
+from tests.core.plain import Lack, Region, Start, Waiting
+from tests.core.standing import BrokenError, require
+
+_RELAXED_TIMES: Final = 8
+
+
+@dataclass
+class Pass:
+    """One pass of a round: how the region stood before, and what came of it."""
+
+    before: Region
+    plan: Dispatch | None = None
+
+
+class Checks:
+    """Of the passes of one placement."""
+
+    def __init__(self, placement: Placement) -> None:
+        self.placement = placement
+
+    def starts(self, passes: Iterable[Pass]) -> None:
+        """Starts and reservations of all passes of a round."""
+        for one in passes:
+            assert one.plan is not None
+            starts = [_start(s.entry, s.cluster, s.allocation) for s in one.plan.starts]
+            one.before.check(starts)
+            require(not one.before.faults, "; ".join(one.before.faults))
+            found = {c: tuple(p) for c, p in one.plan.reservations().items()}
+            right = {c: tuple(p) for c, p in one.before.promises.items()}
+            require(found == right, f"promised {found}, should be {right}")
+
+    def waiting(self, last: Pass, number: int) -> None:
+        """All that wait after the last pass of a round of this number."""
+        for place, waiting in enumerate(last.before.waiting):
+            self._check_reasons(last, waiting)
+            if (place + number) % 6 == 0:
+                self._check_relaxed(last.before.now_s, waiting)
+
+    def _id(self, arrival: int) -> str:
+        return self.placement._job_table.by_arrival[arrival]
+
+    def _check_reasons(self, one: Pass, waiting: Waiting) -> None:
+        """What is said to stand against an entry does so, and nothing else."""
+        assert one.plan is not None
+        outcomes, where = self.placement.queries._last, waiting.cluster
+        assert outcomes is not None
+        entry = self._entry_of(waiting)
+        why, told = outcomes.refusals.why(where, entry)
+        require(NOTHING not in why, f"{waiting}: {why}")
+        lacks = one.before.lacks(waiting)
+        shortages = [
+            Lack(f"{s.cap.scope} {s.cap.name}", s.at_s, s.available_mw, s.until_s) for s in told
+        ]
+        require(sorted(shortages) == sorted(lacks), f"{waiting}: {why}; should be {lacks}")
+        counted = type(one.plan.schedulers[where]).__name__ == "EasyScheduler"
+        expected = (
+            self._by_counting(one.before, waiting)
+            if counted
+            else self._in_parts(one.before, waiting)
+        )
+        parts = why.split("; ")
+        of_nodes = "; ".join(p for p in parts if "power cap" not in p and "lower P-state" not in p)
+        is_right = expected in of_nodes if expected else not of_nodes
+        may_be_greedy = "leave less than" in of_nodes and waiting.shape.most != 1
+        require(is_right or may_be_greedy, f"{waiting}: {why}; should be {expected!r}")
+
+    def _by_counting(self, stood: Region, waiting: Waiting) -> str:
+        """What stood against an entry when its turn came last."""
+        total, was = len(stood.clusters[waiting.cluster].has), stood.refused.get(waiting[1:3])
+        if waiting.units > total:
+            return f"needs {waiting.units} nodes, the cluster has {total}"
+        assert was is not None
+        if waiting.units > was.free:
+            return f"needs {waiting.units} nodes, {was.free} free"
+        promise = was.promise
+        if promise is None or stood.now_s + waiting.limit_s <= promise.start_s:
+            return ""
+        return f"its {was.extra} extra nodes" if waiting.units > was.extra else ""
+
+    def _in_parts(self, stood: Region, waiting: Waiting) -> str:
+        """What stands against an entry when the pass is over."""
+        nodes, shape = stood.clusters[waiting.cluster], waiting.shape
+        if waiting.units > nodes.most(shape):
+            return f"has room for {nodes.most(shape)} when it is empty"
+        if waiting.units > (free := nodes.units_beside_anyone(shape)):
+            return f", {free} free"
+        if waiting.units > (free := sum(nodes.room(shape, nodes.stays))):
+            return f"{free} free beside neighbours that suit it"
+        if stood.leaves_promise(waiting):
+            return ""
+        job_id = self._id(stood.promises[waiting.cluster].arrival)
+        return f"leave less than the reservation of {job_id} at"
+
+    def _check_relaxed(self, now_s: float, waiting: Waiting) -> None:
+        """An entry that asks no more than what there is, by what is named against it, starts."""
+        entry = self._entry_of(waiting)
+        plan = self._with(now_s, waiting, entry)
+        require(not _starts(plan), f"{waiting} starts in a second pass")
+        for _ in range(_RELAXED_TIMES):
+            plan = self._with(now_s, waiting, entry)
+            if (waiting.arrival, waiting.cluster) in _starts(plan):
+                return
+            less = _relaxed(now_s, plan, entry._replace(others=()), waiting.cluster)
+            if less is None:
+                return
+            require(less != entry, f"{waiting}: what is named is no constraint")
+            entry = less
+        raise BrokenError(f"{waiting} does not start as {entry}")
+
+    def _with(self, now_s: float, waiting: Waiting, entry: Entry) -> Dispatch:
+        """A pass with an entry in the place of one that waits."""
+        schedulers: dict[str, ClusterScheduler] = self.placement._schedulers(now_s, apart=True)
+        queue = schedulers[waiting.cluster].queue
+        queue.remove(entry.arrival)
+        queue.add(entry)
+        return schedule(now_s, schedulers)
+
+    def _entry_of(self, waiting: Waiting) -> Entry:
+        tracked = self.placement._job_table.of_arrival(waiting.arrival)
+        entry = self.placement._waiting_jobs.entry(tracked, waiting.cluster)
+        assert entry is not None
+        return entry
+
+
+def _relaxed(now_s: float, plan: Dispatch, entry: Entry, cluster: str) -> Entry | None:
+    """The entry with no more than what there is of each that is named; None where there is
+    nothing."""
+    scheduler = plan.schedulers[cluster]
+    left_mw = [s.available_mw for s in scheduler.shortages(entry)]
+    if left_mw:
+        return entry._replace(draw_mw=min(left_mw)) if min(left_mw) >= 0 else None
+    if type(scheduler).__name__ == "EasyScheduler":
+        before = scheduler.standing_before(entry)  # type: ignore[union-attr]
+        free, promise = before.free, before.reservation
+    else:
+        free, promise = scheduler.units_now(entry), scheduler.reservation  # type: ignore[union-attr]
+    if entry.nodes > free:
+        return entry._replace(nodes=free) if free else None
+    if promise is None:
+        return entry
+    rest_s = promise.start_s - now_s
+    return entry._replace(limit_s=min(rest_s, entry.limit_s)) if rest_s > 0 else None
+
+
+def _start(entry: Entry, cluster: str, allocation: Any) -> Start:
+    units = tuple(zip(*allocation, strict=True)) if allocation else ()
+    return Start(entry.arrival, cluster, entry.draw_mw, units)
+
+
+def _starts(plan: Dispatch) -> set[tuple[int, str]]:
+    return {(start.entry.arrival, start.cluster) for start in plan.starts}

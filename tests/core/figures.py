@@ -1,0 +1,205 @@
+"""Clusters, applications and what they come to, in numbers that are never rounded: all times and
+powers are powers of two or sums of few."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
+from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureAt, SignatureUpdated
+
+from shared.messaging.event import Event
+from tests.core import systems
+from tests.core.plain import Budget, Members, Shape
+from tests.unit.shared.placement import region
+
+CLUSTERS: Final = ("a", "b", "c")
+SITES: Final = {"a": "s", "b": "s", "c": "t"}
+SCOPES: Final = ("cluster", "site", "region")
+PSTATES: Final = (1.0, 2.0, 4.0)
+POWER_SHARE: Final = (0.625, 0.75, 1.0)
+NOMINAL_S: Final = {"a": (64.0, 64.0, 64.0, 64.0), "b": (128.0, 64.0, 128.0, 32.0)}
+IDLE_W, PEAK_GBPS, WEIGHT, MAX_SLOWDOWN = 64.0, 256.0, 8.0, 1.25
+GBPS: Final = (0.0, 64.0, 128.0, 256.0)
+UNKNOWN_MIB: Final = 2**40
+
+
+def nominal_s(cluster: str, app: int) -> float:
+    """One run of an application at the nominal P-state."""
+    return NOMINAL_S.get(cluster, NOMINAL_S["a"])[app]
+
+
+def node_w(cluster: str, app: int) -> float:
+    """What it draws on a node used whole, at the nominal P-state."""
+    return 192.0 + 64.0 * app + (32.0 if cluster == "b" else 0.0)
+
+
+class Mode(NamedTuple):
+    """How a job can run: its P-state, the limit of a whole run there, and what it draws beyond
+    idle."""
+
+    ghz: float
+    limit_s: float
+    draw_mw: int
+
+
+class Job(NamedTuple):
+    """What was submitted, and the cluster that its walltime relates to."""
+
+    asked: systems.Submit
+    reference: str
+
+
+@dataclass
+class Known:
+    """What was declared and submitted: what follows from that alone, whatever is decided."""
+
+    clusters: dict[str, systems.Declare] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
+    # By place of the scope in SCOPES, and name: steps as (from_s, mW or None).
+    caps: dict[tuple[int, str], list[tuple[float, int | None]]] = field(default_factory=dict)
+
+    def shape(self, job: systems.Submit, cluster: str) -> Shape:
+        """A unit of a job on a cluster."""
+        declared, app = self.clusters[cluster], region.APPS[job.app]
+        least_mib = 32 * 1024 if gpu_nodes(declared) else 0
+        if job.cores:
+            needs = {"cores": job.cores, "memory": job.memory_gib * 1024, "gpu": job.gpus}
+            return Shape(app, tuple(needs.items()), not job.shares, job.most)
+        if job.shares:
+            needs = {"cores": declared.cores // 2, "memory": least_mib // 2}
+            return Shape(app, tuple(needs.items()), False, 1)
+        return Shape(app, (("cores", declared.cores),), True, 1)
+
+    def nodes(self, cluster: str) -> list[Mapping[str, int]]:
+        """What each node of a cluster has."""
+        declared = self.clusters[cluster]
+        with_gpus = gpu_nodes(declared)
+        return [
+            {
+                "cores": declared.cores,
+                "memory": (64 if node < with_gpus else 32) * 1024 if with_gpus else UNKNOWN_MIB,
+                "gpu": 2 if node < with_gpus else 0,
+            }
+            for node in range(declared.nodes)
+        ]
+
+    def mode(self, job_id: str, cluster: str, ghz: float, units: int) -> Mode:
+        """How so many units of a job run at a P-state: its walltime goes there as far as that on
+        the reference cluster, its draw goes with the cores that it holds."""
+        job, reference = self.jobs[job_id]
+        allowance = MAX_SLOWDOWN if job.shares else 1.0
+        time_s = nominal_s(cluster, job.app) * PSTATES[-1] / ghz
+        limit_s = job.walltime_s * allowance * time_s / nominal_s(reference, job.app)
+        watts = node_w(cluster, job.app) * POWER_SHARE[PSTATES.index(ghz)] - IDLE_W
+        held = self.shape(job, cluster).cores * units
+        return Mode(ghz, limit_s, round(watts * 1000) * held // self.clusters[cluster].cores)
+
+    def accepts(self, cluster: str, members: Members) -> bool:
+        """Nobody is slowed down more than is allowed: 1 + w x own share x share of the others."""
+        cores = self.clusters[cluster].cores
+        shares = [GBPS[region.APPS.index(app)] * n / cores / PEAK_GBPS for app, n in members]
+        total = sum(shares)
+        return all(1 + WEIGHT * own * (total - own) <= MAX_SLOWDOWN for own in shares)
+
+    def covered(self, scope: int, name: str) -> list[str]:
+        """The clusters that a cap is of."""
+        return [c for c in self.clusters if name in ((c,), (SITES[c],), ("",))[scope]]
+
+    def idle_mw(self, clusters: Iterable[str]) -> int:
+        """What all their nodes draw that nobody uses."""
+        return sum(round(IDLE_W * 1000) * self.clusters[c].nodes for c in clusters)
+
+    def budgets(self, *, counts_idle: bool) -> list[Budget]:
+        """Those of clusters first, then of sites, then of the region, by name."""
+        found = []
+        for (scope, name), steps in sorted(self.caps.items()):
+            covered = self.covered(scope, name)
+            idle_mw = self.idle_mw(covered) if counts_idle else 0
+            found.append(Budget(f"{SCOPES[scope]} {name}", frozenset(covered), steps, idle_mw))
+        return found
+
+
+def gpu_nodes(declared: systems.Declare) -> int:
+    """How many nodes of a cluster have GPUs: the last never has."""
+    return min(declared.gpu_nodes, declared.nodes - 1)
+
+
+def events_of(name: str, declared: systems.Declare, time_us: int) -> Iterator[Event]:
+    """A cluster, and all that is learned of what runs there."""
+    with_gpus = gpu_nodes(declared)
+    classes = [
+        NodeClass(nodes=with_gpus, memory_gib=64, resources={"gpu": 2}),
+        NodeClass(nodes=declared.nodes - with_gpus, memory_gib=32),
+    ]
+    payload = ClusterDeclared(
+        cluster=name,
+        site=SITES[name],
+        node_model=f"model-{name}",
+        nodes=declared.nodes,
+        cores_per_node=declared.cores,
+        pstates_ghz=PSTATES,
+        idle_power_w=IDLE_W,
+        peak_bandwidth_gbps=PEAK_GBPS,
+        node_classes=classes if with_gpus else [],
+    )
+    yield region.event(f"declared/{name}", payload, time_us)
+    yield _coefficients(name)
+    for app in range(len(GBPS)):
+        yield _signature(name, app)
+
+
+def submission(job_id: str, job: Job, time_us: int) -> Event:
+    """A job as it is submitted."""
+    step = job.asked
+    asked: dict[str, Any] = {
+        "nodes": step.units,
+        "walltime_s": float(step.walltime_s),
+        "app_id": region.APPS[step.app],
+        "reference_cluster": job.reference,
+        "shareable": step.shares,
+        "priority": step.priority,
+        "user": f"user-{step.user}",
+    }
+    if step.cores:
+        asked |= {"cores_per_unit": step.cores, "units_per_node": step.most}
+        asked |= {"memory_gib_per_unit": float(step.memory_gib)}
+        asked |= {"resources_per_unit": {"gpu": step.gpus} if step.gpus else {}}
+    return region.submitted(job_id, time_us, **asked)
+
+
+def _coefficients(cluster: str) -> Event:
+    """Times go with the clock alone, powers as POWER_SHARE says."""
+    count = len(PSTATES)
+    power = [to / of for of in POWER_SHARE for to in POWER_SHARE]
+    payload = CoefficientsPublished(
+        node_model=f"model-{cluster}",
+        version=f"coefficients-{cluster}@0",
+        tpi_scale="test",
+        pstates_ghz=PSTATES,
+        a=power,
+        b=[0.0] * count**2,
+        c=[0.0] * count**2,
+        d=[1.0] * count**2,
+        e=[0.0] * count**2,
+        f=[0.0] * count**2,
+        available=[True] * count**2,
+    )
+    return region.event(f"coefficients/{cluster}", region.sealed(payload))
+
+
+def _signature(cluster: str, app: int) -> Event:
+    at = SignatureAt(
+        freq_ghz=PSTATES[-1],
+        time_s=nominal_s(cluster, app),
+        power_w=node_w(cluster, app),
+        cpi=0.5,
+        tpi=0.0,
+        mem_gbps=GBPS[app],
+        count=1,
+    )
+    payload = SignatureUpdated(
+        app_id=region.APPS[app], node_model=f"model-{cluster}", tpi_scale="test", at=[at]
+    )
+    return region.event(f"signature/{app}/{cluster}", payload)

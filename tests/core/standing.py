@@ -1,0 +1,107 @@
+"""How a placement stands, in the words of the plain rules; what it holds and asks for is held to
+what was submitted and decided on the way."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NoReturn
+
+from shared.placement.processor import Placement
+from shared.scheduling.wait_queue import Entry
+from tests.core.figures import PSTATES, Known, Mode
+from tests.core.plain import Budget, Kept, Nodes, Region, Stay, Waiting
+from tests.core.runs import Runs
+
+Reserved = Sequence[tuple[str, int, Kept]]
+
+
+class BrokenError(AssertionError):
+    """A rule of the core does not hold."""
+
+
+def require(is_so: bool, problem: str) -> None:
+    """Raise BrokenError unless it is."""
+    if not is_so:
+        _break(problem)
+
+
+def _break(problem: str) -> NoReturn:
+    raise BrokenError(problem)
+
+
+class Standing:
+    """Of one placement."""
+
+    def __init__(self, known: Known, *, counts_idle: bool, cap_slowdown: float) -> None:
+        self.known, self._counts_idle, self._slowdown = known, counts_idle, cap_slowdown
+
+    def of_runs(self, now_s: float, runs: Runs, reserved: Reserved) -> Region:
+        """The region if these run and nobody waits."""
+        nodes = {name: self._nodes(name, _stays(self, name, runs)) for name in self.known.clusters}
+        return Region(now_s, nodes, self.budgets(reserved), [])
+
+    def of(self, placement: Placement, now_s: float, reserved: Reserved) -> Region:
+        """The region as a pass of the placement finds it."""
+        held = {name: self._held(placement, name) for name in self.known.clusters}
+        nodes = {name: self._nodes(name, stays) for name, stays in held.items()}
+        waiting = list(self._waiting(placement))
+        return Region(now_s, nodes, self.budgets(reserved), waiting)
+
+    def budgets(self, reserved: Reserved = ()) -> list[Budget]:
+        """With what is reserved beside that of who waits."""
+        budgets = self.known.budgets(counts_idle=self._counts_idle)
+        for cluster, arrival, kept in reserved:
+            for budget in budgets:
+                if cluster in budget.clusters:
+                    budget.keep(arrival, kept)
+        return budgets
+
+    def _nodes(self, cluster: str, stays: Iterable[Stay]) -> Nodes:
+        has = self.known.nodes(cluster)
+        return Nodes(has, lambda members: self.known.accepts(cluster, members), list(stays))
+
+    def _held(self, placement: Placement, cluster: str) -> Iterator[Stay]:
+        table = placement._job_table
+        for held in table.holdings.occupancy[cluster].held:
+            job = self.known.jobs[table.by_arrival[held.holder]]
+            yield Stay(
+                held.holder,
+                self.known.shape(job.asked, cluster),
+                tuple(zip(*held.allocation, strict=True)),
+                held.release_s,
+                held.draw_mw,
+            )
+
+    def _waiting(self, placement: Placement) -> Iterator[Waiting]:
+        for cluster in self.known.clusters:
+            if cluster not in self.known.lost:
+                for entry in placement._waiting_jobs.queues.of(cluster):
+                    yield self._as_waiting(placement, entry, cluster)
+
+    def _as_waiting(self, placement: Placement, entry: Entry, cluster: str) -> Waiting:
+        """An entry, after it was held to what its job asked for."""
+        tracked = placement._job_table.of_arrival(entry.arrival)
+        job_id = tracked.job.job_id
+        asked = self.known.jobs[job_id].asked
+        own_ghz = placement._waiting_jobs.choice(tracked, cluster).candidate.freq_ghz
+        own = self._mode(job_id, cluster, own_ghz)
+        found = entry.nodes, entry.limit_s, entry.draw_mw
+        right = asked.units, own.limit_s, own.draw_mw
+        require(found == right, f"{entry} on {cluster} should be of {right}")
+        lowest_ghz = own_ghz / self._slowdown
+        lower = [ghz for ghz in PSTATES if lowest_ghz <= ghz < own_ghz]
+        others = tuple((mode.limit_s, mode.draw_mw) for mode in entry.others)
+        possible = {self._mode(job_id, cluster, ghz)[1:] for ghz in lower}
+        require(possible.issuperset(others), f"{entry} on {cluster} has {possible} at lower clocks")
+        shape = self.known.shape(asked, cluster)
+        return Waiting(entry.order, entry.arrival, cluster, *right, shape, others)
+
+    def _mode(self, job_id: str, cluster: str, ghz: float) -> Mode:
+        return self.known.mode(job_id, cluster, ghz, self.known.jobs[job_id].asked.units)
+
+
+def _stays(standing: Standing, cluster: str, runs: Runs) -> Iterator[Stay]:
+    """What runs on a cluster hold, as long as nobody has answered the worse of how they are and how
+    they were asked to be."""
+    for job_id, run in runs.items():
+        if run.cluster == cluster:
+            shape = standing.known.shape(standing.known.jobs[job_id].asked, cluster)
+            yield Stay(run.arrival, shape, run.units, run.release_s, run.draw_mw)
