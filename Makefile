@@ -67,6 +67,9 @@ lock: $(VENV)/.locked ## pin anew what pyproject.toml asks for, with hashes and 
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
 	    --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 	    --quiet --output-file requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --extra helm --constraints requirements.lock --universal \
+	    --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url \
+	    --no-emit-find-links --quiet --output-file requirements-helm.lock
 
 .PHONY: system-compiler system-servers system-containers
 system-compiler:
@@ -112,6 +115,14 @@ test: system-compiler $(VENV)/.locked system-servers system-containers ## everyt
 .PHONY: run-tests
 run-tests: setup
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope --no-loadscope-reorder
+
+HELM_VERSION := v3.19.0
+
+# Not part of `test`: building helm takes a minute and a half.
+.PHONY: test-helm
+test-helm: setup ## lint the chart, validate what it renders: builds helm once, with Go
+	$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements-helm.lock
+	HELM=$$(deploy/build-helm.sh $(HELM_VERSION)) $(BIN)/python -m pytest tests/helm
 
 ## Runs --------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ app = typer.Typer(
             "tail": "cli.topics:tail",
             "doctor": "cli.restore.cli:doctor",
             "simulate": "cli.simulate.cli:simulate",
+            "smoke-test": "cli.smoke_test:smoke_test",
             "local": "deploy.local.cli:app",
             "topics": "cli.topics:app",
             "cap": "cli.cap.cli:app",

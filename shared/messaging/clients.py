@@ -95,6 +95,12 @@ class Reader:
         )
         self._consumer.seek(partition, offset)
 
+    def skip_to_end(self) -> None:
+        """Go on from what comes from now on."""
+        self._consumer.seek_to_end(*self._partitions)
+        for partition in self._partitions:
+            self._consumer.position(partition)  # asks where the end is, now
+
     def poll(self, timeout_s: float = 0.2) -> list[Record]:
         """What has come since the last call; waits for the first record at most `timeout_s`."""
         found = self._consumer.poll(timeout_ms=int(timeout_s * 1_000))

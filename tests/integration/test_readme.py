@@ -181,6 +181,15 @@ def until_at_rest(port: int) -> float:
 
 
 @pytest.mark.usefixtures("told")
+def test_one_job_comes_through_from_its_submission_to_its_price(reader: Reader) -> None:
+    result = reader.paste("coplace smoke-test --within 60; coplace clusters")
+    assert result.returncode == 0, result.stdout + result.stderr
+    steps = ["is submitted", "started on smoke-test, as decided", r"charged 0\.\d+ SU"]
+    assert re.search(".*\n.*".join(steps), result.stdout)
+    assert not re.search(r"^\| smoke-test +\|", result.stdout, re.MULTILINE)
+
+
+@pytest.mark.usefixtures("told")
 def test_stopping_leaves_no_process_and_deleting_no_file(reader: Reader) -> None:
     folder = reader.installation.folder
     supervisor = psutil.Process(Supervisor(folder).pid())

@@ -103,7 +103,7 @@ def test_prometheus_asks_every_service() -> None:
 
 
 def test_the_dashboard_shows_only_metrics_that_are_exported() -> None:
-    dashboard = (ROOT / "deploy/grafana/dashboards/coplace.json").read_text()
+    dashboard = (ROOT / "helm/coplace/files/dashboard.json").read_text()
     shown = set(re.findall(r"coplace_\w+", dashboard))
     assert shown
     exported = exported_metrics()
@@ -111,7 +111,7 @@ def test_the_dashboard_shows_only_metrics_that_are_exported() -> None:
 
 
 def alerts() -> list[dict[str, Any]]:
-    rules = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text())
+    rules = yaml.safe_load((ROOT / "helm/coplace/files/alerts.yml").read_text())
     return [rule for group in rules["groups"] for rule in group["rules"]]
 
 
@@ -131,7 +131,7 @@ def test_each_alert_has_a_runbook_and_somebody_to_look_at_it() -> None:
 
 def test_prometheus_has_the_alerts_where_its_configuration_looks_for_them() -> None:
     volumes = SERVICES["prometheus"]["volumes"]
-    assert "./deploy/prometheus/alerts.yml:/etc/prometheus/alerts.yml:ro" in volumes
+    assert "./helm/coplace/files/alerts.yml:/etc/prometheus/alerts.yml:ro" in volumes
     configuration = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
     assert configuration["rule_files"] == ["alerts.yml"]
 
