@@ -1,7 +1,7 @@
 """The gRPC service: validates, publishes, and answers after the broker has it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -148,11 +148,21 @@ class IngestService:
 
     def _accept(self, envelope: Envelope, context: ServicerContext[Any, Any]) -> Publish:
         try:
-            for speaker in context.auth_context().get("x509_common_name", ()):
-                check_source(envelope, speaker.decode())
+            for speaker in _speakers(context):
+                check_source(envelope, speaker)
             return self._intake.accept(envelope, now_us() / 1e6)
         except RejectedError as error:
             raise RejectedEnvelopeError(envelope.id, str(error)) from None
+
+
+def _speakers(context: ServicerContext[Any, Any]) -> Sequence[str]:
+    """Whom the client certificate names; nobody where none was shown. Raises RejectedError for one
+    that names nobody, who could else say anything."""
+    shown = context.auth_context()
+    names = [name.decode() for name in shown.get("x509_common_name", ())]
+    if "x509_pem_cert" in shown and not all(names or [""]):
+        raise RejectedError("source", "cannot be told: the client certificate has no common name")
+    return names
 
 
 class RejectedEnvelopeError(Exception):

@@ -1,18 +1,20 @@
 """Settings from environment variables, and what is wrong with one by the variable's name."""
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings
+from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings.exceptions import SettingsError
 
 from shared.domain.errors import UnusableError
 
 # A value is shown so far: enough to recognise it.
 _SHOWN: Final = 80
+_PASSWORD: Final = re.compile(r"//[^/@]*@")
 
 
 class WrongSettingsError(UnusableError):
@@ -21,6 +23,9 @@ class WrongSettingsError(UnusableError):
 
 class EnvironmentSettings(BaseSettings):
     """Settings that a process reads from its environment. Raises WrongSettingsError."""
+
+    # A traceback would print them all, passwords too, where one is wrong.
+    model_config = SettingsConfigDict(hide_input_in_errors=True)
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -42,7 +47,7 @@ def _problems(error: ValidationError, prefix: str) -> Iterator[str]:
 
 
 def _shown(found: ErrorDetails) -> str:
-    text = str(found["input"])
+    text = _PASSWORD.sub("//***@", str(found["input"]))
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, FilePath, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from shared.messaging.stage import RoundSource
@@ -76,22 +76,24 @@ class Settings(EnvironmentSettings):
     kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         "PLAINTEXT", description="How to speak to Kafka"
     )
-    kafka_ca_file: Path | None = Field(None, description="PEM that signs the brokers' certificates")
-    kafka_cert_file: Path | None = Field(None, description="PEM of our client certificate")
-    kafka_key_file: Path | None = Field(None, description="PEM of its private key")
+    kafka_ca_file: FilePath | None = Field(
+        None, description="PEM that signs the brokers' certificates"
+    )
+    kafka_cert_file: FilePath | None = Field(None, description="PEM of our client certificate")
+    kafka_key_file: FilePath | None = Field(None, description="PEM of its private key")
     kafka_sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
         "SCRAM-SHA-512", description="Used when the protocol is SASL_*"
     )
     kafka_sasl_username: str = Field("", description="Used when the protocol is SASL_*")
     kafka_sasl_password: SecretStr = Field(SecretStr(""), description="Its password")
 
-    redis_ca_file: Path | None = Field(None, description="PEM that signs Redis's certificate")
-    redis_cert_file: Path | None = Field(None, description="PEM of our client certificate")
-    redis_key_file: Path | None = Field(None, description="PEM of its private key")
+    redis_ca_file: FilePath | None = Field(None, description="PEM that signs Redis's certificate")
+    redis_cert_file: FilePath | None = Field(None, description="PEM of our client certificate")
+    redis_key_file: FilePath | None = Field(None, description="PEM of its private key")
 
-    grpc_cert_file: Path | None = Field(None, description="PEM of this process's certificate")
-    grpc_key_file: Path | None = Field(None, description="PEM of its private key")
-    grpc_ca_file: Path | None = Field(
+    grpc_cert_file: FilePath | None = Field(None, description="PEM of this process's certificate")
+    grpc_key_file: FilePath | None = Field(None, description="PEM of its private key")
+    grpc_ca_file: FilePath | None = Field(
         None, description="PEM that signs the other side's certificate; a server then demands one"
     )
 

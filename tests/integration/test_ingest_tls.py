@@ -66,13 +66,13 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def identity(authority: Path, name: str) -> Settings:
+def identity(authority: Path, name: str, subject: str = "") -> Settings:
     """The settings of a process that has a certificate for `name`."""
     key, request, cert = (authority / f"{name}.{end}" for end in ("key", "csr", "pem"))
     alternative = authority / f"{name}.ext"
     alternative.write_text("subjectAltName=DNS:localhost")
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    openssl("req", *curve, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
+    openssl("req", *curve, "-keyout", key, "-out", request, "-subj", subject or f"/CN={name}")
     signer = ("-CA", authority / "ca.pem", "-CAkey", authority / "ca.key", "-CAcreateserial")
     files = ("-in", request, "-out", cert, "-extfile", alternative)
     openssl("x509", "-req", *files, *signer, "-days", "2")
@@ -121,3 +121,13 @@ async def test_who_has_no_certificate_is_not_heard(address: str, authority: Path
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await publish(address, Settings(grpc_ca_file=authority / "ca.pem"), "north")
     assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_certificate_that_names_nobody_speaks_for_nobody(
+    address: str, authority: Path
+) -> None:
+    nobody = identity(authority, "nobody", "/O=north")
+    for source in ("north", "/x"):
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await publish(address, nobody, source)
+        assert "the client certificate has no common name" in str(error.value.details())

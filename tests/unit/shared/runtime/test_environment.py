@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import traceback
 
 import pytest
 
@@ -28,6 +29,23 @@ def test_a_long_value_is_shown_in_part_and_all_that_is_wrong_is_told(
     assert "COPLACE_NAMESPACE=????" in str(caught.value)
     assert "COPLACE_HTTP_PORT=-1" in str(caught.value)
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("COPLACE_REDIS_URL", "http://:hunter2@redis:6379/0"),
+        ("COPLACE_KAFKA_SECURITY_PROTOCOL", "SASL_SSL"),
+    ],
+)
+def test_no_password_is_told_nor_in_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv("COPLACE_KAFKA_SASL_PASSWORD", "hunter2")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(WrongSettingsError) as caught:
+        Settings()
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_process_ends_with_one_line() -> None:

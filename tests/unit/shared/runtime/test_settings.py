@@ -69,9 +69,26 @@ def test_the_password_does_not_show_in_the_settings() -> None:
     assert "secret" not in repr(found)
 
 
-def test_redis_certificates_are_passed_on() -> None:
+@pytest.fixture
+def authority(tmp_path: Path) -> Path:
+    """The file of an authority's certificate."""
+    file = tmp_path / "ca.pem"
+    file.touch()
+    return file
+
+
+def test_redis_certificates_are_passed_on(authority: Path) -> None:
     assert redis_options(Settings()) == {}
-    assert redis_options(Settings(redis_ca_file=Path("/ca.pem"))) == {"ssl_ca_certs": "/ca.pem"}
+    assert redis_options(Settings(redis_ca_file=authority)) == {"ssl_ca_certs": str(authority)}
+
+
+def test_a_file_that_is_not_there_is_told_with_its_variable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    missing = tmp_path / "ca.pem"
+    monkeypatch.setenv("COPLACE_REDIS_CA_FILE", str(missing))
+    with pytest.raises(WrongSettingsError, match=f"COPLACE_REDIS_CA_FILE={missing}: .* file"):
+        Settings()
 
 
 def test_grpc_without_certificates_is_plain_text() -> None:
@@ -79,6 +96,8 @@ def test_grpc_without_certificates_is_plain_text() -> None:
     assert grpc_channel_credentials(Settings()) is None
 
 
-def test_a_server_that_shall_check_its_clients_needs_a_certificate_itself() -> None:
+def test_a_server_that_shall_check_its_clients_needs_a_certificate_itself(
+    authority: Path,
+) -> None:
     with pytest.raises(ValueError, match="grpc_cert_file"):
-        grpc_server_credentials(Settings(grpc_ca_file=Path("/ca.pem")))
+        grpc_server_credentials(Settings(grpc_ca_file=authority))
