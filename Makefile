@@ -25,6 +25,7 @@ SCHEDULERS := $(wildcard shared/scheduling/*.py)
 COMPILER_PACKAGES := gcc:build-essential python3-config:python3-dev
 KAFKA_PACKAGES := java:openjdk-17-jdk-headless mvn:maven setpriv:util-linux
 SERVER_PACKAGES := $(KAFKA_PACKAGES) redis-server:redis-server
+SLURM_PACKAGES := slurmctld:slurm-wlm
 CONTAINER_PACKAGES := podman:podman buildah:buildah runc:runc iptables:iptables \
     debootstrap:debootstrap /usr/lib/podman/netavark:netavark \
     /usr/lib/podman/aardvark-dns:aardvark-dns
@@ -71,11 +72,13 @@ lock: $(VENV)/.locked ## pin anew what pyproject.toml asks for, with hashes and 
 	    --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	    --no-emit-find-links --quiet --output-file requirements-helm.lock
 
-.PHONY: system-compiler system-servers system-containers
+.PHONY: system-compiler system-servers system-slurm system-containers
 system-compiler:
 	@deploy/require-commands.sh $(COMPILER_PACKAGES)
 system-servers:
 	@deploy/require-commands.sh $(SERVER_PACKAGES)
+system-slurm:
+	@deploy/require-commands.sh $(SLURM_PACKAGES)
 system-containers:
 	@deploy/require-commands.sh $(CONTAINER_PACKAGES)
 
@@ -109,7 +112,7 @@ WORKERS ?= 3
 
 # What lint finds is shown at once, and fails the target once the tests are over.
 .PHONY: test
-test: system-compiler $(VENV)/.locked system-servers system-containers ## everything that CI runs: WORKERS=
+test: system-compiler $(VENV)/.locked system-servers system-slurm system-containers ## everything that CI runs: WORKERS=
 	$(MAKE) --jobs=2 lint run-tests
 
 .PHONY: run-tests

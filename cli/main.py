@@ -39,6 +39,7 @@ app = typer.Typer(
             "limits": "cli.limits:app",
             "policy": "cli.policy:app",
             "restore": "cli.restore.cli:app",
+            "slurm": "cli.slurm.cli:app",
         },
     ),
     no_args_is_help=True,

@@ -51,7 +51,8 @@ class Site:
 
 def envelopes(message: Message, site: Site) -> list[Envelope]:
     """The facts that a message tells, in order. Raises RejectedError, which names the field."""
-    submitted = _submitted(message, site)
+    first = submission(message, site)
+    submitted = first.job_submitted
     state = message.text("state")
     if state:
         finished = _finished(message, submitted, _outcome(state), site)
@@ -61,9 +62,15 @@ def envelopes(message: Message, site: Site) -> list[Envelope]:
         started = _started(message, submitted)
         later = _envelope(site, started, started.started_at_us)
         later.job_started.CopyFrom(started)
-    first = _envelope(site, submitted, submitted.submitted_at_us)
-    first.job_submitted.CopyFrom(submitted)
     return [first, later]
+
+
+def submission(message: Message, site: Site) -> Envelope:
+    """The submission alone, which a job that waits has. Raises as `envelopes`."""
+    submitted = _submitted(message, site)
+    found = _envelope(site, submitted, submitted.submitted_at_us)
+    found.job_submitted.CopyFrom(submitted)
+    return found
 
 
 def _envelope(site: Site, fact: JobSubmitted | JobStarted | JobFinished, time_us: int) -> Envelope:

@@ -1,0 +1,1 @@
+"""`coplace slurm`: what lies between a Slurm and Coplace."""

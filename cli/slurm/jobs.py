@@ -1,0 +1,208 @@
+"""Slurm's jobs and nodes, as its JSON has them, as facts: pure.
+
+They have the ids that `ingest-jobcomp` gives them, so that either may tell them, or both.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any, Final, NamedTuple, Self
+
+from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
+from coplace.v1.ingest_service_pb2 import Envelope
+
+from services.ingest.jobcomp.message import Message
+from services.ingest.jobcomp.model import OUTCOMES, Site, envelopes, submission
+from services.ingest.jobcomp.tres import Tres
+from shared.domain.errors import UnusableError
+from shared.domain.folding import fold
+
+_HOLDS_NODES: Final = frozenset(
+    {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT"}
+)
+_MINUTE_S: Final = 60
+# What `obey` leaves in a job's AdminComment: Slurm keeps it over crashes of all who are involved.
+_WORD: Final = re.compile(r"coplace grant=(\d+) (started|declined)(?: freq_ghz=([\d.]+))?")
+
+
+class Word(NamedTuple):
+    """The word that was given on a grant of a job: it was started at a clock, or declined."""
+
+    grant: int = 0
+    is_started: bool = False
+    freq_ghz: float = 0.0
+
+    @classmethod
+    def of(cls, admin_comment: str) -> Self:
+        """The one that a comment holds; that of grant 0 where it holds none."""
+        found = _WORD.search(admin_comment)
+        if found is None:
+            return cls()
+        return cls(int(found[1]), found[2] == "started", float(found[3] or 0))
+
+    def __str__(self) -> str:
+        if not self.is_started:
+            return f"coplace grant={self.grant} declined"
+        return f"coplace grant={self.grant} started freq_ghz={self.freq_ghz:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """A job as `squeue --json` tells it. `job_id` is Slurm's number."""
+
+    fields: Mapping[str, Any]
+
+    @property
+    def job_id(self) -> int:
+        """Slurm's number."""
+        return number(self.fields["job_id"]) or 0
+
+    @property
+    def state(self) -> str:
+        """Its state; later versions tell it as a list, with flags behind it."""
+        state = self.fields["job_state"]
+        return str(state[0] if isinstance(state, list) else state)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it waits, and has nothing of any node."""
+        return self.state not in _HOLDS_NODES and self.state not in OUTCOMES
+
+    @property
+    def holds_nodes(self) -> bool:
+        """Whether it runs, or is about to."""
+        return self.state in _HOLDS_NODES
+
+    @property
+    def word(self) -> Word:
+        """What `obey` said of it."""
+        return Word.of(self.fields.get("admin_comment") or "")
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether Coplace is to know of it: arrays and parts of heterogeneous jobs that wait are
+        Slurm's own, since it starts them together."""
+        is_of_many = self.fields.get("array_task_string") or number(self.fields["het_job_id"])
+        return not (self.is_pending and is_of_many)
+
+    def message(self) -> Message:
+        """What jobcomp/kafka would send of it now."""
+        of, given = self.fields, {name: number(self.fields.get(name)) for name in _NUMBERS}
+        has_run = bool(of["nodes"])
+        limit_min = given["time_limit"]
+        nodes = given["node_count"] or 1
+        return Message(
+            {
+                "jobid": given["job_id"],
+                "array_job_id": given["array_job_id"],
+                "array_task_id": given["array_task_id"],
+                "het_job_id": given["het_job_id"],
+                "het_job_offset": given["het_job_offset"] if given["het_job_id"] else None,
+                "cluster": of["cluster"],
+                "username": of["user_name"],
+                "account": of["account"],
+                "job_name": of["name"],
+                "comment": of["comment"] if isinstance(of["comment"], str) else "",
+                "@submit": _time(given["submit_time"]),
+                "@start": _time(given["start_time"]) if has_run else None,
+                "@end": _time(given["end_time"]),
+                "time_limit": limit_min * _MINUTE_S if limit_min else None,
+                "nodes": of["nodes"],
+                "total_nodes": nodes,
+                "total_cpus": given["cpus"] or nodes,
+                "tres_req": of["tres_req_str"],
+                "tres_alloc": of["tres_alloc_str"],
+                "state": self.state if self.state in OUTCOMES else None,
+            }
+        )
+
+
+_NUMBERS: Final = (
+    *("job_id", "array_job_id", "array_task_id", "het_job_id", "het_job_offset", "submit_time"),
+    *("start_time", "end_time", "time_limit", "node_count", "cpus"),
+)
+
+
+def number(value: Any) -> int | None:
+    """A number of Slurm's JSON; later versions wrap those that may be missing or infinite."""
+    if isinstance(value, Mapping):
+        is_known = value.get("set", True) and not value.get("infinite", False)
+        return int(value["number"]) if is_known else None
+    return None if value is None else int(value)
+
+
+def _time(time_s: int | None) -> str | None:
+    return datetime.fromtimestamp(time_s, UTC).isoformat() if time_s else None
+
+
+def facts(job: SlurmJob, site: Site, architecture: str) -> list[Envelope]:
+    """What Coplace is to know of a job, in order. Raises RejectedError, which names the field."""
+    message, word = job.message(), job.word
+    submitted, *later = [submission(message, site)] if job.is_pending else envelopes(message, site)
+    submitted.job_submitted.architectures.append(architecture)
+    return [submitted, *(_under(word, fact) for fact in later)]
+
+
+def _under(word: Word, later: Envelope) -> Envelope:
+    """A start or an end, with the grant and the clock that it is of."""
+    if later.HasField("job_started"):
+        later.job_started.grant, later.job_started.freq_ghz = word.grant, word.freq_ghz
+    else:
+        later.job_finished.grant, later.job_finished.freq_ghz = word.grant, word.freq_ghz
+    return later
+
+
+class Hardware(NamedTuple):
+    """What Slurm does not know of the nodes of its cluster."""
+
+    node_model: str
+    pstates_ghz: Sequence[float]
+    idle_power_w: float
+    peak_bandwidth_gbps: float
+
+
+class UnlikeNodesError(UnusableError):
+    """Nodes of several models are in one cluster, which has one."""
+
+
+def declared(
+    nodes: Iterable[Mapping[str, Any]], cluster: str, site: str, architecture: str, of: Hardware
+) -> ClusterDeclared:
+    """The cluster that `sinfo --json` shows, in its order.
+
+    Raises UnlikeNodesError where nodes differ in their cores, and RejectedError for resources that
+    no version of Slurm writes.
+    """
+    shown = list(nodes)
+    cores = {number(node["cpus"]) or 0 for node in shown}
+    if len(cores) != 1:
+        told = ", ".join(map(str, sorted(cores))) or "no node"
+        raise UnlikeNodesError(
+            f"{cluster} has nodes of {told} cores: a cluster is of one node model"
+        )
+    found = ClusterDeclared(
+        cluster=cluster,
+        site=site,
+        node_model=of.node_model,
+        nodes=len(shown),
+        cores_per_node=cores.pop(),
+        pstates_ghz=of.pstates_ghz,
+        idle_power_w=of.idle_power_w,
+        peak_bandwidth_gbps=of.peak_bandwidth_gbps,
+        architecture=architecture,
+        node_names=fold(str(node["name"]) for node in shown),
+    )
+    for (memory_mib, tres), alike in groupby(shown, key=_kind):
+        resources = Tres.parse("tres", tres).gres
+        count = len(list(alike))
+        found.node_classes.append(
+            NodeClass(nodes=count, memory_gib=memory_mib / 1024, resources=resources)
+        )
+    return found
+
+
+def _kind(node: Mapping[str, Any]) -> tuple[int, str]:
+    """What nodes of a class have in common."""
+    return number(node["real_memory"]) or 0, str(node["tres"])

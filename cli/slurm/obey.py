@@ -1,0 +1,143 @@
+"""Obeys decisions on the jobs of a Slurm."""
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import JobActionRefused, JobDeclined
+from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_REJECTED, PlacementDecided
+from kafka import KafkaConsumer, TopicPartition
+
+from cli.asking import publish
+from cli.slurm.jobs import SlurmJob
+from cli.slurm.orders import Cancel, Decline, Hold, Order, Refuse, Release, orders
+from cli.slurm.slurm import Slurm
+from services.ingest.jobcomp.model import Site, submission
+from shared.domain.errors import RejectedError
+from shared.messaging.deployment import Deployment
+
+_TOPIC: Final = "placement.decisions"
+_DROPPED: Final = (VERDICT_CANCELLED, VERDICT_REJECTED)
+
+
+class Obedience:
+    """Carries decisions out; what Slurm keeps of them lets each be carried out again."""
+
+    def __init__(self, slurm: Slurm, ingest: str, site: Site, cluster: str) -> None:
+        self._slurm, self._ingest, self._site, self._cluster = slurm, ingest, site, cluster
+        self._own = f"{site.name}/{cluster}/"
+
+    def concerns(self, decision: PlacementDecided) -> bool:
+        """Whether it is for this Slurm to obey. A decision is on no cluster where it is to drop a
+        job of its own that fits nowhere, or was cancelled before it had a start."""
+        if decision.cluster:
+            return decision.cluster == self._cluster
+        return decision.verdict in _DROPPED and decision.job_id.startswith(self._own)
+
+    def obey(self, decision: PlacementDecided) -> list[Order]:
+        """Do what is decided, and say what that was. Raises SlurmError and UnansweredError: then it
+        is to be done again."""
+        job = self._job(decision.job_id)
+        found = orders(decision, job, time.time_ns() // 1000)
+        for order in found:
+            if not self._carry_out(order, decision, job):
+                return self.obey(decision)  # it started meanwhile
+        return found
+
+    def _job(self, job_id: str) -> SlurmJob | None:
+        """The job of an id, which Slurm may know no more."""
+        for job in self._slurm.jobs():
+            if _id_of(job, self._site) == job_id:
+                return job
+        return None
+
+    def _carry_out(self, order: Order, decision: PlacementDecided, job: SlurmJob | None) -> bool:
+        """False where a job is not held since it started before."""
+        now_us = time.time_ns() // 1000
+        attempt = (decision.job_id, decision.attempt, decision.grant)
+        match order:
+            case Release() if job is not None:
+                self._slurm.release(job.job_id, order)
+            case Hold() if job is not None:
+                return self._hold(job, order, decision.job_id)
+            case Cancel() if job is not None:
+                self._slurm.cancel(job.job_id)
+            case Decline(reason):
+                publish(self._ingest, declined(self._site.name, *attempt, reason, now_us))
+            case Refuse(reason):
+                number = decision.action.number
+                publish(self._ingest, refused(self._site.name, *attempt, number, reason, now_us))
+        return True
+
+    def _hold(self, job: SlurmJob, order: Hold, job_id: str) -> bool:
+        """Once it is held it starts no more: what is seen then holds."""
+        self._slurm.hold(job.job_id)
+        now = self._job(job_id)
+        if now is not None and now.holds_nodes:
+            return False
+        self._slurm.leave(job.job_id, order.word)
+        return True
+
+
+def _id_of(job: SlurmJob, site: Site) -> str:
+    """Empty for one that can't be told of."""
+    try:
+        return submission(job.message(), site).job_submitted.job_id
+    except RejectedError:
+        return ""
+
+
+def declined(
+    source: str, job_id: str, attempt: int, grant: int, reason: str, now_us: int
+) -> Envelope:
+    """That a grant did not start; once for each of them."""
+    message = JobDeclined(
+        job_id=job_id, attempt=attempt, grant=grant, reason=reason, declined_at_us=now_us
+    )
+    event_id = f"{source}/{message.DESCRIPTOR.full_name}/{job_id}/{grant}"
+    return Envelope(id=event_id, source=source, time_us=now_us, job_declined=message)
+
+
+def refused(
+    source: str, job_id: str, attempt: int, grant: int, number: int, reason: str, now_us: int
+) -> Envelope:
+    """That an action on what runs is not done; once for each of them."""
+    message = JobActionRefused(
+        job_id=job_id,
+        attempt=attempt,
+        grant=grant,
+        number=number,
+        reason=reason,
+        refused_at_us=now_us,
+    )
+    event_id = f"{source}/{message.DESCRIPTOR.full_name}/{job_id}/{attempt}/{number}"
+    return Envelope(id=event_id, source=source, time_us=now_us, job_action_refused=message)
+
+
+class Decisions:
+    """The decisions since this cluster's obedience was stopped, and those that come."""
+
+    def __init__(self, deployment: Deployment, cluster: str) -> None:
+        self._consumer = KafkaConsumer(
+            **deployment.connection,
+            group_id=deployment.name(f"resource-manager.{cluster}"),
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            max_partition_fetch_bytes=deployment.max_record_bytes,
+        )
+        self._consumer.assign(
+            [
+                TopicPartition(deployment.name(_TOPIC), each.kafka_partition)
+                for each in deployment.topics.partitions(_TOPIC)
+            ]
+        )
+        self._type = PlacementDecided.DESCRIPTOR.full_name.encode()
+
+    def __iter__(self) -> Iterator[PlacementDecided]:
+        """Each counts as obeyed when the next one is asked for."""
+        for record in self._consumer:
+            if dict(record.headers).get("ce_type") == self._type:
+                yield PlacementDecided.FromString(record.value)
+            self._consumer.commit()

@@ -1,0 +1,58 @@
+"""Tells Coplace what happens in a Slurm: the cluster, submissions, starts and ends."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.ingest_service_pb2 import Envelope, PublishStreamRequest
+from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
+
+from cli.asking import asking
+from cli.slurm.jobs import SlurmJob, facts
+from cli.telling import note
+from services.ingest.jobcomp.model import Site
+from shared.domain.errors import RejectedError
+
+_WITHIN_S: Final = 60.0
+
+
+class Teller:
+    """Sends each fact once: after a restart it is sent again, a copy that nobody counts."""
+
+    def __init__(self, ingest: str, site: Site, architecture: str) -> None:
+        self._ingest, self._site, self._architecture = ingest, site, architecture
+        self._sent: set[str] = set()
+
+    def declare(self, cluster: ClusterDeclared) -> None:
+        """Say what the cluster is. Raises UnansweredError."""
+        now_us = time.time_ns() // 1000
+        source = self._site.name
+        event_id = f"{source}/{cluster.DESCRIPTOR.full_name}/{cluster.cluster}/{now_us}"
+        event = Envelope(id=event_id, source=source, time_us=now_us, cluster_declared=cluster)
+        self._send([event])
+
+    def tell(self, jobs: Iterable[SlurmJob]) -> None:
+        """Say what is new of these jobs. Raises UnansweredError: then none of it counts as said."""
+        known = {event.id: event for job in jobs if job.is_placed for event in self._facts(job)}
+        self._send([event for name, event in known.items() if name not in self._sent])
+        self._sent = set(known)  # Slurm forgets jobs that ended, and so does this
+
+    def _facts(self, job: SlurmJob) -> Sequence[Envelope]:
+        try:
+            return facts(job, self._site, self._architecture)
+        except RejectedError as error:
+            note([f"job {job.job_id} is not told of: {error}"])
+            return ()
+
+    def _send(self, events: Sequence[Envelope]) -> None:
+        if not events:
+            return
+
+        def requests() -> Iterator[PublishStreamRequest]:
+            for event in events:
+                yield PublishStreamRequest(event=event)
+
+        with asking(self._ingest) as channel:
+            answer = IngestServiceStub(channel).PublishStream(requests(), timeout=_WITHIN_S)
+        note(f"ingest refused {one.id}: {one.reason}" for one in answer.rejections)

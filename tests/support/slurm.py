@@ -1,0 +1,127 @@
+"""A Slurm of Debian's packages on loopback: slurmctld and two nodes."""
+
+import getpass
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from deploy.local.ports import free_ports
+from tests.support.snippets import REPOSITORY
+
+NODES: Final = ("n1", "n2")
+_GLUE: Final = REPOSITORY / "deploy" / "slurm"
+_WITHIN_S: Final = 30.0
+_CONF: Final = """\
+ClusterName=alpha
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/none
+CredType=cred/none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobSubmitPlugins=lua
+TaskProlog={folder}/task_prolog.sh
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+SchedulerParameters=sched_interval=1,batch_sched_delay=0
+ReturnToService=2
+MinJobAge=86400
+MpiDefault=none
+NodeName=n[1-2] NodeAddr=127.0.0.1 NodeHostname=localhost Port=[{first}-{last}] CPUs=2 \
+RealMemory=1024
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def is_installed() -> bool:
+    """Whether Slurm's daemons are on this machine."""
+    return shutil.which("slurmctld") is not None and shutil.which("slurmd") is not None
+
+
+class LocalSlurm:
+    """Its daemons, with the project's files in place. A context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+        self._daemons: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> "LocalSlurm":
+        self._write()
+        (self.folder / "state").mkdir()
+        self._start("slurmctld", "-D")
+        for node in NODES:
+            (self.folder / f"spool-{node}").mkdir()
+            self._start("slurmd", "-D", "-N", node)
+        self._wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for daemon in reversed(self._daemons):
+            daemon.terminate()
+        for daemon in self._daemons:
+            daemon.wait(_WITHIN_S)
+
+    def say(self, *command: str) -> str:
+        """What a command of Slurm says."""
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, check=False, timeout=30
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def submit(self, script: str, *options: str) -> int:
+        """Slurm's number of a new batch job."""
+        file = self.folder / "job.sh"
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        return int(self.say("sbatch", "--parsable", f"--output={os.devnull}", *options, str(file)))
+
+    def _write(self) -> None:
+        shutil.copy(_GLUE / "job_submit.lua", self.folder)
+        shutil.copy(_GLUE / "task_prolog.sh", self.folder)
+        port, first, last = self._ports()
+        text = _CONF.format(
+            folder=self.folder, port=port, first=first, last=last, user=getpass.getuser()
+        )
+        (self.folder / "slurm.conf").write_text(text)
+
+    def _ports(self) -> Sequence[int]:
+        """One of the controller, and two beside each other for the nodes."""
+        while True:
+            port, first, last = sorted(free_ports(3))
+            found = [first, first + 1]
+            if port not in found and last not in found:
+                return port, *found
+
+    def _start(self, *command: str) -> None:
+        log = (self.folder / f"{'-'.join(command)}.log").open("wb")
+        with log:
+            daemon = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+        self._daemons.append(daemon)
+
+    def _wait(self) -> None:
+        deadline_s = time.monotonic() + _WITHIN_S
+        while time.monotonic() < deadline_s:
+            done = subprocess.run(
+                ["sinfo", "--noheader", "--format=%D %t"],
+                env=self.environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if done.stdout.strip() == f"{len(NODES)} idle":
+                return
+            time.sleep(0.2)
+        logs = "".join(log.read_text() for log in self.folder.glob("*.log"))
+        raise AssertionError(f"no idle nodes after {_WITHIN_S:g} s: {logs[-2000:]}")

@@ -1,0 +1,111 @@
+"""Slurm's jobs and nodes become what Coplace is told."""
+
+from typing import Any
+
+import pytest
+from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_COMPLETED
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.slurm.jobs import Hardware, SlurmJob, UnlikeNodesError, Word, declared, facts, number
+from services.ingest.jobcomp.model import Site
+from services.ingest.model import Intake
+from shared.messaging.contents import check_contents
+from shared.messaging.topics import Topics
+from tests.unit.cli.slurm.fields import JOB, NODE, RUNS, SUBMIT_S
+
+SITE = Site("north", "none", "gold-6254")
+HARDWARE = Hardware("gold-6254", [1.2, 3.1], 110.0, 140.0)
+ID = f"north/alpha/17/{SUBMIT_S}"
+
+
+def job(**changes: Any) -> SlurmJob:
+    return SlurmJob({**JOB, **changes})
+
+
+def told(of: SlurmJob) -> list[Any]:
+    """The payloads, all of which ingest takes."""
+    intake, now_s = Intake(Topics()), SUBMIT_S + 3600.0
+    found = [intake.accept(envelope, now_s) for envelope in facts(of, SITE, "alpha")]
+    return [each.event.payload for each in found]
+
+
+def test_a_job_that_waits_is_submitted_and_stays_on_its_cluster() -> None:
+    [submitted] = told(job())
+    assert (submitted.job_id, submitted.user, submitted.account) == (ID, "ada", "none")
+    assert (submitted.app_id, submitted.nodes, submitted.walltime_s) == ("lu.C", 1, 300)
+    assert list(submitted.architectures) == ["alpha"]
+
+
+def test_a_job_that_runs_tells_the_grant_and_the_clock_of_its_start() -> None:
+    _, started = told(job(**RUNS))
+    assert (list(started.nodes), started.grant, started.freq_ghz) == (["n2"], 2, 2.1)
+    assert started.started_at_us == (SUBMIT_S + 2) * 1_000_000
+
+
+def test_a_job_that_ended_tells_what_its_price_needs() -> None:
+    _, finished = told(job(**RUNS | {"job_state": "COMPLETED", "end_time": SUBMIT_S + 62}))
+    assert (finished.outcome, finished.grant) == (JOB_OUTCOME_COMPLETED, 2)
+    assert (finished.nodes, finished.cores, finished.node_model) == (1, 2, "gold-6254")
+    assert finished.ended_at_us - finished.started_at_us == 60_000_000
+
+
+def test_a_job_that_was_cancelled_in_the_queue_never_started() -> None:
+    times = {"start_time": SUBMIT_S + 9, "end_time": SUBMIT_S + 9}
+    _, finished = told(job(job_state="CANCELLED", cpus=None, **times))
+    assert (finished.outcome, finished.started_at_us) == (JOB_OUTCOME_CANCELLED, 0)
+
+
+def test_later_versions_wrap_numbers_and_list_states() -> None:
+    wrapped = {"set": True, "infinite": False, "number": 5}
+    later = job(job_state=["PENDING"], time_limit=wrapped, submit_time=wrapped | {"number": 7})
+    assert (later.is_pending, later.message().number("time_limit")) == (True, 300)
+    assert number({"set": False, "infinite": False, "number": 0}) is None
+    assert number({"set": True, "infinite": True, "number": 0}) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_placed"),
+    [
+        ({}, True),
+        ({"array_task_string": "1-2", "array_job_id": 17}, False),
+        ({"het_job_id": 17}, False),
+        ({"array_task_id": 1, "array_job_id": 17, **RUNS}, True),
+    ],
+)
+def test_arrays_that_wait_are_slurms_own_and_their_tasks_are_told(
+    changes: dict[str, Any], is_placed: bool
+) -> None:
+    assert job(**changes).is_placed == is_placed
+
+
+@given(
+    st.integers(1, 2**53),
+    st.booleans(),
+    st.floats(0.1, 10).map(lambda ghz: round(ghz, 2)),
+    st.text(),
+)
+def test_a_word_is_read_as_it_was_written(
+    grant: int, is_started: bool, freq_ghz: float, beside: str
+) -> None:
+    word = Word(grant, is_started, freq_ghz if is_started else 0.0)
+    assert Word.of(f"{word}") == Word.of(f"{word} {beside}") == word
+    assert Word.of("ask ada") == Word()
+
+
+def test_a_cluster_is_declared_as_slurm_has_it() -> None:
+    gpus = {"tres": "cpu=36,mem=384G,billing=36,gres/gpu=2", "real_memory": 393_216}
+    nodes = [*({**NODE, "name": f"n{n}"} for n in (1, 2)), {**NODE, **gpus, "name": "g1"}]
+    found = declared(nodes, "alpha", "north", "alpha", HARDWARE)
+    check_contents(found)
+    assert list(found.node_names) == ["n[1-2]", "g1"]
+    shown = [(each.nodes, each.memory_gib, dict(each.resources)) for each in found.node_classes]
+    assert shown == [(2, 192, {}), (1, 384, {"gpu": 2})]
+    assert (found.nodes, found.cores_per_node) == (3, 36)
+
+
+def test_nodes_of_several_models_are_no_cluster() -> None:
+    with pytest.raises(UnlikeNodesError, match="alpha has nodes of 18, 36 cores"):
+        declared([NODE, {**NODE, "cpus": 18}], "alpha", "north", "alpha", HARDWARE)
+    with pytest.raises(UnlikeNodesError, match="no node"):
+        declared([], "alpha", "north", "alpha", HARDWARE)
