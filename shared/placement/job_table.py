@@ -399,7 +399,7 @@ class JobTable:
         """An attempt takes over from another. What was granted of that one, or seized, is void."""
         after.held, after.asked, after.isolated = before.held, before.asked, before.isolated
         after.cancelled = before.cancelled
-        after.requeues = before.requeues + (not seized)
+        after.requeues, after.suspend_asked = before.requeues + (not seized), before.suspend_asked
         after.grant, after.void, after.seized = before.grant, before.void, before.seized
         placed = before.placed
         if placed is not None and (seized or before.state is JobState.GRANTED):

@@ -13,7 +13,7 @@ from coplace.v1.control_pb2 import (
     PowerCapDeclared,
     PowerCapStep,
 )
-from coplace.v1.jobs_pb2 import JobReleased
+from coplace.v1.jobs_pb2 import JobReleased, JobResumed
 
 from tests.chaos.audit import violations
 from tests.chaos.audit.evidence import Evidence
@@ -160,6 +160,8 @@ class Episode:
             if job_id not in ended:
                 released = JobReleased(job_id=job_id, released_at_us=now_us)
                 publish(world, job_id, f"{now_us}-calm", job_released=released)
+                runs_on = JobResumed(job_id=job_id, resumed_at_us=now_us)
+                publish(world, job_id, f"{now_us}-calm", job_resumed=runs_on)
 
     def _report(self) -> Report:
         world = self.world

@@ -30,7 +30,9 @@ from coplace.v1.jobs_pb2 import (
     JobCancelled,
     JobHeld,
     JobReleased,
+    JobResumed,
     JobSubmitted,
+    JobSuspended,
 )
 from coplace.v1.telemetry_pb2 import (
     NodeSample,
@@ -338,6 +340,21 @@ def hold_or_release(world: World) -> None:
         publish(world, job_id, now_us, job_released=released)
 
 
+def suspend_or_resume(world: World) -> None:
+    """An operator suspends a run, or lets one run on; some of them have ended by then."""
+    now_us = world.clock.now_us
+    runs = [run.job_id for run in world.journal.runs[-20:] if run.ended_us is None]
+    if not runs:
+        return
+    job_id = world.rng.choice(runs)
+    if world.rng.random() < 0.5:
+        suspended = JobSuspended(job_id=job_id, reason="a fan fails", suspended_at_us=now_us)
+        publish(world, job_id, _sequence(world), job_suspended=suspended)
+    else:
+        resumed = JobResumed(job_id=job_id, resumed_at_us=now_us)
+        publish(world, job_id, _sequence(world), job_resumed=resumed)
+
+
 def measure(world: World) -> None:
     """A signature of an application, or of a kernel of the learning phase."""
     rng = world.rng
@@ -432,6 +449,7 @@ EVENTS: Final[Mapping[Callable[[World], None], float]] = {
     sample: 6,
     cancel: 3,
     hold_or_release: 5,
+    suspend_or_resume: 4,
     declare: 2,
     lose_or_return: 2,
     undeclare: 1,

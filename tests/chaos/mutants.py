@@ -369,6 +369,19 @@ def who_is_suspended_stays_so() -> AbstractContextManager[Any]:
 
 
 @contextmanager
+def a_restart_forgets_operators_words() -> Iterator[None]:
+    """Who restores placement does not know that a run is to be suspended."""
+    right = JobTable._adopt
+
+    def adopt(job_table: JobTable, job: Any) -> None:
+        job.suspend = None
+        right(job_table, job)
+
+    with patch.object(JobTable, "_adopt", adopt):
+        yield
+
+
+@contextmanager
 def rounds_creep_behind_a_clock_that_jumped() -> Iterator[None]:
     """Whatever the wall clock says is followed, and a round ends 1 us after one that ended later:
     nobody compares a state with the clock."""
@@ -505,6 +518,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     caps_of_power_are_not_looked_at,
     nobody_is_asked_when_a_cap_falls,
     who_is_suspended_stays_so,
+    a_restart_forgets_operators_words,
     rounds_creep_behind_a_clock_that_jumped,
     backfill_ignores_the_reservation,
     jobs_are_forgotten_by_their_own_times,

@@ -22,18 +22,24 @@ _MUTANT_EVENTS: Final = 400
 # Which seed finds a planted bug first, where that is not the first one: when code that draws is
 # changed another does, and the search takes the others' time.
 _SOONEST: Final = {
-    "nobody_is_fenced": 8,
+    "position_is_lost_beside_its_state": 4,
+    "nobody_is_fenced": 3,
+    "refusals_leave_no_dead_letter": 3,
     "a_copy_of_a_submission_queues_up_again": 3,
-    "a_node_is_given_twice": 17,
+    "jobs_are_lost_by_a_restart": 4,
+    "a_node_is_given_twice": 2,
+    "late_shutters_are_dropped": 2,
     "a_round_is_forgotten": 2,
-    "silence_ends_a_grant": 3,
-    "every_barrier_is_believed": 5,
-    "caps_of_power_are_not_looked_at": 3,
-    "rounds_creep_behind_a_clock_that_jumped": 54,
+    "early_facts_are_lost_by_a_restart": 2,
+    "every_barrier_is_believed": 12,
+    "who_is_suspended_stays_so": 3,
+    "a_restart_forgets_operators_words": 5,
+    "rounds_creep_behind_a_clock_that_jumped": 15,
     "jobs_are_forgotten_by_their_own_times": 4,
+    "isolation_takes_neighbours_along": 2,
+    "who_is_killed_is_killed_again": 3,
     "outputs_go_beside_the_transaction": 2,
-    "the_undecided_is_read": 18,
-    "who_is_suspended_stays_so": 7,
+    "the_undecided_is_read": 6,
 }
 _ROOT: Final = Path(__file__).parents[2]
 _DIGEST: Final = "from tests.chaos.episode import Episode; print(Episode(7, 300).play().digest)"

@@ -283,8 +283,9 @@ class Region:
         stays[at] = stays[at]._replace(release_s=release_s, draw_mw=draw_mw)
 
     def expect(self, cluster: str, arrival: int, release_s: float) -> None:
-        """A job that stands still is there until then."""
-        self.replace(cluster, arrival, release_s, 0)
+        """A job that stands still is there until then, and draws what it may draw by now."""
+        [stay] = [stay for stay in self.clusters[cluster].stays if stay.arrival == arrival]
+        self.replace(cluster, arrival, release_s, stay.draw_mw)
 
     # Nodes ---------------------------------------------------------------------------------------
 

@@ -4,7 +4,16 @@ check, write a function of the evidence that yields what is violated, and list i
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tests.chaos.audit import decisions, delivery, money, nodes, power, rejections, starts
+from tests.chaos.audit import (
+    decisions,
+    delivery,
+    money,
+    nodes,
+    power,
+    rejections,
+    starts,
+    suspensions,
+)
 from tests.chaos.audit.evidence import Evidence
 
 Check = Callable[[Evidence], Iterator[str]]
@@ -19,6 +28,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     starts.nobody_is_beside_one_who_is_to_be_alone,
     power.no_start_breaks_a_cap,
     power.what_exceeds_a_cap_is_asked_to_draw_less,
+    suspensions.whoever_an_operator_suspends_is_asked_to_stand_still,
+    suspensions.nobody_is_asked_to_run_on_whom_an_operator_suspends,
     money.each_finished_run_has_one_final_charge,
     money.each_price_follows_from_what_was_measured,
     money.each_charge_proves_its_price,

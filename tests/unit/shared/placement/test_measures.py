@@ -39,6 +39,7 @@ from tests.unit.shared.placement.region import (
     lost,
     models,
     refused,
+    requeued,
     returned,
     round_of,
     started,
@@ -325,6 +326,18 @@ def test_of_two_words_of_operators_the_newer_counts_whichever_came_first() -> No
     with pytest.raises(AlreadyAppliedError):
         processor.handle(suspended("a", end_us(2) - 9))
     assert round_of(processor, 2) == []
+
+
+def test_a_copy_of_an_old_word_says_nothing_of_the_next_attempt() -> None:
+    processor = region()
+    running(processor, job("a"))
+    word = suspended("a", end_us(2) - 9)
+    round_of(processor, 2, word)
+    [again] = round_of(processor, 3, requeued("a", end_us(2)))
+    assert again.verdict == VERDICT_START
+    with pytest.raises(AlreadyAppliedError):
+        processor.handle(word)
+    assert actions(round_of(processor, 4, started(again))) == []
 
 
 def test_only_what_runs_can_be_suspended() -> None:

@@ -1,0 +1,119 @@
+"""What operators say of runs is done. That who was suspended runs on at last is seen by its end."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from coplace.v1.control_pb2 import RoundEnded
+from coplace.v1.jobs_pb2 import (
+    JobCancelled,
+    JobDeclined,
+    JobFinished,
+    JobRequeued,
+    JobResumed,
+    JobSeized,
+    JobStarted,
+    JobSubmitted,
+    JobSuspended,
+)
+from coplace.v1.placement_pb2 import (
+    ACTION_KIND_RESUME,
+    VERDICT_ACTION,
+    VERDICT_START,
+    PlacementDecided,
+)
+
+from shared.messaging.event import Event
+from tests.chaos.audit.evidence import Evidence
+
+_MAY_END = (
+    JobCancelled,
+    JobDeclined,
+    JobFinished,
+    JobRequeued,
+    JobSeized,
+    JobStarted,
+    JobSubmitted,
+)
+
+
+@dataclass(slots=True)
+class _Run:
+    """A start that was decided; untouched until anything is asked of it."""
+
+    cluster: str
+    start: tuple[int, int]
+    is_confirmed: bool = False
+    is_untouched: bool = True
+    is_to_stand: bool = False
+
+
+@dataclass(slots=True)
+class _Known:
+    """What runs, and the newest word of operators on each job: copies of older ones, which may be
+    of runs before, say nothing."""
+
+    runs: dict[str, _Run] = field(default_factory=dict)
+    newest: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def fold(self, event: Event) -> None:
+        """What placement takes in."""
+        payload, job_id = event.payload, getattr(event.payload, "job_id", "")
+        run = self.runs.get(job_id)
+        match payload:
+            case JobSuspended() | JobResumed():
+                stamp = event.time_us, event.id
+                is_news = stamp > self.newest.get(job_id, (0, ""))
+                self.newest[job_id] = max(stamp, self.newest.get(job_id, stamp))
+                if run is not None and is_news:
+                    run.is_to_stand = isinstance(payload, JobSuspended)
+            case JobStarted() if run and (payload.attempt, payload.grant) == run.start:
+                run.is_confirmed = payload.cluster == run.cluster
+            case _ if isinstance(payload, _MAY_END):
+                self.runs.pop(job_id, None)
+
+
+def whoever_an_operator_suspends_is_asked_to_stand_still(evidence: Evidence) -> Iterator[str]:
+    """In the round in which that is known of a run that its resource manager confirmed and of which
+    nothing else was asked."""
+    for ended, runs, _ in _rounds(evidence):
+        lost = evidence.known.lost_at(ended.round)
+        for job_id, run in runs.items():
+            is_there = run.is_confirmed and run.cluster not in lost
+            if is_there and run.is_to_stand and run.is_untouched:
+                yield f"round {ended.round}: {job_id} is suspended, and is not asked"
+
+
+def nobody_is_asked_to_run_on_whom_an_operator_suspends(evidence: Evidence) -> Iterator[str]:
+    """Whatever watts there are."""
+    for ended, runs, asked in _rounds(evidence):
+        for decided in asked:
+            run = runs.get(decided.job_id)
+            if run and run.is_to_stand and decided.action.kind == ACTION_KIND_RESUME:
+                yield f"round {ended.round}: {decided.job_id} is suspended, and is to run on"
+
+
+def _rounds(
+    evidence: Evidence,
+) -> Iterator[tuple[RoundEnded, dict[str, _Run], list[PlacementDecided]]]:
+    """Each round with the runs as placement knew them, and what it asked of them."""
+    by_round = _by_round(evidence)
+    known = _Known()
+    runs = known.runs
+    for ended in evidence.ends_of_rounds(known.fold):
+        decisions = by_round.get(ended.round, [])
+        asked = [decided for decided in decisions if decided.verdict == VERDICT_ACTION]
+        for decided in asked:
+            if decided.job_id in runs:
+                runs[decided.job_id].is_untouched = False
+        yield ended, runs, asked
+        for decided in decisions:
+            if decided.verdict == VERDICT_START:
+                runs[decided.job_id] = _Run(decided.cluster, (decided.attempt, decided.grant))
+
+
+def _by_round(evidence: Evidence) -> dict[int, list[PlacementDecided]]:
+    found: dict[int, list[PlacementDecided]] = {}
+    for decided in evidence.decisions:
+        if decided.verdict in (VERDICT_START, VERDICT_ACTION):
+            found.setdefault(decided.round, []).append(decided)
+    return found
