@@ -51,6 +51,7 @@ def cases_of(scenario: ClustersScenario) -> list[Case]:
         kill_at_limit=scenario.kill,
         ahead=scenario.look_ahead.ahead,
         slurm=scenario.slurm.backfill,
+        cap_slowdown=scenario.cap_slowdown,
     )
 
 

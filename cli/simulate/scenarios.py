@@ -20,6 +20,10 @@ from shared.simulation.recorded.caps import CapChanges, NewCap
 from shared.simulation.sweep import THRESHOLD
 from shared.simulation.system import SizeUnit
 
+# They know one mode of each job, or choose among all of them.
+_OF_ONE_MODE: Final = frozenset(
+    (SimulatedPolicy.CONSERVATIVE, SimulatedPolicy.SLURM, SimulatedPolicy.LOOK_AHEAD)
+)
 # No figure of a simulation comes near; squares and products of such still have room.
 MOST: Final = 1e12
 MOST_JOBS: Final = 10_000_000
@@ -188,6 +192,9 @@ class ClustersScenario(_Schedules):
         Reading.DIMENSIONLESS, "Of equations 4 and 5 and the threshold, ADR 0003."
     )
     tariffs: Path | None = _field(None, "CSV of cluster, hour and price_per_kwh or gco2_per_kwh.")
+    cap_slowdown: Annotated[float, Field(ge=1, le=MOST, allow_inf_nan=False)] = _field(
+        1.0, "How much longer a job may take at a lower P-state where a cap refuses its own."
+    )
     look_ahead: LookAheadSection = LookAheadSection()
 
     @model_validator(mode="before")
@@ -202,6 +209,10 @@ class ClustersScenario(_Schedules):
     def _agrees(self) -> Self:
         if self.system is None and not self.clusters:
             raise ValueError("{clusters} or {system} is needed")
+        if self.cap_slowdown > 1 and self.cap_w is None and self.system is None:
+            raise ValueError("{cap_slowdown} is of no use without {cap_w}")
+        if self.cap_slowdown > 1 and (one := set(self.policy) & _OF_ONE_MODE):
+            raise ValueError(f"{{cap_slowdown}} is of no use to {min(one)}: leave it out")
         _ = self.shares
         return self
 

@@ -4,6 +4,7 @@ D'Amico and Corbalan (2021), equation 4. As printed, E^2 / E_min is an energy an
 time: their sum has no unit. How it can be read, and what follows: docs/adr/0003.
 """
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -16,6 +17,9 @@ from shared.models.spread import Quantile
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+# What a lower P-state draws of the one before it, at most, to be one more mode.
+_WORTH_IT: Final = 0.9
+_MEDIAN: Final = 0.5
 
 
 class FrequencyRule(StrEnum):
@@ -109,6 +113,35 @@ def worth_choosing(projection: Projection, app: int) -> list[int]:
             kept.pop()
         kept.append(pstate)
     return kept
+
+
+def slower_pstates(
+    by_cost: Iterable[int],
+    own: int,
+    time_s: Sequence[float],
+    draw: Callable[[int], float],
+    most_slowdown: float,
+) -> Iterator[int]:
+    """The lower P-states at which a job may start where a cap of power refuses its own: those that
+    take at most `most_slowdown` times as long, in this order, each of which draws a tenth less than
+    the one before it at least (ADR 0032)."""
+    most = draw(own)
+    for pstate in by_cost:
+        if pstate < own and time_s[pstate] / time_s[own] <= most_slowdown:
+            drawn = draw(pstate)
+            if drawn <= _WORTH_IT * most:
+                most = drawn
+                yield pstate
+
+
+def pstates_by_cost(
+    projection: Projection, app: int, rule: FrequencyRule, weighing: Weighing = EVEN
+) -> list[int]:
+    """The P-states that have a projection, in the order in which a rule would choose them."""
+    by = FrequencyRule.MIN_RUNTIME if rule is FrequencyRule.NOMINAL else rule
+    cost = _cost(projection.planned(_MEDIAN), by, weighing)[app]
+    known: list[int] = np.flatnonzero(projection.available[app]).tolist()
+    return sorted(known, key=lambda pstate: float(cost[pstate]))
 
 
 def _is_above(x: Floats, y: Floats, left: int, middle: int, right: int) -> bool:

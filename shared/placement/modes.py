@@ -3,14 +3,13 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isclose, isinf, isnan
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.domain.bounds import WALLTIME_S
 from shared.domain.cluster import Cluster
-from shared.eamc.frequency import FrequencyRule, distance, worth_choosing
+from shared.eamc.frequency import FrequencyRule, distance, slower_pstates, worth_choosing
 from shared.eamc.ranking import FREQUENCY_RULES
 from shared.models.projection import Projection
 from shared.models.spread import Quantile
@@ -20,8 +19,6 @@ from shared.placement.predictions import ClusterModels, projections
 
 # Frequencies nearer to each other than this share are one P-state.
 _SAME: float = 1e-6
-# What a lower P-state draws of the one before it, at most, to be one more mode.
-_WORTH_IT: Final = 0.9
 # By job id and cluster.
 Modes = Mapping[tuple[str, str], tuple[Candidate, ...]]
 
@@ -138,16 +135,16 @@ class _Row:
         own = self._own(candidate)
         if own is None:
             return
-        most_mw = candidate.draw_mw or 0
-        for pstate in self._by_cost(rules):
-            longer = self._planned_s[pstate] / self._planned_s[own]
-            if pstate >= own or longer > rules.cap_slowdown:
-                continue
-            draws_mw = draw_mw(job.job, cluster, self._planned_w[pstate], candidate.nodes)
-            if draws_mw <= _WORTH_IT * most_mw:
-                most_mw = draws_mw
-                mode = self._at(pstate, own, job, candidate, cluster)
-                yield SlowerMode(*(getattr(mode, name) for name in SlowerMode.__slots__))
+
+        def draws_mw(pstate: int) -> int:
+            if pstate == own:
+                return candidate.draw_mw or 0
+            return draw_mw(job.job, cluster, self._planned_w[pstate], candidate.nodes)
+
+        by = self._by_cost(rules), own, self._planned_s, draws_mw, rules.cap_slowdown
+        for pstate in slower_pstates(*by):
+            mode = self._at(pstate, own, job, candidate, cluster)
+            yield SlowerMode(*(getattr(mode, name) for name in SlowerMode.__slots__))
 
     def _by_cost(self, rules: Rules) -> list[int]:
         """P-states in the order in which the policy would choose them."""

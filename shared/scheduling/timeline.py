@@ -1,6 +1,6 @@
 """A workload played on pools: the schedulers that placement decides with, moved by the engine."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 
@@ -11,8 +11,8 @@ from shared.scheduling.dispatch import Served
 from shared.scheduling.engine import Engine
 from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.power import Cap, PowerBudget
-from shared.scheduling.wait_queue import Entry
-from shared.scheduling.workload import NO_ENTRY, Schedule, Workload
+from shared.scheduling.wait_queue import Entry, OtherMode
+from shared.scheduling.workload import NO_ENTRY, Floats, Ints, OtherModes, Schedule, Workload
 
 # A cap over several pools, by their numbers.
 Over = tuple[Cap, Sequence[int]]
@@ -30,15 +30,12 @@ def play(
     _require_room(pools, workload)
     budgets = _budgets(pools, over)
     schedulers = [pool.scheduler(discipline, n, budgets[n]) for n, pool in enumerate(pools)]
-    run_s: list[list[float]] = workload.run_s.T.tolist()
     count = len(workload)
     submit_s: list[float] = workload.submit_s.tolist()
-
-    def runs_s(served: Served) -> float:
-        return run_s[served[0]][served[1][1]]
-
-    engine = Engine(Backfill(schedulers, _arrivals(workload)), submit_s, runs_s, submit_s[0])
+    dispatcher, runs_s = Backfill(schedulers, _arrivals(workload)), _run_times(workload)
+    engine = Engine(dispatcher, submit_s, runs_s, submit_s[0])
     cluster, start_s, passed = [0] * count, [0.0] * count, [False] * count
+    draw_mw = [0] * count
     started = 0
     while started < count:
         if engine.is_over:
@@ -46,22 +43,63 @@ def play(
         for number, entry, _, backfilled in engine.step():
             job = entry[1]
             cluster[job], start_s[job], passed[job] = number, engine.now_s, backfilled
+            draw_mw[job] = entry[6]
             started += 1
-    ran = np.arange(count), cluster
+    ran = np.arange(count), np.array(cluster)
+    mode, run_s = None, workload.run_s[ran]
+    if workload.others is not None:
+        mode = _modes_of(workload.others, ran, np.array(draw_mw))
+        run_s = np.where(mode > 0, workload.others.run_s[(*ran, mode - 1)], run_s)
     return Schedule(
-        cluster=np.array(cluster),
+        cluster=ran[1],
         start_s=np.array(start_s),
-        end_s=np.array(start_s) + workload.run_s[ran],
+        end_s=np.array(start_s) + run_s,
         backfilled=np.array(passed),
+        mode=mode,
     )
 
 
+def _run_times(workload: Workload) -> Callable[[Served], float]:
+    """How long what starts runs, in the mode in which it starts: no two of an entry draw alike."""
+    own_s: list[list[float]] = workload.run_s.T.tolist()
+
+    def runs_s(served: Served) -> float:
+        return own_s[served[0]][served[1][1]]
+
+    others = workload.others
+    if others is None:
+        return runs_s
+    known = zip(*np.nonzero(~np.isnan(others.run_s)), strict=True)
+    draws_mw = _milliwatts(others.power_w)
+    slower_s: dict[tuple[int, int, int], float] = {
+        (int(at[1]), int(at[0]), int(draws_mw[at])): float(others.run_s[at]) for at in known
+    }
+
+    def slower_runs_s(served: Served) -> float:
+        entry = served[1]
+        found = slower_s.get((served[0], entry[1], entry[6]))
+        return runs_s(served) if found is None else found
+
+    return slower_runs_s
+
+
+def _modes_of(others: OtherModes, ran: tuple[Ints, Ints], draw_mw: Ints) -> Ints:
+    """The mode in which each job started, by what it draws; 0 is the entry's own."""
+    is_it = _milliwatts(others.power_w[ran]) == draw_mw[:, np.newaxis]
+    return np.where(is_it.any(axis=1), 1 + is_it.argmax(axis=1), 0)
+
+
+def _milliwatts(power_w: Floats) -> Ints:
+    """Integers; -1 where there is no mode."""
+    return np.rint(np.nan_to_num(power_w * 1000, nan=-1.0)).astype(np.int64)
+
+
 def _require_room(pools: Sequence[Pool], workload: Workload) -> None:
-    has_entry = workload.order != NO_ENTRY
+    has_entry, least_w = workload.order != NO_ENTRY, workload.least_power_w
     for column, pool in enumerate(pools):
         asked = has_entry[:, column]
         most = int(workload.units[asked, column].max(initial=0))
-        most_w = float(workload.power_w[asked, column].max(initial=0))
+        most_w = float(least_w[asked, column].max(initial=0))
         if most > pool.units:
             raise ValueError(f"an entry asks for {most} units of {pool.units}: drop it")
         if most_w > pool.cap_w and not pool.steps:
@@ -92,13 +130,23 @@ def _known(entries: tuple[Entry, ...]) -> list[tuple[int, Entry]]:
 
 def _entries(workload: Workload, column: int) -> Iterator[Entry]:
     """Each job's entry in one column, made when it is asked for: most are gone by then."""
-    draw_mw = np.rint(workload.power_w * 1000).astype(np.int64)
+    draw_mw = _milliwatts(workload.power_w)
     order, units, limit_s, draws_mw = (
         values[:, column].tolist()
         for values in (workload.order, workload.units, workload.limit_s, draw_mw)
     )
     jobs = range(len(order))
     parts = repeat(False), repeat(-1)
-    rows = zip(order, jobs, units, limit_s, *parts, draws_mw, repeat(()), strict=False)
+    others = repeat(()) if workload.others is None else _others(workload.others, column)
+    rows = zip(order, jobs, units, limit_s, *parts, draws_mw, others, strict=False)
     # Entry(...) is a function of Python; making its tuple is one of C, and there is one a job.
     return map(partial(tuple.__new__, Entry), rows)
+
+
+def _others(others: OtherModes, column: int) -> Iterator[tuple[OtherMode, ...]]:
+    """Each job's other modes in one column."""
+    limit_s = others.limit_s[:, column].tolist()
+    draws_mw = _milliwatts(others.power_w[:, column]).tolist()
+    for limits_s, draws in zip(limit_s, draws_mw, strict=True):
+        found = zip(limits_s, draws, strict=True)
+        yield tuple([OtherMode(s, mw) for s, mw in found if mw >= 0])

@@ -15,6 +15,16 @@ NO_ENTRY: Final = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class OtherModes:
+    """Modes in which entries may start where a cap refuses their own, in the order in which they
+    are tried: of the shape (jobs, clusters, modes), NaN behind the last one of an entry."""
+
+    limit_s: Floats
+    run_s: Floats
+    power_w: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Workload:
     """Jobs by submission, and their entries: arrays of the shape (jobs,) or (jobs, clusters).
 
@@ -31,6 +41,7 @@ class Workload:
     limit_s: Floats
     run_s: Floats
     power_w: Floats
+    others: OtherModes | None = None
 
     def __post_init__(self) -> None:
         if (np.diff(self.submit_s) < 0).any():
@@ -49,17 +60,30 @@ class Workload:
 
     def killed_at_limit(self) -> "Workload":
         """The same where no job runs longer than its limit."""
-        return replace(self, run_s=np.minimum(self.run_s, self.limit_s))
+        others = self.others
+        if others is not None:
+            others = replace(others, run_s=np.minimum(others.run_s, others.limit_s))
+        return replace(self, run_s=np.minimum(self.run_s, self.limit_s), others=others)
+
+    @property
+    def least_power_w(self) -> Floats:
+        """What each entry draws in the mode in which that is least, (jobs, clusters)."""
+        if self.others is None:
+            return self.power_w
+        every = np.concatenate((self.power_w[..., np.newaxis], self.others.power_w), axis=2)
+        return np.asarray(np.fmin.reduce(every, axis=2))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
     """When and where each job of a workload ran: arrays of the shape (jobs,).
 
-    `cluster` is a column of the workload; `backfilled` marks starts before a blocked entry.
+    `cluster` is a column of the workload; `backfilled` marks starts before a blocked entry. `mode`
+    is 0 for the entry's own, n for the nth of its others; None where no entry has any.
     """
 
     cluster: Ints
     start_s: Floats
     end_s: Floats
     backfilled: Mask
+    mode: Ints | None = None

@@ -13,7 +13,14 @@ from shared.domain.coefficients import Coefficients
 from shared.domain.errors import UnusableError
 from shared.domain.signature import Signature
 from shared.eamc.chosen import Chosen
-from shared.eamc.frequency import EVEN, FrequencyRule, Weighing
+from shared.eamc.frequency import (
+    EVEN,
+    FrequencyRule,
+    Weighing,
+    choose_pstates,
+    pstates_by_cost,
+    slower_pstates,
+)
 from shared.eamc.ranking import part_eff
 from shared.models.ear import Metrics, project_metrics
 from shared.models.projection import Projection
@@ -64,6 +71,26 @@ class EpmPredictions:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SlowerModes:
+    """Applications, or jobs, on clusters at the lower P-states at which they may start where a cap
+    refuses their own, in the order in which these are tried: (applications, clusters, modes), NaN
+    behind the last one. Times and powers are those over what they are at the own P-state."""
+
+    freq_ghz: Floats
+    time_ratio: Floats
+    power_ratio: Floats
+
+    def of(self, app: Ints) -> "SlowerModes":
+        """Those of jobs by their applications, (jobs, clusters, modes)."""
+        return SlowerModes(self.freq_ghz[app], self.time_ratio[app], self.power_ratio[app])
+
+    @property
+    def least_power_ratio(self) -> Floats:
+        """In the mode that draws least, the own one where there is no other, (jobs, clusters)."""
+        return np.asarray(np.fmin.reduce(self.power_ratio, axis=2, initial=1.0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Epm:
     """Applications projected to every P-state of each cluster: (applications, P-states) each."""
 
@@ -88,6 +115,25 @@ class Epm:
             time_ratio=time_s / _reference_s(_columns([each.nominal_s for each in chosen])),
             node_w=_columns([each.power_w for each in chosen]),
         )
+
+    def slower(self, rule: FrequencyRule, weighing: Weighing, most_slowdown: float) -> SlowerModes:
+        """Of all applications on all clusters, as placement finds them: see slower_pstates. None
+        where jobs may not take longer."""
+        most = max(len(each.pstates_ghz) for each in self.projections)
+        shape = len(self.apps), len(self.projections), most
+        found = SlowerModes(*(np.full(shape, np.nan) for _ in "fpt"))
+        for cluster, projection in enumerate(self.projections if most_slowdown > 1 else ()):
+            own = choose_pstates(projection, rule, weighing).tolist()
+            for app in np.flatnonzero(projection.available.any(axis=1)).tolist():
+                time_s, power_w = projection.time_s[app], projection.power_w[app]
+                by_cost = pstates_by_cost(projection, app, rule, weighing)
+                lower = slower_pstates(by_cost, own[app], time_s, power_w.item, most_slowdown)
+                for mode, pstate in enumerate(lower):
+                    at, by = (app, cluster, mode), own[app]
+                    found.freq_ghz[at] = projection.pstates_ghz[pstate]
+                    found.time_ratio[at] = time_s[pstate] / time_s[by]
+                    found.power_ratio[at] = power_w[pstate] / power_w[by]
+        return found
 
     def best(self, weighing: Weighing = EVEN) -> Ints:
         """The cluster of the least part_eff at EAMC's P-states, (applications,)."""

@@ -44,7 +44,8 @@ class Case:
     """One simulation: what decides, on which workload. The same case gives the same result.
 
     `threshold` is that of PriorityInc-V, `reading` that of equations 4 and 5,
-    `ahead` how look-ahead weighs, `slurm` what Slurm's backfill looks at.
+    `ahead` how look-ahead weighs, `slurm` what Slurm's backfill looks at. Where a cap refuses a
+    job's P-state it may start at one at which it takes `cap_slowdown` times as long at most.
     """
 
     policy: SimulatedPolicy
@@ -56,6 +57,7 @@ class Case:
     kill_at_limit: bool = True
     ahead: Ahead = AS_TUNED
     slurm: SlurmBackfill = SLURM_DEFAULTS
+    cap_slowdown: float = 1.0
 
     @property
     def label(self) -> str:
@@ -97,13 +99,15 @@ def play_jobs(
     epm = Epm.of(setup.models)
     app = draw_apps(epm.best(), case.workload, case.seed, len(jobs.jobs))
     weighing = Weighing(case.t_weight, case.reading)
-    choice = PolicyChoice(case.policy, weighing, case.threshold, case.kill_at_limit)
+    by = case.policy, weighing, case.threshold, case.kill_at_limit, case.cap_slowdown
+    choice = PolicyChoice(*by)
     entries = entries_of(setup.system, epm, jobs, app, choice)
     if case.policy is SimulatedPolicy.LOOK_AHEAD:
         entries, schedule = play_ahead(setup.system, epm, entries, case.ahead)
     else:
         pools = [replace(pool, slurm=case.slurm) for pool in setup.system.pools]
         schedule = play(pools, entries.workload, discipline or case.policy.discipline)
+        entries = entries.started(schedule)
     played = Played(entries.workload, schedule, setup.system.fleet, entries.traits)
     return Outcome(played, entries.job_id, entries.left_out)
 
@@ -135,10 +139,12 @@ def combinations(
     kill_at_limit: bool = True,
     ahead: Ahead = AS_TUNED,
     slurm: SlurmBackfill = SLURM_DEFAULTS,
+    cap_slowdown: float = 1.0,
 ) -> list[Case]:
     """All cases; a policy that weighs nothing is there with the first weight only."""
+    how = threshold, reading, kill_at_limit, ahead, slurm, cap_slowdown
     return [
-        Case(policy, workload, seed, t_weight, threshold, reading, kill_at_limit, ahead, slurm)
+        Case(policy, workload, seed, t_weight, *how)
         for workload, policy, t_weight, seed in product(workloads, policies, t_weights, seeds)
         if policy.weighs or t_weight == t_weights[0]
     ]

@@ -122,6 +122,12 @@ def test_every_field_of_every_kind_has_an_option_and_says_what_it_is() -> None:
         (f"{CLUSTERS}mix: odd", "mix must be uniform or a share, got 'odd'"),
         (f"{CLUSTERS}t_weight: [1, -1]", "t_weight.1: Input should be greater than or equal to 0"),
         (f"{CLUSTERS}seeds: 1.5", "seeds.0: Input should be a valid integer"),
+        (
+            f"{CLUSTERS}cap_slowdown: 0.5",
+            "cap_slowdown: Input should be greater than or equal to 1",
+        ),
+        (f"{CLUSTERS}cap_slowdown: 2", "cap_slowdown is of no use without cap_w"),
+        (f"{CLUSTERS}cap_w: 5\ncap_slowdown: 2\npolicy: slurm", "is of no use to slurm"),
         ("kind: clusters\nlook_ahead: 3", "look_ahead: Input should be"),
         ("kind: clusters\nlook_ahead: {tail: 3}", "look_ahead.tail is not known"),
         ("kind: recorded", "give recorded or from_kafka, one of them"),

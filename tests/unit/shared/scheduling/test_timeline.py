@@ -1,5 +1,6 @@
 """Timelines of random workloads, against plain loops and against what must always hold."""
 
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -13,7 +14,7 @@ from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.timeline import play
 from shared.scheduling.wait_queue import Entry, WaitQueues
-from shared.scheduling.workload import NO_ENTRY, Schedule, Workload
+from shared.scheduling.workload import NO_ENTRY, OtherModes, Schedule, Workload
 from tests.unit.shared.scheduling.plain_one_pool import (
     PlainJob,
     plain_conservative_starts,
@@ -21,6 +22,7 @@ from tests.unit.shared.scheduling.plain_one_pool import (
 )
 
 UNITS = 8
+EASY = Discipline.EASY
 runs = st.sampled_from([1.0, 2.0, 3.0, 5.0, 8.0, 13.0])
 jobs_of_a_pool = st.lists(
     st.builds(
@@ -235,3 +237,45 @@ def test_a_job_larger_than_its_pool_is_refused_by_name() -> None:
 def test_submissions_that_go_back_in_time_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="submit_s"):
         one_pool([PlainJob(5.0, 1, 1.0, 1.0), PlainJob(1.0, 1, 1.0, 1.0)])
+
+
+def with_half_power(jobs: list[PlainJob]) -> Workload:
+    """Each job may take twice as long for half of its power."""
+    workload = one_pool(jobs)
+    limit_s, run_s, power_w = (
+        each[..., np.newaxis] for each in (workload.limit_s, workload.run_s, workload.power_w)
+    )
+    return replace(workload, others=OtherModes(2 * limit_s, 2 * run_s, power_w / 2))
+
+
+def test_where_a_cap_refuses_a_job_it_starts_in_another_mode_and_takes_as_long_as_in_that() -> None:
+    jobs = [PlainJob(0.0, 2, 10.0, 8.0), PlainJob(0.0, 2, 10.0, 8.0), PlainJob(1.0, 1, 5.0, 5.0)]
+    found = play([Pool(UNITS, cap_w=300.0)], with_half_power(jobs), Discipline.EASY)
+    assert found.mode is not None
+    assert found.mode.tolist() == [0, 1, 0]
+    assert found.start_s.tolist() == [0.0, 0.0, 8.0]
+    assert found.end_s.tolist() == [8.0, 16.0, 13.0]
+
+
+def test_a_job_whose_own_mode_is_above_the_cap_starts_in_another_one() -> None:
+    found = play([Pool(UNITS, cap_w=250.0)], with_half_power([PlainJob(0.0, 4, 3.0, 2.0)]), EASY)
+    assert found.end_s.tolist() == [4.0]
+    with pytest.raises(ValueError, match=r"draws 200\.0 W, the cap is 150\.0 W"):
+        play([Pool(UNITS, cap_w=150.0)], with_half_power([PlainJob(0.0, 4, 3.0, 2.0)]), EASY)
+
+
+@settings(max_examples=200, deadline=None)
+@given(jobs_of_a_pool, st.sampled_from([400.0, 500.0, 700.0]), st.booleans())
+def test_no_mode_takes_the_draw_above_a_cap_and_without_need_nobody_is_slowed(
+    jobs: list[PlainJob], cap_w: float, is_lax: bool
+) -> None:
+    workload = with_half_power(killed(jobs))
+    found = play([Pool(UNITS, cap_w=100 * cap_w if is_lax else cap_w)], workload, Discipline.EASY)
+    assert found.mode is not None
+    assert not (is_lax and found.mode.any())
+    drawn_w = workload.power_w[:, 0] / (1 + found.mode)
+    for time_s in found.start_s:
+        runs_then = (found.start_s <= time_s) & (time_s < found.end_s)
+        assert drawn_w[runs_then].sum() <= cap_w * (100 if is_lax else 1)
+    run_s = workload.run_s[:, 0] * (1 + found.mode)
+    assert (found.end_s - found.start_s).tolist() == pytest.approx(run_s.tolist())

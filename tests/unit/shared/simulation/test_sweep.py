@@ -5,7 +5,9 @@ import pytest
 
 from shared.simulation.jobs import WorkloadSpec
 from shared.simulation.policy import SimulatedPolicy
+from shared.simulation.steps import job_power_w
 from shared.simulation.sweep import Case, combinations, play_case, result_of, sweep
+from shared.simulation.system import SimulatedCluster, System
 from shared.simulation.units import assign_units
 from tests.unit.shared.simulation.setups import setup
 
@@ -66,3 +68,29 @@ def test_energy_is_least_where_it_is_minimised() -> None:
         for policy in (SimulatedPolicy.EASY, SimulatedPolicy.MIN_ENERGY)
     }
     assert energy_j[SimulatedPolicy.MIN_ENERGY] < 0.9 * energy_j[SimulatedPolicy.EASY]
+
+
+def test_under_a_cap_jobs_start_at_a_lower_p_state_as_far_as_they_may_take_longer() -> None:
+    """At 1 GHz a node draws 0.3 of its power; "cpu" then takes twice as long, "mem" no longer."""
+    clusters = tuple(replace_cap(cluster, 128 * 100.0) for cluster in SETUP.system.clusters)
+    capped = replace(SETUP, system=System(clusters))
+    found = {
+        slowdown: play_case(capped, Case(SimulatedPolicy.EASY, SMALL, cap_slowdown=slowdown))
+        for slowdown in (1.0, 1.5, 2.0)
+    }
+    slowed = {}
+    for slowdown, outcome in found.items():
+        played = outcome.played
+        assert played.traits is not None
+        ghz, app = played.chosen(played.traits.freq_ghz), played.traits.app
+        slowed[slowdown] = {played.traits.apps[one] for one in app[ghz == 1.0]}
+        for cluster in (0, 1):
+            assert job_power_w(played, cluster).value.max() <= 128 * 100.0 + 1e-6
+    assert slowed == {1.0: set(), 1.5: {"mem"}, 2.0: {"cpu", "mem"}}
+    assert found[2.0].left_out <= found[1.0].left_out
+    played, own = found[2.0].played, found[1.0].played
+    assert played.energy_j.sum() < own.energy_j.sum()
+
+
+def replace_cap(cluster: SimulatedCluster, cap_w: float) -> SimulatedCluster:
+    return cluster.model_copy(update={"cap_w": cap_w})
