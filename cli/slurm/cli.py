@@ -6,8 +6,9 @@ from typing import Annotated, Final
 import typer
 from coplace.v1.placement_pb2 import PlacementDecided
 
-from cli.asking import Ingest, UnansweredError
+from cli.asking import Ingest, Placement, UnansweredError
 from cli.slurm.jobs import Hardware, declared
+from cli.slurm.nodes import NodeTeller
 from cli.slurm.obey import Decisions, Obedience
 from cli.slurm.orders import Order
 from cli.slurm.slurm import Slurm, SlurmError
@@ -36,20 +37,23 @@ def tell(
     ] = "",
     account: Account = "none",
     period_s: Annotated[float, typer.Option(min=0.1, help="How often Slurm is looked at.")] = 5.0,
+    placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
 ) -> None:
-    """Declare the cluster, and tell of its jobs: submissions, starts and ends."""
+    """Declare the cluster, and tell of its jobs and of nodes that are taken out."""
     slurm = Slurm()
     cluster = slurm.cluster()
     hardware = Hardware(node_model, _numbers(pstates_ghz), idle_power_w, peak_bandwidth_gbps)
     binding = architecture or cluster
     teller = Teller(ingest, Site(site, account, node_model), binding)
+    nodes = NodeTeller(placement, ingest, site, cluster)
     found = declared(slurm.nodes(), cluster, site, binding, hardware)
     teller.declare(found)
     typer.echo(f"declared {cluster}: {found.nodes} nodes of {found.cores_per_node} cores")
     while True:
         try:
             teller.tell(slurm.jobs())
+            nodes.tell(slurm.nodes())
         except (SlurmError, UnansweredError) as error:
             note([f"{error}; tried again"])
         time.sleep(period_s)

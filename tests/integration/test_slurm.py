@@ -80,6 +80,7 @@ class Region:
             "COPLACE_NAMESPACE": "slurm",
             "COPLACE_KAFKA_PARTITIONS": "2",
             "COPLACE_INGEST_ADDRESS": self.ingest,
+            "COPLACE_PLACEMENT_ADDRESS": self.placement,
         }
         program = "from cli.main import app; app()"
         command = [sys.executable, "-c", program, "slurm", *arguments, "--site", "north"]
@@ -169,6 +170,18 @@ def test_a_job_that_waits_or_runs_is_cancelled_in_slurm(region: Region) -> None:
         assert "to be cancelled" in region.ask("cancel", job_id, "--reason", "wrong input")
         region.until(partial(region.is_cancelled, number), "the end in Slurm")
         region.until(partial(region.facts, JobFinished, job_id), "its end in Coplace")
+
+
+def test_a_node_that_slurm_takes_out_is_drained_until_it_is_back(region: Region) -> None:
+    def change(*what: str) -> None:
+        region.slurm.say("scontrol", "update", "NodeName=n2", *what)
+
+    change("State=DRAIN", "Reason=a fan is broken")
+    region.until(lambda: "a fan is broken" in region.ask("nodes", "alpha"), "the drain")
+    programs = region.kill()
+    change("State=RESUME")
+    region.start(*programs)
+    region.until(lambda: "drained" not in region.ask("nodes", "alpha"), "the resumption")
 
 
 def test_what_lies_between_may_be_killed_at_any_moment(region: Region) -> None:

@@ -14,7 +14,7 @@ from tests.support.snippets import REPOSITORY
 
 NODES: Final = ("n1", "n2")
 _GLUE: Final = REPOSITORY / "deploy" / "slurm"
-_WITHIN_S: Final = 30.0
+_WITHIN_S: Final = 60.0
 _CONF: Final = """\
 ClusterName=alpha
 SlurmctldHost=localhost(127.0.0.1)

@@ -1,0 +1,101 @@
+"""Which nodes Slurm takes out and brings back, told to Coplace."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_service_pb2 import ShowNodesResponse
+
+from cli import nodes
+from cli.asking import publish
+from shared.domain.folding import fold
+from shared.domain.hostlist import expand
+
+# In which Slurm starts nothing on a node, as `sinfo --json` names them.
+_OUT: Final = frozenset({"down", "drain", "error", "fail", "not_responding", "future", "unknown"})
+_MOST_REASON: Final = 256
+
+
+def out(shown: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The nodes on which Slurm starts nothing, and why."""
+    return {str(node["name"]): _reason(node) for node in shown if _words(node) & _OUT}
+
+
+def _words(node: Mapping[str, Any]) -> set[str]:
+    """A node's state with its flags; later versions tell both in one list."""
+    state, flags = node["state"], node.get("state_flags", ())
+    return {word.lower() for word in ([state] if isinstance(state, str) else state) + list(flags)}
+
+
+def _reason(node: Mapping[str, Any]) -> str:
+    said = str(node.get("reason") or "")
+    return (said or f"{' '.join(sorted(_words(node)))} in Slurm")[:_MOST_REASON]
+
+
+def news(
+    now_out: Mapping[str, str], standing: ShowNodesResponse, source: str
+) -> tuple[dict[str, list[str]], list[str]]:
+    """The nodes that are out and that Coplace does not know to be, by reason; and those that this
+    source drained and that are back: what others drained is theirs to resume."""
+    drained = [
+        (name, g.drained_by) for g in standing.groups for name in _named(g.nodes) if g.drained_by
+    ]
+    known = {name for name, _ in drained}
+    by_reason: dict[str, list[str]] = defaultdict(list)
+    for name, reason in now_out.items():
+        if name not in known:
+            by_reason[reason].append(name)
+    return by_reason, [name for name, by in drained if by == source and name not in now_out]
+
+
+def _named(host_lists: Iterable[str]) -> Iterable[str]:
+    return (name for each in host_lists for name in expand(each))
+
+
+class NodeTeller:
+    """Asks placement only when Slurm's nodes stand otherwise than before; keeps nothing else."""
+
+    def __init__(self, placement: str, ingest: str, site: str, cluster: str) -> None:
+        self._placement, self._ingest, self._cluster = placement, ingest, cluster
+        self._source = f"{site}/{cluster}"
+        self._told: dict[str, str] | None = None
+
+    def tell(self, shown: Sequence[Mapping[str, Any]]) -> None:
+        """Drain what is out, resume what is back. Raises UnansweredError."""
+        now_out = out(shown)
+        if now_out == self._told:
+            return
+        standing = nodes.ask(self._placement, self._cluster)
+        if not standing.clusters:
+            return  # its declaration is on its way
+        drained, resumed = news(now_out, standing, self._source)
+        for reason, names in drained.items():
+            self._drain(names, reason)
+        if resumed:
+            self._resume(resumed)
+        self._told = now_out
+
+    def _drain(self, names: Sequence[str], reason: str) -> None:
+        event = self._event(f"drained/{names[0]}")
+        message = event.nodes_drained
+        message.cluster, message.reason, message.drained_at_us = (
+            self._cluster,
+            reason,
+            event.time_us,
+        )
+        message.nodes.extend(fold(names))
+        publish(self._ingest, event)
+
+    def _resume(self, names: Sequence[str]) -> None:
+        event = self._event(f"resumed/{names[0]}")
+        message = event.nodes_resumed
+        message.cluster, message.resumed_at_us = self._cluster, event.time_us
+        message.nodes.extend(fold(names))
+        publish(self._ingest, event)
+
+    def _event(self, what: str) -> Envelope:
+        now_us = time.time_ns() // 1000
+        event_id = f"{self._source}/nodes/{what}/{now_us}"
+        return Envelope(id=event_id, source=self._source, time_us=now_us)
