@@ -2,6 +2,7 @@
 what a running system says of its own."""
 
 import csv
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from cli.asking import Ingest, Source, publish
+from cli.output import Output, OutputName, write
 from cli.telling import TABLE_WIDTH, note
 from shared.eamc.frequency import Reading
 from shared.eamc.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
@@ -204,6 +207,46 @@ def import_report(
     typer.echo(
         f"{len(runs)} runs, of which {without} without counters, are in {out / 'accounting.csv'}"
     )
+
+
+@app.command()
+def push(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Tables of coefficients, or of signatures, as `learn` has them."
+        ),
+    ],
+    node_model: Annotated[
+        str, typer.Option(help="Node model of all files; else the files say it.")
+    ] = "",
+    reason: Annotated[str, typer.Option(help="Why: it is recorded.")] = "",
+    dry_run: Annotated[bool, typer.Option(help="Say what would change, and no more.")] = False,
+    yes: Annotated[bool, typer.Option(help="Publish without asking.")] = False,
+    output: OutputName = Output.TABLE,
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Publish coefficients and signatures to a running system, after saying what they change."""
+    from cli.energy import push as pushing
+    from cli.kafka_topics import KafkaTopics
+    from shared.messaging.deployment import Deployment
+    from shared.runtime.settings import settings
+
+    known = pushing.EnergyKnowledge.read(KafkaTopics(Deployment.of(settings())).topic)
+    found = pushing.Files.read(files, node_model, known)
+    events = list(found.envelopes(source, reason, time.time_ns() // 1000))
+    note(found.doubts(known))
+    write(pushing.changes(known, found), pushing.COLUMNS, output)
+    told = f"{len(found.coefficients)} node models, {len(found.signatures)} signatures"
+    if dry_run:
+        typer.echo(f"not published: {told}", err=True)
+        return
+    if not yes:
+        typer.confirm(f"publish coefficients of {told}?", abort=True, err=True)
+    for event in events:
+        publish(ingest, event)
+    typer.echo(f"published coefficients of {told}: jobs that wait are weighed again", err=True)
 
 
 @app.command()

@@ -8,7 +8,12 @@ from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import JobStarted, JobSubmitted
 
 from shared.domain.errors import RejectedError
-from shared.messaging.domain_types import cluster_of, dependencies_of, job_of
+from shared.messaging.domain_types import (
+    cluster_of,
+    declared_coefficients_of,
+    dependencies_of,
+    job_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,5 +64,6 @@ KINDS: Final[Mapping[str, PayloadKind]] = {
     "limits_declared": PayloadKind("commands"),
     "power_cap_declared": PayloadKind("commands"),
     "policy_declared": PayloadKind("commands"),
+    "coefficients_declared": PayloadKind("commands", declared_coefficients_of),
     "plan_proposed": PayloadKind("commands"),
 }

@@ -15,7 +15,7 @@ from coplace.v1.control_pb2 import (
     PolicyDeclared,
     PowerCapDeclared,
 )
-from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
+from coplace.v1.energy_pb2 import CoefficientsDeclared, CoefficientsPublished, SignatureUpdated
 from coplace.v1.jobs_pb2 import (
     JobActionDone,
     JobActionRefused,
@@ -97,7 +97,10 @@ class Sequencer:
         self._saved = set(self._events)
 
     def handle(self, event: Event) -> Iterable[Publish]:
-        """Hold an event. Raises RejectedError for a model whose SHA-256 is not its content's."""
+        """Hold an event, unless placement learns of it by what others make of it. Raises
+        RejectedError for a model whose SHA-256 is not its content's."""
+        if isinstance(event.payload, CoefficientsDeclared):
+            return ()  # the learner publishes them
         if event.id in self._events:
             raise AlreadyAppliedError(event.id)
         payload = event.payload

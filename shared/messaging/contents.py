@@ -23,7 +23,12 @@ from coplace.v1.control_pb2 import (
     PowerCapStep,
     PowerScope,
 )
-from coplace.v1.energy_pb2 import AppIdMismatch, CoefficientsPublished, SignatureUpdated
+from coplace.v1.energy_pb2 import (
+    AppIdMismatch,
+    CoefficientsDeclared,
+    CoefficientsPublished,
+    SignatureUpdated,
+)
 from coplace.v1.jobs_pb2 import (
     DependencyCondition,
     JobActionDone,
@@ -491,6 +496,16 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "tpi_scale": text_or_empty,
             "pstates_ghz": each_of_any("pstates_ghz", quantity("pstates_ghz")),
             **{name: each_of_any("coefficients", quantity("coefficient")) for name in "abcdef"},
+        }
+    ),
+    CoefficientsDeclared: fields(
+        {
+            "node_model": text,
+            "tpi_scale": text,
+            "pstates_ghz": each("pstates_ghz", quantity("pstates_ghz")),
+            **{name: each("coefficients", quantity("coefficient")) for name in "abcdef"},
+            "reason": text_or_empty,
+            "declared_at_us": time_us,
         }
     ),
     PowerModelPublished: fields(

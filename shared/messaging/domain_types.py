@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 from coplace.v1.control_pb2 import ClusterDeclared
-from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
+from coplace.v1.energy_pb2 import CoefficientsDeclared, CoefficientsPublished, SignatureUpdated
 from coplace.v1.jobs_pb2 import (
     DEPENDENCY_CONDITION_AFTER_ANY,
     DEPENDENCY_CONDITION_AFTER_OK,
@@ -20,7 +20,7 @@ from coplace.v1.jobs_pb2 import (
 from shared.domain.bounds import LENGTHS
 from shared.domain.checks import require_text
 from shared.domain.cluster import Cluster, NodeClass
-from shared.domain.coefficients import Coefficients, Uncertainty
+from shared.domain.coefficients import Coefficients, Matrix, Uncertainty
 from shared.domain.errors import RejectedError
 from shared.domain.job import Condition, Dependency, Job
 from shared.domain.resources import resources_of
@@ -134,18 +134,25 @@ def signatures_of(message: SignatureUpdated) -> tuple[Signature, ...]:
 def coefficients_of(message: CoefficientsPublished) -> Coefficients:
     """The matrices of a node model."""
     require_text("version", message.version, limit=MOST_VERSION)
-    count = len(message.pstates_ghz)
+    deviations = [_matrix(message, name) for name in ("time_sd", "power_sd") if message.time_sd]
+    uncertainty = Uncertainty(*deviations) if deviations else None
+    return _coefficients(message, message.version, uncertainty)
 
-    def matrix(field: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-        values = np.array(getattr(message, field), dtype=np.float64)
-        if values.size != count * count:
-            raise RejectedError(field, f"must hold {count * count} values, got {values.size}")
-        return values.reshape(count, count)
 
-    a, b, c, d, e, f = (matrix(field) for field in "abcdef")
+def declared_coefficients_of(message: CoefficientsDeclared) -> Coefficients:
+    """Those that an operator declared, which say nothing of their errors."""
+    return _coefficients(message, "declared", None)
+
+
+def _coefficients(
+    message: CoefficientsPublished | CoefficientsDeclared,
+    version: str,
+    uncertainty: Uncertainty | None,
+) -> Coefficients:
+    a, b, c, d, e, f = (_matrix(message, field) for field in "abcdef")
     return Coefficients(
         node_model=message.node_model,
-        version=message.version,
+        version=version,
         tpi_scale=message.tpi_scale,
         pstates_ghz=tuple(message.pstates_ghz),
         a=a,
@@ -154,6 +161,15 @@ def coefficients_of(message: CoefficientsPublished) -> Coefficients:
         d=d,
         e=e,
         f=f,
-        available=matrix("available").astype(np.bool_),
-        uncertainty=Uncertainty(matrix("time_sd"), matrix("power_sd")) if message.time_sd else None,
+        available=_matrix(message, "available").astype(np.bool_),
+        uncertainty=uncertainty,
     )
+
+
+def _matrix(message: CoefficientsPublished | CoefficientsDeclared, field: str) -> Matrix:
+    """Of all pairs of P-states."""
+    count = len(message.pstates_ghz)
+    values = np.array(getattr(message, field), dtype=np.float64)
+    if values.size != count * count:
+        raise RejectedError(field, f"must hold {count * count} values, got {values.size}")
+    return values.reshape(count, count)

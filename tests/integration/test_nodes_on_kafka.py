@@ -1,13 +1,15 @@
 """What operators say is followed, over gRPC, with ingest and placement as processes on real Kafka:
-an impossible job is rejected, drained nodes get no job, a new cluster is seen by who waits, and
-what is declared of the policy decides from the next round on."""
+an impossible job is rejected, drained nodes get no job, a new cluster is seen by who waits, what is
+declared of the policy decides from the next round on, and what is pushed of energy is weighed."""
 
 import os
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -24,7 +26,7 @@ from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from shared.messaging.deployment import Deployment
 from shared.runtime.settings import Settings
-from tests.support.snippets import HOW_TO, blocks
+from tests.support.snippets import HOW_TO, blocks, write_programs
 
 _DEADLINE_S = 120.0
 _NAMESPACE = "nodes"
@@ -39,8 +41,8 @@ class Region:
             kafka_bootstrap=servers.kafka_bootstrap, namespace=_NAMESPACE, kafka_partitions=2
         )
         create_topics(Deployment.of(settings))
-        self._ports = dict(zip(("ingest", "placement"), free_ports(2), strict=True))
-        programs = zip(self._ports.items(), free_ports(2), strict=True)
+        self._ports = dict(zip(("ingest", "placement", "energy"), free_ports(3), strict=True))
+        programs = zip(self._ports.items(), free_ports(3), strict=True)
         self._programs = [self._program(*named, http) for named, http in programs]
         servers.start(self._programs)
 
@@ -68,6 +70,23 @@ class Region:
         environment = {f"COPLACE_{n.upper()}_ADDRESS": self._address(n) for n in self._ports}
         return CliRunner().invoke(app, [*words], env=environment).output
 
+    def coplace_on_kafka(self, *words: str) -> str:
+        """What a command prints that reads topics."""
+        program = [sys.executable, "-c", "from cli.main import app; app()", *words]
+        environment = {**os.environ, **self._environment}
+        environment["COPLACE_INGEST_ADDRESS"] = self._address("ingest")
+        run = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
+        return run.stdout + run.stderr
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "COPLACE_KAFKA_BOOTSTRAP": self.servers.kafka_bootstrap,
+            "COPLACE_NAMESPACE": _NAMESPACE,
+            "COPLACE_KAFKA_PARTITIONS": "2",
+        }
+
     def until(self, is_so: Callable[[str], bool], *words: str) -> str:
         """What a command prints once that is so."""
         deadline = time.monotonic() + _DEADLINE_S
@@ -87,10 +106,7 @@ class Region:
             self._name(name),
             [sys.executable, "-m", f"services.{name}"],
             env={
-                "PYTHONPATH": os.pathsep.join(sys.path),
-                "COPLACE_KAFKA_BOOTSTRAP": self.servers.kafka_bootstrap,
-                "COPLACE_NAMESPACE": _NAMESPACE,
-                "COPLACE_KAFKA_PARTITIONS": "2",
+                **self._environment,
                 "COPLACE_SESSION_TIMEOUT_S": "6",
                 "COPLACE_HTTP_PORT": str(http_port),
                 f"COPLACE_{name.upper()}_PORT": str(port),
@@ -101,31 +117,33 @@ class Region:
         )
 
 
-def cluster(name: str, nodes: int = 4) -> ClusterDeclared:
-    return ClusterDeclared(
-        cluster=name,
-        site="north",
-        node_model="gold-6254",
-        nodes=nodes,
-        cores_per_node=36,
-        pstates_ghz=[1.2, 3.1],
-        idle_power_w=100,
-        peak_bandwidth_gbps=200,
-    )
+def cluster(name: str, **changes: Any) -> ClusterDeclared:
+    values: dict[str, Any] = {
+        "cluster": name,
+        "site": "north",
+        "node_model": "gold-6254",
+        "nodes": 4,
+        "cores_per_node": 36,
+        "pstates_ghz": [1.2, 3.1],
+        "idle_power_w": 100,
+        "peak_bandwidth_gbps": 200,
+    }
+    return ClusterDeclared(**(values | changes))
 
 
-def job(number: int, nodes: int) -> JobSubmitted:
+def job(number: int, nodes: int, **changes: Any) -> JobSubmitted:
     now_us = time.time_ns() // 1000
-    return JobSubmitted(
-        job_id=f"north/alpha/{number}/1767225600",
-        attempt=1,
-        user="ada",
-        account="physics",
-        nodes=nodes,
-        walltime_s=3600,
-        reference_cluster="alpha",
-        submitted_at_us=now_us,
-    )
+    values: dict[str, Any] = {
+        "job_id": f"north/alpha/{number}/1767225600",
+        "attempt": 1,
+        "user": "ada",
+        "account": "physics",
+        "nodes": nodes,
+        "walltime_s": 3600,
+        "reference_cluster": "alpha",
+        "submitted_at_us": now_us,
+    }
+    return JobSubmitted(**(values | changes))
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +232,24 @@ def test_the_policy_is_declared_as_the_how_to_says(region: Region) -> None:
     decided = job(9, 1)
     region.tell(job_submitted=decided)
     region.until(lambda told: "is to start" in told, "why", decided.job_id)
+
+
+def test_a_job_that_waits_is_weighed_by_what_is_pushed(region: Region, tmp_path: Path) -> None:
+    write_programs(HOW_TO / "operate.md", tmp_path, "csv")
+    region.tell(cluster_declared=cluster("delta", node_model="epyc-9654", architecture="zen4"))
+    region.until(lambda told: "| delta" in told, "nodes")
+    region.coplace("drain", "delta", "--reason", "it is new")
+    region.until(lambda told: "drained" in told, "nodes", "delta")
+    waits = job(20, 4, reference_cluster="delta", app_id="solver", architectures=["zen4"])
+    region.tell(job_submitted=waits)
+    region.until(lambda told: "it is new" in told, "why", waits.job_id)
+    files = [str(tmp_path / name) for name in ("epyc-9654_coefficients.csv", "apps.csv")]
+    said = region.coplace_on_kafka("energy", "push", *files, "--yes", "--reason", "measured")
+    assert "published coefficients of 1 node models, 1 signatures" in said
+    assert "| solver      | epyc-9654  | no signature, then 1.2 |" in said
+    region.until(lambda told: "| 1.2 " in told, "why", waits.job_id)
+    again = region.coplace_on_kafka("energy", "push", *files, "--dry-run")
+    assert "they replace coefficients-epyc-9654@" in again
 
 
 _SHOWN = ("policy", "show", "--output", "csv")

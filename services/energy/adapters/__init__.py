@@ -3,26 +3,23 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
-from services.energy.adapters.coefficients_csv import read_coefficients_file
-from services.energy.model import Fit
+from services.energy.adapters.coefficients_csv import SUFFIX, read_coefficients_file
 from services.energy.processor.learner import Imported
-from shared.domain import eamc_source
-from shared.domain.coefficients import Coefficients
+from shared.domain.eamc_source import NODE_MODEL_OF_MODULE
+from shared.domain.errors import RejectedError
 
 
 def read_coefficients(folder: Path) -> Mapping[str, Imported]:
-    """The coefficients of every node model in a folder of `{module}_coefficients.csv`.
+    """The coefficients of every node model in a folder of `{module}_coefficients.csv`: a module is
+    a node model, but for the names of the published ones.
 
-    Raises OSError when a file cannot be read and ValueError when it is not of this form.
+    Raises OSError when a file cannot be read and RejectedError when it is not of this form, or
+    there is none.
     """
+    files = {path.stem.removesuffix(SUFFIX): path for path in folder.glob(f"*{SUFFIX}.csv")}
+    if not files:
+        raise RejectedError(str(folder), f"holds no file called NODE_MODEL{SUFFIX}.csv")
     return {
-        node_model: _imported(read_coefficients_file(folder / f"{module}_coefficients.csv"))
-        for module, node_model in eamc_source.NODE_MODEL_OF_MODULE.items()
+        NODE_MODEL_OF_MODULE.get(module, module): Imported.of(read_coefficients_file(files[module]))
+        for module in sorted(files)
     }
-
-
-def _imported(c: Coefficients) -> Imported:
-    power, cpi = np.stack([c.a, c.b, c.c], axis=-1), np.stack([c.d, c.e, c.f], axis=-1)
-    return Imported(c.tpi_scale, Fit(c.pstates_ghz, power, cpi, c.available, 0.0, 0.0, kernels=0))

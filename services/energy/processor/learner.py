@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
+from hashlib import sha256
 from math import isnan, sqrt
-from typing import Final
+from typing import Final, Self
 
+import numpy as np
 from coplace.v1.control_pb2 import ClusterDeclared
-from coplace.v1.energy_pb2 import CoefficientsPublished
+from coplace.v1.energy_pb2 import CoefficientsDeclared, CoefficientsPublished
 from coplace.v1.energy_pb2 import Drift as DriftMessage
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 
@@ -15,7 +18,9 @@ from services.energy.model import Fit
 from services.energy.processor.node_model import LearnedNodeModel
 from services.energy.processor.observed import Head, PairedRun
 from shared.domain.bounds import CLOCK_GHZ
+from shared.domain.coefficients import Coefficients
 from shared.messaging.digest import model_sha256
+from shared.messaging.domain_types import declared_coefficients_of
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, Round
 from shared.messaging.table import Table
@@ -24,19 +29,40 @@ SOURCE: Final = "energy.learner"
 OUTPUT: Final = "energy.coefficients"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+_DECLARED: Final = "declared|"
+
+
+@dataclass(frozen=True, eq=False)
 class Imported:
     """Coefficients of another source, in place of learning them."""
 
     tpi_scale: str
     fit: Fit
 
+    @classmethod
+    def of(cls, c: Coefficients) -> Self:
+        """Those of a file or of a declaration, whose fit is not known here."""
+        power, cpi = np.stack([c.a, c.b, c.c], axis=-1), np.stack([c.d, c.e, c.f], axis=-1)
+        fitted = Fit(c.pstates_ghz, power, cpi, c.available, 0.0, 0.0, kernels=0)
+        return cls(c.tpi_scale, fitted)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of their content."""
+        arrays = (np.array(self.fit.pstates_ghz), self.fit.power, self.fit.cpi, self.fit.available)
+        found = sha256(self.tpi_scale.encode())
+        for array in arrays:
+            found.update(np.ascontiguousarray(array).tobytes())
+        return found.hexdigest()
+
 
 class Learner:
     """Folds kernels, applications and declared clusters into energy.coefficients; a single stage.
 
-    A node model among `imported` gets those coefficients when a cluster of it is declared, and
-    learns nothing. Others adapt: after `adapt_after` comparisons of applications with their
+    A node model among `imported`, or whose coefficients an operator declared, gets those when a
+    cluster of it is declared, and learns nothing; where they are others than in an earlier life,
+    they are published at the end of the next round. What was declared goes before what is
+    imported. Others adapt: after `adapt_after` comparisons of applications with their
     projections a new version is published, 0 being never.
     """
 
@@ -46,7 +72,14 @@ class Learner:
         imported: Mapping[str, Imported] | None = None,
         adapt_after: int = 0,
     ) -> None:
-        self._imported = imported or {}
+        self._declared = {
+            key.removeprefix(_DECLARED): CoefficientsDeclared.FromString(value)
+            for key, value in restored.items()
+            if key.startswith(_DECLARED)
+        }
+        declared = {name: _imported(message) for name, message in self._declared.items()}
+        self._imported = {**(imported or {}), **declared}
+        self._declared_anew: set[str] = set()
         self._adapt_after = adapt_after
         self._heads = Table("model", restored, asdict, Head.decoded)
         self._waiting = Table("waiting", restored, PairedRun.encoded, PairedRun.decoded)
@@ -55,6 +88,8 @@ class Learner:
         }
         for run in self._waiting.values():
             self._models[run.node_model].expect([run.freq_ghz])
+        for name in self._imported.keys() & self._models.keys():
+            self._use(name)
 
     @property
     def drifts(self) -> Mapping[str, Drift]:
@@ -67,6 +102,8 @@ class Learner:
         message = event.payload
         if isinstance(message, ClusterDeclared):
             self._declare(message.node_model, sorted(message.pstates_ghz))
+        elif isinstance(message, CoefficientsDeclared):
+            self._import(event, message)
         elif isinstance(message, SignatureMeasured):
             self._wait(PairedRun.of(event, message))
         return []
@@ -93,16 +130,36 @@ class Learner:
             if model.head != self._heads.get(name):
                 self._heads.put(name, model.head)
             changed |= model.changes()
+        anew, self._declared_anew = self._declared_anew, set()
+        for name in sorted(anew):
+            changed[f"{_DECLARED}{name}"] = self._declared[name].SerializeToString()
         return changed | self._heads.changes() | self._waiting.changes()
 
     def _create(self, name: str, head: Head, restored: Mapping[str, bytes]) -> LearnedNodeModel:
         source = self._imported.get(name)
         return LearnedNodeModel(name, head, restored, source.fit if source else None)
 
+    def _import(self, event: Event, message: CoefficientsDeclared) -> None:
+        known, name = self._declared.get(message.node_model), message.node_model
+        if known is not None and message.declared_at_us <= known.declared_at_us:
+            raise AlreadyAppliedError(event.id)
+        imported, model = _imported(message), self._model(name)
+        model.expect(imported.fit.pstates_ghz)
+        self._declared[name], self._imported[name] = message, imported
+        self._declared_anew.add(name)
+        self._models[name] = model
+        self._use(name)
+
+    def _use(self, name: str) -> None:
+        """Take what is imported of a node model, unless it is what is used already."""
+        model, source = self._models[name], self._imported[name]
+        if model.head.source != source.digest:
+            model.use(source.fit, source.tpi_scale, source.digest)
+
     def _model(self, name: str) -> LearnedNodeModel:
         """A node model; one that nothing is known of yet is not remembered by asking."""
         source = self._imported.get(name)
-        head = Head(tpi_scale=source.tpi_scale if source else "")
+        head = Head(tpi_scale=source.tpi_scale, source=source.digest) if source else Head()
         return self._models.get(name) or self._create(name, head, {})
 
     def _declare(self, name: str, pstates_ghz: list[float]) -> None:
@@ -144,6 +201,10 @@ class Learner:
             payload=payload,
         )
         return Publish(OUTPUT, event)
+
+
+def _imported(message: CoefficientsDeclared) -> Imported:
+    return Imported.of(declared_coefficients_of(message))
 
 
 def _message(node_model: str, ended: Round, model: LearnedNodeModel) -> CoefficientsPublished:

@@ -77,6 +77,19 @@ class LearnedNodeModel:
             self._learned = fit(sorted(self.table_ghz), runs)
         return self._learned
 
+    def use(self, imported: Fit, tpi_scale: str, source: str) -> None:
+        """Coefficients of another source than before take the place of learning."""
+        self._imported = imported
+        self.head = replace(
+            self.head,
+            tpi_scale=tpi_scale,
+            is_stale=True,
+            compared=0,
+            drift=self.head.drift.restarted(),
+            source=source,
+        )
+        _clear(self._taught)
+
     def current(self) -> Fit:
         """The coefficients as they are published."""
         power, cpi = self.learned.power.copy(), self.learned.cpi.copy()

@@ -164,13 +164,15 @@ class Taught:
 class Head:
     """A node model's declared P-states, the unit of its kernels' TPI, whether there is something
     new to learn from, and how runs since the learning phase compare; `compared` counts those since
-    coefficients were last published."""
+    coefficients were last published. `source` is the SHA-256, in hexadecimal, of what takes the
+    place of learning: empty where nothing does."""
 
     pstates_ghz: tuple[float, ...] = ()
     tpi_scale: str = ""
     is_stale: bool = False
     compared: int = 0
     drift: Drift = field(default_factory=Drift)
+    source: str = ""
 
     @classmethod
     def decoded(cls, value: dict[str, Any]) -> Self:

@@ -2,6 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from coplace.v1.energy_pb2 import CoefficientsDeclared
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
@@ -18,7 +19,8 @@ from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, Round
 from shared.runtime.settings import Settings
 from shared.runtime.telemetry import Telemetry
-from tests.unit.services.energy.support import declared, in_round, measured
+from tests.unit.services.energy.files import pairs, write
+from tests.unit.services.energy.support import NODE_MODEL, declared, in_round, measured
 
 PSTATES_GHZ = (1.2, 3.1)
 
@@ -331,6 +333,78 @@ def test_published_coefficients_take_the_place_of_learning(published: Path) -> N
     assert (size, message.pstates_ghz[0], message.pstates_ghz[-1]) == (20, 1.2, 3.1)
     assert message.a[1] == 1.066968
     assert [message.available[i] for i in (0, 1, 2, 3)] == [True, True, False, True]
+
+
+def state_of(*learners: Learner) -> dict[str, bytes]:
+    """What lives that followed one another kept."""
+    state: dict[str, bytes] = {}
+    for learner in learners:
+        _keep(state, learner)
+    return state
+
+
+def pushed(power: float = 0.5, at_us: int = 2 * 10**15, **changes: Any) -> Event:
+    """An operator's own coefficients of two P-states."""
+    values: dict[str, Any] = {
+        "node_model": NODE_MODEL,
+        "tpi_scale": "mine",
+        "pstates_ghz": [1.2, 3.1],
+        **dict.fromkeys("bcef", [0.0] * 4),
+        "a": [1.0, power, power, 1.0],
+        "d": [1.0] * 4,
+        "available": [True] * 4,
+        "declared_at_us": at_us,
+    }
+    payload = CoefficientsDeclared(**(values | changes))
+    return Event(f"pushed/{at_us}", "operator/ada", at_us, NODE_MODEL, payload)
+
+
+def test_coefficients_that_a_running_system_is_restarted_with_are_published(
+    published: Path,
+) -> None:
+    first = Learner({}, adapt_after=5)
+    [learned] = in_round(first, 0, declared((1.2, 3.1)), *kernel_runs())
+    again = Learner(state_of(first), read_coefficients(published))
+    [event] = in_round(again, 1)
+    assert (event.payload.kernels, learned.payload.kernels > 0) == (0, True)  # type: ignore[attr-defined]
+    assert in_round(Learner(state_of(first, again), read_coefficients(published)), 2) == []
+
+
+def test_coefficients_of_own_node_models_are_read_by_the_names_of_their_files(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "epyc-9654_coefficients.csv", pairs())
+    found = read_coefficients(tmp_path)
+    assert list(found) == ["epyc-9654"]
+    with pytest.raises(ValueError, match="holds no file called NODE_MODEL_coefficients"):
+        read_coefficients(tmp_path / "nowhere")
+
+
+def test_declared_coefficients_take_the_place_of_learned_ones_and_stay(published: Path) -> None:
+    learner = Learner({}, adapt_after=5)
+    in_round(learner, 0, declared((1.2, 3.1)), *kernel_runs())
+    [event] = in_round(learner, 1, pushed())
+    message: Any = event.payload
+    assert (message.tpi_scale, message.kernels, [*message.a]) == ("mine", 0, [1.0, 0.5, 0.5, 1.0])
+    assert in_round(learner, 2, *kernel_runs()) == []
+    again = Learner(state_of(learner), read_coefficients(published), adapt_after=5)
+    assert in_round(again, 3) == []
+    [event] = in_round(again, 4, pushed(0.25, 2 * 10**15 + 1))
+    assert [*event.payload.a] == [1.0, 0.25, 0.25, 1.0]  # type: ignore[attr-defined]
+    for late in (pushed(0.25, 2 * 10**15 + 1), pushed(0.5, 10**15)):
+        with pytest.raises(AlreadyAppliedError):
+            again.handle(late)
+
+
+def test_declared_coefficients_of_a_node_model_that_nobody_has_yet_are_published() -> None:
+    [event] = in_round(Learner({}), 0, pushed(node_model="epyc-9654"))
+    assert event.payload.node_model == "epyc-9654"  # type: ignore[attr-defined]
+
+
+def test_declared_coefficients_of_another_size_than_their_p_states_are_refused() -> None:
+    with pytest.raises(RejectedError) as refused:
+        Learner({}).handle(pushed(a=[1.0]))
+    assert (refused.value.field, refused.value.problem) == ("a", "must hold 4 values, got 1")
 
 
 def test_a_file_of_another_form_is_refused_by_name(tmp_path: Path) -> None:

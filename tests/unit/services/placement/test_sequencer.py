@@ -4,15 +4,20 @@ from dataclasses import replace
 from itertools import chain
 
 import pytest
+from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.placement_pb2 import PlacementDecided
+from google.protobuf import descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.placement.app import SEQUENCED
 from services.placement.sequencer import Sequencer
 from shared.domain.errors import RejectedError
+from shared.messaging.digest import Model, model_sha256
 from shared.messaging.event import Event
 from shared.messaging.provenance import PROVENANCE_KEY
 from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.topics import load_topics
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
@@ -146,3 +151,17 @@ def test_what_comes_and_goes_within_a_batch_is_never_written() -> None:
     feed(sequencer, chain(EVENTS))
     sequenced(sequencer)
     assert sequencer.changes() == {}
+
+
+def test_every_message_of_its_topics_is_put_into_an_order_or_passed_over() -> None:
+    topics, pool = load_topics(), descriptor_pool.Default()
+    names = {name for topic in SEQUENCED for name in topics[topic].messages}
+    for name in sorted(names - {RoundEnded.DESCRIPTOR.full_name}):
+        payload = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))()
+        if isinstance(payload, Model):
+            payload.sha256 = model_sha256(payload)
+        sequencer = Sequencer({})
+        sequencer.handle(Event(name, "test", T0_US, "region", payload))
+        taken = [event.type for event in sequenced(sequencer)]
+        known = topics["placement.inputs"].messages
+        assert taken == ([name] if name in known else [])
