@@ -50,10 +50,13 @@ def tell(
     found = declared(slurm.nodes(), cluster, site, binding, hardware)
     teller.declare(found)
     typer.echo(f"declared {cluster}: {found.nodes} nodes of {found.cores_per_node} cores")
+    is_known = False
     while True:
         try:
-            teller.tell(slurm.jobs())
-            nodes.tell(slurm.nodes())
+            is_known = is_known or nodes.knows_cluster()
+            if is_known:
+                teller.tell(slurm.jobs())
+                nodes.tell(slurm.nodes())
         except (SlurmError, UnansweredError) as error:
             note([f"{error}; tried again"])
         time.sleep(period_s)

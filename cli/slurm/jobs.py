@@ -198,9 +198,14 @@ def declared(
         resources = Tres.parse("tres", tres).gres
         count = len(list(alike))
         found.node_classes.append(
-            NodeClass(nodes=count, memory_gib=memory_mib / 1024, resources=resources)
+            NodeClass(nodes=count, memory_gib=_gib(memory_mib), resources=resources)
         )
     return found
+
+
+def _gib(memory_mib: int) -> float:
+    """0, unknown, for the 1 MiB that Slurm has where nobody said how much there is."""
+    return memory_mib / 1024 if memory_mib > 1 else 0.0
 
 
 def _kind(node: Mapping[str, Any]) -> tuple[int, str]:

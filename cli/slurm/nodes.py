@@ -62,14 +62,17 @@ class NodeTeller:
         self._source = f"{site}/{cluster}"
         self._told: dict[str, str] | None = None
 
+    def knows_cluster(self) -> bool:
+        """Whether placement has the declaration: before that it rejects the cluster's jobs. Raises
+        UnansweredError."""
+        return bool(nodes.ask(self._placement, self._cluster).clusters)
+
     def tell(self, shown: Sequence[Mapping[str, Any]]) -> None:
         """Drain what is out, resume what is back. Raises UnansweredError."""
         now_out = out(shown)
         if now_out == self._told:
             return
         standing = nodes.ask(self._placement, self._cluster)
-        if not standing.clusters:
-            return  # its declaration is on its way
         drained, resumed = news(now_out, standing, self._source)
         for reason, names in drained.items():
             self._drain(names, reason)

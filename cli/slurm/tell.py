@@ -8,7 +8,7 @@ from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.ingest_service_pb2 import Envelope, PublishStreamRequest
 from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
 
-from cli.asking import asking
+from cli.asking import asking, publish
 from cli.slurm.jobs import SlurmJob, facts
 from cli.telling import note
 from services.ingest.jobcomp.model import Site
@@ -25,12 +25,12 @@ class Teller:
         self._sent: set[str] = set()
 
     def declare(self, cluster: ClusterDeclared) -> None:
-        """Say what the cluster is. Raises UnansweredError."""
+        """Say what the cluster is. Raises UnansweredError, for what ingest refuses too."""
         now_us = time.time_ns() // 1000
         source = self._site.name
         event_id = f"{source}/{cluster.DESCRIPTOR.full_name}/{cluster.cluster}/{now_us}"
         event = Envelope(id=event_id, source=source, time_us=now_us, cluster_declared=cluster)
-        self._send([event])
+        publish(self._ingest, event)
 
     def tell(self, jobs: Iterable[SlurmJob]) -> None:
         """Say what is new of these jobs. Raises UnansweredError: then none of it counts as said."""

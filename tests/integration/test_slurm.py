@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coplace.v1.jobs_pb2 import JobFinished, JobStarted
+from coplace.v1.jobs_pb2 import JobDeclined, JobFinished, JobStarted
 from typer.testing import CliRunner
 
 from cli.kafka_topics import KafkaTopics
@@ -170,6 +170,26 @@ def test_a_job_that_waits_or_runs_is_cancelled_in_slurm(region: Region) -> None:
         assert "to be cancelled" in region.ask("cancel", job_id, "--reason", "wrong input")
         region.until(partial(region.is_cancelled, number), "the end in Slurm")
         region.until(partial(region.facts, JobFinished, job_id), "its end in Coplace")
+
+
+def test_a_start_that_is_asked_back_before_slurm_made_it_is_given_back(region: Region) -> None:
+    def partition(state: str) -> None:
+        region.slurm.say("scontrol", "update", "PartitionName=all", f"State={state}")
+
+    partition("DOWN")  # Slurm takes jobs and starts none
+    number = region.slurm.submit("sleep 1", "--nodes=1", "--time=5")
+    job_id = region.id_of(number)
+    region.until(lambda: region.job(number).word.is_started, "the release")
+    region.ask("hold", job_id, "--reason", "ask ada first")
+    region.until(partial(region.facts, JobDeclined, job_id), "the answer")
+    region.until(lambda: "is held" in region.ask("why", job_id), "that it is held")
+    partition("UP")
+    assert (region.job(number).word.grant, region.job(number).word.is_started) == (1, False)
+    region.ask("release", job_id)
+    region.until(partial(region.facts, JobFinished, job_id), "its end in Coplace")
+    [finished] = region.facts(JobFinished, job_id)
+    [started] = region.facts(JobStarted, job_id)
+    assert (started.grant, finished.grant) == (2, 2)
 
 
 def test_a_node_that_slurm_takes_out_is_drained_until_it_is_back(region: Region) -> None:

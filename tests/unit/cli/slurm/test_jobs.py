@@ -104,6 +104,13 @@ def test_a_cluster_is_declared_as_slurm_has_it() -> None:
     assert (found.nodes, found.cores_per_node) == (3, 36)
 
 
+def test_memory_that_nobody_told_slurm_is_unknown() -> None:
+    [node_class] = declared(
+        [{**NODE, "real_memory": 1}], "alpha", "north", "alpha", HARDWARE
+    ).node_classes
+    assert node_class.memory_gib == 0
+
+
 def test_nodes_of_several_models_are_no_cluster() -> None:
     with pytest.raises(UnlikeNodesError, match="alpha has nodes of 18, 36 cores"):
         declared([NODE, {**NODE, "cpus": 18}], "alpha", "north", "alpha", HARDWARE)
