@@ -57,7 +57,7 @@ def test_one_common_application_does_not_tell_how_sure_an_estimate_is(tmp_path: 
     [
         (["--node", "a=4"], "say --node b=CORES"),
         (["--node", "a=4", "--node", "b=many"], "must be MODULE=CORES"),
-        (["--node", "a=4", "--node", "b=0"], "node: must be from"),
+        (["--node", "a=4", "--node", "b=0"], "node: must be at least 1"),
     ],
 )
 def test_hardware_that_is_not_said_ends_the_command_with_one_line(
