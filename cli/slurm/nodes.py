@@ -8,7 +8,7 @@ from typing import Any, Final
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import ShowNodesResponse
 
-from cli import nodes
+from cli import clusters, nodes
 from cli.asking import publish
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
@@ -65,7 +65,7 @@ class NodeTeller:
     def knows_cluster(self) -> bool:
         """Whether placement has the declaration: before that it rejects the cluster's jobs. Raises
         UnansweredError."""
-        return bool(nodes.ask(self._placement, self._cluster).clusters)
+        return self._cluster in {each.name for each in clusters.listing(self._placement)}
 
     def tell(self, shown: Sequence[Mapping[str, Any]]) -> None:
         """Drain what is out, resume what is back. Raises UnansweredError."""

@@ -22,6 +22,10 @@ class Release:
     limit_min: int
     word: Word
 
+    def __str__(self) -> str:
+        where = ",".join(self.nodes) or "any nodes"
+        return f"released on {where} at {self.word.freq_ghz:g} GHz for {self.limit_min} min"
+
 
 @dataclass(frozen=True, slots=True)
 class Hold:
@@ -29,10 +33,16 @@ class Hold:
 
     word: Word
 
+    def __str__(self) -> str:
+        return "held"
+
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
     """End a job, or take it out of the queue."""
+
+    def __str__(self) -> str:
+        return "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +51,18 @@ class Decline:
 
     reason: str
 
+    def __str__(self) -> str:
+        return f"declined: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
     """Tell Coplace that an action on a job that runs is not done."""
 
     reason: str
+
+    def __str__(self) -> str:
+        return f"refused: {self.reason}"
 
 
 Order = Release | Hold | Cancel | Decline | Refuse

@@ -94,6 +94,17 @@ def test_other_verdicts_ask_for_nothing() -> None:
     assert orders(PlacementDecided(verdict=VERDICT_QUEUED), PENDING, NOW_US) == []
 
 
+def test_orders_are_told_in_words() -> None:
+    found = orders(start(), PENDING, NOW_US) + orders(withdrawn(), PENDING, NOW_US)
+    assert list(map(str, [*found, Cancel(), Refuse("why")])) == [
+        "released on n[1-2] at 2.1 GHz for 2 min",
+        "held",
+        "declined: as asked",
+        "cancelled",
+        "refused: why",
+    ]
+
+
 @dataclass
 class PlainSlurm:
     """One job, as Slurm would have it: held until released, and then started when it likes."""
