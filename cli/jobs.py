@@ -2,12 +2,19 @@
 there are, and what is asked of them."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Final
 
 import typer
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobCancelled, JobHeld, JobReleased, JobResumed, JobSuspended
+from coplace.v1.jobs_pb2 import (
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    JobRequeueAsked,
+    JobResumed,
+    JobSuspended,
+)
 from coplace.v1.placement_service_pb2 import (
     JobStanding,
     ListedJob,
@@ -33,6 +40,12 @@ _HOLDS_NODES: Final = (
     JobStanding.JOB_STANDING_SUSPENDED,
 )
 
+_OVER: Final = (
+    JobStanding.JOB_STANDING_FINISHED,
+    JobStanding.JOB_STANDING_CANCELLED,
+    JobStanding.JOB_STANDING_REJECTED,
+)
+
 JobId = Annotated[
     str,
     typer.Argument(metavar="JOB", help="As it was submitted.", autocompletion=completion.jobs),
@@ -40,11 +53,25 @@ JobId = Annotated[
 Limit = Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")]
 
 
-Request = JobCancelled | JobHeld | JobReleased | JobSuspended | JobResumed
+Request = JobCancelled | JobHeld | JobReleased | JobSuspended | JobResumed | JobRequeueAsked
+
+
+_ASKED: Final[Mapping[type[Request], str]] = {
+    JobCancelled: "cancelled",
+    JobHeld: "held",
+    JobReleased: "released",
+    JobSuspended: "suspended",
+    JobResumed: "resumed",
+    JobRequeueAsked: "requeued",
+}
 
 
 class NoRunError(UnusableError):
     """What is asked is about a run, and the job has none."""
+
+
+class OverError(UnusableError):
+    """What is asked is about a job that can start, and this one starts no more."""
 
 
 class UnknownStandingError(UnusableError):
@@ -107,6 +134,19 @@ def hold(
 ) -> None:
     """Start a job not before it is released; it keeps its place in the queue."""
     message = JobHeld(job_id=job_id, reason=reason, held_at_us=_now_us())
+    _ask_of(message, placement, ingest, source)
+
+
+def requeue(
+    job_id: JobId,
+    reason: Annotated[str, typer.Option(help="Why: it is recorded and told.")] = "",
+    placement: Placement = "127.0.0.1:50053",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Put a job back to the end of the queue; one that runs is ended, and begins anew."""
+    attempt = why.ask(placement, job_id).attempt
+    message = JobRequeueAsked(job_id=job_id, attempt=attempt, reason=reason, asked_at_us=_now_us())
     _ask_of(message, placement, ingest, source)
 
 
@@ -236,6 +276,8 @@ def asked(message: Request, source: str, now_us: int) -> Envelope:
             event.job_released.CopyFrom(message)
         case JobSuspended():
             event.job_suspended.CopyFrom(message)
+        case JobRequeueAsked():
+            event.job_requeue_asked.CopyFrom(message)
         case JobResumed():
             event.job_resumed.CopyFrom(message)
     return event
@@ -250,6 +292,8 @@ def _ask_of(message: Request, placement: str, ingest: str, source: str) -> None:
     before = why.ask(placement, message.job_id)
     if isinstance(message, JobSuspended | JobResumed) and before.standing not in _HOLDS_NODES:
         raise NoRunError(f"{message.job_id} has no run: it {why.standing(before)}")
+    if isinstance(message, JobRequeueAsked) and before.standing in _OVER:
+        raise OverError(f"{message.job_id} {why.standing(before)}: submit it anew")
     publish(ingest, asked(message, source, _now_us()))
-    what = message.DESCRIPTOR.name.removeprefix("Job").lower()
+    what = _ASKED[type(message)]
     typer.echo(f"to be {what}: {message.job_id}, which {why.standing(before)}")

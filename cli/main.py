@@ -14,7 +14,7 @@ from cli.failures import TellingGroup
 
 _INSTALLED = ("up", "status", "logs", "env", "down")
 _OF_NODES = ("nodes", "drain", "resume", "undeclare")
-_OF_JOBS = ("jobs", "queue", "cancel", "hold", "release", "suspend", "unsuspend")
+_OF_JOBS = ("jobs", "queue", "cancel", "hold", "release", "requeue", "suspend", "unsuspend")
 # These start, show or stop servers of their own; the others speak to a system that is up.
 _WITH_THEIR_OWN = (*_INSTALLED, "local", "demo", "demo-parity")
 

@@ -6,7 +6,7 @@ from math import ceil
 from typing import Final
 
 from coplace.v1 import placement_pb2
-from coplace.v1.placement_pb2 import ACTION_KIND_END, PlacementDecided
+from coplace.v1.placement_pb2 import ACTION_KIND_END, ACTION_KIND_REQUEUE, PlacementDecided
 
 from cli.slurm.jobs import SlurmJob, Word
 
@@ -119,4 +119,6 @@ def _act(decision: PlacementDecided, job: SlurmJob | None) -> list[Order]:
         return []
     if decision.action.kind == ACTION_KIND_END:
         return [Cancel()]
+    if decision.action.kind == ACTION_KIND_REQUEUE:
+        return [Refuse("put it back in Slurm itself: scontrol requeue")]
     return [Refuse("Slurm sets the clock of a job at its start, and suspends none for power here")]

@@ -17,6 +17,7 @@ from coplace.v1.jobs_pb2 import (
 )
 from coplace.v1.placement_pb2 import (
     ACTION_KIND_END,
+    ACTION_KIND_REQUEUE,
     ACTION_KIND_SUSPEND,
     VERDICT_ACTION,
     VERDICT_CANCELLED,
@@ -38,7 +39,7 @@ from services.emulator.feasibility import (
 )
 from services.emulator.machine import Machine
 from services.emulator.profiling import before_the_first_job, observed
-from services.emulator.running import HeldUnits, RunningJob, TimeBeside
+from services.emulator.running import ATTEMPT, HeldUnits, RunningJob, TimeBeside
 from services.emulator.scales import PER_INSTRUCTION, TpiScale
 from services.emulator.shapes import units_that_fit
 from services.emulator.truth.noise import Noise
@@ -104,6 +105,7 @@ class Emulator:
         later = sorted(caps, key=lambda cap: cap.declared_at_us, reverse=True)
         self._caps, self._steps_us = later, step_times_us(caps)
         self._queued: dict[str, JobRequest] = {}
+        self._attempts: dict[str, int] = {}
         self._running: dict[str, RunningJob] = {}
         self._declined: set[tuple[str, int]] = set()
         self._proposed: Event | None = None
@@ -285,6 +287,9 @@ class Emulator:
         if asked.kind == ACTION_KIND_END:
             self._finish(run, JOB_OUTCOME_CANCELLED, now_us)
             return
+        if asked.kind == ACTION_KIND_REQUEUE:
+            self._requeue(run, decision.reason, now_us)
+            return
         freq_ghz = asked.freq_ghz or run.allocation.freq_ghz
         require_pstate(decision, freq_ghz, run.machine)
         nominal = profile(run.request.true_app_id, run.machine.cluster.node_model)
@@ -298,6 +303,14 @@ class Emulator:
         for job in self._on_nodes_of(run):
             self._settle(job, now_us)
         self._outbox.append(facts.action_done(run, asked, now_us))
+        self._has_answers = True
+
+    def _requeue(self, run: RunningJob, reason: str, now_us: int) -> None:
+        """End a run and put its job back, which begins anew."""
+        self._finish(run, JOB_OUTCOME_CANCELLED, now_us)
+        self._queued[run.job_id] = run.request
+        self._attempts[run.job_id] = run.attempt + 1
+        self._outbox.append(facts.requeued(run, reason, now_us))
         self._has_answers = True
 
     def _measure(self, run: RunningJob, now_us: int) -> None:
@@ -324,6 +337,7 @@ class Emulator:
             progress=Progress(solo.time_s * request.repetitions),
             deadline_us=limit_us if self._kill_at_limit else None,
             grant=decision.grant,
+            attempt=decision.attempt,
             walltime_s=decision.walltime_s,
         )
 
@@ -399,6 +413,9 @@ class Emulator:
             raise ImpossibleDecisionError(decision, "was started twice")
         if decision.cluster not in self._machines:
             raise ImpossibleDecisionError(decision, f"there is no cluster {decision.cluster!r}")
+        if decision.attempt != self._attempts.get(decision.job_id, ATTEMPT):
+            problem = f"attempt {decision.attempt} was never submitted"
+            raise ImpossibleDecisionError(decision, problem)
         return self._queued[decision.job_id], self._machines[decision.cluster]
 
 

@@ -10,6 +10,7 @@ from coplace.v1.jobs_pb2 import (
     JobDeclined,
     JobFinished,
     JobOutcome,
+    JobRequeued,
     JobStarted,
     JobSubmitted,
     RunInterval,
@@ -95,7 +96,7 @@ def started(run: RunningJob) -> Publish:
     names = run.machine.node_names
     payload = JobStarted(
         job_id=run.job_id,
-        attempt=ATTEMPT,
+        attempt=run.attempt,
         cluster=run.machine.cluster.name,
         nodes=fold(names[node] for node in run.allocation.nodes),
         freq_ghz=run.allocation.freq_ghz,
@@ -104,7 +105,7 @@ def started(run: RunningJob) -> Publish:
         node_units=run.allocation.units if run.request.cores_per_unit else (),
     )
     cluster = run.machine.cluster
-    return _of_job(JOBS, cluster, run.job_id, run.started_us, payload)
+    return _of_job(JOBS, cluster, run.job_id, run.started_us, payload, attempt=run.attempt)
 
 
 def finished(run: RunningJob, outcome: JobOutcome.ValueType, now_us: int) -> Publish:
@@ -112,7 +113,7 @@ def finished(run: RunningJob, outcome: JobOutcome.ValueType, now_us: int) -> Pub
     cluster = run.machine.cluster
     payload = JobFinished(
         job_id=run.job_id,
-        attempt=ATTEMPT,
+        attempt=run.attempt,
         outcome=outcome,
         cluster=cluster.name,
         app_id=run.request.app_id,
@@ -131,21 +132,23 @@ def finished(run: RunningJob, outcome: JobOutcome.ValueType, now_us: int) -> Pub
         resources=dict(run.resources),
         intervals=_intervals(run, now_us),
     )
-    return _of_job(JOBS, cluster, run.job_id, now_us, payload)
+    return _of_job(JOBS, cluster, run.job_id, now_us, payload, attempt=run.attempt)
 
 
 def action_done(run: RunningJob, asked: Action, now_us: int) -> Publish:
     """The resource manager did what was asked."""
     payload = JobActionDone(
         job_id=run.job_id,
-        attempt=ATTEMPT,
+        attempt=run.attempt,
         grant=run.grant,
         number=asked.number,
         done_at_us=now_us,
         freq_ghz=0.0 if run.is_suspended else run.allocation.freq_ghz,
     )
     cluster = run.machine.cluster
-    return _of_job(JOBS, cluster, run.job_id, now_us, payload, sequence=asked.number)
+    return _of_job(
+        JOBS, cluster, run.job_id, now_us, payload, sequence=asked.number, attempt=run.attempt
+    )
 
 
 def _intervals(run: RunningJob, now_us: int) -> list[RunInterval]:
@@ -154,6 +157,19 @@ def _intervals(run: RunningJob, now_us: int) -> list[RunInterval]:
         return []
     found = run.intervals(now_us)
     return [RunInterval(began_at_us=us, freq_ghz=ghz, energy_j=j) for us, ghz, j in found]
+
+
+def requeued(run: RunningJob, reason: str, now_us: int) -> Publish:
+    """A run was ended, and its job is in the queue again."""
+    attempt, cluster = run.attempt + 1, run.machine.cluster
+    payload = JobRequeued(
+        job_id=run.job_id,
+        attempt=attempt,
+        reason=reason,
+        requeued_at_us=now_us,
+        cluster=cluster.name,
+    )
+    return _of_job(JOBS, cluster, run.job_id, now_us, payload, sequence=attempt)
 
 
 def declined(decision: PlacementDecided, cluster: Cluster, now_us: int) -> Publish:
@@ -202,7 +218,7 @@ def signature_of_job(
     payload.app_id = run.request.app_id
     payload.job_id = run.job_id
     key = f"{run.request.app_id}|{cluster.node_model}"
-    return _of_job(SIGNATURES, cluster, run.job_id, now_us, payload, key, sequence)
+    return _of_job(SIGNATURES, cluster, run.job_id, now_us, payload, key, sequence, run.attempt)
 
 
 def signature(
@@ -240,7 +256,7 @@ def node_samples(run: RunningJob, noise: Noise, now_us: int) -> Publish:
     payload = NodeSamples(
         node=node, cluster=cluster.name, node_model=cluster.node_model, samples=samples
     )
-    return _of_job(NODES, cluster, run.job_id, now_us, payload, node)
+    return _of_job(NODES, cluster, run.job_id, now_us, payload, node, attempt=run.attempt)
 
 
 def shutters(run: RunningJob, beside: TimeBeside, noise: Noise, now_us: int) -> Publish:
@@ -256,7 +272,7 @@ def shutters(run: RunningJob, beside: TimeBeside, noise: Noise, now_us: int) -> 
     co_ipc = solo_ipc / beside.slowdown_ratio
     payload = ShuttersMeasured(
         job_id=run.job_id,
-        attempt=ATTEMPT,
+        attempt=run.attempt,
         co_runner_job_id=beside.co_runner.job_id,
         app_id=run.request.app_id,
         co_runner_app_id=beside.co_runner.request.app_id,
@@ -274,7 +290,9 @@ def shutters(run: RunningJob, beside: TimeBeside, noise: Noise, now_us: int) -> 
         co_runner_core_share=beside.co_runner_core_share,
     )
     cluster = run.machine.cluster
-    return _of_job(SHUTTERS, cluster, run.job_id, now_us, payload, sequence=beside.number)
+    return _of_job(
+        SHUTTERS, cluster, run.job_id, now_us, payload, sequence=beside.number, attempt=run.attempt
+    )
 
 
 def _of_job(
@@ -285,9 +303,11 @@ def _of_job(
     payload: Message,
     key: str = "",
     sequence: int = ATTEMPT,
+    attempt: int = ATTEMPT,
 ) -> Publish:
+    of_attempt = job if attempt == ATTEMPT else f"{job}/{attempt}"
     event = Event(
-        id=f"{source(cluster)}/{payload.DESCRIPTOR.full_name}/{job}/{sequence}",
+        id=f"{source(cluster)}/{payload.DESCRIPTOR.full_name}/{of_attempt}/{sequence}",
         source=source(cluster),
         time_us=time_us,
         key=key or job,

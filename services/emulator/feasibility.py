@@ -6,7 +6,7 @@ from typing import Final
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from services.emulator.machine import Machine
-from services.emulator.running import ATTEMPT, RunningJob
+from services.emulator.running import RunningJob
 from services.emulator.shapes import cores_of_unit, most_units_a_node, unit_on
 from shared.workloads.request import JobRequest
 
@@ -61,8 +61,6 @@ def named_co_runners(decision: PlacementDecided) -> list[str]:
 def _wrong_request(decision: PlacementDecided, request: JobRequest, machine: Machine) -> str | None:
     cluster = machine.cluster
     cores = cores_of_unit(request, cluster)
-    if decision.attempt != ATTEMPT:
-        return f"attempt {decision.attempt} was never submitted"
     if decision.cores_per_node != cores:
         return f"uses {cores} cores a unit on {cluster.name}, got {decision.cores_per_node}"
     if not decision.walltime_s > 0:

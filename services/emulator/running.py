@@ -15,7 +15,7 @@ from shared.domain.resources import Resources, resources_of
 from shared.scheduling.progress import Progress, slowest
 from shared.workloads.request import JobRequest
 
-ATTEMPT = 1  # the emulated resource managers never requeue
+ATTEMPT = 1  # the first of a job
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ class RunningJob:
     progress: Progress
     deadline_us: int | None
     grant: int = 0
+    attempt: int = ATTEMPT
     walltime_s: float = 0.0
     settled_us: int = 0
     suspended_us: int | None = None

@@ -48,6 +48,7 @@ KINDS: Final[Mapping[str, PayloadKind]] = {
     "job_cancelled": PayloadKind("jobs.events"),
     "job_held": PayloadKind("jobs.events"),
     "job_released": PayloadKind("jobs.events"),
+    "job_requeue_asked": PayloadKind("jobs.events"),
     "job_suspended": PayloadKind("jobs.events"),
     "job_resumed": PayloadKind("jobs.events"),
     "job_action_done": PayloadKind("jobs.events"),

@@ -24,6 +24,7 @@ from coplace.v1.jobs_pb2 import (
     JobFinished,
     JobHeld,
     JobReleased,
+    JobRequeueAsked,
     JobRequeued,
     JobResumed,
     JobSeized,
@@ -76,6 +77,7 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     JobActionRefused,
     JobSuspended,
     JobResumed,
+    JobRequeueAsked,
     PlanProposed,
 )
 _RANKS: Final = {kind.DESCRIPTOR.full_name: rank for rank, kind in enumerate(_KINDS)}

@@ -13,6 +13,7 @@ from coplace.v1.jobs_pb2 import (
     JobFinished,
     JobHeld,
     JobReleased,
+    JobRequeueAsked,
     JobRequeued,
     JobResumed,
     JobSeized,
@@ -44,6 +45,7 @@ _COST_NOTHING: Final = (
     JobActionRefused,
     JobSuspended,
     JobResumed,
+    JobRequeueAsked,
 )
 CHARGES: Final = "prices.charges"
 SOURCE: Final = "pricing"

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from coplace.v1.placement_pb2 import (
     ACTION_KIND_END,
+    ACTION_KIND_REQUEUE,
     ACTION_KIND_RESUME,
     ACTION_KIND_SET_PSTATE,
     ACTION_KIND_SUSPEND,
@@ -24,6 +25,7 @@ class ActionKind(StrEnum):
     SUSPEND = "suspend"
     RESUME = "resume"
     END = "end"
+    REQUEUE = "requeue"
 
 
 MESSAGES: Final[dict[ActionKind, ActionKindMessage.ValueType]] = {
@@ -31,7 +33,11 @@ MESSAGES: Final[dict[ActionKind, ActionKindMessage.ValueType]] = {
     ActionKind.SUSPEND: ACTION_KIND_SUSPEND,
     ActionKind.RESUME: ACTION_KIND_RESUME,
     ActionKind.END: ACTION_KIND_END,
+    ActionKind.REQUEUE: ACTION_KIND_REQUEUE,
 }
+
+# After these nothing is left to be acted on.
+ENDS: Final = frozenset({ActionKind.END, ActionKind.REQUEUE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,7 @@ class Action:
     @property
     def drawn_mw(self) -> int:
         """What it draws beyond idle once the action is done; an end takes effect by its finish."""
-        return 0 if self.is_suspended or self.kind is ActionKind.END else self.draw_mw
+        return 0 if self.is_suspended or self.kind in ENDS else self.draw_mw
 
     @property
     def words(self) -> str:

@@ -14,6 +14,7 @@ from coplace.v1.jobs_pb2 import (
     JobFinished,
     JobHeld,
     JobReleased,
+    JobRequeueAsked,
     JobRequeued,
     JobResumed,
     JobSeized,
@@ -142,6 +143,29 @@ class JobTable:
         self._begin_next(known, message.attempt)
         self._jobs[message.job_id].put_back = message.reason[:_MOST_TEXT]
 
+    def ask_back(self, event: Event, message: JobRequeueAsked) -> None:
+        """Somebody asked that an attempt be put back. One that runs is when its resource manager
+        has ended it; one that waits goes to the end of the queue, one that is granted when that
+        has declined. Raises RejectedError for one that has ended or is to end."""
+        job = self._newest(event, message.job_id, message.attempt)
+        asked = event.time_us, event.id
+        if asked <= job.requeue_asked or job.requeue is not None:
+            raise AlreadyAppliedError(event.id)
+        if job.ended or job.cancelled is not None:
+            state = job.state if job.ended else "to end: it was cancelled"
+            raise RejectedError("attempt", f"{message.attempt} cannot be put back, it is {state}")
+        job.requeue_asked = asked
+        job.requeue = f"requeued by {event.source[:_MOST_TEXT]}: {message.reason[:_MOST_TEXT]}"
+        self._touch(job)
+        if job.waits:
+            self._move_to_the_end(job)
+
+    def _move_to_the_end(self, job: Tracked) -> None:
+        """The same attempt, as if it had arrived now; what was accepted stays so."""
+        self._begin_next(job, job.job.attempt)
+        after = self._jobs[job.job.job_id]
+        after.admitted, after.misfits = job.admitted, job.misfits
+
     def seize(self, event: Event, message: JobSeized) -> None:
         """An operator vouches that an attempt does not run where it was started or was to be: the
         next one queues up at the end."""
@@ -200,6 +224,8 @@ class JobTable:
         self._touch(job)
         if job.cancelled is not None:
             self._end(job, next_state(state, JobFact.CANCELLED))
+        elif job.requeue is not None:
+            self._move_to_the_end(job)
 
     def finish(self, event: Event, message: JobFinished) -> None:
         """An attempt ended, whatever we knew of its start: its nodes are free."""
@@ -398,8 +424,9 @@ class JobTable:
     def _supersede(self, before: Tracked, after: Tracked, seized: str) -> None:
         """An attempt takes over from another. What was granted of that one, or seized, is void."""
         after.held, after.asked, after.isolated = before.held, before.asked, before.isolated
-        after.cancelled = before.cancelled
-        after.requeues, after.suspend_asked = before.requeues + (not seized), before.suspend_asked
+        after.cancelled, after.requeue_asked = before.cancelled, before.requeue_asked
+        is_failure = not seized and before.requeue is None
+        after.requeues, after.suspend_asked = before.requeues + is_failure, before.suspend_asked
         after.grant, after.void, after.seized = before.grant, before.void, before.seized
         placed = before.placed
         if placed is not None and (seized or before.state is JobState.GRANTED):

@@ -88,7 +88,9 @@ class Tracked:
     held one that is not even weighed, since deciding on it failed. `actions` are those on its run
     that were not answered, `asked_actions` how many were asked of this attempt, `done_action` the
     newest that was done, `refusals` what was refused; `suspend` is the reason why an operator
-    suspends it, `suspend_asked` the time and id of the newest word on that.
+    suspends it, `suspend_asked` the time and id of the newest word on that. `requeue` is why an
+    operator wants this attempt put back, None where nobody does, `requeue_asked` the time and id of
+    the newest word on that.
     """
 
     job: Job
@@ -124,6 +126,8 @@ class Tracked:
     refusals: tuple[Refused, ...] = ()
     suspend: str | None = None
     suspend_asked: tuple[int, str] = (0, "")
+    requeue: str | None = None
+    requeue_asked: tuple[int, str] = (0, "")
 
     @property
     def is_suspended(self) -> bool:
@@ -199,7 +203,8 @@ class Tracked:
             Dependency(d["job_id"], Condition(d["condition"])) for d in state["awaits"]
         )
         state["asked"] = tuple(state["asked"])
-        state["suspend_asked"] = tuple(state.get("suspend_asked", (0, "")))
+        for name in ("suspend_asked", "requeue_asked"):
+            state[name] = tuple(state.get(name, (0, "")))
         state["actions"] = tuple(map(_action, state.get("actions", ())))
         refusals = state.get("refusals", ())
         state["refusals"] = tuple(Refused(ActionKind(kind), since_s) for kind, since_s in refusals)

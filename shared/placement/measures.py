@@ -122,6 +122,7 @@ class Measures:
         self._now_s = decisions.ended.now_s
         self._kept = []
         running = self._job_table.holdings.running()
+        yield from self._requeue_for_operators(running, decisions)
         yield from self._suspend_for_operators(running, decisions)
         for excess in self._excesses():
             yield from self._reduce(excess, decisions)
@@ -333,6 +334,15 @@ class Measures:
 
     # Operators ------------------------------------------------------------------------------------
 
+    def _requeue_for_operators(
+        self, running: Iterable[tuple[Tracked, Placed]], decisions: Decisions
+    ) -> Iterator[Publish]:
+        for job, placed in running:
+            if job.requeue is not None and self._may_ask(job, placed, ActionKind.REQUEUE):
+                kept = job.will_be_suspended
+                action = self._action(job, placed, ActionKind.REQUEUE, is_suspended=kept)
+                yield self._ask(job, placed, replace(action, reason=job.requeue), decisions, [])
+
     def _suspend_for_operators(
         self, running: Iterable[tuple[Tracked, Placed]], decisions: Decisions
     ) -> Iterator[Publish]:
@@ -346,8 +356,12 @@ class Measures:
     # How it is asked ------------------------------------------------------------------------------
 
     def _may_ask(self, job: Tracked, placed: Placed, kind: ActionKind) -> bool:
-        """False for a job that is to end, whose cluster is lost, or where it was just refused."""
-        is_there = job.cancelled is None and placed.cluster not in self._models.lost
+        """False for a job that is to end, or was asked to be put back, whose cluster is lost, or
+        where it was just refused."""
+        is_to_go = job.cancelled is not None or any(
+            action.kind is ActionKind.REQUEUE for action in job.actions
+        )
+        is_there = not is_to_go and placed.cluster not in self._models.lost
         return is_there and not job.is_refused(kind, self._now_s - _AGAIN_S)
 
     def _action(

@@ -24,6 +24,7 @@ from coplace.v1.jobs_pb2 import (
     JobFinished,
     JobHeld,
     JobReleased,
+    JobRequeueAsked,
     JobRequeued,
     JobResumed,
     JobSeized,
@@ -117,7 +118,7 @@ class Placement:
     def handle(self, event: Event) -> Iterable[Publish]:
         """Take an event in. Raises RejectedError and AlreadyAppliedError as the folds do."""
         match event.payload:
-            case JobCancelled() | JobHeld() | JobReleased() | JobSeized():
+            case JobCancelled() | JobHeld() | JobReleased() | JobSeized() | JobRequeueAsked():
                 self._ask(event)
             case JobSubmitted() | JobRequeued() | JobStarted() | JobDeclined() | JobFinished():
                 self._happen(event)
@@ -229,6 +230,8 @@ class Placement:
                 self._job_table.release(event, released)
             case JobSeized() as seized:
                 self._job_table.seize(event, seized)
+            case JobRequeueAsked() as asked:
+                self._job_table.ask_back(event, asked)
 
     def _act(self, event: Event) -> None:
         """What is asked of a run, and what came of it."""

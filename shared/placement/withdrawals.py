@@ -67,6 +67,8 @@ class Withdrawals:
         """Why a start shall not take place any more; empty while it may."""
         if job.cancelled is not None:
             return "cancelled"
+        if job.requeue is not None:
+            return job.requeue
         if job.held is not None:
             return f"held: {job.held}" if job.held else "held"
         if placed.cluster in self._models.closed:

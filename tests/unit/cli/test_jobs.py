@@ -8,10 +8,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from coplace.v1.jobs_pb2 import JobCancelled, JobHeld, JobReleased, JobResumed, JobSuspended
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import (
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    JobRequeueAsked,
+    JobResumed,
+    JobSuspended,
+)
 from coplace.v1.placement_service_pb2 import ListJobsRequest
 from typer.testing import CliRunner, Result
 
+from cli import jobs as commands
 from cli.jobs import asked, listing
 from cli.main import app
 from services.ingest.model import Intake
@@ -22,6 +31,7 @@ from tests.unit.shared.placement.region import (
     T0_US,
     drained,
     end_us,
+    finished,
     held,
     lost,
     placement,
@@ -150,6 +160,29 @@ def test_only_a_run_stands_still_or_goes_on(address: str, word: str) -> None:
     assert found.stderr.startswith(f"error: {B} has no run: it waits")
 
 
+def test_a_job_is_put_back_with_who_and_why(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    published: list[Envelope] = []
+    monkeypatch.setattr(commands, "publish", lambda _address, event: published.append(event))
+    how = "--reason", "wrong library", "--source", "operator/ada", "--placement", address
+    assert coplace("requeue", A, *how).stdout.startswith(f"to be requeued: {A}, which ")
+    [event] = published
+    message = Intake(Topics()).accept(event, event.time_us / 1e6).event.payload
+    assert (message.job_id, message.attempt, message.reason) == (A, 1, "wrong library")  # type: ignore[attr-defined]
+
+
+def test_what_ended_or_nobody_knows_is_not_put_back() -> None:
+    processor = placement()
+    [start] = round_of(processor, 0, submitted(A))
+    round_of(processor, 1, started(start))
+    round_of(processor, 2, finished(A, end_us(1), grant=1))
+    with Served(processor) as address:
+        ended = coplace("requeue", A, "--placement", address)
+        unknown = coplace("requeue", B, "--placement", address)
+    assert (ended.exit_code, unknown.exit_code) == (1, 1)
+    assert ended.stderr == f"error: {A} has ended: submit it anew\n"
+    assert f"'{B}' is not known" in unknown.stderr
+
+
 def test_ingest_takes_what_is_asked_of_a_job() -> None:
     for message in (
         JobCancelled(job_id="a", reason="typo", cancelled_at_us=T0_US),
@@ -157,6 +190,7 @@ def test_ingest_takes_what_is_asked_of_a_job() -> None:
         JobReleased(job_id="a", released_at_us=T0_US),
         JobSuspended(job_id="a", reason="repair", suspended_at_us=T0_US),
         JobResumed(job_id="a", resumed_at_us=T0_US),
+        JobRequeueAsked(job_id="a", attempt=1, reason="typo", asked_at_us=T0_US),
     ):
         event = asked(message, "operator/ada", T0_US)
         accepted = Intake(Topics()).accept(event, T0_US / 1e6)

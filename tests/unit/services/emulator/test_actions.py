@@ -8,9 +8,12 @@ from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_TIMED_OUT,
     JobActionDone,
     JobFinished,
+    JobRequeued,
+    JobStarted,
 )
 from coplace.v1.placement_pb2 import (
     ACTION_KIND_END,
+    ACTION_KIND_REQUEUE,
     ACTION_KIND_RESUME,
     ACTION_KIND_SET_PSTATE,
     ACTION_KIND_SUSPEND,
@@ -51,6 +54,26 @@ def asked(
         cluster="p1",
         action=action,
     )
+
+
+def test_a_job_that_is_put_back_ends_is_told_and_runs_anew_as_its_next_attempt() -> None:
+    emulator, [job] = in_round_one(request(), *LATER)
+    emulator.apply([start(job)])
+    output = emulator.next_round()
+    [began] = payloads([output], JobStarted)
+    emulator.apply([asked(job.job_id, 1, ACTION_KIND_REQUEUE, output.round.number)])
+    output = emulator.next_round()
+    [ended], [back] = payloads([output], JobFinished), payloads([output], JobRequeued)
+    assert (ended.attempt, ended.outcome, back.attempt) == (1, JOB_OUTCOME_CANCELLED, 2)
+    number = output.round.number
+    with pytest.raises(ImpossibleDecisionError, match="attempt 1 was never submitted"):
+        emulator.apply([start(job, round=number)])
+    emulator.apply([start(job, round=number, attempt=2, grant=2)])
+    output = emulator.next_round()
+    [again] = payloads([output], JobStarted)
+    assert (again.job_id, again.attempt, again.grant) == (began.job_id, 2, 2)
+    ids = [published.event.id for published in output.events]
+    assert f"demo/p1/coplace.v1.JobStarted/{job.job_id}/2/1" in ids
 
 
 def acted_on(

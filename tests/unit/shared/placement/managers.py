@@ -9,6 +9,7 @@ from coplace.v1.jobs_pb2 import (
     JobOutcome,
 )
 from coplace.v1.placement_pb2 import (
+    VERDICT_ACTION,
     VERDICT_CANCELLED,
     VERDICT_START,
     VERDICT_WITHDRAWN,
@@ -50,6 +51,9 @@ class Managers:
         elif decided.verdict == VERDICT_WITHDRAWN and decided.is_void:
             self.runs.pop(grant_of(decided), None)
             self.decline(decided, now_us)
+        elif decided.verdict == VERDICT_ACTION:
+            if grant_of(decided) in self.runs:
+                self.requeue(grant_of(decided), now_us)
         elif decided.cluster:
             self.decline(decided, now_us)
 

@@ -31,6 +31,7 @@ from coplace.v1.jobs_pb2 import (
     JobHeld,
     JobOutcome,
     JobReleased,
+    JobRequeueAsked,
     JobRequeued,
     JobResumed,
     JobSeized,
@@ -285,6 +286,11 @@ def finished(
 def requeued(job_id: str, time_us: int, attempt: int = 2, **changes: Any) -> Event:
     payload = JobRequeued(job_id=job_id, attempt=attempt, requeued_at_us=time_us, **changes)
     return event(f"requeued/{job_id}/{attempt}", payload, time_us)
+
+
+def requeue_asked(job_id: str, time_us: int, attempt: int = 1, reason: str = "why") -> Event:
+    payload = JobRequeueAsked(job_id=job_id, attempt=attempt, reason=reason, asked_at_us=time_us)
+    return event(f"requeue-asked/{job_id}/{time_us}", payload, time_us)
 
 
 def cancelled(job_id: str, time_us: int, reason: str = "") -> Event:

@@ -21,6 +21,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError
@@ -79,6 +80,8 @@ class AnySequence(RuleBasedStateMachine):
                 outcomes.append(list(placement.handle(event)))
             except AlreadyAppliedError:
                 outcomes.append(None)
+            except RejectedError:
+                outcomes.append([])
         assert outcomes[0] == outcomes[1]
 
     def now_us(self) -> int:
@@ -163,6 +166,15 @@ class AnySequence(RuleBasedStateMachine):
             attempt, grant = answer.attempt, answer.allocation.grant
             self.managers.seize(answer.job_id)
             self.tell(region.seized(answer.job_id, self.now_us(), attempt, grant))
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data())
+    def ask_back(self, data: st.DataObject) -> None:
+        """As `coplace requeue` does; what was refused changes nothing."""
+        answer = self.steady.queries.answer(data.draw(self.known()))
+        if answer is not None and answer.standing not in ENDED:
+            asked = region.requeue_asked(answer.job_id, self.now_us(), answer.attempt)
+            self.tell(asked)
 
     @precondition(lambda self: self.jobs)
     @rule(data=st.data(), kind=st.sampled_from([region.cancelled, region.held, region.released]))
