@@ -150,6 +150,11 @@ bench-placement: setup ## compare EAMC with its paper, play real logs: OUT= INTO
 	$(BIN)/python -m tests.benchmarks.placement --out '$(OUT)/placement' \
 	    $(if $(INTO),--into '$(INTO)')
 
+.PHONY: bench-prediction
+bench-prediction: setup ## compare predictions of power with simpler ones: OUT= INTO=document
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks.power --out '$(OUT)/power' \
+	    $(if $(INTO),--into '$(INTO)')
+
 .PHONY: bench-chaos
 bench-chaos: JOBS = 200
 bench-chaos: setup system-servers ## kill processes, turn clocks, lose data, and compare

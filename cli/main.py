@@ -36,6 +36,7 @@ app = typer.Typer(
             "clock": "cli.clock:app",
             "dlq": "cli.dlq.cli:app",
             "energy": "cli.energy.cli:app",
+            "evaluate": "cli.evaluate.cli:app",
             "limits": "cli.limits:app",
             "policy": "cli.policy:app",
             "restore": "cli.restore.cli:app",

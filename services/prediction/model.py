@@ -41,7 +41,7 @@ def train_forest(features: Floats, power_w: Floats) -> TrainedForest:
     predicted = _fitted(features[:first], power_w[:first]).predict(features[first:])
     mape = float(np.mean(np.abs(predicted / power_w[first:] - 1)))
     forest = _fitted(features, power_w)
-    return TrainedForest(tuple(_open(e.tree_) for e in forest.estimators_), mape)
+    return TrainedForest(tuple(open_tree(e.tree_) for e in forest.estimators_), mape)
 
 
 def _fitted(features: Floats, power_w: Floats) -> Any:
@@ -54,7 +54,7 @@ def _fitted(features: Floats, power_w: Floats) -> Any:
     return forest.fit(features, power_w)
 
 
-def _open(tree: Any) -> Tree:
+def open_tree(tree: Any) -> Tree:
     """scikit-learn's tree in the open form; what it keeps at leaves beside the value means
     nothing."""
     leaf = tree.children_left < 0

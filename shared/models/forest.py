@@ -64,6 +64,24 @@ class Forest:
             node = np.where(inner, child, node)
         return np.asarray(self.value[tree, node].mean(axis=1), dtype=np.float64)
 
+    def contributions(self, row: Floats) -> Floats:
+        """How far each column of a row moved what the forest says of it, shape (features,).
+
+        Each split on the row's way moves the value from the node's to the child's; what all columns
+        moved and the mean of the roots add up to the prediction (Saabas's decomposition). Values of
+        inner nodes have to be the means of what is below them, as those of trained trees are.
+        """
+        rounded = row.astype(np.float32).astype(np.float64)
+        moved = np.zeros(len(row))
+        for tree in range(len(self.feature)):
+            node = 0
+            while (feature := self.feature[tree, node]) != LEAF:
+                goes_left = rounded[feature] <= self.threshold[tree, node]
+                child = (self.left if goes_left else self.right)[tree, node]
+                moved[feature] += self.value[tree, child] - self.value[tree, node]
+                node = child
+        return moved / len(self.feature)
+
 
 def _padded(rows: Sequence[Sequence[float]], width: int) -> Floats:
     table = np.zeros((len(rows), width))

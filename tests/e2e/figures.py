@@ -23,7 +23,10 @@ from services.energy.adaptive import PairEvidence, adapted, gram_of
 from services.energy.model import KernelRun, fit
 from services.prediction.model import train_forest, train_weights
 from services.prediction.node_factors import NodeDraw, node_factors
+from services.prediction.power_trees import train_forests
 from shared.models.spread import Stretch
+from shared.power_prediction.learner import PowerLearner, replay
+from shared.power_prediction.submission import Outcome, Submission
 from shared.workloads.cirne import cirne_jobs
 from shared.workloads.rigid import lublin_jobs
 
@@ -52,6 +55,7 @@ def learned(rng: np.random.Generator) -> Iterator[tuple[str, Figures]]:
     yield "forest", [train_forest(features, 300 + rng.random(99))]
     draws = [_draw(number, rng) for number in range(99)]
     yield "node factors", list(node_factors(draws).items())
+    yield "power before the start", list(replay(PowerLearner(train_forests), _log(rng), 10))
 
 
 def emulated() -> Iterator[tuple[str, Figures]]:
@@ -68,6 +72,17 @@ def _runs(rng: np.random.Generator) -> Iterator[tuple[float, KernelRun]]:
     for freq_ghz in PSTATES_GHZ:
         power_w, cpi, tpi = rng.uniform((250, 0.4, 0), (500, 4, 0.1)).tolist()
         yield freq_ghz, KernelRun(50 / freq_ghz, power_w, cpi, tpi)
+
+
+def _log(rng: np.random.Generator) -> list[tuple[Submission, Outcome]]:
+    """Jobs of seven users, enough to grow trees once and to predict by them."""
+    return [
+        (
+            Submission(str(number), f"u{number % 7}", 1.0 + number % 5, 3600.0 * (1 + number % 3)),
+            Outcome(100 + 20 * (number % 7) + 30 * float(rng.random()), 60 + number),
+        )
+        for number in range(360)
+    ]
 
 
 def _draw(number: int, rng: np.random.Generator) -> NodeDraw:

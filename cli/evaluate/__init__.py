@@ -1,0 +1,1 @@
+"""`coplace evaluate`: models held to logs of jobs that ran."""

@@ -1,0 +1,61 @@
+"""`coplace evaluate`: what the models would have said of a log of jobs that ran elsewhere."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from cli.telling import TABLE_WIDTH, note
+
+app = typer.Typer(no_args_is_help=True, help="Hold models to logs of jobs that ran.")
+
+
+@app.callback()
+def _several() -> None:
+    """A group, although it has one command yet."""
+
+
+@app.command()
+def power(
+    log: Annotated[
+        Path, typer.Option(exists=True, dir_okay=False, help="Jobs and their power, as CSV.")
+    ],
+    out_csv: Annotated[
+        Path, typer.Option("--csv", help="File to write: each job of the test share.")
+    ],
+    lag: Annotated[
+        int,
+        typer.Option(min=1, max=1_000_000, help="A job's power is known so many jobs behind it."),
+    ] = 50,
+    train_share: Annotated[
+        float, typer.Option(min=0.0, max=0.99, help="Jobs of the log that are not scored.")
+    ] = 0.7,
+    alpha: Annotated[
+        float, typer.Option(min=0.001, max=0.5, help="Share of jobs that may exceed the bound.")
+    ] = 0.1,
+    plot: Annotated[Path | None, typer.Option(help="Picture to write, PNG.")] = None,
+    explain: Annotated[
+        str | None, typer.Option(metavar="JOB", help="Say what made this job's prediction.")
+    ] = None,
+) -> None:
+    """Predict the power of each job of a log at its submission, and compare it with the meter."""
+    from cli.evaluate import power as evaluation
+    from cli.evaluate.power_log import read_log
+    from cli.evaluate.scores import first_of_test
+
+    read = read_log(log)
+    note(read.notes)
+    found = evaluation.evaluated(read.jobs, lag=lag, alpha=alpha, explain=explain)
+    first = first_of_test(len(read.jobs), train_share)
+    evaluation.write_csv(out_csv, read.jobs[first:], found.predictions[first:])
+    console = Console(width=TABLE_WIDTH)
+    console.print(evaluation.table(read.jobs, found.predictions, first, alpha))
+    note(found.notes)
+    for line in found.explained:
+        typer.echo(line)
+    if plot is not None:
+        from cli.evaluate.plot import write_plot
+
+        write_plot(plot, read.jobs[first:], found.predictions[first:], alpha)
+    typer.echo(f"{len(read.jobs) - first} predictions are in {out_csv}")

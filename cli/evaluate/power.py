@@ -1,0 +1,88 @@
+"""Predictions of the jobs of a log, their scores and what made one of them."""
+
+import csv
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rich.box import MARKDOWN
+from rich.table import Table
+
+from cli.evaluate.scores import Jobs, columns, groups, score
+from cli.simulate.progress import progress_of
+from services.prediction.power_trees import train_forests
+from shared.domain.errors import UnusableError
+from shared.numerics.elementary import log2
+from shared.power_prediction.learner import Made, PowerLearner, Prediction, Reason, replay
+from shared.runtime.folders import written
+
+_SHOWN: Final = 5
+
+
+class Evaluated(NamedTuple):
+    """One prediction a job, what was counted on the way, and the lines of an explanation."""
+
+    predictions: list[Prediction]
+    notes: list[str]
+    explained: list[str]
+
+
+def evaluated(jobs: Jobs, *, lag: int, alpha: float, explain: str | None = None) -> Evaluated:
+    """Play a log. Raises UnusableError for a job to explain that is not in it."""
+    if explain is not None and all(job.job_id != explain for job, _ in jobs):
+        raise UnusableError(f"no job of the log is called {explain!r}")
+    learner, explained = PowerLearner(train_forests, (alpha,)), list[str]()
+
+    def ask(asked: PowerLearner, made: Made) -> None:
+        if made.job.job_id == explain:
+            explained.extend(_lines(made, asked.reason(made)))
+
+    with progress_of(len(jobs), "jobs") as tell:
+        found = list(replay(learner, jobs, lag, tell, ask))
+    notes = [f"{count} jobs: {what}" for what, count in sorted(learner.counted.items())]
+    return Evaluated(found, notes, explained)
+
+
+def table(jobs: Jobs, predictions: Sequence[Prediction], first: int, alpha: float) -> Table:
+    """One row a kind of jobs from the `first` on."""
+    printed = Table(box=MARKDOWN)
+    printed.add_column("jobs of the log")
+    bound = f"at or below the {100 * (1 - alpha):g} % bound"
+    for name in ("jobs", "mean absolute error", bound, "bound above prediction"):
+        printed.add_column(name, justify="right")
+    actual, predicted, upper = columns(jobs[first:], predictions[first:])
+    for name, of in groups(jobs, first).items():
+        found = score(actual, predicted, upper[:, 0], of)
+        if found.jobs:
+            printed.add_row(
+                *(name, str(found.jobs), f"{found.mape_percent:.2f} %"),
+                *(f"{found.covered_percent:.2f} %", f"{found.width_w:.1f} W"),
+            )
+    return printed
+
+
+def write_csv(path: Path, jobs: Jobs, predictions: Sequence[Prediction]) -> None:
+    """job_id, actual_w, predicted_w, upper_w; the actual one is empty where nobody measured it."""
+    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("job_id", "actual_w", "predicted_w", "upper_w"))
+        for (job, outcome), each in zip(jobs, predictions, strict=True):
+            actual = "" if math.isnan(outcome.node_power_w) else outcome.node_power_w
+            row = (job.job_id, actual, round(each.predicted_w, 3), round(each.upper_w[0], 3))
+            writer.writerow(row)
+
+
+def _lines(made: Made, reason: Reason) -> Iterator[str]:
+    """What made a prediction, the weightiest first."""
+    yield f"{made.job.job_id}: {made.prediction.predicted_w:.1f} W is the weighted median of"
+    for name, share in sorted(reason.shares.items(), key=lambda item: -item[1])[:_SHOWN]:
+        yield f"  {100 * share:5.1f} %  {reason.said_w[name]:7.1f} W  {name}"
+    yield "what moved the extra trees' power, as a factor:"
+    moved = sorted(reason.moved.items(), key=lambda item: -abs(log2(item[1])))[:_SHOWN]
+    for name, factor in moved:
+        yield f"  {factor:5.3f}  {name}"
+    yield "what similar jobs drew, the newest first:"
+    for shape, newest in reason.similar.items():
+        told = ", ".join(f"{job_id} {power_w:.1f} W" for power_w, job_id in newest[:_SHOWN])
+        yield f"  same {shape}: {told or 'none'}"

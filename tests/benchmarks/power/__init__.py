@@ -1,0 +1,1 @@
+"""The predictor of job power beside simpler ones, on real and generated logs."""

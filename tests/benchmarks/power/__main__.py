@@ -1,0 +1,44 @@
+"""`python -m tests.benchmarks.power`: power before the start, on a real and a generated log."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.failures import TellingGroup
+from cli.main import Out
+from shared.runtime.folders import written
+from tests.benchmarks.placement.markdown import filled
+from tests.benchmarks.power.run import run
+
+app = typer.Typer(cls=TellingGroup)
+
+
+@app.callback(invoke_without_command=True)
+def bench(
+    data: Annotated[
+        Path, typer.Option(envvar="COPLACE_DATA", help="Folder of published data: power/ is read.")
+    ] = Path("../shared/data"),
+    jobs: Annotated[int, typer.Option(min=100, help="Of the generated log.")] = 20_000,
+    speed_jobs: Annotated[int, typer.Option(min=100, help="That the speed is measured on.")] = (
+        100_000
+    ),
+    out: Out = Path("out/power"),
+    into: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Document to put the tables into."),
+    ] = None,
+) -> None:
+    """Compare the predictor of job power with simpler ones."""
+    out.mkdir(parents=True, exist_ok=True)
+    found = run(data / "power" / "emmy.csv", jobs, speed_jobs, out / "power-prediction.png")
+    text = "\n\n".join(f"## {name}\n\n{shown}" for name, shown in found.items())
+    with written(out / "tables.md") as path:
+        path.write_text(text + "\n", encoding="utf-8")
+    if into is not None:
+        into.write_text(filled(into.read_text(encoding="utf-8"), found), encoding="utf-8")
+    typer.echo(text)
+
+
+if __name__ == "__main__":
+    app()
