@@ -54,15 +54,20 @@ class Forest:
 
         Rows are rounded to 32 bits first, as scikit-learn does before it compares.
         """
-        rounded = rows.astype(np.float32).astype(np.float64)
-        tree = np.arange(len(self.feature))[np.newaxis, :]
-        row = np.arange(len(rows))[:, np.newaxis]
-        node = np.zeros((len(rows), len(self.feature)), dtype=np.int64)
-        while (inner := (feature := self.feature[tree, node]) != LEAF).any():
-            goes_left = rounded[row, feature] <= self.threshold[tree, node]
-            child = np.where(goes_left, self.left[tree, node], self.right[tree, node])
-            node = np.where(inner, child, node)
-        return np.asarray(self.value[tree, node].mean(axis=1), dtype=np.float64)
+        trees, width = self.feature.shape
+        rounded = rows.astype(np.float32).astype(np.float64).ravel()
+        # A walk is one row in one tree: where its row begins, where its tree, and where it is.
+        row = np.repeat(np.arange(len(rows)) * rows.shape[1], trees)
+        root = np.tile(np.arange(trees) * width, len(rows))
+        feature, threshold = self.feature.ravel(), self.threshold.ravel()
+        left, right = self.left.ravel(), self.right.ravel()
+        node = root.copy()
+        while len(walking := np.flatnonzero(feature[node] != LEAF)):
+            at = node[walking]
+            goes_left = rounded[row[walking] + feature[at]] <= threshold[at]
+            node[walking] = root[walking] + np.where(goes_left, left[at], right[at])
+        values = self.value.ravel()[node].reshape(len(rows), trees)
+        return np.asarray(values.mean(axis=1), dtype=np.float64)
 
     def contributions(self, row: Floats) -> Floats:
         """How far each column of a row moved what the forest says of it, shape (features,).
