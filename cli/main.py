@@ -38,6 +38,7 @@ app = typer.Typer(
             "energy": "cli.energy.cli:app",
             "evaluate": "cli.evaluate.cli:app",
             "limits": "cli.limits:app",
+            "models": "cli.models:app",
             "policy": "cli.policy:app",
             "restore": "cli.restore.cli:app",
             "slurm": "cli.slurm.cli:app",
