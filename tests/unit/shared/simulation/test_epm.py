@@ -46,3 +46,14 @@ def test_a_cluster_that_does_not_know_an_application_predicts_nothing_for_it() -
 def test_nothing_can_be_predicted_without_a_signature() -> None:
     with pytest.raises(ValueError, match="no cluster knows an application"):
         Epm.of([NodeModels(coefficients("p1"), {})])
+
+
+def test_lower_p_states_are_offered_as_far_as_a_job_may_take_longer() -> None:
+    """At 1 GHz "cpu" takes twice as long and "mem" no longer; both then draw 0.3 of their power."""
+    for most, cpu in ((1.5, [np.nan, np.nan]), (2.0, [1.0, np.nan])):
+        found = EPM.slower(FrequencyRule.NOMINAL, Weighing(), most)
+        assert found.freq_ghz[CPU, 0] == pytest.approx(cpu, nan_ok=True)
+        assert found.freq_ghz[MEM, 0] == pytest.approx([1.0, np.nan], nan_ok=True)
+        assert found.time_ratio[MEM, 0] == pytest.approx([1.0, np.nan], nan_ok=True)
+        assert found.least_power_ratio[MEM] == pytest.approx([0.3, 0.3])
+    assert np.isnan(EPM.slower(FrequencyRule.NOMINAL, Weighing(), 1.0).freq_ghz).all()
