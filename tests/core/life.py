@@ -299,7 +299,7 @@ class Life:
         self._checks.starts(self.passes)
         last = self.passes[-1].before
         asked += acting.clock_up(last)
-        self._watts = [(cluster, *kept) for cluster, kept in sorted(last.watts.items())]
+        self._watts = [*last.promised_watts()]
         self._note(decisions, asked)
         self._checks.waiting(self.passes[-1], self.rounds)
         self._check_promises(last)

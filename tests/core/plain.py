@@ -209,8 +209,6 @@ class Region:
     budgets: Sequence[Budget]
     waiting: Sequence[Waiting]
     promises: dict[str, Promise] = field(default_factory=dict)
-    # What these have of watts, with the arrival number of the job.
-    watts: dict[str, tuple[int, Kept]] = field(default_factory=dict)
     refused: dict[tuple[int, str], Refused] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
@@ -275,6 +273,15 @@ class Region:
         """The first time at which it may; infinite if there is none."""
         entry = Waiting(0, arrival, cluster, 0, duration_s, draw_mw, any_shape())
         return self._earliest(entry, self.over(cluster), room=False)
+
+    def promised_watts(self) -> Iterator[tuple[str, int, Kept]]:
+        """What is reserved of watts with the units that are promised on each cluster. A budget of
+        several clusters has one reservation of a job, the first of those that begin soonest."""
+        for cluster, promise in sorted(self.promises.items()):
+            found = [budget.kept.get(promise.arrival) for budget in self.over(cluster)]
+            kept = [one for one in found if one is not None and one.begin_s == promise.start_s]
+            if kept:
+                yield cluster, promise.arrival, kept[0]
 
     def replace(self, cluster: str, arrival: int, release_s: float, draw_mw: int) -> None:
         """A job is there until another time, and draws something else."""
@@ -364,8 +371,6 @@ class Region:
         kept = Kept(start_s, start_s + entry.limit_s, entry.draw_mw)
         for budget in budgets:
             budget.keep(entry.arrival, kept)
-        if any(budget.kept[entry.arrival].begin_s == start_s for budget in budgets):
-            self.watts[entry.cluster] = entry.arrival, kept
 
     # A pass -------------------------------------------------------------------------------------
 
@@ -436,7 +441,6 @@ class Region:
         for cluster, promise in list(self.promises.items()):
             if promise.arrival == arrival:
                 del self.promises[cluster]
-                self.watts.pop(cluster, None)
                 gone = next(e for e in self._all if (e.arrival, e.cluster) == (arrival, cluster))
                 visited[cluster] = gone.order
                 for budget in self.over(cluster):
