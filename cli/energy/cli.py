@@ -17,8 +17,13 @@ from shared.eamc.frequency import Reading
 from shared.eamc.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
 
 app = typer.Typer(
-    no_args_is_help=True, help="EAR's energy model, on files and of a running system."
+    invoke_without_command=True,
+    help="What was predicted of jobs against what was measured; EAR's energy model, on files and "
+    "of a running system.",
 )
+
+# Tables are read in terminals of this width.
+_TERMINAL_WIDTH = 80
 
 CoefficientFiles = Annotated[
     list[Path],
@@ -61,6 +66,24 @@ def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) 
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
         writer.writerows(rows)
+
+
+@app.callback()
+def predicted(ctx: typer.Context, output: OutputName = Output.TABLE) -> None:
+    """Compare what was predicted of the jobs that ended with what was measured of them, by
+    application, node model and cluster. Commands: EAR's energy model, on files and of a system."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from cli.energy import predicted as accuracy
+    from cli.kafka_topics import KafkaTopics
+    from shared.messaging.deployment import Deployment
+    from shared.runtime.settings import settings
+
+    found = accuracy.by_place(KafkaTopics(Deployment.of(settings())).topic)
+    if output is Output.TABLE:
+        Console(width=_TERMINAL_WIDTH).print(accuracy.table(found))
+    else:
+        write(accuracy.rows(found), accuracy.COLUMNS, output)
 
 
 @app.command()

@@ -250,6 +250,7 @@ def test_a_job_that_waits_is_weighed_by_what_is_pushed(region: Region, tmp_path:
     region.until(lambda told: "| 1.2 " in told, "why", waits.job_id)
     again = region.coplace_on_kafka("energy", "push", *files, "--dry-run")
     assert "they replace coefficients-epyc-9654@" in again
+    assert "| application | cluster | runs | W " in region.coplace_on_kafka("energy")
 
 
 _SHOWN = ("policy", "show", "--output", "csv")
