@@ -30,7 +30,7 @@ from shared.domain.node import NodeNames
 from shared.messaging.domain_types import dependencies_of, job_of
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, EarlyError
-from shared.placement.actions import Action, Refused
+from shared.placement.actions import Action, ActionKind, Refused
 from shared.placement.grants import Void, lower_grant
 from shared.placement.holdings import Holdings
 from shared.placement.jobs import Placed, Tracked
@@ -304,8 +304,8 @@ class JobTable:
         """A resource manager did what was asked: this action speaks for those before it."""
         job = self._acted_on(event, message)
         done = next((each for each in job.actions if each.number == message.number), None)
-        if done is None or job.placed is None:
-            raise AlreadyAppliedError(event.id)
+        if done is None or job.placed is None or done.kind is ActionKind.REQUEUE:
+            raise AlreadyAppliedError(event.id)  # a requeue is done when the job is back
         at_s, placed = message.done_at_us / 1e6, job.placed
         if not done.is_suspended:
             placed.run_on(at_s)

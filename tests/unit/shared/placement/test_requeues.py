@@ -18,6 +18,7 @@ from tests.unit.shared.placement.region import (
     T0_US,
     cancelled,
     declined,
+    done,
     finished,
     lost,
     placement,
@@ -82,6 +83,15 @@ def test_where_the_resource_manager_refuses_it_is_asked_again_later() -> None:
     assert round_of(processor, 3, refused(asked, T0_US + 100 * S)) == []
     [again] = [one for number in range(4, 60) for one in round_of(processor, number)][:1]
     assert (again.action.kind, again.action.number) == (ACTION_KIND_REQUEUE, 2)
+
+
+def test_a_requeue_is_done_when_the_job_is_back_and_not_before() -> None:
+    processor, _ = running()
+    [asked] = round_of(processor, 2, requeue_asked("a", T0_US + 70 * S))
+    with pytest.raises(AlreadyAppliedError):
+        processor.handle(done(asked, T0_US + 100 * S))
+    assert round_of(processor, 3) == []
+    assert seen(round_of(processor, 4, requeued("a", T0_US + 130 * S))) == [("a", 2, VERDICT_START)]
 
 
 def test_a_job_that_waits_goes_to_the_end_of_the_queue() -> None:
