@@ -105,11 +105,12 @@ class Measures:
 
     def due_s(self) -> Iterator[float]:
         """When something that was not answered or was refused lets others be asked, or be asked
-        again."""
+        again, and when the watts are there that are kept for who is suspended."""
         for job, _ in self._job_table.holdings.running():
             times_s = [action.asked_s + self._rules.now.action_timeout_s for action in job.actions]
             times_s += [since_s + _AGAIN_S for _, since_s in job.refusals]
             yield from (at_s for at_s in times_s if at_s > self._now_s)
+        yield from (start_s for _, _, start_s, *_ in self._kept if start_s > self._now_s)
 
     def keep(self, budgets: Mapping[str, Sequence[PowerBudget]]) -> None:
         """Put into the budgets of a pass what suspended jobs are to have."""

@@ -12,7 +12,18 @@ import pytest
 from tests.core.__main__ import broken
 from tests.core.life import Life
 from tests.core.mutants import MUTANTS, Mutant, found
-from tests.core.systems import Ask, Cap, Declare, Kill, LoseOrReturn, Rule, Submit, script
+from tests.core.systems import (
+    Ask,
+    Cap,
+    Declare,
+    Kill,
+    LoseOrReturn,
+    Rule,
+    Stop,
+    Submit,
+    Wait,
+    script,
+)
 
 _SEEDS: Final = 96
 _AT_ONCE: Final = 12
@@ -69,5 +80,25 @@ def test_of_two_lost_clusters_a_restart_names_the_same() -> None:
             Submit(units=5, walltime_s=16, app=2),
             LoseOrReturn(pick=1),
             Kill(),
+        )
+    )
+
+
+def test_who_is_suspended_runs_on_when_its_watts_are_there_though_nothing_else_happens() -> None:
+    """What was promised to the last job had moved, and nobody woke placement for the first."""
+    Life().play(
+        (
+            Rule(policy=5, measures=("lower-frequency", "suspend")),
+            Declare(cluster=0, nodes=3, cores=2),
+            Declare(cluster=1, nodes=3, cores=2),
+            Submit(units=3, walltime_s=200, app=2, reference=2, priority=1),
+            Submit(units=3, walltime_s=80, app=3, reference=1),
+            Submit(units=3, walltime_s=80, app=3, reference=1),
+            Wait(rounds=1),
+            Stop(pick=12),
+            Cap(scope=1, pick=0, levels=((0, 0), (168, 6), (192, None))),
+            Cap(scope=2, pick=0, levels=((0, 12),)),
+            Submit(units=1, walltime_s=40, app=0, reference=1),
+            Wait(rounds=2),
         )
     )
