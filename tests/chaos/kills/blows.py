@@ -68,9 +68,9 @@ def draw(
     ]
 
 
-def one_each(targets: Sequence[str], jobs: int, seed: int) -> list[Blow]:
-    """A blow at each of these, at drawn moments, in the order of time."""
-    blows = [blow for target in targets for blow in draw([target], jobs, 1, seed)]
+def on_each(targets: Sequence[str], jobs: int, count: int, seed: int) -> list[Blow]:
+    """`count` blows at each of these, at drawn moments, in the order of time."""
+    blows = [blow for target in targets for blow in draw([target], jobs, count, seed)]
     return sorted(blows, key=lambda blow: blow.after_jobs)
 
 

@@ -22,7 +22,7 @@ from deploy.local.errors import LocalServersError
 from deploy.local.servers import LocalServers
 from shared.runtime.folders import within, written
 from shared.runtime.settings import Settings
-from tests.chaos.kills.blows import OF_PLANS, TARGETS, Blow, UndealtBlowsError, draw, one_each, run
+from tests.chaos.kills.blows import OF_PLANS, TARGETS, Blow, UndealtBlowsError, draw, on_each, run
 from tests.chaos.kills.region import StuckRegionError
 from tests.chaos.kills.upheavals import Upheaval, upheavals
 from tests.chaos.kills.upheavals import play as play_upheaval
@@ -174,7 +174,7 @@ def trials(
         for seed in seeds
     ]
     of_plans = [
-        Struck("+".join(OF_PLANS), seed, 2, tuple(one_each(OF_PLANS, jobs, seed)))
+        Struck("+".join(OF_PLANS), seed, 2, tuple(on_each(OF_PLANS, jobs, 1, seed)))
         for seed in seeds
         if planned
     ]
