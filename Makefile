@@ -119,6 +119,10 @@ test: system-compiler $(VENV)/.locked system-servers system-slurm system-contain
 run-tests: setup
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope --no-loadscope-reorder
 
+.PHONY: paste-readme
+paste-readme: setup system-servers ## what README says in a fresh clone, with the time of each step
+	$(BIN)/python -m tests.support.paste
+
 HELM_VERSION := v3.19.0
 
 # Not part of `test`: building helm takes a minute and a half.

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from coplace.v1.pricing_pb2 import ChargeMade
-from rich.box import MARKDOWN
-from rich.table import Table
 
 from cli.kafka_topics import CHARGES, KafkaTopics
+from cli.output import Row
 from services.pricing.accounts.adapters import RedisAccounts
 from shared.domain.errors import UnusableError
 from shared.domain.money import QUANTUM
@@ -56,28 +55,32 @@ def latest(made: Iterable[ChargeMade]) -> list[ChargeMade]:
     return sorted(found.values(), key=lambda one: (one.charged_at_us, one.job_id, one.attempt))
 
 
-def balance_table(spent: dict[str, Decimal]) -> Table:
+def balance_rows(spent: dict[str, Decimal]) -> list[Row]:
     """A row for each account; service units."""
-    found = Table("account", box=MARKDOWN)
-    found.add_column("spent SU", justify="right")
-    for account, amount in spent.items():
-        found.add_row(account, f"{amount:,}")
-    return found
+    return [{"account": account, "spent SU": str(amount)} for account, amount in spent.items()]
 
 
-def statement_table(made: Sequence[ChargeMade]) -> Table:
-    """A row for each attempt that was charged, and their sum; in full is the state of practice's
-    price, without discounts for interference."""
-    found = Table("job", "cluster", box=MARKDOWN)
-    for name in ("core h", "price SU", "in full SU"):
-        found.add_column(name, justify="right")
-    for one in made:
-        core_h = f"{one.cores * one.runtime_s / 3600:,.3f}"
-        found.add_row(_run(one), one.cluster, core_h, one.price_su, one.state_of_practice_su)
+def statement_rows(made: Sequence[ChargeMade]) -> list[Row]:
+    """A row for each attempt that was charged; in full is the state of practice's price, without
+    discounts for interference."""
+    return [
+        {
+            "job": _run(one),
+            "cluster": one.cluster,
+            "core h": f"{one.cores * one.runtime_s / 3600:.3f}",
+            "price SU": one.price_su,
+            "in full SU": one.state_of_practice_su,
+        }
+        for one in made
+    ]
+
+
+def total_row(made: Sequence[ChargeMade]) -> Row:
+    """What they come to together."""
     prices = sum((Decimal(one.price_su) for one in made), Decimal(0))
     in_full = sum((Decimal(one.state_of_practice_su) for one in made), Decimal(0))
-    found.add_row("in all", "", "", str(prices), str(in_full))
-    return found
+    sums = {"price SU": str(prices), "in full SU": str(in_full)}
+    return {"job": "in all", "cluster": None, "core h": None, **sums}
 
 
 def _run(charge: ChargeMade) -> str:

@@ -79,6 +79,14 @@ class UnknownStandingError(UnusableError):
 
 
 def jobs(
+    job_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="[JOB]",
+            help="One job: all that was told of it and decided on it.",
+            autocompletion=completion.jobs,
+        ),
+    ] = "",
     user: Annotated[str, typer.Option(help="Of this user.")] = "",
     account: Annotated[str, typer.Option(help="Of this account.")] = "",
     cluster: Annotated[
@@ -92,11 +100,24 @@ def jobs(
     output: OutputName = Output.TABLE,
     placement: Placement = "127.0.0.1:50053",
 ) -> None:
-    """List the jobs that wait and run, and those that ended not long ago."""
+    """List the jobs that wait and run, and those that ended not long ago; of one job, its whole
+    story, from the topics."""
+    if job_id:
+        _write_story(job_id, output)
+        return
     wanted = [_standing(name) for name in standing or ()]
     request = ListJobsRequest(user=user, account=account, cluster=cluster, standings=wanted)
     columns = ("job", "is", "user", "cluster", "nodes", "GHz")
     _list(request, columns, limit, output, placement)
+
+
+def _write_story(job_id: str, output: Output) -> None:
+    from cli import story
+    from shared.messaging.deployment import Deployment
+    from shared.runtime.settings import settings
+
+    found = story.events(Deployment.of(settings()), job_id)
+    write([*story.rows(found)], ("time", "what", "details"), output)
 
 
 def queue(

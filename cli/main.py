@@ -11,6 +11,7 @@ from cli import completion
 from cli.commands import with_commands_of
 from cli.demo.policy import DemoPolicy
 from cli.failures import TellingGroup
+from cli.output import Output, OutputName, write
 
 _INSTALLED = ("up", "status", "logs", "env", "down")
 _OF_NODES = ("nodes", "drain", "resume", "undeclare")
@@ -140,12 +141,16 @@ def why(
     address: Annotated[
         str, typer.Option(envvar="COPLACE_PLACEMENT_ADDRESS", help="host:port of placement.")
     ] = "127.0.0.1:50053",
+    output: OutputName = Output.TABLE,
 ) -> None:
     """Say where a job stands, why it does not start yet, and when it is expected to."""
     from cli import why as question
     from cli.telling import TABLE_WIDTH
 
     answer = question.ask(address, job_id)
+    if output is not Output.TABLE:
+        write(*question.for_programs(answer), output)
+        return
     for line in question.lines(answer):
         typer.echo(line)
     for table in question.tables(answer):
@@ -153,29 +158,31 @@ def why(
 
 
 @app.command()
-def accounts() -> None:
+def accounts(output: OutputName = Output.TABLE) -> None:
     """Print what each account spent, as Redis has it."""
     from cli import accounts as spending
-    from cli.telling import TABLE_WIDTH
     from shared.messaging.deployment import Deployment
     from shared.runtime.settings import settings
 
     spent = spending.balances(Deployment.of(settings()))
-    Console(width=TABLE_WIDTH).print(spending.balance_table(spent))
+    write(spending.balance_rows(spent), ("account", "spent SU"), output)
 
 
 @app.command()
 def statement(
     account: Annotated[str, typer.Argument(help="As its jobs named it.")],
+    output: OutputName = Output.TABLE,
 ) -> None:
     """Print what an account was charged for each job, from the ledger."""
     from cli import accounts as spending
-    from cli.telling import TABLE_WIDTH
     from shared.messaging.deployment import Deployment
     from shared.runtime.settings import settings
 
     made = spending.charges(Deployment.of(settings()), account)
-    Console(width=TABLE_WIDTH).print(spending.statement_table(made))
+    found = spending.statement_rows(made)
+    if output is Output.TABLE:
+        found.append(spending.total_row(made))
+    write(found, ("job", "cluster", "core h", "price SU", "in full SU"), output)
 
 
 @app.command()

@@ -27,7 +27,8 @@ class Output(StrEnum):
 
 
 OutputName = Annotated[Output, typer.Option(help="As people or as programs read it.")]
-_NUMBERS: Final = ("nodes", "free", "running", "waiting", "place", "GHz")
+_NUMBERS: Final = ("nodes", "free", "running", "waiting", "place", "GHz", "pid", "port", "gRPC")
+_UNITS: Final = (" W", " SU", " h")
 
 
 def write(rows: Sequence[Row], columns: Sequence[str], output: Output) -> None:
@@ -48,9 +49,8 @@ def write(rows: Sequence[Row], columns: Sequence[str], output: Output) -> None:
 def _table(rows: Sequence[Row], columns: Sequence[str]) -> Table:
     found = Table(box=MARKDOWN)
     for name in columns:
-        found.add_column(
-            name, justify="right" if name in _NUMBERS or name.endswith(" W") else "left"
-        )
+        is_number = name in _NUMBERS or name.endswith(_UNITS)
+        found.add_column(name, justify="right" if is_number else "left")
     for row in rows:
         found.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
     return found

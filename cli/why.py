@@ -1,9 +1,10 @@
 """`coplace why`: where a job stands, why it does not start, and when it is expected to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import hypot
 from typing import Final
 
+from coplace.v1.placement_pb2 import Misfit
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_CANCELLED,
     JOB_STANDING_DECIDED,
@@ -25,6 +26,7 @@ from rich.box import MARKDOWN
 from rich.table import Table
 
 from cli.asking import asking
+from cli.output import Row, Value
 from cli.telling import utc, with_deviation
 
 # A forecast over a long queue takes seconds, and gives way to decisions.
@@ -94,6 +96,46 @@ def tables(answer: ExplainResponse) -> Iterator[Table]:
     if answer.clusters:
         yield _reasons(answer)
         yield _weighed(answer)
+
+
+def for_programs(answer: ExplainResponse) -> tuple[list[Row], Sequence[str]]:
+    """Where the job stands, a row for each cluster that it waits for or does not fit on, and their
+    columns; one row without a cluster where there is none."""
+    job: dict[str, Value] = {
+        "job": answer.job_id,
+        "attempt": answer.attempt,
+        "is": _STANDINGS[answer.standing].partition(":")[0],
+        "why": answer.reason,
+        "start_at_us": answer.forecast.start_at_us or None,
+    }
+    found: list[Row] = [{**job, **_of_cluster(one)} for one in answer.clusters]
+    found += [{**job, **_of_cluster(ClusterOutlook()), **_of_misfit(one)} for one in answer.misfits]
+    if not found:
+        on = answer.allocation.cluster or None
+        found = [{**job, **dict.fromkeys(_of_cluster(ClusterOutlook())), "cluster": on}]
+    return found, tuple(found[0])
+
+
+def _of_cluster(one: ClusterOutlook) -> dict[str, Value]:
+    weighed = one.candidate
+    return {
+        "cluster": weighed.cluster,
+        "not_now": weighed.constraint,
+        "place": one.place or None,
+        "waiting": one.waiting,
+        "free_nodes": one.free_nodes,
+        "nodes": weighed.nodes,
+        "freq_ghz": weighed.freq_ghz,
+        "time_s": weighed.time_s,
+        "power_w": weighed.power_w,
+        "energy_j": weighed.energy_j,
+        "part_eff": weighed.part_eff,
+        "tier": weighed.tier,
+    }
+
+
+def _of_misfit(one: Misfit) -> dict[str, Value]:
+    return {"cluster": one.cluster, "not_now": one.reason}
 
 
 def _allocation(found: Allocation) -> Iterator[str]:

@@ -3,14 +3,13 @@
 import shlex
 import subprocess
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.box import MARKDOWN
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from cli.installation.installation import (
     Installation,
@@ -19,7 +18,8 @@ from cli.installation.installation import (
     names_another,
 )
 from cli.installation.record import InstallationRecord, last_folder
-from cli.telling import TABLE_WIDTH, note, utc
+from cli.output import Output, OutputName, Row, write
+from cli.telling import note, utc
 
 _UP = """\
 Coplace is up, kept in
@@ -64,13 +64,14 @@ def up(
     _note_another(record)
 
 
-def status() -> None:
+def status(output: OutputName = Output.TABLE) -> None:
     """Show each process: whether it is ready or what it waits for, its ports, since when."""
     installation = _running()
     record, processes = installation.record, installation.processes()
     whole = f"is up since {utc(record.up_since_us)} UTC" if record.up_since_us else "is not whole"
-    typer.echo(f"Coplace {whole}, kept in\n  {installation.folder}")
-    Console(width=TABLE_WIDTH).print(table(processes))
+    if output is Output.TABLE:
+        typer.echo(f"Coplace {whole}, kept in\n  {installation.folder}")
+    write(rows(processes), ("process", "pid", "port", "gRPC", "since (UTC)", "is"), output)
     _note_another(record)
     waiting = [one.name for one in processes if one.waits_for]
     if not record.up_since_us:
@@ -79,21 +80,19 @@ def status() -> None:
         raise InstallationError(f"not ready: {', '.join(waiting)}: see `coplace logs {waiting[0]}`")
 
 
-def table(processes: list[ProcessStatus]) -> Table:
+def rows(processes: Iterable[ProcessStatus]) -> list[Row]:
     """A row for each process."""
-    found = Table("process", box=MARKDOWN)
-    for name in ("pid", "port", "gRPC"):
-        found.add_column(name, justify="right")
-    found.add_column("since (UTC)")
-    found.add_column("is")
-    for one in processes:
-        found.add_row(
-            one.name,
-            *(str(number or "") for number in (one.pid, one.http_port, one.grpc_port)),
-            utc(one.since_us) if one.since_us else "",
-            f"waiting for {one.waits_for}" if one.waits_for else "ready",
-        )
-    return found
+    return [
+        {
+            "process": one.name,
+            "pid": one.pid or None,
+            "port": one.http_port or None,
+            "gRPC": one.grpc_port or None,
+            "since (UTC)": utc(one.since_us) if one.since_us else None,
+            "is": f"waiting for {one.waits_for}" if one.waits_for else "ready",
+        }
+        for one in processes
+    ]
 
 
 def logs(

@@ -122,6 +122,11 @@ def test_the_story_goes_from_the_submission_to_the_statement(told: str) -> None:
     assert re.search(r"^\| placement .* \| ready \|$", told, re.MULTILINE)
     assert re.search(r"^\| alpha +\| gold-6254 +\| +64 \| +64 \| +0 ", told, re.MULTILINE)
     assert re.search(rf"^\| {job} +\| finished \| ada ", told, re.MULTILINE)
+    [submitted, *_, charged] = re.findall(
+        r"^\| \d{4}-\d\d-\d\d [\d:]{8} \| (.*) \|$", told, re.MULTILINE
+    )
+    assert submitted.startswith("submitted")
+    assert charged.startswith(f"charged   | {price_su} SU to physics")
 
 
 def test_what_is_shown_fits_80_columns(told: str) -> None:

@@ -1,9 +1,10 @@
 """Statements: the last revision of each charge, and its sum."""
 
-from coplace.v1.pricing_pb2 import ChargeMade
-from rich.console import Console
+from decimal import Decimal
 
-from cli.accounts import latest, statement_table
+from coplace.v1.pricing_pb2 import ChargeMade
+
+from cli.accounts import balance_rows, latest, statement_rows, total_row
 
 
 def charge(job_id: str, revision: int, price_su: str, attempt: int = 1) -> ChargeMade:
@@ -27,10 +28,18 @@ def test_a_later_revision_takes_the_place_of_an_earlier_one_whatever_their_order
 
 
 def test_a_statement_adds_up_exactly() -> None:
-    console = Console(width=80, record=True)
-    console.print(statement_table([charge("a", 1, "1.100000"), charge("b", 1, "0.000001", 2)]))
-    rows = [line.split("|")[1:-1] for line in console.export_text().splitlines() if "|" in line]
-    [total] = [[cell.strip() for cell in row] for row in rows if "in all" in row[0]]
-    assert total == ["in all", "", "", "1.100001", "4.000000"]
-    assert rows[3][0].strip() == "b (2)"
-    assert [row[2].strip() for row in rows[2:4]] == ["10.000", "10.000"]
+    made = [charge("a", 1, "1.100000"), charge("b", 1, "0.000001", 2)]
+    total = total_row(made)
+    assert (total["job"], total["price SU"], total["in full SU"]) == (
+        "in all",
+        "1.100001",
+        "4.000000",
+    )
+    rows = statement_rows(made)
+    assert [row["job"] for row in rows] == ["a", "b (2)"]
+    assert {row["core h"] for row in rows} == {"10.000"}
+
+
+def test_what_accounts_spent_is_told_to_the_last_digit() -> None:
+    spent = {"physics": Decimal("1234567.000001")}
+    assert balance_rows(spent) == [{"account": "physics", "spent SU": "1234567.000001"}]

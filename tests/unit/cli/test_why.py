@@ -182,3 +182,34 @@ def test_what_does_not_wait_is_told_in_a_line(standing: JobStanding.ValueType, w
 def test_an_address_where_nobody_listens_is_named() -> None:
     with pytest.raises(UnansweredError, match=r"127\.0\.0\.1:1: "):
         why.ask("127.0.0.1:1", "a")
+
+
+def test_programs_read_a_row_for_each_cluster_with_where_the_job_stands() -> None:
+    rows, columns = why.for_programs(waiting())
+    assert {row["is"] for row in rows} == {"waits, and nodes are promised to it"}
+    assert [(row["cluster"], row["place"], row["not_now"]) for row in rows] == [
+        ("p1", 3, "needs 4 nodes, 1 free"),
+        ("p2", None, "needs 4 nodes, the cluster has 2"),
+    ]
+    assert all(tuple(row) == columns for row in rows)
+
+
+def test_programs_read_one_row_of_a_job_that_runs_and_one_a_cluster_that_it_does_not_fit_on() -> (
+    None
+):
+    runs = ExplainResponse(
+        job_id="j", standing=JOB_STANDING_RUNNING, allocation=Allocation(cluster="p1")
+    )
+    [row], columns = why.for_programs(runs)
+    assert (row["cluster"], row["not_now"], tuple(row)) == ("p1", None, columns)
+    lacks = ExplainResponse(
+        job_id="j",
+        standing=JOB_STANDING_REJECTED,
+        misfits=[Misfit(cluster="p1", reason="too wide"), Misfit(cluster="p2", reason="no GPUs")],
+    )
+    rows, columns = why.for_programs(lacks)
+    assert [(row["cluster"], row["not_now"]) for row in rows] == [
+        ("p1", "too wide"),
+        ("p2", "no GPUs"),
+    ]
+    assert all(tuple(row) == columns for row in rows)
