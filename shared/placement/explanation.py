@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import isinf
+from math import inf, isinf
 from pathlib import Path
 from traceback import extract_tb
 from typing import Final, NamedTuple
 
-from shared.scheduling.backfill import Dispatch, Start
+from shared.scheduling.backfill import ClusterScheduler, Dispatch, Start
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Reservation, Standing
@@ -83,7 +83,7 @@ class Refusals:
         else:
             found = self._why_no_nodes(scheduler, entry, scheduler.standing_before(entry))
         shortages = self.shortages(cluster, entry)
-        texts = [found, *self._why_no_power(shortages, entry)]
+        texts = [found, self._why_never(scheduler, entry), *self._why_no_power(shortages, entry)]
         return WhyNot("; ".join(filter(None, texts)) or NOTHING, shortages)
 
     def shortages(self, cluster: str, entry: Entry) -> list[Shortage]:
@@ -99,6 +99,13 @@ class Refusals:
         shortages = self.shortages(start.cluster, entry)
         told = "; ".join(map(self._told, shortages)) or "watts came back after it had started"
         return WhyNot(told, shortages)
+
+    def _why_never(self, scheduler: ClusterScheduler, entry: Entry) -> str:
+        """That nodes which an entry needs are held for ever; empty where they are expected back."""
+        is_any_held = any(end_s == inf for end_s, _ in scheduler.expected_ends())
+        if not is_any_held or scheduler.expects_nodes(entry):
+            return ""
+        return f"jobs that are suspended, and that no {POWER} lets run on, hold nodes that it needs"
 
     def _why_no_power(self, shortages: Sequence[Shortage], entry: Entry) -> Iterator[str]:
         yield from map(self._told, shortages)

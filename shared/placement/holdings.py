@@ -76,7 +76,7 @@ class Holdings:
         self._occupancy[_placed(job).cluster].refresh(job)
 
     def expect(self, job: Tracked, release_s: float) -> None:
-        """A job that is suspended is expected to give its nodes back then."""
+        """A job that is suspended is expected to give its nodes back then; infinite: never."""
         self._occupancy[_placed(job).cluster].expect(job, release_s)
 
     def running(self) -> list[tuple[Tracked, Placed]]:

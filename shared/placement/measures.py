@@ -265,7 +265,8 @@ class Measures:
         self, stopped: Iterable[tuple[Tracked, Placed]], decisions: Decisions
     ) -> Iterator[Publish]:
         """Let suspended jobs run on that fit beside what runs and is promised; the others are kept
-        watts from when these will be there, so that nobody who comes later takes them."""
+        watts from when these will be there, so that nobody who comes later takes them. Where they
+        never are its nodes are expected back by nobody."""
         budgets = self._committed()
         for job, placed in stopped:
             under = Budgets(budgets[placed.cluster])
@@ -283,6 +284,7 @@ class Measures:
             if start_s < inf:
                 under.reserve(job.arrival, start_s, left_s, draw_mw)
                 self._kept.append((placed.cluster, job.arrival, start_s, left_s, draw_mw))
+            if start_s < inf or not job.drawn_mw:  # who draws may run until it answers
                 self._job_table.holdings.expect(job, start_s + left_s)
 
     def _clock_up(

@@ -138,7 +138,7 @@ class Occupancy:
         self._held[job.arrival] = held
 
     def expect(self, job: Tracked, release_s: float) -> None:
-        """A job that is suspended is expected to give its nodes back then."""
+        """A job that is suspended is expected to give its nodes back then; infinite: never."""
         self._held[job.arrival] = self._held[job.arrival]._replace(release_s=release_s)
 
     def release(self, job: Tracked) -> None:

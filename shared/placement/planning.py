@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.plans_pb2 import PlanItem
@@ -135,7 +136,9 @@ class Planning:
         for arrival, release_s, draw_mw, nodes in _released(occupancy):
             placed = self._job_table.of_arrival(arrival).placed
             assert placed is not None
-            expected_s = expected_end_s(share, now_s, placed.since_s, placed.limit_s)
+            expected_s = release_s
+            if release_s < inf:
+                expected_s = expected_end_s(share, now_s, placed.since_s, placed.limit_s)
             yield arrival, Running(number, nodes, draw_mw / 1000, release_s, expected_s)
 
 

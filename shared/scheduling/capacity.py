@@ -54,7 +54,8 @@ class Groups:
 
 
 class Held(NamedTuple):
-    """What a job holds until `release_s` at the latest; `holder` is its arrival number."""
+    """What a job holds until `release_s` at the latest, infinite where nobody expects it back;
+    `holder` is its arrival number."""
 
     release_s: float
     holder: int

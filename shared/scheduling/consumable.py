@@ -106,8 +106,9 @@ class ConsumableScheduler:
         self._refused: dict[int, int] = {}
         self._allowed: dict[int, tuple[int, int]] = {}
         self.budgets = Budgets(budgets)
-        self._is_capped = self.budgets.any
+        self._is_capped = self._may_wait_for_ever = self.budgets.any
         for each in held:
+            self._may_wait_for_ever |= each.release_s == inf
             self.budgets.hold(each.holder, each.release_s, each.draw_mw)
 
     # The life of a scheduler ----------------------------------------------------------------------
@@ -227,6 +228,11 @@ class ConsumableScheduler:
         newcomer = kind.app, kind.shape.needs[0]
         return self.neighbours.refusal(newcomer, [group for group in groups if group])
 
+    def expects_nodes(self, entry: Entry) -> bool:
+        """False where too much of its nodes is held for ever."""
+        kind = self.kinds[entry.kind]
+        return not self._ever_fits(entry) or self._earliest(kind, entry.nodes, self._now_s)[0] < inf
+
     def end_s(self, entry: Entry) -> float:
         """When the entry ends at the latest if it starts now."""
         return self._now_s + entry.limit_s
@@ -316,9 +322,10 @@ class ConsumableScheduler:
 
     def _block(self, entry: Entry) -> None:
         """Promise the entry its units, in the mode in which they and the watts are there first, if
-        limits hold; what no budget will ever let start waits for another cap, and blocks nobody."""
+        limits hold; what no budget will ever let start, or whose nodes are held for ever, waits for
+        another cap, and blocks nobody."""
         self._forget_reservation()
-        if self._is_capped:
+        if self._may_wait_for_ever:
             start_s, capacity = self._soonest(entry)
             for mode in entry.others:
                 other = entry.in_mode(mode)
@@ -339,7 +346,7 @@ class ConsumableScheduler:
 
     def _soonest(self, entry: Entry) -> tuple[float, Capacity]:
         """When an entry's units and watts will be there if limits hold, and all that is free then;
-        infinite where no budget ever has the watts."""
+        infinite where no budget ever has the watts, or nodes are held for ever."""
         kind = self.kinds[entry.kind]
         start_s, capacity = self._earliest(kind, entry.nodes, self._now_s)
         power = entry.draw_mw, entry.limit_s
@@ -358,7 +365,7 @@ class ConsumableScheduler:
         """
         flat = self._flat_now()
         due_s = np.maximum(flat.release_s, from_s)
-        ends = np.flatnonzero(np.diff(due_s, append=inf)) + 1
+        ends = np.flatnonzero(due_s != np.append(due_s[1:], np.nan)) + 1
         if not len(ends) or due_s[0] > from_s:
             ends = np.concatenate(([0], ends))
         first = bisect_left(ends, 1, key=lambda end: self._fit(kind, flat, int(end)) >= count)

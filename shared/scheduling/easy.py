@@ -46,7 +46,8 @@ class EasyScheduler:
     What starts fits under every one of the `budgets` until its limit, beside what runs and
     what is reserved there. Where watts alone refuse an entry, it starts in the first of its other
     modes that fits. Schedulers that share a budget begin anew with every pass: what one of them
-    gives back another one may take. An entry that no budget will ever let start blocks nobody.
+    gives back another one may take. An entry that no budget will ever let start blocks nobody, nor
+    does one whose nodes are held for ever.
 
     A pass is `begin`, `turn`, `serve` while `next_order` is not DONE, `finish`; or `pass_alone`. An
     entry that was refused stays refused until nodes come back: what it lacked only grows less. So a
@@ -73,7 +74,7 @@ class EasyScheduler:
         self._next: Turn = DONE
         self._backfills, self._pauses, self._is_open = backfills, False, False
         self.budgets = Budgets(budgets)
-        self._is_capped = self.budgets.any
+        self._is_capped = self._may_wait_for_ever = self.budgets.any
         self._now_s, self._from, self._reserved_order = 0.0, 0, 0
         self.releases = Releases()
         # What became of the cluster entry by entry. `_undone` are the ends of it that reservations
@@ -84,6 +85,7 @@ class EasyScheduler:
         self._left: dict[int, int] = {}
         for place, node_set in enumerate(load.node_sets):
             node_set.holder = holder_of(number, place)
+            self._may_wait_for_ever |= node_set.release_s == inf
             self._hold(node_set.holder, node_set.nodes, node_set.release_s, node_set.draw_mw)
 
     # The life of a scheduler ----------------------------------------------------------------------
@@ -202,6 +204,10 @@ class EasyScheduler:
         """When the entry ends at the latest if it starts now."""
         return self._now_s + entry.limit_s
 
+    def expects_nodes(self, entry: Entry) -> bool:
+        """False where too many of its nodes are held for ever."""
+        return entry.nodes > self.total or self._shadow(entry.nodes, self._now_s)[0] < inf
+
     def shortages(self, entry: Entry) -> list[Shortage]:
         """The budgets that do not let the entry start now, as they are now."""
         return self.budgets.shortages(entry.draw_mw, self.end_s(entry), entry.arrival)
@@ -251,8 +257,8 @@ class EasyScheduler:
 
     def _reserve(self, entry: Entry) -> Served | None:
         """Promise nodes to the next entry, in the mode in which they and the watts are there first:
-        the first entry on this cluster that cannot start. What no budget will ever let start waits
-        for another cap, and blocks nobody."""
+        the first entry on this cluster that cannot start. What no budget will ever let start, or
+        whose nodes are held for ever, waits for another cap, and blocks nobody."""
         shadow_s, available = self._earliest(entry)
         promised = entry
         for mode in entry[7]:
@@ -273,7 +279,7 @@ class EasyScheduler:
 
     def _earliest(self, entry: Entry) -> tuple[float, int]:
         """When an entry's nodes and watts will be there if limits hold, and all nodes that are free
-        then; infinite where no budget ever has the watts."""
+        then; infinite where no budget ever has the watts, or nodes are held for ever."""
         _, arrival, nodes, limit_s, _, _, draw_mw, _ = entry
         shadow_s, available = self._shadow(nodes, self._now_s)
         while (
@@ -337,7 +343,7 @@ class EasyScheduler:
         """
         queue = self.queue
         while self._reservation is None:
-            entry = queue.first(self.total, order if self._is_capped else 0)
+            entry = queue.first(self.total, order if self._may_wait_for_ever else 0)
             if entry is None:
                 return
             yield entry

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 @dataclass(slots=True)
 class NodeSet:
-    """Nodes that one job holds until `release_s`. `holder` is its arrival number, or what a
-    scheduler calls it; `draw_mw` counts where there is a cap."""
+    """Nodes that one job holds until `release_s`; infinite: for ever. `holder` is its arrival
+    number, or what a scheduler calls it; `draw_mw` counts where there is a cap."""
 
     nodes: int
     release_s: float

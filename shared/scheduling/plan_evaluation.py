@@ -6,6 +6,7 @@ limits; here running jobs and entries end when they are expected to, which is ea
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from shared.scheduling.backfill import Backfill, serve
@@ -99,8 +100,8 @@ class Situation:
 
     @property
     def last_release_s(self) -> float:
-        """When all that runs has ended, by limits."""
-        ends_s = (held.release_s for held in self.running.values())
+        """When all that runs has ended, by limits, but what never does."""
+        ends_s = (held.release_s for held in self.running.values() if held.release_s < inf)
         return max(ends_s, default=self.now_s)
 
     def starts_now(self, plan: Iterable[PlannedEntry]) -> list[PlannedStart]:

@@ -145,6 +145,12 @@ MUTANTS: Final = (
         soonest=6,
     ),
     Mutant(
+        "who is suspended for ever is expected to run on",
+        "placement/measures.py",
+        "if start_s < inf or not job.drawn_mw:",
+        "if start_s < inf:",
+    ),
+    Mutant(
         "a restart forgets what was asked of who runs",
         "placement/jobs.py",
         'state["actions"] = tuple(map(_action, state.get("actions", ())))',

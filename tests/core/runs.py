@@ -229,8 +229,8 @@ class Acting:
 
     def run_on(self, region: Region) -> Iterator[tuple[str, Action]]:
         """Those that stand still run on where no cap is exceeded and no reservation is delayed; the
-        others reserve watts, and are expected to run on then. Who stands still for an operator may
-        run on at any moment."""
+        others reserve watts, and are expected to run on then: never, where no cap has them. Who
+        stands still for an operator may run on at any moment."""
         for job_id in self._first_to_have_watts():
             run = self.runs[job_id]
             if not (run.stands and run.will_stand):
@@ -248,6 +248,7 @@ class Acting:
             if start_s < inf:
                 for budget in region.over(run.cluster):
                     budget.keep(run.arrival, Kept(start_s, start_s + left_s, run.mode.draw_mw))
+            if start_s < inf or not run.draw_mw:  # who draws may run until it answers
                 region.expect(run.cluster, run.arrival, start_s + left_s)
 
     def _draws_on(self, region: Region, job_id: str) -> None:

@@ -102,3 +102,25 @@ def test_who_is_suspended_runs_on_when_its_watts_are_there_though_nothing_else_h
             Wait(rounds=2),
         )
     )
+
+
+def test_nodes_that_no_cap_ever_gives_back_are_promised_to_nobody() -> None:
+    """Job 1 was expected to give its nodes back from now on, though no cap lets it run on: a job
+    that waited for them had a reservation of watts that never came true, and job 0 stood still."""
+    Life().play(
+        (
+            Rule(policy=5, measures=("lower-frequency", "suspend")),
+            Declare(cluster=0, nodes=3, cores=2),
+            Declare(cluster=1, nodes=3, cores=2),
+            Submit(units=3, walltime_s=200, app=2, reference=2, priority=1),
+            Submit(units=3, walltime_s=80, app=3, reference=1),
+            Submit(units=3, walltime_s=80, app=3, reference=1),
+            Wait(rounds=1),
+            Stop(pick=12),
+            Cap(scope=1, pick=0, levels=((0, 0), (168, 6), (192, None))),
+            Cap(scope=2, pick=0, levels=((0, 12),)),
+            Submit(units=1, walltime_s=80, app=1, reference=1),
+            Submit(units=2, walltime_s=80, app=3, reference=2),
+            Wait(rounds=3),
+        )
+    )

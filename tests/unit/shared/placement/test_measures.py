@@ -27,6 +27,7 @@ from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
+from shared.scheduling.forecast import forecast
 from tests.unit.shared.placement.region import (
     APPS,
     T0_US,
@@ -274,6 +275,38 @@ def test_nobody_takes_the_watts_that_a_suspended_job_waits_for() -> None:
     assert "beside the reservation of b" in queued.reason
     [resume] = round_of(processor, 7, finished("a", end_us(6)))
     assert actions([resume]) == [("b", ACTION_KIND_RESUME, 2.7)]
+
+
+def test_who_waits_for_nodes_that_no_cap_ever_gives_back_keeps_nobody_from_anything() -> None:
+    """Job a is suspended on three of four nodes, and the cap never has its 840 W. Job two needs two
+    nodes; a reservation to it would keep job one from watts that nobody else may have."""
+    processor = region(SUSPEND)
+    running(processor, job("a", nodes=3))
+    [stop] = round_of(processor, 2, cap(700.0, 2))
+    round_of(processor, 3, done(stop, end_us(2)))
+    [queued] = round_of(processor, 4, job("two", 100, nodes=2))
+    assert not queued.HasField("reservation")
+    assert queued.reason.endswith(
+        "needs 2 nodes, 1 free; jobs that are suspended, and that no power cap lets run on, hold "
+        "nodes that it needs"
+    )
+    [one] = round_of(processor, 5, job("one", 130, walltime_s=7200.0))
+    assert (one.job_id, one.verdict) == ("one", VERDICT_START)
+    round_of(processor, 6, started(one))
+    assert actions(round_of(processor, 7, cap(None, 7))) == [("a", ACTION_KIND_RESUME, 2.7)]
+    two = processor._job_table.get("two")
+    assert two is not None
+    assert processor.queries._last.reservation(two) is not None  # type: ignore[union-attr]
+
+
+def test_a_forecast_made_before_the_round_in_which_a_cap_was_lifted_ends() -> None:
+    processor = region(SUSPEND)
+    running(processor, job("a", nodes=3))
+    [stop] = round_of(processor, 2, cap(700.0, 2))
+    round_of(processor, 3, done(stop, end_us(2)), job("two", 70, nodes=2))
+    feed(processor, [cap(None, 4)])
+    snapshot = processor.queries.snapshot()
+    assert [*forecast(snapshot.now_s, snapshot.schedulers)] == []
 
 
 def test_an_operator_suspends_and_resumes_a_run() -> None:

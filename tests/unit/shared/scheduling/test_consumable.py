@@ -11,7 +11,7 @@ from shared.scheduling.backfill import serve
 from shared.scheduling.capacity import Capacity, Group, Held
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
-from shared.scheduling.load import Load, NodeSet
+from shared.scheduling.load import Load, NodeSet, Reservation
 from shared.scheduling.power import Cap, PowerBudget, Scope
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
 from shared.scheduling.sharing import Member
@@ -305,3 +305,24 @@ def test_what_is_apart_numbers_groups_by_itself() -> None:
     assert capacity.groups.of[int(capacity.group[0])] == (("1", 1),)
     assert other.groups.of[int(other.group[0])] == (("2", 2),)
     assert len(capacity.groups) == 2
+
+
+def test_units_that_are_never_back_are_promised_to_nobody_and_keep_nobody_back() -> None:
+    """Neither on nodes that are counted; whether there are caps or not."""
+    one, never = Kind("0", Shape((1, 0, 0), exclusive=True, most_per_node=1)), [(1, inf), (2, inf)]
+    entries = [entry(11, 0, 3, 9), entry(12, 0, 2, 9), entry(13, 0, 1, 99)]
+    for caps in ([], [Cap(Scope.REGION, "", ((0.0, 1),))]):
+        held = [Held(s, n, one, Allocation((n,), (1,))) for n, s in [*never, (3, 50.0)]]
+        parts = scheduler([one], entries, held=held, budgets=[*map(PowerBudget, caps)])
+        queue = WaitQueue()
+        for each in entries:
+            queue.add(each)
+        sets = [NodeSet(1, s) for _, s in [*never, (3, 50.0)]]
+        counted = EasyScheduler(Load(4, 1, sets), queue, budgets=[*map(PowerBudget, caps)])
+        for made in (parts, counted):
+            assert [served[1].arrival for served in made.pass_alone(0.0)] == []
+            assert made.reservation == Reservation(12, 2, 50.0)
+            assert not made.expects_nodes(entries[0])
+            assert made.expects_nodes(entries[1])
+            made.drop(12)
+            assert [served[1].arrival for served in made.pass_alone(1.0)] == [13]
