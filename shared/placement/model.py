@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.bounds import WALLTIME_S
+from shared.domain.bounds import NODE_POWER_W, WALLTIME_S
 from shared.domain.cap_measures import Measure
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
@@ -260,8 +260,10 @@ def _candidate(
 
 def draw_mw(job: Job, cluster: Cluster, node_w: float, units: int) -> int:
     """What so many units of a job draw beyond the idle power of their nodes, of which one used
-    whole draws `node_w`: their share of the cores."""
-    beyond_idle_mw = milliwatts((node_w - cluster.idle_power_w) * units)
+    whole draws `node_w`: their share of the cores. What is predicted beyond what any node draws, as
+    by coefficients of another machine, counts as that: no cap has it, and it can be counted."""
+    beyond_idle_w = min(node_w, NODE_POWER_W.most) - cluster.idle_power_w
+    beyond_idle_mw = milliwatts(beyond_idle_w * units)
     return max(0, beyond_idle_mw * unit_cores(job, cluster) // cluster.cores_per_node)
 
 
