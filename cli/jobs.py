@@ -50,6 +50,7 @@ JobId = Annotated[
     str,
     typer.Argument(metavar="JOB", help="As it was submitted.", autocompletion=completion.jobs),
 ]
+Reason = Annotated[str, typer.Option(help="Why: it is recorded and told.")]
 Limit = Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")]
 
 
@@ -136,7 +137,7 @@ def queue(
 
 def cancel(
     job_id: JobId,
-    reason: Annotated[str, typer.Option(help="Why: it is recorded and told.")] = "",
+    reason: Reason = "",
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
@@ -148,7 +149,7 @@ def cancel(
 
 def hold(
     job_id: JobId,
-    reason: Annotated[str, typer.Option(help="Why: it is recorded and told.")] = "",
+    reason: Reason = "",
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
@@ -160,7 +161,7 @@ def hold(
 
 def requeue(
     job_id: JobId,
-    reason: Annotated[str, typer.Option(help="Why: it is recorded and told.")] = "",
+    reason: Reason = "",
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
@@ -173,7 +174,7 @@ def requeue(
 
 def suspend(
     job_id: JobId,
-    reason: Annotated[str, typer.Option(help="Why: it is recorded and told.")] = "",
+    reason: Reason = "",
     placement: Placement = "127.0.0.1:50053",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",

@@ -8,13 +8,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from cli.evaluate.scores import Jobs, columns, score
-from shared.power_prediction.learner import Prediction
+from shared.power_prediction.learner import PredictedPower
 from shared.runtime.pictures import save_png
 
 _PARTS: Final = 50
 
 
-def write_plot(path: Path, jobs: Jobs, predictions: Sequence[Prediction], alpha: float) -> None:
+def write_plot(path: Path, jobs: Jobs, predictions: Sequence[PredictedPower], alpha: float) -> None:
     """Draw as PNG the jobs whose power is usable."""
     actual, predicted, upper = columns(jobs, predictions)
     usable = np.flatnonzero([outcome.is_usable for _, outcome in jobs])

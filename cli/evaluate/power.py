@@ -14,7 +14,7 @@ from cli.simulate.progress import progress_of
 from services.prediction.power_trees import train_forests
 from shared.domain.errors import UnusableError
 from shared.numerics.elementary import log2
-from shared.power_prediction.learner import Made, PowerLearner, Prediction, Reason, replay
+from shared.power_prediction.learner import Made, PowerLearner, PredictedPower, Reason, replay
 from shared.runtime.folders import written
 
 _SHOWN: Final = 5
@@ -23,7 +23,7 @@ _SHOWN: Final = 5
 class Evaluated(NamedTuple):
     """One prediction a job, what was counted on the way, and the lines of an explanation."""
 
-    predictions: list[Prediction]
+    predictions: list[PredictedPower]
     notes: list[str]
     explained: list[str]
 
@@ -44,7 +44,7 @@ def evaluated(jobs: Jobs, *, lag: int, alpha: float, explain: str | None = None)
     return Evaluated(found, notes, explained)
 
 
-def table(jobs: Jobs, predictions: Sequence[Prediction], first: int, alpha: float) -> Table:
+def table(jobs: Jobs, predictions: Sequence[PredictedPower], first: int, alpha: float) -> Table:
     """One row a kind of jobs from the `first` on."""
     printed = Table(box=MARKDOWN)
     printed.add_column("jobs of the log")
@@ -62,7 +62,7 @@ def table(jobs: Jobs, predictions: Sequence[Prediction], first: int, alpha: floa
     return printed
 
 
-def write_csv(path: Path, jobs: Jobs, predictions: Sequence[Prediction]) -> None:
+def write_csv(path: Path, jobs: Jobs, predictions: Sequence[PredictedPower]) -> None:
     """job_id, actual_w, predicted_w, upper_w; the actual one is empty where nobody measured it."""
     with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from shared.domain.errors import UnusableError
-from shared.power_prediction.submission import Outcome, Submission
+from shared.power_prediction.submission import MeasuredPower, Submission
 
 POWER: Final = "avg_power_per_node_w"
 _NUMBERS: Final = ("nodes", "cores", "req_walltime_s", "runtime_s", POWER)
@@ -24,7 +24,7 @@ _MONTHS: Final = 12
 class PowerLog(NamedTuple):
     """The jobs in the order of their submission, and what a reader should know of the file."""
 
-    jobs: list[tuple[Submission, Outcome]]
+    jobs: list[tuple[Submission, MeasuredPower]]
     notes: list[str]
 
 
@@ -98,8 +98,8 @@ def _submission(row: Mapping[str, str]) -> Submission:
     )
 
 
-def _outcome(row: Mapping[str, str]) -> Outcome:
-    return Outcome(_number(row, POWER, least=-math.inf), _number(row, "runtime_s"))
+def _outcome(row: Mapping[str, str]) -> MeasuredPower:
+    return MeasuredPower(_number(row, POWER, least=-math.inf), _number(row, "runtime_s"))
 
 
 def _text(row: Mapping[str, str], name: str) -> str:

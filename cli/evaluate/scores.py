@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.power_prediction.learner import Prediction
-from shared.power_prediction.submission import Outcome, Submission
+from shared.power_prediction.learner import PredictedPower
+from shared.power_prediction.submission import MeasuredPower, Submission
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Jobs = Sequence[tuple[Submission, Outcome]]
+Jobs = Sequence[tuple[Submission, MeasuredPower]]
 
 FIFTHS = 5
 _FIRST_JOBS = 10
@@ -71,7 +71,7 @@ def _are_first(jobs: Jobs) -> Mask:
     return np.array(found, dtype=np.bool_)
 
 
-def columns(jobs: Jobs, predictions: Sequence[Prediction]) -> tuple[Floats, Floats, Floats]:
+def columns(jobs: Jobs, predictions: Sequence[PredictedPower]) -> tuple[Floats, Floats, Floats]:
     """Actual power (jobs,), predicted power (jobs,) and bounds (jobs, alphas), W."""
     actual = np.array([outcome.node_power_w for _, outcome in jobs])
     predicted = np.array([each.predicted_w for each in predictions])

@@ -7,9 +7,9 @@ import typer
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from cli.asking import Ingest, Placement, UnansweredError
-from cli.slurm.jobs import Hardware, declared
+from cli.slurm.jobs import NodeHardware, declared
 from cli.slurm.nodes import NodeTeller
-from cli.slurm.obey import Decisions, Obedience
+from cli.slurm.obey import DecisionReader, Obedience
 from cli.slurm.orders import Order
 from cli.slurm.slurm import Slurm, SlurmError
 from cli.slurm.tell import Teller
@@ -43,7 +43,7 @@ def tell(
     """Declare the cluster, and tell of its jobs and of nodes that are taken out."""
     slurm = Slurm()
     cluster = slurm.cluster()
-    hardware = Hardware(node_model, _numbers(pstates_ghz), idle_power_w, peak_bandwidth_gbps)
+    hardware = NodeHardware(node_model, _numbers(pstates_ghz), idle_power_w, peak_bandwidth_gbps)
     binding = architecture or cluster
     teller = Teller(ingest, Site(site, account, node_model), binding)
     nodes = NodeTeller(placement, ingest, site, cluster)
@@ -72,7 +72,7 @@ def obey(
     slurm = Slurm()
     cluster = slurm.cluster()
     obedience = Obedience(slurm, ingest, Site(site, account, ""), cluster)
-    for decision in Decisions(Deployment.of(settings()), cluster):
+    for decision in DecisionReader(Deployment.of(settings()), cluster):
         if obedience.concerns(decision):
             orders = _until_done(obedience, decision)
             typer.echo(f"{decision.job_id}: {', '.join(map(str, orders)) or 'nothing to do'}")

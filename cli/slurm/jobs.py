@@ -154,7 +154,7 @@ def _under(word: Word, later: Envelope) -> Envelope:
     return later
 
 
-class Hardware(NamedTuple):
+class NodeHardware(NamedTuple):
     """What Slurm does not know of the nodes of its cluster."""
 
     node_model: str
@@ -168,7 +168,7 @@ class UnlikeNodesError(UnusableError):
 
 
 def declared(
-    nodes: Iterable[Mapping[str, Any]], cluster: str, site: str, architecture: str, of: Hardware
+    nodes: Iterable[Mapping[str, Any]], cluster: str, site: str, architecture: str, of: NodeHardware
 ) -> ClusterDeclared:
     """The cluster that `sinfo --json` shows, in its order.
 

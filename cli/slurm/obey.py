@@ -115,7 +115,7 @@ def refused(
     return Envelope(id=event_id, source=source, time_us=now_us, job_action_refused=message)
 
 
-class Decisions:
+class DecisionReader:
     """The decisions since this cluster's obedience was stopped, and those that come."""
 
     def __init__(self, deployment: Deployment, cluster: str) -> None:

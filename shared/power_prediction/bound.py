@@ -62,7 +62,7 @@ class Newest:
         return self._sorted[min(max(rank, 1), len(self._sorted)) - 1]
 
 
-class Groups:
+class JobGroups:
     """Which group a job is of, and the most that it may be said to draw.
 
     Bounds are kept for so many clusters at most; the scores of further ones count as one's.

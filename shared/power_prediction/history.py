@@ -113,7 +113,7 @@ class Kept:
         ]
 
 
-class History:
+class PowerHistory:
     """What is kept of every shape that came up, in the order of submissions."""
 
     def __init__(self) -> None:

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from shared.numerics.elementary import exp, exps, log
 from shared.power_prediction.blend import Blend, weighted_median
-from shared.power_prediction.bound import AdaptiveBound, Group, Groups
+from shared.power_prediction.bound import AdaptiveBound, Group, JobGroups
 from shared.power_prediction.forests import FOREST_PREDICTORS, Forests, Trainer
 from shared.power_prediction.history import (
     FEATURES,
     PREDICTORS,
-    History,
+    PowerHistory,
     jobs_of_user,
     predictions,
 )
-from shared.power_prediction.submission import Outcome, Submission
+from shared.power_prediction.submission import MeasuredPower, Submission
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ NO_HISTORY: Final = "nothing known: the fallback"
 UNUSABLE: Final = "no power, or none that a node can draw: not learned"
 
 
-class Prediction(NamedTuple):
+class PredictedPower(NamedTuple):
     """Mean power of one node over the job's life, and the bound of each alpha, W."""
 
     predicted_w: float
@@ -62,7 +62,7 @@ class Made(NamedTuple):
     trust: Floats
     spread_w: float
     group: Group
-    prediction: Prediction
+    prediction: PredictedPower
 
 
 class Reason(NamedTuple):
@@ -81,9 +81,9 @@ class PowerLearner:
 
     def __init__(self, train: Trainer, alphas: Sequence[float] = (0.1,)) -> None:
         self._train = train
-        self._history = History()
+        self._history = PowerHistory()
         self._blend = Blend(_MASSES)
-        self._groups = Groups()
+        self._groups = JobGroups()
         self.bounds = [AdaptiveBound(alpha) for alpha in alphas]
         self._forests: Forests | None = None
         self._known: deque[tuple[Submission, list[float], float]] = deque(maxlen=MOST_TRAINED_ON)
@@ -117,14 +117,14 @@ class PowerLearner:
         highest_w = self._groups.highest_w(job.cluster)
         bounds_w = (each.upper_w(predicted_w, group) for each in self.bounds)
         upper_w = tuple(max(predicted_w, min(each, highest_w)) for each in bounds_w)
-        return Made(job, row, said, trust, spread_w, group, Prediction(predicted_w, upper_w))
+        return Made(job, row, said, trust, spread_w, group, PredictedPower(predicted_w, upper_w))
 
-    def know(self, job: Submission, outcome: Outcome) -> None:
+    def know(self, job: Submission, outcome: MeasuredPower) -> None:
         """Remember what a job drew: the history of those who come from now on."""
         log_w = log(outcome.node_power_w) if outcome.is_usable else math.nan
         self._history.learn(job, log_w, outcome.runtime_s)
 
-    def judge(self, made: Made, outcome: Outcome) -> None:
+    def judge(self, made: Made, outcome: MeasuredPower) -> None:
         """Hold a prediction to what the job drew."""
         if not outcome.is_usable:
             self.counted[UNUSABLE] += 1
@@ -194,11 +194,11 @@ _USERS_MEAN: Final = PREDICTORS.index("user: mean of about 5")
 
 def replay(
     learner: PowerLearner,
-    log_of_jobs: Sequence[tuple[Submission, Outcome]],
+    log_of_jobs: Sequence[tuple[Submission, MeasuredPower]],
     lag: int,
     tell: Callable[[int], object] = lambda _: None,
     ask: Callable[[PowerLearner, Made], object] = lambda *_: None,
-) -> Iterator[Prediction]:
+) -> Iterator[PredictedPower]:
     """Predict jobs in the order of their submission; what a job drew is known from the `lag`-th job
     behind it on, since it was still running before. `tell` hears how many are done, `ask` each
     prediction while the learner knows what it was made of."""

@@ -25,7 +25,7 @@ class Submission(NamedTuple):
     cluster: str = ""
 
 
-class Outcome(NamedTuple):
+class MeasuredPower(NamedTuple):
     """Mean power of one node over the job's life, W, and how long it ran; NaN where unknown."""
 
     node_power_w: float

@@ -84,20 +84,26 @@ def test_of_two_lost_clusters_a_restart_names_the_same() -> None:
     )
 
 
+# Jobs of whole clusters, an operator who suspends one, and two caps of which one rises again.
+_SUSPENDED_UNDER_CAPS: Final = (
+    Rule(policy=5, measures=("lower-frequency", "suspend")),
+    Declare(cluster=0, nodes=3, cores=2),
+    Declare(cluster=1, nodes=3, cores=2),
+    Submit(units=3, walltime_s=200, app=2, reference=2, priority=1),
+    Submit(units=3, walltime_s=80, app=3, reference=1),
+    Submit(units=3, walltime_s=80, app=3, reference=1),
+    Wait(rounds=1),
+    Stop(pick=12),
+    Cap(scope=1, pick=0, levels=((0, 0), (168, 6), (192, None))),
+    Cap(scope=2, pick=0, levels=((0, 12),)),
+)
+
+
 def test_who_is_suspended_runs_on_when_its_watts_are_there_though_nothing_else_happens() -> None:
     """What was promised to the last job had moved, and nobody woke placement for the first."""
     Life().play(
         (
-            Rule(policy=5, measures=("lower-frequency", "suspend")),
-            Declare(cluster=0, nodes=3, cores=2),
-            Declare(cluster=1, nodes=3, cores=2),
-            Submit(units=3, walltime_s=200, app=2, reference=2, priority=1),
-            Submit(units=3, walltime_s=80, app=3, reference=1),
-            Submit(units=3, walltime_s=80, app=3, reference=1),
-            Wait(rounds=1),
-            Stop(pick=12),
-            Cap(scope=1, pick=0, levels=((0, 0), (168, 6), (192, None))),
-            Cap(scope=2, pick=0, levels=((0, 12),)),
+            *_SUSPENDED_UNDER_CAPS,
             Submit(units=1, walltime_s=40, app=0, reference=1),
             Wait(rounds=2),
         )
@@ -109,16 +115,7 @@ def test_nodes_that_no_cap_ever_gives_back_are_promised_to_nobody() -> None:
     that waited for them had a reservation of watts that never came true, and job 0 stood still."""
     Life().play(
         (
-            Rule(policy=5, measures=("lower-frequency", "suspend")),
-            Declare(cluster=0, nodes=3, cores=2),
-            Declare(cluster=1, nodes=3, cores=2),
-            Submit(units=3, walltime_s=200, app=2, reference=2, priority=1),
-            Submit(units=3, walltime_s=80, app=3, reference=1),
-            Submit(units=3, walltime_s=80, app=3, reference=1),
-            Wait(rounds=1),
-            Stop(pick=12),
-            Cap(scope=1, pick=0, levels=((0, 0), (168, 6), (192, None))),
-            Cap(scope=2, pick=0, levels=((0, 12),)),
+            *_SUSPENDED_UNDER_CAPS,
             Submit(units=1, walltime_s=80, app=1, reference=1),
             Submit(units=2, walltime_s=80, app=3, reference=2),
             Wait(rounds=3),

@@ -26,7 +26,7 @@ from services.prediction.node_factors import NodeDraw, node_factors
 from services.prediction.power_trees import train_forests
 from shared.models.spread import Stretch
 from shared.power_prediction.learner import PowerLearner, replay
-from shared.power_prediction.submission import Outcome, Submission
+from shared.power_prediction.submission import MeasuredPower, Submission
 from shared.workloads.cirne import cirne_jobs
 from shared.workloads.rigid import lublin_jobs
 
@@ -74,12 +74,12 @@ def _runs(rng: np.random.Generator) -> Iterator[tuple[float, KernelRun]]:
         yield freq_ghz, KernelRun(50 / freq_ghz, power_w, cpi, tpi)
 
 
-def _log(rng: np.random.Generator) -> list[tuple[Submission, Outcome]]:
+def _log(rng: np.random.Generator) -> list[tuple[Submission, MeasuredPower]]:
     """Jobs of seven users, enough to grow trees once and to predict by them."""
     return [
         (
             Submission(str(number), f"u{number % 7}", 1.0 + number % 5, 3600.0 * (1 + number % 3)),
-            Outcome(100 + 20 * (number % 7) + 30 * float(rng.random()), 60 + number),
+            MeasuredPower(100 + 20 * (number % 7) + 30 * float(rng.random()), 60 + number),
         )
         for number in range(360)
     ]

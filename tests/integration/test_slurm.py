@@ -125,7 +125,7 @@ class Region:
 @pytest.fixture(scope="module")
 def region(servers: LocalServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Region]:
     if not is_installed() and os.environ.get("CI") != "true":
-        pytest.skip("no Slurm on this machine: make system-servers")
+        pytest.skip("no Slurm on this machine: make system-slurm")
     with ExitStack() as stack:
         environment = stack.enter_context(pytest.MonkeyPatch.context())
         slurm = stack.enter_context(LocalSlurm(tmp_path_factory.mktemp("slurm")))

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from shared.power_prediction.submission import Outcome, Submission
+from shared.power_prediction.submission import MeasuredPower, Submission
 
 _WALLTIMES_S: Final = (3_600.0, 14_400.0, 43_200.0, 86_400.0)
 _FAILED_SHARE: Final = 0.04
@@ -22,7 +22,7 @@ class Generated(NamedTuple):
     """A job, what it drew, and what it would have drawn without noise and failure."""
 
     job: Submission
-    outcome: Outcome
+    outcome: MeasuredPower
     expected_w: float
 
 
@@ -96,5 +96,5 @@ def _job(rng: np.random.Generator, number: int, user: int, application: _Applica
     drawn_w, runtime_s = expected_w * np.exp(rng.normal(0, application.noise)), 0.6
     if rng.random() < _FAILED_SHARE:
         drawn_w, runtime_s = _IDLE_W * rng.uniform(1.0, 1.3), 0.01
-    outcome = Outcome(float(drawn_w), runtime_s * application.walltime_s)
+    outcome = MeasuredPower(float(drawn_w), runtime_s * application.walltime_s)
     return Generated(job, outcome, float(expected_w))

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from cli.evaluate.power_log import read_log
 from cli.evaluate.scores import groups, score
 from cli.main import app
-from shared.power_prediction.submission import Outcome, Submission
+from shared.power_prediction.submission import MeasuredPower, Submission
 from tests.unit.shared.power_prediction.logs import drifting_log
 
 HEADER = (
@@ -137,9 +137,9 @@ def test_a_job_that_is_not_in_the_log_is_not_explained(made: Path, tmp_path: Pat
 
 
 def test_scores_are_of_the_jobs_of_their_kind() -> None:
-    jobs = [(Submission(str(n), "old"), Outcome(100.0)) for n in range(20)]
-    jobs[18] = (Submission("18", "new"), Outcome(200.0))
-    jobs[19] = (Submission("19", "old"), Outcome(0.0))
+    jobs = [(Submission(str(n), "old"), MeasuredPower(100.0)) for n in range(20)]
+    jobs[18] = (Submission("18", "new"), MeasuredPower(200.0))
+    jobs[19] = (Submission("19", "old"), MeasuredPower(0.0))
     kinds = groups(jobs, 10)
     assert {name: int(of.sum()) for name, of in kinds.items()} == {
         "all of the test share": 9,

@@ -7,7 +7,7 @@ from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_COMPLETED
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.slurm.jobs import Hardware, SlurmJob, UnlikeNodesError, Word, declared, facts, number
+from cli.slurm.jobs import NodeHardware, SlurmJob, UnlikeNodesError, Word, declared, facts, number
 from services.ingest.jobcomp.model import Site
 from services.ingest.model import Intake
 from shared.messaging.contents import check_contents
@@ -15,7 +15,7 @@ from shared.messaging.topics import Topics
 from tests.unit.cli.slurm.fields import JOB, NODE, RUNS, SUBMIT_S
 
 SITE = Site("north", "none", "gold-6254")
-HARDWARE = Hardware("gold-6254", [1.2, 3.1], 110.0, 140.0)
+HARDWARE = NodeHardware("gold-6254", [1.2, 3.1], 110.0, 140.0)
 ID = f"north/alpha/17/{SUBMIT_S}"
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from shared.power_prediction.submission import Outcome, Submission
+from shared.power_prediction.submission import MeasuredPower, Submission
 
-Log = list[tuple[Submission, Outcome]]
+Log = list[tuple[Submission, MeasuredPower]]
 
 
 def drifting_log(seed: int, jobs: int, *, users: int = 12, noise: float = 0.05) -> Log:
@@ -20,5 +20,5 @@ def drifting_log(seed: int, jobs: int, *, users: int = 12, noise: float = 0.05) 
         for _ in range(int(rng.geometric(0.2))):
             drawn_w = power_w[user, shape] * np.exp(rng.normal(0, noise))
             job = Submission(str(len(found)), f"u{user}", 2.0**shape, 3600.0 * (1 + shape))
-            found.append((job, Outcome(float(drawn_w), 600.0 * (1 + shape))))
+            found.append((job, MeasuredPower(float(drawn_w), 600.0 * (1 + shape))))
     return found[:jobs]

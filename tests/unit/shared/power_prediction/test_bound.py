@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shared.power_prediction import bound as bounding
-from shared.power_prediction.bound import AdaptiveBound, Group, Groups, Newest
+from shared.power_prediction.bound import AdaptiveBound, Group, JobGroups, Newest
 
 KNOWN = Group("p1", "known")
 
@@ -60,7 +60,7 @@ def test_a_bound_that_was_always_exceeded_rises_above_all_that_was_ever_missed()
 
 
 def test_jobs_of_users_of_whom_little_is_known_are_a_group() -> None:
-    groups = Groups()
+    groups = JobGroups()
     for spread in range(100):
         groups.learn("p1", float(spread), 100.0)
     assert groups.of("p1", 5.0, 9).name == "few jobs of the user"
@@ -70,7 +70,7 @@ def test_jobs_of_users_of_whom_little_is_known_are_a_group() -> None:
 
 def test_clusters_beyond_the_most_share_their_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounding, "MOST_CLUSTERS", 1)
-    groups = Groups()
+    groups = JobGroups()
     groups.learn("p1", 1.0, 100.0)
     groups.learn("p2", 1.0, 300.0)
     assert groups.of("p3", 1.0, 50).cluster == groups.of("p2", 1.0, 50).cluster == ""
@@ -87,7 +87,7 @@ def test_the_newest_are_kept_in_order() -> None:
 
 
 def test_no_bound_lies_above_what_any_job_of_the_cluster_drew() -> None:
-    groups = Groups()
+    groups = JobGroups()
     assert groups.highest_w("p1") == np.inf
     groups.learn("p1", 1.0, 5.0)
     groups.learn("p1", 1.0, 4.0)

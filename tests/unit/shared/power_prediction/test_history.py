@@ -5,7 +5,7 @@ import math
 import pytest
 
 from shared.power_prediction import history
-from shared.power_prediction.history import FEATURES, PREDICTORS, History, predictions
+from shared.power_prediction.history import FEATURES, PREDICTORS, PowerHistory, predictions
 from shared.power_prediction.submission import UNKNOWN, Submission
 
 JOB = Submission("1", "ada", 4.0, 3600.0)
@@ -16,7 +16,7 @@ def named(row: list[float]) -> dict[str, float]:
 
 
 def test_a_row_has_a_value_for_each_feature_and_knows_nothing_at_first() -> None:
-    row = named(History().submit(JOB))
+    row = named(PowerHistory().submit(JOB))
     assert row["log2 nodes"] == 2.0
     assert row["user: last"] == row["user: log gap"] == UNKNOWN
     assert row["user: on their way"] == 0
@@ -24,7 +24,7 @@ def test_a_row_has_a_value_for_each_feature_and_knows_nothing_at_first() -> None
 
 
 def test_power_counts_from_when_it_is_known_on_and_not_from_the_submission_on() -> None:
-    kept = History()
+    kept = PowerHistory()
     kept.submit(JOB)
     assert named(kept.submit(JOB))["user: last"] == UNKNOWN
     kept.learn(JOB, 5.0, 60.0)
@@ -33,7 +33,7 @@ def test_power_counts_from_when_it_is_known_on_and_not_from_the_submission_on() 
 
 
 def test_newer_powers_count_more_the_shorter_the_memory_is() -> None:
-    kept = History()
+    kept = PowerHistory()
     for log_w in (4.0, 4.0, 4.0, 4.0, 5.0):
         kept.submit(JOB)
         kept.learn(JOB, log_w, 60.0)
@@ -45,7 +45,7 @@ def test_newer_powers_count_more_the_shorter_the_memory_is() -> None:
 
 
 def test_a_new_shape_is_predicted_by_what_its_user_ran_else_by_what_everybody_ran() -> None:
-    kept = History()
+    kept = PowerHistory()
     kept.submit(JOB)
     kept.learn(JOB, 5.0, 60.0)
     other_shape = kept.submit(JOB._replace(nodes=64.0, walltime_s=60.0))
@@ -58,7 +58,7 @@ def test_a_new_shape_is_predicted_by_what_its_user_ran_else_by_what_everybody_ra
 
 
 def test_a_power_that_nobody_will_know_is_no_longer_waited_for() -> None:
-    kept = History()
+    kept = PowerHistory()
     kept.submit(JOB)
     kept.learn(JOB, math.nan, 60.0)
     row = named(kept.submit(JOB))
@@ -66,7 +66,7 @@ def test_a_power_that_nobody_will_know_is_no_longer_waited_for() -> None:
 
 
 def test_jobs_that_say_nothing_of_themselves_are_of_one_shape() -> None:
-    kept = History()
+    kept = PowerHistory()
     silent = Submission("", "")
     kept.submit(silent)
     kept.learn(silent, 5.0, math.nan)
@@ -75,7 +75,7 @@ def test_jobs_that_say_nothing_of_themselves_are_of_one_shape() -> None:
 
 def test_shapes_that_came_up_longest_ago_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "MOST_OF_A_SHAPE", 2)
-    kept = History()
+    kept = PowerHistory()
     for user in ("ada", "bob", "ada", "eve"):
         kept.submit(JOB._replace(user=user))
         kept.learn(JOB._replace(user=user), 5.0, 60.0)

@@ -16,16 +16,16 @@ from shared.power_prediction.learner import (
     NO_HISTORY,
     UNUSABLE,
     PowerLearner,
-    Prediction,
+    PredictedPower,
     replay,
 )
-from shared.power_prediction.submission import Outcome, Submission
+from shared.power_prediction.submission import MeasuredPower, Submission
 from tests.unit.shared.power_prediction.logs import Log, drifting_log
 
 Floats = NDArray[np.float64]
 
 
-def played(log: Log, lag: int = 20, alpha: float = 0.1) -> list[Prediction]:
+def played(log: Log, lag: int = 20, alpha: float = 0.1) -> list[PredictedPower]:
     return list(replay(PowerLearner(train_forests, (alpha,)), log, lag))
 
 
@@ -35,7 +35,7 @@ def log() -> Log:
 
 
 @pytest.fixture(scope="module")
-def predictions(log: Log) -> list[Prediction]:
+def predictions(log: Log) -> list[PredictedPower]:
     return played(log)
 
 
@@ -45,7 +45,7 @@ def relative_errors(log: Log, predicted_w: Sequence[float]) -> Floats:
 
 
 def test_it_comes_near_the_noise_that_nobody_can_predict(
-    log: Log, predictions: list[Prediction]
+    log: Log, predictions: list[PredictedPower]
 ) -> None:
     error = relative_errors(log, [each.predicted_w for each in predictions])[450:].mean()
     mean = relative_errors(log, [140.0] * len(log))[450:].mean()
@@ -53,7 +53,7 @@ def test_it_comes_near_the_noise_that_nobody_can_predict(
 
 
 def test_the_share_of_jobs_above_the_bound_is_alpha(
-    log: Log, predictions: list[Prediction]
+    log: Log, predictions: list[PredictedPower]
 ) -> None:
     """The level may lag by what its step allows: 0.011 a job, over 700 jobs."""
     jobs = zip(log, predictions, strict=True)
@@ -62,7 +62,7 @@ def test_the_share_of_jobs_above_the_bound_is_alpha(
 
 
 def test_the_same_log_is_predicted_with_the_same_digits(
-    log: Log, predictions: list[Prediction]
+    log: Log, predictions: list[PredictedPower]
 ) -> None:
     assert played(log[:500]) == predictions[:500]
 
@@ -73,7 +73,7 @@ def test_no_prediction_knows_what_became_known_later(log: Log, lag: int) -> None
     changed_at = 61
     short, untrained = log[:120], _no_training
     others = [
-        (job, Outcome(3 * outcome.node_power_w) if at >= changed_at else outcome)
+        (job, MeasuredPower(3 * outcome.node_power_w) if at >= changed_at else outcome)
         for at, (job, outcome) in enumerate(short)
     ]
     first = list(replay(PowerLearner(untrained), short, lag))
@@ -110,8 +110,8 @@ def test_without_any_history_it_is_the_fallback_and_counted() -> None:
 
 @pytest.mark.parametrize("power_w", [0.0, -5.0, 1e9, math.inf, math.nan])
 def test_powers_that_no_node_can_draw_teach_nothing_and_are_counted(power_w: float) -> None:
-    log = [(Submission(str(n), "ada", 1.0, 60.0), Outcome(power_w)) for n in range(5)]
-    log.insert(0, (Submission("good", "ada", 1.0, 60.0), Outcome(150.0)))
+    log = [(Submission(str(n), "ada", 1.0, 60.0), MeasuredPower(power_w)) for n in range(5)]
+    log.insert(0, (Submission("good", "ada", 1.0, 60.0), MeasuredPower(150.0)))
     learner = PowerLearner(train_forests)
     predictions = list(replay(learner, log, 1))
     assert [round(each.predicted_w, 6) for each in predictions[1:]] == [150.0] * 5
@@ -119,14 +119,14 @@ def test_powers_that_no_node_can_draw_teach_nothing_and_are_counted(power_w: flo
 
 
 def test_a_log_that_says_nothing_but_powers_is_learned() -> None:
-    log = [(Submission("", ""), Outcome(150.0)) for _ in range(330)]
+    log = [(Submission("", ""), MeasuredPower(150.0)) for _ in range(330)]
     assert played(log)[-1].predicted_w == pytest.approx(150.0)
 
 
 def test_numbers_that_no_job_asks_for_are_no_reason_to_fail() -> None:
     wild = [math.nan, math.inf, 0.0, -1.0, 1e300, 5e-324]
     jobs = [Submission("j", "ada", n, w, n, w, n, w) for n in wild for w in wild]
-    log = [(job, Outcome(100.0 + n, n - 3.0)) for n, job in enumerate(jobs * 10)]
+    log = [(job, MeasuredPower(100.0 + n, n - 3.0)) for n, job in enumerate(jobs * 10)]
     for each in played(log):
         assert math.isfinite(each.predicted_w)
         assert each.predicted_w <= each.upper_w[0] < 1e6
