@@ -1,12 +1,15 @@
-"""`coplace topics` and `coplace tail`: create topics, list them, read them."""
+"""`coplace topics` and `coplace tail`: create topics, say who may use them, list and read them."""
 
-from typing import Annotated
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated, Final
 
 import orjson
 import typer
 
 from cli import completion
-from shared.domain.errors import RejectedError
+from shared.domain.errors import RejectedError, UnusableError
+from shared.messaging.access import Access, kafka_commands, redis_commands, strimzi_users
 from shared.messaging.clients import Reader
 from shared.messaging.codec import Codec
 from shared.messaging.deployment import Deployment
@@ -15,16 +18,93 @@ from shared.messaging.record import Record
 from shared.messaging.topics import load_topics
 from shared.runtime.settings import settings
 
-app = typer.Typer(no_args_is_help=True, help="Create and list the topics.")
+app = typer.Typer(no_args_is_help=True, help="Create and list the topics, and who may use them.")
+
+
+class AclForm(StrEnum):
+    """How access control lists are written."""
+
+    LIST = "list"
+    KAFKA = "kafka"
+    STRIMZI = "strimzi"
+    REDIS = "redis"
+
+
+Clients = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--client",
+        metavar="NAME=ROLE",
+        help="One from outside, who is resource-manager, slurm or billing; may be repeated.",
+    ),
+]
+_NO_CLIENTS: Final[list[str]] = []
 
 
 @app.command()
-def create() -> None:
+def create(
+    acls: Annotated[
+        bool, typer.Option("--acls", help="And what each service may do with them.")
+    ] = False,
+    client: Clients = None,
+) -> None:
     """Create every topic, dead-letter queue and changelog that does not exist yet."""
     from cli.stages import create_topics
 
-    for name in create_topics(Deployment.of(settings())):
+    deployment = Deployment.of(settings())
+    for name in create_topics(deployment):
         typer.echo(f"created {name}")
+    if acls:
+        _create_acls(deployment, _access(client or _NO_CLIENTS))
+
+
+@app.command("acls")
+def show_acls(
+    form: Annotated[AclForm, typer.Option(help="As whom it is for reads it.")] = AclForm.LIST,
+    client: Clients = None,
+    cluster: Annotated[str, typer.Option(help="Name of Strimzi's Kafka.")] = "kafka",
+) -> None:
+    """Print what each service may do at Kafka and Redis, as proto/topics says."""
+    for line in _acl_lines(_access(client or _NO_CLIENTS), form, cluster):
+        typer.echo(line)
+
+
+def _acl_lines(access: Access, form: AclForm, cluster: str) -> Iterable[str]:
+    match form:
+        case AclForm.LIST:
+            return map(str, [*access.rules(), *access.redis_users()])
+        case AclForm.KAFKA:
+            return kafka_commands(access.rules())
+        case AclForm.STRIMZI:
+            import yaml
+
+            documents = strimzi_users(access.rules(), cluster)
+            return [yaml.safe_dump_all(documents, sort_keys=False).rstrip()]
+        case AclForm.REDIS:
+            return redis_commands(access.redis_users())
+
+
+def _create_acls(deployment: Deployment, access: Access) -> None:
+    from kafka.errors import SecurityDisabledError
+
+    from shared.messaging.access_control import ensure_acls
+    from shared.messaging.admin import admin_client
+
+    with admin_client(deployment) as connected:
+        try:
+            created = ensure_acls(connected, access)
+        except SecurityDisabledError as error:
+            raise UnusableError(
+                f"Kafka at {deployment.settings.kafka_bootstrap} lets everybody do anything: set "
+                "its authorizer.class.name, or leave --acls out"
+            ) from error
+    for rule in created:
+        typer.echo(f"created {rule}")
+
+
+def _access(clients: list[str]) -> Access:
+    named = dict(one.partition("=")[::2] for one in clients)
+    return Access(settings().namespace, named)
 
 
 @app.command("list")

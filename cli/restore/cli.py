@@ -28,16 +28,21 @@ def _told() -> Iterator[None]:
 
 
 def doctor() -> None:
-    """Compare state, positions, topics and read models, without starting anything."""
+    """Compare state, positions, topics, read models and who may use them, without starting
+    anything."""
+    from cli.restore.access import examine_access
     from cli.restore.restore import examine
 
+    deployment = Deployment.of(settings())
     with _told():
-        examined = examine(Deployment.of(settings()))
-    for name, wrong in examined.items():
-        typer.echo(f"{name}\t{'fits' if not wrong else 'does not fit'}")
-        for one in wrong:
+        examined = examine(deployment)
+        allowed = examine_access(deployment)
+    for name, wrong in [*examined.items(), *allowed.items()]:
+        fits = "is not restricted" if wrong is None else "does not fit" if wrong else "fits"
+        typer.echo(f"{name}\t{fits}")
+        for one in wrong or ():
             typer.echo(f"\t{one}")
-    if any(examined.values()):
+    if any(examined.values()) or any(allowed.values()):
         raise typer.Exit(1)
 
 

@@ -18,7 +18,7 @@ def kafka_options(settings: Settings) -> dict[str, Any]:
     if protocol.startswith("SASL_"):
         options["sasl_mechanism"] = settings.kafka_sasl_mechanism
         options["sasl_plain_username"] = settings.kafka_sasl_username
-        options["sasl_plain_password"] = settings.kafka_sasl_password.get_secret_value()
+        options["sasl_plain_password"] = settings.kafka_password
     return options
 
 
@@ -36,4 +36,9 @@ def redis_options(settings: Settings) -> dict[str, Any]:
         "ssl_certfile": settings.redis_cert_file,
         "ssl_keyfile": settings.redis_key_file,
     }
-    return {name: str(path) for name, path in files.items() if path}
+    options = {name: str(path) for name, path in files.items() if path}
+    if settings.redis_username:
+        options["username"] = settings.redis_username
+    if settings.redis_password_file:
+        options["password"] = settings.redis_password_file.read_text().strip()
+    return options

@@ -86,7 +86,14 @@ class Settings(EnvironmentSettings):
     )
     kafka_sasl_username: str = Field("", description="Used when the protocol is SASL_*")
     kafka_sasl_password: SecretStr = Field(SecretStr(""), description="Its password")
+    kafka_sasl_password_file: FilePath | None = Field(
+        None, description="File of its password, read at each connection; goes before the password"
+    )
 
+    redis_username: str = Field("", description="User of Redis, where the URL names none")
+    redis_password_file: FilePath | None = Field(
+        None, description="File of its password, where the URL has none"
+    )
     redis_ca_file: FilePath | None = Field(None, description="PEM that signs Redis's certificate")
     redis_cert_file: FilePath | None = Field(None, description="PEM of our client certificate")
     redis_key_file: FilePath | None = Field(None, description="PEM of its private key")
@@ -109,6 +116,13 @@ class Settings(EnvironmentSettings):
             if (cert is None) != (key is None):
                 raise ValueError(f"set both {user}_cert_file and {user}_key_file, or neither")
         return self
+
+    @property
+    def kafka_password(self) -> str:
+        """The password of the SASL user as it is now. Raises OSError."""
+        if self.kafka_sasl_password_file:
+            return self.kafka_sasl_password_file.read_text().strip()
+        return self.kafka_sasl_password.get_secret_value()
 
     @model_validator(mode="after")
     def _sasl_has_a_user(self) -> Self:

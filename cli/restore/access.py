@@ -1,0 +1,44 @@
+"""Whether Kafka and Redis allow each service what it needs, and nothing else."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from kafka.errors import SecurityDisabledError
+
+from shared.messaging.access import Access
+from shared.messaging.access_control import difference
+from shared.messaging.admin import admin_client
+from shared.messaging.deployment import Deployment
+from shared.messaging.redis_access import differences, has_users
+from shared.runtime.redis_client import redis_client
+
+KAFKA: Final = "access to Kafka"
+REDIS: Final = "access to Redis"
+
+
+def examine_access(deployment: Deployment) -> Mapping[str, Sequence[str] | None]:
+    """What is missing or too much at each server, in words; None where it restricts nobody. Raises
+    KafkaError and RedisError."""
+    access = Access(deployment.settings.namespace)
+    return {
+        KAFKA: _at_kafka(deployment, access),
+        REDIS: asyncio.run(_at_redis(deployment, access)),
+    }
+
+
+def _at_kafka(deployment: Deployment, access: Access) -> list[str] | None:
+    with admin_client(deployment) as client:
+        try:
+            missing, too_much = difference(client, access)
+        except SecurityDisabledError:
+            return None
+    lacking = [f"missing: {rule}: `coplace topics create --acls` creates it" for rule in missing]
+    return [*lacking, *(f"too much: {rule}: delete it with kafka-acls" for rule in too_much)]
+
+
+async def _at_redis(deployment: Deployment, access: Access) -> list[str] | None:
+    async with redis_client(deployment.settings) as redis:
+        if not await has_users(redis):
+            return None
+        return await differences(redis, access.redis_users())
