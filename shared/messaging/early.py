@@ -48,6 +48,10 @@ class EarlyFacts:
     def __len__(self) -> int:
         return self._count
 
+    def jobs(self) -> list[str]:
+        """Those of which something waits."""
+        return sorted(self._facts)
+
     def of(self, job_id: str) -> list[Record]:
         """What waits for news of a job, in the order of partitions and offsets."""
         found = self._facts.get(job_id, {})

@@ -29,9 +29,10 @@ class AlreadyAppliedError(Exception):
 
 
 class EarlyError(RejectedError):
-    """Raised by a processor's `handle` for a fact about a job of which it has not heard enough yet:
-    the unit keeps it and hands it over again behind what is applied of the same job. One that
-    stays early for too long is refused with this reason."""
+    """Raised by a processor's `handle` for a fact about a job, if it has not heard enough of the
+    job or its cluster yet: the unit keeps it and hands it over again behind what is applied of the
+    same job, and behind each declaration of a cluster. One that stays early for too long is refused
+    with this reason."""
 
 
 class Processor(Protocol):

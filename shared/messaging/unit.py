@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from coplace.v1.control_pb2 import RoundEnded, WakeWanted
+from coplace.v1.control_pb2 import ClusterDeclared, RoundEnded, WakeWanted
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
@@ -275,7 +275,10 @@ class Unit:
         except EarlyError as error:
             self._keep(job_id, record, str(error))
         else:
-            self._join(job_id)
+            # Starts wait for their clusters too.
+            is_cluster = isinstance(event.payload, ClusterDeclared)
+            for subject in self._early.jobs() if is_cluster else (job_id,):
+                self._join(subject)
 
     def _handle(self, record: Record, event: Event) -> None:
         """Raises EarlyError for what is to be handled later."""

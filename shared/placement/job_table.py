@@ -183,8 +183,6 @@ class JobTable:
         """The resource manager says where an attempt runs, and since when: it is right, whatever
         was decided, unless the grant was taken from it. Of two that run an attempt the first is."""
         known = self._known(message.job_id)
-        if message.cluster not in names:
-            raise RejectedError("cluster", f"{message.cluster[:80]!r} is not declared")
         void = self._void_claim(known, message)
         if void is not None:
             _require_few_void(known)
@@ -200,6 +198,9 @@ class JobTable:
         if state is job.state:
             self._tell(job, _runs_on(placed, job.job.attempt, message.grant, message.cluster))
             return
+        if message.cluster not in names:
+            problem = f"{message.cluster[:80]!r} is not declared: declare it first"
+            raise EarlyError("cluster", problem)
         started = _started(job, message, names[message.cluster])
         if placed is not None and elsewhere:
             self._tell(job, _runs_on(started, job.job.attempt, placed.grant, placed.cluster))

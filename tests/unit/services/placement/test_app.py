@@ -71,13 +71,13 @@ def test_rounds_closed_by_the_clock_decide_too() -> None:
 def test_bad_input_becomes_a_dead_letter_and_the_round_goes_on() -> None:
     log = InMemoryLog()
     runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.BARRIERS)), TOPICS)
-    elsewhere = PlacementDecided(job_id="b", attempt=1, cluster="nowhere", decided_at_us=T0_US)
-    append(log, [*models(nodes=4), submitted("b"), started(elsewhere)])
+    unknown = PlacementDecided(job_id="b", attempt=1, cluster="p1", decided_at_us=T0_US)
+    append(log, [*models(nodes=4), submitted("b"), started(unknown, nodes=["p2-0001"])])
     log.append(barriers(0, *SEQUENCED))
     runtime.run_until_quiet()
     assert [*decisions(log)] == ["b"]
     [letter] = [r for p in TOPICS.partitions("dlq.placement.inputs") for r in log.read(p)]
-    assert b"cluster: 'nowhere' is not declared" in (letter.value or b"")
+    assert b"'p2-0001' is no node of p1" in (letter.value or b"")
 
 
 def test_a_start_that_nobody_confirms_is_asked_back_in_time_although_nothing_else_happens() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import pytest
-from coplace.v1.control_pb2 import DeadLetter
+from coplace.v1.control_pb2 import ClusterDeclared, DeadLetter
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade
 
@@ -24,15 +24,19 @@ KEPT_US = early.KEPT_US
 
 @dataclass
 class Ends:
-    """Charges a job that was submitted when it ends."""
+    """Charges a job that was submitted, or whose cluster is known, when it ends."""
 
     known: set[str] = field(default_factory=set)
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Raises EarlyError for an end without a submission."""
-        if isinstance(event.payload, JobSubmitted):
-            self.known.add(event.key)
-            return []
+        match event.payload:
+            case JobSubmitted():
+                self.known.add(event.key)
+                return []
+            case ClusterDeclared():
+                self.known |= {JOB, "j1"}
+                return []
         if event.key not in self.known:
             raise EarlyError("job_id", "was never submitted")
         charge = ChargeMade(job_id=event.key, attempt=1)
@@ -49,7 +53,7 @@ class Ends:
 
 STAGE = Stage(
     "ends",
-    ("jobs.events",),
+    ("jobs.events", "commands"),
     ("prices.charges",),
     lambda _n, restored: Ends(set(restored)),
     single=True,
@@ -58,9 +62,9 @@ STAGE = Stage(
 )
 
 
-def finish() -> Publish:
+def finish(job_id: str = JOB) -> Publish:
     payload = JobFinished(
-        job_id=JOB,
+        job_id=job_id,
         attempt=1,
         outcome=JOB_OUTCOME_COMPLETED,
         cluster="c",
@@ -71,7 +75,7 @@ def finish() -> Publish:
         submitted_at_us=START_US,
         ended_at_us=START_US,
     )
-    return Publish("jobs.events", Event(f"finished/{JOB}", "test", START_US, JOB, payload))
+    return Publish("jobs.events", Event(f"finished/{job_id}", "test", START_US, job_id, payload))
 
 
 def records(*published: Publish, first: int = 0) -> list[Record]:
@@ -87,6 +91,27 @@ def test_what_came_too_early_is_applied_behind_what_it_waits_for(restarts: bool)
         life.restart()
     [charge] = life.take(records(submission(JOB), first=1))
     assert isinstance(charge, ChargeMade)
+    assert not any(key.startswith(early.PREFIX) for key in life.state)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_waits_for_a_cluster_is_applied_behind_its_declaration_by_job(restarts: bool) -> None:
+    life = Life(STAGE)
+    assert life.take(records(finish("j1"), finish())) == []
+    if restarts:
+        life.restart()
+    declared = ClusterDeclared(
+        cluster="c",
+        site="s",
+        node_model="m",
+        nodes=1,
+        cores_per_node=1,
+        pstates_ghz=[2.0],
+        idle_power_w=100.0,
+        peak_bandwidth_gbps=100.0,
+    )
+    charges = life.tell(Publish("commands", Event("c", "test", START_US, "c", declared)))
+    assert [charge.job_id for charge in charges if isinstance(charge, ChargeMade)] == [JOB, "j1"]
     assert not any(key.startswith(early.PREFIX) for key in life.state)
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from coplace.v1.control_pb2 import DeadLetter
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_FAILED
-from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
-from coplace.v1.placement_service_pb2 import JOB_STANDING_FINISHED
+from coplace.v1.placement_pb2 import VERDICT_START, VERDICT_WITHDRAWN, PlacementDecided
+from coplace.v1.placement_service_pb2 import JOB_STANDING_FINISHED, JOB_STANDING_RUNNING
 from google.protobuf.message import Message
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -94,3 +94,39 @@ def test_placement_comes_to_the_same(order: list[int], then: list[str]) -> None:
     [start] = found.decided
     assert isinstance(start, PlacementDecided)
     assert (start.verdict, [*start.node_indices]) == (VERDICT_START, [0, 1, 2, 3])
+
+
+def test_a_start_waits_for_its_cluster_as_it_does_for_its_submission() -> None:
+    found = Region()
+    found.tell(region.undeclared("p2", T0_US + 1))
+    found.end_round()
+    mine = PlacementDecided(job_id="own", attempt=1, cluster="p2", node_indices=[1])
+    found.tell(region.started(mine, started_at_us=T0_US + 2))
+    found.tell(region.submitted("own", T0_US + 2, reference_cluster="p2"))
+    found.end_round()
+    found.life.restart()
+    found.tell(region.declared("p2", 4, time_us=T0_US + 3))
+    found.end_round()
+    answer = found.placement.queries.answer("own")
+    assert answer is not None
+    assert (answer.standing, answer.allocation.cluster) == (JOB_STANDING_RUNNING, "p2")
+    assert not any(isinstance(one, DeadLetter) for one in found.decided)
+
+
+def test_who_starts_what_was_seized_hears_it_although_the_cluster_is_undeclared() -> None:
+    found = Region()
+    found.tell(region.submitted("a", T0_US + 1))
+    found.end_round()
+    [start] = found.decided
+    assert isinstance(start, PlacementDecided)
+    found.tell(region.seized("a", T0_US + 2, grant=1))
+    found.tell(region.undeclared(start.cluster, T0_US + 3))
+    found.end_round()
+    found.end_round()
+    found.decided.clear()
+    found.tell(region.started(start, started_at_us=T0_US + 4))
+    found.end_round()
+    [withdrawn] = found.decided
+    assert isinstance(withdrawn, PlacementDecided)
+    assert (withdrawn.verdict, withdrawn.cluster) == (VERDICT_WITHDRAWN, start.cluster)
+    assert withdrawn.is_void
