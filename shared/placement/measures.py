@@ -28,7 +28,9 @@ from shared.placement.model_store import ModelStore
 from shared.placement.modes import modes_of
 from shared.placement.outcomes import Decisions
 from shared.scheduling.backfill import Dispatch
-from shared.scheduling.power import Budgets, PowerBudget
+from shared.scheduling.load import Reservation
+from shared.scheduling.power import Budgets, PowerBudget, Promised
+from shared.scheduling.wait_queue import WaitQueue
 
 _KEY: Final = "power/promised"
 # How long nothing is asked again that was refused.
@@ -433,10 +435,23 @@ def _earliest(
 
 
 def _promises(plan: Dispatch) -> Iterator[_Promise]:
-    """What a pass reserved, once a job."""
+    """What a pass reserved, once a job: also where no cap is in force, since one may be declared
+    before what is promised begins."""
     for cluster, reservation in sorted(plan.reservations().items()):
-        for budget in plan.schedulers[cluster].budgets:
-            promised = budget.promised(reservation.arrival)
+        scheduler = plan.schedulers[cluster]
+        found = [budget.promised(reservation.arrival) for budget in scheduler.budgets]
+        if not scheduler.budgets.any:
+            found = [_promised(scheduler.queue, reservation)]
+        for promised in found:
             if promised is not None and promised.start_s == reservation.start_s:
                 yield _Promise(cluster, reservation.arrival, *promised)
                 break
+
+
+def _promised(queue: WaitQueue, reservation: Reservation) -> Promised | None:
+    """What an entry will draw that has a reservation."""
+    order = queue.order_of(reservation.arrival)
+    entry = None if order is None else queue.first(reservation.nodes, order)
+    if entry is None or entry.arrival != reservation.arrival:
+        return None
+    return Promised(reservation.start_s, reservation.start_s + entry.limit_s, entry.draw_mw)

@@ -159,6 +159,11 @@ class Budget:
         caps = [cap for from_s, cap in self.steps if from_s <= time_s]
         return inf if not caps or caps[-1] is None else caps[-1]
 
+    def is_in_force(self, time_s: float) -> bool:
+        """Whether there is a cap then or later."""
+        later = (cap for from_s, cap in self.steps if from_s > time_s)
+        return self.cap_mw(time_s) < inf or any(cap is not None for cap in later)
+
     def left_mw(self, time_s: float, stays: Iterable[Stay], but: int = -1) -> float:
         """What is left at a time beside these and all that is reserved, but for one job."""
         drawn = sum(stay.draw_mw for stay in stays)
@@ -202,13 +207,15 @@ class Refused:
 
 @dataclass
 class Region:
-    """Clusters and budgets at an instant, and what waits."""
+    """Clusters and budgets at an instant, and what waits. `promised` are the watts with what is
+    promised of units."""
 
     now_s: float
     clusters: Mapping[str, Nodes]
     budgets: Sequence[Budget]
     waiting: Sequence[Waiting]
     promises: dict[str, Promise] = field(default_factory=dict)
+    promised: dict[str, Kept] = field(default_factory=dict)
     refused: dict[tuple[int, str], Refused] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
@@ -275,10 +282,12 @@ class Region:
         return self._earliest(entry, self.over(cluster), room=False)
 
     def promised_watts(self) -> Iterator[tuple[str, int, Kept]]:
-        """What is reserved of watts with the units that are promised on each cluster. A budget of
-        several clusters has one reservation of a job, the first of those that begin soonest."""
+        """What is reserved of watts with the units that are promised on each cluster, also where no
+        cap is in force. A budget of several clusters has one reservation of a job, the first of
+        those that begin soonest."""
         for cluster, promise in sorted(self.promises.items()):
-            found = [budget.kept.get(promise.arrival) for budget in self.over(cluster)]
+            in_force = [b for b in self.over(cluster) if b.is_in_force(self.now_s)]
+            found = [b.kept.get(promise.arrival) for b in in_force] or [self.promised[cluster]]
             kept = [one for one in found if one is not None and one.begin_s == promise.start_s]
             if kept:
                 yield cluster, promise.arrival, kept[0]
@@ -369,6 +378,7 @@ class Region:
         entry = entry.modes()[number]
         self.promises[entry.cluster] = Promise(entry.arrival, entry.units, start_s)
         kept = Kept(start_s, start_s + entry.limit_s, entry.draw_mw)
+        self.promised[entry.cluster] = kept
         for budget in budgets:
             budget.keep(entry.arrival, kept)
 

@@ -18,6 +18,7 @@ from tests.core.systems import (
     Declare,
     Kill,
     LoseOrReturn,
+    Pass,
     Rule,
     Stop,
     Submit,
@@ -119,5 +120,31 @@ def test_nodes_that_no_cap_ever_gives_back_are_promised_to_nobody() -> None:
             Submit(units=1, walltime_s=80, app=1, reference=1),
             Submit(units=2, walltime_s=80, app=3, reference=2),
             Wait(rounds=3),
+        )
+    )
+
+
+def test_a_reservation_stands_where_the_cap_that_it_was_made_under_is_over() -> None:
+    """A cap of the site was declared at the instant at which that of the cluster ended: it did not
+    know what was promised, and who stood still took the watts."""
+    Life().play(
+        (
+            Rule(
+                policy=3,
+                counts_idle=True,
+                cap_slowdown=2.0,
+                measures=("lower-frequency", "suspend"),
+            ),
+            Declare(cluster=0, nodes=6, cores=2),
+            Declare(cluster=1, nodes=3, cores=4, gpu_nodes=2),
+            Submit(units=1, walltime_s=16, app=2, reference=1, user=1),
+            Submit(units=1, walltime_s=16, app=3, shares=True, priority=1, user=1),
+            Wait(rounds=1),
+            Cap(scope=0, pick=1, levels=((0, 1), (112, None))),
+            Cap(scope=0, pick=0, levels=((0, 4), (152, 2))),
+            Submit(units=3, walltime_s=40, app=3, reference=2, user=1),
+            Pass(seconds=30),
+            Wait(rounds=1),
+            Cap(scope=1, pick=0, levels=((0, 1), (8, 8))),
         )
     )

@@ -264,6 +264,18 @@ def test_no_reservation_that_stands_is_delayed_by_who_runs_on() -> None:
     assert actions([resume]) == [("b", ACTION_KIND_RESUME, 2.7)]
 
 
+def test_a_cap_knows_the_reservations_that_stood_before_there_was_any() -> None:
+    processor = region(SUSPEND)
+    running(processor, job("a", nodes=3, walltime_s=600.0), job("b", 1, walltime_s=9000.0))
+    [queued] = round_of(processor, 4, job("big", 121, nodes=3, walltime_s=900.0))
+    assert queued.reservation.start_at_us == end_us(0) + 600_000_000
+    [stop] = round_of(processor, 5, suspended("b", end_us(4)))
+    round_of(processor, 6, done(stop, end_us(5)))
+    both_want = finished("a", end_us(6)), unsuspended("b", end_us(6)), cap(900.0, 7)
+    [start] = round_of(processor, 7, *both_want)
+    assert (start.job_id, start.verdict) == ("big", VERDICT_START)
+
+
 def test_nobody_takes_the_watts_that_a_suspended_job_waits_for() -> None:
     """Job b is suspended until job a ends; job c would last longer than that."""
     processor = region(SUSPEND)
