@@ -1,7 +1,6 @@
 """`coplace jobs` and `queue`; `cancel`, `hold`, `release`, `suspend` and `unsuspend`: which jobs
 there are, and what is asked of them."""
 
-import time
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Final
 
@@ -27,6 +26,7 @@ from cli import completion, why
 from cli.asking import Ingest, Placement, Source, asking, publish
 from cli.output import Output, OutputName, Row, write
 from cli.telling import note, utc
+from cli.times import clock_us
 from shared.domain.errors import UnusableError
 
 _WITHIN_S: Final = 30.0
@@ -143,7 +143,7 @@ def cancel(
     source: Source = "operator",
 ) -> None:
     """Start a job no more; one that runs is ended by its resource manager."""
-    message = JobCancelled(job_id=job_id, reason=reason, cancelled_at_us=_now_us())
+    message = JobCancelled(job_id=job_id, reason=reason, cancelled_at_us=clock_us())
     _ask_of(message, placement, ingest, source)
 
 
@@ -155,7 +155,7 @@ def hold(
     source: Source = "operator",
 ) -> None:
     """Start a job not before it is released; it keeps its place in the queue."""
-    message = JobHeld(job_id=job_id, reason=reason, held_at_us=_now_us())
+    message = JobHeld(job_id=job_id, reason=reason, held_at_us=clock_us())
     _ask_of(message, placement, ingest, source)
 
 
@@ -168,7 +168,7 @@ def requeue(
 ) -> None:
     """Put a job back to the end of the queue; one that runs is ended, and begins anew."""
     attempt = why.ask(placement, job_id).attempt
-    message = JobRequeueAsked(job_id=job_id, attempt=attempt, reason=reason, asked_at_us=_now_us())
+    message = JobRequeueAsked(job_id=job_id, attempt=attempt, reason=reason, asked_at_us=clock_us())
     _ask_of(message, placement, ingest, source)
 
 
@@ -180,7 +180,7 @@ def suspend(
     source: Source = "operator",
 ) -> None:
     """Have a job that runs stand still on its nodes until it is resumed."""
-    message = JobSuspended(job_id=job_id, reason=reason, suspended_at_us=_now_us())
+    message = JobSuspended(job_id=job_id, reason=reason, suspended_at_us=clock_us())
     _ask_of(message, placement, ingest, source)
 
 
@@ -192,7 +192,7 @@ def unsuspend(
     source: Source = "operator",
 ) -> None:
     """Have a job that was suspended run on as soon as the caps of power allow it."""
-    message = JobResumed(job_id=job_id, reason=reason, resumed_at_us=_now_us())
+    message = JobResumed(job_id=job_id, reason=reason, resumed_at_us=clock_us())
     _ask_of(message, placement, ingest, source)
 
 
@@ -203,7 +203,7 @@ def release(
     source: Source = "operator",
 ) -> None:
     """Let a job start again that was held."""
-    message = JobReleased(job_id=job_id, released_at_us=_now_us())
+    message = JobReleased(job_id=job_id, released_at_us=clock_us())
     _ask_of(message, placement, ingest, source)
 
 
@@ -275,10 +275,6 @@ def _at(time_us: int) -> str | None:
     return utc(time_us) if time_us else None
 
 
-def _now_us() -> int:
-    return time.time_ns() // 1000
-
-
 def _standing(name: str) -> JobStanding.ValueType:
     if name not in _STANDINGS:
         raise UnknownStandingError(f"--standing must be one of {', '.join(_STANDINGS)}: {name!r}")
@@ -316,6 +312,6 @@ def _ask_of(message: Request, placement: str, ingest: str, source: str) -> None:
         raise NoRunError(f"{message.job_id} has no run: it {why.standing(before)}")
     if isinstance(message, JobRequeueAsked) and before.standing in _OVER:
         raise OverError(f"{message.job_id} {why.standing(before)}: submit it anew")
-    publish(ingest, asked(message, source, _now_us()))
+    publish(ingest, asked(message, source, clock_us()))
     what = _ASKED[type(message)]
     typer.echo(f"to be {what}: {message.job_id}, which {why.standing(before)}")

@@ -1,6 +1,5 @@
 """`coplace limits set|show`: what users and accounts may have at once."""
 
-import time
 from typing import Annotated, Final
 
 import typer
@@ -11,6 +10,7 @@ from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from cli.asking import Ingest, Placement, Source, asking, publish
 from cli.output import Output, OutputName, Row, write
+from cli.times import clock_us
 from shared.placement.limits import Limit, Subject, SubjectKind, declared, limit_of
 
 app = typer.Typer(no_args_is_help=True, help="What users and accounts may have at once.")
@@ -34,7 +34,7 @@ def set_limits(
 ) -> None:
     """Declare both limits of a user or of an account, which replaces what was declared before."""
     limit = declared(Subject(kind, name), Limit(jobs, nodes))
-    publish(ingest, declaration(limit, source, time.time_ns() // 1000))
+    publish(ingest, declaration(limit, source, clock_us()))
     typer.echo(f"declared for {kind} {name}: {_most(jobs)} jobs at once, {_most(nodes)} nodes")
 
 

@@ -1,7 +1,6 @@
 """`coplace drain`, `resume`, `undeclare` and `nodes`: what operators say of clusters and nodes, and
 where these stand."""
 
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Final
@@ -26,8 +25,8 @@ from rich.table import Table
 
 from cli import completion
 from cli.asking import Ingest, Placement, Source, asking, publish
-from cli.cap.schedule import at, time_us
 from cli.output import Output, OutputName, Row, write
+from cli.times import at, clock_us, time_us
 from shared.domain.errors import RejectedError, UnusableError
 from shared.domain.hostlist import expand
 
@@ -82,7 +81,7 @@ def drain(
     """Let nothing new start on nodes, or on a whole cluster; what runs there goes on."""
     if not reason:
         raise typer.BadParameter("say why: it is told to those who wait", param_hint="--reason")
-    now_us = time.time_ns() // 1000
+    now_us = clock_us()
     try:
         until_us = time_us(until) if until else 0
     except ValueError as error:
@@ -107,7 +106,7 @@ def resume(
     source: Source = "operator",
 ) -> None:
     """Let jobs start again on nodes, or on a whole cluster, whoever drained them."""
-    now_us = time.time_ns() // 1000
+    now_us = clock_us()
     known = require_known(ask(placement, cluster), cluster, nodes or [])
     resumed = NodesResumed(cluster=cluster, nodes=nodes, reason=reason, resumed_at_us=now_us)
     publish(ingest, _envelope(source, cluster, now_us, nodes_resumed=resumed))
@@ -151,7 +150,7 @@ def undeclare(
     """Take a cluster out of the region: nothing starts there, what runs ends, then it is gone."""
     if not reason:
         raise typer.BadParameter("say why: it is told to those who wait", param_hint="--reason")
-    now_us = time.time_ns() // 1000
+    now_us = clock_us()
     answer = ask(placement, cluster)
     undeclared = ClusterUndeclared(cluster=cluster, reason=reason, undeclared_at_us=now_us)
     publish(ingest, _envelope(source, cluster, now_us, cluster_undeclared=undeclared))

@@ -1,6 +1,5 @@
 """`coplace policy show|set|reset`: by what placement decides, and since whose word."""
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
@@ -14,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from cli.asking import Ingest, Placement, Source, asking, publish
-from cli.cap.schedule import at
 from cli.output import Output, OutputName, Row, write
+from cli.times import at, clock_us
 from shared.domain.errors import RejectedError
 from shared.messaging.contents import check_contents
 from shared.placement.rules_in_force import SETTINGS
@@ -49,7 +48,7 @@ def set_policy(
     source: Source = "operator",
 ) -> None:
     """Declare settings, which hold from the next round on; the others stay as they are."""
-    now_us = time.time_ns() // 1000
+    now_us = clock_us()
     event = declaration(parsed(settings), reason, source, now_us)
     asked = dict(each.split("=", 1) for each in settings)
     before = ask(placement).settings
@@ -80,7 +79,7 @@ def reset(
     if not names:
         typer.echo("all settings are as placement was started with")
         return
-    now_us = time.time_ns() // 1000
+    now_us = clock_us()
     publish(ingest, declaration({"reset": names}, reason, source, now_us))
     for name in names:
         one = before[name]

@@ -1,6 +1,5 @@
 """Take a job away from a resource manager that does not answer."""
 
-import time
 from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
@@ -14,6 +13,7 @@ from coplace.v1.placement_service_pb2 import (
 
 from cli import why
 from cli.asking import publish
+from cli.times import clock_us
 from shared.domain.errors import UnusableError
 
 # In which a resource manager has a job.
@@ -29,7 +29,7 @@ def seize(placement: str, ingest: str, job_id: str, reason: str, source: str) ->
 
     Raises NothingToSeizeError, and UnansweredError where a service refused or is not there.
     """
-    event = seizure(why.ask(placement, job_id), reason, source, time.time_ns() // 1000)
+    event = seizure(why.ask(placement, job_id), reason, source, clock_us())
     publish(ingest, event)
     return told(event.job_seized)
 

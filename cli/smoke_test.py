@@ -13,6 +13,7 @@ from coplace.v1.placement_pb2 import VERDICT_REJECTED, VERDICT_START, PlacementD
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from cli.asking import Ingest, publish
+from cli.times import clock_us
 from shared.domain.errors import UnusableError
 from shared.messaging.clients import Reader
 from shared.messaging.deployment import Deployment
@@ -123,7 +124,7 @@ def smoke_test(
 ) -> None:
     """Send one job through the region, from submission to price: fails where it is stuck."""
     deployment = Deployment.of(settings())
-    job = SmokeJob(cluster, _now_us())
+    job = SmokeJob(cluster, clock_us())
     began_s = time.monotonic()
     until_s = began_s + within
 
@@ -138,16 +139,16 @@ def smoke_test(
             _report(ingest, job_submitted=job.submitted())
             tell(f"{job.job_id} is submitted")
             start = start_of(job, decisions)
-            started = job.started(start.grant, _now_us())
+            started = job.started(start.grant, clock_us())
             _report(ingest, job_started=started)
             tell(f"started on {start.cluster}, as decided")
-            _report(ingest, job_finished=job.finished(started, _now_us()))
+            _report(ingest, job_finished=job.finished(started, clock_us()))
             charge = next(charges, None)
             if charge is None:
                 raise SmokeTestError(f"{job.job_id} ended and is not charged: {_LOOK}")
             tell(f"charged {charge.price_su} SU")
         finally:
-            _report(ingest, cluster_undeclared=job.undeclared(_now_us()))
+            _report(ingest, cluster_undeclared=job.undeclared(clock_us()))
 
 
 def start_of(job: SmokeJob, decisions: Iterator[PlacementDecided]) -> PlacementDecided:
@@ -182,10 +183,6 @@ def _reader(deployment: Deployment, topic: str) -> Reader:
 
 def _report(ingest: str, **fact: Any) -> None:
     [(name, message)] = fact.items()
-    now_us = _now_us()
+    now_us = clock_us()
     event_id = f"{_SITE}/{name}/{now_us}"
     publish(ingest, Envelope(id=event_id, source=_SITE, time_us=now_us, **{name: message}))
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000

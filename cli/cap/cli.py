@@ -1,6 +1,5 @@
 """`coplace cap set|show|clear`."""
 
-import time
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,8 +11,9 @@ from google.protobuf.json_format import MessageToJson
 from cli import completion
 from cli.asking import Ingest, Placement, Source, publish
 from cli.cap import declare
-from cli.cap.schedule import Period, at, read_schedule, steps, time_us
+from cli.cap.schedule import Period, read_schedule, steps
 from cli.output import Output, OutputName, write
+from cli.times import at, clock_us, time_us
 
 app = typer.Typer(no_args_is_help=True, help="What clusters, sites and the region may draw.")
 
@@ -53,7 +53,7 @@ def set_cap(
     source: Source = "operator",
 ) -> None:
     """Declare a cap, which replaces all that was declared for the same cluster, site or region."""
-    now_us = time.time_ns() // 1000
+    now_us = clock_us()
     if (watts is None) == (schedule is None):
         raise typer.BadParameter("give either WATTS or --schedule")
     if schedule is not None and (begin or until):
@@ -75,7 +75,7 @@ def clear(
     source: Source = "operator",
 ) -> None:
     """Take away the cap of a cluster, of a site or of the region, now and ahead."""
-    now_us = time.time_ns() // 1000
+    now_us = clock_us()
     none = [PowerCapStep(from_us=now_us)]
     _declare(subject, none, reason, placement, ingest, source, now_us)
 

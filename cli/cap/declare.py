@@ -15,7 +15,7 @@ from coplace.v1.placement_service_pb2 import PowerStanding, ShowPowerRequest, Sh
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from cli.asking import asking
-from cli.cap.schedule import at
+from cli.times import at
 from shared.domain.errors import UnusableError
 
 REGION: Final = "region"

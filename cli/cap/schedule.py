@@ -1,7 +1,6 @@
 """Periods of a cap as operators write them, and the steps that they come to."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from coplace.v1.control_pb2 import PowerCapStep
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from cli.times import at, time_us
 from shared.domain.errors import UnusableError
 from shared.runtime.user_files import read_yaml
 
@@ -32,15 +32,6 @@ class _ScheduleFile(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     periods: list[Period] = Field(min_length=1)
-
-
-def time_us(text: str) -> int:
-    """A time as ISO 8601 writes it, UTC where it names no zone. Raises ValueError."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text[:40]!r} is no time such as 2026-07-01T08:00:00Z") from None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1e6)
 
 
 def read_schedule(path: Path) -> list[Period]:
@@ -81,8 +72,3 @@ def told(period: Period) -> str:
     """A period in words."""
     until = f" until {at(period.until_us)}" if period.until_us is not None else " on"
     return f"{period.watts:,g} W from {at(period.from_us)}{until}"
-
-
-def at(moment_us: int) -> str:
-    """In UTC to the second."""
-    return datetime.fromtimestamp(moment_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

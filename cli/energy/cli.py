@@ -2,7 +2,6 @@
 what a running system says of its own."""
 
 import csv
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ from rich.console import Console
 from cli.asking import Ingest, Source, publish
 from cli.output import Output, OutputName, write
 from cli.telling import TABLE_WIDTH, note
+from cli.times import clock_us
 from shared.eamc.frequency import Reading
 from shared.eamc.to_solution import MIN_ENERGY_THRESHOLD, MIN_TIME_THRESHOLD
 
@@ -258,7 +258,7 @@ def push(
 
     known = pushing.EnergyKnowledge.read(KafkaTopics(Deployment.of(settings())).topic)
     found = pushing.Files.read(files, node_model, known)
-    events = list(found.envelopes(source, reason, time.time_ns() // 1000))
+    events = list(found.envelopes(source, reason, clock_us()))
     note(found.doubts(known))
     write(pushing.changes(known, found), pushing.COLUMNS, output)
     told = f"{len(found.coefficients)} node models, {len(found.signatures)} signatures"

@@ -3,7 +3,6 @@
 import fcntl
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from cli.installation.record import (
     remember_folder,
     state_dir,
 )
+from cli.times import clock_us
 from deploy.local.errors import NotRunningError
 from deploy.local.ports import kept_ports, remembered_ports
 from deploy.local.readiness import is_ready, waits_for
@@ -185,7 +185,7 @@ class Installation:
         except BaseException:
             servers.down()
             raise
-        record = InstallationRecord(environment, time.time_ns() // 1000)
+        record = InstallationRecord(environment, clock_us())
         record.save(self.folder)
         return record
 
@@ -261,7 +261,7 @@ def _alone() -> Iterator[None]:
 
 
 def _status(state: ProcessState, url: str | None, ports: Mapping[str, int]) -> ProcessStatus:
-    since_us = time.time_ns() // 1000 - state.uptime_s * 1_000_000
+    since_us = clock_us() - state.uptime_s * 1_000_000
     return ProcessStatus(
         name=state.name,
         pid=state.pid,

@@ -1,6 +1,5 @@
 """Which nodes Slurm takes out and brings back, told to Coplace."""
 
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -10,6 +9,7 @@ from coplace.v1.placement_service_pb2 import ShowNodesResponse
 
 from cli import clusters, nodes
 from cli.asking import publish
+from cli.times import clock_us
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 
@@ -99,6 +99,6 @@ class NodeTeller:
         publish(self._ingest, event)
 
     def _event(self, what: str) -> Envelope:
-        now_us = time.time_ns() // 1000
+        now_us = clock_us()
         event_id = f"{self._source}/nodes/{what}/{now_us}"
         return Envelope(id=event_id, source=self._source, time_us=now_us)

@@ -1,6 +1,5 @@
 """Obeys decisions on the jobs of a Slurm."""
 
-import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -13,6 +12,7 @@ from cli.asking import publish
 from cli.slurm.jobs import SlurmJob
 from cli.slurm.orders import Cancel, Decline, Hold, Order, Refuse, Release, orders
 from cli.slurm.slurm import Slurm
+from cli.times import clock_us
 from services.ingest.jobcomp.model import Site, submission
 from shared.domain.errors import RejectedError
 from shared.messaging.deployment import Deployment
@@ -39,7 +39,7 @@ class Obedience:
         """Do what is decided, and say what that was. Raises SlurmError and UnansweredError: then it
         is to be done again."""
         job = self._job(decision.job_id)
-        found = orders(decision, job, time.time_ns() // 1000)
+        found = orders(decision, job, clock_us())
         for order in found:
             if not self._carry_out(order, decision, job):
                 return self.obey(decision)  # it started meanwhile
@@ -54,7 +54,7 @@ class Obedience:
 
     def _carry_out(self, order: Order, decision: PlacementDecided, job: SlurmJob | None) -> bool:
         """False where a job is not held since it started before."""
-        now_us = time.time_ns() // 1000
+        now_us = clock_us()
         attempt = (decision.job_id, decision.attempt, decision.grant)
         match order:
             case Release() if job is not None:

@@ -1,6 +1,5 @@
 """Tells Coplace what happens in a Slurm: the cluster, submissions, starts and ends."""
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -11,6 +10,7 @@ from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
 from cli.asking import asking, publish
 from cli.slurm.jobs import SlurmJob, facts
 from cli.telling import note
+from cli.times import clock_us
 from services.ingest.jobcomp.model import Site
 from shared.domain.errors import RejectedError
 
@@ -26,7 +26,7 @@ class Teller:
 
     def declare(self, cluster: ClusterDeclared) -> None:
         """Say what the cluster is. Raises UnansweredError, for what ingest refuses too."""
-        now_us = time.time_ns() // 1000
+        now_us = clock_us()
         source = self._site.name
         event_id = f"{source}/{cluster.DESCRIPTOR.full_name}/{cluster.cluster}/{now_us}"
         event = Envelope(id=event_id, source=source, time_us=now_us, cluster_declared=cluster)

@@ -203,7 +203,7 @@ class Day:
     @contextmanager
     def _served(self) -> Iterator[None]:
         """Placement and ingest answer, the clock is that of the day, and accounts are those of the
-        ledger: Redis and Kafka would say the same (`test_readme.py` holds them to it)."""
+        ledger: Redis and Kafka would say the same (`test_pasted.py` holds them to it)."""
         server = grpc.server(ThreadPoolExecutor(1))
         server.add_generic_rpc_handlers((self._ingest.handlers(),))
         port = server.add_insecure_port("127.0.0.1:0")

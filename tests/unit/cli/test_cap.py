@@ -18,8 +18,9 @@ from google.protobuf.json_format import Parse
 from typer.testing import CliRunner, Result
 
 from cli.cap import cli, declare
-from cli.cap.schedule import Period, read_schedule, steps, time_us
+from cli.cap.schedule import Period, read_schedule, steps
 from cli.main import app
+from cli.times import time_us
 from services.ingest.model import Intake
 from shared.domain.errors import UnusableError
 from shared.messaging.topics import Topics
@@ -89,7 +90,8 @@ def test_the_commands_of_the_how_to_do_what_it_says(
     for event in published:
         assert intake.accept(event, event.time_us / 1e6).topic == "commands"
     first, region, cleared, nights = (event.power_cap_declared for event in published)
-    assert [(s.from_us, s.watts) for s in first.steps[:1]] == [(EIGHT_US, 90_000.0)]
+    assert [(s.from_us, s.watts) for s in first.steps[:1]] == [(NOW_US, 90_000.0)]
+    assert first.steps[1].from_us == NOW_US + 12 * 3_600_000_000
     assert not first.steps[1].HasField("watts")
     assert (region.scope, region.name) == (POWER_SCOPE_REGION, "")
     assert [s.HasField("watts") for s in cleared.steps] == [False]

@@ -18,8 +18,8 @@ from coplace.v1.placement_service_pb2 import (
 from typer.testing import CliRunner, Result
 
 from cli import nodes
-from cli.cap.schedule import time_us
 from cli.main import app
+from cli.times import time_us
 from services.ingest.model import Intake
 from shared.messaging.topics import Topics
 

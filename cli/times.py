@@ -1,0 +1,34 @@
+"""Times as operators write and read them."""
+
+import re
+import time
+from datetime import UTC, datetime
+from typing import Final
+
+_FROM_NOW: Final = re.compile(r"now(?:\+(\d{1,6})(minute|hour|day|week)s?)?")
+_UNIT_S: Final = {"minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+
+
+def clock_us() -> int:
+    """The wall clock, in microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+def time_us(text: str) -> int:
+    """A time as ISO 8601 writes it, UTC where it names no zone, or one from now as Slurm's
+    `--begin` does: `now+90minutes`. Raises ValueError."""
+    if match := _FROM_NOW.fullmatch(text):
+        count, unit = match.groups()
+        return clock_us() + (int(count) * _UNIT_S[unit] * 1_000_000 if unit else 0)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{text[:40]!r} is no time such as 2026-07-01T08:00:00Z or now+90minutes"
+        ) from None
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1e6)
+
+
+def at(moment_us: int) -> str:
+    """In UTC to the second."""
+    return datetime.fromtimestamp(moment_us / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
