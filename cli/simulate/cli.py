@@ -53,7 +53,7 @@ def _play(scenario: Scenario) -> None:
         case EuroraScenario():
             from cli.simulate import eurora
 
-            eurora.run(scenario.eurora)
+            eurora.run(scenario)
         case RecordedScenario():
             from cli.simulate import recorded
 

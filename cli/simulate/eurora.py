@@ -1,26 +1,42 @@
-"""`coplace simulate --eurora`: instances of the Eurora supercomputer under EASY, without a cap."""
+"""`coplace simulate --eurora`: instances of the Eurora supercomputer, under a cap too."""
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
+from cli.simulate.scenarios import MIXED, EuroraScenario
 from cli.telling import TABLE_WIDTH
 from shared.domain.errors import UnusableError
+from shared.models.power_reduction import factor_of_cpi, mixed_factor
 from shared.runtime.user_files import lines
+from shared.simulation.capping import Rules, impossible_under, play_capped, weighted_queue_time_s
 from shared.simulation.eurora import (
+    PAPER_THRESHOLD_S,
     EuroraFigures,
+    EuroraRun,
     figures_of,
     impossible_in,
     play_eurora,
 )
-from shared.workloads.eurora import EuroraMachine, read_jobs, read_machine, read_power_predictions
+from shared.simulation.files import write_placements
+from shared.workloads.eurora import (
+    EuroraJob,
+    EuroraMachine,
+    expected_waits_s,
+    read_cpi,
+    read_jobs,
+    read_machine,
+    read_power_predictions,
+    read_queues,
+)
 
 _NODES: Final = "nodes_64.csv"
+_QUEUES: Final = "queues.txt"
 _POWER: Final = "power_predictions.csv"
 _RESULTS: Final = "pa_hpc_sim_results.csv"
 # The published methods without a cap: backfill, and list scheduling.
@@ -36,16 +52,25 @@ class _Compared:
     figures: EuroraFigures
 
 
-def run(path: Path) -> None:
-    """Play an instance, or all in a folder, print them beside the published results, and check each
-    schedule. Raises OSError, and UnusableError for what cannot be played or came out impossible."""
+def run(scenario: EuroraScenario) -> None:
+    """Play and print; check each schedule. Raises OSError, and UnusableError for what cannot be
+    played or came out impossible."""
+    if scenario.cap is None:
+        _compare(scenario)
+    else:
+        _cap(scenario, scenario.cap)
+
+
+def _compare(scenario: EuroraScenario) -> None:
+    """An instance, or all in a folder, beside the published results."""
+    path = scenario.eurora
     instances = sorted(path.glob("**/*.log_crypt")) if path.is_dir() else [path]
     if not instances:
         raise UnusableError(f"{path} holds no instance: give a file, or a folder of *.log_crypt")
-    folder = _folder_of(instances[0])
-    machine = read_machine(folder / _NODES)
-    power_w = read_power_predictions(folder / _POWER)
-    published = _published(folder / _RESULTS)
+    files = _files(scenario, instances[0])
+    machine = read_machine(files.nodes)
+    power_w = read_power_predictions(files.power)
+    published = _published(files.nodes.parent / _RESULTS)
     rows = [
         row
         for instance in instances
@@ -54,12 +79,56 @@ def run(path: Path) -> None:
     Console(width=TABLE_WIDTH).print(_table(rows))
 
 
+def _cap(scenario: EuroraScenario, cap_w: float) -> None:
+    """One instance under a cap."""
+    files = _files(scenario, scenario.eurora)
+    machine = read_machine(files.nodes)
+    jobs = read_jobs(scenario.eurora, read_power_predictions(files.power))
+    waits_s = expected_waits_s(jobs, read_queues(files.queues))
+    rules = Rules(scenario.policy, cap_w, waits_s, _factors(scenario, files.power, jobs))
+    played = play_capped(machine, jobs, rules)
+    if wrong := impossible_under(rules, played, machine):
+        raise UnusableError(f"the schedule of {scenario.eurora} is impossible: {wrong[0]}")
+    if scenario.jobs_csv is not None:
+        write_placements(scenario.jobs_csv, played.placements)
+    Console(width=TABLE_WIDTH).print(_capped_table(scenario, rules, played))
+
+
+def _factors(scenario: EuroraScenario, power: Path, jobs: Sequence[EuroraJob]) -> list[float]:
+    """How much longer each job takes with less power. Raises UnusableError for one without CPI."""
+    if scenario.factor is not None:
+        return [scenario.factor] * len(jobs)
+    if scenario.slowdown == MIXED:
+        return [mixed_factor(job.job_id) for job in jobs]
+    cpi = read_cpi(power)
+    if unknown := next((job.job_id for job in jobs if job.job_id not in cpi), None):
+        raise UnusableError(f"{power}: job {unknown} has no cpi: take another --slowdown")
+    return [factor_of_cpi(cpi[job.job_id]) for job in jobs]
+
+
+class _Files(NamedTuple):
+    nodes: Path
+    queues: Path
+    power: Path
+
+
+def _files(scenario: EuroraScenario, instance: Path) -> _Files:
+    """Those that were given, else those of the published folders."""
+    given = scenario.nodes, scenario.queues, scenario.power
+    if all(given):
+        return _Files(*(path for path in given if path))
+    folder = _folder_of(instance)
+    usual = folder / _NODES, folder / _QUEUES, folder / _POWER
+    return _Files(*(path or other for path, other in zip(given, usual, strict=True)))
+
+
 def _folder_of(instance: Path) -> Path:
     """Where the machine of an instance is described: in its folder or above."""
     for folder in instance.resolve().parents:
         if (folder / _NODES).exists():
             return folder
-    raise UnusableError(f"no {_NODES} beside {instance} or above it: keep the published folders")
+    problem = "keep the published folders, or give --nodes, --queues and --power"
+    raise UnusableError(f"no {_NODES} beside {instance} or above it: {problem}")
 
 
 def _played(instance: Path, machine: EuroraMachine, power_w: Mapping[str, float]) -> _Compared:
@@ -80,7 +149,7 @@ def _published(path: Path) -> dict[str, list[_Compared]]:
                 float(row["bsld"]),
                 float(row["makespan_s"]),
                 float(row["queue_time_s"]),
-                round(float(row["max_power_w"])),
+                float(row["max_power_w"]),
             )
             compared = _Compared(row["instance"], f"{row['method']}, published", figures)
             found.setdefault(row["instance"], []).append(compared)
@@ -101,6 +170,22 @@ def _table(rows: list[_Compared]) -> Table:
             f"{figures.bounded_slowdown:.3f}",
             f"{figures.makespan_s:,.0f}",
             f"{figures.queue_time_s:,.0f}",
-            f"{figures.max_power_w:,}",
+            f"{figures.max_power_w:,.0f}",
         )
+    return table
+
+
+def _capped_table(scenario: EuroraScenario, rules: Rules, played: EuroraRun) -> Table:
+    figures = figures_of(played)
+    table = Table(title=f"{scenario.eurora.name} under {rules.cap_w:g} W; the schedule was checked")
+    table.add_column("by")
+    table.add_column(rules.method, justify="right")
+    table.add_row("bounded slowdown, 60 s", f"{figures.bounded_slowdown:.5f}")
+    of_paper = figures_of(played, PAPER_THRESHOLD_S).bounded_slowdown
+    table.add_row("bounded slowdown, 300 s", f"{of_paper:.5f}")
+    table.add_row("makespan, s", f"{figures.makespan_s:,.0f}")
+    table.add_row("queue time, s", f"{figures.queue_time_s:,.0f}")
+    weighted_s = weighted_queue_time_s(played, rules.waits_s)
+    table.add_row("weighted queue time, s", f"{weighted_s:,.0f}")
+    table.add_row("highest power, W", f"{figures.max_power_w:,.0f}")
     return table

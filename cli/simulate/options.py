@@ -1,7 +1,7 @@
 """The options of `coplace simulate`, made of the fields of scenarios."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from inspect import Parameter
 from types import NoneType, UnionType
@@ -105,12 +105,32 @@ def _shown(value: object) -> str:
 
 
 def _all() -> dict[str, ScenarioOption]:
-    """By the name of the parameter; where kinds share one, the first says what it is."""
+    """By the name of the parameter; where kinds share one, the first says what it is, and the
+    command line takes any text where they take different values."""
     found: dict[str, ScenarioOption] = {}
     for model in KINDS.values():
         for option in _options(model):
-            found.setdefault(option.parameter.name, option)
+            name = option.parameter.name
+            known = found.setdefault(name, option)
+            if _value(known) != _value(option):
+                found[name] = _of_text(known)
     return found
+
+
+def _value(option: ScenarioOption) -> Any:
+    """What the command line takes at once."""
+    return _inner_type(get_args(option.parameter.annotation)[0])
+
+
+def _inner_type(annotation: Any) -> Any:
+    plain = _plain(annotation)
+    return get_args(plain)[0] if get_origin(plain) is list else plain
+
+
+def _of_text(option: ScenarioOption) -> ScenarioOption:
+    typed = get_args(option.parameter.annotation)[1]
+    annotation = Annotated[list[str] | None, typed]
+    return replace(option, parameter=option.parameter.replace(annotation=annotation))
 
 
 OPTIONS: Final[Mapping[str, ScenarioOption]] = _all()

@@ -3,6 +3,7 @@ help. Scenario files are validated by them, and the command's options are made o
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import nan
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
@@ -13,6 +14,7 @@ from shared.eamc.ranking import Policy
 from shared.scheduling.lookahead import Prices
 from shared.scheduling.runtimes import Runtimes
 from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
+from shared.simulation.capping import CappingMethod
 from shared.simulation.jobs import CIRNE
 from shared.simulation.lookahead import AS_TUNED, Ahead
 from shared.simulation.policy import SimulatedPolicy
@@ -37,12 +39,20 @@ def _listed(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else [value]
 
 
+def _only(value: Any) -> Any:
+    """The one that there is: the command line has several of what other kinds have several of."""
+    return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+
+
 Amount = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
 Duration = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 # Several of a kind, to be compared: a list in a file, the option again on the command line.
 Several = Annotated[tuple[_T, ...], BeforeValidator(_listed)]
 UNIFORM: Final = "uniform"
+# Each job has a factor of its own: drawn, or by its clocks per instruction.
+MIXED: Final = "mixed"
+OF_CPI: Final = "cpi"
 # Of a field with several values: the option has them all, with commas between them.
 TOGETHER: Final = "together"
 
@@ -230,11 +240,51 @@ def _share(mix: str) -> float:
 
 
 class EuroraScenario(Scenario):
-    """Instances of the Eurora supercomputer, by EASY without a cap."""
+    """Instances of the Eurora supercomputer: by EASY without a cap beside what was published, or
+    one of them by a method under a cap."""
 
     played_on: ClassVar = "Eurora"
 
-    eurora: Path = _field(..., "An instance of Eurora, or a folder of them, by EASY without a cap.")
+    eurora: Path = _field(
+        ..., "An instance of Eurora; without a cap a folder of them too, by EASY."
+    )
+    cap: Annotated[Amount | None, BeforeValidator(_only)] = _field(
+        None, "Dynamic power of all jobs at most, W."
+    )
+    policy: Annotated[CappingMethod, BeforeValidator(_only)] = _field(
+        CappingMethod.LS, "What decides under the cap."
+    )
+    nodes: Path | None = _field(None, "Its nodes; else nodes_64.csv beside or above it.")
+    queues: Path | None = _field(None, "Expected waits; else queues.txt beside or above it.")
+    power: Path | None = _field(
+        None, "Predicted power; else power_predictions.csv beside or above it."
+    )
+    slowdown: str = _field(
+        MIXED, "What less power costs: a factor from 0 to 1, mixed, or cpi, a column of the power."
+    )
+    jobs_csv: Path | None = _field(None, "File of job_id, submit_s, start_s, end_s.")
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        said = sorted({"policy", "slowdown", "jobs_csv"} & self.model_fields_set)
+        if self.cap is None and said:
+            raise ValueError(f"{{{said[0]}}} needs {{cap}}: without one instances are compared")
+        _ = self.factor
+        return self
+
+    @property
+    def factor(self) -> float | None:
+        """The factor of all jobs; None where each has its own. Raises ValueError for none."""
+        if self.slowdown in (MIXED, OF_CPI):
+            return None
+        try:
+            factor = float(self.slowdown)
+        except ValueError:
+            factor = nan
+        if not 0 <= factor <= 1:
+            choice = f"a factor from 0 to 1, {MIXED} or {OF_CPI}"
+            raise ValueError(f"{{slowdown}} must be {choice}, got {self.slowdown[:40]!r}")
+        return factor
 
 
 class RecordedScenario(Scenario):

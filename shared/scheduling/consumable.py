@@ -179,6 +179,14 @@ class ConsumableScheduler:
         self._flat = None
         self._unsettle()
 
+    def redraw(self, holder: int, release_s: float, draw_mw: int) -> None:
+        """What a job draws, and when it is expected to end, is otherwise from now on."""
+        self.held[holder] = self.held[holder]._replace(release_s=release_s, draw_mw=draw_mw)
+        self.budgets.let_go(holder)
+        self.budgets.hold(holder, release_s, draw_mw)
+        self._flat = None
+        self._unsettle()
+
     # What it answers ----------------------------------------------------------------------------
 
     @property

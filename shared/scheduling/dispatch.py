@@ -1,6 +1,7 @@
 """What an engine asks of whatever decides."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 from shared.scheduling.problem import Allocation
 from shared.scheduling.wait_queue import Entry
@@ -8,6 +9,8 @@ from shared.scheduling.wait_queue import Entry
 # What starts now: the number of its cluster, the entry, its nodes where they were chosen and not
 # only counted, and if it passes a blocked one.
 Served = tuple[int, Entry, Allocation | None, bool]
+# Nobody runs otherwise than before.
+_SAME_PACES: Mapping[int, float] = {}
 
 
 class Dispatcher(ABC):
@@ -37,3 +40,8 @@ class Dispatcher(ABC):
     @abstractmethod
     def wake_s(self, now_s: float) -> float:
         """When it is to be asked again even if nothing happens; infinite if it need not be."""
+
+    def paces(self) -> Mapping[int, float]:
+        """Whose pace the last decision changed: seconds of its run time that a job, by holder, gets
+        done in a second from now on; 1 until it is said otherwise."""
+        return _SAME_PACES

@@ -4,7 +4,7 @@ Simulations, forecasts, evaluations of plans and what-if questions differ in who
 jobs come and in how long they run; not in this.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
@@ -19,7 +19,8 @@ class Engine:
     decision.
 
     `arrive_s` are the times of arrivals, ascending; `runs_s` says of what starts for how long it
-    will run; `ends` are those of what runs already. `now_s` is the instant of the last `step`.
+    will run at a pace of 1; `ends` are those of what runs already. `now_s` is the instant of the
+    last `step`, `ended` are the holders of what ended then.
     """
 
     def __init__(
@@ -31,11 +32,14 @@ class Engine:
         ends: Iterable[End] = (),
     ) -> None:
         self.now_s, self.next_s = begin_s, begin_s
+        self.ended: list[int] = []
         self._dispatcher, self._runs_s = dispatcher, runs_s
         self._arrive_s = [*arrive_s, inf]
         self._arrived = 0
         self._ends = [*ends, (inf, -1, -1)]
         heapify(self._ends)
+        # Of what was said to run at another pace.
+        self._paces: dict[int, float] = {}
 
     @property
     def is_over(self) -> bool:
@@ -47,18 +51,33 @@ class Engine:
     def step(self) -> list[Served]:
         """What starts at the next instant."""
         dispatcher, ends, now_s = self._dispatcher, self._ends, self.next_s
+        self.ended = []
         while ends[0][0] <= now_s:
             _, number, holder = heappop(ends)
             dispatcher.end(number, holder)
+            self.ended.append(holder)
+            if self._paces:
+                self._paces.pop(holder, None)
         while self._arrive_s[self._arrived] <= now_s:
             dispatcher.arrive()
             self._arrived += 1
         started = dispatcher.decide(now_s)
         for served in started:
             heappush(ends, (now_s + self._runs_s(served), served[0], served[1][1]))
+        if paces := dispatcher.paces():
+            self._change(now_s, paces)
         self.now_s = now_s
         next_s, arrive_s = ends[0][0], self._arrive_s[self._arrived]
         if arrive_s < next_s:
             next_s = arrive_s
         self.next_s = min(next_s, dispatcher.wake_s(now_s))
         return started
+
+    def _change(self, now_s: float, paces: Mapping[int, float]) -> None:
+        """What a job has left of its run time takes as long as its pace says."""
+        for place, (end_s, number, holder) in enumerate(self._ends):
+            if holder in paces:
+                left_s = (end_s - now_s) * self._paces.get(holder, 1.0)
+                self._ends[place] = now_s + left_s / paces[holder], number, holder
+        heapify(self._ends)
+        self._paces.update(paces)

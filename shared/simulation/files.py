@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -11,6 +11,7 @@ from shared.runtime.folders import written
 from shared.scheduling.workload import Floats
 from shared.simulation.metrics import Summary
 from shared.simulation.played import JobIds, Played
+from shared.simulation.schedules import PlacedJob
 
 JOB_COLUMNS: Final = ("job_id", "submit_s", "start_s", "end_s", "procs")
 MORE_COLUMNS: Final = ("cluster", "freq_ghz", "wait_s", "energy_j")
@@ -19,6 +20,13 @@ MORE_COLUMNS: Final = ("cluster", "freq_ghz", "wait_s", "energy_j")
 def write_jobs(path: Path, played: Played, job_id: JobIds) -> None:
     """One line a job, by submission: JOB_COLUMNS and no more."""
     _write(path, JOB_COLUMNS, zip(*_job_columns(played, job_id), strict=True))
+
+
+def write_placements(path: Path, placements: Iterable[PlacedJob]) -> None:
+    """The same of jobs on nodes, without processors: where nodes are given out in parts, jobs have
+    units of their own."""
+    rows = ((p.job_id, *_plain((p.submit_s, p.start_s, p.end_s))) for p in placements)
+    _write(path, JOB_COLUMNS[:4], rows)
 
 
 def write_all_of_jobs(path: Path, played: Played, job_id: JobIds) -> None:
@@ -46,8 +54,12 @@ def _job_columns(played: Played, job_id: JobIds) -> tuple[Sequence[object], ...]
 
 
 def _numbers(values: Floats) -> list[object]:
+    return _plain(values.tolist())
+
+
+def _plain(values: Iterable[float]) -> list[object]:
     """Whole numbers without a point, as logs have them."""
-    return [int(value) if value.is_integer() else value for value in values.tolist()]
+    return [int(value) if value.is_integer() else value for value in values]
 
 
 def _write(path: Path, header: Sequence[str], rows: Iterator[Sequence[object]]) -> None:

@@ -25,6 +25,19 @@ class PlacedJob:
 
 
 @dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a job drew: from when on how much, in mW, until `end_s`. At `full_mw` it takes
+    `runtime_s`; with a part M of that 1 + `factor` (1/M - 1) times as long."""
+
+    job_id: str
+    full_mw: int
+    runtime_s: float
+    factor: float
+    draws: Sequence[tuple[float, int]]
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Change:
     """What a unit takes of a node from a moment on, or gives back."""
 
@@ -94,3 +107,39 @@ def _beyond(node: int, has: Mapping[str, float], changes: list[_Change]) -> Iter
                     f"node {node} gives {held[what]:g} {what} of {has.get(what, 0):g} at "
                     f"{change.time_s} s, with {job}"
                 )
+
+
+def power_violations(jobs: Sequence[Drawn], cap_mw: int) -> Iterator[str]:
+    """What is impossible in what jobs drew, in words: more than they want, work that what they drew
+    does not come to, and moments at which all together draw more than the cap."""
+    for job in jobs:
+        yield from _not_its_own(job)
+    yield from _above(jobs, cap_mw)
+
+
+def _not_its_own(job: Drawn) -> Iterator[str]:
+    done_s = 0.0
+    ends_s = [*(from_s for from_s, _ in job.draws[1:]), job.end_s]
+    for (from_s, mw), until_s in zip(job.draws, ends_s, strict=True):
+        if not 0 < mw <= job.full_mw:
+            yield f"{job.job_id} draws {mw} mW at {from_s} s, {job.full_mw} mW at full power"
+            return
+        done_s += (until_s - from_s) / (1 + job.factor * (job.full_mw / mw - 1))
+    if abs(done_s - job.runtime_s) > 1e-6 * max(1.0, job.end_s):
+        yield f"{job.job_id} gets {done_s} s of its {job.runtime_s} s done"
+
+
+def _above(jobs: Sequence[Drawn], cap_mw: int) -> Iterator[str]:
+    """Ends come before starts of the same moment."""
+    changes: dict[float, int] = defaultdict(int)
+    for job in jobs:
+        before_mw = 0
+        for from_s, mw in job.draws:
+            changes[from_s] += mw - before_mw
+            before_mw = mw
+        changes[job.end_s] -= before_mw
+    drawn_mw = 0
+    for time_s in sorted(changes):
+        drawn_mw += changes[time_s]
+        if drawn_mw > cap_mw:
+            yield f"{drawn_mw / 1000:g} W at {time_s} s: the cap is {cap_mw / 1000:g} W"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -29,6 +29,8 @@ _KIB_A_GIB: Final = 1024 * 1024
 _NODE_W, _GPU_W, _MIC_W = 40, 62, 115
 _MOST_W_A_NODE: Final = 400
 _MOST_JOBS: Final = 1_000_000
+# How PBS calls the queue of a reservation in the logs; what is known of queues has its whole name.
+_OF_RESERVATION: Final = "R"
 
 
 class EuroraUnit(NamedTuple):
@@ -117,11 +119,54 @@ def _kind(row: Sequence[str]) -> tuple[float, Resources]:
 
 
 def read_power_predictions(path: Path) -> dict[str, float]:
-    """Predicted power of jobs in W by id. Raises OSError or UnusableError."""
+    """Predicted power of jobs in W by id. Raises OSError, and UnusableError, which names the job,
+    for what is no power."""
+    return _column(path, "power_w", "power", "W")
+
+
+def read_cpi(path: Path) -> dict[str, float]:
+    """Clocks per instruction of jobs by id: a column `cpi` beside their power. Raises OSError, and
+    UnusableError, which names the job, for what is none."""
+    return _column(path, "cpi", "CPI", "clocks per instruction")
+
+
+def _column(path: Path, column: str, what: str, unit: str) -> dict[str, float]:
     try:
-        return {row["job_id"]: float(row["power_w"]) for row in csv.DictReader(lines(path))}
+        found = {row["job_id"]: float(row[column]) for row in csv.DictReader(lines(path))}
     except (KeyError, TypeError, ValueError) as error:
-        raise UnusableError(f"{path} must be a CSV of job_id and power_w: {error!r}") from error
+        raise UnusableError(f"{path} must be a CSV of job_id and {column}: {error!r}") from error
+    for job_id, value in found.items():
+        if not 0 <= value < inf:
+            raise UnusableError(f"{path}: job {job_id} has a {what} of {value} {unit}")
+    return found
+
+
+def read_queues(path: Path) -> dict[str, float]:
+    """Expected waiting times of queues in s, `queue seconds` a line. Raises OSError or
+    UnusableError."""
+    found: dict[str, float] = {}
+    for number, row in _numbered(path):
+        if len(row) != 2 or not row[1].isdecimal() or not int(row[1]):
+            raise UnusableError(f"{path}:{number}: must be a queue and whole seconds above 0")
+        found[row[0]] = int(row[1])
+    if not found:
+        raise UnusableError(f"{path} must list queues with their expected waiting times")
+    return found
+
+
+def expected_waits_s(jobs: Iterable[EuroraJob], queues: Mapping[str, float]) -> tuple[float, ...]:
+    """How long each job expects to wait, by its queue; `R` is the queue of a reservation. Raises
+    UnusableError for a job of a queue that is not known."""
+    return tuple(_expected_wait_s(job, queues) for job in jobs)
+
+
+def _expected_wait_s(job: EuroraJob, queues: Mapping[str, float]) -> float:
+    queue = job.queue
+    if queue == _OF_RESERVATION and queue not in queues:
+        queue = "reservation"
+    if queue not in queues:
+        raise UnusableError(f"job {job.job_id} is of queue {queue}, known are {sorted(queues)}")
+    return queues[queue]
 
 
 def read_jobs(path: Path, power_w: Mapping[str, float]) -> tuple[EuroraJob, ...]:

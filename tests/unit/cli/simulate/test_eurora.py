@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from cli.main import app
 from tests.support.data import DATA, needs_data
@@ -22,7 +22,7 @@ def test_an_instance_stands_beside_its_published_results() -> None:
     assert found.output.count("29,167") == 3
 
 
-@pytest.mark.parametrize("option", [["--policy", "fcfs"], ["--procs", "4"], ["--cap-w", "9"]])
+@pytest.mark.parametrize("option", [["--kill"], ["--procs", "4"], ["--cap-w", "9"]])
 def test_what_is_of_no_use_there_is_refused(option: list[str], tmp_path: Path) -> None:
     found = RUNNER.invoke(app, ["simulate", "--eurora", str(tmp_path), *option])
     assert found.exit_code != 0
@@ -39,3 +39,106 @@ def test_an_instance_without_its_machine_is_refused(tmp_path: Path) -> None:
     path.write_text("")
     found = RUNNER.invoke(app, ["simulate", "--eurora", str(path)])
     assert "no nodes_64.csv beside" in str(found.exception) + found.output
+
+
+UNIT = "0;8;0;0;4194304#"
+LINE = (
+    f"7;x;y;debug;2014-03-31 00:00:00__{UNIT}__2014-03-31 00:00:09;2014-03-31 00:00:59;1;8;4;00:10"
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """Two jobs of 40 W and 50 s on one node, the second 10 s later."""
+    later = LINE.replace("7;x;", "8;x;").replace("00:00:00__", "00:00:10__")
+    contents = {
+        "eurora": f"{LINE};NA;NA;COMPLETED;0\n{later};NA;NA;COMPLETED;0\n",
+        "nodes": "0 16 0 2 33554432 0\n",
+        "queues": "debug 3600\n",
+        "power": "job_id,power_w,cpi\n7,40,2.0\n8,40,0.5\n",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+    return {name: tmp_path / name for name in contents}
+
+
+def capped(files: dict[str, Path], *options: object) -> Result:
+    """Played with these files."""
+    given = [part for name, path in files.items() for part in (f"--{name}", str(path))]
+    return RUNNER.invoke(app, ["simulate", *given, *map(str, options)])
+
+
+def told(found: Result) -> str:
+    return str(found.exception) + found.output
+
+
+@pytest.mark.parametrize(
+    ("policy", "second"), [("ls", "8,10,50,100"), ("bf", "8,10,50,100"), ("dyn-share", "8,10,10,")]
+)
+def test_a_capped_schedule_is_written(files: dict[str, Path], policy: str, second: str) -> None:
+    out = files["eurora"].parent / "jobs.csv"
+    found = capped(files, "--cap", 60, "--policy", policy, "--jobs-csv", out)
+    assert found.exit_code == 0, told(found)
+    header, first, other = out.read_text().splitlines()
+    assert header == "job_id,submit_s,start_s,end_s"
+    assert first.startswith("7,0,0,")
+    assert other.startswith(second)
+
+
+def test_clocks_per_instruction_slow_jobs_down(files: dict[str, Path]) -> None:
+    out = files["eurora"].parent / "jobs.csv"
+    options = ("--cap", 60, "--policy", "simple", "--slowdown", "cpi", "--jobs-csv", out)
+    assert capped(files, *options).exit_code == 0
+    # 20 of 40 W, and a CPI below 1 counts as 1: twice as long.
+    assert out.read_text().splitlines()[2] == "8,10,10,110"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--cap", 0), "job 7 (number 1 of 2) draws 40 W at least under ls: a cap of 0 W"),
+        (("--cap", 39.9), "a cap of 39.9 W never lets it start"),
+        (("--cap", "nan"), "--cap: Input should be a finite number"),
+        (("--cap", -1), "--cap: Input should be greater than or equal to 0"),
+        (("--policy", "ls"), "--policy needs --cap"),
+        (("--cap", 90, "--policy", "fcfs"), "--policy: Input should be 'ls'"),
+        (("--cap", 90, "--cap", 80), "--cap: Input should be a valid number"),
+        (("--cap", 90, "--slowdown", "2"), "--slowdown must be a factor from 0 to 1, mixed or cpi"),
+    ],
+)
+def test_what_no_cap_can_mean_is_refused(
+    files: dict[str, Path], options: tuple[object, ...], problem: str
+) -> None:
+    found = capped(files, *options)
+    assert found.exit_code != 0
+    assert problem in told(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("power", "job_id,power_w\n7,nan\n", "job 7 has a power of nan W"),
+        ("power", "job_id,power_w\n7,-1\n", "job 7 has a power of -1.0 W"),
+        ("power", "job_id\n7\n", "must be a CSV of job_id and power_w"),
+        ("queues", "debug\n", "must be a queue and whole seconds above 0"),
+        ("queues", "debug 0\n", "must be a queue and whole seconds above 0"),
+        ("queues", "", "must list queues"),
+        ("queues", "longpar 9\n", "job 7 is of queue debug, known are ['longpar']"),
+        ("nodes", "0 16 0 2 33554432\n", "must be id cores gpus mics memory reserved"),
+        ("nodes", "0 4 0 2 33554432 0\n", "job 7 needs 1 units"),
+        ("eurora", LINE.replace(";debug", ""), "eurora:1: is no job of Eurora"),
+    ],
+)
+def test_a_file_that_does_not_say_it_is_refused(
+    files: dict[str, Path], name: str, content: str, problem: str
+) -> None:
+    files[name].write_text(content)
+    found = capped(files, "--cap", 90)
+    assert found.exit_code != 0
+    assert problem in told(found)
+
+
+def test_a_job_without_clocks_per_instruction_is_named(files: dict[str, Path]) -> None:
+    files["power"].write_text("job_id,power_w,cpi\n7,40,1\n")
+    found = capped(files, "--cap", 90, "--policy", "simple", "--slowdown", "cpi")
+    assert "job 8 has no cpi" in told(found)

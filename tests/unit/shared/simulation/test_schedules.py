@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from shared.domain.cluster import NodeClass
-from shared.simulation.schedules import PlacedJob, violations
+from shared.simulation.schedules import Drawn, PlacedJob, power_violations, violations
 
 CLASSES = (NodeClass(2, 32.0, (("mic", 2),)), NodeClass(2, 32.0, (("gpu", 2),)))
 JOB = PlacedJob("a", 0.0, 10.0, 20.0, 2, (2, 3), 8, 16.0, (("gpu", 1),))
@@ -41,3 +41,36 @@ def test_units_may_share_a_node() -> None:
 )
 def test_what_cannot_be_is_named(other: PlacedJob, problem: str) -> None:
     assert any(problem in each for each in found(JOB, other))
+
+
+DRAWN = Drawn("a", 100_000, 10.0, 1.0, ((0.0, 100_000),), 10.0)
+
+
+def found_of_power(*jobs: Drawn) -> list[str]:
+    return list(power_violations(jobs, 150_000))
+
+
+def test_draws_that_follow_each_other_are_possible() -> None:
+    behind = replace(DRAWN, job_id="b", draws=((10.0, 100_000),), end_s=20.0)
+    assert found_of_power(DRAWN, behind) == []
+
+
+def test_half_the_power_for_twice_the_time_is_possible() -> None:
+    # 5 s at full power are half of it, 10 s at half of the power the other half.
+    halved = replace(DRAWN, draws=((0.0, 100_000), (5.0, 50_000)), end_s=15.0)
+    assert found_of_power(halved) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "problem"),
+    [
+        (DRAWN, "200 W at 0.0 s: the cap is 150 W"),
+        (replace(DRAWN, draws=((9.9, 100_000),), end_s=19.9), "200 W at 9.9 s"),
+        (replace(DRAWN, draws=((0.0, 50_000), (9.0, 51_000)), end_s=19.0), "gets 9.6"),
+        (replace(DRAWN, draws=((0.0, 50_000),)), "gets 5.0 s of its 10.0 s done"),
+        (replace(DRAWN, draws=((20.0, 101_000),), end_s=30.0), "101000 mW"),
+        (replace(DRAWN, draws=((20.0, 0),), end_s=30.0), "draws 0 mW"),
+    ],
+)
+def test_draws_that_cannot_be_are_named(other: Drawn, problem: str) -> None:
+    assert any(problem in each for each in found_of_power(DRAWN, other))

@@ -1,0 +1,334 @@
+"""List schedules: jobs in an order, each started as soon as it fits beside those before it.
+
+Serial in time: at each instant at which something ends, the jobs that wait are looked at in their
+order and each that fits starts; nobody has a reservation. Priority-rule-based scheduling of Haupt
+(1989), as Borghesi and others, "Scheduling-based power capping in high performance computing
+systems" (2018), section 4.2, use it. A search plays thousands of orders a second, so that what is
+free is plain integers here, and not the arrays of `capacity.py`.
+"""
+
+from bisect import insort
+from collections.abc import Iterator, Sequence
+from math import inf
+from typing import Final, NamedTuple, Protocol
+
+from shared.scheduling.dispatch import Dispatcher, Served
+from shared.scheduling.power import PowerBudget
+from shared.scheduling.problem import Allocation, Ints
+from shared.scheduling.wait_queue import Entry
+
+# What a node has free is compared as the sum of its shares of each resource, in such parts.
+_PARTS: Final = 10_000
+
+
+class Wanted(NamedTuple):
+    """What a job that waits asks for: `units` of `needs` each, `draw_mw` in all, for `limit_s`.
+
+    A second that it waits costs `weight`.
+    """
+
+    arrival: int
+    units: int
+    needs: tuple[int, ...]
+    draw_mw: int
+    limit_s: float
+    weight: float
+
+
+class Using(NamedTuple):
+    """What a job that runs holds until `release_s` at the latest."""
+
+    release_s: float
+    arrival: int
+    needs: tuple[int, ...]
+    allocation: Allocation
+    draw_mw: int
+
+
+class FreeNodes:
+    """What is free of each resource on each node."""
+
+    def __init__(
+        self, free: list[list[int]], totals: list[int], left: list[int], parts: list[int]
+    ) -> None:
+        self._free, self._totals, self._left = free, totals, left
+        # What one of each resource is of a node that has most of it.
+        self._parts = parts
+
+    @classmethod
+    def of(cls, amounts: Ints) -> "FreeNodes":
+        """Nodes on which nothing runs, by what they have: (resources, nodes)."""
+        parts = [_PARTS // max(1, most) for most in amounts.max(axis=1).tolist()]
+        free: list[list[int]] = amounts.T.tolist()
+        left = [_parts_of(node, parts) for node in free]
+        return cls(free, amounts.sum(axis=1).tolist(), left, parts)
+
+    def copy(self) -> "FreeNodes":
+        """The same, to be changed by itself."""
+        free = [node.copy() for node in self._free]
+        return FreeNodes(free, self._totals.copy(), self._left.copy(), self._parts)
+
+    def take(self, needs: tuple[int, ...], units: int) -> Allocation | None:
+        """Nodes for a job, which it has from now on; None where its units do not fit.
+
+        Nodes with less free are taken first, so that what is free stays together.
+        """
+        for need, total in zip(needs, self._totals, strict=True):
+            if need * units > total:
+                return None
+        fitting = self._fitting(needs)
+        chosen: list[tuple[int, int]] = []
+        missing = units
+        for _, node, count in sorted(fitting):
+            taken = min(count, missing)
+            chosen.append((node, taken))
+            missing -= taken
+            if not missing:
+                break
+        if missing:
+            return None
+        chosen.sort()
+        allocation = Allocation(tuple([n for n, _ in chosen]), tuple([u for _, u in chosen]))
+        self._change(needs, allocation, 1)
+        return allocation
+
+    def give(self, needs: tuple[int, ...], allocation: Allocation) -> None:
+        """A job has left."""
+        self._change(needs, allocation, -1)
+
+    def _fitting(self, needs: tuple[int, ...]) -> list[tuple[int, int, int]]:
+        """What is left on each node on which a unit fits, its index, and how many fit."""
+        asked = [(resource, need) for resource, need in enumerate(needs) if need]
+        found: list[tuple[int, int, int]] = []
+        for node, free in enumerate(self._free):
+            count = _PARTS
+            for resource, need in asked:
+                fits = free[resource] // need
+                if fits < count:
+                    count = fits
+                    if fits <= 0:
+                        break
+            if count > 0:
+                found.append((self._left[node], node, count))
+        return found
+
+    def _change(self, needs: tuple[int, ...], allocation: Allocation, sign: int) -> None:
+        parts = sign * _parts_of(needs, self._parts)
+        nodes, counts = allocation
+        for place in range(len(nodes)):
+            node, units = nodes[place], sign * counts[place]
+            free = self._free[node]
+            for resource, need in enumerate(needs):
+                free[resource] -= need * units
+                self._totals[resource] -= need * units
+            self._left[node] -= parts * counts[place]
+
+
+def _parts_of(amounts: Sequence[int], parts: Sequence[int]) -> int:
+    """Amounts of resources as one number."""
+    total = 0
+    for amount, part in zip(amounts, parts, strict=True):
+        total += amount * part
+    return total
+
+
+# When a job starts, and its place among those that wait.
+Planned = tuple[float, int]
+
+
+class Situation(NamedTuple):
+    """What a plan starts from: what is free now, what runs and what waits under one cap."""
+
+    now_s: float
+    cap_mw: int
+    free: FreeNodes
+    using: Sequence[Using]
+    waiting: Sequence[Wanted]
+
+
+class ListSchedule(NamedTuple):
+    """When which of the jobs that wait start, by their places there, in the order in which they
+    take their nodes, and what all their waits cost."""
+
+    starts: list[Planned]
+    cost: float
+
+
+def list_schedule(
+    at: Situation, order: Sequence[int], below: float = inf, until_s: float = inf
+) -> ListSchedule | None:
+    """The list schedule of jobs in an order of their places in `at.waiting`; None where it costs
+    no less than `below`. Overdue jobs are expected to end at once. What never fits, or only after
+    `until_s`, does not start, and what that costs is infinite.
+    """
+    playing = _Playing(at, order)
+    while True:
+        playing.start()
+        if not playing.pending:
+            return playing.found(below)
+        now_s = playing.next_s()
+        if now_s == inf or now_s > until_s:
+            return ListSchedule(playing.starts, inf) if below == inf else None
+        if playing.least_cost(now_s) >= below:
+            return None
+        playing.end(now_s)
+
+
+class _Playing:
+    """A list schedule while it is played."""
+
+    def __init__(self, at: Situation, order: Sequence[int]) -> None:
+        self.pending, self.starts = list(order), list[Planned]()
+        self._waiting, self._free = at.waiting, at.free.copy()
+        self._room_mw = at.cap_mw - sum([each.draw_mw for each in at.using])
+        # What runs, by its end; so many of these have ended.
+        self._ends, self._ended = sorted(at.using), 0
+        self._from_s = self._now_s = at.now_s
+        self._cost, self._weight = 0.0, sum([self._waiting[p].weight for p in self.pending])
+
+    def start(self) -> None:
+        """All that fits now, in the order."""
+        left: list[int] = []
+        refused: set[tuple[int, tuple[int, ...]]] = set()
+        for place in self.pending:
+            job = self._waiting[place]
+            if job.draw_mw > self._room_mw or (job.units, job.needs) in refused:
+                left.append(place)
+                continue
+            allocation = self._free.take(job.needs, job.units)
+            if allocation is None:
+                refused.add((job.units, job.needs))
+                left.append(place)
+                continue
+            self._begin(place, job, allocation)
+        self.pending = left
+
+    def next_s(self) -> float:
+        """When something ends; infinite where nothing does."""
+        if self._ended == len(self._ends):
+            return inf
+        return max(self._now_s, self._ends[self._ended].release_s)
+
+    def end(self, now_s: float) -> None:
+        """What has ended by then gives back what it held."""
+        self._now_s = now_s
+        while self._ended < len(self._ends) and self._ends[self._ended].release_s <= now_s:
+            ended = self._ends[self._ended]
+            self._free.give(ended.needs, ended.allocation)
+            self._room_mw += ended.draw_mw
+            self._ended += 1
+
+    def least_cost(self, now_s: float) -> float:
+        """What it costs if all that still waits starts then."""
+        return self._cost + self._weight * (now_s - self._from_s)
+
+    def found(self, below: float) -> ListSchedule | None:
+        """The schedule, where it is cheap enough."""
+        return ListSchedule(self.starts, self._cost) if self._cost < below else None
+
+    def _begin(self, place: int, job: Wanted, allocation: Allocation) -> None:
+        self.starts.append((self._now_s, place))
+        self._room_mw -= job.draw_mw
+        self._weight -= job.weight
+        self._cost += job.weight * (self._now_s - self._from_s)
+        release_s = self._now_s + job.limit_s
+        end = Using(release_s, job.arrival, job.needs, allocation, job.draw_mw)
+        insort(self._ends, end, lo=self._ended)
+
+
+class Planner(Protocol):
+    """Says when jobs of a situation start, in the order of their starts, and of those who start at
+    once in that of taking their nodes. Who is left out starts in a later plan."""
+
+    def plan(self, at: Situation) -> Sequence[Planned]: ...
+
+
+class PriorityRule:
+    """List scheduling by a rank of jobs that never changes, by arrival number; least first."""
+
+    def __init__(self, ranks: Sequence[int]) -> None:
+        self._ranks = ranks
+
+    def order(self, at: Situation) -> list[int]:
+        """The places of what waits, best first."""
+        keyed = [(self._ranks[job.arrival], place) for place, job in enumerate(at.waiting)]
+        return [place for _, place in sorted(keyed)]
+
+    def plan(self, at: Situation) -> Sequence[Planned]:
+        """What starts now; all else is planned anew when something happens."""
+        schedule = list_schedule(at, self.order(at), until_s=at.now_s)
+        assert schedule is not None
+        return schedule.starts
+
+
+class PlannedStarts(Dispatcher):
+    """One cluster under one cap, planned anew whenever anything happened: see Dispatcher.
+
+    Of a plan only what starts at once is started, on nodes with little left, as Borghesi and others
+    (2018) do. The cap holds whatever the planner says: what does not fit under it over its whole
+    limit, or on the nodes, waits for the next plan. `arrivals` are the jobs by arrival number.
+    """
+
+    def __init__(
+        self,
+        amounts: Ints,
+        budget: PowerBudget,
+        arrivals: Iterator[tuple[Entry, Wanted]],
+        planner: Planner,
+    ) -> None:
+        self._free, self._budget, self._planner = FreeNodes.of(amounts), budget, planner
+        self._arrivals = arrivals
+        self._waiting: dict[int, tuple[Entry, Wanted]] = {}
+        self._using: dict[int, Using] = {}
+        self._next_s, self._is_new = inf, False
+
+    @property
+    def waits(self) -> bool:
+        """True while anything waits."""
+        return bool(self._waiting)
+
+    def arrive(self) -> None:
+        """The next of the arrivals is here."""
+        entry, wanted = next(self._arrivals)
+        self._waiting[entry.arrival] = entry, wanted
+
+    def end(self, number: int, holder: int) -> None:
+        """The job has left."""
+        using = self._using.pop(holder)
+        self._free.give(using.needs, using.allocation)
+        self._budget.let_go(holder)
+
+    def decide(self, now_s: float) -> list[Served]:
+        """What the plan starts now."""
+        self._budget.advance(now_s)
+        self._next_s = inf
+        if not self._waiting:
+            return []
+        waiting = [wanted for _, wanted in self._waiting.values()]
+        using = list(self._using.values())
+        at = Situation(now_s, self._budget.cap_mw, self._free, using, waiting)
+        started: list[Served] = []
+        for start_s, place in self._planner.plan(at):
+            if start_s > now_s:
+                self._next_s = start_s
+                break
+            if (served := self._started(waiting[place].arrival, now_s)) is not None:
+                started.append(served)
+        return started
+
+    def wake_s(self, now_s: float) -> float:
+        """When the plan starts something next, or the cap changes."""
+        return min(self._next_s, self._budget.next_step_s()) if self._waiting else inf
+
+    def _started(self, arrival: int, now_s: float) -> Served | None:
+        entry, wanted = self._waiting[arrival]
+        if not self._budget.has(wanted.draw_mw, now_s + wanted.limit_s):
+            return None
+        allocation = self._free.take(wanted.needs, wanted.units)
+        if allocation is None:
+            return None
+        del self._waiting[arrival]
+        release_s = now_s + wanted.limit_s
+        self._using[arrival] = Using(release_s, arrival, wanted.needs, allocation, wanted.draw_mw)
+        self._budget.hold(arrival, release_s, wanted.draw_mw)
+        return 0, entry, allocation, False

@@ -1,0 +1,143 @@
+"""Clusters whose running jobs share the watts of a cap: power limits of nodes, as RAPL sets them.
+
+Jobs start by EASY, admitted on a part of what they draw at full power; what they get of the cap
+slows them down. Simple: Bodas and others, "Simple power-aware scheduler to limit power consumption
+by HPC system within a budget" (2014): a job is given what is left when it starts, and keeps it.
+DynShare: Ellsworth and others, "Dynamic power sharing for higher job throughput" (2015): what some
+nodes do not need the others have, at any moment. Both as Borghesi and others (2018), section 5, use
+them, with the power-based admission of section 5.2.2.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from shared.scheduling.backfill import Backfill
+from shared.scheduling.consumable import ConsumableScheduler
+from shared.scheduling.dispatch import Dispatcher, Served
+from shared.scheduling.wait_queue import Entry
+
+# No job gets by on less: the lower bound of the paper's experiments, 1 W.
+LEAST_MW: Final = 1000
+# Jobs are admitted until they would draw so many times the cap at full power.
+ADMITTED_TIMES: Final = 3
+
+
+class Sharer(NamedTuple):
+    """A job that shares: its units, what it draws at full power, and how many times as long it
+    takes with a part of that, of (0, 1]."""
+
+    units: int
+    wanted_mw: int
+    duration_ratio: Callable[[float], float]
+
+
+def admitted_to_share_mw(wanted_mw: int) -> int:
+    """What a job counts as under the cap when jobs that would draw three times it are admitted."""
+    return max(LEAST_MW, wanted_mw // ADMITTED_TIMES)
+
+
+def level_shares(sharers: Mapping[int, Sharer], cap_mw: int) -> dict[int, int]:
+    """What each job gets, by holder, where units draw what they want up to one level.
+
+    The cap is divided evenly among all units; what those below the level leave the others share,
+    and nobody gets less than the least. Rounded down, so that the sum is never above the cap.
+    """
+    left_mw, given = cap_mw, dict[int, int]()
+    units_left = 0
+    for sharer in sharers.values():
+        units_left += sharer.units
+    # Those who want least of a unit first: what they leave raises the level of all behind them.
+    order = sorted(sharers, key=lambda h: (sharers[h].wanted_mw / sharers[h].units, h))
+    floors_mw = LEAST_MW * len(order)
+    for holder in order:
+        sharer = sharers[holder]
+        floors_mw -= LEAST_MW
+        even_mw = min(left_mw * sharer.units // units_left, left_mw - floors_mw)
+        given[holder] = mw = min(sharer.wanted_mw, max(LEAST_MW, even_mw))
+        left_mw -= mw
+        units_left -= sharer.units
+    return given
+
+
+class PowerSharing(Dispatcher):
+    """EASY on one cluster whose jobs share a cap: see Dispatcher.
+
+    `arrivals` are entries that draw what they are admitted on. With `is_dynamic` shares follow what
+    runs, else each job keeps the one that it starts with. `given_mw` is what each running job gets.
+    """
+
+    def __init__(
+        self,
+        scheduler: ConsumableScheduler,
+        arrivals: Iterator[Iterable[tuple[int, Entry]]],
+        sharer: Callable[[int], Sharer],
+        cap_mw: int,
+        *,
+        is_dynamic: bool,
+    ) -> None:
+        self.given_mw: dict[int, int] = {}
+        self._scheduler, self._easy = scheduler, Backfill([scheduler], arrivals)
+        self._sharer, self._cap_mw, self._is_dynamic = sharer, cap_mw, is_dynamic
+        self._sharers: dict[int, Sharer] = {}
+        self._paces: dict[int, float] = {}
+        self._changed: dict[int, float] = {}
+
+    @property
+    def waits(self) -> bool:
+        """True while anything waits."""
+        return self._easy.waits
+
+    def arrive(self) -> None:
+        """The next of the arrivals is here."""
+        self._easy.arrive()
+
+    def end(self, number: int, holder: int) -> None:
+        """What the job had others may have."""
+        self._easy.end(number, holder)
+        del self._sharers[holder], self.given_mw[holder], self._paces[holder]
+
+    def decide(self, now_s: float) -> list[Served]:
+        """What EASY starts; then what runs gets its watts."""
+        started = self._easy.decide(now_s)
+        for _, entry, _, _ in started:
+            self._sharers[entry.arrival] = self._sharer(entry.arrival)
+        if self._is_dynamic:
+            given = level_shares(self._sharers, self._cap_mw)
+        else:
+            given = self._what_is_left([entry for _, entry, _, _ in started], now_s)
+        self._changed = self._new_paces(given)
+        self._paces.update(self._changed)
+        self.given_mw = given
+        return started
+
+    def wake_s(self, now_s: float) -> float:
+        """When EASY wants to be asked again."""
+        return self._easy.wake_s(now_s)
+
+    def paces(self) -> Mapping[int, float]:
+        """Of those who get more or less than before."""
+        return self._changed
+
+    def _new_paces(self, given: Mapping[int, int]) -> dict[int, float]:
+        found: dict[int, float] = {}
+        for holder, mw in given.items():
+            if mw != self.given_mw.get(holder):
+                sharer = self._sharers[holder]
+                pace = 1 / sharer.duration_ratio(mw / sharer.wanted_mw)
+                if pace != self._paces.get(holder, 1.0) or holder not in self._paces:
+                    found[holder] = pace
+        return found
+
+    def _what_is_left(self, started: list[Entry], now_s: float) -> dict[int, int]:
+        """The shares of before, and for each that starts, in order, what it wants of what nobody
+        has and those behind it need at least; that is what it draws from now on."""
+        given = self.given_mw.copy()
+        left_mw = self._cap_mw - sum(given.values()) - LEAST_MW * len(started)
+        for entry in started:
+            sharer = self._sharers[entry.arrival]
+            mw = min(sharer.wanted_mw, left_mw + LEAST_MW)
+            left_mw -= mw - LEAST_MW
+            given[entry.arrival] = mw
+            ratio = sharer.duration_ratio(mw / sharer.wanted_mw)
+            self._scheduler.redraw(entry.arrival, now_s + entry.limit_s * ratio, mw)
+        return given

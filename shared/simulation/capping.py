@@ -1,0 +1,219 @@
+"""Dispatchers under a power cap on instances of Eurora: those that Borghesi and others,
+"Scheduling-based power capping in high performance computing systems" (2018), compare.
+
+Dynamic power alone counts. Every schedule comes with what each job drew and when, so that it can be
+checked without the code that made it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from math import inf
+from typing import Final
+
+from shared.domain.errors import UnusableError
+from shared.models.power_reduction import duration_ratio
+from shared.scheduling.backfill import Backfill
+from shared.scheduling.dispatch import Dispatcher, Served
+from shared.scheduling.list_scheduling import PlannedStarts, PriorityRule, Wanted
+from shared.scheduling.power import Cap, PowerBudget, Scope, milliwatts
+from shared.scheduling.power_sharing import (
+    LEAST_MW,
+    PowerSharing,
+    Sharer,
+    admitted_to_share_mw,
+)
+from shared.scheduling.problem import NodeTable
+from shared.scheduling.wait_queue import Entry, OtherMode
+from shared.simulation.eurora import (
+    EuroraRun,
+    easy_of,
+    entries_of,
+    impossible_in,
+    kinds_of,
+    play,
+    table_of,
+)
+from shared.simulation.schedules import Drawn, power_violations
+from shared.workloads.eurora import EuroraJob, EuroraMachine
+
+# Clocks below the nominal one at which DVFS may start a job, as parts of it: those of Eurora's
+# nodes go down to 1.2 of 3.1 GHz. Dynamic power is taken to fall as the clock, M_F = M_P.
+_CLOCKS: Final = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
+
+
+class CappingMethod(StrEnum):
+    """Who decides under the cap."""
+
+    LS = "ls"
+    BF = "bf"
+    DVFS = "dvfs"
+    SIMPLE = "simple"
+    DYN_SHARE = "dyn-share"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """A method under a cap. Of each job, in their order: how long it expects to wait by its queue,
+    and the factor by which it takes longer with less power: see `duration_ratio`."""
+
+    method: CappingMethod
+    cap_w: float
+    waits_s: Sequence[float]
+    factors: Sequence[float]
+
+
+def play_capped(machine: EuroraMachine, jobs: Sequence[EuroraJob], rules: Rules) -> EuroraRun:
+    """Play an instance under a cap. Raises UnusableError, naming job and cap, for a job that no
+    moment under this cap lets start, and for one that the empty machine does not hold."""
+    refuse_above(rules, jobs)
+    table = table_of(machine)
+    return play(jobs, _dispatcher(table, jobs, rules), _run_times(jobs, rules))
+
+
+def refuse_above(rules: Rules, jobs: Sequence[EuroraJob]) -> None:
+    """Raise UnusableError for the first job that draws more than the cap alone."""
+    for number, job in enumerate(jobs):
+        least_mw = _least_mw(job, rules)
+        if least_mw > milliwatts(rules.cap_w):
+            least = f"draws {least_mw / 1000:g} W at least under {rules.method}"
+            raise UnusableError(
+                f"job {job.job_id} (number {number + 1} of {len(jobs)}) {least}: a cap of "
+                f"{rules.cap_w:g} W never lets it start"
+            )
+
+
+def _least_mw(job: EuroraJob, rules: Rules) -> int:
+    """What a cap has to leave for a job to start under it."""
+    full_mw = milliwatts(job.power_w)
+    match rules.method:
+        case CappingMethod.DVFS:
+            return round(full_mw * _CLOCKS[-1])
+        case CappingMethod.SIMPLE:
+            return LEAST_MW
+        case CappingMethod.DYN_SHARE:
+            return admitted_to_share_mw(full_mw)
+        case _:
+            return full_mw
+
+
+def _dispatcher(table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules) -> Dispatcher:
+    budget = PowerBudget(Cap(Scope.CLUSTER, "eurora", ((-inf, milliwatts(rules.cap_w)),)))
+    entries = entries_of(table, jobs)
+    match rules.method:
+        case CappingMethod.LS:
+            planner = PriorityRule(priority_ranks(table, jobs, rules.waits_s))
+            return PlannedStarts(table.amounts, budget, _wanted(table, jobs, rules), planner)
+        case CappingMethod.BF:
+            arrivals = entries
+        case CappingMethod.DVFS:
+            arrivals = (_with_clocks(entry, rules.factors[entry.arrival]) for entry in entries)
+        case CappingMethod.SIMPLE:
+            arrivals = (entry._replace(draw_mw=LEAST_MW) for entry in entries)
+        case CappingMethod.DYN_SHARE:
+            arrivals = (
+                entry._replace(draw_mw=admitted_to_share_mw(entry.draw_mw)) for entry in entries
+            )
+    scheduler, alone = easy_of(table, jobs, [budget]), ([(0, entry)] for entry in arrivals)
+    if rules.method not in (CappingMethod.SIMPLE, CappingMethod.DYN_SHARE):
+        return Backfill([scheduler], alone)
+    is_dynamic = rules.method is CappingMethod.DYN_SHARE
+    sharer = partial(_sharer, jobs, rules.factors)
+    return PowerSharing(scheduler, alone, sharer, milliwatts(rules.cap_w), is_dynamic=is_dynamic)
+
+
+def _sharer(jobs: Sequence[EuroraJob], factors: Sequence[float], number: int) -> Sharer:
+    job = jobs[number]
+    ratio = partial(duration_ratio, factor=factors[number])
+    return Sharer(job.units, milliwatts(job.power_w), ratio)
+
+
+def _wanted(
+    table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules
+) -> Iterator[tuple[Entry, Wanted]]:
+    """The jobs as plans see them; a second of waiting costs what equation 2 says."""
+    kinds, weights = kinds_of(table, jobs), wait_weights(rules.waits_s)
+    for entry, job, weight in zip(entries_of(table, jobs), jobs, weights, strict=True):
+        yield (
+            entry,
+            Wanted(
+                arrival=entry.arrival,
+                units=job.units,
+                needs=kinds[job.unit].shape.needs,
+                draw_mw=entry.draw_mw,
+                limit_s=job.walltime_s,
+                weight=weight,
+            ),
+        )
+
+
+def wait_weights(waits_s: Sequence[float]) -> list[float]:
+    """What a second of waiting costs each job in equation 2: max ewt / ewt."""
+    longest_s = max(waits_s)
+    return [longest_s / wait_s for wait_s in waits_s]
+
+
+def weighted_queue_time_s(run: EuroraRun, waits_s: Sequence[float]) -> float:
+    """Equation 2: the sum of all waits, each weighted by how little its job expected to wait."""
+    weighted = zip(run.placements, wait_weights(waits_s), strict=True)
+    return sum(weight * (placed.start_s - placed.submit_s) for placed, weight in weighted)
+
+
+def priority_ranks(
+    table: NodeTable, jobs: Sequence[EuroraJob], waits_s: Sequence[float]
+) -> list[int]:
+    """The ranks of section 4.2: who expects to wait less comes first, of these who demands less.
+
+    The demand of a job is what it asks for times its walltime: of each resource the part of what
+    all nodes have.
+    """
+    kinds, totals = kinds_of(table, jobs), table.amounts.sum(axis=1).tolist()
+
+    def priority(number: int) -> tuple[float, float, int]:
+        job = jobs[number]
+        needs = zip(kinds[job.unit].shape.needs, totals, strict=True)
+        demand = sum(need / total for need, total in needs) * job.units * job.walltime_s
+        return waits_s[number], demand, number
+
+    ranks = [0] * len(jobs)
+    for rank, number in enumerate(sorted(range(len(jobs)), key=priority)):
+        ranks[number] = rank
+    return ranks
+
+
+def _with_clocks(entry: Entry, factor: float) -> Entry:
+    """The entry with lower clocks at which it may start where watts alone refuse the nominal one:
+    Etinski and others, "Optimizing job performance under a given power constraint in HPC centers"
+    (2010). It keeps its clock for life."""
+    slower = [
+        OtherMode(entry.limit_s * duration_ratio(clock, factor), round(entry.draw_mw * clock))
+        for clock in _CLOCKS
+    ]
+    return entry._replace(others=tuple(slower))
+
+
+def _run_times(jobs: Sequence[EuroraJob], rules: Rules) -> Callable[[Served], float]:
+    """How long what starts runs. At a lower clock by what it draws; what shares watts is paced."""
+
+    def runs_s(served: Served) -> float:
+        return jobs[served[1].arrival].runtime_s
+
+    def clocked_s(served: Served) -> float:
+        entry = served[1]
+        full_mw = milliwatts(jobs[entry.arrival].power_w)
+        ratio = duration_ratio(entry.draw_mw / full_mw, rules.factors[entry.arrival])
+        return runs_s(served) * ratio
+
+    return clocked_s if rules.method is CappingMethod.DVFS else runs_s
+
+
+def impossible_under(rules: Rules, run: EuroraRun, machine: EuroraMachine) -> list[str]:
+    """What the independent checker finds wrong with a schedule, in words: see `schedules.py`."""
+    drawn = [
+        Drawn(job.job_id, milliwatts(job.power_w), job.runtime_s, factor, draws, placement.end_s)
+        for job, factor, draws, placement in zip(
+            run.jobs, rules.factors, run.draws, run.placements, strict=True
+        )
+    ]
+    return [*impossible_in(run, machine), *power_violations(drawn, milliwatts(rules.cap_w))]

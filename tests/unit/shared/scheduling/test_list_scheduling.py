@@ -1,0 +1,133 @@
+"""List schedules on nodes under a cap."""
+
+from collections.abc import Iterator
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.scheduling.list_scheduling import (
+    FreeNodes,
+    PriorityRule,
+    Situation,
+    Using,
+    Wanted,
+    list_schedule,
+)
+from shared.scheduling.problem import Allocation
+
+# Two nodes of 16 cores, the second with two GPUs.
+AMOUNTS = np.array([[16, 16], [0, 2]], dtype=np.int64)
+JOB = Wanted(0, 1, (8, 0), 100, 10.0, 1.0)
+
+
+def at(*waiting: Wanted, cap_mw: int = 1000, using: tuple[Using, ...] = ()) -> Situation:
+    free = FreeNodes.of(AMOUNTS)
+    for each in using:
+        nodes = free.take(each.needs, sum(each.allocation.units))
+        assert nodes is not None
+    return Situation(0.0, cap_mw, free, using, waiting)
+
+
+def starts(situation: Situation, *order: int) -> dict[int, float]:
+    found = list_schedule(situation, order or range(len(situation.waiting)))
+    assert found is not None
+    return {place: start_s for start_s, place in found.starts}
+
+
+def test_a_job_starts_as_soon_as_its_units_are_free() -> None:
+    wide = JOB._replace(units=3)
+    assert starts(at(wide, wide, JOB)) == {0: 0.0, 1: 10.0, 2: 0.0}
+
+
+def test_the_cap_is_a_resource_of_its_own() -> None:
+    assert starts(at(JOB, JOB, JOB, cap_mw=200)) == {0: 0.0, 1: 0.0, 2: 10.0}
+
+
+def test_the_order_decides_who_is_first() -> None:
+    assert starts(at(JOB, JOB, cap_mw=100), 1, 0) == {1: 0.0, 0: 10.0}
+
+
+def test_what_runs_is_expected_at_its_limit_and_what_is_overdue_at_once() -> None:
+    using = Using(7.0, 9, (16, 0), Allocation((0,), (1,)), 950)
+    assert starts(at(JOB, using=(using,))) == {0: 7.0}
+    assert starts(at(JOB, using=(using._replace(release_s=-5.0),))) == {0: 0.0}
+
+
+def test_what_waits_costs_is_the_sum_of_weighted_waits() -> None:
+    # Equation 2: 0 s and 10 s and 20 s with weights of 1, 24 and 2.
+    jobs = JOB, JOB._replace(weight=24.0), JOB._replace(weight=2.0)
+    found = list_schedule(at(*jobs, cap_mw=100), [0, 1, 2])
+    assert found is not None
+    assert found.cost == 24 * 10 + 2 * 20
+
+
+def test_what_costs_too_much_is_given_up() -> None:
+    situation = at(JOB, JOB, cap_mw=100)
+    assert list_schedule(situation, [0, 1], below=10.0) is None
+    assert list_schedule(situation, [0, 1], below=10.1) is not None
+
+
+def test_what_never_fits_starts_never_and_costs_without_end() -> None:
+    found = list_schedule(at(JOB._replace(draw_mw=1001), JOB), [0, 1])
+    assert found is not None
+    assert (found.starts, found.cost) == ([(0.0, 1)], inf)
+
+
+def test_units_go_to_nodes_with_less_free() -> None:
+    free = FreeNodes.of(AMOUNTS)
+    assert free.take((8, 1), 1) == Allocation((1,), (1,))
+    assert free.take((4, 0), 1) == Allocation((0,), (1,))  # 16 cores; there 8 and a GPU
+    assert free.take((4, 0), 4) == Allocation((0, 1), (3, 1))
+
+
+def test_what_was_given_back_is_as_it_was_before() -> None:
+    free = FreeNodes.of(AMOUNTS)
+    one, other = free.take((8, 1), 1), free.take((4, 0), 4)
+    assert one is not None
+    assert other is not None
+    free.give((8, 1), one)
+    free.give((4, 0), other)
+    assert vars_of(free) == vars_of(FreeNodes.of(AMOUNTS))
+
+
+def vars_of(free: FreeNodes) -> object:
+    return free._free, free._totals, free._left
+
+
+def test_a_rule_plans_what_starts_at_once_and_no_more() -> None:
+    jobs = [JOB._replace(arrival=n) for n in range(3)]
+    assert PriorityRule([2, 0, 1]).plan(at(*jobs, cap_mw=200)) == [(0.0, 1), (0.0, 2)]
+
+
+def _wanted() -> Iterator[st.SearchStrategy[Wanted]]:
+    yield st.builds(
+        Wanted,
+        arrival=st.just(0),
+        units=st.integers(1, 4),
+        needs=st.tuples(st.integers(1, 16), st.integers(0, 2)),
+        draw_mw=st.integers(1, 100),
+        limit_s=st.sampled_from([1.0, 2.0, 5.0]),
+        weight=st.integers(1, 9).map(float),
+    )
+
+
+@given(st.lists(next(_wanted()), max_size=12), st.data())
+def test_no_list_schedule_takes_more_than_there_is_and_none_idles_for_nothing(
+    jobs: list[Wanted], data: st.DataObject
+) -> None:
+    order = data.draw(st.permutations(range(len(jobs))))
+    found = list_schedule(at(*jobs, cap_mw=100), order)
+    assert found is not None
+    assert found.cost == inf or found.cost == pytest.approx(
+        sum(jobs[place].weight * start_s for start_s, place in found.starts)
+    )
+    for now_s in {start_s for start_s, _ in found.starts}:
+        on = [jobs[p] for s, p in found.starts if s <= now_s < s + jobs[p].limit_s]
+        assert sum(job.draw_mw for job in on) <= 100
+        assert sum(job.units * job.needs[0] for job in on) <= 32
+        assert sum(job.units * job.needs[1] for job in on) <= 2
+    alone = {p for p, job in enumerate(jobs) if FreeNodes.of(AMOUNTS).take(job.needs, job.units)}
+    assert {place for _, place in found.starts} == alone
