@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Annotated, Final, NamedTuple
 
 import typer
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
+    PowerHistoryUpdated,
     PowerModelPublished,
 )
 from google.protobuf.json_format import MessageToDict
@@ -23,8 +25,10 @@ from shared.runtime.settings import settings
 
 app = typer.Typer(no_args_is_help=True, help="The versions of learned models.")
 
-Model = PowerModelPublished | DegradationModelPublished | NodePowerPublished
-_TOPIC: Final = "prediction.models"
+Model = (
+    PowerModelPublished | PowerHistoryUpdated | DegradationModelPublished | NodePowerPublished
+)
+_TOPICS: Final = ("prediction.models", "prediction.power")
 _COLUMNS: Final = ("version", "published", "learned from", "error on others", "newest", "sha256")
 
 
@@ -37,7 +41,8 @@ class Published(NamedTuple):
 
 @app.command("list")
 def list_models(output: OutputName = Output.TABLE) -> None:
-    """One line a version, the oldest first: what it was learned from, and how wrong it was."""
+    """One line a version, the oldest first: what it was learned from, and how wrong it was. Of what
+    similar jobs drew, which every finished job changes, the newest version alone."""
     write(rows(published(_events())), _COLUMNS, output)
 
 
@@ -45,12 +50,13 @@ def list_models(output: OutputName = Output.TABLE) -> None:
 def show(
     version: Annotated[str, typer.Argument(help="As `coplace models list` names it.")],
 ) -> None:
-    """Print a version as JSON: its parameters, without the nodes of trees."""
+    """Print a version as JSON: its parameters."""
     typer.echo(text(chosen(published(_events()), version)))
 
 
 def _events() -> Iterable[Event]:
-    return KafkaTopics(Deployment.of(settings())).topic(_TOPIC)
+    topics = KafkaTopics(Deployment.of(settings()))
+    return chain.from_iterable(map(topics.topic, _TOPICS))
 
 
 def published(events: Iterable[Event]) -> list[Published]:
@@ -76,6 +82,7 @@ def rows(versions: Sequence[Published]) -> list[Row]:
             "sha256": _sha256(model),
         }
         for time_us, model in versions
+        if newest[_name(model)] is model or not isinstance(model, PowerHistoryUpdated)
     ]
 
 
@@ -88,11 +95,11 @@ def chosen(versions: Sequence[Published], version: str) -> Model:
 
 
 def text(model: Model) -> str:
-    """JSON; of a forest how many nodes each tree has."""
+    """JSON."""
     content = MessageToDict(model, preserving_proto_field_name=True)
     content["sha256"] = _sha256(model)
-    if isinstance(model, PowerModelPublished):
-        content["trees"] = [f"{len(tree.feature)} nodes" for tree in model.trees]
+    if isinstance(model, PowerHistoryUpdated):
+        content["origin"] = model.origin.hex()
     return json.dumps(content, indent=2)
 
 
@@ -103,7 +110,9 @@ def _name(model: Model) -> str:
 def _learned_from(model: Model) -> str:
     match model:
         case PowerModelPublished():
-            return f"{model.training_jobs} jobs"
+            return "newest readings"
+        case PowerHistoryUpdated():
+            return f"{model.learned_jobs} jobs"
         case DegradationModelPublished():
             return f"{model.training_pairs} pairs"
         case NodePowerPublished():
@@ -111,9 +120,10 @@ def _learned_from(model: Model) -> str:
 
 
 def _error(model: Model) -> str:
-    """Of jobs that were held out; nothing where none were or where it is not known."""
-    if isinstance(model, PowerModelPublished) and model.training_jobs:
-        return f"{100 * model.holdout_mape:.2f} %"
+    """Of the newest predictions, each made before the job was learned from; nothing where it is not
+    known."""
+    if isinstance(model, PowerHistoryUpdated) and model.recent_error:
+        return f"{100 * model.recent_error:.2f} %"
     return ""
 
 

@@ -7,11 +7,11 @@ from typing import Self, TypeVar
 from coplace.v1.control_pb2 import ClusterDeclared, PowerCapDeclared
 from coplace.v1.jobs_pb2 import JobActionDone, JobFinished, JobSubmitted
 from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDecided
-from coplace.v1.prediction_pb2 import PowerModelPublished
 from coplace.v1.pricing_pb2 import ChargeMade
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 from google.protobuf.message import Message
 
+from cli.demo.submission_power import SubmissionPower, submission_powers
 from shared.messaging.event import Event
 
 ReadTopic = Callable[[str], Iterable[Event]]
@@ -41,7 +41,7 @@ class History:
     clusters: list[ClusterDeclared]
     finished: list[JobFinished]
     signatures: list[SignatureMeasured]
-    power_models: list[PowerModelPublished]
+    submission_powers: list[SubmissionPower]
     decisions: list[PlacementDecided]
     charges: list[ChargeMade]
     caps: list[PowerCapDeclared]
@@ -55,11 +55,12 @@ class History:
         """
         jobs, commands = list(topic("jobs.events")), list(topic("commands"))
         submitted = {job.job_id for job in payloads(jobs, JobSubmitted)}
+        finished = [job for job in payloads(jobs, JobFinished) if job.job_id in submitted]
         return cls(
             clusters=_as_declared_last(commands),
-            finished=[job for job in payloads(jobs, JobFinished) if job.job_id in submitted],
+            finished=finished,
             signatures=payloads(topic("telemetry.signatures"), SignatureMeasured),
-            power_models=payloads(topic("prediction.models"), PowerModelPublished),
+            submission_powers=submission_powers(topic("placement.inputs"), finished),
             decisions=sorted(
                 payloads(topic("placement.decisions"), PlacementDecided),
                 key=lambda d: (d.job_id, d.attempt, d.round),

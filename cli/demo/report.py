@@ -138,8 +138,11 @@ def _rows(summary: DemoSummary) -> Iterable[tuple[str, str]]:
     yield "prediction error: power (EAR)", _as_error(summary.errors.power_percent)
     yield "prediction error: energy (EAR)", _as_error(summary.errors.energy_percent)
     yield "prediction error: slowdown of pairs", _as_error(summary.errors.slowdown_percent)
-    submission = summary.errors.submission_power_percent
-    yield "prediction error: power at submission", _as_error(submission)
+    errors = summary.errors
+    yield "prediction error: power at submission", _as_error(errors.submission_power_percent)
+    without = errors.submission_power_without_history_percent
+    yield "prediction error: that without history", _as_error(without)
+    yield "power at or below its bound", _as_error(errors.submission_power_below_bound_percent)
 
 
 def _action_rows(actions: ActionFigures) -> Iterable[tuple[str, str]]:

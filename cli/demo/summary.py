@@ -31,8 +31,9 @@ class PredictionErrors:
     """Mean absolute percentage errors of what placement believed; None where nothing compares.
 
     Time, power and energy: the EAR projection at the chosen P-state against the signature measured
-    in the run. Slowdown: the pair model's against the shutters'. Submission power: the power
-    model's own error on jobs held out of its training.
+    in the run. Slowdown: the pair model's against the shutters'. Submission power: what was known
+    of similar jobs when a job came against what it drew, the same without any similar job, and the
+    share at or below the bound.
     """
 
     time_percent: float | None
@@ -40,6 +41,8 @@ class PredictionErrors:
     energy_percent: float | None
     slowdown_percent: float | None
     submission_power_percent: float | None
+    submission_power_without_history_percent: float | None
+    submission_power_below_bound_percent: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +187,19 @@ def _errors(
     measured = {s.job_id: s for s in history.signatures if s.job_id}
     chosen = {job.job_id: _chosen(starts[job.job_id, job.attempt]) for job in done}
     pairs = [(c, measured[job]) for job, c in chosen.items() if c is not None and job in measured]
-    trained = [m for m in history.power_models if m.training_jobs]
-    newest = max(trained, key=lambda m: m.training_jobs, default=None)
+    powers = history.submission_powers
     return PredictionErrors(
         time_percent=_percent((c.time_s, s.time_s) for c, s in pairs),
         power_percent=_percent((c.power_w, s.power_w) for c, s in pairs),
         energy_percent=_percent((c.energy_j, s.power_w * s.time_s) for c, s in pairs),
         slowdown_percent=_percent(_slowdowns(history, starts)),
-        submission_power_percent=None if newest is None else 100 * newest.holdout_mape,
+        submission_power_percent=_percent((p.predicted_w, p.actual_w) for p in powers),
+        submission_power_without_history_percent=_percent(
+            (p.without_history_w, p.actual_w) for p in powers
+        ),
+        submission_power_below_bound_percent=(
+            100 * fmean(p.actual_w <= p.upper_w for p in powers) if powers else None
+        ),
     )
 
 

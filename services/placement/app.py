@@ -31,6 +31,7 @@ SEQUENCED = (
     "energy.signatures",
     "energy.coefficients",
     "prediction.models",
+    "prediction.power",
 )
 
 

@@ -36,6 +36,7 @@ from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
+    PowerHistoryUpdated,
     PowerModelPublished,
 )
 from google.protobuf.message import Message
@@ -62,6 +63,7 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     CoefficientsPublished,
     SignatureUpdated,
     PowerModelPublished,
+    PowerHistoryUpdated,
     DegradationModelPublished,
     NodePowerPublished,
     JobFinished,

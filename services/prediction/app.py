@@ -1,12 +1,11 @@
 """Composition root of prediction."""
 
 from collections.abc import Mapping
-from threading import Thread
 from typing import Final
 
-from services.prediction.model import load_library
 from services.prediction.processor import Prediction
-from services.prediction.publish import OUTPUT, SOURCE
+from services.prediction.publish import OUTPUT, POWER_OUTPUT, SOURCE
+from services.prediction.settings import PredictionSettings
 from shared.messaging.stage import Stage
 from shared.runtime.service import run_service
 from shared.runtime.settings import Settings, settings
@@ -22,15 +21,16 @@ _INPUTS: Final = (
 
 def stages(shared: Settings) -> list[Stage]:
     """The one stage of prediction."""
+    own = PredictionSettings()
 
     def create(_number: int, restored: Mapping[str, bytes]) -> Prediction:
-        return Prediction(restored)
+        return Prediction(restored, own.alpha)
 
     return [
         Stage(
             name=SOURCE,
             inputs=_INPUTS,
-            outputs=(OUTPUT,),
+            outputs=(OUTPUT, POWER_OUTPUT),
             create=create,
             single=True,
             rounds=shared.rounds,
@@ -40,7 +40,5 @@ def stages(shared: Settings) -> list[Stage]:
 
 
 def main() -> None:
-    """Run the process. Its library loads beside its start: else the first round that trains a
-    forest would wait for it, and every stage behind."""
-    Thread(target=load_library, name="loads the library", daemon=True).start()
+    """Run the process."""
     run_service("prediction", stages(settings()))

@@ -3,8 +3,9 @@
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
 
+from services.prediction.job_power import JobOnCluster, MeasuredRun
 from services.prediction.model import shutter_slowdown
-from services.prediction.state import HALF, CoRunPair, FinishedRun, MeanReading, Traffic
+from services.prediction.state import HALF, CoRunPair, MeanReading, Traffic
 from shared.domain.bounds import (
     BANDWIDTH_GBPS,
     CLOCK_GHZ,
@@ -20,7 +21,7 @@ from shared.messaging.domain_types import cores_of
 from shared.messaging.event import Event
 
 
-def run_of(job: Job, message: JobFinished) -> FinishedRun | None:
+def run_of(key: str, job: Job, message: JobFinished) -> MeasuredRun | None:
     """A run that power can be learned from; None where no meter ran, or no job, where it ran at
     several P-states or was suspended, and where energy and time make no power that a node has: each
     was told by itself."""
@@ -33,13 +34,13 @@ def run_of(job: Job, message: JobFinished) -> FinishedRun | None:
     node_power_w = message.energy_j / message.nodes / runtime_s
     if not NODE_POWER_W.has(node_power_w):
         return None
-    return FinishedRun(
+    return MeasuredRun(
         time_us=message.ended_at_us,
-        job=job,
-        cluster=message.cluster,
-        freq_ghz=message.freq_ghz,
-        cores_per_node=cores_of(message) / message.nodes,
+        key=key,
+        job_id=message.job_id,
+        job=JobOnCluster.of(job, message.cluster, message.freq_ghz),
         node_power_w=node_power_w,
+        cores_per_node=cores_of(message) / message.nodes,
     )
 
 

@@ -1,4 +1,4 @@
-"""Folds what was measured into versions of the power and degradation models. A single stage."""
+"""Folds what was measured into versions of the models. A single stage."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -22,11 +22,12 @@ from services.prediction.facts import (
     run_of,
     traffic_of,
 )
-from services.prediction.model import train_forest, train_weights
+from services.prediction.job_power import JobPower
+from services.prediction.model import train_weights
 from services.prediction.node_power import NodePower
 from services.prediction.publish import degradation_event, power_event
-from services.prediction.state import MeanReading, State, Traffic, TrainingProgress
-from services.prediction.training import fallback_power_w, in_order, pair_rows, power_rows
+from services.prediction.state import FinishedRun, MeanReading, State, Traffic, TrainingProgress
+from services.prediction.training import fallback_power_w, in_order, pair_rows
 from shared.domain.cluster import MOST_CLUSTERS, require_few_clusters
 from shared.domain.errors import RejectedError
 from shared.messaging.domain_types import cluster_of, job_of
@@ -52,8 +53,9 @@ class Prediction:
     """Trains at a round's end, on rows in the order of (event time, id): the same whatever the
     order and the copies in which the facts of a round arrive."""
 
-    def __init__(self, restored: Mapping[str, bytes]) -> None:
+    def __init__(self, restored: Mapping[str, bytes], alpha: float = 0.1) -> None:
         self._state = State(restored)
+        self._job_power = JobPower(restored, alpha)
         self._node_power = NodePower(restored)
         self._node_models = set(fallback_power_w(self._state))
 
@@ -91,7 +93,9 @@ class Prediction:
         """Publish the models that are due: both in the first round, then by what was measured."""
         before = self._state.progress.get(_PROGRESS)
         progress = before or TrainingProgress()
+        clusters = {cluster.name: cluster for cluster in self._state.clusters.values()}
         published = self._node_power.end_round(ended)
+        published += self._job_power.end_round(ended, clusters)
         if before is None or self._power_is_due(progress):
             event, progress = self._power(progress, ended)
             published.append(event)
@@ -108,7 +112,7 @@ class Prediction:
 
     def changes(self) -> Mapping[str, bytes | None]:
         """Records of what changed."""
-        return self._state.changes() | self._node_power.changes()
+        return self._state.changes() | self._node_power.changes() | self._job_power.changes()
 
     def _power_is_due(self, progress: TrainingProgress) -> bool:
         """A node model that nothing was said of, or enough new runs."""
@@ -126,12 +130,10 @@ class Prediction:
         return progress.forgotten_pairs + len(self._state.pairs)
 
     def _power(self, progress: TrainingProgress, ended: Round) -> tuple[Publish, TrainingProgress]:
-        features, power_w = power_rows(self._state)
-        forest = train_forest(features, power_w) if len(power_w) >= MIN_RUNS else None
         fallback_w = fallback_power_w(self._state)
         # A node model that was corrected is not waited for again in every round.
         self._node_models = set(fallback_w)
-        event = power_event(forest, fallback_w, len(power_w) if forest else 0, ended)
+        event = power_event(fallback_w, ended)
         runs = self._runs(progress) if self._runs(progress) >= MIN_RUNS else 0
         return event, progress._replace(runs=runs, node_models=tuple(sorted(fallback_w)))
 
@@ -154,6 +156,7 @@ class Prediction:
         """It asks for what the one before asked for."""
         before = _attempt(job_id, attempt - 1)
         self._node_power.finish(before, now_us)
+        self._job_power.finish(before, None)
         job = self._state.jobs.drop(before)
         if job is not None:
             self._state.jobs.put(_attempt(job_id, attempt), replace(job, attempt=attempt))
@@ -163,6 +166,7 @@ class Prediction:
         job = self._state.jobs.get(key)
         if job is not None:
             self._node_power.start(key, job, message)
+            self._job_power.start(key, job, message.cluster, message.freq_ghz)
 
     def _finish(self, message: JobFinished) -> None:
         """A finish without a submission teaches nothing; placement and pricing refuse it."""
@@ -172,11 +176,12 @@ class Prediction:
         job = self._state.jobs.get(key)
         if job is None:
             return
-        run = run_of(job, message)
+        run = run_of(key, job, message)
         self._node_power.finish(key, message.ended_at_us)
+        self._job_power.finish(key, run)
         self._state.jobs.drop(key)
         if run is not None:
-            self._state.runs.put(key, run)
+            self._state.runs.put(key, FinishedRun(message.ended_at_us))
 
     def _read(self, event: Event, message: NodeSamples) -> None:
         reading = reading_of(event, message)

@@ -3,21 +3,24 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from coplace.v1 import prediction_pb2
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
+    PowerHistoryUpdated,
     PowerModelPublished,
 )
 
-from services.prediction.model import TrainedForest, TrainedWeights
+from services.prediction.model import TrainedWeights
 from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event, Publish
+from shared.messaging.power_history import kind_of
 from shared.messaging.stage import Round
-from shared.models import degradation, power_model
+from shared.models import degradation
+from shared.power_prediction.similar_jobs import KindOfJob
 
 SOURCE: Final = "prediction"
 OUTPUT: Final = "prediction.models"
+POWER_OUTPUT: Final = "prediction.power"
 POWER: Final = "power"
 DEGRADATION: Final = "degradation"
 NODE_POWER: Final = "node-power"
@@ -26,23 +29,28 @@ MOST_FACTORS_BYTES: Final = 524_288
 _FACTOR_BYTES: Final = 14
 
 
-def power_event(
-    forest: TrainedForest | None,
-    fallback_power_w: Mapping[str, float],
-    training_jobs: int,
-    ended: Round,
-) -> Publish:
-    """A version of the power model; without a forest the fallback is all there is."""
-    trees = forest.trees if forest else ()
-    payload = PowerModelPublished(
-        version=f"{POWER}@{ended.number}",
-        features=power_model.FEATURES,
-        trees=[prediction_pb2.Tree(**tree._asdict()) for tree in trees],
-        fallback_power_w=fallback_power_w,
-        training_jobs=training_jobs,
-        holdout_mape=forest.holdout_mape if forest else 0.0,
-    )
+def power_event(fallback_power_w: Mapping[str, float], ended: Round) -> Publish:
+    """A version of what nodes draw where no similar job is known."""
+    version = f"{POWER}@{ended.number}"
+    payload = PowerModelPublished(version=version, fallback_power_w=fallback_power_w)
     return _published(POWER, payload, ended)
+
+
+def power_history_event(message: PowerHistoryUpdated, ended: Round) -> Publish:
+    """The rows that finished jobs of a kind replaced."""
+    event = Event(
+        id=f"{SOURCE}/{message.DESCRIPTOR.full_name}/{message.number}",
+        source=SOURCE,
+        time_us=ended.ended_at_us,
+        key=history_key(kind_of(message)),
+        payload=message,
+    )
+    return Publish(POWER_OUTPUT, event)
+
+
+def history_key(kind: KindOfJob) -> str:
+    """Under which the newest rows of a kind of jobs stay."""
+    return "|".join(map(str, kind))
 
 
 def degradation_event(trained: TrainedWeights | None, training_pairs: int, ended: Round) -> Publish:

@@ -33,15 +33,9 @@ class Traffic(NamedTuple):
 
 
 class FinishedRun(NamedTuple):
-    """A finished job: what was asked for, where it ran, and what each of its nodes drew for it, by
-    the mean over its nodes."""
+    """An attempt that ended, by which copies are recognised."""
 
     time_us: int
-    job: Job
-    cluster: str
-    freq_ghz: float
-    cores_per_node: float
-    node_power_w: float
 
 
 class CoRunPair(NamedTuple):
@@ -82,7 +76,7 @@ class State:
             "run",
             restored,
             list,
-            lambda v: FinishedRun(v[0], Job.restored(v[1]), *v[2:]),
+            lambda v: FinishedRun(v[0]),
         )
         self.pairs = Table("pair", restored, list, lambda v: CoRunPair(*v))
         self.nodes = Table("node", restored, list, lambda v: MeanReading(*v))

@@ -1,17 +1,17 @@
 """Rows for training, out of what is remembered; in the order of (event time, key)."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import fsum
 from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.prediction.state import HALF, CoRunPair, FinishedRun, State
+from services.prediction.state import HALF, CoRunPair, State
 from shared.domain.bounds import NODE_POWER_W
 from shared.messaging.table import Table
-from shared.models import degradation, power_model
+from shared.models import degradation
 
 Floats = NDArray[np.float64]
 
@@ -31,24 +31,6 @@ T = TypeVar("T", bound=Timed)
 def in_order(table: Table[T]) -> list[tuple[str, T]]:
     """Keys and values in the order of (event time, key)."""
     return sorted(table.items(), key=lambda item: (item[1].time_us, item[0]))
-
-
-def power_rows(state: State) -> tuple[Floats, Floats]:
-    """Features (rows, columns) and the power of one node used whole (rows,), of the runs whose
-    cluster is declared."""
-    rows = [_power_row(run, state) for _, run in in_order(state.runs)]
-    known = [row for row in rows if row is not None]
-    features = np.array([features for features, _ in known], dtype=np.float64)
-    return features, np.array([power_w for _, power_w in known], dtype=np.float64)
-
-
-def _power_row(run: FinishedRun, state: State) -> tuple[Sequence[float], float] | None:
-    """A job on part of a node's cores is charged that part of its power, hence the core share."""
-    cluster = state.clusters.get(run.cluster)
-    if cluster is None or run.freq_ghz not in cluster.pstates_ghz:
-        return None
-    core_share = run.cores_per_node / cluster.cores_per_node
-    return power_model.feature_row(run.job, cluster, run.freq_ghz), run.node_power_w / core_share
 
 
 def pair_rows(state: State) -> tuple[Floats, Floats]:

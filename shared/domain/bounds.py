@@ -110,6 +110,11 @@ NODE_FACTOR: Final = Bound(1e-6, 1e6, "", "what a node draws over the mean node"
 T_WEIGHT: Final = Bound(0, 1e6, "", "of time over energy: 0 counts energy alone")
 THRESHOLD: Final = Bound(0, 1e6, "", "above the best part_eff: 0 counts the best cluster alone")
 QUANTILE: Final = Bound(0.5, 0.999_999, "", "the median, to one run in a million that takes more")
+LOG_POWER: Final = Bound(-1, 12, "ln W", "of the power of a node")
+LOSSES: Final = Bound(0, 1e6, "", "sums of relative errors that are forgotten")
+MARGIN_W: Final = Bound(-1e5, 1e5, "W", "as the power of a node, or below a prediction")
+MARGIN_SHARE: Final = Bound(0, 1e3, "", "above a prediction")
+ALPHA: Final = Bound(1e-6, 0.5, "", "of the jobs: one in a million, to the median")
 TIMEOUT_S: Final = Bound(0, 366 * _DAY_S, "s", "a year; 0 is at once, or never", _SECONDS)
 FAILURE_WINDOW_S: Final = Bound(1, 366 * _DAY_S, "s", "a year", _SECONDS[1:])
 TRIES: Final = Bound(0, 1_000_000, "", "as attempts; 0 is any number")
@@ -161,6 +166,11 @@ QUANTITIES: Final[Mapping[str, Bound]] = {
     "max_slowdown": SLOWDOWN_RATIO,
     "cap_slowdown": SLOWDOWN_RATIO,
     "quantile": QUANTILE,
+    "log_w": LOG_POWER,
+    "losses": LOSSES,
+    "above_w": MARGIN_W,
+    "above_share": MARGIN_SHARE,
+    "alpha": ALPHA,
     "action_timeout_s": TIMEOUT_S,
     "start_timeout_s": TIMEOUT_S,
     "most_missed_starts": TRIES,
@@ -198,6 +208,13 @@ LENGTHS: Final[Mapping[str, Length]] = {
     "trees": Length(1_000, "of a forest"),
     "trees.value": Length(10_000, "leaves and inner nodes of a tree"),
     "fallback_power_w": Length(1_000, "one a node model"),
+    "similar": Length(16, "things that jobs can have in common"),
+    "mean_log_w": Length(16, "memories"),
+    "newest_log_w": Length(64, "more than any statistic takes"),
+    "losses": Length(128, "one a predictor"),
+    "spreads_w": Length(64, "between groups of jobs"),
+    "margins": Length(64, "one a group of jobs"),
+    "job_ids": Length(1_000, "of one kind in one round"),
     "coefficients": Length(10_000, "one a pair of P-states"),
     "metrics": Length(100, "of a signature"),
     "steps": Length(

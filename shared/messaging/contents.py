@@ -51,6 +51,7 @@ from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
+    PowerHistoryUpdated,
     PowerModelPublished,
 )
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
@@ -518,6 +519,37 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             ),
             "fallback_power_w": _powers,
         },
+    ),
+    PowerHistoryUpdated: fields(
+        {
+            "version": _version,
+            "number": quantity("number"),
+            "node_model": text,
+            "freq_ghz": quantity("freq_ghz"),
+            "user": text,
+            "app_id": text_or_empty,
+            "size": text,
+            "walltime_s": quantity("walltime_s"),
+            "similar": each(
+                "similar",
+                fields(
+                    {
+                        "mean_log_w": each_of_any("mean_log_w", quantity("log_w")),
+                        "newest_log_w": each_of_any("newest_log_w", quantity("log_w")),
+                        "losses": each_of_any("losses", quantity("losses")),
+                    }
+                ),
+            ),
+            "alpha": quantity("alpha"),
+            "highest_power_w": if_known("power_w"),
+            "spreads_w": each_of_any("spreads_w", quantity("above_w")),
+            "margins": each(
+                "margins",
+                fields({"above_w": quantity("above_w"), "above_share": quantity("above_share")}),
+            ),
+            "job_ids": each_of_any("job_ids", text),
+            "powers_w": each_of_any("job_ids", quantity("power_w")),
+        }
     ),
     DegradationModelPublished: fields(
         {"version": _version, "weights": each_of_any("coefficients", quantity("coefficient"))}

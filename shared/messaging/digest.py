@@ -7,12 +7,19 @@ from coplace.v1.energy_pb2 import CoefficientsPublished
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
+    PowerHistoryUpdated,
     PowerModelPublished,
 )
 
 from shared.domain.errors import RejectedError
 
-Model = CoefficientsPublished | PowerModelPublished | DegradationModelPublished | NodePowerPublished
+Model = (
+    CoefficientsPublished
+    | PowerModelPublished
+    | PowerHistoryUpdated
+    | DegradationModelPublished
+    | NodePowerPublished
+)
 
 
 def model_sha256(model: Model) -> bytes:

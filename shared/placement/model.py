@@ -25,7 +25,6 @@ from shared.eamc.ranking import (
     Policy,
     compare,
 )
-from shared.models.power_model import PowerModel
 from shared.placement.misfits import misfit
 from shared.placement.predictions import (
     ClusterModels,
@@ -33,6 +32,7 @@ from shared.placement.predictions import (
     predict,
     reference_columns,
 )
+from shared.power_prediction.power_model import PowerModel
 from shared.scheduling.power import milliwatts
 from shared.scheduling.problem import core_share, unit_cores
 

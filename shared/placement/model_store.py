@@ -17,6 +17,7 @@ from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
+    PowerHistoryUpdated,
     PowerModelPublished,
 )
 from google.protobuf.message import Message
@@ -30,8 +31,8 @@ from shared.domain.signature import Signature
 from shared.messaging.digest import Model, require_sha256
 from shared.messaging.domain_types import cluster_of, coefficients_of, signatures_of
 from shared.messaging.event import Event
+from shared.messaging.power_history import kind_of, update_of
 from shared.messaging.stage import AlreadyAppliedError
-from shared.models.power_model import NO_POWER_MODEL, PowerModel
 from shared.models.time_coefficient import AppTime
 from shared.placement import caps as power_caps
 from shared.placement import payloads
@@ -43,6 +44,8 @@ from shared.placement.model import Rules
 from shared.placement.news import News
 from shared.placement.predictions import ClusterModels, Row
 from shared.placement.rules_in_force import RulesInForce
+from shared.power_prediction.power_model import PowerModel
+from shared.power_prediction.similar_jobs import ORIGIN, KindOfJob
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.sharing import Contention
 
@@ -54,7 +57,7 @@ class ModelStore:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = RulesInForce(rules)
-        self.power_model: PowerModel = NO_POWER_MODEL
+        self.power_model = PowerModel()
         self.node_factors: Mapping[str, Mapping[int, float]] = {}
         self.degradation: payloads.Degradation | None = None
         self._most_applications = rules.most_applications
@@ -77,10 +80,17 @@ class ModelStore:
         """Fold what `changes` returned in earlier lives."""
         for key, value in sorted(state.items()):
             if key.startswith(_PREFIX):
-                self._fold(from_bytes(value))
-        self._changed.clear()
+                self._restore_word(key, from_bytes(value))
+        self._changed -= self._newest.keys()
         self.rules.restore(state)
         self.news = News.restored(state)
+
+    def _restore_word(self, key: str, event: Event) -> None:
+        """What is known of power by the tables of another version is forgotten."""
+        if isinstance(event.payload, PowerHistoryUpdated) and event.payload.origin != ORIGIN:
+            self._changed.add(key)
+        else:
+            self._fold(event)
 
     def changes(self) -> dict[str, bytes | None]:
         """What was published anew since the last call; None for what was forgotten."""
@@ -162,7 +172,8 @@ class ModelStore:
         self._take(event)
         self._newest[key] = event
         self._changed.add(key)
-        self._neighbours.clear()
+        if not isinstance(event.payload, PowerHistoryUpdated):
+            self._neighbours.clear()
 
     @property
     def clusters(self) -> Mapping[str, Cluster]:
@@ -303,11 +314,24 @@ class ModelStore:
             case CoefficientsPublished():
                 self._coefficients[message.node_model] = coefficients_of(message)
             case PowerModelPublished():
-                self.power_model = payloads.power_model(message)
+                self._take_fallback(message)
+            case PowerHistoryUpdated():
+                self._take_power(message)
             case DegradationModelPublished():
                 self.degradation = payloads.degradation(message)
             case NodePowerPublished():
                 self.node_factors = payloads.node_factors(message, self._names)
+
+    def _take_fallback(self, message: PowerModelPublished) -> None:
+        self.power_model.fallback_version = message.version
+        self.power_model.fallback_power_w = dict(message.fallback_power_w)
+
+    def _take_power(self, message: PowerHistoryUpdated) -> None:
+        """With kinds of jobs that made room go their publications."""
+        for kind in self.power_model.tables.fold(update_of(message)):
+            key = f"{_PREFIX}{_power(kind)}"
+            del self._newest[key]
+            self._changed.add(key)
 
     def _node_factors(self) -> Mapping[str, Mapping[int, float]]:
         """Those told last, of the nodes as they are called now."""
@@ -356,12 +380,10 @@ def _subject(message: Message) -> str:
     """What a message tells of: the newest that does replaces the one before."""
     kind = message.DESCRIPTOR.full_name
     match message:
-        case ClusterDeclared():
+        case ClusterDeclared() | ClusterUndeclared():
             return f"{kind}/{message.cluster}"
         case ClusterLost() | ClusterReturned():
             return f"{ClusterLost.DESCRIPTOR.full_name}/{message.cluster}"
-        case ClusterUndeclared():
-            return f"{kind}/{message.cluster}"
         case LimitsDeclared():
             return f"{kind}/{message.subject}|{message.name}"
         case PowerCapDeclared():
@@ -370,12 +392,18 @@ def _subject(message: Message) -> str:
             return _signature(message.app_id, message.node_model)
         case CoefficientsPublished():
             return f"{kind}/{message.node_model}"
+        case PowerHistoryUpdated():
+            return _power(kind_of(message))
         case _:
             return f"{kind}/"
 
 
 def _undeclaration(cluster: str) -> str:
     return f"{_PREFIX}{ClusterUndeclared.DESCRIPTOR.full_name}/{cluster}"
+
+
+def _power(kind: KindOfJob) -> str:
+    return f"{PowerHistoryUpdated.DESCRIPTOR.full_name}/{'|'.join(map(str, kind))}"
 
 
 def _signature(app_id: str, node_model: str) -> str:

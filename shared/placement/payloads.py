@@ -8,7 +8,6 @@ import numpy as np
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
-    PowerModelPublished,
 )
 
 from shared.domain.bounds import NODE_FACTOR
@@ -17,8 +16,6 @@ from shared.domain.errors import RejectedError
 from shared.domain.node import NodeNames
 from shared.messaging.domain_types import MOST_VERSION
 from shared.models import degradation as pair_model
-from shared.models import power_model as power
-from shared.models.forest import Forest, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +24,6 @@ class Degradation:
 
     version: str
     weights: tuple[float, ...]
-
-
-def power_model(message: PowerModelPublished) -> power.PowerModel:
-    """The forest, or the fallback while there is none."""
-    require_text("version", message.version, limit=MOST_VERSION)
-    _require_features(message.features, power.FEATURES)
-    trees = [Tree(t.feature, t.threshold, t.left, t.right, t.value) for t in message.trees]
-    forest = Forest.of(trees, features=len(power.FEATURES)) if trees else None
-    return power.PowerModel(message.version, forest, dict(message.fallback_power_w))
 
 
 def degradation(message: DegradationModelPublished) -> Degradation:

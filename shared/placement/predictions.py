@@ -18,11 +18,11 @@ from shared.eamc.chosen import Chosen
 from shared.eamc.frequency import FrequencyRule, Weighing, distance
 from shared.eamc.reference import reference_signature
 from shared.models.ear import project, unlearned
-from shared.models.power_model import PowerModel
 from shared.models.projection import Projection
 from shared.models.spread import Quantile, Stretch
 from shared.models.time_coefficient import AppTime, Hardware, TimeCoefficients, clock_shares
 from shared.placement.known_applications import KnownApplications
+from shared.power_prediction.power_model import PowerModel
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -102,7 +102,9 @@ def predict(
     known = ~np.isnan(nominal)
     nominal = _scaled_times(jobs, clusters, nominal)
     time_s = np.where(known, time, nominal)
-    power_w = np.where(known, power, _first_run_power(jobs, clusters, power_model, known))
+    first_run_w, first_run_sd = _first_run_power(jobs, clusters, power_model, known)
+    power_w = np.where(known, power, first_run_w)
+    power_sd = np.where(known, power_sd, first_run_sd)
     return Predictions(
         known=known,
         freq_ghz=np.where(known, freq, [c.cluster.nominal_ghz for c in clusters]),
@@ -129,14 +131,15 @@ def _only_distance(energy_j: Floats, time_s: Floats, weighing: Weighing) -> Floa
 
 def _first_run_power(
     jobs: Sequence[Job], clusters: Sequence[ClusterModels], model: PowerModel, known: Mask
-) -> Floats:
-    """The power model's figures, NaN where a signature makes them needless."""
-    power_w = np.full(known.shape, nan)
+) -> tuple[Floats, Floats]:
+    """The power model's figures and their deviations, NaN where a signature makes them needless."""
+    power_w, power_sd = np.full(known.shape, nan), np.full(known.shape, nan)
     for column, cluster in enumerate(clusters):
         rows = np.flatnonzero(~known[:, column]).tolist()
         if rows:
-            power_w[rows, column] = model.power_w([jobs[row] for row in rows], cluster.cluster)
-    return power_w
+            found = model.predict([jobs[row] for row in rows], cluster.cluster)
+            power_w[rows, column], power_sd[rows, column] = found
+    return power_w, power_sd
 
 
 def _from_signatures(

@@ -54,17 +54,27 @@ class Blend:
             losses = table.get(key)
             if losses is not None:
                 total = total + context.counts * losses
-        weights = self._masses * trust * exps(-_RATE * (total - total.min()))
-        return np.asarray(weights / weights.sum())
+        return shares_of(total, self._masses * trust)
 
     def learn(self, job: Submission, predicted: Floats, log_w: float) -> None:
         """How wrong each predictor was about a job, all in log W."""
-        loss = np.minimum(np.abs(exps(predicted - log_w) - 1), _MOST_LOSS)
+        loss = losses_of(predicted, log_w)
         for context, table, key in zip(CONTEXTS, self._losses, _keys(job), strict=True):
             before = table.pop(key, None)
             table[key] = loss if before is None else context.kept_share * before + loss
             if len(table) > MOST_CONTEXTS:
                 del table[next(iter(table))]
+
+
+def shares_of(losses: Floats, masses: Floats) -> Floats:
+    """Each predictor's share, by the sum of its recent losses and what it counts without any."""
+    weights = masses * exps(-_RATE * (losses - losses.min()))
+    return np.asarray(weights / weights.sum())
+
+
+def losses_of(predicted: Floats, log_w: float) -> Floats:
+    """How wrong each predictor was about a job, all in ln W."""
+    return np.minimum(np.abs(exps(predicted - log_w) - 1), _MOST_LOSS)
 
 
 def weighted_median(values: Floats, weights: Floats) -> float:

@@ -18,8 +18,8 @@ _NEWEST_SCORES: Final = 500
 _SCORES_ABOVE: Final = 10
 _NEWEST_POWERS: Final = 5_000
 _NEWEST_SPREADS: Final = 2_000
-_SPREAD_GROUPS: Final = 5
-_FEW_JOBS: Final = 10
+SPREAD_GROUPS: Final = 5
+FEW_JOBS: Final = 10
 # How fast the level follows: as share of alpha, but no more than so much.
 _STEP: Final = 0.45
 _MOST_STEP: Final = 0.011
@@ -35,22 +35,48 @@ class Group(NamedTuple):
     name: str
 
 
+class Margin(NamedTuple):
+    """How far a bound lies above a prediction: by watts and by a share of it."""
+
+    above_w: float
+    above_share: float
+
+
 class Newest:
-    """The newest values, in their order."""
+    """The newest values, in their order. Whoever forgets some by number adds them in that order."""
 
     def __init__(self, most: int) -> None:
-        self._by_age: deque[float] = deque(maxlen=most)
+        self._most = most
+        self._by_age: deque[tuple[int, float]] = deque()
         self._sorted: list[float] = []
 
     def __len__(self) -> int:
         return len(self._sorted)
 
-    def add(self, value: float) -> None:
+    def add(self, value: float, number: int = 0) -> None:
         """The oldest makes room."""
-        if len(self._by_age) == self._by_age.maxlen:
-            del self._sorted[bisect_left(self._sorted, self._by_age[0])]
-        self._by_age.append(value)
+        if len(self._by_age) == self._most:
+            self._drop_oldest()
+        self._by_age.append((number, value))
         insort(self._sorted, value)
+
+    def forget(self, number: int) -> None:
+        """What was added up to a number goes."""
+        while self._by_age and self._by_age[0][0] <= number:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        _, value = self._by_age.popleft()
+        del self._sorted[bisect_left(self._sorted, value)]
+
+    def cuts(self, parts: int) -> tuple[float, ...]:
+        """The values that divide the others into so many parts: below the n-th of them lies less
+        than n / parts of all. Empty of none."""
+        if not self._sorted:
+            return ()
+        return tuple(
+            self._sorted[-(-len(self._sorted) * part // parts) - 1] for part in range(1, parts)
+        )
 
     def share_below(self, value: float) -> float:
         """The share of the values that are less; 0 of none."""
@@ -75,12 +101,12 @@ class JobGroups:
     def of(self, cluster: str, spread: float, jobs_of_user: float) -> Group:
         """`spread` is how far the 90 % quantile of the predictors lies above the prediction, W."""
         kept = self._kept(cluster)
-        if jobs_of_user < _FEW_JOBS:
+        if jobs_of_user < FEW_JOBS:
             return Group(kept, "few jobs of the user")
         spreads = self._spreads.get(kept)
         share = spreads.share_below(spread) if spreads else 0.0
-        fifth = min(int(_SPREAD_GROUPS * share), _SPREAD_GROUPS - 1)
-        return Group(kept, f"spread {fifth + 1} of {_SPREAD_GROUPS}")
+        fifth = min(int(SPREAD_GROUPS * share), SPREAD_GROUPS - 1)
+        return Group(kept, f"spread {fifth + 1} of {SPREAD_GROUPS}")
 
     def highest_w(self, cluster: str) -> float:
         """The highest power of the newest jobs of a cluster; infinite where none ran."""
@@ -114,15 +140,33 @@ class AdaptiveBound:
 
     def upper_w(self, predicted_w: float, group: Group) -> float:
         """The bound. With too few jobs to say, it is twice the prediction."""
+        margin = self.margin(group)
+        return predicted_w + margin.above_w + margin.above_share * predicted_w
+
+    def margin(self, group: Group) -> Margin:
+        """That of the bounds of a group's jobs."""
         own = self._scores.get(group, self._all)
         scores = own if len(own) * self.alpha >= 1 else self._all
         if len(scores) * self.alpha < 1:
-            return 2 * predicted_w
-        beyond = _BEYOND * predicted_w * max(0.0, -self.level) / self.alpha
-        return predicted_w + scores.quantile(1 - min(max(self.level, 0.0), 1.0)) + beyond
+            return Margin(0.0, 1.0)
+        beyond = _BEYOND * max(0.0, -self.level) / self.alpha
+        return Margin(scores.quantile(1 - min(max(self.level, 0.0), 1.0)), beyond)
 
     def learn(self, score_w: float, group: Group, *, is_above: bool) -> None:
         """How far a job lay above its prediction, and whether above the bound that it had."""
+        self.follow(is_above=is_above)
+        self.remember(score_w, group)
+
+    def follow(self, *, is_above: bool) -> None:
+        """Move the level by what came of a bound."""
         self.level += self._step * (self.alpha - is_above)
-        self._all.add(score_w)
-        self._scores.setdefault(group, Newest(self._most)).add(score_w)
+
+    def remember(self, score_w: float, group: Group, number: int = 0) -> None:
+        """A score: the scores of `number` and before can be forgotten."""
+        self._all.add(score_w, number)
+        self._scores.setdefault(group, Newest(self._most)).add(score_w, number)
+
+    def forget(self, group: Group, number: int) -> None:
+        """The scores of a group up to a number go."""
+        self._all.forget(number)
+        self._scores[group].forget(number)

@@ -33,6 +33,7 @@ _TOPICS: Final = (
     "energy.signatures",
     "energy.coefficients",
     "prediction.models",
+    "prediction.power",
     "prices.charges",
 )
 _POISON: Final = "poison of "

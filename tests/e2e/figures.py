@@ -21,11 +21,13 @@ from cli.demo.run import run_embedded
 from services.emulator.truth.noise import Noise
 from services.energy.adaptive import PairEvidence, adapted, gram_of
 from services.energy.model import KernelRun, fit
-from services.prediction.model import train_forest, train_weights
+from services.prediction.model import train_weights
 from services.prediction.node_factors import NodeDraw, node_factors
 from services.prediction.power_trees import train_forests
 from shared.models.spread import Stretch
 from shared.power_prediction.learner import PowerLearner, replay
+from shared.power_prediction.online import EndedJob, OnlineLearner
+from shared.power_prediction.similar_jobs import KindOfJob
 from shared.power_prediction.submission import MeasuredPower, Submission
 from shared.workloads.cirne import cirne_jobs
 from shared.workloads.rigid import lublin_jobs
@@ -52,7 +54,7 @@ def learned(rng: np.random.Generator) -> Iterator[tuple[str, Figures]]:
     yield "adapted", adapted(np.ones((2, 3)), gram, evidence)
     features = np.stack([np.ones(99), *rng.random((3, 99))], axis=1)
     yield "weights", [train_weights(features, 1 + rng.random(99))]
-    yield "forest", [train_forest(features, 300 + rng.random(99))]
+    yield "power of similar jobs", list(_similar(rng))
     draws = [_draw(number, rng) for number in range(99)]
     yield "node factors", list(node_factors(draws).items())
     yield "power before the start", list(replay(PowerLearner(train_forests), _log(rng), 10))
@@ -66,6 +68,18 @@ def emulated() -> Iterator[tuple[str, Figures]]:
     sd = np.linspace(0, 0.4, 999)
     stretch = Stretch.of(sd, sd[::-1], 0.95)
     yield "quantiles", np.stack([stretch.time, stretch.power, stretch.energy])
+
+
+def _similar(rng: np.random.Generator) -> Iterator[object]:
+    """Predictions of jobs of three users, each before the job is learned from."""
+    learner = OnlineLearner(0.1)
+    for number, (user, power_w) in enumerate(
+        zip(rng.integers(3, size=99), rng.random(99), strict=True)
+    ):
+        kind = KindOfJob("model", 2.7, str(user), "", "1 units", 3600.0)
+        predicted = learner.tables.predict(kind)
+        learner.learn([EndedJob(str(number), kind, 300 + power_w, predicted)], number + 1)
+        yield predicted
 
 
 def _runs(rng: np.random.Generator) -> Iterator[tuple[float, KernelRun]]:

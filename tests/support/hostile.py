@@ -13,6 +13,7 @@ from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
+    PowerHistoryUpdated,
     PowerModelPublished,
 )
 from google.protobuf.descriptor import FieldDescriptor
@@ -20,7 +21,9 @@ from google.protobuf.message import Message
 
 from shared.domain.bounds import LENGTHS, QUANTITIES
 from shared.messaging.digest import Model, model_sha256
-from shared.models import degradation, power_model
+from shared.models import degradation
+from shared.power_prediction.bound import SPREAD_GROUPS
+from shared.power_prediction.similar_jobs import MEMORIES, ORIGIN, PREDICTORS, SHAPES
 
 Field = FieldDescriptor
 
@@ -69,6 +72,7 @@ class Adversary:
         kinds: Sequence[type[Message]] = (
             *(SignatureUpdated, AppIdMismatch, CoefficientsPublished),
             *(PowerModelPublished, DegradationModelPublished, NodePowerPublished),
+            PowerHistoryUpdated,
         )
         found = self.random.choice(kinds)()
         self._fill(found)
@@ -197,9 +201,8 @@ class Adversary:
         elif isinstance(message, DegradationModelPublished):
             self._refill(message.features, degradation.FEATURES)
             self._refill(message.weights, [self._float("weights") for _ in degradation.FEATURES])
-        elif isinstance(message, PowerModelPublished):
-            self._refill(message.features, power_model.FEATURES)
-            self._grow(message)
+        elif isinstance(message, PowerHistoryUpdated):
+            self._tabulate_power(message)
         elif isinstance(message, NodePowerPublished):
             self._refill(message.clusters, [self._text("cluster") for _ in message.factors])
             self._refill(message.nodes, [self._text("node") for _ in message.factors])
@@ -235,12 +238,18 @@ class Adversary:
     def _sd(self) -> float:
         return self.random.choice((0.0, 10.0, math.nan, 0.1))
 
-    def _grow(self, message: PowerModelPublished) -> None:
-        """Trees of a root and two leaves."""
-        for tree in message.trees:
-            tree.Clear()
-            tree.feature.extend((self.random.randrange(len(power_model.FEATURES)), -1, -1))
-            tree.threshold.extend((self._float("threshold"), 0.0, 0.0))
-            tree.left.extend((1, 0, 0))
-            tree.right.extend((2, 0, 0))
-            tree.value.extend(self._float("power_w") for _ in range(3))
+    def _tabulate_power(self, message: PowerHistoryUpdated) -> None:
+        """As many of everything as this version's tables have."""
+        message.origin = ORIGIN
+        del message.similar[:], message.margins[:]
+        for _ in SHAPES:
+            row = message.similar.add(count=self.random.choice((1, 1, 2**63, 0)))
+            self._refill(row.mean_log_w, [self._float("log_w") for _ in MEMORIES])
+            self._refill(row.newest_log_w, [self._float("log_w")])
+            self._refill(row.losses, [self._float("losses") for _ in PREDICTORS])
+        for _ in range(SPREAD_GROUPS + 1):
+            message.margins.add(
+                above_w=self._float("above_w"), above_share=self._float("above_share")
+            )
+        self._refill(message.spreads_w, [self._float("above_w") for _ in range(SPREAD_GROUPS - 1)])
+        self._refill(message.powers_w, [self._float("power_w") for _ in message.job_ids])

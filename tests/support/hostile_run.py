@@ -42,10 +42,10 @@ _TOPICS = {
     "AppIdMismatch": "energy.mismatches",
     "CoefficientsPublished": "energy.coefficients",
     "PowerModelPublished": "prediction.models",
+    "PowerHistoryUpdated": "prediction.power",
     "DegradationModelPublished": "prediction.models",
     "NodePowerPublished": "prediction.models",
 }
-_MODELS = {"Power": "power", "Degradation": "degradation", "NodePower": "node-power"}
 
 
 @dataclass

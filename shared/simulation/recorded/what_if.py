@@ -53,6 +53,7 @@ from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
+    PowerHistoryUpdated,
     PowerModelPublished,
 )
 from google.protobuf.message import Message
@@ -81,6 +82,7 @@ FROM_OUTSIDE: Final[tuple[type[Message], ...]] = (
     SignatureUpdated,
     CoefficientsPublished,
     PowerModelPublished,
+    PowerHistoryUpdated,
     DegradationModelPublished,
     NodePowerPublished,
     JobCancelled,

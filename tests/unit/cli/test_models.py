@@ -8,8 +8,8 @@ from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
+    PowerHistoryUpdated,
     PowerModelPublished,
-    Tree,
 )
 from typer.testing import CliRunner
 
@@ -20,14 +20,14 @@ from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event
 
 FIRST = PowerModelPublished(version="power@1", fallback_power_w={"m": 200.0})
-SECOND = PowerModelPublished(
-    version="power@9",
-    features=["freq_ghz"],
-    trees=[Tree(feature=[0, -1, -1], threshold=[2, 0, 0], left=[1, 0, 0], right=[2, 0, 0])],
-    training_jobs=50,
-    holdout_mape=0.0321,
+SECOND = PowerModelPublished(version="power@9", fallback_power_w={"m": 210.0})
+OLDER = PowerHistoryUpdated(version="power-history@5", learned_jobs=1)
+HISTORY = PowerHistoryUpdated(
+    version="power-history@8", learned_jobs=50, recent_error=0.0321, origin=b"\x0a" * 32
 )
 OTHERS: list[Model] = [
+    OLDER,
+    HISTORY,
     DegradationModelPublished(version="degradation@1", weights=[0.5], training_pairs=20),
     NodePowerPublished(version="node-power@4", training_readings=60),
 ]
@@ -42,7 +42,7 @@ def events() -> Iterator[Event]:
     yield event(SECOND, 9_000_000)
     yield event(FIRST, 1_000_000)
     yield event(FIRST, 2_000_000)
-    yield from (event(model, 4_000_000) for model in OTHERS)
+    yield from (event(model, 4_000_000 + n) for n, model in enumerate(OTHERS))
     yield Event("round", "prediction", 9_000_001, "", RoundEnded(round=9))
 
 
@@ -58,12 +58,13 @@ def test_versions_are_listed_once_in_the_order_of_publication_and_the_newest_is_
     told = run.invoke(app, ["models", "list", "--output", "json"])
     found = [json.loads(line) for line in told.output.splitlines()]
     assert [(row["version"], row["learned from"], row["newest"]) for row in found] == [
-        ("power@1", "0 jobs", ""),
+        ("power@1", "newest readings", ""),
+        ("power-history@8", "50 jobs", "newest"),
         ("degradation@1", "20 pairs", "newest"),
         ("node-power@4", "60 readings", "newest"),
-        ("power@9", "50 jobs", "newest"),
+        ("power@9", "newest readings", "newest"),
     ]
-    assert [row["error on others"] for row in found] == ["", "", "", "3.21 %"]
+    assert [row["error on others"] for row in found] == ["", "3.21 %", "", "", ""]
     assert found[0]["published"] == "1970-01-01 00:00:01"
 
 
@@ -75,11 +76,12 @@ def test_a_version_whose_content_is_not_what_its_digest_says_shows_both() -> Non
     assert row["sha256"] == f"{model_sha256(changed).hex()}, not {changed.sha256.hex()}"
 
 
-def test_a_version_is_shown_with_its_parameters_and_the_size_of_its_trees(run: CliRunner) -> None:
-    told = json.loads(run.invoke(app, ["models", "show", "power@9"]).output)
-    assert told["trees"] == ["3 nodes"]
-    assert (told["features"], told["training_jobs"]) == (["freq_ghz"], 50)
-    assert told["sha256"] == model_sha256(SECOND).hex()
+def test_a_version_is_shown_with_its_parameters_and_digests(run: CliRunner) -> None:
+    told = json.loads(run.invoke(app, ["models", "show", "power-history@5"]).output)
+    assert told["learned_jobs"] == "1"
+    assert told["sha256"] == model_sha256(OLDER).hex()
+    told = json.loads(run.invoke(app, ["models", "show", "power-history@8"]).output)
+    assert told["origin"] == "0a" * 32
 
 
 def test_a_version_that_was_not_published_is_told_in_one_line(run: CliRunner) -> None:

@@ -98,7 +98,7 @@ def topics() -> dict[str, list[Event]]:
             )
             for job in "ab"
         ],
-        "prediction.models": [],
+        "placement.inputs": [],
         "placement.decisions": [
             event("db2", start("b", "p2", round_number=2, co_runner="a")),
             event("db1", waiting),

@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 from coplace.v1.jobs_pb2 import JobRequeued
+from coplace.v1.prediction_pb2 import PowerHistoryUpdated
 from coplace.v1.telemetry_pb2 import NodeSamples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,12 +14,14 @@ from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
 from shared.domain.job import Job
 from shared.messaging.digest import require_sha256
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError
+from shared.messaging.event import Event, Publish
+from shared.messaging.power_history import update_of
+from shared.messaging.stage import AlreadyAppliedError, Round
 from shared.models.degradation import PRIOR_WEIGHTS, pair_features, slowdown_ratio
-from shared.models.forest import Forest, Tree
-from shared.models.power_model import FEATURES, PowerModel
+from shared.power_prediction.similar_jobs import KindOfJob, PowerTables
+from tests.support.messaging import TOPICS
 from tests.unit.services.prediction.support import (
+    SECOND_US,
     beside,
     declared,
     event,
@@ -31,14 +34,27 @@ from tests.unit.services.prediction.support import (
 P1 = Cluster("p1", "site", "platinum-8168", 16, 48, (1.2, 2.7), 110.0, 256.0)
 
 
-def job(app_id: str) -> Job:
-    return Job("x", 1, app_id, "user", "account", 2, 7200.0, "p1", shareable=False, submit_s=0)
+def job(app_id: str, number: int = 0) -> Job:
+    return Job("x", 1, app_id, "user", "account", 2, 7200.0, "p1", shareable=False, submit_s=number)
 
 
-def power_model(message: Any) -> PowerModel:
-    trees = [Tree(t.feature, t.threshold, t.left, t.right, t.value) for t in message.trees]
-    forest = Forest.of(trees, features=len(message.features)) if trees else None
-    return PowerModel(message.version, forest, dict(message.fallback_power_w))
+def power_w(published: list[Publish], app_id: str, freq_ghz: float = 2.7) -> float:
+    """What whoever folds what was published says of the next job."""
+    tables = PowerTables()
+    for each in published:
+        if isinstance(each.event.payload, PowerHistoryUpdated):
+            tables.fold(update_of(each.event.payload))
+    found = tables.predict(KindOfJob.of(job(app_id), P1, freq_ghz))
+    assert found is not None
+    return found.predicted_w
+
+
+def taught(*events: Event) -> list[Publish]:
+    """What a round of events publishes."""
+    prediction = Prediction({})
+    for one in (declared(), *events):
+        assert not list(prediction.handle(one))
+    return list(prediction.end_round(Round(0, 7_200 * SECOND_US)))
 
 
 def many_runs(count: int, start: int = 0) -> list[Event]:
@@ -57,10 +73,8 @@ def test_the_first_round_says_honestly_that_only_idle_power_and_a_prior_are_know
 
     power, degradation = models["power"], models["degradation"]
     assert (power.version, degradation.version) == ("power@0", "degradation@0")
-    assert (power.training_jobs, len(power.trees)) == (0, 0)
     assert dict(power.fallback_power_w) == {"platinum-8168": 110.0}
     assert tuple(degradation.weights) == PRIOR_WEIGHTS
-    assert list(power.features) == list(FEATURES)
     for model in models.values():
         require_sha256(model)
 
@@ -102,44 +116,38 @@ def test_a_node_model_that_was_corrected_is_published_once() -> None:
     assert in_round(prediction, 2) == {}
 
 
-def test_a_forest_tells_applications_apart() -> None:
-    prediction = Prediction({})
-    in_round(prediction, 0, declared())
-
-    power = in_round(prediction, 1, *many_runs(MIN_RUNS))["power"]
-
-    assert power.training_jobs == MIN_RUNS
-    predicted = power_model(power).power_w([job("calm"), job("hungry")], P1)
-    assert predicted == pytest.approx([300, 400], rel=0.02)
-    assert power.holdout_mape < 0.02
+def test_what_similar_jobs_drew_is_published_and_tells_applications_apart() -> None:
+    published = taught(*many_runs(20))
+    assert power_w(published, "calm") == pytest.approx(300)
+    assert power_w(published, "hungry") == pytest.approx(400)
 
 
 def test_the_power_of_half_a_node_is_learned_as_that_of_a_whole_one() -> None:
-    prediction = Prediction({})
-    halves = [e for n in range(MIN_RUNS) for e in run(n, "calm", 150.0, cores_per_node=24)]
-
-    power = in_round(prediction, 0, declared(), *halves)["power"]
-
-    assert power_model(power).power_w([job("calm")], P1) == pytest.approx([300])
+    halves = [e for n in range(20) for e in run(n, "calm", 150.0, cores_per_node=24)]
+    assert power_w(taught(*halves), "calm") == pytest.approx(300)
 
 
 def test_slow_runs_do_not_lower_what_is_expected_at_the_nominal_frequency() -> None:
     slow = [e for n in range(100, 130) for e in run(n, "calm", 180.0, freq_ghz=1.2)]
     fast = [e for n in range(30) for e in run(n, "calm", 300.0)]
+    published = taught(*slow, *fast)
+    assert power_w(published, "calm") == pytest.approx(300)
+    assert power_w(published, "calm", 1.2) == pytest.approx(180)
 
-    power = in_round(Prediction({}), 0, declared(), *slow, *fast)["power"]
 
-    assert power_model(power).power_w([job("calm")], P1) == pytest.approx([300], rel=0.02)
-
-
-def test_models_are_trained_again_when_there_is_twice_as_much() -> None:
+def test_a_finish_publishes_the_rows_of_its_kind_and_no_others() -> None:
     prediction = Prediction({})
-    in_round(prediction, 0, declared(), *many_runs(MIN_RUNS))
-
-    assert "power" not in in_round(prediction, 1, *many_runs(MIN_RUNS - 1, MIN_RUNS))
-    power = in_round(prediction, 2, *many_runs(1, 2 * MIN_RUNS - 1))["power"]
-
-    assert (power.version, power.training_jobs) == ("power@2", 2 * MIN_RUNS)
+    for one in (declared(), *many_runs(20)):
+        list(prediction.handle(one))
+    assert len(list(prediction.end_round(Round(0, SECOND_US)))) == 4
+    for one in run(50, "calm", 300.0):
+        list(prediction.handle(one))
+    [published] = prediction.end_round(Round(1, 2 * SECOND_US))
+    assert isinstance(published.event.payload, PowerHistoryUpdated)
+    assert published.event.payload.app_id == "calm"
+    assert published.event.payload.job_ids == ["site/p1/0050/0"]
+    require_sha256(published.event.payload)
+    assert published.event.key == TOPICS.spec(published.topic).key_of(published.event.payload)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +157,7 @@ def test_models_are_trained_again_when_there_is_twice_as_much() -> None:
 def test_a_job_without_a_meter_or_a_run_teaches_nothing(changes: dict[str, Any]) -> None:
     blind = [e for n in range(MIN_RUNS) for e in run(n, "calm", 300.0, **changes)]
 
-    power = in_round(Prediction({}), 0, declared(), *blind)["power"]
-
-    assert power.training_jobs == 0
+    assert [publish.event.key for publish in taught(*blind)] == ["power", "degradation"]
 
 
 def test_pairs_teach_what_a_neighbour_costs() -> None:
@@ -195,10 +201,8 @@ def test_a_job_of_uneven_units_drew_its_power_on_the_cores_that_it_held() -> Non
     """72 cores on two nodes of 48: 300 W each are 400 W of a node used whole."""
     uneven = [e for n in range(MIN_RUNS) for e in run(n, "calm", 300.0, cores=72)]
     whole = [e for n in range(MIN_RUNS) for e in run(n, "calm", 400.0)]
-    of_uneven, of_whole = (
-        in_round(Prediction({}), 0, declared(), *events)["power"] for events in (uneven, whole)
-    )
-    assert of_uneven.trees == of_whole.trees
+    of_uneven, of_whole = (power_w(taught(*events), "calm") for events in (uneven, whole))
+    assert of_uneven == of_whole
 
 
 def test_pairs_without_signatures_leave_the_prior() -> None:
@@ -223,21 +227,11 @@ def test_copies_are_recognised() -> None:
 
 
 def test_a_requeued_job_is_learned_from_its_next_attempt() -> None:
-    runs = many_runs(MIN_RUNS - 1)
     submitted, finished = run(999, "calm", 300.0, attempt=2)
     requeued = JobRequeued(job_id=submitted.key, attempt=2)
+    events = submitted, event("requeued", 5, submitted.key, requeued), finished
 
-    power = in_round(
-        Prediction({}),
-        0,
-        declared(),
-        *runs,
-        submitted,
-        event("requeued", 5, submitted.key, requeued),
-        finished,
-    )["power"]
-
-    assert power.training_jobs == MIN_RUNS
+    assert power_w(taught(*events), "calm") == pytest.approx(300)
 
 
 def test_older_runs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,9 +242,7 @@ def test_older_runs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     prediction.changes()
     in_round(prediction, 1, *many_runs(4, 95))
 
-    power = in_round(prediction, 2, *many_runs(91, 99))["power"]
-
-    assert power.training_jobs == 190 - 30
+    in_round(prediction, 2, *many_runs(91, 99))
     dropped = [key for key, value in prediction.changes().items() if value is None]
     assert len([key for key in dropped if key.startswith("run|")]) == 30
 

@@ -1,16 +1,10 @@
-"""Evaluating published models: forests, submission features, slowdown of pairs."""
-
-import subprocess
-import sys
+"""Evaluating published models: forests, slowdown of pairs."""
 
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestRegressor
 
-from shared.domain.bounds import NODE_POWER_W
-from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
-from shared.domain.job import Job
 from shared.models.degradation import (
     PRIOR_WEIGHTS,
     pair_features,
@@ -18,18 +12,9 @@ from shared.models.degradation import (
     slowdown_ratio,
 )
 from shared.models.forest import Forest, Tree
-from shared.models.power_model import (
-    FEATURES,
-    NO_POWER_MODEL,
-    PowerModel,
-    feature_row,
-    stable_code,
-)
 from shared.scheduling.sharing import Contention
 
 STUMP = Tree([0, -1, -1], [0.5, 0.0, 0.0], [1, 0, 0], [2, 0, 0], [0.0, 100.0, 200.0])
-CLUSTER = Cluster("p1", "site", "model", 512, 48, (1.2, 2.7), 90.0, 200.0)
-JOB = Job("a", 1, "lu.C", "ada", "physics", 8, 3600.0, "p1", True, 0.0)
 
 
 def test_a_forest_says_what_the_library_that_trained_it_says() -> None:
@@ -64,33 +49,6 @@ def test_a_forest_says_what_the_library_that_trained_it_says() -> None:
 def test_arrays_that_are_no_tree_are_rejected(broken: Tree, problem: str) -> None:
     with pytest.raises(RejectedError, match=problem):
         Forest.of([STUMP, broken], features=2)
-
-
-def test_a_feature_row_has_a_value_for_each_feature() -> None:
-    row = dict(zip(FEATURES, feature_row(JOB, CLUSTER, 2.1), strict=True))
-    assert (row["log2_nodes"], row["shareable"], row["freq_ghz"]) == (3.0, 1.0, 2.1)
-    assert row["log_walltime_s"] == pytest.approx(np.log(3600))
-
-
-def test_codes_of_names_are_the_same_in_every_process() -> None:
-    code = "from shared.models.power_model import stable_code; print(stable_code('ada'))"
-    elsewhere = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert int(elsewhere.stdout) == stable_code("ada")
-
-
-def test_power_comes_from_the_forest_else_the_fallback_else_the_declared_idle_power() -> None:
-    forest = Forest.of([STUMP], features=len(FEATURES))
-    fallback = {"model": 333.0}
-    assert PowerModel("v", forest, fallback).power_w([JOB, JOB], CLUSTER).tolist() == [200.0] * 2
-    assert PowerModel("v", None, fallback).power_w([JOB], CLUSTER).tolist() == [333.0]
-    assert NO_POWER_MODEL.power_w([JOB], CLUSTER).tolist() == [90.0]
-
-
-def test_a_forest_that_learned_from_meters_that_were_off_says_the_least_that_a_node_draws() -> None:
-    off = Forest.of([STUMP._replace(value=[0.0] * len(STUMP.value))], features=len(FEATURES))
-    assert PowerModel("v", off, {}).power_w([JOB], CLUSTER).tolist() == [NODE_POWER_W.least]
 
 
 def test_slowdown_is_never_below_1_and_grows_with_what_both_draw() -> None:

@@ -44,6 +44,7 @@ from coplace.v1.plans_pb2 import PlanItem, PlanProposed
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
+    PowerHistoryUpdated,
     PowerModelPublished,
 )
 from google.protobuf.message import Message
@@ -52,7 +53,7 @@ from shared.eamc.ranking import Policy
 from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import Processor, Round
-from shared.models import degradation, power_model
+from shared.models import degradation
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 
@@ -60,6 +61,7 @@ M = TypeVar(
     "M",
     CoefficientsPublished,
     PowerModelPublished,
+    PowerHistoryUpdated,
     DegradationModelPublished,
     NodePowerPublished,
 )
@@ -148,7 +150,6 @@ def coefficients(cluster: str, sd: float | None = None) -> Event:
 def power(**changes: Any) -> Event:
     values: dict[str, Any] = {
         "version": "power@0",
-        "features": power_model.FEATURES,
         "fallback_power_w": dict.fromkeys(MODELS.values(), 333.0),
     }
     return event("power", sealed(PowerModelPublished(**(values | changes))))

@@ -171,7 +171,6 @@ def test_a_cluster_that_is_too_small_is_weighed_and_refused() -> None:
         (finished("a", T0_US), "job_id"),
         (region.requeued("a", T0_US), "job_id"),
         (region.started(PlacementDecided(job_id="a", attempt=1)), "job_id"),
-        (region.power(features=["other"]), "features"),
         (region.pair_model(weights=(1.0,)), "weights"),
         (region.signature(0, "p1", T0_US + 1, cpi=-1.0), "cpi"),
         (submitted("a", walltime_s=1e300), "walltime_s"),

@@ -1,0 +1,188 @@
+"""What jobs drew, and what was predicted of them when they started."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from coplace.v1.prediction_pb2 import PowerHistoryUpdated
+
+from services.prediction.publish import history_key, power_history_event
+from shared.domain.bounds import NODE_POWER_W
+from shared.domain.cluster import Cluster
+from shared.domain.job import Job
+from shared.messaging.event import Publish
+from shared.messaging.power_history import update_of, updated
+from shared.messaging.stage import Round
+from shared.messaging.table import Table
+from shared.power_prediction.online import (
+    MOST_JUDGED,
+    EndedJob,
+    JudgedPrediction,
+    LearnerProgress,
+    Lesson,
+    OnlineLearner,
+)
+from shared.power_prediction.similar_jobs import ORIGIN, KindOfJob, PowerAtStart, size_of
+
+_PROGRESS: Final = "learner"
+
+
+class JobOnCluster(NamedTuple):
+    """A job at a P-state of a cluster, as far as its power depends on it."""
+
+    cluster: str
+    freq_ghz: float
+    user: str
+    app_id: str
+    size: str
+    walltime_s: float
+
+    @classmethod
+    def of(cls, job: Job, cluster: str, freq_ghz: float) -> "JobOnCluster":
+        """An attempt of a job that runs there."""
+        return cls(cluster, freq_ghz, job.user, job.app_id, size_of(job), job.walltime_s)
+
+    def kind(self, clusters: Mapping[str, Cluster]) -> KindOfJob | None:
+        """None where its cluster is not declared, or not at such a P-state."""
+        cluster = clusters.get(self.cluster)
+        if cluster is None or self.freq_ghz not in cluster.pstates_ghz:
+            return None
+        return KindOfJob(cluster.node_model, *self[1:])
+
+
+class MeasuredRun(NamedTuple):
+    """A run that ended: what each of its nodes drew for it, and how many cores it had there, both
+    by the mean over its nodes."""
+
+    time_us: int
+    key: str
+    job_id: str
+    job: JobOnCluster
+    node_power_w: float
+    cores_per_node: float
+
+
+class ExpectedPower(NamedTuple):
+    """What was predicted of a job when it started."""
+
+    kind: KindOfJob
+    power: PowerAtStart
+
+
+class JobPower:
+    """Folds starts and ends. A prediction is made at the end of the round in which its job started,
+    of what was published before; what ended in a round is learned at its end, in the order of
+    (end, key)."""
+
+    def __init__(self, restored: Mapping[str, bytes], alpha: float) -> None:
+        self._history = Table("power-history", restored, _packed, _unpacked)
+        self._judged = Table("power-judged", restored, list, lambda v: JudgedPrediction(*v))
+        self._progress = Table("power-progress", restored, list, lambda v: LearnerProgress(*v))
+        self._started = Table("power-started", restored, list, lambda v: JobOnCluster(*v))
+        self._expected = Table("power-expected", restored, _nested, _expected)
+        self._ended = Table("power-ended", restored, _nested, _ended)
+        self._forget_other_origin()
+        self._learner = OnlineLearner(
+            alpha,
+            [update_of(message) for message in self._history.values()],
+            self._judged.values(),
+            self._progress.get(_PROGRESS),
+        )
+
+    def start(self, key: str, job: Job, cluster: str, freq_ghz: float) -> None:
+        """An attempt of a job started."""
+        self._started.put(key, JobOnCluster.of(job, cluster, freq_ghz))
+
+    def finish(self, key: str, run: MeasuredRun | None) -> None:
+        """An attempt ended; None where its power is not known, or it had several."""
+        if run is not None:
+            self._ended.put(key, run)
+            return
+        for table in (self._started, self._expected):
+            if key in table:
+                table.drop(key)
+
+    def end_round(self, ended: Round, clusters: Mapping[str, Cluster]) -> list[Publish]:
+        """Predict what started, learn from what ended, and publish the rows that changed."""
+        for key, job in list(self._started.items()):
+            self._predict(key, job.kind(clusters))
+            self._started.drop(key)
+        runs = sorted(self._ended.values())
+        found = [self._taken(run, clusters) for run in runs]
+        jobs = [job for job in found if job is not None]
+        return self._publish(jobs, ended) if jobs else []
+
+    def changes(self) -> dict[str, bytes | None]:
+        """Records of what changed since the last call."""
+        tables: tuple[Table[Any], ...] = (
+            *(self._history, self._judged, self._progress),
+            *(self._started, self._expected, self._ended),
+        )
+        return {key: value for table in tables for key, value in table.changes().items()}
+
+    def _predict(self, key: str, kind: KindOfJob | None) -> None:
+        power = self._learner.tables.predict(kind) if kind else None
+        if kind and power:
+            self._expected.put(key, ExpectedPower(kind, power))
+
+    def _taken(self, run: MeasuredRun, clusters: Mapping[str, Cluster]) -> EndedJob | None:
+        """What a node used whole would have drawn: a job on part of a node's cores is charged that
+        part of its power. None where nothing is known of where it ran."""
+        self._ended.drop(run.key)
+        expected = self._expected.drop(run.key) if run.key in self._expected else None
+        kind = run.job.kind(clusters)
+        if kind is None:
+            return None
+        core_share = run.cores_per_node / clusters[run.job.cluster].cores_per_node
+        power_w = run.node_power_w / core_share
+        if not NODE_POWER_W.has(power_w):
+            return None
+        predicted = expected.power if expected and expected.kind == kind else None
+        return EndedJob(run.job_id, kind, power_w, predicted)
+
+    def _publish(self, jobs: list[EndedJob], ended: Round) -> list[Publish]:
+        lesson = self._learner.learn(jobs, max(ended.ended_at_us, self._learner.tables.number + 1))
+        progress, scores = self._learner.progress, self._learner.scores
+        messages = [updated(taught, progress.learned, scores) for taught in lesson.taught]
+        published = [power_history_event(message, ended) for message in messages]
+        for publish, message in zip(published, messages, strict=True):
+            self._history.put(publish.event.key, message)
+        self._remember(lesson, progress)
+        return published
+
+    def _remember(self, lesson: Lesson, progress: LearnerProgress) -> None:
+        for kind in lesson.forgotten:
+            self._history.drop(history_key(kind))
+        for judged in lesson.judged:
+            self._judged.put(f"{judged.number % MOST_JUDGED:05}", judged)
+        self._progress.put(_PROGRESS, progress)
+
+    def _forget_other_origin(self) -> None:
+        """Rows that another version learned mean something else here."""
+        for key, message in list(self._history.items()):
+            if message.origin != ORIGIN:
+                self._history.drop(key)
+
+
+def _packed(message: PowerHistoryUpdated) -> str:
+    return b64encode(message.SerializeToString(deterministic=True)).decode()
+
+
+def _unpacked(value: str) -> PowerHistoryUpdated:
+    return PowerHistoryUpdated.FromString(b64decode(value))
+
+
+def _nested(value: tuple[Any, ...]) -> list[Any]:
+    """JSON knows no tuples with names."""
+    return [list(each) if isinstance(each, tuple) else each for each in value]
+
+
+def _expected(value: list[Any]) -> ExpectedPower:
+    kind, (predicted_w, upper_w, alpha, said, spread_w, group) = value
+    power = PowerAtStart(predicted_w, upper_w, alpha, tuple(said), spread_w, group)
+    return ExpectedPower(KindOfJob(*kind), power)
+
+
+def _ended(value: list[Any]) -> MeasuredRun:
+    time_us, key, job_id, job, *measured = value
+    return MeasuredRun(time_us, key, job_id, JobOnCluster(*job), *measured)

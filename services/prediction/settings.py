@@ -1,0 +1,20 @@
+"""Settings of prediction, read from COPLACE_PREDICTION_* environment variables."""
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from shared.domain.bounds import ALPHA
+from shared.runtime.environment import EnvironmentSettings
+
+
+class PredictionSettings(EnvironmentSettings):
+    """What only prediction needs to be told."""
+
+    model_config = SettingsConfigDict(env_prefix="COPLACE_PREDICTION_", frozen=True)
+
+    alpha: float = Field(
+        0.1,
+        ge=ALPHA.least,
+        le=0.4,
+        description="The share of jobs that may draw more than the upper bound of their power",
+    )

@@ -1,0 +1,52 @@
+"""What a node draws for a job that is known by its submission alone: what placement evaluates."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import nan
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.domain.bounds import NODE_POWER_W
+from shared.domain.cluster import Cluster
+from shared.domain.job import Job
+from shared.numerics.elementary import log
+from shared.numerics.normal import quantile as normal_quantile
+from shared.power_prediction.similar_jobs import HISTORY, KindOfJob, PowerTables
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(slots=True, eq=False)
+class PowerModel:
+    """What similar jobs drew, and one figure a node model where none is known."""
+
+    fallback_version: str = ""
+    fallback_power_w: Mapping[str, float] = field(default_factory=dict)
+    tables: PowerTables = field(default_factory=PowerTables)
+
+    @property
+    def version(self) -> str:
+        """The newest of what it consists of."""
+        number = self.tables.number
+        return f"{HISTORY}@{number}" if number else self.fallback_version
+
+    def predict(self, jobs: Sequence[Job], cluster: Cluster) -> tuple[Floats, Floats]:
+        """Of jobs at the nominal P-state the mean power of one node used whole, W, and its relative
+        standard deviation, NaN where no job on this node model is known, each of shape (jobs,).
+
+        The deviation is such that the quantile 1 - alpha is the calibrated bound. Without any job
+        the power is the mean reading of the node model, or the declared idle power: a lower bound,
+        and the only figure there is.
+        """
+        found = [self._of(job, cluster) for job in jobs]
+        power_w, deviation = zip(*found, strict=True) if found else ((), ())
+        return np.array(power_w, dtype=np.float64), np.array(deviation, dtype=np.float64)
+
+    def _of(self, job: Job, cluster: Cluster) -> tuple[float, float]:
+        predicted = self.tables.predict(KindOfJob.of(job, cluster, cluster.nominal_ghz))
+        if predicted is None:
+            return self.fallback_power_w.get(cluster.node_model, cluster.idle_power_w), nan
+        beyond = log(predicted.upper_w / predicted.predicted_w)
+        power_w = max(predicted.predicted_w, NODE_POWER_W.least)
+        return power_w, beyond / normal_quantile(1 - predicted.alpha)

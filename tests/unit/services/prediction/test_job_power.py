@@ -1,0 +1,125 @@
+"""What jobs drew, held to what was predicted when they started."""
+
+from base64 import b64encode
+from collections.abc import Iterable
+
+import orjson
+import pytest
+from coplace.v1.jobs_pb2 import JobStarted
+from coplace.v1.prediction_pb2 import PowerHistoryUpdated
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.prediction.processor import Prediction
+from shared.messaging.event import Event
+from shared.messaging.stage import Processor, Round
+from tests.unit.services.prediction.support import SECOND_US, declared, event, run
+
+HOUR_US = 3_600 * SECOND_US
+
+
+def job(number: int, power_w: float, app_id: str = "calm") -> tuple[Event, Event, Event]:
+    """Its submission, its start and its end."""
+    submitted, finished = run(number, app_id, power_w)
+    started = JobStarted(
+        job_id=submitted.key,
+        attempt=1,
+        cluster="p1",
+        nodes=["n1", "n2"],
+        freq_ghz=2.7,
+        started_at_us=SECOND_US,
+    )
+    return (
+        submitted,
+        event(f"started {number}", SECOND_US + number, submitted.key, started),
+        finished,
+    )
+
+
+def told(processor: Processor, number: int, events: Iterable[Event]) -> list[PowerHistoryUpdated]:
+    """The rows that a round of events publishes."""
+    for one in events:
+        list(processor.handle(one))
+    published = processor.end_round(Round(number, (number + 2) * HOUR_US))
+    found = (publish.event.payload for publish in published)
+    return [each for each in found if isinstance(each, PowerHistoryUpdated)]
+
+
+def test_a_prediction_is_made_when_a_job_starts_and_judged_when_it_ends() -> None:
+    prediction = Prediction({})
+    [first] = told(prediction, 0, [declared(), *job(0, 300.0)])
+    assert not first.similar[0].losses
+    submitted, started, finished = job(1, 330.0)
+    assert told(prediction, 1, [submitted, started]) == []
+    [second] = told(prediction, 2, [finished])
+    assert second.recent_error == pytest.approx(1 - 300 / 330)
+    assert second.recent_above_share == 0
+    assert len(second.similar[0].losses) > 0
+    assert (second.learned_jobs, second.highest_power_w) == (2, 330.0)
+
+
+def test_a_job_that_started_elsewhere_or_at_another_pstate_judges_nothing() -> None:
+    prediction = Prediction({})
+    told(prediction, 0, [declared(), *job(0, 300.0)])
+    submitted, started, finished = job(1, 330.0)
+    assert isinstance(started.payload, JobStarted)
+    started.payload.freq_ghz = 1.2
+    told(prediction, 1, [submitted, started])
+    [second] = told(prediction, 2, [finished])
+    assert (second.learned_jobs, second.recent_error) == (2, 0)
+
+
+def test_nothing_is_kept_of_a_job_that_ended() -> None:
+    prediction = Prediction({})
+    told(prediction, 0, [declared(), *job(0, 300.0)])
+    told(prediction, 1, [*job(1, 300.0)[:2], *job(2, 300.0)[:2]])
+    blind = run(2, "calm", 300.0, energy_j=0.0)[1]
+    changes = dict(prediction.changes())
+    told(prediction, 2, [job(1, 300.0)[2], blind])
+    changes |= prediction.changes()
+    kept = {key.split("|")[0] for key, value in changes.items() if value is not None}
+    assert not kept & {"power-started", "power-expected", "power-ended", "job"}
+
+
+def test_rows_of_another_version_are_forgotten() -> None:
+    prediction = Prediction({})
+    told(prediction, 0, [declared(), *job(0, 300.0)])
+    state = {key: value for key, value in prediction.changes().items() if value is not None}
+    [key] = [key for key in state if key.startswith("power-history|")]
+    foreign = PowerHistoryUpdated(origin=b"another").SerializeToString()
+    state[key] = orjson.dumps(b64encode(foreign).decode())
+    [again] = told(Prediction(state), 1, job(1, 330.0))
+    assert [row.count for row in again.similar] == [1] * 6
+
+
+ROUNDS = [
+    [declared(), *job(0, 300.0), *job(1, 250.0, "hungry")],
+    [*job(2, 310.0)[:2], *job(3, 240.0, "hungry")[:2], *job(4, 290.0)[:2]],
+    [job(2, 310.0)[2], job(3, 240.0, "hungry")[2], *job(5, 305.0)],
+    [job(4, 290.0)[2], *job(6, 260.0, "hungry")],
+]
+
+
+def shuffled(events: list[Event], data: st.DataObject) -> list[Event]:
+    """In an order in which Kafka may hand them over: each job's own one stays."""
+    keys = data.draw(st.permutations([one.key for one in events]))
+    by_key = {key: [one for one in events if one.key == key] for key in keys}
+    return [by_key[key].pop(0) for key in keys]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_neither_restarts_nor_the_order_within_a_round_change_what_is_published(
+    data: st.DataObject,
+) -> None:
+    lived, killed, state = Prediction({}), Prediction({}), dict[str, bytes | None]()
+    for number, events in enumerate(ROUNDS):
+        expected = told(lived, number, events)
+        order = shuffled(events, data)
+        dies_at = data.draw(st.integers(0, len(order)))
+        for one in order[:dies_at]:
+            list(killed.handle(one))
+        state |= killed.changes()
+        killed = Prediction({key: value for key, value in state.items() if value is not None})
+        assert told(killed, number, order[dies_at:]) == expected
+        state |= killed.changes()
