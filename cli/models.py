@@ -25,9 +25,7 @@ from shared.runtime.settings import settings
 
 app = typer.Typer(no_args_is_help=True, help="The versions of learned models.")
 
-Model = (
-    PowerModelPublished | PowerHistoryUpdated | DegradationModelPublished | NodePowerPublished
-)
+Model = PowerModelPublished | PowerHistoryUpdated | DegradationModelPublished | NodePowerPublished
 _TOPICS: Final = ("prediction.models", "prediction.power")
 _COLUMNS: Final = ("version", "published", "learned from", "error on others", "newest", "sha256")
 
