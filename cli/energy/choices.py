@@ -73,7 +73,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class PStateChoice:
     """An application on a node model as one rule has it."""
 
     app_id: str
@@ -143,7 +143,7 @@ def _time(_energy_j: Floats, time_s: Floats) -> Floats:
     return time_s
 
 
-def choose(several: Sequence[tuple[Matched, Projection]], knobs: Knobs) -> list[Chosen]:
+def choose(several: Sequence[tuple[Matched, Projection]], knobs: Knobs) -> list[PStateChoice]:
     """What each rule chooses for each application on each node model.
 
     Left out is an application without projection at the P-state chosen. Raises RejectedError when
@@ -154,7 +154,7 @@ def choose(several: Sequence[tuple[Matched, Projection]], knobs: Knobs) -> list[
 
 def _by_rule(
     several: Sequence[tuple[Matched, Projection]], rule: Rule, knobs: Knobs
-) -> Iterator[Chosen]:
+) -> Iterator[PStateChoice]:
     apps = list(dict.fromkeys(s.app_id for matched, _ in several for s in matched.signatures))
     shape = (len(apps), len(several))
     freq_ghz, time_s, power_w = (np.full(shape, np.nan) for _ in range(3))
@@ -168,7 +168,7 @@ def _by_rule(
     is_known = ~np.isnan(energy_j)
     preferred = np.where(is_known, rule.cost(energy_j, time_s), np.inf).argmin(axis=1)
     for i, j in np.argwhere(is_known).tolist():
-        yield Chosen(
+        yield PStateChoice(
             app_id=apps[i],
             module=several[j][0].module,
             rule=rule,
@@ -191,7 +191,7 @@ def _defaults(matched: Matched, projection: Projection, knobs: Knobs) -> Ints:
     return np.where(projection.available[:, asked], asked, own)
 
 
-def table(several: Sequence[tuple[Matched, Projection]], chosen: Sequence[Chosen]) -> Table:
+def table(several: Sequence[tuple[Matched, Projection]], chosen: Sequence[PStateChoice]) -> Table:
     """One row an application and node model, one column a rule; `*` marks the node model that the
     rule prefers. Printed as Markdown, so that documents can show it as it is."""
     cells = {
@@ -208,7 +208,7 @@ def table(several: Sequence[tuple[Matched, Projection]], chosen: Sequence[Chosen
     return found
 
 
-def _cell(chosen: Chosen, *, is_one_of_many: bool) -> str:
+def _cell(chosen: PStateChoice, *, is_one_of_many: bool) -> str:
     mark = "*" if chosen.is_preferred and is_one_of_many else ""
     figures = f"{chosen.time_s:.1f} s {chosen.power_w:.0f} W {chosen.energy_j / 1e3:.2f} kJ"
     return f"{mark}{chosen.freq_ghz:.1f} GHz {figures}"

@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chosen:
+class ChosenPStates:
     """Arrays of the shape (signatures,), NaN where a signature has no projection: clock, time and
     power there with their relative standard deviations, the distance that was least where it is
     what the rule goes by, and the time at the nominal P-state."""

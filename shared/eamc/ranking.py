@@ -46,7 +46,7 @@ FREQUENCY_RULES: Final = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ranking:
+class Ranks:
     """`rank` orders a job's clusters, EXCLUDED where it has no entry; `tier` 0 is served first."""
 
     rank: Ints
@@ -80,7 +80,7 @@ def compare(
     weighing: Weighing,
     threshold: float,
     preferred: Ints | None = None,
-) -> tuple[Floats, Ranking]:
+) -> tuple[Floats, Ranks]:
     """`part_eff` of each job's clusters among each other, and the queue entries that a policy makes
     of it: see rank_clusters."""
     efficiency = part_eff(energy_j, time_s, eligible, weighing)
@@ -97,24 +97,24 @@ def rank_clusters(
     threshold: float,
     reading: Reading = Reading.DIMENSIONLESS,
     preferred: Ints | None = None,
-) -> Ranking:
+) -> Ranks:
     """Queue entries of each job from its `part_eff` (infinite: not eligible).
 
     `preferred` (jobs,) names a cluster that stands before better ones, or NO_PREFERENCE.
     """
     eligible = np.isfinite(efficiency)
     if policy in (Policy.MIN_RUNTIME, Policy.MIN_ENERGY):
-        return Ranking(_declared_order(eligible), np.zeros(eligible.shape, dtype=np.int64))
+        return Ranks(_declared_order(eligible), np.zeros(eligible.shape, dtype=np.int64))
     rank = _by_efficiency(efficiency, eligible, preferred)
     if policy is Policy.BASE:
-        return Ranking(np.where(rank == 0, 0, EXCLUDED), np.zeros_like(rank))
+        return Ranks(np.where(rank == 0, 0, EXCLUDED), np.zeros_like(rank))
     if policy is Policy.REORDER:
-        return Ranking(rank, np.zeros_like(rank))
+        return Ranks(rank, np.zeros_like(rank))
     tier = np.maximum(rank, 0)
     if policy is Policy.PRIORITY_INC_V:
         last = is_demoted(efficiency, rank, threshold, reading)
         tier = np.where(last, efficiency.shape[1], tier)
-    return Ranking(rank, tier)
+    return Ranks(rank, tier)
 
 
 def _declared_order(eligible: Mask) -> Ints:

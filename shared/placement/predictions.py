@@ -14,7 +14,7 @@ from shared.domain.cluster import Cluster
 from shared.domain.coefficients import Coefficients
 from shared.domain.job import Job
 from shared.domain.signature import Signature
-from shared.eamc.chosen import Chosen
+from shared.eamc.chosen import ChosenPStates
 from shared.eamc.frequency import FrequencyRule, Weighing, distance
 from shared.eamc.reference import reference_signature
 from shared.models.ear import project, unlearned
@@ -154,7 +154,7 @@ def _from_signatures(
 
     def chosen(apps: Sequence[str]) -> Iterator[tuple[str, Row]]:
         for names, projection in projections(known, apps):
-            rows = _rows(Chosen.of(projection, rule, weighing, quantile))
+            rows = _rows(ChosenPStates.of(projection, rule, weighing, quantile))
             yield from zip(names, rows, strict=True)
 
     apps = sorted({job.app_id for job in jobs} & known.signatures.keys())
@@ -183,9 +183,9 @@ def projections(
             yield names, projection.only(usable)
 
 
-def _rows(chosen: Chosen) -> Iterator[Row]:
-    """One of each signature, of all that Chosen has."""
-    columns = (getattr(chosen, name) for name in Chosen.__slots__)
+def _rows(chosen: ChosenPStates) -> Iterator[Row]:
+    """One of each signature, of all that ChosenPStates has."""
+    columns = (getattr(chosen, name) for name in ChosenPStates.__slots__)
     return zip(*(column.tolist() for column in columns), strict=True)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import UnusableError
 from shared.domain.signature import Signature
-from shared.eamc.chosen import Chosen
+from shared.eamc.chosen import ChosenPStates
 from shared.eamc.frequency import (
     EVEN,
     FrequencyRule,
@@ -107,7 +107,7 @@ class Epm:
 
     def predict(self, rule: FrequencyRule, weighing: Weighing = EVEN) -> EpmPredictions:
         """All applications on all clusters at the P-state that a rule chooses."""
-        chosen = [Chosen.of(each, rule, weighing) for each in self.projections]
+        chosen = [ChosenPStates.of(each, rule, weighing) for each in self.projections]
         time_s = _columns([each.time_s for each in chosen])
         return EpmPredictions(
             freq_ghz=_columns([each.freq_ghz for each in chosen]),
