@@ -176,6 +176,11 @@ simulate-faults: MINUTES = 2
 simulate-faults: setup ## the whole system in virtual time under a seeded adversary: SEED= MINUTES=
 	$(BIN)/python -m tests.chaos --seed $(SEED) --minutes $(MINUTES)
 
+.PHONY: kill-agent
+kill-agent: KILLS = 1000
+kill-agent: setup ## kill node agents at random points of their shutters: SEED= KILLS=
+	$(BIN)/python -m tests.chaos.agent_kills --seed $(SEED) --kills $(KILLS)
+
 .PHONY: check-core
 check-core: MINUTES = 2
 check-core: setup ## random systems hold the scheduling core to its rules: SEED= MINUTES= of CPU

@@ -16,8 +16,8 @@ from cli.output import Output, OutputName, write
 _INSTALLED = ("up", "status", "logs", "env", "down")
 _OF_NODES = ("nodes", "drain", "resume", "undeclare")
 _OF_JOBS = ("jobs", "queue", "cancel", "hold", "release", "requeue", "suspend", "unsuspend")
-# These start, show or stop servers of their own; the others speak to a system that is up.
-_WITH_THEIR_OWN = (*_INSTALLED, "local", "demo", "demo-parity")
+# These start, show or stop servers of their own, or need none; the others need a system that is up.
+_WITH_THEIR_OWN = (*_INSTALLED, "local", "demo", "demo-parity", "agent")
 
 app = typer.Typer(
     cls=with_commands_of(
@@ -33,6 +33,7 @@ app = typer.Typer(
             "smoke-test": "cli.smoke_test:smoke_test",
             "local": "deploy.local.cli:app",
             "topics": "cli.topics:app",
+            "agent": "cli.agent:app",
             "cap": "cli.cap.cli:app",
             "clock": "cli.clock:app",
             "dlq": "cli.dlq.cli:app",

@@ -399,6 +399,7 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "co_runners": if_known("co_runners"),
             "core_share": if_known("core_share"),
             "co_runner_core_share": if_known("co_runner_core_share"),
+            "progress_source": anything,
         },
         ascending("began_at_us", "ended_at_us"),
     ),

@@ -1,0 +1,1 @@
+"""The node agent: pauses the co-runners of each job for an instant, and tells what that showed."""

@@ -1,0 +1,1 @@
+"""What the agent touches: processes, control groups, counters, files, ingest."""

@@ -1,0 +1,183 @@
+"""The jobs of a node: a file for each, which resource managers write and remove."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Self
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from services.agent.adapters.processes import (
+    ControlGroup,
+    NotAJobError,
+    Processes,
+    ProcessTree,
+    require_apart,
+)
+from services.agent.adapters.progress import Counters, Heartbeats, NoProgressError, Progress
+from shared.domain.errors import UnusableError
+from shared.runtime.folders import written
+
+log = structlog.get_logger(__name__)
+
+_SUFFIX: Final = ".json"
+_MOST_BYTES: Final = 65_536
+
+
+class JobFile(BaseModel):
+    """A job as its resource manager attaches it: by its first process, with the start of that where
+    it is known so that no other is meant, or by its control group."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    job_id: str = Field(min_length=1, max_length=256)
+    attempt: int = Field(1, ge=1)
+    app_id: str = Field("", max_length=256)
+    pid: int | None = Field(None, ge=2)
+    started_ticks: int = Field(0, ge=0)
+    cgroup: Path | None = None
+    heartbeats: Path | None = None
+    cores: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> Self:
+        if (self.pid is None) == (self.cgroup is None):
+            raise ValueError("name either a process or a control group")
+        return self
+
+    @property
+    def key(self) -> str:
+        """What it is called among the jobs of the node."""
+        return f"{self.job_id}/{self.attempt}"
+
+
+class AttachedJob:
+    """The execution manager of a job: its processes, and its progress where some can be read."""
+
+    def __init__(self, file: JobFile, processes: Processes) -> None:
+        self.file = file
+        self.processes = processes
+        self.progress: Progress | None = None
+        self._problem = ""
+
+    def follow(self) -> None:
+        """Read the progress of the processes that it has now. Without any a job is paused as others
+        are, but never measured: until its application makes the file that it counts in."""
+        try:
+            if self.progress is None:
+                self.progress = _progress(self.file)
+            self.progress.follow(self.processes.pids())
+        except NoProgressError as error:
+            if self._problem != str(error):
+                self._problem = str(error)
+                log.warning("job is not measured", job=self.file.key, problem=self._problem)
+            self.close()
+
+    def close(self) -> None:
+        """Let go of its counters."""
+        if self.progress is not None:
+            self.progress.close()
+            self.progress = None
+
+
+class JobFolder:
+    """The folder of job files, which outlive the agent."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def attach(self, job: JobFile) -> None:
+        """Write the job's file, or replace it. Raises OSError."""
+        with written(self._path(job.key)) as fresh:
+            fresh.write_text(job.model_dump_json(exclude_defaults=True), encoding="utf-8")
+
+    def detach(self, key: str) -> bool:
+        """Remove the job's file; False where there is none. Raises OSError."""
+        path = self._path(key)
+        is_there = path.exists()
+        path.unlink(missing_ok=True)
+        return is_there
+
+    def jobs(self) -> Iterator[JobFile]:
+        """Those whose files can be used; of others the log tells."""
+        for path in sorted(self._folder.glob(f"*{_SUFFIX}")):
+            try:
+                yield _read(path)
+            except FileNotFoundError:
+                continue
+            except (OSError, ValidationError, UnusableError) as error:
+                problem = " ".join(str(error).split())[:500]
+                log.warning("job file cannot be used", path=str(path), problem=problem)
+
+    def _path(self, key: str) -> Path:
+        """Ids of jobs have slashes, and are longer than a file's name may be."""
+        return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()}{_SUFFIX}"
+
+
+def _read(path: Path) -> JobFile:
+    with path.open("rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise UnusableError(f"has over {_MOST_BYTES:,} bytes")
+    return JobFile.model_validate_json(data)
+
+
+class JobTable:
+    """The jobs that run on the node, as the folder has them."""
+
+    def __init__(self, folder: JobFolder, own_pids: frozenset[int]) -> None:
+        self._folder = folder
+        self._own_pids = own_pids
+        self._jobs: dict[str, AttachedJob] = {}
+        self._refused: set[JobFile] = set()
+
+    def look(self) -> None:
+        """Attach what is new, let go of what was removed, and of what is over with its file."""
+        found = {file.key: file for file in self._folder.jobs()}
+        for key in [key for key, job in self._jobs.items() if found.get(key) != job.file]:
+            self._jobs.pop(key).close()
+        self._refused &= set(found.values())
+        for key in [key for key, job in self._jobs.items() if job.processes.is_over]:
+            self._jobs.pop(key).close()
+            self._folder.detach(found.pop(key).key)
+            log.info("job is over", job=key)
+        for file in found.values():
+            if file.key not in self._jobs and file not in self._refused:
+                self._attach(file)
+        for job in self._jobs.values():
+            job.follow()
+
+    def running(self) -> dict[str, AttachedJob]:
+        """Those that do not stand still by somebody else's will, by key in its order."""
+        return {key: job for key, job in sorted(self._jobs.items()) if job.processes.targets()}
+
+    def close(self) -> None:
+        """Let go of all, whose files stay."""
+        for job in self._jobs.values():
+            job.close()
+
+    def _attach(self, file: JobFile) -> None:
+        try:
+            processes = _processes(file)
+            taken = {pid for job in self._jobs.values() for pid in job.processes.pids()}
+            require_apart(processes, self._own_pids, "the agent")
+            require_apart(processes, taken, "another job")
+        except NotAJobError as error:
+            log.warning("job cannot be attached", job=file.key, problem=str(error))
+            self._refused.add(file)
+            return
+        self._jobs[file.key] = AttachedJob(file, processes)
+        log.info("job is attached", job=file.key)
+
+
+def _processes(file: JobFile) -> Processes:
+    if file.cgroup is not None:
+        return ControlGroup(file.cgroup)
+    if file.pid is None:
+        raise NotAJobError("neither a process nor a control group is named")
+    return ProcessTree(file.pid, file.started_ticks)
+
+
+def _progress(file: JobFile) -> Progress:
+    return Heartbeats(file.heartbeats) if file.heartbeats else Counters()

@@ -1,0 +1,1 @@
+"""What applications take to be measured by their own count of progress."""
