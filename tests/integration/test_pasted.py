@@ -32,6 +32,7 @@ PROGRAM = re.compile(
 )
 # How-tos' lines that need another system than this one, by their beginnings, with what plays them.
 ELSEWHERE = {
+    "coplace agent": "tests/unit/cli/test_agent.py",
     "coplace dlq show": "tests/integration/test_how_to.py",
     "coplace dlq replay": "tests/integration/test_how_to.py",
     "coplace local": "tests/integration/test_local_runner.py",

@@ -51,6 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COPLACE_KAFKA_BOOTSTRAP", "127.0.0.1:1")
     monkeypatch.setenv("COPLACE_REDIS_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("COPLACE_AGENT_RUN_DIR", str(tmp_path / "agent"))
     for client in (KafkaConsumer, KafkaProducer, KafkaAdminClient):
         monkeypatch.setitem(client.DEFAULT_CONFIG, "bootstrap_timeout_ms", 20)
 
