@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from services.agent.adapters.ingest import Sender
-from services.agent.adapters.jobs import JobFolder, JobTable
+from services.agent.adapters.jobs import AttachedJobs, JobFolder
 from services.agent.adapters.pausing import Pauser
 from services.agent.adapters.spool import Spool
 from services.agent.adapters.watchdog import Watchdog
@@ -41,7 +41,7 @@ async def serve(process: Process) -> None:
     sender = Sender(spool, own.ingest_address, process.settings)
     meter = AgentMeter(process.telemetry.meter)
     meter.watch_spool(lambda: len(spool), lambda: sender.refused)
-    table = JobTable(job_folder(own), frozenset({os.getpid(), watchdog.pid}))
+    table = AttachedJobs(job_folder(own), frozenset({os.getpid(), watchdog.pid}))
     pauser = Pauser(watchdog, own.standstill_s)
     clocks = Clocks(process_clock().now_us)
     controller = Controller(own, table, pauser, spool, meter, clocks)

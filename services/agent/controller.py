@@ -8,9 +8,9 @@ from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
 
-from services.agent.adapters.jobs import AttachedJob, JobFile, JobTable
+from services.agent.adapters.jobs import AttachedJob, AttachedJobs, JobFile
 from services.agent.adapters.pausing import Pauser
-from services.agent.adapters.progress import Progress
+from services.agent.adapters.progress import ProgressCounter
 from services.agent.adapters.spool import Spool
 from services.agent.messages import envelope, shutters_measured
 from services.agent.meter import AgentMeter, ShutterResult
@@ -44,7 +44,7 @@ class Controller:
     def __init__(
         self,
         settings: AgentSettings,
-        table: JobTable,
+        table: AttachedJobs,
         pauser: Pauser,
         spool: Spool,
         meter: AgentMeter,
@@ -95,7 +95,11 @@ class Controller:
             self._look_at_s = self._clocks.steady_s() + self._settings.look_s
 
     def _shutter(
-        self, key: str, progress: Progress, running: Mapping[str, AttachedJob], timing: Timing
+        self,
+        key: str,
+        progress: ProgressCounter,
+        running: Mapping[str, AttachedJob],
+        timing: Timing,
     ) -> None:
         """Algorithm 2 between two measurements. Of the others nothing is read: what algorithm 4
         uses are the three windows of the one that runs alone."""
@@ -115,7 +119,7 @@ class Controller:
         cost_s = pause_s - timing.measurements * timing.measurement_s
         self._cost_s += _NEWEST * (max(0.0, cost_s) - self._cost_s)
 
-    def _measure(self, progress: Progress, timing: Timing) -> list[float]:
+    def _measure(self, progress: ProgressCounter, timing: Timing) -> list[float]:
         """Algorithm 1: the rates of K stretches of S."""
         rates = []
         for _ in range(timing.measurements):

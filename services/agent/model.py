@@ -13,7 +13,7 @@ from typing import NamedTuple
 from shared.domain.bounds import IPC
 
 
-class Reading(NamedTuple):
+class ProgressReading(NamedTuple):
     """A counter of progress, and of what it is measured against: instructions and cycles, or
     heartbeats and seconds."""
 
@@ -21,7 +21,7 @@ class Reading(NamedTuple):
     base: float
 
 
-def rate(begin: Reading, end: Reading) -> float:
+def rate(begin: ProgressReading, end: ProgressReading) -> float:
     """Progress between two readings by what it is measured against; 0 where nothing of that went
     by, as of a job that slept."""
     base = end.base - begin.base

@@ -24,7 +24,7 @@ import typer
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from opentelemetry.metrics import NoOpMeter
 
-from services.agent.adapters.jobs import JobFile, JobFolder, JobTable
+from services.agent.adapters.jobs import AttachedJobs, JobFile, JobFolder
 from services.agent.adapters.pausing import Pauser
 from services.agent.adapters.spool import Spool
 from services.agent.adapters.watchdog import Watchdog
@@ -122,7 +122,7 @@ def _agent(settings: AgentSettings, ready: int) -> NoReturn:
         spool = Spool(settings.spool_dir, 1 << 30)
         watchdog = Watchdog(pauses_file(settings), settings.most_pause_s)
         own = frozenset({os.getpid(), watchdog.pid})
-        table = JobTable(JobFolder(settings.run_dir / "jobs"), own)
+        table = AttachedJobs(JobFolder(settings.run_dir / "jobs"), own)
         pauser = Pauser(watchdog, settings.standstill_s)
         meter = AgentMeter(NoOpMeter("agent"))
         controller = Controller(settings, table, pauser, spool, meter, Clocks(now_us))

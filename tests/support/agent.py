@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 from services.agent.adapters.processes import ProcessTree
+from tests.support.processes import gone
 
 # Forks children that count heartbeats until they are ended; the first process sleeps.
 _JOB: Final = """
@@ -69,3 +72,9 @@ def none_stops(pids: Sequence[int], within_s: float = 5.0) -> bool:
             return False
         time.sleep(0.005)
     return True
+
+
+def await_end(pids: Sequence[int]) -> None:
+    """Return when none of the processes runs any more: a kill is on its way for some time."""
+    found = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+    assert gone(found, within_s=10)

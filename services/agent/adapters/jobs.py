@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from services.agent.adapters.processes import (
     ControlGroup,
+    JobProcesses,
     NotAJobError,
-    Processes,
     ProcessTree,
     require_apart,
 )
-from services.agent.adapters.progress import Counters, Heartbeats, NoProgressError, Progress
+from services.agent.adapters.progress import Counters, Heartbeats, NoProgressError, ProgressCounter
 from shared.domain.errors import UnusableError
 from shared.runtime.folders import written
 
@@ -55,10 +55,10 @@ class JobFile(BaseModel):
 class AttachedJob:
     """The execution manager of a job: its processes, and its progress where some can be read."""
 
-    def __init__(self, file: JobFile, processes: Processes) -> None:
+    def __init__(self, file: JobFile, processes: JobProcesses) -> None:
         self.file = file
         self.processes = processes
-        self.progress: Progress | None = None
+        self.progress: ProgressCounter | None = None
         self._problem = ""
 
     def follow(self) -> None:
@@ -123,7 +123,7 @@ def _read(path: Path) -> JobFile:
     return JobFile.model_validate_json(data)
 
 
-class JobTable:
+class AttachedJobs:
     """The jobs that run on the node, as the folder has them."""
 
     def __init__(self, folder: JobFolder, own_pids: frozenset[int]) -> None:
@@ -171,7 +171,7 @@ class JobTable:
         log.info("job is attached", job=file.key)
 
 
-def _processes(file: JobFile) -> Processes:
+def _processes(file: JobFile) -> JobProcesses:
     if file.cgroup is not None:
         return ControlGroup(file.cgroup)
     if file.pid is None:
@@ -179,5 +179,5 @@ def _processes(file: JobFile) -> Processes:
     return ProcessTree(file.pid, file.started_ticks)
 
 
-def _progress(file: JobFile) -> Progress:
+def _progress(file: JobFile) -> ProgressCounter:
     return Heartbeats(file.heartbeats) if file.heartbeats else Counters()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from services.agent.adapters.processes import Processes, stands_still
+from services.agent.adapters.processes import JobProcesses, stands_still
 from services.agent.adapters.watchdog import Watchdog
 from services.agent.watchdog import (
     CGROUP,
@@ -31,7 +31,7 @@ class Pauser:
         self._within_s = within_s
 
     @contextmanager
-    def paused(self, jobs: Sequence[Processes]) -> Iterator[Callable[[], bool]]:
+    def paused(self, jobs: Sequence[JobProcesses]) -> Iterator[Callable[[], bool]]:
         """Gives what says whether all of the jobs stand still at that moment: where one does not,
         or was continued by somebody, nothing was measured.
 
@@ -45,7 +45,7 @@ class Pauser:
             resume(held)
             self._watchdog.clear()
 
-    def _hold(self, jobs: Sequence[Processes], held: list[Target]) -> bool:
+    def _hold(self, jobs: Sequence[JobProcesses], held: list[Target]) -> bool:
         """Pause until nothing new is found: while some are being stopped, others fork."""
         for _ in range(_MOST_LOOKS):
             fresh = [target for job in jobs for target in job.targets() if target not in held]

@@ -19,7 +19,7 @@ class NotAJobError(ValueError):
     """What was given cannot be a job: it is not there, or the agent is a part of it."""
 
 
-class Processes(Protocol):
+class JobProcesses(Protocol):
     """The processes of a job, as they are at the moment."""
 
     def targets(self) -> list[Target]:
@@ -162,7 +162,7 @@ def stands_still(target: Target) -> bool:
     return True
 
 
-def require_apart(processes: Processes, others: AbstractSet[int], whose: str) -> None:
+def require_apart(processes: JobProcesses, others: AbstractSet[int], whose: str) -> None:
     """Raise NotAJobError where one of the others is in a job: who pauses it would pause them."""
     if others & set(processes.pids()):
         raise NotAJobError(f"a process of {whose} is in it")

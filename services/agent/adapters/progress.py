@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from services.agent.adapters.processes import threads_of
-from services.agent.model import Reading
+from services.agent.model import ProgressReading
 
 # The file of services/agent/client: eight bytes that name it, then counters of 64 bits, least byte
 # first, one a cache line.
@@ -26,10 +26,10 @@ class NoProgressError(ValueError):
     """No progress can be read of a job; the message says why."""
 
 
-class Progress(Protocol):
+class ProgressCounter(Protocol):
     """One job's counters of progress."""
 
-    def read(self) -> Reading:
+    def read(self) -> ProgressReading:
         """As they are now."""
         ...
 
@@ -58,12 +58,12 @@ class Heartbeats:
             self.close()
             raise NoProgressError(f"{path} is no file of heartbeats")
 
-    def read(self) -> Reading:
+    def read(self) -> ProgressReading:
         """All counters together, and the time in seconds. Of a file that was cut short they are
         0, so that the job seems to have gone back: which shows nothing."""
         now_s = time.monotonic()
         data = os.pread(self._file, HEARTBEAT_BYTES, 0).ljust(HEARTBEAT_BYTES, b"\0")
-        return Reading(sum(_COUNTS.unpack(data)[_LINE_WORDS::_LINE_WORDS]), now_s)
+        return ProgressReading(sum(_COUNTS.unpack(data)[_LINE_WORDS::_LINE_WORDS]), now_s)
 
     def follow(self, pids: Iterable[int]) -> None:
         """The file is the same whoever counts in it."""
@@ -116,10 +116,10 @@ class Counters:
         self._ended = [0.0, 0.0]
         self._require()
 
-    def read(self) -> Reading:
+    def read(self) -> ProgressReading:
         """The sums over all threads, since each was first followed."""
         counted = [[scaled(os.read(file, 24)) for file in files] for files in self._open.values()]
-        return Reading(*map(sum, zip(self._ended, *counted, strict=True)))
+        return ProgressReading(*map(sum, zip(self._ended, *counted, strict=True)))
 
     def follow(self, pids: Iterable[int]) -> None:
         """Open counters of new threads, and close those of threads that have ended."""

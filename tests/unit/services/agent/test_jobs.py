@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from services.agent.adapters.jobs import JobFile, JobFolder, JobTable
+from services.agent.adapters.jobs import AttachedJobs, JobFile, JobFolder
 from services.agent.client.coplace_heartbeat import Heartbeat
 from services.agent.watchdog import started_ticks
-from tests.support.agent import job, stop
+from tests.support.agent import await_end, job, pids_of, stop
 
 ID = "north/alpha/4711/1767225600"
 
 
 def test_a_job_is_attached_until_its_file_is_removed(tmp_path: Path) -> None:
-    folder, table = JobFolder(tmp_path), JobTable(JobFolder(tmp_path), frozenset())
+    folder, table = JobFolder(tmp_path), AttachedJobs(JobFolder(tmp_path), frozenset())
     with job() as first:
         folder.attach(JobFile(job_id=ID, pid=first))
         table.look()
@@ -26,17 +26,19 @@ def test_a_job_is_attached_until_its_file_is_removed(tmp_path: Path) -> None:
 
 
 def test_a_job_that_is_over_goes_with_its_file(tmp_path: Path) -> None:
-    folder, table = JobFolder(tmp_path), JobTable(JobFolder(tmp_path), frozenset())
+    folder, table = JobFolder(tmp_path), AttachedJobs(JobFolder(tmp_path), frozenset())
     with job() as first:
         folder.attach(JobFile(job_id=ID, pid=first))
         table.look()
+        pids = pids_of(first)
+    await_end(pids)
     table.look()
     assert not table.running()
     assert not list(folder.jobs())
 
 
 def test_a_job_that_its_resource_manager_suspended_is_left_out(tmp_path: Path) -> None:
-    folder, table = JobFolder(tmp_path), JobTable(JobFolder(tmp_path), frozenset())
+    folder, table = JobFolder(tmp_path), AttachedJobs(JobFolder(tmp_path), frozenset())
     with job(children=0) as first:
         folder.attach(JobFile(job_id=ID, pid=first))
         table.look()
@@ -47,7 +49,7 @@ def test_a_job_that_its_resource_manager_suspended_is_left_out(tmp_path: Path) -
 
 
 def test_a_file_of_a_process_that_ended_means_no_other_of_its_id(tmp_path: Path) -> None:
-    folder, table = JobFolder(tmp_path), JobTable(JobFolder(tmp_path), frozenset())
+    folder, table = JobFolder(tmp_path), AttachedJobs(JobFolder(tmp_path), frozenset())
     with job(children=0) as first:
         folder.attach(JobFile(job_id=ID, pid=first, started_ticks=started_ticks(first) + 1))
         table.look()
@@ -57,7 +59,7 @@ def test_a_file_of_a_process_that_ended_means_no_other_of_its_id(tmp_path: Path)
 def test_who_would_pause_the_agent_or_another_job_is_refused(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path)
     with job(children=1) as first:
-        table = JobTable(folder, frozenset({os.getpid()}))
+        table = AttachedJobs(folder, frozenset({os.getpid()}))
         folder.attach(JobFile(job_id="outer", pid=os.getpid()))
         folder.attach(JobFile(job_id="a", pid=first))
         folder.attach(JobFile(job_id="b", pid=first))
@@ -68,7 +70,7 @@ def test_who_would_pause_the_agent_or_another_job_is_refused(tmp_path: Path) -> 
 def test_progress_is_read_as_soon_as_the_application_counts(tmp_path: Path) -> None:
     folder, table = (
         JobFolder(tmp_path / "jobs"),
-        JobTable(JobFolder(tmp_path / "jobs"), frozenset()),
+        AttachedJobs(JobFolder(tmp_path / "jobs"), frozenset()),
     )
     with job(children=0) as first:
         folder.attach(JobFile(job_id=ID, pid=first, heartbeats=tmp_path / "beats"))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from services.agent.model import (
     IntervalLog,
     OverheadBudget,
+    ProgressReading,
     Rates,
-    Reading,
     Timing,
     adapted,
     dilation_ratio,
@@ -105,8 +105,8 @@ def test_jobs_take_turns_whoever_comes_and_goes() -> None:
 
 
 def test_a_rate_is_progress_by_time_and_nothing_where_no_time_went_by() -> None:
-    assert rate(Reading(10, 1), Reading(16, 3)) == 3
-    assert rate(Reading(10, 1), Reading(16, 1)) == 0
+    assert rate(ProgressReading(10, 1), ProgressReading(16, 3)) == 3
+    assert rate(ProgressReading(10, 1), ProgressReading(16, 1)) == 0
 
 
 def test_heartbeats_are_told_by_their_median_while_others_were_paused() -> None:
