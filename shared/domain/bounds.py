@@ -50,6 +50,8 @@ class Bound:
     def has(self, value: float) -> bool:
         """Whether a value lies within; what is no number does not."""
         low, most = self.least, self.most
+        if low <= value <= most:
+            return True
         return low - _ROUNDING * abs(low) <= value <= most + _ROUNDING * abs(most)
 
     def _hint(self, value: float) -> str:

@@ -134,5 +134,6 @@ def is_demoted(efficiency: Floats, rank: Ints, threshold: float, reading: Readin
     """PriorityInc-V: the entries, (jobs, clusters), that go to the last tier, their `part_eff`
     being more than `threshold` above the job's first: as a share of it, the authors' as it is."""
     first = np.where(rank == 0, efficiency, np.inf).min(axis=1, keepdims=True)
-    above = threshold if reading is Reading.AUTHORS else threshold * first
+    known = np.where(np.isfinite(first), first, 0.0)  # infinite: no cluster is eligible
+    above = threshold if reading is Reading.AUTHORS else threshold * known
     return np.asarray(efficiency > first + above)

@@ -70,9 +70,11 @@ class Simulation:
 
 def _played(seed: int, events: int, *, planned: bool) -> Report:
     """One episode, and no trace of its world: whose parts know each other, so that only the
-    collector of cycles ends it. It has nothing to find before."""
+    collector of cycles ends it. It has nothing to find before, and need not look again at what is
+    left."""
     report = Episode(seed, events, planned=planned).play()
     gc.collect()
+    gc.freeze()
     return report
 
 

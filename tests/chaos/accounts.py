@@ -88,11 +88,7 @@ class Accounts:
         if self.refused:
             self.restart()
         try:
-            self._run(self._check())
-            self._run(self._applier.check())
-            batch = self._batch()
-            if batch:
-                self._run(self._applier.apply(batch))
+            self._run(self._apply())
         except InconsistentError:
             return  # it stays up and says so
         except LostPositionError:
@@ -138,6 +134,13 @@ class Accounts:
         """Leave nothing open."""
         self._run(self._redis.aclose())
         self._loop.close()
+
+    async def _apply(self) -> None:
+        await self._check()
+        await self._applier.check()
+        batch = self._batch()
+        if batch:
+            await self._applier.apply(batch)
 
     async def _check(self) -> None:
         """As the production's `ReadModelCheck` does. Raises InconsistentError."""

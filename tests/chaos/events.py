@@ -50,7 +50,7 @@ from tests.chaos.world import World
 _USERS: Final = ("ada", "bob", "cyd", "dan")
 _ACCOUNTS: Final = ("physics", "bio")
 _APPS: Final = tuple(f"app-{number}" for number in range(6))
-_MODELS: Final = {
+MODELS: Final = {
     "gold": (36, (1.2, 2.0, 3.1)),
     "platinum": (48, (1.2, 2.7)),
     "epyc": (2, (2.5,)),
@@ -77,8 +77,8 @@ def declare(world: World) -> None:
     if world.declared_us.get(name) == world.clock.now_us:
         return  # nobody could tell which of the two is the later
     world.declared_us[name] = world.clock.now_us
-    model = rng.choice(list(_MODELS))
-    cores, pstates_ghz = _MODELS[model]
+    model = rng.choice(list(MODELS))
+    cores, pstates_ghz = MODELS[model]
     nodes = rng.randint(1, 10)
     declared = ClusterDeclared(
         cluster=name,
@@ -319,7 +319,7 @@ def tell_of_old(world: World) -> None:
 
 def cancel(world: World) -> None:
     """Somebody wants a job ended."""
-    job_id, now_us = _some_job(world), world.clock.now_us
+    job_id, now_us = some_job(world), world.clock.now_us
     if job_id:
         cancelled = JobCancelled(job_id=job_id, reason="not needed", cancelled_at_us=now_us)
         publish(world, job_id, now_us, job_cancelled=cancelled)
@@ -327,7 +327,7 @@ def cancel(world: World) -> None:
 
 def hold_or_release(world: World) -> None:
     """Somebody wants that a job not start, or that it may."""
-    job_id, now_us = _some_job(world), world.clock.now_us
+    job_id, now_us = some_job(world), world.clock.now_us
     if not job_id:
         return
     if world.rng.random() < 0.5:
@@ -358,8 +358,8 @@ def suspend_or_resume(world: World) -> None:
 def measure(world: World) -> None:
     """A signature of an application, or of a kernel of the learning phase."""
     rng = world.rng
-    model = rng.choice(list(_MODELS))
-    app, (_, pstates_ghz) = rng.randrange(len(_APPS)), _MODELS[model]
+    model = rng.choice(list(MODELS))
+    app, (_, pstates_ghz) = rng.randrange(len(_APPS)), MODELS[model]
     freq_ghz, is_kernel = rng.choice(pstates_ghz), rng.random() < 0.5
     factor = pstates_ghz[-1] / freq_ghz
     measured = SignatureMeasured(
@@ -431,7 +431,8 @@ def _nodes_of(declared: ClusterDeclared) -> Sequence[str]:
     return [node_name(declared.cluster, index) for index in range(declared.nodes)]
 
 
-def _some_job(world: World) -> str:
+def some_job(world: World) -> str:
+    """One of those that were submitted last; empty where none was."""
     jobs = list(world.journal.submissions)[-40:]
     return world.rng.choice(jobs) if jobs else ""
 

@@ -23,6 +23,7 @@ from coplace.v1.jobs_pb2 import (
 )
 from coplace.v1.placement_pb2 import (
     ACTION_KIND_END,
+    ACTION_KIND_REQUEUE,
     ACTION_KIND_RESUME,
     ACTION_KIND_SUSPEND,
     VERDICT_ACTION,
@@ -258,6 +259,9 @@ class Manager:
         if action.kind == ACTION_KIND_END:
             self._finish(grant, JOB_OUTCOME_CANCELLED)
             return
+        if action.kind == ACTION_KIND_REQUEUE:
+            self._put_back(grant, "it was asked for", failed_nodes=0)
+            return
         if action.kind == ACTION_KIND_SUSPEND and grant in self._ends:
             self._still[grant] = max(0, self._ends.pop(grant) - now_us)
         elif action.kind == ACTION_KIND_RESUME and grant in self._still:
@@ -283,18 +287,21 @@ class Manager:
     def _end(self, grant: Grant) -> None:
         """Most end; some go back into the queue."""
         if self._rng.random() < self.temper.requeues:
-            run = self._close(grant)
-            requeued = JobRequeued(
-                job_id=run.job_id,
-                attempt=run.attempt + 1,
-                reason="node failure",
-                requeued_at_us=self._clock.now_us,
-                cluster=self.cluster,
-                failed_nodes=run.nodes[: self._rng.randint(0, 1)],
-            )
-            self._report(run.job_id, run.attempt + 1, job_requeued=requeued)
+            self._put_back(grant, "node failure", failed_nodes=self._rng.randint(0, 1))
         else:
             self._finish(grant, self._rng.choice(_OUTCOMES))
+
+    def _put_back(self, grant: Grant, reason: str, *, failed_nodes: int) -> None:
+        run = self._close(grant)
+        requeued = JobRequeued(
+            job_id=run.job_id,
+            attempt=run.attempt + 1,
+            reason=reason,
+            requeued_at_us=self._clock.now_us,
+            cluster=self.cluster,
+            failed_nodes=run.nodes[:failed_nodes],
+        )
+        self._report(run.job_id, run.attempt + 1, job_requeued=requeued)
 
     def _close(self, grant: Grant) -> Run:
         run = self._runs.pop(grant)

@@ -11,6 +11,7 @@ from zlib import crc32
 
 from coplace.v1.placement_pb2 import VERDICT_QUEUED, PlacementDecided
 
+from services.energy.processor.learner import Learner
 from services.placement.sequencer import Sequencer
 from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.processor import PricingProcessor
@@ -35,6 +36,7 @@ from shared.placement.occupancy import Occupancy
 from shared.placement.outcomes import Outcomes
 from shared.placement.pending_reasons import PendingReasons
 from shared.placement.processor import Placement
+from shared.placement.rules_in_force import RulesInForce
 from shared.placement.withdrawals import Withdrawals
 
 Mutant = Callable[[], AbstractContextManager[Any]]
@@ -488,6 +490,28 @@ def the_undecided_is_read() -> AbstractContextManager[Any]:
     return patch.object(memory._Partition, "stable_end", property(lambda partition: partition.end))
 
 
+def declared_policies_are_forgotten_by_a_restart() -> AbstractContextManager[Any]:
+    """Whoever starts anew decides as it was started."""
+    return patch.object(RulesInForce, "changes", lambda _rules: {})
+
+
+def nobody_is_put_back() -> AbstractContextManager[Any]:
+    """Resource managers are not asked to put back what runs."""
+    return patch.object(Measures, "_requeue_for_operators", lambda *_: ())
+
+
+@contextmanager
+def declared_coefficients_are_forgotten_by_a_restart() -> Iterator[None]:
+    """The learner writes no declaration to its changelog."""
+    right = Learner.changes
+
+    def changes(learner: Learner) -> dict[str, bytes | None]:
+        return {key: value for key, value in right(learner).items() if "declared|" not in key}
+
+    with patch.object(Learner, "changes", changes):
+        yield
+
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
     state_is_lost_beside_its_position,
     position_is_lost_beside_its_state,
@@ -526,4 +550,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     who_is_killed_is_killed_again,
     outputs_go_beside_the_transaction,
     the_undecided_is_read,
+    declared_policies_are_forgotten_by_a_restart,
+    nobody_is_put_back,
+    declared_coefficients_are_forgotten_by_a_restart,
 )

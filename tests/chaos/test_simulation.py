@@ -40,6 +40,9 @@ _SOONEST: Final = {
     "who_is_killed_is_killed_again": 3,
     "outputs_go_beside_the_transaction": 2,
     "the_undecided_is_read": 6,
+    "declared_policies_are_forgotten_by_a_restart": 7,
+    "nobody_is_put_back": 8,
+    "declared_coefficients_are_forgotten_by_a_restart": 7,
 }
 _ROOT: Final = Path(__file__).parents[2]
 _DIGEST: Final = "from tests.chaos.episode import Episode; print(Episode(7, 300).play().digest)"

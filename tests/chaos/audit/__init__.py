@@ -11,6 +11,7 @@ from tests.chaos.audit import (
     nodes,
     power,
     rejections,
+    rules,
     starts,
     suspensions,
 )
@@ -30,6 +31,10 @@ CHECKS: Final[tuple[Check, ...]] = (
     power.what_exceeds_a_cap_is_asked_to_draw_less,
     suspensions.whoever_an_operator_suspends_is_asked_to_stand_still,
     suspensions.nobody_is_asked_to_run_on_whom_an_operator_suspends,
+    suspensions.whoever_is_to_be_put_back_is_asked_to,
+    rules.every_decision_is_by_the_policy_in_force,
+    rules.nothing_is_done_under_caps_that_was_not_declared,
+    rules.coefficients_are_those_that_were_declared,
     money.each_finished_run_has_one_final_charge,
     money.each_price_follows_from_what_was_measured,
     money.each_charge_proves_its_price,

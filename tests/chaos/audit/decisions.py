@@ -18,6 +18,7 @@ from tests.chaos.audit.evidence import Evidence, is_hostile
 
 # A cluster of somebody hostile that is lost, as he says, returns when he likes.
 UNLESS_HOSTILE: Final = "rejected unless hostile-"
+_ON_A_LOST_HOSTILE: Final = re.compile(r"hostile-\d+: lost since ")
 _AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")
 
 
@@ -84,7 +85,7 @@ def _unexplained_start(decided: PlacementDecided) -> Iterator[str]:
 def _may_wait(decided: PlacementDecided, ended: Collection[str]) -> bool:
     if decided.verdict != VERDICT_QUEUED:
         return decided.verdict == VERDICT_HELD
-    if UNLESS_HOSTILE in decided.reason:
+    if UNLESS_HOSTILE in decided.reason or _ON_A_LOST_HOSTILE.match(decided.reason):
         return True
     awaits = _AWAITS.search(decided.reason)
     return awaits is not None and (awaits[1] not in ended or is_hostile(awaits[1]))

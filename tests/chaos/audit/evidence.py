@@ -1,7 +1,7 @@
 """What the topics say, read once for all checks."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from coplace.v1.control_pb2 import (
@@ -94,12 +94,14 @@ class Known:
 
 @dataclass(slots=True)
 class Evidence:
-    """A run as its topics and journals tell it. `starts` are those of a round on a cluster;
+    """A run as its topics and journals tell it. `by_round` are the decisions of a round, `starts`
+    those of one on a cluster;
     `refused` has the ids of what `stage` put into a dead-letter queue, with the reason, and
     `refused_at` where it lay: of two copies one may be refused."""
 
     world: World
     decisions: list[PlacementDecided] = field(default_factory=list)
+    by_round: dict[int, list[PlacementDecided]] = field(default_factory=dict)
     known: Known = field(default_factory=Known)
     starts: defaultdict[tuple[int, str], list[PlacementDecided]] = field(
         default_factory=lambda: defaultdict(list)
@@ -109,6 +111,7 @@ class Evidence:
     refused: dict[tuple[str, str], str] = field(default_factory=dict)
     refused_at: set[tuple[str, TopicPartition, int]] = field(default_factory=set)
     quarantined: dict[tuple[str, str], str] = field(default_factory=dict)
+    _taken: list[Event] = field(default_factory=list)
 
     @classmethod
     def of(cls, world: World) -> "Evidence":
@@ -120,6 +123,7 @@ class Evidence:
         # Those on a job lie at several partitions when its topic got more Kafka partitions.
         found.decisions.sort(key=lambda decided: decided.round)
         for decided in found.decisions:
+            found.by_round.setdefault(decided.round, []).append(decided)
             if decided.verdict == VERDICT_START:
                 found.starts[decided.round, decided.cluster].append(decided)
         found.charges += charges_of(world.log, world.codec)
@@ -127,6 +131,7 @@ class Evidence:
         for topic in world.codec.topics.specs:
             for event in events_of(world.log, world.codec, DLQ_PREFIX + topic):
                 found._refuse(event)
+        found._taken += found._read_inputs()
         found.known = Known.of(found.taken())
         return found
 
@@ -154,8 +159,11 @@ class Evidence:
                 ended.add(event.payload.round)
                 yield event.payload
 
-    def taken(self) -> Iterator[Event]:
+    def taken(self) -> Sequence[Event]:
         """What placement took in, in its order, with the ends of rounds."""
+        return self._taken
+
+    def _read_inputs(self) -> Iterator[Event]:
         for place in self.world.codec.topics.partitions("placement.inputs"):
             for record in self.world.log.read(place, 0, _WHOLE):
                 if ("placement", place, record.offset) not in self.refused_at:

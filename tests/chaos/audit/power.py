@@ -33,6 +33,7 @@ from google.protobuf.message import Message
 
 from shared.messaging.event import Event
 from tests.chaos.audit.evidence import Evidence
+from tests.chaos.audit.rules import Rules
 
 _MAY_END = (
     JobActionDone,
@@ -61,13 +62,15 @@ class _Run:
 
 @dataclass(slots=True)
 class _Known:
-    """What placement has been told of clusters and caps, each as last said, and what runs."""
+    """What placement has been told, each as last said, and what runs."""
 
+    rules: Rules = field(default_factory=Rules)
     newest: dict[tuple[str, str], tuple[Stamp, Message]] = field(default_factory=dict)
     draws: dict[str, tuple[str, float, int]] = field(default_factory=dict)
     runs: dict[str, _Run] = field(default_factory=dict)
 
     def learn(self, event: Event) -> None:
+        self.rules.learn(event)
         subject = _subject(event.payload)
         stamp = event.time_us, event.id
         if subject is not None:
@@ -123,11 +126,21 @@ class _Known:
         found = (payload for _, payload in self.newest.values())
         return {lost.cluster for lost in found if isinstance(lost, ClusterLost)}
 
+    def covered_by(self, cap: PowerCapDeclared) -> set[str]:
+        """The clusters that a cap is on."""
+        return {name for name, cluster in self.clusters.items() if _covers(cap, cluster)}
+
+    def idle_w(self, cap: PowerCapDeclared) -> float:
+        """What nodes draw that nobody uses, where that counts."""
+        if not self.rules["cap_counts_idle"]:
+            return 0.0
+        covered = [c for c in self.clusters.values() if _covers(cap, c)]
+        return sum(c.nodes * c.idle_power_w for c in covered)
+
     def drawn_w(self, cap: PowerCapDeclared, at_us: int, now_us: int) -> float:
         """By what idles and runs of what a cap covers; who is overdue draws on."""
-        covered = {name: c for name, c in self.clusters.items() if _covers(cap, c)}
-        idle_w = sum(c.nodes * c.idle_power_w for c in covered.values())
-        return idle_w + sum(
+        covered = self.covered_by(cap)
+        return self.idle_w(cap) + sum(
             draw_w
             for cluster, draw_w, ends_us in self.draws.values()
             if cluster in covered and (ends_us > at_us or ends_us <= now_us)
@@ -176,8 +189,9 @@ def _by_round(evidence: Evidence, verdict: Verdict.ValueType) -> dict[int, list[
 
 def _unasked(known: _Known, cap: PowerCapDeclared, ended: RoundEnded) -> Iterator[str]:
     cap_w = _cap_w(cap, ended.ended_at_us)
-    covered = {name: c for name, c in known.clusters.items() if _covers(cap, c)}
-    idle_w = sum(c.nodes * c.idle_power_w for c in covered.values())
+    covered, idle_w = known.covered_by(cap), known.idle_w(cap)
+    if not known.rules.measures & {"suspend", "end"}:
+        return  # some have no lower P-state
     runs = {
         job_id: run.draw_w
         for job_id, run in known.runs.items()

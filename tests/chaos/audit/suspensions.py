@@ -8,6 +8,7 @@ from coplace.v1.jobs_pb2 import (
     JobCancelled,
     JobDeclined,
     JobFinished,
+    JobRequeueAsked,
     JobRequeued,
     JobResumed,
     JobSeized,
@@ -45,6 +46,7 @@ class _Run:
     is_confirmed: bool = False
     is_untouched: bool = True
     is_to_stand: bool = False
+    is_to_go_back: bool = False
 
 
 @dataclass(slots=True)
@@ -54,6 +56,7 @@ class _Known:
 
     runs: dict[str, _Run] = field(default_factory=dict)
     newest: dict[str, tuple[int, str]] = field(default_factory=dict)
+    asked_back: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     def fold(self, event: Event) -> None:
         """What placement takes in."""
@@ -66,6 +69,12 @@ class _Known:
                 self.newest[job_id] = max(stamp, self.newest.get(job_id, stamp))
                 if run is not None and is_news:
                     run.is_to_stand = isinstance(payload, JobSuspended)
+            case JobRequeueAsked():
+                stamp = event.time_us, event.id
+                is_news = stamp > self.asked_back.get(job_id, (0, ""))
+                self.asked_back[job_id] = max(stamp, self.asked_back.get(job_id, stamp))
+                if run is not None and is_news and payload.attempt == run.start[0]:
+                    run.is_to_go_back = True
             case JobStarted() if run and (payload.attempt, payload.grant) == run.start:
                 run.is_confirmed = payload.cluster == run.cluster
             case _ if isinstance(payload, _MAY_END):
@@ -83,6 +92,16 @@ def whoever_an_operator_suspends_is_asked_to_stand_still(evidence: Evidence) -> 
                 yield f"round {ended.round}: {job_id} is suspended, and is not asked"
 
 
+def whoever_is_to_be_put_back_is_asked_to(evidence: Evidence) -> Iterator[str]:
+    """In the round in which that is known, likewise."""
+    for ended, runs, _ in _rounds(evidence):
+        lost = evidence.known.lost_at(ended.round)
+        for job_id, run in runs.items():
+            is_there = run.is_confirmed and run.cluster not in lost
+            if is_there and run.is_to_go_back and run.is_untouched:
+                yield f"round {ended.round}: {job_id} is to be put back, and is not asked"
+
+
 def nobody_is_asked_to_run_on_whom_an_operator_suspends(evidence: Evidence) -> Iterator[str]:
     """Whatever watts there are."""
     for ended, runs, asked in _rounds(evidence):
@@ -96,11 +115,10 @@ def _rounds(
     evidence: Evidence,
 ) -> Iterator[tuple[RoundEnded, dict[str, _Run], list[PlacementDecided]]]:
     """Each round with the runs as placement knew them, and what it asked of them."""
-    by_round = _by_round(evidence)
     known = _Known()
     runs = known.runs
     for ended in evidence.ends_of_rounds(known.fold):
-        decisions = by_round.get(ended.round, [])
+        decisions = evidence.by_round.get(ended.round, [])
         asked = [decided for decided in decisions if decided.verdict == VERDICT_ACTION]
         for decided in asked:
             if decided.job_id in runs:
@@ -109,11 +127,3 @@ def _rounds(
         for decided in decisions:
             if decided.verdict == VERDICT_START:
                 runs[decided.job_id] = _Run(decided.cluster, (decided.attempt, decided.grant))
-
-
-def _by_round(evidence: Evidence) -> dict[int, list[PlacementDecided]]:
-    found: dict[int, list[PlacementDecided]] = {}
-    for decided in evidence.decisions:
-        if decided.verdict in (VERDICT_START, VERDICT_ACTION):
-            found.setdefault(decided.round, []).append(decided)
-    return found

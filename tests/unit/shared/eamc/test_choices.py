@@ -142,3 +142,17 @@ def test_the_threshold_is_a_share_of_the_best_but_for_the_authors(
         np.array([[2.0, 2.4, 2.9]]), Policy.PRIORITY_INC_V, threshold=0.35, reading=reading
     )
     assert (found.tier[0] == 3).tolist() == demoted
+
+
+@pytest.mark.parametrize("reading", [*Reading])
+def test_a_job_that_no_cluster_can_run_is_ranked_without_a_warning(reading: Reading) -> None:
+    nowhere, somewhere = [np.inf, np.inf], [2.0, 1.0]
+    with np.errstate(all="raise"):
+        found = rank_clusters(
+            np.array([nowhere, somewhere]),
+            Policy.PRIORITY_INC_V,
+            threshold=0.0,
+            reading=reading,
+        )
+    assert found.rank.tolist() == [[EXCLUDED, EXCLUDED], [1, 0]]
+    assert found.tier.tolist()[1] == [2, 0]

@@ -1,0 +1,119 @@
+"""What operators declare of the rules and of energy holds: of each setting the newest word, worked
+out from what was told."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from coplace.v1.control_pb2 import PolicyDeclared
+from coplace.v1.energy_pb2 import CoefficientsDeclared, CoefficientsPublished
+from coplace.v1.placement_pb2 import (
+    ACTION_KIND_END,
+    ACTION_KIND_SET_PSTATE,
+    ACTION_KIND_SUSPEND,
+    VERDICT_ACTION,
+    VERDICT_START,
+)
+
+from shared.messaging.event import Event
+from tests.chaos.audit.evidence import Evidence, events_of
+from tests.chaos.world import RULES
+
+_LEARNER: Final = "energy.learner"
+_MEASURES: Final = {
+    ACTION_KIND_SET_PSTATE: "lower-frequency",
+    ACTION_KIND_SUSPEND: "suspend",
+    ACTION_KIND_END: "end",
+}
+
+
+@dataclass(slots=True)
+class Rules:
+    """The settings in force: as placement was started, but for what was declared since."""
+
+    _said: dict[str, tuple[tuple[int, str], PolicyDeclared]] = field(default_factory=dict)
+
+    def learn(self, event: Event) -> None:
+        """One more word, on some settings."""
+        told = event.payload
+        if isinstance(told, PolicyDeclared):
+            stamp = event.time_us, event.id
+            named = [one.name for one, _ in told.ListFields() if one.has_presence]
+            for name in [*named, *told.reset]:
+                if name not in self._said or self._said[name][0] < stamp:
+                    self._said[name] = stamp, told
+
+    def __getitem__(self, setting: str) -> Any:
+        """What a setting is, as it is declared."""
+        if setting in self._said:
+            told = self._said[setting][1]
+            if told.HasField(setting):  # type: ignore[arg-type]
+                return getattr(told, setting)
+        return getattr(RULES, setting)
+
+    @property
+    def measures(self) -> set[str]:
+        """What may be done to those who run where a cap is exceeded."""
+        return {*self["cap_measures"].split(",")} - {""}
+
+
+def every_decision_is_by_the_policy_in_force(evidence: Evidence) -> Iterator[str]:
+    """From the round on that brings another one."""
+    rules = Rules()
+    for ended in evidence.ends_of_rounds(rules.learn):
+        for decided in evidence.by_round.get(ended.round, []):
+            is_by_it = decided.verdict in (VERDICT_START, VERDICT_ACTION)
+            if is_by_it and decided.policy != rules["policy"]:
+                name = f"{decided.job_id} in round {decided.round}"
+                yield f"{name} is by {decided.policy}, declared was {rules['policy']}"
+
+
+def nothing_is_done_under_caps_that_was_not_declared(evidence: Evidence) -> Iterator[str]:
+    """Of who runs only what measures there are is asked where a cap is exceeded."""
+    rules = Rules()
+    for ended in evidence.ends_of_rounds(rules.learn):
+        for decided in evidence.by_round.get(ended.round, []):
+            if decided.verdict == VERDICT_ACTION and decided.action.power.shortages:
+                measure = _MEASURES.get(decided.action.kind, "nothing of the kind")
+                if measure not in rules.measures:
+                    measures = ", ".join(sorted(rules.measures)) or "nothing"
+                    yield f"{decided.job_id} is asked for {measure}, declared was {measures}"
+
+
+def coefficients_are_those_that_were_declared(evidence: Evidence) -> Iterator[str]:
+    """What is published at the end of a node model of which an operator declared any. A learner
+    whose state an operator put back knows what it knew then."""
+    world = evidence.world
+    if world.journal.mended[_LEARNER]:
+        return
+    published: dict[str, CoefficientsPublished] = {}
+    for event in events_of(world.log, world.codec, "energy.coefficients"):
+        if isinstance(event.payload, CoefficientsPublished) and event.source == _LEARNER:
+            published[event.payload.node_model] = event.payload
+    for name, told in _declared(evidence).items():
+        found = published.get(name)
+        if found is None or not _table(told).items() <= _table(found).items():
+            yield f"those of {name} declared at {told.declared_at_us} are not what is published"
+
+
+def _declared(evidence: Evidence) -> dict[str, CoefficientsDeclared]:
+    """The newest word on each node model that the learner took."""
+    declared: dict[str, CoefficientsDeclared] = {}
+    for event in events_of(evidence.world.log, evidence.world.codec, "commands"):
+        told = event.payload
+        if isinstance(told, CoefficientsDeclared) and (_LEARNER, event.id) not in evidence.refused:
+            before = declared.get(told.node_model, told)
+            is_newer = told.declared_at_us > before.declared_at_us
+            declared[told.node_model] = told if is_newer else before
+    return declared
+
+
+def _table(told: CoefficientsDeclared | CoefficientsPublished) -> dict[Any, Any]:
+    """The coefficients of each pair of P-states that has any."""
+    pairs = ((one, other) for one in told.pstates_ghz for other in told.pstates_ghz)
+    rows = zip(told.a, told.b, told.c, told.d, told.e, told.f, strict=True)
+    return {
+        pair: row
+        for pair, row, is_there in zip(pairs, rows, told.available, strict=True)
+        if is_there
+    }
