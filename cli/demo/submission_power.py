@@ -68,10 +68,10 @@ class _Known:
         run = run_of("", job_of(submitted), finished)
         kind = run.job.kind(self._clusters) if run else None
         predicted = self._model.tables.predict(kind) if kind else None
-        if run is None or predicted is None:
+        actual_w = run.whole_node_w(self._clusters, None) if run and kind else 0.0
+        if predicted is None or not actual_w:
             return None
         cluster = self._clusters[finished.cluster]
         fallback_w = self._model.fallback_power_w.get(cluster.node_model, cluster.idle_power_w)
-        actual_w = run.node_power_w * cluster.cores_per_node / run.cores_per_node
         power_w = predicted.predicted_w, predicted.upper_w
         return SubmissionPower(finished.job_id, actual_w, *power_w, fallback_w)

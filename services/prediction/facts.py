@@ -22,17 +22,17 @@ from shared.messaging.event import Event
 
 
 def run_of(key: str, job: Job, message: JobFinished) -> MeasuredRun | None:
-    """A run that power can be learned from; None where no meter ran, or no job, where it ran at
-    several P-states or was suspended, and where energy and time make no power that a node has: each
-    was told by itself."""
+    """A run that power can be learned from, by its resource manager's energy where it has a meter;
+    None where no job ran, or at several P-states, or was suspended, and where energy and time make
+    no power that a node has: each was told by itself."""
     JOB_ENERGY_J.require("energy_j", message.energy_j)
     runtime_s = (message.ended_at_us - message.started_at_us) / 1e6
     used = message.nodes and message.cores_per_node and message.freq_ghz > 0
     ran = message.started_at_us and runtime_s > 0 and not message.intervals
-    if not (ran and message.energy_j and used):
+    if not (ran and used):
         return None
-    node_power_w = message.energy_j / message.nodes / runtime_s
-    if not NODE_POWER_W.has(node_power_w):
+    node_power_w = message.energy_j / message.nodes / runtime_s if message.energy_j else None
+    if node_power_w is not None and not NODE_POWER_W.has(node_power_w):
         return None
     return MeasuredRun(
         time_us=message.ended_at_us,

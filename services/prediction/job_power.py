@@ -1,7 +1,7 @@
 """What jobs drew, and what was predicted of them when they started."""
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from coplace.v1.prediction_pb2 import PowerHistoryUpdated
@@ -25,6 +25,7 @@ from shared.power_prediction.online import (
 from shared.power_prediction.similar_jobs import ORIGIN, KindOfJob, PowerAtStart, size_of
 
 _PROGRESS: Final = "learner"
+Metered = Callable[[str], float | None]
 
 
 class JobOnCluster(NamedTuple):
@@ -52,14 +53,23 @@ class JobOnCluster(NamedTuple):
 
 class MeasuredRun(NamedTuple):
     """A run that ended: what each of its nodes drew for it, and how many cores it had there, both
-    by the mean over its nodes."""
+    by the mean over its nodes; no power where its resource manager has no meter."""
 
     time_us: int
     key: str
     job_id: str
     job: JobOnCluster
-    node_power_w: float
+    node_power_w: float | None
     cores_per_node: float
+
+    def whole_node_w(self, clusters: Mapping[str, Cluster], metered_w: float | None) -> float:
+        """What a node used whole would have drawn, by what its nodes' meters showed, or by what its
+        resource manager charged: to a job on part of a node's cores that part of its power. 0 where
+        nobody knows."""
+        power_w = self.node_power_w if metered_w is None else metered_w
+        if power_w is None:
+            return 0.0
+        return power_w * clusters[self.job.cluster].cores_per_node / self.cores_per_node
 
 
 class ExpectedPower(NamedTuple):
@@ -94,7 +104,7 @@ class JobPower:
         self._started.put(key, JobOnCluster.of(job, cluster, freq_ghz))
 
     def finish(self, key: str, run: MeasuredRun | None) -> None:
-        """An attempt ended; None where its power is not known, or it had several."""
+        """An attempt ended; None where it had no power, or several."""
         if run is not None:
             self._ended.put(key, run)
             return
@@ -102,13 +112,16 @@ class JobPower:
             if key in table:
                 table.drop(key)
 
-    def end_round(self, ended: Round, clusters: Mapping[str, Cluster]) -> list[Publish]:
-        """Predict what started, learn from what ended, and publish the rows that changed."""
+    def end_round(
+        self, ended: Round, clusters: Mapping[str, Cluster], metered_w: Metered
+    ) -> list[Publish]:
+        """Predict what started, learn from what ended, and publish the rows that changed.
+        `metered_w` is what the meters of its nodes say of an attempt by key."""
         for key, job in list(self._started.items()):
             self._predict(key, job.kind(clusters))
             self._started.drop(key)
         runs = sorted(self._ended.values())
-        found = [self._taken(run, clusters) for run in runs]
+        found = [self._taken(run, clusters, metered_w(run.key)) for run in runs]
         jobs = [job for job in found if job is not None]
         return self._publish(jobs, ended) if jobs else []
 
@@ -125,16 +138,16 @@ class JobPower:
         if kind and power:
             self._expected.put(key, ExpectedPower(kind, power))
 
-    def _taken(self, run: MeasuredRun, clusters: Mapping[str, Cluster]) -> EndedJob | None:
-        """What a node used whole would have drawn: a job on part of a node's cores is charged that
-        part of its power. None where nothing is known of where it ran."""
+    def _taken(
+        self, run: MeasuredRun, clusters: Mapping[str, Cluster], metered_w: float | None
+    ) -> EndedJob | None:
+        """None where nothing is known of where it ran, or of its power."""
         self._ended.drop(run.key)
         expected = self._expected.drop(run.key) if run.key in self._expected else None
         kind = run.job.kind(clusters)
         if kind is None:
             return None
-        core_share = run.cores_per_node / clusters[run.job.cluster].cores_per_node
-        power_w = run.node_power_w / core_share
+        power_w = run.whole_node_w(clusters, metered_w)
         if not NODE_POWER_W.has(power_w):
             return None
         predicted = expected.power if expected and expected.kind == kind else None

@@ -1,7 +1,9 @@
-"""Which job drew what a node's meter showed, and the factors of nodes that follow."""
+"""Which job drew what a node's meter showed, what it drew over its whole run, and the factors of
+nodes that follow."""
 
 from collections import defaultdict
 from collections.abc import Mapping
+from math import fsum
 from typing import Any, Final, NamedTuple
 
 from coplace.v1.jobs_pb2 import JobStarted
@@ -22,6 +24,8 @@ REMEMBERED: Final = 8_000
 FORGOTTEN_AT_ONCE: Final = 800
 
 _PROGRESS: Final = "trained"
+# Meters tell what a job drew where each of its nodes was read over this share of its run at least.
+LEAST_METERED: Final = 0.5
 
 
 class Occupant(NamedTuple):
@@ -55,6 +59,26 @@ class WaitingReading(NamedTuple):
     first_us: int
     last_us: int
     power_w: float
+    samples: int = 1
+
+
+class MeteredNode(NamedTuple):
+    """What a node's meter showed of one job so far: the sum of the samples, their number, and from
+    when until when."""
+
+    power_w: float
+    samples: int
+    first_us: int
+    last_us: int
+
+    def and_reading(self, reading: WaitingReading) -> "MeteredNode":
+        """With one more."""
+        return MeteredNode(
+            self.power_w + reading.power_w * reading.samples,
+            self.samples + reading.samples,
+            min(self.first_us, reading.first_us),
+            max(self.last_us, reading.last_us),
+        )
 
 
 class NodePower:
@@ -65,6 +89,7 @@ class NodePower:
         self._occupants = Table("occupant", restored, list, _occupant)
         self._readings = Table("reading", restored, list, lambda v: WaitingReading(*v))
         self._draws = Table("draw", restored, list, lambda v: NodeDraw(*v))
+        self._metered = Table("metered", restored, list, lambda v: MeteredNode(*v))
         self._trained: Table[list[int]] = Table("node-power", restored, list, list)
         self._on: dict[str, set[str]] = defaultdict(set)
         for key, occupant in self._occupants.items():
@@ -73,7 +98,7 @@ class NodePower:
 
     def start(self, key: str, job: Job, message: JobStarted) -> None:
         """An attempt of a job started on these nodes."""
-        if job.shareable or job.cores_per_unit or not job.app_id or key in self._occupants:
+        if job.shareable or job.cores_per_unit or key in self._occupants:
             return
         nodes, since_us = tuple(message.nodes), message.started_at_us
         occupant = Occupant(job.app_id, message.freq_ghz, nodes, since_us)
@@ -91,6 +116,20 @@ class NodePower:
         """An attempt runs at another P-state, or was suspended: it tells nothing of its nodes."""
         if key in self._occupants:
             self._leave(key)
+            self._ended.discard(key)
+
+    def metered_w(self, key: str) -> float | None:
+        """What a node of a job that had its nodes for itself drew over its run, in the mean; None
+        where meters did not cover it."""
+        occupant = self._occupants.get(key)
+        if occupant is None or not occupant.ended_us:
+            return None
+        found = [self._metered.get(f"{key}|{node}") for node in occupant.names]
+        least_us = LEAST_METERED * (occupant.ended_us - occupant.started_us)
+        nodes = [each for each in found if each and each.last_us - each.first_us >= least_us]
+        if not found or len(nodes) < len(found):
+            return None
+        return fsum(each.power_w / each.samples for each in nodes) / len(nodes)
 
     def read(self, event: Event, message: NodeSamples, power_w: float) -> None:
         """A node's meter showed so much on the mean of some readings."""
@@ -105,17 +144,16 @@ class NodePower:
                 min(times_us),
                 max(times_us),
                 power_w,
+                len(times_us),
             )
             self._readings.put(event.id, reading)
 
     def end_round(self, ended: Round) -> list[Publish]:
-        """Attribute the round's readings; publish factors when there are enough new ones."""
+        """Attribute the round's readings; publish factors when there are enough new ones. Jobs that
+        ended are known until `forget_ended`."""
         for reading in sorted(self._readings.values()):
             self._attribute(reading)
             self._readings.drop(reading.event_id)
-        for key in sorted(self._ended):
-            self._leave(key)
-        self._ended.clear()
         trained_on, forgotten = self._trained.get(_PROGRESS) or [0, 0]
         seen = forgotten + len(self._draws)
         if seen < max(MIN_DRAWS, 2 * trained_on):
@@ -124,10 +162,16 @@ class NodePower:
         self._trained.put(_PROGRESS, [seen, forgotten + self._forget(draws)])
         return [node_power_event(node_factors(draws), len(draws), ended)]
 
+    def forget_ended(self) -> None:
+        """No reading of theirs counts any more."""
+        for key in sorted(self._ended):
+            self._leave(key)
+        self._ended.clear()
+
     def changes(self) -> dict[str, bytes | None]:
         """Records of what changed since the last call."""
         tables: tuple[Table[Any], ...] = (
-            *(self._occupants, self._readings),
+            *(self._occupants, self._readings, self._metered),
             *(self._draws, self._trained),
         )
         return {key: value for table in tables for key, value in table.changes().items()}
@@ -136,7 +180,10 @@ class NodePower:
         """The newest readings of each job on each node count."""
         for key in sorted(self._on.get(reading.node, ())):
             occupant = self._occupants.get(key)
-            if occupant is not None and occupant.had(reading.first_us, reading.last_us):
+            if occupant is None or not occupant.had(reading.first_us, reading.last_us):
+                continue
+            self._meter(f"{key}|{reading.node}", reading)
+            if occupant.app_id:
                 group = f"{occupant.app_id}|{reading.node_model}|{occupant.freq_ghz!r}"
                 draw = NodeDraw(
                     *(reading.time_us, reading.event_id, reading.cluster, reading.node),
@@ -146,6 +193,10 @@ class NodePower:
                 before = self._draws.get(f"{key}|{reading.node}")
                 if before is None or before < draw:
                     self._draws.put(f"{key}|{reading.node}", draw)
+
+    def _meter(self, key: str, reading: WaitingReading) -> None:
+        nothing = MeteredNode(0.0, 0, reading.first_us, reading.last_us)
+        self._metered.put(key, (self._metered.get(key) or nothing).and_reading(reading))
 
     def _forget(self, draws: list[NodeDraw]) -> int:
         """How many of the oldest were dropped."""
@@ -165,6 +216,8 @@ class NodePower:
         occupant = self._occupants.drop(key)
         for node in occupant.names if occupant else ():
             self._on[node].discard(key)
+            if f"{key}|{node}" in self._metered:
+                self._metered.drop(f"{key}|{node}")
 
 
 def _occupant(value: list[Any]) -> Occupant:

@@ -95,7 +95,8 @@ class Prediction:
         progress = before or TrainingProgress()
         clusters = {cluster.name: cluster for cluster in self._state.clusters.values()}
         published = self._node_power.end_round(ended)
-        published += self._job_power.end_round(ended, clusters)
+        published += self._job_power.end_round(ended, clusters, self._node_power.metered_w)
+        self._node_power.forget_ended()
         if before is None or self._power_is_due(progress):
             event, progress = self._power(progress, ended)
             published.append(event)

@@ -7,6 +7,7 @@ import orjson
 import pytest
 from coplace.v1.jobs_pb2 import JobStarted
 from coplace.v1.prediction_pb2 import PowerHistoryUpdated
+from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -92,10 +93,47 @@ def test_rows_of_another_version_are_forgotten() -> None:
     assert [row.count for row in again.similar] == [1] * 6
 
 
+def read(number: int, node: str, power_w: float, *at_s: int) -> Event:
+    samples = [NodeSample(time_us=second * SECOND_US, power_w=power_w) for second in at_s]
+    payload = NodeSamples(node=node, cluster="p1", node_model="platinum-8168", samples=samples)
+    return event(f"read {number} {node} {at_s}", at_s[0] * SECOND_US, node, payload)
+
+
+def learned_w(*readings: Event, has_energy: bool = True) -> list[float]:
+    """What is learned of a job of two nodes that ran for an hour, by its energy at 300 W a node."""
+    prediction = Prediction({})
+    submitted, started, finished = job(0, 300.0)
+    if not has_energy:
+        finished.payload.ClearField("energy_j")
+    told(prediction, 0, [declared(), submitted, started])
+    rows = told(prediction, 1, [*readings, finished])
+    found = [power_w for row in rows for power_w in row.powers_w]
+    kept = [key for key, value in prediction.changes().items() if value and key.startswith("meter")]
+    assert not kept
+    return found
+
+
+def test_meters_that_cover_a_job_count_before_its_resource_manager() -> None:
+    both = [read(0, "n1", 250.0, 100, 3_000), read(1, "n2", 270.0, 100, 1_000, 2_000, 3_000)]
+    assert learned_w(*both) == [260.0]
+    assert learned_w(*both, has_energy=False) == [260.0]
+    assert learned_w(*both, read(2, "n1", 550.0, 3_500)) == [310.0]
+
+
+def test_meters_that_saw_half_of_a_job_leave_it_to_its_resource_manager() -> None:
+    one_node = [read(0, "n1", 250.0, 100, 3_000)]
+    short = [read(0, "n1", 250.0, 100, 3_000), read(1, "n2", 250.0, 100, 500)]
+    before = [read(0, "n1", 250.0, 0, 3_000), read(1, "n2", 250.0, 100, 3_000)]
+    for readings in (one_node, short, before):
+        assert learned_w(*readings) == [300.0]
+        assert learned_w(*readings, has_energy=False) == []
+
+
 ROUNDS = [
     [declared(), *job(0, 300.0), *job(1, 250.0, "hungry")],
     [*job(2, 310.0)[:2], *job(3, 240.0, "hungry")[:2], *job(4, 290.0)[:2]],
     [job(2, 310.0)[2], job(3, 240.0, "hungry")[2], *job(5, 305.0)],
+    [read(4, "n1", 280.0, 10, 3_000), read(4, "n2", 281.0, 10, 3_000)],
     [job(4, 290.0)[2], *job(6, 260.0, "hungry")],
 ]
 
