@@ -143,8 +143,14 @@ def why(
         str, typer.Option(envvar="COPLACE_PLACEMENT_ADDRESS", help="host:port of placement.")
     ] = "127.0.0.1:50053",
     output: OutputName = Output.TABLE,
+    power: Annotated[
+        bool, typer.Option("--power", help="What it was expected to draw, and by which past jobs.")
+    ] = False,
 ) -> None:
     """Say where a job stands, why it does not start yet, and when it is expected to."""
+    if power:
+        _tell_power(job_id)
+        return
     from cli import why as question
     from cli.telling import TABLE_WIDTH
 
@@ -156,6 +162,17 @@ def why(
         typer.echo(line)
     for table in question.tables(answer):
         Console(width=TABLE_WIDTH).print(table)
+
+
+def _tell_power(job_id: str) -> None:
+    from cli import why_power
+    from cli.kafka_topics import KafkaTopics
+    from shared.messaging.deployment import Deployment
+    from shared.runtime.settings import settings
+
+    topics = KafkaTopics(Deployment.of(settings()))
+    for line in why_power.lines(topics.topic(why_power.INPUTS), job_id):
+        typer.echo(line)
 
 
 @app.command()

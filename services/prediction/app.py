@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from services.prediction.adapters import PowerMeter
 from services.prediction.processor import Prediction
 from services.prediction.publish import OUTPUT, POWER_OUTPUT, SOURCE
 from services.prediction.settings import PredictionSettings
@@ -19,12 +20,12 @@ _INPUTS: Final = (
 )
 
 
-def stages(shared: Settings) -> list[Stage]:
-    """The one stage of prediction."""
-    own = PredictionSettings()
+def stages(shared: Settings, meter: PowerMeter | None = None) -> list[Stage]:
+    """The one stage of prediction; `meter` is told of its processor."""
+    own, watching = PredictionSettings(), meter or PowerMeter()
 
     def create(_number: int, restored: Mapping[str, bytes]) -> Prediction:
-        return Prediction(restored, own.alpha)
+        return watching.watch(Prediction(restored, own.alpha))
 
     return [
         Stage(
@@ -41,4 +42,5 @@ def stages(shared: Settings) -> list[Stage]:
 
 def main() -> None:
     """Run the process."""
-    run_service("prediction", stages(settings()))
+    meter = PowerMeter()
+    run_service("prediction", stages(settings(), meter), meter.register)

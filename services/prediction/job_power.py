@@ -92,7 +92,7 @@ class JobPower:
         self._expected = Table("power-expected", restored, _nested, _expected)
         self._ended = Table("power-ended", restored, _nested, _ended)
         self._forget_other_origin()
-        self._learner = OnlineLearner(
+        self.learner = OnlineLearner(
             alpha,
             [update_of(message) for message in self._history.values()],
             self._judged.values(),
@@ -134,7 +134,7 @@ class JobPower:
         return {key: value for table in tables for key, value in table.changes().items()}
 
     def _predict(self, key: str, kind: KindOfJob | None) -> None:
-        power = self._learner.tables.predict(kind) if kind else None
+        power = self.learner.tables.predict(kind) if kind else None
         if kind and power:
             self._expected.put(key, ExpectedPower(kind, power))
 
@@ -154,8 +154,8 @@ class JobPower:
         return EndedJob(run.job_id, kind, power_w, predicted)
 
     def _publish(self, jobs: list[EndedJob], ended: Round) -> list[Publish]:
-        lesson = self._learner.learn(jobs, max(ended.ended_at_us, self._learner.tables.number + 1))
-        progress, scores = self._learner.progress, self._learner.scores
+        lesson = self.learner.learn(jobs, max(ended.ended_at_us, self.learner.tables.number + 1))
+        progress, scores = self.learner.progress, self.learner.scores
         messages = [updated(taught, progress.learned, scores) for taught in lesson.taught]
         published = [power_history_event(message, ended) for message in messages]
         for publish, message in zip(published, messages, strict=True):

@@ -34,6 +34,7 @@ from shared.messaging.domain_types import cluster_of, job_of
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, Round
 from shared.messaging.table import Table
+from shared.power_prediction.online import OnlineLearner
 
 # The least that a model is trained on; from there on it is trained again whenever there is twice as
 # much, so that the cost of training stays in proportion to that of measuring.
@@ -114,6 +115,11 @@ class Prediction:
     def changes(self) -> Mapping[str, bytes | None]:
         """Records of what changed."""
         return self._state.changes() | self._node_power.changes() | self._job_power.changes()
+
+    @property
+    def power_learner(self) -> OnlineLearner:
+        """Who learns what jobs draw."""
+        return self._job_power.learner
 
     def _power_is_due(self, progress: TrainingProgress) -> bool:
         """A node model that nothing was said of, or enough new runs."""

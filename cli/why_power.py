@@ -1,0 +1,72 @@
+"""`coplace why JOB --power`: what a node of a job was expected to draw when it came, and why."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from coplace.v1.control_pb2 import RoundEnded
+from coplace.v1.jobs_pb2 import JobSubmitted
+
+from cli.known_power import KnownPower
+from shared.domain.cluster import Cluster
+from shared.domain.errors import UnusableError
+from shared.domain.job import Job
+from shared.messaging.domain_types import job_of
+from shared.messaging.event import Event
+from shared.numerics.elementary import exp
+from shared.power_prediction.similar_jobs import (
+    PREDICTORS,
+    SHAPES,
+    KindOfJob,
+    PowerAtStart,
+)
+
+INPUTS: Final = "placement.inputs"
+_MOST_PREDICTORS: Final = 5
+
+
+def lines(inputs: Iterable[Event], job_id: str) -> Iterator[str]:
+    """Of each cluster at its nominal P-state, by all that stood in placement's inputs up to the end
+    of the round in which the job came first. Raises UnusableError where it never did."""
+    known, job = _when_it_came(inputs, job_id)
+    yield f"{job_id} of {job.user}, application {job.app_id or 'unknown'}"
+    for cluster in known.clusters.values():
+        yield from _on(cluster, job, known)
+
+
+def _when_it_came(inputs: Iterable[Event], job_id: str) -> tuple[KnownPower, Job]:
+    known, job = KnownPower(), None
+    for event in inputs:
+        if job is not None and isinstance(event.payload, RoundEnded):
+            return known, job
+        if isinstance(event.payload, JobSubmitted) and event.payload.job_id == job_id:
+            job = job or job_of(event.payload)
+        known.fold(event.payload)
+    if job is None:
+        raise UnusableError(f"there is no job {job_id!r}: `coplace jobs` names them")
+    return known, job
+
+
+def _on(cluster: Cluster, job: Job, known: KnownPower) -> Iterator[str]:
+    kind = KindOfJob.of(job, cluster, cluster.nominal_ghz)
+    where = f"{cluster.name} at {cluster.nominal_ghz} GHz"
+    if (job.app_id, cluster.node_model) in known.signatures:
+        yield f"{where}: placement goes by the signature of {job.app_id}; similar jobs say"
+    power = known.model.tables.predict(kind)
+    if power is None:
+        [fallback_w], _ = known.model.predict([job], cluster)
+        yield f"{where}: {fallback_w:.1f} W a node, what {cluster.node_model} draws in the mean"
+        return
+    above = f"{power.upper_w:.1f} W is exceeded by {100 * power.alpha:g} % of jobs"
+    yield f"{where}: {power.predicted_w:.1f} W a node, {above}"
+    yield from _predictors(power, known.model.tables.shares(kind))
+    for shape, subject in zip(SHAPES, kind.subjects(), strict=True):
+        newest = reversed(known.jobs[subject])
+        told = ", ".join(f"{job_id} {power_w:.1f} W" for job_id, power_w in newest)
+        yield f"  same {shape}: {told or 'none'}"
+
+
+def _predictors(power: PowerAtStart, shares: tuple[float, ...]) -> Iterator[str]:
+    """Whose weighted median it is, the weightiest first."""
+    found = sorted(zip(shares, power.said, PREDICTORS, strict=True), key=lambda row: -row[0])
+    for share, log_w, name in found[:_MOST_PREDICTORS]:
+        yield f"  {100 * share:5.1f} %  {exp(log_w):7.1f} W  {name}"
