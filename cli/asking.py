@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import grpc
 import typer
@@ -11,6 +11,7 @@ from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
 
 from shared.domain.errors import UnusableError
 from shared.runtime.grpc_security import grpc_channel
+from shared.runtime.refusals import grpc_problem
 from shared.runtime.settings import settings
 
 Placement = Annotated[
@@ -32,9 +33,14 @@ def asking(address: str) -> Iterator[grpc.Channel]:
         with grpc_channel(address, settings()) as channel:
             yield channel
     except grpc.RpcError as error:
-        is_there = error.code() is not grpc.StatusCode.UNAVAILABLE
-        advice = "" if is_there else ": is the service up there?"
-        raise UnansweredError(f"{address}: {error.details()}{advice}") from error
+        raise UnansweredError(_refusal(address, error)) from error
+
+
+def _refusal(address: str, error: Any) -> str:
+    if error.code() is not grpc.StatusCode.UNAVAILABLE:
+        return f"{address}: {error.details()}"
+    advice = f"{address}: {error.details()}: is the service up there?"
+    return grpc_problem(settings(), address) or advice
 
 
 def publish(ingest: str, event: Envelope) -> None:

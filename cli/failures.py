@@ -67,12 +67,19 @@ def line_of(error: BaseException) -> str:
 
 def _text_of(error: BaseException) -> str:
     if isinstance(error, _errors(*_OF_KAFKA)):
+        from shared.runtime.refusals import acl_problem
         from shared.runtime.settings import settings
 
+        if refused := acl_problem(settings(), error):
+            return refused
         where = f"Kafka at {settings().kafka_bootstrap}: {_named(error)}"
         return f"{where}: is it up, with this deployment's topics, at COPLACE_KAFKA_BOOTSTRAP?"
     if isinstance(error, _errors("redis.exceptions")):
-        return f"Redis: {_named(error)}: is it up at COPLACE_REDIS_URL?"
+        from shared.runtime.refusals import redis_problem
+        from shared.runtime.settings import settings
+
+        where = f"Redis: {_named(error)}: is it up at COPLACE_REDIS_URL?"
+        return redis_problem(settings(), error) or where
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return _named(error)

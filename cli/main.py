@@ -1,5 +1,6 @@
 """The `coplace` command line."""
 
+import os
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +18,7 @@ _INSTALLED = ("up", "status", "logs", "env", "down")
 _OF_NODES = ("nodes", "drain", "resume", "undeclare")
 _OF_JOBS = ("jobs", "queue", "cancel", "hold", "release", "requeue", "suspend", "unsuspend")
 # These start, show or stop servers of their own, or need none; the others need a system that is up.
-_WITH_THEIR_OWN = (*_INSTALLED, "local", "demo", "demo-parity", "agent")
+_WITH_THEIR_OWN = (*_INSTALLED, "certificates", "local", "demo", "demo-parity", "agent")
 
 app = typer.Typer(
     cls=with_commands_of(
@@ -35,6 +36,7 @@ app = typer.Typer(
             "topics": "cli.topics:app",
             "agent": "cli.agent:app",
             "cap": "cli.cap.cli:app",
+            "certificates": "cli.installation.certificates:app",
             "clock": "cli.clock:app",
             "dlq": "cli.dlq.cli:app",
             "energy": "cli.energy.cli:app",
@@ -81,6 +83,8 @@ def main(
     ] = False,
 ) -> None:
     """Common options of every command."""
+    # What went wrong is told in a line of our own.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     if ctx.invoked_subcommand not in _WITH_THEIR_OWN:
         from cli.installation.installation import reachable
 

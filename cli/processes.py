@@ -43,7 +43,8 @@ class Processes:
     """The processes of one namespace; each finds `environment` and its own ports in its own.
 
     Traces go to files below `run_dir` when they are wanted: every event then costs a span.
-    `choose_ports` finds a port for each name.
+    `choose_ports` finds a port for each name, `credentials` what a service of a secure installation
+    needs to be believed.
     """
 
     def __init__(
@@ -56,10 +57,12 @@ class Processes:
         traced: bool,
         planned: bool = False,
         choose_ports: Callable[[Sequence[str]], Mapping[str, int]] = fresh_ports,
+        credentials: Callable[[str], Mapping[str, str]] | None = None,
     ) -> None:
         self._run_dir = run_dir.absolute()
         self._environment = {**environment, **_ONE_THREAD}
         self._traced = traced
+        self._credentials = credentials
         every = {**modules, **({PLANNER: "services.planner"} if planned else {})}
         several = (*STATEFUL, PLANNER)
         self._workers = {
@@ -67,6 +70,7 @@ class Processes:
             for name, module in every.items()
             for number in range(1, (workers if name in several else 1) + 1)
         }
+        self._services = {module: name for name, module in every.items()}
         answering = [name for name, module in self._workers.items() if module in _GRPC_PORTS]
         self._ports = choose_ports([*self._workers, EMULATOR, *map(_grpc, answering)])
 
@@ -113,6 +117,8 @@ class Processes:
     def _program(self, name: str, module: str, further: Mapping[str, str]) -> Program:
         port = self._ports[name]
         own = {"COPLACE_HTTP_PORT": str(port), "COPLACE_WORKER": name, **further}
+        if self._credentials:
+            own |= self._credentials(self._services.get(module, name))
         if self._traced:
             own["COPLACE_TRACE_FILE"] = str(self._run_dir / "traces" / f"{name}.jsonl")
         return Program(

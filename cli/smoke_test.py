@@ -12,7 +12,7 @@ from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobStarted, 
 from coplace.v1.placement_pb2 import VERDICT_REJECTED, VERDICT_START, PlacementDecided
 from coplace.v1.pricing_pb2 import ChargeMade
 
-from cli.asking import Ingest, publish
+from cli.asking import Ingest, Source, publish
 from cli.times import clock_us
 from shared.domain.errors import UnusableError
 from shared.messaging.clients import Reader
@@ -121,6 +121,7 @@ def smoke_test(
     within: Annotated[
         float, typer.Option(min=1, help="Seconds until its price at the latest.")
     ] = 180.0,
+    source: Source = _SITE,
 ) -> None:
     """Send one job through the region, from submission to price: fails where it is stuck."""
     deployment = Deployment.of(settings())
@@ -128,27 +129,33 @@ def smoke_test(
     began_s = time.monotonic()
     until_s = began_s + within
 
+    def report(**fact: Any) -> None:
+        [(name, message)] = fact.items()
+        now_us = clock_us()
+        event_id = f"{source}/{name}/{now_us}"
+        publish(ingest, Envelope(id=event_id, source=source, time_us=now_us, **{name: message}))
+
     def tell(what: str) -> None:
         typer.echo(f"[{time.monotonic() - began_s:5.1f} s] {what}")
 
     with _reader(deployment, _DECISIONS) as decided, _reader(deployment, _CHARGES) as charged:
         decisions = _answers(decided, deployment, PlacementDecided, job, until_s)
         charges = _answers(charged, deployment, ChargeMade, job, until_s)
-        _report(ingest, cluster_declared=job.declared())
+        report(cluster_declared=job.declared())
         try:
-            _report(ingest, job_submitted=job.submitted())
+            report(job_submitted=job.submitted())
             tell(f"{job.job_id} is submitted")
             start = start_of(job, decisions)
             started = job.started(start.grant, clock_us())
-            _report(ingest, job_started=started)
+            report(job_started=started)
             tell(f"started on {start.cluster}, as decided")
-            _report(ingest, job_finished=job.finished(started, clock_us()))
+            report(job_finished=job.finished(started, clock_us()))
             charge = next(charges, None)
             if charge is None:
                 raise SmokeTestError(f"{job.job_id} ended and is not charged: {_LOOK}")
             tell(f"charged {charge.price_su} SU")
         finally:
-            _report(ingest, cluster_undeclared=job.undeclared(clock_us()))
+            report(cluster_undeclared=job.undeclared(clock_us()))
 
 
 def start_of(job: SmokeJob, decisions: Iterator[PlacementDecided]) -> PlacementDecided:
@@ -179,10 +186,3 @@ def _reader(deployment: Deployment, topic: str) -> Reader:
     reader = Reader(deployment, deployment.topics.partitions(topic))
     reader.skip_to_end()
     return reader
-
-
-def _report(ingest: str, **fact: Any) -> None:
-    [(name, message)] = fact.items()
-    now_us = clock_us()
-    event_id = f"{_SITE}/{name}/{now_us}"
-    publish(ingest, Envelope(id=event_id, source=_SITE, time_us=now_us, **{name: message}))

@@ -18,7 +18,7 @@ from shared.messaging.record import Record
 from shared.messaging.topics import load_topics
 from shared.runtime.settings import settings
 
-app = typer.Typer(no_args_is_help=True, help="Create and list the topics, and who may use them.")
+app = typer.Typer(no_args_is_help=True, help="Create and list the topics. Say who may use them.")
 
 
 class AclForm(StrEnum):
@@ -35,7 +35,7 @@ Clients = Annotated[
     typer.Option(
         "--client",
         metavar="NAME=ROLE",
-        help="One from outside, who is resource-manager, slurm or billing; may be repeated.",
+        help="One from outside, who is resource-manager, slurm, billing or agent; may be repeated.",
     ),
 ]
 _NO_CLIENTS: Final[list[str]] = []

@@ -3,7 +3,7 @@
 import shlex
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +33,10 @@ Programs of your own find it after
 What it does:        coplace status, coplace logs [PROCESS] --follow
 How to stop it:      coplace down; with --delete its data go too"""
 
+_SECURE = """\
+All of it is encrypted, and asks who somebody is: commands are the operator's.
+Credentials are in {folder}/credentials; for others: coplace certificates issue"""
+
 
 def up(
     folder: Annotated[
@@ -42,6 +46,13 @@ def up(
     planner: Annotated[
         bool, typer.Option(help="With the planner, which looks ahead beside placement.")
     ] = False,
+    secure: Annotated[
+        bool | None,
+        typer.Option(
+            "--secure/--no-secure",
+            help="With TLS, passwords and access control everywhere; as the last time if not said.",
+        ),
+    ] = None,
 ) -> None:
     """Run Kafka, Redis and all services on this machine, in the background."""
     installation = Installation(folder or last_folder())
@@ -54,6 +65,7 @@ def up(
         task = bar.add_task("processes ready", total=None)
         record = installation.up(
             planned=planner,
+            secure=secure,
             on_begin=lambda count: bar.update(task, total=count),
             on_ready=lambda name: bar.update(task, advance=1, description=f"{name} is ready"),
         )
@@ -61,6 +73,8 @@ def up(
         f"{len(installation.processes())} processes ready in {time.monotonic() - begun:.0f} s"
     )
     typer.echo(_UP.format(folder=installation.folder, **record.environment))
+    if installation.is_secure:
+        typer.echo(_SECURE.format(folder=installation.folder))
     _note_another(record)
 
 
@@ -115,13 +129,13 @@ def logs(
 
 def env() -> None:
     """Print what other programs need to find it, as lines for `eval`."""
-    for line in export_lines(_running().record):
+    for line in export_lines(_running().record.environment):
         typer.echo(line)
 
 
-def export_lines(record: InstallationRecord) -> list[str]:
+def export_lines(environment: Mapping[str, str]) -> list[str]:
     """The variables as a shell reads them."""
-    return [f"export {name}={shlex.quote(value)}" for name, value in record.environment.items()]
+    return [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
 
 
 def down(

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from cli.installation.record import (
     InstallationRecord,
@@ -25,6 +26,10 @@ from deploy.local.run_state import RunState
 from deploy.local.servers import LocalServers
 from deploy.local.supervision import ProcessState, Supervisor
 from shared.domain.errors import UnusableError
+from shared.messaging.access import OPERATOR
+
+if TYPE_CHECKING:
+    from cli.installation.security import Security
 
 # Every round closes every Kafka partition: on one machine few are enough.
 _KAFKA_PARTITIONS: Final = "4"
@@ -32,6 +37,18 @@ _KEPT: Final = ("COPLACE_NAMESPACE", "COPLACE_KAFKA_PARTITIONS")
 _SERVERS: Final = ("kafka", "redis")
 # Says of the other variables that `coplace env` printed them.
 _FOLDER: Final = "COPLACE_FOLDER"
+# What begins the names of credentials' variables, and the one that no plain installation has.
+_CREDENTIALS: Final = (
+    "COPLACE_GRPC_",
+    *("COPLACE_KAFKA_CA_", "COPLACE_KAFKA_SASL_", "COPLACE_KAFKA_SECURITY_"),
+    *("COPLACE_REDIS_CA_", "COPLACE_REDIS_PASSWORD_", "COPLACE_REDIS_USERNAME"),
+)
+# What somebody from outside is told of an installation.
+_ADDRESSES: Final = (
+    *("COPLACE_ENERGY_", "COPLACE_INGEST_", "COPLACE_PLACEMENT_"),
+    *("COPLACE_KAFKA_BOOTSTRAP", "COPLACE_KAFKA_PARTITIONS", "COPLACE_NAMESPACE"),
+)
+_SECURED: Final = "COPLACE_KAFKA_SASL_PASSWORD_FILE"
 
 _Told = Callable[[str], object]
 
@@ -82,24 +99,38 @@ class Installation:
         except NotRunningError:
             return False
 
+    @property
+    def is_secure(self) -> bool:
+        """Whether it was last started so."""
+        return _SECURED in self.record.environment
+
     def up(
-        self, *, planned: bool, on_begin: Callable[[int], object], on_ready: _Told
+        self,
+        *,
+        planned: bool,
+        on_begin: Callable[[int], object],
+        on_ready: _Told,
+        secure: bool | None = None,
     ) -> InstallationRecord:
         """Start everything and wait until it is ready; on failure nothing is left running.
 
         What a killed start left behind is stopped first. `on_begin` is told how many processes
-        there will be, `on_ready` the name of each that is ready. Raises InstallationError if this
+        there will be, `on_ready` the name of each that is ready; `secure` None is as the last time.
+        Raises InstallationError if this
         or another installation is up already, or the folder holds something else; errors of the
         local runner; and what Kafka says of the topics.
         """
         with _alone():
             self._require_none_up()
             self._require_own_folder()
+            secured = self.is_secure if secure is None else secure
+            if secured:
+                _require_no_other_servers()
             self._stop()
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             InstallationRecord(self.record.environment).save(self.folder)
             remember_folder(self.folder)
-            return self._start(planned, on_begin, on_ready)
+            return self._start(planned, secured, on_begin, on_ready)
 
     def down(self, *, delete: bool) -> bool:
         """Stop whatever runs of it, and delete its folder if asked to; whether anything ran."""
@@ -117,6 +148,24 @@ class Installation:
         ports = remembered_ports(self.folder / "ports.json")
         states = Supervisor(self.folder).states()
         return [_status(state, urls.get(state.name), ports) for state in states]
+
+    def issue(self, name: str, role: str) -> Mapping[str, str]:
+        """Let somebody from outside in: the variables by which programs of theirs find it and are
+        believed. Raises InstallationError unless it is up and secure, UnusableError for a role or
+        name that cannot be, and KafkaError."""
+        from cli.installation.security import Security
+
+        with _alone():
+            if not (self.is_up and self.is_secure):
+                raise InstallationError("no secure installation is up: `coplace up --secure`")
+            addresses = self.record.environment
+            security = Security(self.folder, addresses.get("COPLACE_NAMESPACE", ""))
+            security.add_client(name, role)
+            security.prepare()
+            with _set(addresses):
+                security.provision(LocalServers(self.folder).kafka_internal)
+            found = {n: v for n, v in addresses.items() if n.startswith(_ADDRESSES)}
+            return {**found, **security.environment(name), "COPLACE_SOURCE": name}
 
     def logs(self) -> Mapping[str, Path]:
         """The log of each process by its name, those of earlier starts too."""
@@ -147,17 +196,22 @@ class Installation:
             )
 
     def _start(
-        self, planned: bool, on_begin: Callable[[int], object], on_ready: _Told
+        self, planned: bool, secured: bool, on_begin: Callable[[int], object], on_ready: _Told
     ) -> InstallationRecord:
+        from cli.installation.security import Security
         from cli.processes import MODULES, Processes
         from cli.stages import create_topics
         from shared.messaging.deployment import Deployment
         from shared.runtime.settings import Settings
 
-        for name in stale_addresses():
+        for name in stale_variables():
             del os.environ[name]
-        servers = LocalServers(self.folder, on_ready=on_ready)
         shared = self._shared()
+        security = Security(self.folder, shared.get("COPLACE_NAMESPACE", "")) if secured else None
+        if security:
+            security.prepare()
+        secure_redis = security.redis if security else None
+        servers = LocalServers(self.folder, on_ready=on_ready, secure=secure_redis)
         processes = Processes(
             self.folder,
             shared,
@@ -165,13 +219,17 @@ class Installation:
             traced=False,
             planned=planned,
             choose_ports=partial(kept_ports, servers.ports_file),
+            credentials=security.environment if security else None,
         )
         services = processes.services()
         on_begin(len(_SERVERS) + len(services))
         servers.up()
         try:
+            if security:
+                security.provision(servers.kafka_internal)
             environment = {
                 **shared,
+                **_of_operator(security),
                 _FOLDER: str(self.folder),
                 "COPLACE_KAFKA_BOOTSTRAP": servers.kafka_bootstrap,
                 "COPLACE_REDIS_URL": servers.redis_url,
@@ -220,16 +278,38 @@ def names_another(record: InstallationRecord) -> list[str]:
     return [name for name in known if os.environ.get(name, known[name]) != known[name]]
 
 
-def stale_addresses() -> list[str]:
-    """The variables in which a shell still has, from `coplace env`, addresses of Kafka and Redis at
-    which nothing listens any more: they name no servers to use in place of new ones."""
+def stale_variables() -> list[str]:
+    """The variables that a shell still has from `coplace env` and that say nothing any more:
+    addresses of Kafka and Redis at which nobody listens, which name no servers to use in place of
+    new ones, and credentials, which each process has of its own."""
     if _FOLDER not in os.environ:
         return []
-    urls = {
-        "COPLACE_KAFKA_BOOTSTRAP": f"tcp://{os.environ.get('COPLACE_KAFKA_BOOTSTRAP', '')}",
-        "COPLACE_REDIS_URL": os.environ.get("COPLACE_REDIS_URL", ""),
+    addresses = {
+        "COPLACE_KAFKA_BOOTSTRAP": os.environ.get("COPLACE_KAFKA_BOOTSTRAP", ""),
+        "COPLACE_REDIS_URL": urlsplit(os.environ.get("COPLACE_REDIS_URL", "")).netloc,
     }
-    return [name for name, url in urls.items() if name in os.environ and not is_ready(url)]
+    gone = [
+        name
+        for name, address in addresses.items()
+        if name in os.environ and not is_ready(f"tcp://{address}")
+    ]
+    return [*gone, *(name for name in os.environ if name.startswith(_CREDENTIALS))]
+
+
+def _require_no_other_servers() -> None:
+    others = set(os.environ) & {"COPLACE_KAFKA_BOOTSTRAP", "COPLACE_REDIS_URL"}
+    if others - set(stale_variables()):
+        raise InstallationError(
+            f"{', '.join(sorted(others))}: a secure installation runs servers of its own; unset "
+            "it, or leave --secure out and set COPLACE_KAFKA_* and COPLACE_REDIS_* for yours"
+        )
+
+
+def _of_operator(security: "Security | None") -> Mapping[str, str]:
+    """Who gives commands, in a secure installation."""
+    if security is None:
+        return {}
+    return {**security.environment(OPERATOR), "COPLACE_SOURCE": OPERATOR}
 
 
 @contextmanager

@@ -1,10 +1,14 @@
-"""Whether a server answers, told by a URL. The scheme says what counts as an answer."""
+"""Whether a server answers, told by a URL. The scheme says what counts as an answer; what is to be
+shown to a secure server is in files that the query names."""
 
 import socket
+import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable
-from urllib.parse import SplitResult, urlsplit
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 _TIMEOUT_S = 2.0
 
@@ -55,7 +59,13 @@ def _redis_ready(url: SplitResult) -> bool:
     """False too while it loads its data, which it says over an open port."""
     import redis
 
-    client = redis.Redis.from_url(url.geturl(), socket_timeout=_TIMEOUT_S)
+    files = dict(parse_qsl(url.query))
+    shown = {
+        **({"ssl_ca_certs": files["ca_file"]} if "ca_file" in files else {}),
+        **({"password": _password(files)} if "password_file" in files else {}),
+    }
+    plain = url._replace(query="").geturl()
+    client = redis.Redis.from_url(plain, socket_timeout=_TIMEOUT_S, **shown)
     try:
         return bool(client.ping())
     except redis.RedisError:
@@ -73,7 +83,9 @@ def _kafka_ready(url: SplitResult) -> bool:
     from kafka.errors import KafkaError
 
     try:
-        admin = KafkaAdminClient(bootstrap_servers=url.netloc, request_timeout_ms=2_000)
+        admin = KafkaAdminClient(
+            bootstrap_servers=url.netloc, request_timeout_ms=2_000, **_kafka_tls(url)
+        )
     except KafkaError:
         return False
     try:
@@ -84,9 +96,24 @@ def _kafka_ready(url: SplitResult) -> bool:
         admin.close()
 
 
+def _kafka_tls(url: SplitResult) -> Mapping[str, Any]:
+    if url.scheme == "kafka":
+        return {}
+    files = dict(parse_qsl(url.query))
+    context = ssl.create_default_context(cafile=files["ca_file"])
+    context.load_cert_chain(files["cert_file"], files["key_file"])
+    return {"security_protocol": "SSL", "ssl_context": context}
+
+
+def _password(files: Mapping[str, str]) -> str:
+    return Path(files["password_file"]).read_text().strip()
+
+
 _PROBES: dict[str, Callable[[SplitResult], bool]] = {
     "http": _http_ready,
     "tcp": _tcp_ready,
     "redis": _redis_ready,
+    "rediss": _redis_ready,
     "kafka": _kafka_ready,
+    "kafka+ssl": _kafka_ready,
 }

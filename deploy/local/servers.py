@@ -13,12 +13,12 @@ from typing import Self
 import psutil
 
 from deploy.local.errors import LocalServersError, NotRunningError
-from deploy.local.kafka.broker import kafka_program
+from deploy.local.kafka.broker import KafkaPorts, kafka_program
 from deploy.local.ports import kept_ports, remembered_ports
 from deploy.local.prerequisites import require_command
 from deploy.local.program import Program
 from deploy.local.readiness import is_ready
-from deploy.local.redis_server import redis_program
+from deploy.local.redis_server import SecureRedis, redis_program
 from deploy.local.run_state import RunState
 from deploy.local.supervision import ProcessState, Supervisor
 from deploy.local.waiting import not_ready, wait_until
@@ -27,6 +27,7 @@ from shared.runtime.settings import Settings
 _SUPERVISOR_START_S = 15.0
 _SHUTDOWN_S = 60.0
 _SERVERS = ("kafka", "redis")
+_PORTS = ("kafka", "kafka-internal", "kafka-controller", "redis")
 _PORTS_FILE = "ports.json"
 
 
@@ -36,7 +37,8 @@ class LocalServers:
 
     As a context manager it is tied to the calling process: nothing outlives it, however it ends.
     Enter it from a thread that lives as long as the servers should. `on_ready` is told the name of
-    each program that became ready for the first time.
+    each program that became ready for the first time. With `secure` both servers of its own speak
+    TLS alone and ask who somebody is.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class LocalServers:
         *,
         kafka: bool = True,
         redis: bool = True,
+        secure: SecureRedis | None = None,
         on_ready: Callable[[str], object] = str,
     ) -> None:
         self.run_dir = run_dir.absolute()
@@ -54,10 +57,11 @@ class LocalServers:
         self._supervisor = Supervisor(self.run_dir)
         self._supervisord: subprocess.Popen[bytes] | None = None
         self._settings = Settings()
+        self._secure = secure
         earlier = remembered_ports(self.ports_file)
         own = {
             "kafka_bootstrap": _kafka_at(earlier.get("kafka", 0)),
-            "redis_url": _redis_at(earlier.get("redis", 0)),
+            "redis_url": self._redis_at(earlier.get("redis", 0)),
         }
         given = self._settings.model_dump(include=self._settings.model_fields_set)
         # A shell may still have the addresses that these servers had the last time.
@@ -66,6 +70,11 @@ class LocalServers:
         self.kafka_bootstrap = self._settings.kafka_bootstrap
         self.redis_url = self._settings.redis_url
         self._ready_urls: dict[str, str | None] = {}
+
+    @property
+    def kafka_internal(self) -> str:
+        """Where a secure Kafka of its own speaks to itself, and believes its own certificate."""
+        return _kafka_at(remembered_ports(self.ports_file)["kafka-internal"])
 
     @property
     def ports_file(self) -> Path:
@@ -197,21 +206,21 @@ class LocalServers:
         wait_until(lambda: self._is_done(name), timeout_s, f"{name} is done", self.log(name))
 
     def _servers(self) -> list[Program]:
-        ports = kept_ports(self.ports_file, ("kafka", "kafka-controller", "redis"))
+        ports = kept_ports(self.ports_file, _PORTS)
         servers = []
         if self._own_kafka:
             servers.append(
                 kafka_program(
                     self.run_dir / "kafka",
-                    ports["kafka"],
-                    ports["kafka-controller"],
+                    KafkaPorts(ports["kafka"], ports["kafka-internal"], ports["kafka-controller"]),
                     self._settings.max_message_bytes,
+                    self._secure.credentials if self._secure else None,
                 )
             )
             self.kafka_bootstrap = _kafka_at(ports["kafka"])
         if self._own_redis:
-            servers.append(redis_program(self.run_dir / "redis", ports["redis"]))
-            self.redis_url = _redis_at(ports["redis"])
+            servers.append(redis_program(self.run_dir / "redis", ports["redis"], self._secure))
+            self.redis_url = self._redis_at(ports["redis"])
         return servers
 
     def _supervisor_answers(self) -> bool:
@@ -256,13 +265,13 @@ class LocalServers:
     def _is_stopped(self, name: str) -> bool:
         return self.pid(name) == 0
 
+    def _redis_at(self, port: int) -> str:
+        scheme = "rediss" if self._secure else "redis"
+        return f"{scheme}://127.0.0.1:{port}/0"
+
 
 def _kafka_at(port: int) -> str:
     return f"127.0.0.1:{port}"
-
-
-def _redis_at(port: int) -> str:
-    return f"redis://127.0.0.1:{port}/0"
 
 
 def _is_own(name: str, given: Mapping[str, str], own: Mapping[str, str]) -> bool:

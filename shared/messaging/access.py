@@ -22,7 +22,8 @@ CLUSTER_NAME: Final = "kafka-cluster"
 _READING: Final = ("get", "hget", "hgetall", "hmget", "mget")
 # The script of a read model, and the commands that it calls.
 _WRITING: Final = ("del", "eval", "evalsha", "hincrby", "hset", "script|load", "set")
-_CONNECTING: Final = ("client|setinfo", "ping")
+_CONNECTING: Final = ("ping",)
+_EVERY_COMMAND: Final = "+@all"
 
 
 class Resource(StrEnum):
@@ -86,8 +87,9 @@ class RedisUser:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """Its ACL rules, without a password."""
-        return ("resetchannels", "-@all", *self.keys, *self.commands)
+        """Its ACL rules as Redis lists them, without a password."""
+        nothing_else = () if _EVERY_COMMAND in self.commands else ("-@all",)
+        return ("resetchannels", *nothing_else, *self.keys, *self.commands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +244,7 @@ class Access:
 
     def _redis_user(self, user: str, one: Principal) -> RedisUser:
         if one.operates:
-            return RedisUser(user, (f"~{self._prefix}*",), ("+@all",))
+            return RedisUser(user, (f"~{self._prefix}*",), (_EVERY_COMMAND,))
         positions = [
             f"{what}:{spec.name}:*"
             for spec in self._topics.values()
@@ -312,4 +314,4 @@ def redis_commands(users: Iterable[RedisUser]) -> Iterator[str]:
     """Users of Redis as commands for it; the passwords are the operator's to give."""
     for user in users:
         rules = " ".join(user.rules)
-        yield f"ACL SETUSER {user.name} on resetkeys {rules}"
+        yield f"ACL SETUSER {user.name} on resetkeys -@all {rules}"

@@ -39,7 +39,7 @@ def ensure_acls(client: KafkaAdminClient, access: Access) -> list[AclRule]:
     Raises KafkaError for what the broker refuses, SecurityDisabledError where it has no authorizer.
     """
     missing = difference(client, access).missing
-    if missing and (failed := client.create_acls([_acl(rule) for rule in missing])["failed"]):
+    if missing and (failed := client.create_acls([acl_of(rule) for rule in missing])["failed"]):
         raise failed[0](f"{len(failed)} rules of {len(missing)} were refused")
     return missing
 
@@ -59,7 +59,8 @@ def difference(client: KafkaAdminClient, access: Access) -> AclDifference:
     return AclDifference(sorted(wanted - found), beyond)
 
 
-def _acl(rule: AclRule) -> ACL:
+def acl_of(rule: AclRule) -> ACL:
+    """The rule as Kafka's clients have it."""
     pattern = ACLResourcePatternType.PREFIXED if rule.is_prefix else ACLResourcePatternType.LITERAL
     return ACL(
         f"{_USER}{rule.principal}",

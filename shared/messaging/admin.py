@@ -18,6 +18,7 @@ from shared.messaging.deployment import Deployment
 from shared.messaging.stage import Stage
 from shared.messaging.topics import Cleanup, TopicSpec, dead_letter_spec
 from shared.messaging.unit import unit_count
+from shared.runtime.refusals import require_kafka_believes
 
 # Old state is of no use: compact it soon, or a restart reads all of it.
 _CHANGELOG_SEGMENT_MS = 600_000
@@ -40,7 +41,8 @@ def when_coordinated(ask: Callable[[], T]) -> T:
 
 
 def admin_client(deployment: Deployment) -> KafkaAdminClient:
-    """A connection for the functions of this module; the caller closes it."""
+    """A connection for the functions of this module; the caller closes it. Raises RefusedError."""
+    require_kafka_believes(deployment.settings)
     return KafkaAdminClient(**deployment.connection)
 
 

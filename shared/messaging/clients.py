@@ -13,15 +13,18 @@ from kafka.errors import KafkaError
 
 from shared.messaging.deployment import Deployment
 from shared.messaging.record import NewRecord, Record, TopicPartition
+from shared.runtime.refusals import require_kafka_believes
 
 # A killed broker is back within seconds; the pauses between attempts would grow to 30.
 _RECONNECT_WITHIN_MS: Final = 500
 
 
 class Publisher:
-    """Appends records and returns when the broker has them. Use it as a context manager."""
+    """Appends records and returns when the broker has them. Use it as a context manager. Raises
+    RefusedError."""
 
     def __init__(self, deployment: Deployment) -> None:
+        require_kafka_believes(deployment.settings)
         self._deployment = deployment
         self._producer = KafkaProducer(
             **deployment.connection,
@@ -60,9 +63,11 @@ class Publisher:
 
 
 class Reader:
-    """Reads committed records of some partitions, from their beginning. A context manager."""
+    """Reads committed records of some partitions, from their beginning. A context manager. Raises
+    RefusedError."""
 
     def __init__(self, deployment: Deployment, partitions: Sequence[TopicPartition]) -> None:
+        require_kafka_believes(deployment.settings)
         self._deployment = deployment
         self._partitions = [
             KafkaPartition(deployment.name(partition.topic), partition.kafka_partition)

@@ -10,6 +10,7 @@ import structlog
 from grpc.aio import AbortError
 
 from shared.runtime.grpc_security import grpc_server_credentials
+from shared.runtime.refusals import files_problem
 from shared.runtime.service import CannotStartError, Process
 
 # A call that runs when the process shall stop gets this long to finish.
@@ -85,6 +86,8 @@ async def _start(
     options = [("grpc.max_receive_message_length", largest), *_OPTIONS]
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=most_calls)
     server.add_generic_rpc_handlers((handlers,))
+    if problem := files_problem(process.settings, "grpc"):
+        raise CannotStartError(f"gRPC on {host}:{port}: {problem}")
     credentials = grpc_server_credentials(process.settings)
     port = _take_port(server, f"{host}:{port}", credentials)
     await server.start()

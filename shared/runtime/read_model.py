@@ -223,7 +223,7 @@ def run_read_model(
         model = create(redis, deployment.name)
         topics = {*model.topics, *(DLQ_PREFIX + topic for topic in model.topics)}
         await wait_for_topics(process.settings, topics, process.readiness, process.stop)
-        await wait_for_redis(redis, process.readiness, process.stop)
+        await wait_for_redis(process.settings, redis, process.readiness, process.stop)
         check = ReadModelCheck(deployment, name, model)
         await _wait_until_it_follows(name, check, process, deployment.hooks.meter)
         async with redis, KafkaPublisher(deployment, name) as dead_letters:

@@ -36,9 +36,7 @@ def redis_options(settings: Settings) -> dict[str, Any]:
         "ssl_certfile": settings.redis_cert_file,
         "ssl_keyfile": settings.redis_key_file,
     }
-    options = {name: str(path) for name, path in files.items() if path}
-    if settings.redis_username:
+    options: dict[str, Any] = {name: str(path) for name, path in files.items() if path}
+    if settings.redis_username and not settings.redis_password_file:
         options["username"] = settings.redis_username
-    if settings.redis_password_file:
-        options["password"] = settings.redis_password_file.read_text().strip()
     return options

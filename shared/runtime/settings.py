@@ -92,7 +92,7 @@ class Settings(EnvironmentSettings):
 
     redis_username: str = Field("", description="User of Redis, where the URL names none")
     redis_password_file: FilePath | None = Field(
-        None, description="File of its password, where the URL has none"
+        None, description="File of its password, read at each connection; the URL has none then"
     )
     redis_ca_file: FilePath | None = Field(None, description="PEM that signs Redis's certificate")
     redis_cert_file: FilePath | None = Field(None, description="PEM of our client certificate")

@@ -1,15 +1,16 @@
 """Waiting for the topics that a process works with; creating them is an operator's decision."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import structlog
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
 
 from shared.messaging.deployment import Deployment
 from shared.runtime.http import Readiness
+from shared.runtime.refusals import acl_problem, files_problem, kafka_problem
 from shared.runtime.settings import Settings
 
 _PAUSE_S: Final = 0.3
@@ -33,12 +34,26 @@ async def wait_for_topics(
 
 async def _missing(deployment: Deployment, wanted: set[str]) -> str:
     """What to wait for, in words; empty when everything is there."""
+    settings = deployment.settings
+    if wrong := files_problem(settings, "kafka"):
+        return wrong
     admin = AIOKafkaAdminClient(**deployment.connection)
     try:
         await admin.start()
         absent = sorted(wanted - set(await admin.list_topics()))
+        forbidden = await _forbidden(admin, absent)
     except KafkaConnectionError:
-        return f"Kafka at {deployment.settings.kafka_bootstrap}"
+        return await kafka_problem(settings) or f"Kafka at {settings.kafka_bootstrap}"
     finally:
         await admin.close()
+    if forbidden:
+        error = TopicAuthorizationFailedError(", ".join(forbidden))
+        return acl_problem(settings, error)
     return f"topics {', '.join(absent)}: run `coplace topics create`" if absent else ""
+
+
+async def _forbidden(admin: AIOKafkaAdminClient, absent: Sequence[str]) -> list[str]:
+    """Those that are not listed since this process may not know of them."""
+    described = await admin.describe_topics(list(absent)) if absent else []
+    refused = TopicAuthorizationFailedError.errno
+    return [topic["topic"] for topic in described if topic["error_code"] == refused]

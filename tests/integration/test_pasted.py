@@ -33,6 +33,7 @@ PROGRAM = re.compile(
 # How-tos' lines that need another system than this one, by their beginnings, with what plays them.
 ELSEWHERE = {
     "coplace agent": "tests/unit/cli/test_agent.py",
+    "coplace certificates": "tests/integration/test_secure.py",
     "coplace dlq show": "tests/integration/test_how_to.py",
     "coplace dlq replay": "tests/integration/test_how_to.py",
     "coplace local": "tests/integration/test_local_runner.py",
@@ -40,6 +41,8 @@ ELSEWHERE = {
     "coplace report": "tests/e2e/test_compose.py",
     "coplace restore": "tests/contract/test_restore.py",
     "coplace slurm": "tests/integration/test_slurm.py",
+    "coplace topics acls": "tests/unit/shared/messaging/test_access.py",
+    "coplace topics create --acls": "tests/integration/test_access.py",
     "coplace up": "tests/integration/test_pasted.py",
     "coplace wait": "tests/e2e/test_compose.py",
     "coplace why north/alpha/17": "tests/integration/test_slurm.py",

@@ -5,7 +5,10 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import urlencode
 
+from deploy.local.credentials import Credentials
 from deploy.local.errors import LocalServersError
 from deploy.local.kafka.artifacts import kafka_jars
 from deploy.local.prerequisites import require_java
@@ -17,12 +20,26 @@ _LOG_CONFIG = Path(__file__).with_name("log4j2.xml")
 # A local broker lives for minutes, in which the optimising compiler and a concurrent collector
 # would take half of what it uses from the services beside it.
 _SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+# The broker's own name, of its certificate: it and who has this certificate may do anything.
+KAFKA: Final = "kafka"
 
 
-def kafka_program(data_dir: Path, port: int, controller_port: int, payload_bytes: int) -> Program:
+class KafkaPorts(NamedTuple):
+    """Where clients, the broker itself and its controller are; the second of a secure one alone."""
+
+    clients: int
+    internal: int
+    controller: int
+
+
+def kafka_program(
+    data_dir: Path, ports: KafkaPorts, payload_bytes: int, credentials: Credentials | None = None
+) -> Program:
     """A broker on loopback with its data in `data_dir`, which is formatted if it is new.
 
-    `payload_bytes` is the largest payload that it takes.
+    `payload_bytes` is the largest payload that it takes; with `credentials` it speaks TLS alone,
+    asks clients for a password of SCRAM-SHA-512, and lets them do what its access control list
+    says.
     Raises PrerequisiteError without Java or Maven, LocalServersError if the storage is refused.
     """
     require_java()
@@ -35,29 +52,73 @@ def kafka_program(data_dir: Path, port: int, controller_port: int, payload_bytes
     ]
     config = data_dir / "server.properties"
     data_dir.mkdir(parents=True, exist_ok=True)
-    properties = server_properties(data_dir / "log", port, controller_port, payload_bytes)
+    properties = {
+        **server_properties(data_dir / "log", payload_bytes),
+        **listener_properties(ports, credentials),
+    }
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     if not (data_dir / "log" / "meta.properties").exists():
         _format(java, config)
     return Program(
         name="kafka",
         argv=[*java, "-Xmx512m", "-XX:+ExitOnOutOfMemoryError", "kafka.Kafka", str(config)],
-        ready_url=f"kafka://127.0.0.1:{port}",
+        ready_url=_ready_url(ports, credentials),
     )
 
 
-def server_properties(
-    log_dir: Path, port: int, controller_port: int, payload_bytes: int
-) -> Mapping[str, str | int]:
-    """The broker's settings: one node that is both broker and controller."""
+def _ready_url(ports: KafkaPorts, credentials: Credentials | None) -> str:
+    """Of a secure one where it speaks to itself: there it believes its own certificate before any
+    user has a password."""
+    if credentials is None:
+        return f"kafka://127.0.0.1:{ports.clients}"
+    certificate, key = credentials.identity(KAFKA)
+    files = {"ca_file": credentials.authority, "cert_file": certificate, "key_file": key}
+    return f"kafka+ssl://127.0.0.1:{ports.internal}?{urlencode(files)}"
+
+
+def listener_properties(ports: KafkaPorts, credentials: Credentials | None) -> Mapping[str, str]:
+    """Where the broker listens, and whom it believes there: anybody without `credentials`."""
+    if credentials:
+        return _secure(ports, credentials)
+    return {
+        "controller.quorum.voters": f"1@127.0.0.1:{ports.controller}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{ports.clients},"
+        f"CONTROLLER://127.0.0.1:{ports.controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{ports.clients}",
+    }
+
+
+def _secure(ports: KafkaPorts, credentials: Credentials) -> Mapping[str, str]:
+    """Clients show a password; the broker and its controller show each other the certificate."""
+    advertised = f"CLIENTS://127.0.0.1:{ports.clients},INTERNAL://127.0.0.1:{ports.internal}"
+    scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    return {
+        "controller.quorum.voters": f"1@127.0.0.1:{ports.controller}",
+        "listeners": f"{advertised},CONTROLLER://127.0.0.1:{ports.controller}",
+        "advertised.listeners": advertised,
+        "listener.security.protocol.map": "CLIENTS:SASL_SSL,INTERNAL:SSL,CONTROLLER:SSL",
+        "inter.broker.listener.name": "INTERNAL",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.clients.scram-sha-512.sasl.jaas.config": scram,
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(credentials.joined(KAFKA)),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(credentials.authority),
+        "listener.name.internal.ssl.client.auth": "required",
+        "listener.name.controller.ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": "RULE:^CN=([^,]+)$/$1/",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{KAFKA}",
+    }
+
+
+def server_properties(log_dir: Path, payload_bytes: int) -> Mapping[str, str | int]:
+    """The broker's settings but for its listeners: one node that is both broker and controller."""
     message_bytes = payload_bytes + _HEADROOM_BYTES
     return {
         "process.roles": "broker,controller",
         "node.id": 1,
-        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "log.dirs": str(log_dir),
         "message.max.bytes": message_bytes,
         "replica.fetch.max.bytes": message_bytes,

@@ -20,7 +20,7 @@ async def serve(process: Process) -> None:
     """Serve gRPC until the process shall stop."""
     own = EnergyApiSettings()
     async with redis_client(process.settings) as redis:
-        await wait_for_redis(redis, process.readiness, process.stop)
+        await wait_for_redis(process.settings, redis, process.readiness, process.stop)
         appdb = CachedAppDB(redis, Deployment.of(process.settings).name)
         meter = EnergyApiMeter(process.telemetry.meter)
         service = EnergyService(appdb, meter, own.most_points, partial(end_process, NAME))

@@ -14,7 +14,7 @@ from cli.installation.installation import (
     InstallationError,
     names_another,
     reachable,
-    stale_addresses,
+    stale_variables,
 )
 from cli.installation.record import InstallationRecord, last_folder, remember_folder
 from cli.main import app
@@ -78,10 +78,10 @@ def test_addresses_that_a_shell_has_from_servers_that_are_gone_are_stale(
         there = f"127.0.0.1:{listening.getsockname()[1]}"
         monkeypatch.setenv("COPLACE_KAFKA_BOOTSTRAP", there)
         monkeypatch.setenv("COPLACE_REDIS_URL", "redis://127.0.0.1:1/0")
-        assert stale_addresses() == []
+        assert stale_variables() == []
         monkeypatch.setenv("COPLACE_FOLDER", "/any")
-        assert stale_addresses() == ["COPLACE_REDIS_URL"]
-    assert stale_addresses() == ["COPLACE_KAFKA_BOOTSTRAP", "COPLACE_REDIS_URL"]
+        assert stale_variables() == ["COPLACE_REDIS_URL"]
+    assert stale_variables() == ["COPLACE_KAFKA_BOOTSTRAP", "COPLACE_REDIS_URL"]
 
 
 def test_a_second_start_is_refused_in_any_folder(tmp_path: Path) -> None:

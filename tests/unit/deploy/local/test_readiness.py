@@ -51,5 +51,5 @@ def test_nothing_is_ready_where_nothing_listens(scheme: str) -> None:
 
 
 def test_an_unknown_scheme_is_named_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"ftp://x.*http, kafka, redis, tcp"):
+    with pytest.raises(ValueError, match=r"ftp://x.*http, kafka, kafka\+ssl, redis, rediss, tcp"):
         is_ready("ftp://x")

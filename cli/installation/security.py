@@ -1,0 +1,146 @@
+"""What a secure installation has beyond a plain one: a certificate authority, certificates, a user
+and password for each service, and what each of them may do."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from kafka import KafkaAdminClient
+from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
+from kafka.errors import KafkaError
+
+from deploy.local.credentials import Credentials
+from deploy.local.kafka.broker import KAFKA
+from deploy.local.redis_server import REDIS, SecureRedis
+from shared.domain.errors import UnusableError
+from shared.messaging.access import OPERATOR, Access
+from shared.messaging.access_control import ensure_acls
+from shared.messaging.admin import admin_client
+from shared.messaging.deployment import Deployment
+from shared.messaging.redis_access import acl_file
+from shared.runtime.folders import written
+from shared.runtime.settings import Settings
+from shared.workloads.clusters import SITE
+
+# Who answers over gRPC, and who asks only; the emulator speaks for the resource managers of its
+# site.
+_SERVING: Final = (KAFKA, REDIS, "ingest", "placement", "energy-api")
+_ASKING: Final[Mapping[str, str]] = {OPERATOR: OPERATOR, "simulation": SITE}
+_FOLDER: Final = "credentials"
+_CLIENTS: Final = "clients.json"
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+class Security:
+    """The credentials of one installation, in a folder of their own, and who has which.
+
+    `namespace` is that of its topics: users of Kafka and Redis have it before their names.
+    """
+
+    def __init__(self, folder: Path, namespace: str) -> None:
+        self.credentials = Credentials(folder.absolute() / _FOLDER)
+        self._namespace = namespace
+
+    @property
+    def access(self) -> Access:
+        """What services and clients may do."""
+        return Access(self._namespace, self.clients())
+
+    @property
+    def redis(self) -> SecureRedis:
+        """What its Redis needs."""
+        return SecureRedis(self.credentials, self._user(OPERATOR))
+
+    def clients(self) -> Mapping[str, str]:
+        """Those from outside who were given credentials, with their role."""
+        file = self.credentials.folder / _CLIENTS
+        return json.loads(file.read_text()) if file.exists() else {}
+
+    def prepare(self) -> None:
+        """Make what is not there yet, and Redis's file of users. Raises LocalServersError."""
+        self.credentials.create()
+        for name in _SERVING:
+            self.credentials.certify(name, name, serves=True)
+        for name, common_name in {**_ASKING, **{each: each for each in self.clients()}}.items():
+            self.credentials.certify(name, common_name, serves=False)
+        for user in self.access.principals:
+            self.credentials.give_password(user)
+        self.write_redis_users()
+
+    def write_redis_users(self) -> None:
+        """The file that Redis reads its users from."""
+        users = self.access.redis_users()
+        passwords = {user.name: self.credentials.password(user.name) for user in users}
+        self.credentials.write(self.redis.users_file, acl_file(users, passwords))
+
+    def provision(self, kafka_internal: str) -> None:
+        """Tell Kafka, where it speaks to itself, every user with password, and who may do what.
+
+        Raises KafkaError.
+        """
+        certificate, key = self.credentials.identity(KAFKA)
+        settings = Settings(
+            kafka_bootstrap=kafka_internal,
+            kafka_security_protocol="SSL",
+            kafka_ca_file=self.credentials.authority,
+            kafka_cert_file=certificate,
+            kafka_key_file=key,
+            namespace=self._namespace,
+        )
+        with admin_client(Deployment.of(settings)) as client:
+            self.set_passwords(client, self.access.principals)
+            ensure_acls(client, self.access)
+
+    def set_passwords(self, client: KafkaAdminClient, users: Iterable[str]) -> None:
+        """Tell Kafka the passwords of these users. Raises KafkaError."""
+        told = [
+            UserScramCredentialUpsertion(
+                user, ScramMechanism.SCRAM_SHA_512, self.credentials.password(user)
+            )
+            for user in users
+        ]
+        refused = client.alter_user_scram_credentials(told)
+        if problems := [f"{user}: {why}" for user, why in refused.items() if why]:
+            raise KafkaError(f"passwords were refused: {', '.join(problems)}")
+
+    def add_client(self, name: str, role: str) -> None:
+        """Note who comes from outside; `prepare` and `provision` make what belongs to the name.
+        Raises UnusableError for a role that does not exist, and for a name that is not free or that
+        no file and no certificate can have."""
+        if not _NAME.fullmatch(name):
+            raise UnusableError(f"{name!r} is no name: use a-z, 0-9 and '-'")
+        if name in (*_SERVING, *_ASKING):
+            raise UnusableError(f"{name} is the name of a service: give the client another one")
+        clients = {**self.clients(), name: role}
+        Access(self._namespace, clients)
+        with written(self.credentials.folder / _CLIENTS) as fresh:
+            fresh.write_text(json.dumps(clients, indent=2) + "\n")
+
+    def environment(self, name: str) -> Mapping[str, str]:
+        """What a service or client needs to be believed, as COPLACE_* variables: names of files,
+        and nothing secret itself."""
+        user = self._user(name)
+        password = str(self.credentials.password_file(user))
+        authority = str(self.credentials.authority)
+        found = {
+            "COPLACE_KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
+            "COPLACE_KAFKA_SASL_MECHANISM": "SCRAM-SHA-512",
+            "COPLACE_KAFKA_SASL_USERNAME": user,
+            "COPLACE_KAFKA_SASL_PASSWORD_FILE": password,
+            "COPLACE_KAFKA_CA_FILE": authority,
+        }
+        if any(user == known.name for known in self.access.redis_users()):
+            found["COPLACE_REDIS_USERNAME"] = user
+            found["COPLACE_REDIS_PASSWORD_FILE"] = password
+            found["COPLACE_REDIS_CA_FILE"] = authority
+        certificate, key = self.credentials.identity(name)
+        if certificate.exists():
+            found["COPLACE_GRPC_CA_FILE"] = authority
+            found["COPLACE_GRPC_CERT_FILE"] = str(certificate)
+            found["COPLACE_GRPC_KEY_FILE"] = str(key)
+        return found
+
+    def _user(self, name: str) -> str:
+        return f"{self._namespace}.{name}" if self._namespace else name
