@@ -159,6 +159,10 @@ bench-prediction: setup ## compare predictions of power with simpler ones: OUT= 
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks.power --out '$(OUT)/power' \
 	    $(if $(INTO),--into '$(INTO)')
 
+.PHONY: bench-capping
+bench-capping: setup ## dispatchers under a power cap beside what was published: OUT= INTO=document
+	$(BIN)/python -m tests.benchmarks.capping --out '$(OUT)/capping' $(if $(INTO),--into '$(INTO)')
+
 .PHONY: bench-chaos
 bench-chaos: JOBS = 200
 bench-chaos: setup system-servers ## kill processes, turn clocks, lose data, and compare

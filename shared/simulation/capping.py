@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from shared.domain.errors import UnusableError
 from shared.models.power_reduction import duration_ratio
 from shared.scheduling.backfill import Backfill
 from shared.scheduling.dispatch import Dispatcher, Served
-from shared.scheduling.list_scheduling import PlannedStarts, PriorityRule, Wanted
+from shared.scheduling.list_scheduling import PlannedStarts, Planner, PriorityRule, Wanted
 from shared.scheduling.power import Cap, PowerBudget, Scope, milliwatts
 from shared.scheduling.power_sharing import (
     LEAST_MW,
@@ -47,6 +47,7 @@ class CappingMethod(StrEnum):
     """Who decides under the cap."""
 
     LS = "ls"
+    LS_WALLTIME = "ls-walltime"
     BF = "bf"
     DVFS = "dvfs"
     SIMPLE = "simple"
@@ -99,12 +100,14 @@ def _least_mw(job: EuroraJob, rules: Rules) -> int:
 
 
 def _dispatcher(table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules) -> Dispatcher:
-    budget = PowerBudget(Cap(Scope.CLUSTER, "eurora", ((-inf, milliwatts(rules.cap_w)),)))
     entries = entries_of(table, jobs)
     match rules.method:
         case CappingMethod.LS:
-            planner = PriorityRule(priority_ranks(table, jobs, rules.waits_s))
-            return PlannedStarts(table.amounts, budget, _wanted(table, jobs, rules), planner)
+            ranks = priority_ranks(table, jobs, rules.waits_s)
+            return _planned(table, jobs, rules, PriorityRule(ranks))
+        case CappingMethod.LS_WALLTIME:
+            ranks = _ranks([job.walltime_s for job in jobs])
+            return _planned(table, jobs, rules, PriorityRule(ranks))
         case CappingMethod.BF:
             arrivals = entries
         case CappingMethod.DVFS:
@@ -115,12 +118,22 @@ def _dispatcher(table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules) -> Di
             arrivals = (
                 entry._replace(draw_mw=admitted_to_share_mw(entry.draw_mw)) for entry in entries
             )
-    scheduler, alone = easy_of(table, jobs, [budget]), ([(0, entry)] for entry in arrivals)
+    scheduler, alone = easy_of(table, jobs, [_budget(rules)]), ([(0, entry)] for entry in arrivals)
     if rules.method not in (CappingMethod.SIMPLE, CappingMethod.DYN_SHARE):
         return Backfill([scheduler], alone)
     is_dynamic = rules.method is CappingMethod.DYN_SHARE
     sharer = partial(_sharer, jobs, rules.factors)
     return PowerSharing(scheduler, alone, sharer, milliwatts(rules.cap_w), is_dynamic=is_dynamic)
+
+
+def _planned(
+    table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules, planner: Planner
+) -> PlannedStarts:
+    return PlannedStarts(table.amounts, _budget(rules), _wanted(table, jobs, rules), planner)
+
+
+def _budget(rules: Rules) -> PowerBudget:
+    return PowerBudget(Cap(Scope.CLUSTER, "eurora", ((-inf, milliwatts(rules.cap_w)),)))
 
 
 def _sharer(jobs: Sequence[EuroraJob], factors: Sequence[float], number: int) -> Sharer:
@@ -170,14 +183,18 @@ def priority_ranks(
     """
     kinds, totals = kinds_of(table, jobs), table.amounts.sum(axis=1).tolist()
 
-    def priority(number: int) -> tuple[float, float, int]:
-        job = jobs[number]
+    def demand(job: EuroraJob) -> float:
         needs = zip(kinds[job.unit].shape.needs, totals, strict=True)
-        demand = sum(need / total for need, total in needs) * job.units * job.walltime_s
-        return waits_s[number], demand, number
+        share = sum(need / total for need, total in needs if total)
+        return float(share * job.units * job.walltime_s)
 
-    ranks = [0] * len(jobs)
-    for rank, number in enumerate(sorted(range(len(jobs)), key=priority)):
+    return _ranks([(wait_s, demand(job)) for wait_s, job in zip(waits_s, jobs, strict=True)])
+
+
+def _ranks(keys: Sequence[Any]) -> list[int]:
+    """0 to the least key, and so on; who comes first is first among equals."""
+    ranks = [0] * len(keys)
+    for rank, number in enumerate(sorted(range(len(keys)), key=keys.__getitem__)):
         ranks[number] = rank
     return ranks
 

@@ -1,0 +1,1 @@
+"""Dispatchers under a power cap on published instances, beside what their authors got."""

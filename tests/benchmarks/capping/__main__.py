@@ -1,0 +1,71 @@
+"""`python -m tests.benchmarks.capping`: dispatchers under a power cap on Eurora's instances."""
+
+import csv
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.failures import TellingGroup
+from cli.main import Out
+from shared.runtime.folders import written
+from tests.benchmarks.capping.figure import write_figure
+from tests.benchmarks.capping.instances import read_instances
+from tests.benchmarks.capping.plays import CONTENDERS, Outcome, play_all
+from tests.benchmarks.capping.tables import beside_published, headline, rows_of, slowdowns
+from tests.benchmarks.placement.markdown import filled
+
+app = typer.Typer(cls=TellingGroup)
+# Who stands beside which published method.
+_PUBLISHED = {
+    "LS": "LS",
+    "LS by walltime": "LS",
+    **{name: name for name in ("BF", "DynShare_0", "DynShare_0.5", "DynShare_1")},
+}
+_DRAWN = ("LS", "LS by walltime", "BF", "DVFS", "DynShare_0", "DynShare_mixed")
+
+
+@app.callback(invoke_without_command=True)
+def bench(
+    data: Annotated[
+        Path, typer.Option(envvar="COPLACE_DATA", help="Folder of published data: eurora/ is read.")
+    ] = Path("../shared/data"),
+    instance: Annotated[
+        list[str] | None, typer.Option(help="Part of the names of instances; again; else all.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
+    out: Out = Path("out/capping"),
+    into: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Document to put the tables into."),
+    ] = None,
+) -> None:
+    """Play every instance under every cap by every dispatcher."""
+    out.mkdir(parents=True, exist_ok=True)
+    machine, instances = read_instances(data / "eurora", instance or ())
+    outcomes = play_all(machine, instances, CONTENDERS, workers)
+    _write(out / "outcomes.csv", outcomes)
+    rows, names = rows_of(instances, outcomes), [each.name for each in CONTENDERS]
+    write_figure(out / "power-capping.png", rows, _DRAWN)
+    tables = {
+        "capping slowdowns": slowdowns(rows, names, "bounded_slowdown"),
+        "capping slowdowns 300 s": slowdowns(rows, names, "bounded_slowdown_300s"),
+        "capping published": beside_published(rows, _PUBLISHED),
+        "capping headline": headline(rows, names),
+        "capping weighted": slowdowns(rows, names[:2], "weighted_queue_time_s"),
+    }
+    if into is not None:
+        into.write_text(filled(into.read_text(encoding="utf-8"), tables), encoding="utf-8")
+    typer.echo("\n\n".join(f"## {name}\n\n{text}" for name, text in tables.items()))
+
+
+def _write(path: Path, outcomes: list[Outcome]) -> None:
+    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(asdict(outcomes[0])), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(map(asdict, outcomes))
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,90 @@
+"""The instances, their caps, and what the authors' simulator got on them."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from shared.simulation.capping import CappingMethod, Rules, play_capped
+from shared.simulation.eurora import figures_of
+from shared.workloads.eurora import (
+    EuroraJob,
+    EuroraMachine,
+    expected_waits_s,
+    read_jobs,
+    read_machine,
+    read_queues,
+)
+
+# Of the power that is drawn without a cap.
+CAPS_PCT: Final = (100, 75, 50, 30)
+_RESULTS: Final = "pa_hpc_sim_results.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """Jobs, how long they expect to wait, their caps in W by percent, and the mean bounded slowdown
+    (60 s) that the authors' simulator got, by cap and method; empty where nothing was published."""
+
+    group: str
+    name: str
+    jobs: tuple[EuroraJob, ...]
+    waits_s: tuple[float, ...]
+    caps_w: Mapping[int, float]
+    published: Mapping[tuple[int, str], float]
+
+
+def read_instances(folder: Path, wanted: Sequence[str]) -> tuple[EuroraMachine, list[Instance]]:
+    """The machine, and the instances of a folder as published that hold any of these in their name,
+    all where nothing is wanted. Raises OSError or UnusableError.
+
+    Powers are those by what a job uses, not the predicted ones: so the published results were got,
+    on 45 of 123 plays list scheduling by walltime waits as long as published, to the second.
+    """
+    machine = read_machine(folder / "nodes_64.csv")
+    queues, rows = read_queues(folder / "queues.txt"), _published(folder / _RESULTS)
+    found = []
+    for path in sorted(folder.glob("*/*.log_crypt")):
+        if wanted and not any(each in path.name for each in wanted):
+            continue
+        jobs = read_jobs(path, {})
+        waits_s, told = expected_waits_s(jobs, queues), rows.get(path.name, [])
+        found.append(
+            Instance(
+                group=_group(path.name),
+                name=path.name.removesuffix(".log_crypt"),
+                jobs=jobs,
+                waits_s=waits_s,
+                caps_w={int(row["cap_pct"]): float(row["cap_w"]) for row in told}
+                or _own_caps_w(machine, jobs, waits_s),
+                published={
+                    (int(row["cap_pct"]), row["method"]): float(row["bsld"]) for row in told
+                },
+            )
+        )
+    return machine, found
+
+
+def _group(name: str) -> str:
+    """Instances that are alike: `rndm_50_300_7` is one of 50 jobs that come within 300 s."""
+    kind, jobs, window, *_ = name.split("_")
+    return f"historical, {jobs} jobs" if kind == "hist" else f"{jobs} jobs in {window} s"
+
+
+def _published(path: Path) -> dict[str, list[dict[str, str]]]:
+    rows: dict[str, list[dict[str, str]]] = {}
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            rows.setdefault(row["instance"], []).append(row)
+    return rows
+
+
+def _own_caps_w(
+    machine: EuroraMachine, jobs: Sequence[EuroraJob], waits_s: Sequence[float]
+) -> dict[int, float]:
+    """Parts of the highest power that list scheduling draws without a cap."""
+    without_w = float(sum(job.power_w for job in jobs))
+    rules = Rules(CappingMethod.LS, without_w, waits_s, [0.0] * len(jobs))
+    highest_w = figures_of(play_capped(machine, jobs, rules)).max_power_w
+    return {percent: highest_w * percent // 100 for percent in CAPS_PCT}

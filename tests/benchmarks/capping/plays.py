@@ -1,0 +1,126 @@
+"""Every instance under every cap by every dispatcher, one process for each instance."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from time import process_time
+from typing import Final
+
+from cli.simulate.progress import progress_of
+from shared.domain.errors import UnusableError
+from shared.models.power_reduction import mixed_factor
+from shared.simulation.capping import (
+    CappingMethod,
+    Rules,
+    impossible_under,
+    play_capped,
+    weighted_queue_time_s,
+)
+from shared.simulation.eurora import PAPER_THRESHOLD_S, figures_of
+from shared.workloads.eurora import EuroraMachine
+from tests.benchmarks.capping.instances import Instance
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A method, and what less power costs its jobs: a factor of all, None where it is mixed."""
+
+    name: str
+    method: CappingMethod
+    factor: float | None = None
+
+
+CONTENDERS: Final = (
+    Contender("LS", CappingMethod.LS),
+    Contender("LS by walltime", CappingMethod.LS_WALLTIME),
+    Contender("BF", CappingMethod.BF),
+    Contender("DVFS", CappingMethod.DVFS),
+    Contender("Simple", CappingMethod.SIMPLE),
+    *(
+        Contender(f"DynShare_{factor:g}", CappingMethod.DYN_SHARE, factor)
+        for factor in (0.0, 0.25, 0.5, 0.75, 1.0)
+    ),
+    Contender("DynShare_mixed", CappingMethod.DYN_SHARE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one dispatcher came to on one instance under one cap. CPU time is of the whole play."""
+
+    group: str
+    instance: str
+    cap_pct: int
+    contender: str
+    bounded_slowdown: float
+    bounded_slowdown_300s: float
+    weighted_queue_time_s: float
+    queue_time_s: float
+    makespan_s: float
+    max_power_w: float
+    cpu_s: float
+
+
+def play_all(
+    machine: EuroraMachine,
+    instances: Sequence[Instance],
+    contenders: Sequence[Contender],
+    workers: int,
+) -> list[Outcome]:
+    """The outcomes; none where a cap lets a job never start. Raises AssertionError for a schedule
+    that the checker finds wrong."""
+    found: list[Outcome] = []
+    with (
+        progress_of(len(instances), "instances") as tell,
+        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
+    ):
+        play = partial(_played, machine, contenders)
+        for done, future in enumerate(as_completed([pool.submit(play, i) for i in instances]), 1):
+            found += future.result()
+            tell(done)
+    return sorted(found, key=lambda o: (o.group, o.instance, -o.cap_pct))
+
+
+def _played(
+    machine: EuroraMachine, contenders: Sequence[Contender], instance: Instance
+) -> list[Outcome]:
+    return [
+        outcome
+        for cap_pct in instance.caps_w
+        for contender in contenders
+        for outcome in _outcome(machine, instance, cap_pct, contender)
+    ]
+
+
+def _outcome(
+    machine: EuroraMachine, instance: Instance, cap_pct: int, contender: Contender
+) -> Iterator[Outcome]:
+    jobs = instance.jobs
+    factors = [
+        mixed_factor(job.job_id) if contender.factor is None else contender.factor for job in jobs
+    ]
+    rules = Rules(contender.method, instance.caps_w[cap_pct], instance.waits_s, factors)
+    began_s = process_time()
+    try:
+        run = play_capped(machine, jobs, rules)
+    except UnusableError:
+        return  # a job draws more than the cap
+    cpu_s = process_time() - began_s
+    wrong = impossible_under(rules, run, machine)
+    assert not wrong, f"{contender.name} on {instance.name} at {cap_pct} %: {wrong[0]}"
+    figures = figures_of(run)
+    yield Outcome(
+        group=instance.group,
+        instance=instance.name,
+        cap_pct=cap_pct,
+        contender=contender.name,
+        bounded_slowdown=figures.bounded_slowdown,
+        bounded_slowdown_300s=figures_of(run, PAPER_THRESHOLD_S).bounded_slowdown,
+        weighted_queue_time_s=weighted_queue_time_s(run, instance.waits_s),
+        queue_time_s=figures.queue_time_s,
+        makespan_s=figures.makespan_s,
+        max_power_w=figures.max_power_w,
+        cpu_s=cpu_s,
+    )

@@ -1,0 +1,47 @@
+"""The tables of `make bench-capping`, on outcomes made up."""
+
+from dataclasses import replace
+
+from tests.benchmarks.capping.instances import Instance
+from tests.benchmarks.capping.plays import Outcome
+from tests.benchmarks.capping.tables import beside_published, headline, rows_of, slowdowns
+
+ONE = Instance("50 jobs in 300 s", "a", (), (), {}, {(75, "LS"): 2.0, (75, "BF"): 3.0})
+OTHER = replace(ONE, name="b", published={(75, "LS"): 4.0})
+OUTCOME = Outcome("50 jobs in 300 s", "a", 75, "LS", 1.5, 1.2, 10.0, 5.0, 100.0, 99.0, 0.1)
+BF = replace(OUTCOME, contender="BF", bounded_slowdown=6.0)
+BOTH = [OUTCOME, BF, *(replace(o, instance="b", bounded_slowdown=2.5) for o in (OUTCOME, BF))]
+
+
+def cells(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[2:]]
+
+
+def test_means_are_over_the_instances_that_all_solved() -> None:
+    name = ["50 jobs in 300 s", "75"]
+    rows = rows_of([ONE, OTHER], BOTH)
+    assert cells(slowdowns(rows, ["LS", "BF"], "bounded_slowdown")) == [
+        [*name, "2", "2.000", "4.250"]
+    ]
+    rows = rows_of([ONE, OTHER], BOTH[:3])  # nobody let a job of the other start under BF
+    assert cells(slowdowns(rows, ["LS", "BF"], "bounded_slowdown")) == [
+        [*name, "1", "1.500", "6.000"]
+    ]
+
+
+def test_what_was_published_counts_only_where_it_is_of_the_same_instances() -> None:
+    rows = rows_of([ONE, OTHER], BOTH)
+    [line] = cells(beside_published(rows, {"LS": "LS", "BF": "BF"}))
+    assert line[3:] == ["2.000", "3.000 (-33.3)", "4.250", "-"]
+
+
+def test_the_headline_is_how_far_below_the_better_published_one() -> None:
+    [line] = cells(headline(rows_of([ONE], BOTH), ["LS", "BF"]))
+    assert line[3:] == ["2.000", "25.0", "-200.0"]
+
+
+def test_instances_of_which_nothing_was_published_stand_apart() -> None:
+    unknown = replace(OTHER, published={})
+    rows = rows_of([ONE, unknown], BOTH)
+    assert [row.group for row in rows] == ["50 jobs in 300 s", "50 jobs in 300 s, unpublished"]
+    assert len(cells(headline(rows, ["LS"]))) == 1
