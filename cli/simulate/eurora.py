@@ -188,4 +188,9 @@ def _capped_table(scenario: EuroraScenario, rules: Rules, played: EuroraRun) -> 
     weighted_s = weighted_queue_time_s(played, rules.waits_s)
     table.add_row("weighted queue time, s", f"{weighted_s:,.0f}")
     table.add_row("highest power, W", f"{figures.max_power_w:,.0f}")
+    searches = played.searches
+    if searches.plans:
+        table.add_row("plans searched", f"{searches.plans:,}")
+        table.add_row("cheaper than the list schedule", f"{searches.improved:,}")
+        table.add_row("unanswered in time", f"{searches.unanswered:,}")
     return table

@@ -68,6 +68,11 @@ class FreeNodes:
         free = [node.copy() for node in self._free]
         return FreeNodes(free, self._totals.copy(), self._left.copy(), self._parts)
 
+    @property
+    def totals(self) -> Sequence[int]:
+        """What is free of each resource on all nodes together."""
+        return self._totals
+
     def take(self, needs: tuple[int, ...], units: int) -> Allocation | None:
         """Nodes for a job, which it has from now on; None where its units do not fit.
 

@@ -8,10 +8,9 @@ nodes do not need the others have, at any moment. Both as Borghesi and others (2
 them, with the power-based admission of section 5.2.2.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from shared.scheduling.backfill import Backfill
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.wait_queue import Entry
@@ -60,24 +59,23 @@ def level_shares(sharers: Mapping[int, Sharer], cap_mw: int) -> dict[int, int]:
 
 
 class PowerSharing(Dispatcher):
-    """EASY on one cluster whose jobs share a cap: see Dispatcher.
+    """A dispatcher of one cluster, whose jobs share a cap: see Dispatcher.
 
-    `arrivals` are entries that draw what they are admitted on. With `is_dynamic` shares follow what
-    runs, else each job keeps the one that it starts with. `given_mw` is what each running job gets.
+    Its entries draw what they are admitted on. Shares follow what runs; where `scheduler` is given,
+    which is told what each job draws, every job keeps the share that it starts with. `given_mw` is
+    what each running job gets.
     """
 
     def __init__(
         self,
-        scheduler: ConsumableScheduler,
-        arrivals: Iterator[Iterable[tuple[int, Entry]]],
+        admitting: Dispatcher,
         sharer: Callable[[int], Sharer],
         cap_mw: int,
-        *,
-        is_dynamic: bool,
+        scheduler: ConsumableScheduler | None = None,
     ) -> None:
         self.given_mw: dict[int, int] = {}
-        self._scheduler, self._easy = scheduler, Backfill([scheduler], arrivals)
-        self._sharer, self._cap_mw, self._is_dynamic = sharer, cap_mw, is_dynamic
+        self._admitting, self._scheduler = admitting, scheduler
+        self._sharer, self._cap_mw = sharer, cap_mw
         self._sharers: dict[int, Sharer] = {}
         self._paces: dict[int, float] = {}
         self._changed: dict[int, float] = {}
@@ -85,34 +83,34 @@ class PowerSharing(Dispatcher):
     @property
     def waits(self) -> bool:
         """True while anything waits."""
-        return self._easy.waits
+        return self._admitting.waits
 
     def arrive(self) -> None:
         """The next of the arrivals is here."""
-        self._easy.arrive()
+        self._admitting.arrive()
 
     def end(self, number: int, holder: int) -> None:
         """What the job had others may have."""
-        self._easy.end(number, holder)
+        self._admitting.end(number, holder)
         del self._sharers[holder], self.given_mw[holder], self._paces[holder]
 
     def decide(self, now_s: float) -> list[Served]:
-        """What EASY starts; then what runs gets its watts."""
-        started = self._easy.decide(now_s)
+        """What is admitted; then what runs gets its watts."""
+        started = self._admitting.decide(now_s)
         for _, entry, _, _ in started:
             self._sharers[entry.arrival] = self._sharer(entry.arrival)
-        if self._is_dynamic:
+        if self._scheduler is None:
             given = level_shares(self._sharers, self._cap_mw)
         else:
-            given = self._what_is_left([entry for _, entry, _, _ in started], now_s)
+            given = self._what_is_left(self._scheduler, [s[1] for s in started], now_s)
         self._changed = self._new_paces(given)
         self._paces.update(self._changed)
         self.given_mw = given
         return started
 
     def wake_s(self, now_s: float) -> float:
-        """When EASY wants to be asked again."""
-        return self._easy.wake_s(now_s)
+        """When who admits wants to be asked again."""
+        return self._admitting.wake_s(now_s)
 
     def paces(self) -> Mapping[int, float]:
         """Of those who get more or less than before."""
@@ -128,7 +126,9 @@ class PowerSharing(Dispatcher):
                     found[holder] = pace
         return found
 
-    def _what_is_left(self, started: list[Entry], now_s: float) -> dict[int, int]:
+    def _what_is_left(
+        self, scheduler: ConsumableScheduler, started: list[Entry], now_s: float
+    ) -> dict[int, int]:
         """The shares of before, and for each that starts, in order, what it wants of what nobody
         has and those behind it need at least; that is what it draws from now on."""
         given = self.given_mw.copy()
@@ -139,5 +139,5 @@ class PowerSharing(Dispatcher):
             left_mw -= mw - LEAST_MW
             given[entry.arrival] = mw
             ratio = sharer.duration_ratio(mw / sharer.wanted_mw)
-            self._scheduler.redraw(entry.arrival, now_s + entry.limit_s * ratio, mw)
+            scheduler.redraw(entry.arrival, now_s + entry.limit_s * ratio, mw)
         return given

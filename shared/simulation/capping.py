@@ -6,7 +6,7 @@ checked without the code that made it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from math import inf
@@ -14,11 +14,15 @@ from typing import Any, Final
 
 from shared.domain.errors import UnusableError
 from shared.models.power_reduction import duration_ratio
+from shared.planning.arrival_switch import ArrivalSwitch
+from shared.planning.searches import Searches
 from shared.scheduling.backfill import Backfill
+from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.list_scheduling import PlannedStarts, Planner, PriorityRule, Wanted
 from shared.scheduling.power import Cap, PowerBudget, Scope, milliwatts
 from shared.scheduling.power_sharing import (
+    ADMITTED_TIMES,
     LEAST_MW,
     PowerSharing,
     Sharer,
@@ -52,6 +56,8 @@ class CappingMethod(StrEnum):
     DVFS = "dvfs"
     SIMPLE = "simple"
     DYN_SHARE = "dyn-share"
+    DEC = "dec"
+    DEC_RAPL = "dec-rapl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +75,9 @@ def play_capped(machine: EuroraMachine, jobs: Sequence[EuroraJob], rules: Rules)
     """Play an instance under a cap. Raises UnusableError, naming job and cap, for a job that no
     moment under this cap lets start, and for one that the empty machine does not hold."""
     refuse_above(rules, jobs)
-    table = table_of(machine)
-    return play(jobs, _dispatcher(table, jobs, rules), _run_times(jobs, rules))
+    table, searches = table_of(machine), Searches()
+    dispatcher = _dispatcher(table, jobs, rules, searches)
+    return replace(play(jobs, dispatcher, _run_times(jobs, rules)), searches=searches)
 
 
 def refuse_above(rules: Rules, jobs: Sequence[EuroraJob]) -> None:
@@ -99,31 +106,76 @@ def _least_mw(job: EuroraJob, rules: Rules) -> int:
             return full_mw
 
 
-def _dispatcher(table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules) -> Dispatcher:
-    entries = entries_of(table, jobs)
+def _dispatcher(
+    table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules, searches: Searches
+) -> Dispatcher:
     match rules.method:
-        case CappingMethod.LS:
-            ranks = priority_ranks(table, jobs, rules.waits_s)
-            return _planned(table, jobs, rules, PriorityRule(ranks))
-        case CappingMethod.LS_WALLTIME:
-            ranks = _ranks([job.walltime_s for job in jobs])
-            return _planned(table, jobs, rules, PriorityRule(ranks))
-        case CappingMethod.BF:
-            arrivals = entries
+        case CappingMethod.LS | CappingMethod.LS_WALLTIME:
+            return _planned(table, jobs, rules, _rule(table, jobs, rules))
+        case CappingMethod.DEC:
+            return _planned(table, jobs, rules, _dec(table, jobs, rules, searches))
+        case CappingMethod.DEC_RAPL:
+            return _dec_and_shares(table, jobs, rules, searches)
+        case CappingMethod.BF | CappingMethod.DVFS:
+            return Backfill(*_easy(table, jobs, rules))
+        case CappingMethod.SIMPLE | CappingMethod.DYN_SHARE:
+            return _shares(table, jobs, rules)
+
+
+def _easy(
+    table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules
+) -> tuple[list[ConsumableScheduler], Iterator[list[tuple[int, Entry]]]]:
+    """EASY under the cap, and its arrivals, drawing what they are admitted on."""
+    entries = (_admitted(entry, rules) for entry in entries_of(table, jobs))
+    return [easy_of(table, jobs, [_budget(rules)])], ([(0, entry)] for entry in entries)
+
+
+def _admitted(entry: Entry, rules: Rules) -> Entry:
+    match rules.method:
         case CappingMethod.DVFS:
-            arrivals = (_with_clocks(entry, rules.factors[entry.arrival]) for entry in entries)
+            return _with_clocks(entry, rules.factors[entry.arrival])
         case CappingMethod.SIMPLE:
-            arrivals = (entry._replace(draw_mw=LEAST_MW) for entry in entries)
+            return entry._replace(draw_mw=LEAST_MW)
         case CappingMethod.DYN_SHARE:
-            arrivals = (
-                entry._replace(draw_mw=admitted_to_share_mw(entry.draw_mw)) for entry in entries
-            )
-    scheduler, alone = easy_of(table, jobs, [_budget(rules)]), ([(0, entry)] for entry in arrivals)
-    if rules.method not in (CappingMethod.SIMPLE, CappingMethod.DYN_SHARE):
-        return Backfill([scheduler], alone)
-    is_dynamic = rules.method is CappingMethod.DYN_SHARE
+            return entry._replace(draw_mw=admitted_to_share_mw(entry.draw_mw))
+        case _:
+            return entry
+
+
+def _shares(table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules) -> PowerSharing:
+    [scheduler], arrivals = _easy(table, jobs, rules)
+    told = scheduler if rules.method is CappingMethod.SIMPLE else None
     sharer = partial(_sharer, jobs, rules.factors)
-    return PowerSharing(scheduler, alone, sharer, milliwatts(rules.cap_w), is_dynamic=is_dynamic)
+    easy = Backfill([scheduler], arrivals)
+    return PowerSharing(easy, sharer, milliwatts(rules.cap_w), told)
+
+
+def _dec(table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules, searches: Searches) -> Planner:
+    from shared.planning.decomposition import Decomposition
+
+    return Decomposition(_rule(table, jobs, rules), searches)
+
+
+def _dec_and_shares(
+    table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules, searches: Searches
+) -> PowerSharing:
+    """DEC under the cap while jobs come often, else jobs in the order in which they came, admitted
+    until they would draw three times the cap; whatever runs shares it."""
+    planner = ArrivalSwitch(
+        [job.submit_s for job in jobs],
+        often=_dec(table, jobs, rules, searches),
+        seldom=PriorityRule(range(len(jobs))),
+        often_times=ADMITTED_TIMES,
+    )
+    wide = replace(rules, cap_w=ADMITTED_TIMES * rules.cap_w)
+    sharer = partial(_sharer, jobs, rules.factors)
+    return PowerSharing(_planned(table, jobs, wide, planner), sharer, milliwatts(rules.cap_w))
+
+
+def _rule(table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules) -> PriorityRule:
+    if rules.method is CappingMethod.LS_WALLTIME:
+        return PriorityRule(_ranks([job.walltime_s for job in jobs]))
+    return PriorityRule(priority_ranks(table, jobs, rules.waits_s))
 
 
 def _planned(
@@ -147,6 +199,8 @@ def _wanted(
 ) -> Iterator[tuple[Entry, Wanted]]:
     """The jobs as plans see them; a second of waiting costs what equation 2 says."""
     kinds, weights = kinds_of(table, jobs), wait_weights(rules.waits_s)
+    # What shares watts gets the least of them at least.
+    least_mw = ADMITTED_TIMES * LEAST_MW if rules.method is CappingMethod.DEC_RAPL else 0
     for entry, job, weight in zip(entries_of(table, jobs), jobs, weights, strict=True):
         yield (
             entry,
@@ -154,7 +208,7 @@ def _wanted(
                 arrival=entry.arrival,
                 units=job.units,
                 needs=kinds[job.unit].shape.needs,
-                draw_mw=entry.draw_mw,
+                draw_mw=max(entry.draw_mw, least_mw),
                 limit_s=job.walltime_s,
                 weight=weight,
             ),

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 from statistics import fmean
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from shared.domain.errors import UnusableError
+from shared.planning.searches import Searches
 from shared.scheduling.backfill import Backfill
 from shared.scheduling.capacity import Capacity, Group
 from shared.scheduling.consumable import ConsumableScheduler
@@ -55,12 +56,14 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EuroraRun:
-    """A schedule, what each job drew in it, and how long each of its passes took, in s."""
+    """A schedule, what each job drew in it, how long each of its passes took, in s, and what became
+    of the searches for plans."""
 
     jobs: tuple[EuroraJob, ...]
     placements: tuple[PlacedJob, ...]
     draws: tuple[tuple[Draw, ...], ...]
     passes_s: tuple[float, ...]
+    searches: Searches = field(default_factory=Searches)
 
 
 @dataclass(frozen=True, slots=True)

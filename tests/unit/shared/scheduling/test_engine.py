@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from shared.models.power_reduction import duration_ratio
+from shared.scheduling.backfill import Backfill
 from shared.scheduling.capacity import Capacity
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.dispatch import Served
@@ -33,7 +34,7 @@ def ends_s(arrive_s: list[float], run_s: list[float]) -> list[float]:
     nodes = Capacity(NodeTable((CORES, MEMORY), np.array([[16], [16]], dtype=np.int64)))
     scheduler = ConsumableScheduler(nodes, [], WaitQueue(), [KIND], Anybody())
     entries = ([(0, Entry(n, n, 1, 1000.0, True, 0))] for n in jobs)
-    dispatcher = PowerSharing(scheduler, entries, sharer, CAP_MW, is_dynamic=True)
+    dispatcher = PowerSharing(Backfill([scheduler], entries), sharer, CAP_MW)
     engine, ends = Engine(dispatcher, arrive_s, runs_s, arrive_s[0]), dict[int, float]()
     while len(ends) < len(run_s):
         engine.step()

@@ -1,0 +1,35 @@
+"""Two planners, one for when jobs come often and one for when they do not."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final
+
+from shared.scheduling.list_scheduling import Planned, Planner, Situation
+
+# One job every two minutes is often (Borghesi and others, 2018, section 5.2.3), in the mean of so
+# long a time.
+_OFTEN_S: Final = 120.0
+_WINDOW_S: Final = 1200.0
+
+
+class ArrivalSwitch:
+    """Lets `often` plan, under `often_times` times less than the cap, while jobs come often, and
+    `seldom` else, under all of it: see Planner. `submit_s` is when jobs come, ascending."""
+
+    def __init__(
+        self, submit_s: Sequence[float], often: Planner, seldom: Planner, often_times: int
+    ) -> None:
+        self._submit_s, self._often, self._seldom = submit_s, often, seldom
+        self._times = often_times
+
+    def plan(self, at: Situation) -> Sequence[Planned]:
+        """What the one whose time it is plans."""
+        if self.comes_often(at.now_s):
+            return self._often.plan(at._replace(cap_mw=at.cap_mw // self._times))
+        return self._seldom.plan(at)
+
+    def comes_often(self, now_s: float) -> bool:
+        """True when a job came every two minutes or more often lately."""
+        submit_s = self._submit_s
+        came = bisect_right(submit_s, now_s) - bisect_right(submit_s, now_s - _WINDOW_S)
+        return came * _OFTEN_S >= _WINDOW_S
