@@ -12,7 +12,7 @@ from shared.domain.errors import RejectedError
 from shared.messaging.contents import check_contents, times_us
 from shared.messaging.event import Event, Publish
 from shared.messaging.field_checks import YEAR_2000_US
-from shared.messaging.texts import require_short_texts
+from shared.messaging.texts import MOST_TEXT_BYTES, require_short_texts
 from shared.messaging.topics import Topics
 from shared.messaging.trace import job_traceparent
 from shared.messaging.unit import EventTimeLimit
@@ -85,7 +85,8 @@ def check_source(envelope: Envelope, speaker: str) -> None:
 
 def _check_payload(payload: Message, kind: PayloadKind, latest_us: int) -> None:
     check_contents(payload)
-    require_short_texts(payload)
+    if payload.ByteSize() > MOST_TEXT_BYTES:
+        require_short_texts(payload)
     kind.check(payload)
     for field, time_us in times_us(payload):
         _require_before(field, time_us, latest_us)

@@ -5,6 +5,7 @@ written straight to topics. What only an operator's clock or a fold can know is 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from itertools import pairwise
 from typing import Final
 
@@ -55,6 +56,7 @@ from coplace.v1.prediction_pb2 import (
     PowerModelPublished,
 )
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from shared.domain.bounds import CORE_S, LENGTHS, NODE_POWER_W, POWER_CAP_W
@@ -584,11 +586,16 @@ def _require_few_unknown(message: Message) -> None:
         raise RejectedError("fields that this version does not know", problem)
 
 
+@cache
+def time_fields(message: Descriptor) -> tuple[str, ...]:
+    """The fields of a message that say when something happened."""
+    return tuple(field.name for field in message.fields if field.name.endswith("_at_us"))
+
+
 def times_us(message: Message) -> Iterator[tuple[str, int]]:
     """When a message says that something happened, by field."""
-    for field in message.DESCRIPTOR.fields:
-        if field.name.endswith("_at_us"):
-            yield field.name, getattr(message, field.name)
+    for name in time_fields(message.DESCRIPTOR):
+        yield name, getattr(message, name)
     if isinstance(message, NodeSamples):
         for index, sample in enumerate(message.samples):
             yield f"samples[{index}].time_us", sample.time_us

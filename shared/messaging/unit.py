@@ -10,16 +10,15 @@ barrier again and nothing but the last closed round has to be kept.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 from coplace.v1.control_pb2 import ClusterDeclared, RoundEnded, WakeWanted
-from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from shared.domain.errors import RejectedError
 from shared.messaging.barriers import check_number, check_time, check_writer
 from shared.messaging.clock import TOLERANCE_US
 from shared.messaging.codec import Codec, OversizeError, count_unknown_fields
+from shared.messaging.contents import time_fields
 from shared.messaging.dead_letters import dead_letter, posted, quarantined
 from shared.messaging.early import EarlyFacts
 from shared.messaging.event import Event, Publish
@@ -77,13 +76,8 @@ class EventTimeLimit:
 def _times(event: Event) -> Iterator[tuple[str, int]]:
     """When the event says that something happened, by field."""
     yield "ce_time", event.time_us
-    for name in _time_fields(event.payload.DESCRIPTOR):
+    for name in time_fields(event.payload.DESCRIPTOR):
         yield name, getattr(event.payload, name)
-
-
-@cache
-def _time_fields(message: Descriptor) -> tuple[str, ...]:
-    return tuple(field.name for field in message.fields if field.name.endswith("_at_us"))
 
 
 def _nobody() -> None:
