@@ -4,12 +4,10 @@ from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
 
 from services.prediction.job_power import JobOnCluster, MeasuredRun
-from services.prediction.model import shutter_slowdown
 from services.prediction.state import HALF, CoRunPair, MeanReading, Traffic
 from shared.domain.bounds import (
     BANDWIDTH_GBPS,
     CLOCK_GHZ,
-    IPC,
     JOB_ENERGY_J,
     NODE_POWER_W,
     READING_W,
@@ -19,6 +17,7 @@ from shared.domain.errors import RejectedError
 from shared.domain.job import Job
 from shared.messaging.domain_types import cores_of
 from shared.messaging.event import Event
+from shared.models.shutters import Shutter, unfiltered_slowdown
 
 
 def run_of(key: str, job: Job, message: JobFinished) -> MeasuredRun | None:
@@ -61,18 +60,15 @@ def pair_of(event: Event, message: ShuttersMeasured) -> CoRunPair | None:
     nobody knows which of them it was."""
     if not message.shutters:
         raise RejectedError("shutters", "must hold at least one shutter")
-    for shutter in message.shutters:
-        for field in ("ipc_before", "ipc_during", "ipc_after"):
-            IPC.require(f"shutters.{field}", getattr(shutter, field))
+    shutters = [Shutter(s.ipc_before, s.ipc_during, s.ipc_after) for s in message.shutters]
     if message.co_runners > 1:
         return None
-    ipc = [(s.ipc_before, s.ipc_during, s.ipc_after) for s in message.shutters]
     return CoRunPair(
         time_us=event.time_us,
         app_id=message.app_id,
         co_runner_app_id=message.co_runner_app_id,
         node_model=message.node_model,
-        slowdown_ratio=shutter_slowdown(ipc),
+        slowdown_ratio=unfiltered_slowdown(shutters),
         core_share=message.core_share or HALF,
         co_runner_core_share=message.co_runner_core_share or HALF,
     )

@@ -1,6 +1,5 @@
 """Training: weights for the degradation of pairs, and trees in the open form."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,12 +41,3 @@ def train_weights(features: Floats, slowdown_ratio: Floats) -> TrainedWeights:
     weights = non_negative(features.T, slowdown_ratio - 1)
     error = 1 + total(features * weights, axis=1) - slowdown_ratio
     return TrainedWeights(tuple(weights.tolist()), float(np.sqrt(np.mean(np.square(error)))))
-
-
-def shutter_slowdown(shutters: Sequence[tuple[float, float, float]]) -> float:
-    """T_co / T_solo of an interval from the IPC (before, during, after) of its shutters.
-
-    The co-runner is paused during a shutter, so the IPC during it is the solo one.
-    """
-    before, during, after = np.mean(np.asarray(shutters, dtype=np.float64), axis=0)
-    return float(during / ((before + after) / 2))

@@ -10,64 +10,15 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from itertools import pairwise
 from typing import Final
 
-from shared.domain.bounds import CORE_S, CORES, IPC
+from shared.domain.bounds import CORE_S, CORES
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.money import service_units
+from shared.models.shutters import Interference
 
-# Section 6.3: shutters whose neighbours differ by more cross a phase boundary (in IPC).
-DELTA_IPC: Final = 0.05
 # A charge has to fit into a message, whatever the names of co-runners.
 MOST_ROWS: Final = 256
 _EXACT: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
-
-
-@dataclass(frozen=True, slots=True)
-class Shutter:
-    """IPC before, during and after the co-runner was paused. Raises RejectedError."""
-
-    ipc_before: float
-    ipc_during: float
-    ipc_after: float
-
-    def __post_init__(self) -> None:
-        for field in ("ipc_before", "ipc_during", "ipc_after"):
-            IPC.require(field, getattr(self, field))
-
-    @property
-    def ipc_co(self) -> float:
-        """Mean IPC beside the co-runner."""
-        return 0.5 * (self.ipc_before + self.ipc_after)
-
-    @property
-    def is_usable(self) -> bool:
-        """Algorithm 4, line 3: one computational phase, in which the pause relieved contention."""
-        return (
-            abs(self.ipc_before - self.ipc_after) < DELTA_IPC
-            and max(self.ipc_before, self.ipc_after) < self.ipc_during
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Interference:
-    """How much a co-runner slowed a job down: slowdown_ratio = T_co / T_solo, 1 is not at all."""
-
-    slowdown_ratio: float
-    shutters_used: int
-    shutters_dropped: int
-
-
-def interference(shutters: Sequence[Shutter]) -> Interference:
-    """Algorithm 4 with equations 7 and 8: T_co / T_solo = mean IPC_solo / mean IPC_co.
-
-    Without a usable shutter nothing shows that there was any.
-    """
-    usable = [shutter for shutter in shutters if shutter.is_usable]
-    ratio = 1.0
-    if usable:
-        solo = sum(shutter.ipc_during for shutter in usable)
-        ratio = max(1.0, solo / sum(shutter.ipc_co for shutter in usable))
-    return Interference(ratio, len(usable), len(shutters) - len(usable))
 
 
 @dataclass(frozen=True, slots=True)

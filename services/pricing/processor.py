@@ -26,13 +26,14 @@ from coplace.v1.pricing_state_pb2 import CoRunInterval
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
 from services.pricing.charge import charge_message, usage_of
-from services.pricing.model import CoRun, Shutter, evidence, interference
+from services.pricing.model import CoRun, evidence
 from services.pricing.state import Agenda, Attempt, AttemptKey, Attempts
 from shared.domain.checks import require_count, require_text
 from shared.domain.errors import RejectedError
 from shared.domain.job import JobFact, JobState, next_state
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, EarlyError, Round
+from shared.models.shutters import Shutter, interference
 
 # What costs nothing: the finish tells what came of it.
 _COST_NOTHING: Final = (

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from coplace.v1.pricing_state_pb2 import CoRunInterval, PricedAttempt, PricingState
 
-from services.pricing.model import CoRun, Interference
+from services.pricing.model import CoRun
 from shared.domain.job import JobState
+from shared.models.shutters import Interference
 
 AttemptKey = tuple[str, int]
 

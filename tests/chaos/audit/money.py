@@ -8,9 +8,10 @@ from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
 from services.pricing.accounts.model import entry_of, spent_micro_su
 from services.pricing.charge import audit, charge_message, usage_of
-from services.pricing.model import CoRun, Shutter, evidence, interference
+from services.pricing.model import CoRun, evidence
 from services.pricing.settings import PricingSettings
 from shared.domain.errors import RejectedError
+from shared.models.shutters import Shutter, interference
 from tests.chaos.audit.evidence import Evidence, is_hostile
 
 Key = tuple[str, int]

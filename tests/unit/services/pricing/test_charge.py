@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.pricing.charge import audit, charge_message, recompute, usage_of
-from services.pricing.model import CoRun, Interference, evidence
+from services.pricing.model import CoRun, evidence
 from shared.domain.errors import RejectedError
+from shared.models.shutters import Interference
 
 START_US = 1_767_225_600_000_000
 

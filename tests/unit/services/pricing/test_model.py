@@ -1,6 +1,5 @@
 """Prices by the equations of the POPPA paper."""
 
-from contextlib import nullcontext
 from decimal import Decimal
 
 import pytest
@@ -11,15 +10,12 @@ from services.pricing.model import (
     MOST_ROWS,
     CoRun,
     Evidence,
-    Interference,
     Occupied,
-    Shutter,
     evidence,
-    interference,
     price,
 )
-from shared.domain.bounds import IPC
 from shared.domain.errors import RejectedError
+from shared.models.shutters import Interference
 
 RATE = Decimal("0.001")
 RUN = Occupied(cores=96, started_at_us=1_000_000, ended_at_us=101_000_000)
@@ -64,25 +60,6 @@ def test_a_job_that_never_started_costs_nothing() -> None:
     cancelled = Occupied(cores=96, started_at_us=0, ended_at_us=50)
     assert cancelled.runtime_us == 0
     assert price(RATE, cancelled.cores, 0, ()).price_su == 0
-
-
-def test_interference_is_the_ratio_of_the_mean_ipcs_of_usable_shutters() -> None:
-    shutters = [Shutter(1.00, 1.25, 1.00), Shutter(0.80, 1.00, 0.80), Shutter(1.0, 3.0, 1.2)]
-    found = interference(shutters)
-    assert found.slowdown_ratio == pytest.approx((1.25 + 1.0) / (1.0 + 0.8))
-    assert (found.shutters_used, found.shutters_dropped) == (2, 1)
-
-
-@pytest.mark.parametrize(
-    "shutter",
-    [
-        Shutter(1.0, 0.9, 1.0),  # the pause did not help
-        Shutter(1.0, 1.0, 0.99),  # nor here: it must exceed both neighbours
-        Shutter(1.0, 2.0, 1.05),  # a phase boundary: the neighbours differ by delta
-    ],
-)
-def test_a_shutter_that_shows_no_contention_is_dropped(shutter: Shutter) -> None:
-    assert interference([shutter]) == Interference(1.0, 0, 1)
 
 
 def test_an_interval_outside_of_the_run_counts_for_nothing() -> None:
@@ -158,13 +135,6 @@ def test_usage_that_cannot_be_is_refused(field: str, values: tuple[int, int, int
     with pytest.raises(RejectedError) as error:
         Occupied(*values)
     assert error.value.field == field
-
-
-@given(st.floats(), st.floats(), st.floats())
-def test_any_shutter_is_refused_or_gives_a_finite_ratio(a: float, b: float, c: float) -> None:
-    possible = all(map(IPC.has, (a, b, c)))
-    with nullcontext() if possible else pytest.raises(RejectedError, match="ipc_"):
-        assert 1 <= interference([Shutter(a, b, c)]).slowdown_ratio <= 1e5
 
 
 def many_co_runs(count: int) -> list[CoRun]:
