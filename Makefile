@@ -163,6 +163,11 @@ bench-prediction: setup ## compare predictions of power with simpler ones: OUT= 
 bench-capping: setup ## dispatchers under a power cap beside what was published: OUT= INTO=document
 	$(BIN)/python -m tests.benchmarks.capping --out '$(OUT)/capping' $(if $(INTO),--into '$(INTO)')
 
+.PHONY: bench-pricing
+bench-pricing: setup system-compiler ## hold slowdowns by shutters to true ones: OUT= INTO=document
+	$(BIN)/python -m tests.benchmarks.pricing --out '$(OUT)/pricing' \
+	    $(if $(INTO),--into '$(INTO)')
+
 .PHONY: bench-chaos
 bench-chaos: JOBS = 200
 bench-chaos: setup system-servers ## kill processes, turn clocks, lose data, and compare

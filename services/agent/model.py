@@ -116,13 +116,15 @@ class Interval:
 
 
 class IntervalLog:
-    """The open interval of each job. Each shutter is in one interval, and each interval is given
-    out once."""
+    """The open interval of each job. Each shutter is in one interval, each interval is given out
+    once, and those of a job do not overlap: none begins before what was given out has ended, though
+    the wall clock went more slowly than time, or back."""
 
     def __init__(self, longest_s: float, most_shutters: int) -> None:
         self._longest_s = longest_s
         self._most_shutters = most_shutters
         self._open: dict[str, Interval] = {}
+        self._told_until_us = 0
 
     def beside(self, jobs: Sequence[str], now_us: int, now_s: float) -> list[Interval]:
         """These run together from now on, where they did not already: returns the intervals that
@@ -134,9 +136,14 @@ class IntervalLog:
             if together.get(job) != interval.co_runners or self._is_full(interval, now_s):
                 ended.append(self._open.pop(job))
                 ended[-1].ended_s = now_s
+        found = [interval for interval in ended if interval.shutters]
+        self._told_until_us = max(
+            (self._told_until_us, *(interval.ended_at_us for interval in found))
+        )
+        begin_us = max(now_us, self._told_until_us)
         for job in together.keys() - self._open.keys():
-            self._open[job] = Interval(job, together[job], now_us, now_s, now_s, [])
-        return [interval for interval in ended if interval.shutters]
+            self._open[job] = Interval(job, together[job], begin_us, now_s, now_s, [])
+        return found
 
     def add(self, job: str, shutter: Rates) -> None:
         """One more shutter of a job that was said to run beside others."""

@@ -1,0 +1,1 @@
+"""Shutters on simulated streams and on real processes."""

@@ -1,0 +1,47 @@
+"""`python -m tests.benchmarks.pricing`: shutters on simulated streams and on real processes."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.failures import TellingGroup
+from cli.main import Out
+from shared.runtime.folders import written
+from tests.benchmarks.placement.markdown import filled, table
+from tests.benchmarks.pricing import pairs, streams
+
+app = typer.Typer(cls=TellingGroup)
+
+
+@app.callback(invoke_without_command=True)
+def bench(
+    seconds: Annotated[
+        float, typer.Option(min=2, help="Each pair is shuttered for so long.")
+    ] = 6.0,
+    out: Out = Path("out/pricing"),
+    into: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Document to put the tables into."),
+    ] = None,
+) -> None:
+    """Hold slowdowns by shutters to the true ones."""
+    out.mkdir(parents=True, exist_ok=True)
+    found = {name: _shown(rows) for name, rows in streams.tables()}
+    real = list(pairs.measured(seconds))
+    found |= {"pairs": _shown(pairs.rows(real)), "pairs-errors": _shown(pairs.summary(real))}
+    text = "\n\n".join(f"## {name}\n\n{shown}" for name, shown in found.items())
+    with written(out / "tables.md") as path:
+        path.write_text(text + "\n", encoding="utf-8")
+    if into is not None:
+        into.write_text(filled(into.read_text(encoding="utf-8"), found), encoding="utf-8")
+    typer.echo(text)
+
+
+def _shown(rows: Sequence[Mapping[str, str]]) -> str:
+    return table(list(rows[0]), [list(row.values()) for row in rows])
+
+
+if __name__ == "__main__":
+    app()
