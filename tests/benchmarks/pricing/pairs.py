@@ -221,7 +221,7 @@ def summary(found: Sequence[Measured]) -> list[Mapping[str, str]]:
         "two threads, both cores": [each for each in found if each.threads == 2],
         "all": list(found),
     }
-    return [{"jobs": name, **_errors(group)} for name, group in groups.items()]
+    return [{"jobs": name, **_errors(group)} for name, group in groups.items() if group]
 
 
 def _errors(found: Sequence[Measured]) -> Mapping[str, str]:
