@@ -66,6 +66,9 @@ Coefficients = Annotated[
     typer.Option(exists=True, file_okay=False, help="Folder of EAR coefficients, not learned."),
 ]
 Workers = Annotated[int, typer.Option(min=1, max=100, help="Processes of each stateful service.")]
+Secure = Annotated[
+    bool, typer.Option(help="On Kafka: with TLS, passwords and access control everywhere.")
+]
 RunDir = Annotated[Path, typer.Option(help="Folder of the servers' data and logs.")]
 
 
@@ -101,13 +104,14 @@ def demo(
     coefficients: Coefficients = None,
     kafka: Annotated[bool, typer.Option(help="On real Kafka and Redis.")] = False,
     workers: Workers = 1,
+    secure: Secure = False,
     run_dir: RunDir = Path("run/demo"),
 ) -> None:
     """Replay a workload through the whole system and report what it came to."""
     from cli.demo.options import DemoOptions
     from cli.demo.run import run_embedded, run_on_servers
 
-    options = DemoOptions(seed, jobs, policy, out, swf, coefficients, workers)
+    options = DemoOptions(seed, jobs, policy, out, swf, coefficients, workers, secure=secure)
     if kafka:
         run_on_servers(options, Console(), run_dir)
     else:
@@ -123,13 +127,14 @@ def demo_parity(
     swf: Swf = None,
     coefficients: Coefficients = None,
     workers: Workers = 2,
+    secure: Secure = False,
     run_dir: RunDir = Path("run/parity"),
 ) -> None:
     """Run the demo embedded and on real servers and compare what was decided and charged."""
     from cli.demo.options import DemoOptions
     from cli.demo.run import run_parity
 
-    options = DemoOptions(seed, jobs, policy, out, swf, coefficients, workers)
+    options = DemoOptions(seed, jobs, policy, out, swf, coefficients, workers, secure=secure)
     difference = run_parity(options, Console(), run_dir)
     if difference is not None:
         typer.echo(f"the runs differ at {difference}")

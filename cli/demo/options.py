@@ -23,7 +23,8 @@ _KAFKA_PARTITIONS: Final = 2
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
     """The knobs of `make demo`; on Kafka each stateful service has `workers` processes. With `caps`
-    the operators declare what a cluster and the region may draw."""
+    the operators declare what a cluster and the region may draw; a `secure` run on Kafka has TLS,
+    passwords and access control everywhere."""
 
     seed: int = 1
     jobs: int = 1000
@@ -33,6 +34,7 @@ class DemoOptions:
     coefficients: Path | None = None
     workers: int = 1
     caps: bool = True
+    secure: bool = False
 
     @property
     def simulation(self) -> SimulationSettings:

@@ -9,9 +9,11 @@ from pathlib import Path
 from cli.demo.options import DemoOptions
 from cli.kafka_topics import KafkaTopics
 from cli.processes import Processes
+from cli.security import Security
 from cli.stages import create_topics
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
+from shared.messaging.access import OPERATOR
 from shared.messaging.deployment import Deployment
 from shared.runtime.settings import Settings
 
@@ -34,14 +36,31 @@ class RunningSystem:
 @contextmanager
 def running(options: DemoOptions, run_dir: Path) -> Iterator[RunningSystem]:
     """Start servers and a run on them; stop them all in the end."""
-    with LocalServers(run_dir) as servers, playing(options, servers) as system:
+    security = Security(run_dir, new_namespace("demo")) if options.secure else None
+    with (
+        _servers(run_dir, security) as servers,
+        playing(options, servers, security) as system,
+    ):
         yield system
 
 
+def _servers(run_dir: Path, security: Security | None) -> LocalServers:
+    if security is None:
+        return LocalServers(run_dir)
+    security.prepare()
+    return LocalServers(run_dir, secure=security.redis)
+
+
 @contextmanager
-def playing(options: DemoOptions, servers: LocalServers) -> Iterator[RunningSystem]:
-    """Start a run's topics, services and emulator; stop its processes in the end."""
-    shared = options.shared(new_namespace("demo"))
+def playing(
+    options: DemoOptions, servers: LocalServers, security: Security | None = None
+) -> Iterator[RunningSystem]:
+    """Start a run's topics, services and emulator; stop its processes in the end. Secure servers
+    were started with what `security` prepared."""
+    shared = options.shared(security.namespace if security else new_namespace("demo"))
+    if security:
+        security.provision(servers.kafka_internal)
+        shared = Settings(**{**shared.model_dump(), **security.settings(OPERATOR)})
     environment = options.environment(shared.namespace)
     processes = Processes(
         servers.run_dir,
@@ -49,6 +68,7 @@ def playing(options: DemoOptions, servers: LocalServers) -> Iterator[RunningSyst
         workers=options.workers,
         traced=True,
         planned=options.planned,
+        credentials=security.environment if security else None,
     )
     with serving(shared, [*processes.services(), processes.emulator()], servers) as system:
         yield replace(system, placement_addresses=processes.placement_addresses)

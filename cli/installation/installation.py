@@ -29,7 +29,7 @@ from shared.domain.errors import UnusableError
 from shared.messaging.access import OPERATOR
 
 if TYPE_CHECKING:
-    from cli.installation.security import Security
+    from cli.security import Security
 
 # Every round closes every Kafka partition: on one machine few are enough.
 _KAFKA_PARTITIONS: Final = "4"
@@ -153,7 +153,7 @@ class Installation:
         """Let somebody from outside in: the variables by which programs of theirs find it and are
         believed. Raises InstallationError unless it is up and secure, UnusableError for a role or
         name that cannot be, and KafkaError."""
-        from cli.installation.security import Security
+        from cli.security import Security
 
         with _alone():
             if not (self.is_up and self.is_secure):
@@ -198,8 +198,8 @@ class Installation:
     def _start(
         self, planned: bool, secured: bool, on_begin: Callable[[int], object], on_ready: _Told
     ) -> InstallationRecord:
-        from cli.installation.security import Security
         from cli.processes import MODULES, Processes
+        from cli.security import Security
         from cli.stages import create_topics
         from shared.messaging.deployment import Deployment
         from shared.runtime.settings import Settings

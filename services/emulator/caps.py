@@ -13,8 +13,10 @@ from coplace.v1.control_pb2 import (
 from services.emulator.facts import COMMANDS, EPOCH_US
 from shared.domain.cluster import Cluster
 from shared.messaging.event import Event, Publish
+from shared.workloads.clusters import SITE
 
-OPERATOR: Final = "operator"
+# Of the site whose resource managers are emulated too: one certificate speaks for all of them.
+OPERATOR: Final = f"{SITE}/operator"
 _HOUR_US: Final = 3_600_000_000
 # Watts a node beyond idle, and from which hour on; None is no cap: the last step of each, so that
 # every job starts, however large it is and at whichever clock.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.installation.security import Security
+from cli.security import Security
 from cli.stages import create_topics
 from deploy.local.servers import LocalServers
 from shared.messaging.deployment import Deployment

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.installation.security import Security
+from cli.security import Security
 from deploy.local.credentials import Credentials, Identity
 from deploy.local.servers import LocalServers
 from shared.runtime.settings import Settings

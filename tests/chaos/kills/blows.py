@@ -12,6 +12,7 @@ from cli.demo.options import DemoOptions
 from cli.demo.run import PATIENCE_S, write_files
 from cli.demo.servers import playing
 from cli.processes import EMULATOR, MODULES, PLANNER
+from cli.security import Security
 from deploy.local.servers import LocalServers
 
 SERVERS: Final = ("kafka", "redis")
@@ -45,12 +46,13 @@ def run(
     servers: LocalServers,
     blows: Sequence[Blow],
     tell: Callable[[str], None],
+    security: Security | None = None,
 ) -> None:
     """Play a run while blows fall, and write its files.
 
     Raises StalledRunError when it does not get on, WrongAccountsError, or UndealtBlowsError.
     """
-    with playing(options, servers) as system:
+    with playing(options, servers, security) as system:
         chaos = _Chaos(servers, blows, tell)
         system.topics.follow(chaos, PATIENCE_S)
         chaos.require_over()

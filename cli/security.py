@@ -41,12 +41,12 @@ class Security:
 
     def __init__(self, folder: Path, namespace: str) -> None:
         self.credentials = Credentials(folder.absolute() / _FOLDER)
-        self._namespace = namespace
+        self.namespace = namespace
 
     @property
     def access(self) -> Access:
         """What services and clients may do."""
-        return Access(self._namespace, self.clients())
+        return Access(self.namespace, self.clients())
 
     @property
     def redis(self) -> SecureRedis:
@@ -87,7 +87,7 @@ class Security:
             kafka_ca_file=self.credentials.authority,
             kafka_cert_file=certificate,
             kafka_key_file=key,
-            namespace=self._namespace,
+            namespace=self.namespace,
         )
         with admin_client(Deployment.of(settings)) as client:
             self.set_passwords(client, self.access.principals)
@@ -114,33 +114,37 @@ class Security:
         if name in (*_SERVING, *_ASKING):
             raise UnusableError(f"{name} is the name of a service: give the client another one")
         clients = {**self.clients(), name: role}
-        Access(self._namespace, clients)
+        Access(self.namespace, clients)
         with written(self.credentials.folder / _CLIENTS) as fresh:
             fresh.write_text(json.dumps(clients, indent=2) + "\n")
 
     def environment(self, name: str) -> Mapping[str, str]:
         """What a service or client needs to be believed, as COPLACE_* variables: names of files,
         and nothing secret itself."""
+        return {f"COPLACE_{field.upper()}": text for field, text in self.settings(name).items()}
+
+    def settings(self, name: str) -> Mapping[str, str]:
+        """The same as fields of `Settings`."""
         user = self._user(name)
         password = str(self.credentials.password_file(user))
         authority = str(self.credentials.authority)
         found = {
-            "COPLACE_KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
-            "COPLACE_KAFKA_SASL_MECHANISM": "SCRAM-SHA-512",
-            "COPLACE_KAFKA_SASL_USERNAME": user,
-            "COPLACE_KAFKA_SASL_PASSWORD_FILE": password,
-            "COPLACE_KAFKA_CA_FILE": authority,
+            "kafka_security_protocol": "SASL_SSL",
+            "kafka_sasl_mechanism": "SCRAM-SHA-512",
+            "kafka_sasl_username": user,
+            "kafka_sasl_password_file": password,
+            "kafka_ca_file": authority,
         }
         if any(user == known.name for known in self.access.redis_users()):
-            found["COPLACE_REDIS_USERNAME"] = user
-            found["COPLACE_REDIS_PASSWORD_FILE"] = password
-            found["COPLACE_REDIS_CA_FILE"] = authority
+            found["redis_username"] = user
+            found["redis_password_file"] = password
+            found["redis_ca_file"] = authority
         certificate, key = self.credentials.identity(name)
         if certificate.exists():
-            found["COPLACE_GRPC_CA_FILE"] = authority
-            found["COPLACE_GRPC_CERT_FILE"] = str(certificate)
-            found["COPLACE_GRPC_KEY_FILE"] = str(key)
+            found["grpc_ca_file"] = authority
+            found["grpc_cert_file"] = str(certificate)
+            found["grpc_key_file"] = str(key)
         return found
 
     def _user(self, name: str) -> str:
-        return f"{self._namespace}.{name}" if self._namespace else name
+        return f"{self.namespace}.{name}" if self.namespace else name
