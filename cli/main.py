@@ -44,6 +44,7 @@ app = typer.Typer(
             "limits": "cli.limits:app",
             "models": "cli.models:app",
             "policy": "cli.policy:app",
+            "price": "cli.price:app",
             "restore": "cli.restore.cli:app",
             "slurm": "cli.slurm.cli:app",
         },

@@ -26,14 +26,14 @@ from coplace.v1.pricing_state_pb2 import CoRunInterval
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
 from services.pricing.charge import charge_message, usage_of
-from services.pricing.model import CoRun, evidence
+from services.pricing.explanation import co_run_of
+from services.pricing.model import evidence
 from services.pricing.state import Agenda, Attempt, AttemptKey, Attempts
 from shared.domain.checks import require_count, require_text
 from shared.domain.errors import RejectedError
 from shared.domain.job import JobFact, JobState, next_state
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, EarlyError, Round
-from shared.models.shutters import Shutter, interference
 
 # What costs nothing: the finish tells what came of it.
 _COST_NOTHING: Final = (
@@ -222,16 +222,7 @@ def _key(job_id: str, attempt: int) -> AttemptKey:
 
 def _interval(measured: ShuttersMeasured, event_id: str) -> CoRunInterval:
     """The measurement reduced to what a price needs. Raises RejectedError."""
-    shutters = [
-        Shutter(shutter.ipc_before, shutter.ipc_during, shutter.ipc_after)
-        for shutter in measured.shutters
-    ]
-    found = CoRun(
-        measured.co_runner_job_id,
-        measured.began_at_us,
-        measured.ended_at_us,
-        interference(shutters),
-    )
+    found = co_run_of(measured)
     return CoRunInterval(
         job_id=measured.job_id,
         attempt=measured.attempt,

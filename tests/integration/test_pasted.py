@@ -39,6 +39,7 @@ ELSEWHERE = {
     "coplace local": "tests/integration/test_local_runner.py",
     "coplace models show": "tests/unit/cli/test_models.py",
     "coplace report": "tests/e2e/test_compose.py",
+    "coplace price": "tests/unit/cli/test_price.py",
     "coplace restore": "tests/contract/test_restore.py",
     "coplace slurm": "tests/integration/test_slurm.py",
     "coplace topics acls": "tests/unit/shared/messaging/test_access.py",

@@ -1,0 +1,145 @@
+"""`coplace price explain`: a charge, made again from the shutters that topics hold."""
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Final
+
+import typer
+from coplace.v1.jobs_pb2 import JobFinished
+from coplace.v1.pricing_pb2 import ChargeMade
+from coplace.v1.telemetry_pb2 import ShuttersMeasured
+
+from cli import completion
+from cli.accounts import latest
+from cli.kafka_topics import CHARGES, JOBS, KafkaTopics
+from cli.output import Output, OutputName, Row, write
+from cli.telling import utc
+from services.pricing.explanation import Explanation, explained, shutters_of
+from shared.domain.errors import UnusableError
+from shared.messaging.deployment import Deployment
+from shared.messaging.event import Event
+from shared.models.shutters import interference, slowdown_interval
+from shared.runtime.settings import settings
+
+app = typer.Typer(no_args_is_help=True, help="Explain what jobs were charged.")
+_SHUTTERS: Final = "telemetry.shutters"
+_INTERVALS: Final = (
+    "beside",
+    "jobs beside",
+    "from",
+    "until",
+    "slowdown",
+    "95 %",
+    "used",
+    "filtered",
+)
+_EACH: Final = ("beside", "from", "before", "during", "after", "is")
+
+
+@app.callback()
+def price() -> None:
+    """Explain what jobs were charged."""
+
+
+@app.command()
+def explain(
+    job_id: Annotated[
+        str,
+        typer.Argument(metavar="JOB", help="As it was submitted.", autocompletion=completion.jobs),
+    ],
+    attempt: Annotated[int, typer.Option(min=0, help="Which one; 0: the last charged.")] = 0,
+    shutters: Annotated[bool, typer.Option("--shutters", help="List each of them.")] = False,
+    output: OutputName = Output.TABLE,
+) -> None:
+    """Make a charge again from the shutters that are stored, and show these and the tariff."""
+    topics = KafkaTopics(Deployment.of(settings()))
+    events = [each for name in (JOBS, _SHUTTERS, CHARGES) for each in topics.of_key(name, job_id)]
+    found = explanation(events, job_id, attempt)
+    if output is Output.TABLE:
+        for line in lines(found):
+            typer.echo(line)
+    if shutters:
+        write(list(shutter_rows(found)), _EACH, output)
+    else:
+        write(list(interval_rows(found)), _INTERVALS, output)
+    if not found.is_reproduced:
+        raise UnusableError(
+            f"charged {found.charge.price_su} SU, topics give {found.again.price_su} SU: shutters "
+            "came when no revision was made any more, or are no longer kept"
+        )
+
+
+def explanation(events: Iterable[Event], job_id: str, attempt: int) -> Explanation:
+    """Of the last revision of an attempt. Raises UnusableError where it was not charged, or its
+    finish is no longer kept."""
+    charges: list[ChargeMade] = []
+    finishes: dict[int, JobFinished] = {}
+    measured: dict[str, ShuttersMeasured] = {}
+    for event in events:
+        match event.payload:
+            case ChargeMade() as charge if attempt in (0, charge.attempt):
+                charges.append(charge)
+            case JobFinished() as finished:
+                finishes.setdefault(finished.attempt, finished)
+            case ShuttersMeasured() as message:
+                measured.setdefault(event.id, message)
+    if not charges:
+        raise UnusableError(
+            f"{job_id[:80]!r} was not charged so far: `coplace jobs JOB` tells more"
+        )
+    charge = max(latest(charges), key=lambda each: each.attempt)
+    if charge.attempt not in finishes:
+        raise UnusableError(f"the finish of attempt {charge.attempt} is no longer kept")
+    own = {name: each for name, each in measured.items() if each.attempt == charge.attempt}
+    return explained(charge, finishes[charge.attempt], own)
+
+
+def lines(found: Explanation) -> Iterator[str]:
+    """The tariff, and how it comes to the price."""
+    charge = found.charge
+    yield (
+        f"attempt {charge.attempt}, revision {charge.revision} of {utc(charge.charged_at_us)}: "
+        f"{charge.price_su} SU to {charge.account}"
+    )
+    yield f"tariff: L = {charge.rate_su_per_core_s} SU a core and second"
+    yield (
+        f"in full, L x C x T (POPPA eq. 1): {charge.cores} cores x {charge.runtime_s} s = "
+        f"{charge.state_of_practice_su} SU"
+    )
+    yield (
+        f"discounted, L x (T_solo / T) x C x T_solo (eq. 4): T_solo = {charge.solo_time_s:.6f} s, "
+        f"{charge.price_su} SU"
+    )
+    if found.is_reproduced:
+        yield "made again from the shutters below: the same to the last digit"
+
+
+def interval_rows(found: Explanation) -> Iterator[Row]:
+    """A row for each time beside co-runners: slowdown by algorithm 4, and how sure it is."""
+    for measured in found.measured.values():
+        seen = shutters_of(measured)
+        slowdown = interference(seen)
+        low, high = slowdown_interval(seen)
+        yield {
+            "beside": measured.co_runner_job_id,
+            "jobs beside": measured.co_runners or 1,
+            "from": utc(measured.began_at_us),
+            "until": utc(measured.ended_at_us),
+            "slowdown": f"{slowdown.slowdown_ratio:.3f}",
+            "95 %": f"{low:.3f} to {high:.3f}",
+            "used": slowdown.shutters_used,
+            "filtered": slowdown.shutters_dropped,
+        }
+
+
+def shutter_rows(found: Explanation) -> Iterator[Row]:
+    """A row for each shutter, used or filtered by algorithm 4."""
+    for measured in found.measured.values():
+        for each in shutters_of(measured):
+            yield {
+                "beside": measured.co_runner_job_id,
+                "from": utc(measured.began_at_us),
+                "before": f"{each.ipc_before:.4f}",
+                "during": f"{each.ipc_during:.4f}",
+                "after": f"{each.ipc_after:.4f}",
+                "is": "used" if each.is_usable else "filtered",
+            }

@@ -1,0 +1,87 @@
+"""`coplace price explain`: a charge is made again from stored shutters."""
+
+from decimal import Decimal
+
+import pytest
+from coplace.v1.jobs_pb2 import JobFinished
+from coplace.v1.pricing_pb2 import ChargeMade
+from coplace.v1.telemetry_pb2 import Shutter, ShuttersMeasured
+from google.protobuf.message import Message
+
+from cli.price import explanation, interval_rows, lines, shutter_rows
+from services.pricing.charge import charge_message, usage_of
+from services.pricing.explanation import co_run_of
+from services.pricing.model import evidence
+from shared.domain.errors import UnusableError
+from shared.messaging.event import Event
+
+JOB = "north/alpha/4711/1767225600"
+T0_US = 1_767_225_600_000_000
+HOUR_US = 3_600_000_000
+FINISHED = JobFinished(
+    job_id=JOB,
+    attempt=1,
+    user="ada",
+    account="physics",
+    cluster="alpha",
+    nodes=1,
+    cores_per_node=36,
+    started_at_us=T0_US,
+    ended_at_us=T0_US + HOUR_US,
+)
+SHUTTERS = ShuttersMeasured(
+    job_id=JOB,
+    attempt=1,
+    co_runner_job_id="north/alpha/4712/1767225660",
+    began_at_us=T0_US,
+    ended_at_us=T0_US + HOUR_US // 2,
+    shutters=[
+        Shutter(ipc_before=1.0, ipc_during=1.25, ipc_after=1.0),
+        Shutter(ipc_before=1.0, ipc_during=0.9, ipc_after=1.0),
+    ],
+)
+
+
+def charge(revision: int, *measured: ShuttersMeasured) -> ChargeMade:
+    rows = evidence(map(co_run_of, measured), usage_of(FINISHED))
+    return charge_message(FINISHED, revision, Decimal("0.001"), rows, T0_US + 2 * HOUR_US)
+
+
+def event(name: str, payload: Message) -> Event:
+    return Event(name, "north/alpha", T0_US, JOB, payload)
+
+
+def test_the_last_charge_is_made_again_from_its_shutters_and_a_copy_changes_nothing() -> None:
+    told = [
+        event("1", FINISHED),
+        event("2", SHUTTERS),
+        event("2", SHUTTERS),
+        event("3", charge(1)),
+        event("4", charge(2, SHUTTERS)),
+    ]
+    found = explanation(told, JOB, 0)
+    assert found.is_reproduced
+    text = "\n".join(lines(found))
+    assert "revision 2" in text
+    assert "L = 0.001 SU a core and second" in text
+    assert "129.600000 SU" in text
+    assert "the same to the last digit" in text
+    [row] = interval_rows(found)
+    assert (row["slowdown"], row["used"], row["filtered"]) == ("1.250", 1, 1)
+    assert [each["is"] for each in shutter_rows(found)] == ["used", "filtered"]
+
+
+def test_a_charge_that_shutters_do_not_give_is_not_reproduced() -> None:
+    told = [event("1", FINISHED), event("2", SHUTTERS), event("3", charge(1))]
+    found = explanation(told, JOB, 1)
+    assert not found.is_reproduced
+    assert Decimal(found.again.price_su) < Decimal(found.charge.price_su)
+
+
+def test_what_was_not_charged_or_is_no_longer_kept_is_told() -> None:
+    with pytest.raises(UnusableError, match="was not charged"):
+        explanation([event("1", FINISHED)], JOB, 0)
+    with pytest.raises(UnusableError, match="was not charged"):
+        explanation([event("3", charge(1))], JOB, 2)
+    with pytest.raises(UnusableError, match="no longer kept"):
+        explanation([event("3", charge(1))], JOB, 0)
