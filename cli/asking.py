@@ -18,7 +18,6 @@ Placement = Annotated[
     str, typer.Option(envvar="COPLACE_PLACEMENT_ADDRESS", help="host:port of placement.")
 ]
 Ingest = Annotated[str, typer.Option(envvar="COPLACE_INGEST_ADDRESS", help="host:port of ingest.")]
-Source = Annotated[str, typer.Option(envvar="COPLACE_SOURCE", help="Who does it: it is recorded.")]
 _WITHIN_S: Final = 60.0
 
 

@@ -23,8 +23,9 @@ from coplace.v1.placement_service_pb2 import (
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from cli import completion, why
-from cli.asking import Ingest, Placement, Source, asking, publish
+from cli.asking import Ingest, Placement, asking, publish
 from cli.output import Output, OutputName, Row, write
+from cli.speaking import Source
 from cli.telling import note, utc
 from cli.times import clock_us
 from shared.domain.errors import UnusableError

@@ -8,8 +8,9 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import ListedLimit, ListLimitsRequest
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
-from cli.asking import Ingest, Placement, Source, asking, publish
+from cli.asking import Ingest, Placement, asking, publish
 from cli.output import Output, OutputName, Row, write
+from cli.speaking import Source
 from cli.times import clock_us
 from shared.placement.limits import Limit, Subject, SubjectKind, declared, limit_of
 

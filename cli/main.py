@@ -13,6 +13,7 @@ from cli.commands import with_commands_of
 from cli.demo.policy import DemoPolicy
 from cli.failures import TellingGroup
 from cli.output import Output, OutputName, write
+from cli.speaking import Source
 
 _INSTALLED = ("up", "status", "logs", "env", "down")
 _OF_NODES = ("nodes", "drain", "resume", "undeclare")
@@ -28,6 +29,7 @@ app = typer.Typer(
             **{verb: f"cli.jobs:{verb}" for verb in _OF_JOBS},
             "clusters": "cli.clusters:clusters",
             **{verb: f"cli.nodes:{verb}" for verb in _OF_NODES},
+            "audit": "cli.authority.audit:audit",
             "tail": "cli.topics:tail",
             "doctor": "cli.restore.cli:doctor",
             "simulate": "cli.simulate.cli:simulate",
@@ -35,6 +37,7 @@ app = typer.Typer(
             "local": "deploy.local.cli:app",
             "topics": "cli.topics:app",
             "agent": "cli.agent:app",
+            "authority": "cli.authority.cli:app",
             "cap": "cli.cap.cli:app",
             "certificates": "cli.installation.certificates:app",
             "clock": "cli.clock:app",
@@ -226,9 +229,7 @@ def seize(
     ingest: Annotated[
         str, typer.Option(envvar="COPLACE_INGEST_ADDRESS", help="host:port of ingest.")
     ] = "127.0.0.1:50051",
-    source: Annotated[
-        str, typer.Option(envvar="COPLACE_SOURCE", help="Who seizes it: it is recorded.")
-    ] = "operator",
+    source: Source = "operator",
 ) -> None:
     """Take a job from a resource manager that does not answer: it waits as its next attempt."""
     from cli import seize as seizing

@@ -24,8 +24,9 @@ from rich.console import Console
 from rich.table import Table
 
 from cli import completion
-from cli.asking import Ingest, Placement, Source, asking, publish
+from cli.asking import Ingest, Placement, asking, publish
 from cli.output import Output, OutputName, Row, write
+from cli.speaking import Source
 from cli.times import at, clock_us, time_us
 from shared.domain.errors import RejectedError, UnusableError
 from shared.domain.hostlist import expand

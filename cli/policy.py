@@ -12,8 +12,9 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from cli.asking import Ingest, Placement, Source, asking, publish
+from cli.asking import Ingest, Placement, asking, publish
 from cli.output import Output, OutputName, Row, write
+from cli.speaking import Source
 from cli.times import at, clock_us
 from shared.domain.errors import RejectedError
 from shared.messaging.contents import check_contents

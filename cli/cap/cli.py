@@ -9,10 +9,11 @@ from coplace.v1.placement_service_pb2 import PowerStanding
 from google.protobuf.json_format import MessageToJson
 
 from cli import completion
-from cli.asking import Ingest, Placement, Source, publish
+from cli.asking import Ingest, Placement, publish
 from cli.cap import declare
 from cli.cap.schedule import Period, read_schedule, steps
 from cli.output import Output, OutputName, write
+from cli.speaking import Source
 from cli.times import at, clock_us, time_us
 
 app = typer.Typer(no_args_is_help=True, help="What clusters, sites and the region may draw.")

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from cli.asking import Ingest, Source, publish
+from cli.asking import Ingest, publish
 from cli.output import Output, OutputName, write
+from cli.speaking import Source
 from cli.telling import TABLE_WIDTH, note
 from cli.times import clock_us
 from shared.eamc.frequency import Reading

@@ -1,18 +1,26 @@
 """Composition root of ingest."""
 
 from functools import partial
+from typing import Final
 
+from services.ingest.gate import Gate, RegionFollowed
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake
 from services.ingest.payloads import KINDS
+from services.ingest.region import FOLDED
 from services.ingest.service import IngestService, StreamLimits
 from services.ingest.settings import IngestSettings
+from shared.authority.door import AUDIT, Door
+from shared.authority.following import table_followed
+from shared.authority.table import TableInForce
 from shared.messaging.crash import end_process
 from shared.messaging.deployment import Deployment
 from shared.messaging.publisher import KafkaPublisher
 from shared.runtime.grpc_server import serve_grpc
 from shared.runtime.service import Process, run_process
 from shared.runtime.topics import wait_for_topics
+
+NAME: Final = "ingest"
 
 
 def intake(deployment: Deployment) -> Intake:
@@ -27,17 +35,24 @@ def intake(deployment: Deployment) -> Intake:
 async def serve(process: Process) -> None:
     """Serve gRPC until the process shall stop."""
     deployment = Deployment.of(process.settings, process.telemetry.hooks())
-    topics = {kind.topic for kind in KINDS.values()}
+    topics = {kind.topic for kind in KINDS.values()} | {AUDIT, *FOLDED}
     await wait_for_topics(process.settings, topics, process.readiness, process.stop)
     own = IngestSettings()
-    async with KafkaPublisher(deployment, "ingest") as publisher:
+    table, crash = TableInForce(), partial(end_process, NAME)
+    async with (
+        KafkaPublisher(deployment, NAME) as publisher,
+        table_followed(deployment, table, crash) as declared,
+        RegionFollowed(deployment, own.remember_days, crash) as region,
+    ):
+        gate = Gate(Door(NAME, table, publisher, process.telemetry.meter), declared, region)
+        process.readiness.wait_for("who may say what")
+        await gate.open()
         meter = IngestMeter(process.telemetry.meter)
-        crash = partial(end_process, "ingest")
         streams = StreamLimits(own.most_streams, own.idle_s)
-        service = IngestService(intake(deployment), publisher, meter, crash, streams)
+        service = IngestService(intake(deployment), publisher, meter, crash, streams, gate)
         await serve_grpc(process, own.host, own.port, service.handlers(), own.most_calls)
 
 
 def main() -> None:
     """Run the process."""
-    run_process("ingest", serve)
+    run_process(NAME, serve)

@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from coplace.v1.authority_pb2 import AuthorityDeclared
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import JobStarted, JobSubmitted
 
+from shared.authority.table import AuthorityTable
 from shared.domain.errors import RejectedError
 from shared.messaging.domain_types import (
     cluster_of,
@@ -38,6 +40,10 @@ def _declaration(message: ClusterDeclared) -> None:
     cluster_of(message)
 
 
+def _table(message: AuthorityDeclared) -> None:
+    AuthorityTable.of(message)
+
+
 KINDS: Final[Mapping[str, PayloadKind]] = {
     "job_submitted": PayloadKind("jobs.events", _submission),
     "job_started": PayloadKind("jobs.events", _start),
@@ -67,4 +73,5 @@ KINDS: Final[Mapping[str, PayloadKind]] = {
     "policy_declared": PayloadKind("commands"),
     "coefficients_declared": PayloadKind("commands", declared_coefficients_of),
     "plan_proposed": PayloadKind("commands"),
+    "authority_declared": PayloadKind("authority", _table),
 }

@@ -16,8 +16,10 @@ from coplace.v1.ingest_service_pb2 import (
 )
 from grpc.aio import ServicerContext
 
+from services.ingest.gate import DECLARE, Gate, NotAllowedError, NotYetKnownError
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake, check_source, parse_envelope
+from shared.authority.door import caller, callers
 from shared.domain.errors import RejectedError
 from shared.messaging.clock import now_us
 from shared.messaging.event import Publish
@@ -52,8 +54,17 @@ class EventSink(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """An event to publish, and the records of the audit that are on their way."""
+
+    publish: Publish
+    recorded: Sequence[Awaitable[object]] = ()
+
+
 class IngestService:
-    """Both RPCs. `crash` ends the process for an exception that is no fault of a caller."""
+    """Both RPCs. `crash` ends the process for an exception that is no fault of a caller; without a
+    `gate` whatever is valid comes in."""
 
     def __init__(
         self,
@@ -62,7 +73,9 @@ class IngestService:
         meter: IngestMeter,
         crash: Callable[[Exception], object],
         streams: StreamLimits | None = None,
+        gate: Gate | None = None,
     ) -> None:
+        self._gate = gate
         self._limits = streams or StreamLimits()
         self._open_streams = 0
         self._intake = intake
@@ -89,13 +102,21 @@ class IngestService:
     async def publish(self, data: bytes, context: ServicerContext[Any, Any]) -> PublishResponse:
         """One event."""
         try:
-            publish = await self._accepted(PublishRequest, data, context)
+            admitted = await self._accepted(PublishRequest, data, context)
         except RejectedEnvelopeError as error:
             self._meter.rejected()
-            raise RefusedCallError(grpc.StatusCode.INVALID_ARGUMENT, error.reason) from None
-        await (await self._publisher.send(publish))
-        self._meter.published(publish)
+            raise RefusedCallError(error.code, error.reason) from None
+        await asyncio.gather(*admitted.recorded, await self._publisher.send(admitted.publish))
+        await self._confirm(admitted.publish)
+        self._meter.published(admitted.publish)
         return PublishResponse()
+
+    async def _confirm(self, publish: Publish) -> None:
+        if self._gate is not None:
+            try:
+                await self._gate.confirm(publish)
+            except RejectedError as error:
+                raise RefusedCallError(grpc.StatusCode.ABORTED, str(error)) from None
 
     async def publish_stream(
         self, requests: AsyncIterator[bytes], context: ServicerContext[Any, Any]
@@ -125,51 +146,83 @@ class IngestService:
         self, stream: "_Stream", data: bytes, context: ServicerContext[Any, Any]
     ) -> None:
         try:
-            publish = await self._accepted(PublishStreamRequest, data, context)
+            admitted = await self._accepted(PublishStreamRequest, data, context)
         except RejectedEnvelopeError as error:
             self._meter.rejected()
             stream.refuse(error)
         else:
-            self._meter.published(publish)
-            await stream.send(publish)
+            self._meter.published(admitted.publish)
+            await stream.send(admitted)
 
     async def _accepted(
         self, request: _Request, data: bytes, context: ServicerContext[Any, Any]
-    ) -> Publish:
-        """The event to publish. Raises RejectedEnvelopeError for bad input."""
+    ) -> _Admitted:
+        """The event to publish. Raises RejectedEnvelopeError for bad input, and for what the
+        caller may not say."""
         try:
             envelope = parse_envelope(request, data)
         except RejectedError as error:
             raise RejectedEnvelopeError("", str(error)) from None
+        await self._require_source(envelope, context)
         # A short host list may name all nodes that there are.
         if len(data) > _LARGE_BYTES or envelope.HasField("cluster_declared"):
-            return await asyncio.to_thread(self._accept, envelope, context)
-        return self._accept(envelope, context)
+            publish = await asyncio.to_thread(self._accept, envelope)
+        else:
+            publish = self._accept(envelope)
+        if self._gate is None:
+            return _Admitted(publish)
+        if request is PublishStreamRequest and envelope.HasField(DECLARE):
+            raise RejectedEnvelopeError(envelope.id, f"{DECLARE}: publish it alone")
+        return _Admitted(publish, await self._admit(self._gate, envelope, publish, context))
 
-    def _accept(self, envelope: Envelope, context: ServicerContext[Any, Any]) -> Publish:
+    def _accept(self, envelope: Envelope) -> Publish:
         try:
-            for speaker in _speakers(context):
-                check_source(envelope, speaker)
             return self._intake.accept(envelope, now_us() / 1e6)
         except RejectedError as error:
             raise RejectedEnvelopeError(envelope.id, str(error)) from None
 
+    async def _require_source(self, envelope: Envelope, context: ServicerContext[Any, Any]) -> None:
+        """Nobody speaks for somebody else."""
+        try:
+            for speaker in callers(context):
+                check_source(envelope, speaker)
+        except RejectedError as error:
+            if self._gate is not None:
+                action = envelope.WhichOneof("payload") or "nothing"
+                await self._gate.refuse(caller(context), action, envelope.id, str(error))
+            code = grpc.StatusCode.PERMISSION_DENIED
+            raise RejectedEnvelopeError(envelope.id, str(error), code) from None
 
-def _speakers(context: ServicerContext[Any, Any]) -> Sequence[str]:
-    """Whom the client certificate names; nobody where none was shown. Raises RejectedError for one
-    that names nobody, who could else say anything."""
-    shown = context.auth_context()
-    names = [name.decode() for name in shown.get("x509_common_name", ())]
-    if "x509_pem_cert" in shown and not all(names or [""]):
-        raise RejectedError("source", "cannot be told: the client certificate has no common name")
-    return names
+    async def _admit(
+        self,
+        gate: Gate,
+        envelope: Envelope,
+        publish: Publish,
+        context: ServicerContext[Any, Any],
+    ) -> Sequence[Awaitable[object]]:
+        action = str(envelope.WhichOneof("payload"))
+        try:
+            return await gate.admit(caller(context), action, publish)
+        except NotAllowedError as error:
+            code = grpc.StatusCode.PERMISSION_DENIED
+            raise RejectedEnvelopeError(envelope.id, str(error), code) from None
+        except RejectedError as error:
+            raise RejectedEnvelopeError(envelope.id, str(error)) from None
+        except NotYetKnownError as error:
+            raise RefusedCallError(grpc.StatusCode.UNAVAILABLE, str(error)) from None
 
 
 class RejectedEnvelopeError(Exception):
     """An event that was refused, by its id, and why; both short enough to be told."""
 
-    def __init__(self, event_id: str, reason: str) -> None:
+    def __init__(
+        self,
+        event_id: str,
+        reason: str,
+        code: grpc.StatusCode = grpc.StatusCode.INVALID_ARGUMENT,
+    ) -> None:
         super().__init__(reason)
+        self.code = code
         self.event_id = event_id[:_MOST_LISTED_TEXT]
         self.reason = reason[:_MOST_LISTED_TEXT]
 
@@ -184,11 +237,12 @@ class _Stream:
         self._listed_bytes = 0
         self.response = PublishStreamResponse()
 
-    async def send(self, publish: Publish) -> None:
+    async def send(self, admitted: _Admitted) -> None:
         """Hand an event over; waits when too many are on their way."""
         self._index += 1
         self.response.published += 1
-        self._in_flight.append(await self._publisher.send(publish))
+        self._in_flight += admitted.recorded
+        self._in_flight.append(await self._publisher.send(admitted.publish))
         if len(self._in_flight) >= _MOST_IN_FLIGHT:
             await self.delivered()
 
@@ -205,7 +259,7 @@ class _Stream:
             details = (
                 f"more than {_MOST_REJECTIONS} events of this stream were refused: {error.reason}"
             )
-            raise RefusedCallError(grpc.StatusCode.INVALID_ARGUMENT, details)
+            raise RefusedCallError(error.code, details)
 
     async def delivered(self) -> None:
         """Return when the broker has everything that was sent."""

@@ -22,6 +22,12 @@ class IngestSettings(EnvironmentSettings):
     idle_s: float = Field(
         60.0, gt=0, description="A stream on which nothing comes for so long is ended"
     )
+    remember_days: float = Field(
+        30.0,
+        gt=0,
+        description="For how long after a job's submission and start it is known, under a table of "
+        "authority, whose it is and where it was granted",
+    )
     jobcomp_site: str = Field("site", min_length=1, description="Site of the jobs of slurm.jobcomp")
     jobcomp_account: str = Field(
         "none", min_length=1, description="Account of jobs that Slurm knows no account of"

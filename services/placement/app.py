@@ -1,8 +1,8 @@
 """Composition root of placement."""
 
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
@@ -10,6 +10,7 @@ from services.placement import meter, sequencer
 from services.placement.sequencer import Sequencer
 from services.placement.service import MOST_QUESTIONS, Duty, PlacementService
 from services.placement.settings import PlacementSettings
+from shared.authority.questions import question_door
 from shared.messaging.stage import Stage
 from shared.placement import outcomes
 from shared.placement.processor import Placement, mended
@@ -17,6 +18,7 @@ from shared.runtime.grpc_server import grpc_server
 from shared.runtime.service import Process, run_service
 from shared.runtime.settings import Settings, settings
 
+NAME: Final = "placement"
 # How long the thread that works out forecasts may keep the loop from its work, s: Python's default
 # is 5 ms, at each of the many times that a transaction waits for the broker.
 QUICK_SWITCH_S: Final = 0.0005
@@ -77,11 +79,13 @@ def main() -> None:
     """Run the process: decisions, and beside them answers."""
     sys.setswitchinterval(QUICK_SWITCH_S)
     own, duty = PlacementSettings(), Duty()
-    service = PlacementService(duty, own.most_foreseen)
 
-    def answering(process: Process) -> AbstractAsyncContextManager[None]:
-        handlers = service.handlers()
-        return grpc_server(process, own.host, own.port, handlers, most_calls=MOST_QUESTIONS)
+    @asynccontextmanager
+    async def answering(process: Process) -> AsyncIterator[None]:
+        async with question_door(process, NAME) as door:
+            handlers = PlacementService(duty, own.most_foreseen, door).handlers()
+            async with grpc_server(process, own.host, own.port, handlers, MOST_QUESTIONS):
+                yield
 
     measuring = partial(meter.watch, duty=duty)
-    run_service("placement", stages(settings(), own, duty), measuring, answering)
+    run_service(NAME, stages(settings(), own, duty), measuring, answering)

@@ -28,6 +28,8 @@ from coplace.v1.placement_service_pb2 import (
 from google.protobuf.message import DecodeError
 from grpc.aio import ServicerContext
 
+from shared.authority.door import Door
+from shared.authority.rules import About
 from shared.placement.queries import Queries
 from shared.placement.start_estimates import StartEstimate, StartEstimates
 
@@ -57,10 +59,12 @@ class Duty:
 
 
 class PlacementService:
-    """The RPC. Answers are made between rounds, on the loop; forecasts in a thread of their own."""
+    """The RPC. Answers are made between rounds, on the loop; forecasts in a thread of their own.
+    Without a `door` everybody is answered."""
 
-    def __init__(self, duty: Duty, most_foreseen: int) -> None:
+    def __init__(self, duty: Duty, most_foreseen: int, door: Door | None = None) -> None:
         self._duty = duty
+        self._door = door
         self._most_foreseen = most_foreseen
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="forecast")
         self._start_estimates: tuple[Queries, StartEstimates] | None = None
@@ -101,6 +105,7 @@ class PlacementService:
         except DecodeError:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is no ExplainRequest")
         queries = await self._on_duty(context)
+        await self._require(context, "Explain", About(job=queries.owned(job_id)))
         answer = queries.answer(job_id)
         if answer is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, unknown(job_id))
@@ -116,13 +121,17 @@ class PlacementService:
         self, _data: bytes, context: ServicerContext[Any, Any]
     ) -> ShowPowerResponse:
         """Say what may be drawn, and what is."""
-        return (await self._on_duty(context)).power()
+        queries = await self._on_duty(context)
+        await self._require(context, "ShowPower", About())
+        return queries.power()
 
     async def show_policy(
         self, _data: bytes, context: ServicerContext[Any, Any]
     ) -> ShowPolicyResponse:
         """Say by what is decided."""
-        return (await self._on_duty(context)).policy()
+        queries = await self._on_duty(context)
+        await self._require(context, "ShowPolicy", About())
+        return queries.policy()
 
     async def list_jobs(self, data: bytes, context: ServicerContext[Any, Any]) -> ListJobsResponse:
         """Say which jobs there are, and where they stand."""
@@ -130,19 +139,27 @@ class PlacementService:
             request = ListJobsRequest.FromString(data)
         except DecodeError:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is no ListJobsRequest")
-        return (await self._on_duty(context)).jobs(request)
+        queries = await self._on_duty(context)
+        clusters = (queries.sited(request.cluster),) if request.cluster else ()
+        about = About(clusters=clusters, user=request.user, account=request.account)
+        await self._require(context, "ListJobs", about)
+        return queries.jobs(request)
 
     async def list_clusters(
         self, _data: bytes, context: ServicerContext[Any, Any]
     ) -> ListClustersResponse:
         """Say which clusters there are, and what is on them."""
-        return (await self._on_duty(context)).clusters()
+        queries = await self._on_duty(context)
+        await self._require(context, "ListClusters", About())
+        return queries.clusters()
 
     async def list_limits(
         self, _data: bytes, context: ServicerContext[Any, Any]
     ) -> ListLimitsResponse:
         """Say what users and accounts may have, and have."""
-        return (await self._on_duty(context)).limits()
+        queries = await self._on_duty(context)
+        await self._require(context, "ListLimits", About(is_region=True))
+        return queries.limits()
 
     async def show_nodes(
         self, data: bytes, context: ServicerContext[Any, Any]
@@ -152,7 +169,11 @@ class PlacementService:
             cluster = ShowNodesRequest.FromString(data).cluster
         except DecodeError:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is no ShowNodesRequest")
-        answer = (await self._on_duty(context)).nodes(cluster)
+        queries = await self._on_duty(context)
+        clusters = (queries.sited(cluster),) if cluster else ()
+        about = About(is_region=not cluster, clusters=clusters)
+        await self._require(context, "ShowNodes", about)
+        answer = queries.nodes(cluster)
         if cluster and not answer.clusters:
             problem = f"{cluster[:80]!r} is not declared (`coplace nodes` shows which are)"
             await context.abort(grpc.StatusCode.NOT_FOUND, problem)
@@ -166,6 +187,13 @@ class PlacementService:
                 "this process stands by, another one of placement decides: ask that one",
             )
         return queries
+
+    async def _require(self, context: ServicerContext[Any, Any], action: str, about: About) -> None:
+        """Answer only who may ask."""
+        if self._door is not None:
+            verdict = await self._door.answer(context, action, about)
+            if not verdict.is_allowed:
+                await context.abort(grpc.StatusCode.PERMISSION_DENIED, verdict.reason)
 
     async def _forecast(self, queries: Queries, arrival: int, now_s: float) -> Forecast:
         start_estimates, estimate = self._recent(queries, now_s), None

@@ -223,6 +223,7 @@ LENGTHS: Final[Mapping[str, Length]] = {
         1_000, "of a cap, an hour each for six weeks: all of them are looked at in a pass"
     ),
     "intervals": Length(10_000, "of a run: each costs its resource manager an order"),
+    "bindings": Length(5_000, "of a table of authority: each process that is asked keeps them all"),
     "reset": Length(100, "more settings than there are"),
     "items": Length(4_000, "of a plan: all are reckoned at the end of one round"),
 }

@@ -9,6 +9,11 @@ from functools import cache
 from itertools import pairwise
 from typing import Final
 
+from coplace.v1.authority_pb2 import (
+    AccessAudited,
+    AuthorityDeclared,
+    AuthorityRole,
+)
 from coplace.v1.control_pb2 import (
     POWER_SCOPE_REGION,
     ClusterDeclared,
@@ -470,6 +475,17 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
         },
         _policy,
     ),
+    AuthorityDeclared: fields(
+        {
+            "version": anything,
+            "bindings": each(
+                "bindings", fields({"who": text, "role": one_of(AuthorityRole.items())})
+            ),
+            "reason": text_or_empty,
+            "declared_at_us": time_us,
+        }
+    ),
+    AccessAudited: fields({"action": text, "door": text, "at_us": time_us}),
     PlanProposed: fields(
         {
             "based_at_us": time_us,

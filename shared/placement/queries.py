@@ -34,6 +34,8 @@ from coplace.v1.placement_service_pb2 import (
     ShowPowerResponse,
 )
 
+from shared.authority.binding import SitedCluster
+from shared.authority.rules import OwnedJob
 from shared.domain.job import JobState
 from shared.placement.actions import MESSAGES as ACTION_KINDS
 from shared.placement.actions import Action
@@ -140,6 +142,19 @@ class Queries:
         else:
             answer.reason = _why_not_waiting(job)
         return answer
+
+    def owned(self, job_id: str) -> OwnedJob:
+        """Whose a job is, and who has it."""
+        job = self._job_table.get(job_id)
+        if job is None:
+            return OwnedJob(job_id)
+        granted = (self.sited(job.placed.cluster),) if job.placed else ()
+        return OwnedJob(job_id, job.job.user, job.job.account, granted)
+
+    def sited(self, cluster: str) -> SitedCluster:
+        """A cluster with its site."""
+        found = self._models.clusters.get(cluster)
+        return SitedCluster(cluster, found.site if found else "")
 
     def unanswered(self) -> int:
         """How many starts were asked back of which nobody has said what became of them."""

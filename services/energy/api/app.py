@@ -7,6 +7,7 @@ from services.energy.api.meter import EnergyApiMeter
 from services.energy.api.service import EnergyService
 from services.energy.api.settings import EnergyApiSettings
 from services.energy.appdb_cache.adapters import CachedAppDB
+from shared.authority.questions import question_door
 from shared.messaging.crash import end_process
 from shared.messaging.deployment import Deployment
 from shared.runtime.grpc_server import serve_grpc
@@ -19,11 +20,14 @@ NAME: Final = "energy.api"
 async def serve(process: Process) -> None:
     """Serve gRPC until the process shall stop."""
     own = EnergyApiSettings()
-    async with redis_client(process.settings) as redis:
+    async with (
+        question_door(process, NAME) as door,
+        redis_client(process.settings) as redis,
+    ):
         await wait_for_redis(process.settings, redis, process.readiness, process.stop)
         appdb = CachedAppDB(redis, Deployment.of(process.settings).name)
         meter = EnergyApiMeter(process.telemetry.meter)
-        service = EnergyService(appdb, meter, own.most_points, partial(end_process, NAME))
+        service = EnergyService(appdb, meter, own.most_points, partial(end_process, NAME), door)
         await serve_grpc(process, own.host, own.port, service.handlers())
 
 

@@ -13,6 +13,8 @@ from grpc.aio import ServicerContext
 from services.energy.api.meter import EnergyApiMeter
 from services.energy.api.model import Rows, answer
 from services.energy.api.request import Asked, parse, require_few_points
+from shared.authority.door import Door
+from shared.authority.rules import About
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
 from shared.domain.signature import Signature
@@ -35,7 +37,8 @@ class AppDBReader(Protocol):
 
 
 class EnergyService:
-    """The RPC. `crash` ends the process for an exception that is no fault of a caller."""
+    """The RPC. `crash` ends the process for an exception that is no fault of a caller; without a
+    `door` everybody is answered."""
 
     def __init__(
         self,
@@ -43,7 +46,9 @@ class EnergyService:
         meter: EnergyApiMeter,
         most_points: int,
         crash: Callable[[Exception], object],
+        door: Door | None = None,
     ) -> None:
+        self._door = door
         self._appdb = appdb
         self._meter = meter
         self._most_points = most_points
@@ -61,9 +66,10 @@ class EnergyService:
             },
         )
 
-    async def project(self, data: bytes, _context: ServicerContext[Any, Any]) -> ProjectResponse:
+    async def project(self, data: bytes, context: ServicerContext[Any, Any]) -> ProjectResponse:
         """Project what is asked for."""
         began_s = time.monotonic()
+        await self._require(context)
         try:
             response = await self._project(parse(data))
         except RejectedError as error:
@@ -71,6 +77,13 @@ class EnergyService:
             raise RefusedCallError(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
         self._meter.answered(*_count(response), time.monotonic() - began_s)
         return response
+
+    async def _require(self, context: ServicerContext[Any, Any]) -> None:
+        """Answer only who may ask."""
+        if self._door is not None:
+            verdict = await self._door.answer(context, "Project", About())
+            if not verdict.is_allowed:
+                raise RefusedCallError(grpc.StatusCode.PERMISSION_DENIED, verdict.reason)
 
     async def _project(self, asked: Asked) -> ProjectResponse:
         states = await self._appdb.coefficients(asked.node_models)

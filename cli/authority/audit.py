@@ -1,0 +1,67 @@
+"""`coplace audit`: who said and asked what, and what was refused."""
+
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+import typer
+from coplace.v1.authority_pb2 import AccessAudited
+
+from cli.output import Output, OutputName, Row, write
+from cli.times import at, time_us
+from shared.authority.door import AUDIT
+from shared.domain.errors import RejectedError
+from shared.messaging.clients import Reader
+from shared.messaging.deployment import Deployment
+from shared.runtime.settings import settings
+
+_COLUMNS: Final = ("at", "who", "action", "about", "verdict", "reason")
+
+
+def audit(
+    who: Annotated[str, typer.Option(help="Only of this identity.")] = "",
+    action: Annotated[str, typer.Option(help="Only of this payload or RPC.")] = "",
+    refused: Annotated[bool, typer.Option("--refused", help="Only what was refused.")] = False,
+    since: Annotated[str, typer.Option(metavar="TIME", help="Only from then on.")] = "",
+    output: OutputName = Output.TABLE,
+) -> None:
+    """List who declared, ordered and was refused what, oldest first."""
+    try:
+        since_us = time_us(since) if since else 0
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    found = [
+        row(each)
+        for each in recorded(Deployment.of(settings()))
+        if who in ("", each.who)
+        and action in ("", each.action)
+        and (each.refused or not refused)
+        and each.at_us >= since_us
+    ]
+    write(found, _COLUMNS, output)
+
+
+def recorded(deployment: Deployment) -> Iterator[AccessAudited]:
+    """All that is on record. Raises KafkaError."""
+    with Reader(deployment, deployment.topics.partitions(AUDIT)) as reader:
+        for record in reader.to_end():
+            try:
+                event = deployment.codec.decode(record, of_any_count=True)
+            except RejectedError:
+                continue
+            if isinstance(event.payload, AccessAudited):
+                yield event.payload
+
+
+def row(found: AccessAudited) -> Row:
+    """One record."""
+    return {
+        "at": at(found.at_us),
+        "who": found.who,
+        "action": found.action,
+        "about": found.about,
+        "verdict": "refused" if found.refused else "allowed",
+        "reason": found.reason,
+        "event": found.event_id,
+        "door": found.door,
+        "version": found.version,
+    }

@@ -1,0 +1,159 @@
+"""`coplace authority show|set|check`."""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from coplace.v1.ingest_service_pb2 import Envelope
+
+from cli.asking import Ingest, publish
+from cli.authority import declared
+from cli.authority.file import actions, in_words, read_table, row, written
+from cli.output import Output, OutputName, write
+from cli.speaking import OPERATOR, Source, who_does_it
+from cli.telling import note
+from cli.times import at, clock_us
+from shared.authority.binding import EVERY, Binding
+from shared.authority.rules import About, OwnedJob
+from shared.authority.table import AuthorityTable, TableInForce, message_of
+from shared.domain.errors import UnusableError
+from shared.messaging.deployment import Deployment
+from shared.runtime.settings import settings
+
+app = typer.Typer(no_args_is_help=True, help="Who may say and ask what.")
+
+_COLUMNS: Final = ("who", "role", "sites", "clusters", "accounts", "users", "jobs")
+_NAMES: Final = ("cluster", "site", "account", "user", "job", "granted", "region")
+_NOBODY_IS_HELD: Final = (
+    "no table of authority is declared: everybody may say and ask everything "
+    "(`coplace authority set FILE`)"
+)
+TableFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, metavar="FILE")]
+
+
+@app.command()
+def show(
+    output: OutputName = Output.TABLE,
+    as_file: Annotated[
+        bool, typer.Option("--yaml", help="As `coplace authority set` takes it.")
+    ] = False,
+) -> None:
+    """Say who may do what, since whose word."""
+    found = declared.in_force(Deployment.of(settings()))
+    bindings = found.now.bindings if found.now else ()
+    if as_file:
+        typer.echo(written(bindings), nl=False)
+        return
+    if output is Output.TABLE:
+        typer.echo(_headline(found))
+    lists = [row(binding) for binding in bindings]
+    write([{name: _told(each.get(name)) for name in _COLUMNS} for each in lists], _COLUMNS, output)
+    if output is Output.TABLE and settings().grpc_cert_file:
+        typer.echo(f"you are {who_does_it(OPERATOR)}, as your certificate says")
+
+
+@app.command("set")
+def set_table(
+    file: TableFile,
+    reason: Annotated[str, typer.Option(help="Why: it is recorded and shown.")] = "",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = OPERATOR,
+) -> None:
+    """Declare a table, which replaces the one before. It must leave you able to change it again."""
+    bindings = read_table(file)
+    deployment = Deployment.of(settings())
+    before = declared.in_force(deployment)
+    now_us = clock_us()
+    table = message_of(before.version + 1, bindings, reason, now_us)
+    AuthorityTable.of(table)
+    event_id = f"{source}/{table.DESCRIPTOR.full_name}/{table.version}/{now_us}"
+    publish(ingest, Envelope(id=event_id, source=source, time_us=now_us, authority_declared=table))
+    typer.echo(f"version {table.version} is in force:")
+    for line in _changes(before.now.bindings if before.now else (), bindings):
+        typer.echo(f"  {line}")
+    note(_unknown_sites(deployment, bindings))
+
+
+@app.command()
+def check(
+    who: Annotated[str, typer.Argument(help="The common name of a certificate.")],
+    action: Annotated[
+        str,
+        typer.Argument(help="A payload or an RPC: job_finished.", autocompletion=actions),
+    ],
+    named: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME=VALUE]...", help=f"Of what: {', '.join(_NAMES)}."),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Of this table, not of that in force."),
+    ] = None,
+) -> None:
+    """Say whether somebody may do something, and why; exit status 1 where not."""
+    if action not in actions():
+        raise UnusableError(f"{action[:40]!r} must be one of {', '.join(actions())}")
+    deployment = Deployment.of(settings())
+    table = AuthorityTable(0, read_table(file)) if file else declared.in_force(deployment).now
+    if table is None:
+        typer.echo(f"allowed: {_NOBODY_IS_HELD}")
+        return
+    verdict = table.may(who, action, _about(deployment, named or []))
+    typer.echo(f"{'allowed' if verdict.is_allowed else 'refused'}: {verdict.reason}")
+    if not verdict.is_allowed:
+        raise typer.Exit(1)
+
+
+def _headline(found: TableInForce) -> str:
+    if found.now is None or found.declared is None:
+        return _NOBODY_IS_HELD
+    event = found.declared
+    reason = getattr(event.payload, "reason", "")
+    by = f"declared by {event.source} at {at(event.time_us)}"
+    return f"version {found.version}, {by}" + (f": {reason}" if reason else "")
+
+
+def _told(value: str | list[str] | None) -> str | None:
+    return ", ".join(value) if isinstance(value, list) else value
+
+
+def _changes(before: Iterable[Binding], after: Iterable[Binding]) -> list[str]:
+    """What is not held any more, and what is from now on."""
+    old, new = Counter(before), Counter(after)
+    gone = [f"- {in_words(each)}" for each in (old - new).elements()]
+    come = [f"+ {in_words(each)}" for each in (new - old).elements()]
+    return [*gone, *come] or ["nothing changed"]
+
+
+def _unknown_sites(deployment: Deployment, bindings: Iterable[Binding]) -> list[str]:
+    """Sites of the table that no declared cluster is of: perhaps misspelt, perhaps to come."""
+    known = set(declared.sites(deployment).values())
+    named = dict.fromkeys(site for each in bindings for site in each.sites if EVERY not in site)
+    return [f"no declared cluster is of site {site!r}" for site in named if site not in known]
+
+
+def _about(deployment: Deployment, named: Iterable[str]) -> About:
+    """What NAME=VALUE pairs name. Raises UnusableError for others."""
+    values: dict[str, list[str]] = {}
+    for each in named:
+        name, is_set, value = each.partition("=")
+        if name not in _NAMES or not is_set:
+            raise UnusableError(f"{each[:80]!r}: write NAME=VALUE, of {', '.join(_NAMES)}")
+        values.setdefault(name, []).append(value)
+    sites = declared.sites(deployment)
+    clusters, granted = (
+        tuple(declared.sited(name, sites) for name in values.get(each, ()))
+        for each in ("cluster", "granted")
+    )
+    user, account = (values.get(each, [""])[-1] for each in ("user", "account"))
+    job_id = values.get("job", [""])[-1]
+    return About(
+        is_region="region" in values,
+        clusters=clusters,
+        site=values.get("site", [""])[-1],
+        user=user,
+        account=account,
+        job=OwnedJob(job_id, user, account, granted) if job_id else None,
+    )

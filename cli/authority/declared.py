@@ -1,0 +1,41 @@
+"""What was declared of authority and of clusters, read from Kafka."""
+
+from collections.abc import Mapping
+
+from coplace.v1.control_pb2 import ClusterDeclared
+
+from shared.authority.binding import SitedCluster
+from shared.authority.following import TOPIC
+from shared.authority.table import TableInForce
+from shared.domain.errors import RejectedError
+from shared.messaging.clients import Reader
+from shared.messaging.deployment import Deployment
+
+
+def in_force(deployment: Deployment) -> TableInForce:
+    """The table that every door holds to. Raises KafkaError."""
+    found = TableInForce()
+    with Reader(deployment, deployment.topics.partitions(TOPIC)) as reader:
+        for record in reader.to_end():
+            try:
+                found.fold(deployment.codec.decode(record, of_any_count=True))
+            except RejectedError:
+                continue  # no door counts it either
+    return found
+
+
+def sites(deployment: Deployment) -> Mapping[str, str]:
+    """The site that each cluster is declared of. Raises KafkaError."""
+    found: dict[str, str] = {}
+    kind = ClusterDeclared.DESCRIPTOR.full_name.encode()
+    with Reader(deployment, deployment.topics.partitions("commands")) as reader:
+        for record in reader.to_end():
+            if dict(record.headers).get("ce_type") == kind and record.value is not None:
+                declared = ClusterDeclared.FromString(record.value)
+                found[declared.cluster] = declared.site
+    return found
+
+
+def sited(cluster: str, known: Mapping[str, str]) -> SitedCluster:
+    """A cluster with its site."""
+    return SitedCluster(cluster, known.get(cluster, ""))

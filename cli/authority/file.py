@@ -1,0 +1,82 @@
+"""A table of authority as operators write it."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from shared.authority.binding import Binding, Role
+from shared.authority.rules import RULES
+from shared.domain.errors import RejectedError, UnusableError
+from shared.runtime.user_files import read_yaml
+
+_LISTS = ("sites", "clusters", "accounts", "users", "jobs")
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    who: str
+    role: Role
+    sites: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
+
+
+class _TableFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    bindings: list[_Line] = Field(min_length=1)
+
+
+def read_table(path: Path) -> list[Binding]:
+    """The bindings in a YAML file: `bindings`, a list of `who`, `role` and what it is held of.
+
+    Raises OSError when the file cannot be read, UnusableError, naming the field, when it is not of
+    this form.
+    """
+    try:
+        lines = _TableFile.model_validate(read_yaml(path)).bindings
+    except ValidationError as error:
+        problems = "; ".join(
+            f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors()
+        )
+        raise UnusableError(f"{path} is no table of authority: {problems}") from error
+    return [_binding(path, number, line) for number, line in enumerate(lines)]
+
+
+def _binding(path: Path, number: int, line: _Line) -> Binding:
+    try:
+        return Binding(**line.model_dump())
+    except RejectedError as error:
+        field = f"bindings.{number}.{error.field}"
+        raise UnusableError(f"{path} is no table of authority: {field}: {error.problem}") from error
+
+
+def written(bindings: Iterable[Binding]) -> str:
+    """The same as a file."""
+    lines = [row(binding) for binding in bindings]
+    text: str = yaml.safe_dump({"bindings": lines}, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def row(binding: Binding) -> dict[str, Any]:
+    """What a binding names."""
+    lists = {name: list(getattr(binding, name)) for name in _LISTS if getattr(binding, name)}
+    return {"who": binding.who, "role": str(binding.role), **lists}
+
+
+def in_words(binding: Binding) -> str:
+    """One line of it."""
+    named = row(binding)
+    lists = [f"{name}: {', '.join(named[name])}" for name in _LISTS if name in named]
+    return "; ".join([f"{binding.who} is {binding.role}", *lists])
+
+
+def actions() -> list[str]:
+    """What rules are about."""
+    return list(RULES)

@@ -1,0 +1,183 @@
+"""Who may hand ingest what: the table of authority, asked of each payload."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import Final
+
+import structlog
+from coplace.v1.authority_pb2 import AuthorityDeclared
+
+from services.ingest.region import FOLDED, KnownRegion
+from shared.authority.door import Attempt, Door
+from shared.authority.following import Followed, following
+from shared.authority.naming import about_of
+from shared.authority.rules import ORDERS, About, AccessVerdict
+from shared.domain.errors import RejectedError
+from shared.messaging.clock import now_us
+from shared.messaging.deployment import Deployment
+from shared.messaging.event import Publish
+from shared.messaging.record import TopicPartition
+
+DECLARE: Final = "authority_declared"
+_DAY_US: Final = 86_400_000_000
+# What is declared is on record beside what is refused. Facts of jobs are in their topic, with their
+# source, and of telemetry there are thousands a second: both are counted.
+_RECORDED: Final = ("commands", "authority")
+
+log = structlog.get_logger(__name__)
+
+
+class NotAllowedError(Exception):
+    """The caller may not; the message says why, and it is on record."""
+
+
+class NotYetKnownError(Exception):
+    """Whether the caller may cannot be told now: what it depends on cannot be read up to now."""
+
+
+class RegionFollowed:
+    """What is known of the region, read from Kafka from when it is first needed. A context."""
+
+    def __init__(
+        self, deployment: Deployment, remember_days: float, crash: Callable[[Exception], object]
+    ) -> None:
+        remember_us = round(remember_days * _DAY_US)
+        self.known = KnownRegion(remember_us)
+        self._deployment = deployment
+        self._remember_us = remember_us
+        self._crash = crash
+        self._stack = AsyncExitStack()
+        self._starting: asyncio.Task[Followed] | None = None
+
+    async def __aenter__(self) -> "RegionFollowed":
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._stack.aclose()
+
+    async def ready(self) -> Followed:
+        """All of it, read up to now at the first call."""
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+        return await asyncio.shield(self._starting)
+
+    async def caught_up(self, about: About) -> None:
+        """Return when all that is committed of these clusters and this job is known. Raises
+        NotYetKnownError where that takes too long."""
+        followed = await self.ready()
+        topics = self._deployment.topics
+        partitions = list[TopicPartition]()
+        if about.clusters:
+            partitions += topics.partitions("commands")
+        if about.job is not None:
+            job_topics = ("jobs.events", "placement.decisions")
+            partitions += [topics.partition_of(name, about.job.job_id) for name in job_topics]
+        if not partitions:
+            return
+        try:
+            await followed.caught_up(partitions)
+        except TimeoutError:
+            raise NotYetKnownError(f"what is known of {about} is behind: try again") from None
+
+    async def _start(self) -> Followed:
+        kinds = [kind for found in FOLDED.values() for kind in found]
+        since_us = now_us() - self._remember_us
+        times = {name: since_us for name in FOLDED if name != "commands"}
+        followed = Followed(self._deployment, list(FOLDED), kinds, self.known.fold, times)
+        await self._stack.enter_async_context(following(followed, self._crash))
+        log.info("what clusters and jobs there are is known")
+        return followed
+
+
+class Gate:
+    """Holds each event against the table in force; without one, whatever is valid comes in."""
+
+    def __init__(self, door: Door, declared: Followed, region: RegionFollowed) -> None:
+        self._door = door
+        self._declared = declared
+        self._region = region
+
+    async def open(self) -> None:
+        """Know what there is to know before the first call, and say whether anybody is held."""
+        self._door.announce()
+        if not self._door.is_open:
+            await self._region.ready()
+
+    async def admit(self, who: str, action: str, publish: Publish) -> Sequence[Awaitable[object]]:
+        """Return if the caller may say this: the records of the audit that are on their way.
+
+        Raises NotAllowedError, NotYetKnownError, and RejectedError for a table that would not
+        count.
+        """
+        if self._door.is_open and action != DECLARE:
+            return ()
+        attempt, verdict = await self._judge(who, action, publish)
+        if not verdict.is_allowed:
+            await (await self._door.record(attempt, verdict))
+            raise NotAllowedError(verdict.reason)
+        if publish.topic in _RECORDED or action in ORDERS:
+            return (await self._door.record(attempt, verdict),)
+        return ()
+
+    async def refuse(self, who: str, action: str, event_id: str, reason: str) -> None:
+        """Put on record that somebody spoke for somebody else, where a table is in force."""
+        if self._door.is_open:
+            return
+        attempt = Attempt(who, action, About(), event_id)
+        verdict = self._door.counted(attempt, AccessVerdict(False, reason))
+        await (await self._door.record(attempt, verdict))
+
+    async def confirm(self, publish: Publish) -> None:
+        """Return when a table that was published is in force here. Raises RejectedError where
+        another one was declared before it."""
+        if not isinstance(publish.event.payload, AuthorityDeclared):
+            return
+        await self._declared.caught_up()
+        declared = self._door.table.declared
+        if declared is None or declared.id != publish.event.id:
+            problem = "another table was declared meanwhile: look at it, and set again"
+            raise RejectedError(f"{DECLARE}.version", problem)
+        await self._region.ready()
+
+    async def _judge(
+        self, who: str, action: str, publish: Publish
+    ) -> tuple[Attempt, AccessVerdict]:
+        if isinstance(publish.event.payload, AuthorityDeclared):
+            return self._judge_table(who, publish.event.payload, publish.event.id)
+        if action == "cluster_declared":  # whose name it is must not be a moment old
+            await self._region.caught_up(self._attempt(who, action, publish).about)
+        await self._region.ready()
+        attempt = self._attempt(who, action, publish)
+        verdict = self._may(attempt)
+        if not verdict.is_allowed:
+            await self._region.caught_up(attempt.about)
+            attempt = self._attempt(who, action, publish)
+            verdict = self._may(attempt)
+        return attempt, self._door.counted(attempt, verdict)
+
+    def _judge_table(
+        self, who: str, table: AuthorityDeclared, event_id: str
+    ) -> tuple[Attempt, AccessVerdict]:
+        """The first table anybody may declare who shows a certificate and is its operator."""
+        attempt = Attempt(who, DECLARE, About(is_region=True), event_id)
+        verdict = self._may(attempt)
+        if verdict.is_allowed:
+            try:
+                self._door.table.successor(table, who)
+            except RejectedError as error:
+                raise RejectedError(f"{DECLARE}.{error.field}", error.problem) from None
+        return attempt, self._door.counted(attempt, verdict)
+
+    def _may(self, attempt: Attempt) -> AccessVerdict:
+        table = self._door.table.now
+        if table is not None:
+            return table.may(attempt.who, attempt.action, attempt.about)
+        if attempt.who:
+            return AccessVerdict(True, "the first table")
+        reason = "nobody is known by name here: ingest must ask for client certificates"
+        return AccessVerdict(False, reason)
+
+    def _attempt(self, who: str, action: str, publish: Publish) -> Attempt:
+        about = about_of(publish.event.payload, self._region.known)
+        return Attempt(who, action, about, publish.event.id)

@@ -1,0 +1,150 @@
+"""Where somebody says or asks something: who it is, whether it may, and the record of it."""
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from uuid import uuid4
+
+import structlog
+from coplace.v1.authority_pb2 import AccessAudited
+from grpc.aio import ServicerContext
+from opentelemetry.metrics import Meter, Observation
+
+from shared.authority.rules import About, AccessVerdict
+from shared.authority.table import TableInForce
+from shared.domain.errors import RejectedError
+from shared.messaging.clock import now_us
+from shared.messaging.event import Event, Publish
+
+AUDIT: Final = "audit"
+# The longest text that an answer or a record repeats.
+_MOST_TEXT: Final = 1_024
+_NO_TABLE: Final = (
+    "NO TABLE OF AUTHORITY IS DECLARED: everybody who reaches this port may say and ask everything "
+    "(`coplace authority set`, docs/how-to/authority.md)"
+)
+
+log = structlog.get_logger(__name__)
+
+
+class AuditSink(Protocol):
+    """Where records of the audit go."""
+
+    async def send(self, publish: Publish) -> Awaitable[object]:
+        """Hand a record over; what is returned is done when the broker has it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Who wants to say or ask what."""
+
+    who: str
+    action: str
+    about: About
+    event_id: str = ""
+
+
+def callers(context: ServicerContext[Any, Any]) -> Sequence[str]:
+    """Whom the client certificate names; nobody where none was shown. Raises RejectedError for one
+    that names nobody, who could else say anything."""
+    shown = context.auth_context()
+    names = [name.decode() for name in shown.get("x509_common_name", ())]
+    if "x509_pem_cert" in shown and not all(names or [""]):
+        raise RejectedError("source", "cannot be told: the client certificate has no common name")
+    return names
+
+
+def caller(context: ServicerContext[Any, Any]) -> str:
+    """The one whom the client certificate names; empty where it names nobody, or several."""
+    try:
+        names = callers(context)
+    except RejectedError:
+        return ""
+    return names[0] if len(names) == 1 else ""
+
+
+class Door:
+    """One process's way in. While no table is declared it refuses nothing, and says so."""
+
+    def __init__(self, name: str, table: TableInForce, sink: AuditSink, meter: Meter) -> None:
+        self.name = name
+        self.table = table
+        self._sink = sink
+        self._refused = meter.create_counter(
+            "authority_refused", description="What was refused since the caller may not, by action"
+        )
+        self._refused.add(0)
+        self._allowed = meter.create_counter(
+            "authority_allowed", description="What the table in force allows, by action"
+        )
+        self._allowed.add(0)
+        meter.create_observable_gauge(
+            "authority_table_version",
+            [lambda _options: [Observation(table.version)]],
+            description="Version of the table in force; 0: everybody may say and ask everything",
+        )
+
+    def announce(self) -> None:
+        """Say at the start whether anybody is held to anything."""
+        if self.table.now is None:
+            log.warning(_NO_TABLE, door=self.name)
+        else:
+            log.info("authority", door=self.name, version=self.table.version)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may say and ask everything."""
+        return self.table.now is None
+
+    async def answer(
+        self, context: ServicerContext[Any, Any], action: str, about: About
+    ) -> AccessVerdict:
+        """Whether the caller may ask. What is refused is on record before it is told."""
+        if self.table.now is None:
+            return AccessVerdict(True, _NO_TABLE)
+        attempt = Attempt(caller(context), action, about)
+        verdict = self.judge(attempt)
+        if not verdict.is_allowed:
+            await (await self.record(attempt, verdict))
+        return verdict
+
+    def judge(self, attempt: Attempt) -> AccessVerdict:
+        """Whether somebody may, counted. Its reason is for the caller."""
+        if self.table.now is None:
+            return AccessVerdict(True, _NO_TABLE)
+        verdict = self.table.now.may(attempt.who, attempt.action, attempt.about)
+        return self.counted(attempt, verdict)
+
+    def counted(self, attempt: Attempt, verdict: AccessVerdict) -> AccessVerdict:
+        """Count a verdict, and put a refusal into words."""
+        counter = self._allowed if verdict.is_allowed else self._refused
+        counter.add(1, {"action": attempt.action})
+        if verdict.is_allowed:
+            return verdict
+        told = f"{attempt.who!r} may not {attempt.action} {attempt.about}: {verdict.reason}"
+        return AccessVerdict(False, told[:_MOST_TEXT])
+
+    async def record(self, attempt: Attempt, verdict: AccessVerdict) -> Awaitable[object]:
+        """Put what was decided on record; what is returned is done when the broker has it."""
+        at_us = now_us()
+        found = AccessAudited(
+            who=_short(attempt.who),
+            action=attempt.action,
+            about=_short(str(attempt.about)),
+            refused=not verdict.is_allowed,
+            reason=_short(verdict.reason),
+            event_id=_short(attempt.event_id),
+            door=self.name,
+            version=self.table.version,
+            at_us=at_us,
+        )
+        event_id = f"{self.name}/{found.DESCRIPTOR.full_name}/{uuid4().hex}"
+        return await self._sink.send(
+            Publish(AUDIT, Event(event_id, self.name, at_us, found.who, found))
+        )
+
+
+def _short(text: str) -> str:
+    """What a record can hold: printable, and not longer than a caller needs to be told."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text[:_MOST_TEXT])

@@ -1,0 +1,157 @@
+"""Topics as a door reads them: from their beginning or a time on, up to now, and on."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as KafkaPartition
+
+from shared.authority.table import TableInForce
+from shared.domain.errors import RejectedError
+from shared.messaging.deployment import Deployment
+from shared.messaging.event import Event
+from shared.messaging.record import Record, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+TOPIC: Final = "authority"
+_POLL_MS: Final = 200
+# A transaction that its writer left open hides what comes behind it until Kafka ends it.
+_PATIENCE_S: Final = 10.0
+
+log = structlog.get_logger(__name__)
+
+
+class Followed:
+    """Records of some topics whose events are of the `kinds`, folded as they are committed.
+
+    `since_us` says from which time on, by topic; the others are read from their beginning.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        topics: Sequence[str],
+        kinds: Collection[str],
+        fold: Callable[[Event], None],
+        since_us: Mapping[str, int],
+    ) -> None:
+        self._deployment = deployment
+        self._kinds = frozenset(kind.encode() for kind in kinds)
+        self._fold = fold
+        self._since_us = since_us
+        self._partitions = [
+            partition for topic in topics for partition in deployment.topics.partitions(topic)
+        ]
+        self._moved = asyncio.Condition()
+        self._consumer = AIOKafkaConsumer(
+            **deployment.connection,
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            max_partition_fetch_bytes=deployment.max_record_bytes,
+        )
+
+    async def start(self) -> None:
+        """Read all that is committed now."""
+        await self._consumer.start()
+        kafka_partitions = [self._known(partition) for partition in self._partitions]
+        self._consumer.assign(kafka_partitions)
+        await self._consumer.seek_to_beginning(*kafka_partitions)
+        await self._skip()
+        ends = await self._consumer.end_offsets(kafka_partitions)
+        while await self._is_behind(ends):
+            await self._read()
+
+    async def run(self) -> None:
+        """Go on with what comes, until cancelled."""
+        while True:
+            await self._read()
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        await self._consumer.stop()
+
+    async def caught_up(self, partitions: Sequence[TopicPartition] = ()) -> None:
+        """Return when what is committed now is folded, while `run` goes on. Raises TimeoutError
+        where that takes too long."""
+        kafka_partitions = [self._known(each) for each in partitions or self._partitions]
+        async with asyncio.timeout(_PATIENCE_S):
+            ends = await self._consumer.end_offsets(kafka_partitions)
+            async with self._moved:
+                while await self._is_behind(ends):
+                    await self._moved.wait()
+
+    async def _skip(self) -> None:
+        """Leave out what is older than wanted."""
+        times_ms = {
+            self._known(partition): self._since_us[partition.topic] // 1000
+            for partition in self._partitions
+            if partition.topic in self._since_us
+        }
+        if not times_ms:
+            return
+        for partition, found in (await self._consumer.offsets_for_times(times_ms)).items():
+            if found is None:
+                await self._consumer.seek_to_end(partition)
+            else:
+                self._consumer.seek(partition, found.offset)
+
+    async def _is_behind(self, ends: Mapping[KafkaPartition, int]) -> bool:
+        return any([await self._consumer.position(each) < ends[each] for each in ends])
+
+    async def _read(self) -> None:
+        for records in (await self._consumer.getmany(timeout_ms=_POLL_MS)).values():
+            for record in map(self._deployment.record, records):
+                if dict(record.headers).get("ce_type") in self._kinds:
+                    self._take(record)
+        async with self._moved:
+            self._moved.notify_all()
+
+    def _take(self, record: Record) -> None:
+        """What cannot be used is a dead letter to who acts on it, and nothing to us."""
+        try:
+            self._fold(self._deployment.codec.decode(record, of_any_count=True))
+        except RejectedError as error:
+            place = f"{record.partition.topic}/{record.partition.kafka_partition}/{record.offset}"
+            log.warning("left out", record=place, problem=str(error))
+
+    def _known(self, partition: TopicPartition) -> KafkaPartition:
+        return KafkaPartition(self._deployment.name(partition.topic), partition.kafka_partition)
+
+
+@asynccontextmanager
+async def table_followed(
+    deployment: Deployment, table: TableInForce, crash: Callable[[Exception], object]
+) -> "AsyncIterator[Followed]":
+    """The table in force, as it is now and as it becomes meanwhile."""
+    kinds = deployment.topics.spec(TOPIC).messages
+    followed = Followed(deployment, [TOPIC], kinds, table.fold, {})
+    async with following(followed, crash):
+        yield followed
+
+
+@asynccontextmanager
+async def following(
+    followed: Followed, crash: Callable[[Exception], object]
+) -> "AsyncIterator[None]":
+    """What is followed, read up to now, and read on meanwhile; who cannot read it any more ends."""
+    await followed.start()
+    running = asyncio.create_task(_run(followed, crash))
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+        await followed.stop()
+
+
+async def _run(followed: Followed, crash: Callable[[Exception], object]) -> None:
+    try:
+        await followed.run()
+    except Exception as error:  # noqa: BLE001 the process ends here, whatever it was
+        crash(error)

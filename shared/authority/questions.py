@@ -1,0 +1,28 @@
+"""The door of a process that answers questions."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from shared.authority.door import AUDIT, Door
+from shared.authority.following import TOPIC, table_followed
+from shared.authority.table import TableInForce
+from shared.messaging.crash import end_process
+from shared.messaging.deployment import Deployment
+from shared.messaging.publisher import KafkaPublisher
+from shared.runtime.service import Process
+from shared.runtime.topics import wait_for_topics
+
+
+@asynccontextmanager
+async def question_door(process: Process, name: str) -> AsyncIterator[Door]:
+    """A door that knows the table in force, as it is now and as it becomes meanwhile."""
+    await wait_for_topics(process.settings, (TOPIC, AUDIT), process.readiness, process.stop)
+    deployment, table = Deployment.of(process.settings, process.telemetry.hooks()), TableInForce()
+    async with (
+        KafkaPublisher(deployment, name) as publisher,
+        table_followed(deployment, table, partial(end_process, name)),
+    ):
+        door = Door(name, table, publisher, process.telemetry.meter)
+        door.announce()
+        yield door

@@ -1,0 +1,130 @@
+"""The table of authority as it is declared, and which declaration is in force."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from coplace.v1.authority_pb2 import (
+    AUTHORITY_ROLE_UNSPECIFIED,
+    AuthorityDeclared,
+    AuthorityRole,
+    RoleBinding,
+)
+
+from shared.authority.binding import Binding, Role
+from shared.authority.rules import About, AccessVerdict, judged
+from shared.domain.errors import RejectedError
+from shared.messaging.event import Event
+
+_PREFIX: Final = "AUTHORITY_ROLE_"
+_DECLARE: Final = "authority_declared"
+_REGION: Final = About(is_region=True)
+
+
+class AuthorityTable:
+    """Bindings of one version. Raises RejectedError, naming the field, for what is none."""
+
+    def __init__(self, version: int, bindings: Iterable[Binding]) -> None:
+        self.version = version
+        self.bindings = tuple(bindings)
+        of: dict[str, list[Binding]] = defaultdict(list)
+        for binding in self.bindings:
+            of[binding.who].append(binding)
+        self._of: Mapping[str, list[Binding]] = of
+
+    @classmethod
+    def of(cls, message: AuthorityDeclared) -> "AuthorityTable":
+        """The table that was declared."""
+        if not message.version:
+            raise RejectedError("version", "must be at least 1, got 0")
+        if not message.bindings:
+            raise RejectedError("bindings", "must hold at least one")
+        found = (_binding(number, each) for number, each in enumerate(message.bindings))
+        return cls(message.version, found)
+
+    def may(self, who: str, action: str, about: About) -> AccessVerdict:
+        """Whether an identity may say or ask something about something, and why not."""
+        if not who:
+            return AccessVerdict(False, "nobody is known by name here: show a client certificate")
+        return judged(self._of.get(who, ()), action, about)
+
+
+def message_of(
+    version: int, bindings: Iterable[Binding], reason: str, now_us: int
+) -> AuthorityDeclared:
+    """The declaration of a table."""
+    rows = [
+        RoleBinding(
+            who=each.who,
+            role=AuthorityRole.Value(_PREFIX + each.role.name),
+            sites=each.sites,
+            clusters=each.clusters,
+            accounts=each.accounts,
+            users=each.users,
+            jobs=each.jobs,
+        )
+        for each in bindings
+    ]
+    return AuthorityDeclared(version=version, bindings=rows, reason=reason, declared_at_us=now_us)
+
+
+def _binding(number: int, row: RoleBinding) -> Binding:
+    try:
+        return Binding(
+            row.who,
+            _role(row.role),
+            tuple(row.sites),
+            tuple(row.clusters),
+            tuple(row.accounts),
+            tuple(row.users),
+            tuple(row.jobs),
+        )
+    except RejectedError as error:
+        raise RejectedError(f"bindings[{number}].{error.field}", error.problem) from None
+
+
+def _role(value: AuthorityRole.ValueType) -> Role:
+    if value == AUTHORITY_ROLE_UNSPECIFIED or value not in AuthorityRole.values():
+        raise RejectedError("role", f"must be one of {', '.join(Role)}, got {value}")
+    return Role[AuthorityRole.Name(value).removeprefix(_PREFIX)]
+
+
+class TableInForce:
+    """The newest declaration that counts; until there is one everybody may say everything.
+
+    Every process folds the same topic, and so comes to the same table.
+    """
+
+    def __init__(self) -> None:
+        self.now: AuthorityTable | None = None
+        self.declared: Event | None = None
+
+    @property
+    def version(self) -> int:
+        """Of the table; 0 while there is none."""
+        return self.now.version if self.now else 0
+
+    def successor(self, message: AuthorityDeclared, declarer: str) -> AuthorityTable:
+        """The table that would be in force next. Raises RejectedError where the declaration does
+        not count: of another version, by somebody who may not, or who could not undo it."""
+        found = AuthorityTable.of(message)
+        if found.version != self.version + 1:
+            problem = f"must be {self.version + 1}, got {found.version}"
+            raise RejectedError("version", f"{problem}: look at the table in force, and set again")
+        if self.now is not None:
+            _require(self.now.may(declarer, _DECLARE, _REGION), "source", declarer)
+        _require(found.may(declarer, _DECLARE, _REGION), "bindings", declarer)
+        return found
+
+    def fold(self, event: Event) -> None:
+        """Take a declaration in. Raises RejectedError where it does not count."""
+        if not isinstance(event.payload, AuthorityDeclared):
+            raise RejectedError("ce_type", f"{event.type} is no table of authority")
+        self.now = self.successor(event.payload, event.source.split("/")[0])
+        self.declared = event
+
+
+def _require(verdict: AccessVerdict, field: str, declarer: str) -> None:
+    if not verdict.is_allowed:
+        problem = f"{declarer!r} must be an operator of sites: ['*'] before and after"
+        raise RejectedError(field, f"{problem}, so that it can be undone: {verdict.reason}")

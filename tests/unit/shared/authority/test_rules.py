@@ -1,0 +1,290 @@
+"""Each role against each payload kind and RPC, about its own and others' things, held to a plain
+statement of who may: written from what roles are for, and apart from the code."""
+
+from typing import Final
+
+import pytest
+from coplace.v1 import energy_service_pb2, ingest_service_pb2, placement_service_pb2
+from coplace.v1.ingest_service_pb2 import Envelope
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.ingest.payloads import KINDS
+from shared.authority.binding import Binding, Role, SitedCluster
+from shared.authority.rules import ORDERS, RULES, About, OwnedJob, judged
+
+ALPHA, SIGMA = SitedCluster("alpha", "north"), SitedCluster("sigma", "south")
+
+# Everybody is of site north, but for who is of all sites.
+WHO: Final = {
+    "viewer": Binding("v", Role.VIEWER, sites=("north",)),
+    "user": Binding("ada", Role.USER, accounts=("physics",), jobs=("north/ada-*",)),
+    "operator": Binding(
+        "o", Role.OPERATOR, sites=("north",), accounts=("physics",), users=("ada",)
+    ),
+    "billing": Binding("b", Role.BILLING, accounts=("physics",)),
+    "manager": Binding("north", Role.RESOURCE_MANAGER, sites=("north",), accounts=("physics",)),
+    "agent": Binding("a", Role.AGENT, sites=("north",)),
+    "region": Binding("r", Role.OPERATOR, sites=("*",)),
+}
+
+OWN_JOB = OwnedJob("north/ada-1", "ada", "physics")
+# Ours in every respect, and at work with the neighbour.
+LENT_JOB = OwnedJob("north/ada-2", "ada", "physics", (SIGMA,))
+# The neighbour's, granted to a cluster of ours.
+GUEST_JOB = OwnedJob("south/bob-1", "bob", "biology", (ALPHA,))
+OTHERS_JOB = OwnedJob("south/bob-2", "bob", "biology", (SIGMA,))
+WAITING_JOB = OwnedJob("south/bob-3", "bob", "biology")
+
+
+def of_job(job: OwnedJob, *clusters: SitedCluster) -> About:
+    return About(clusters=clusters, user=job.user, account=job.account, job=job)
+
+
+# What each situation names; `theirs` is what of the neighbour's could stand in its place.
+OWN = "own"
+SITUATIONS: Final[dict[str, dict[str, About]]] = {
+    "submission": {
+        "own": of_job(OWN_JOB, ALPHA),
+        "theirs": of_job(WAITING_JOB, SIGMA),
+        "their user": About(clusters=(ALPHA,), user="bob", account="physics", job=OWN_JOB),
+        "their account": About(clusters=(ALPHA,), user="ada", account="biology", job=OWN_JOB),
+        "their cluster": of_job(OWN_JOB, SIGMA),
+        "their job id": About(
+            clusters=(ALPHA,), user="ada", account="physics", job=OwnedJob("south/ada-1")
+        ),
+    },
+    "run": {
+        "own": of_job(OWN_JOB, ALPHA),
+        "guest": of_job(GUEST_JOB, ALPHA),
+        "lent": of_job(LENT_JOB, ALPHA),
+        "lent, there": of_job(LENT_JOB, SIGMA),
+        "theirs": of_job(OTHERS_JOB, SIGMA),
+        "theirs as if here": of_job(OTHERS_JOB, ALPHA),
+        "theirs that waits": of_job(WAITING_JOB, ALPHA),
+    },
+    "finish": {
+        "own": of_job(OWN_JOB, ALPHA),
+        "guest": of_job(GUEST_JOB, ALPHA),
+        "guest on our account": About(
+            clusters=(ALPHA,), user="bob", account="physics", job=GUEST_JOB
+        ),
+        "own on their account": About(
+            clusters=(ALPHA,), user="ada", account="biology", job=OWN_JOB
+        ),
+        "theirs": of_job(OTHERS_JOB, SIGMA),
+        "theirs as if here": of_job(OTHERS_JOB, ALPHA),
+        "theirs that waits": of_job(WAITING_JOB, ALPHA),
+    },
+    "order": {
+        "own": About(job=OWN_JOB),
+        "guest": About(job=GUEST_JOB),
+        "lent": About(job=LENT_JOB),
+        "theirs": About(job=OTHERS_JOB),
+        "theirs that waits": About(job=WAITING_JOB),
+    },
+    "cluster": {
+        "own": About(clusters=(ALPHA,), site="north"),
+        "theirs": About(clusters=(SIGMA,)),
+        "theirs as ours": About(clusters=(SIGMA,), site="north"),
+        "ours as theirs": About(clusters=(ALPHA,), site="south"),
+        "new of theirs": About(clusters=(SitedCluster("new"),), site="south"),
+        "new of ours": About(clusters=(SitedCluster("new", "north"),), site="north"),
+    },
+    "measurement": {
+        "own": About(clusters=(ALPHA,), node_model="m0", having_model=(ALPHA, SIGMA)),
+        "their model": About(clusters=(ALPHA,), node_model="m1", having_model=(SIGMA,)),
+        "theirs": About(clusters=(SIGMA,), node_model="m1", having_model=(SIGMA,)),
+    },
+    "limit": {
+        "own user": About(user="ada"),
+        "own account": About(account="physics"),
+        "their user": About(user="bob"),
+        "their account": About(account="biology"),
+    },
+    "cap": {
+        "own": About(clusters=(ALPHA,)),
+        "own site": About(site="north"),
+        "theirs": About(clusters=(SIGMA,)),
+        "their site": About(site="south"),
+        "region": About(is_region=True),
+    },
+    "region": {"region": About(is_region=True)},
+    "nodes": {
+        "own": About(clusters=(ALPHA,)),
+        "theirs": About(clusters=(SIGMA,)),
+        "region": About(is_region=True),
+    },
+    "list": {
+        "own cluster": About(clusters=(ALPHA,)),
+        "own user": About(user="ada"),
+        "own account": About(account="physics"),
+        "their cluster": About(clusters=(SIGMA,)),
+        "their user": About(user="bob"),
+        "their account": About(account="biology"),
+        "all": About(),
+    },
+    "anything": {"all": About()},
+}
+
+# For whom is which situation right, by kind. Whoever is not named may not.
+_OF_NORTH = ("own", "guest", "lent")
+_Allowed = dict[str, tuple[str, ...]]
+_RUNS: _Allowed = {"manager": ("own", "guest")}
+_ORDERS: _Allowed = {
+    "user": ("own", "lent"),
+    "operator": _OF_NORTH,
+    "manager": _OF_NORTH,
+    "region": tuple(SITUATIONS["order"]),
+}
+_PLACES = ("own", "new of ours")
+_EVERY_PLACE = tuple(SITUATIONS["cluster"])
+_EVERYBODY_ASKS: _Allowed = dict.fromkeys(
+    ("viewer", "user", "operator", "billing", "manager", "region"), ("all",)
+)
+STATEMENT: Final[dict[str, tuple[str, _Allowed]]] = {
+    "job_submitted": (
+        "submission",
+        {"user": ("own", "their cluster"), "manager": ("own", "their user")},
+    ),
+    "job_started": ("run", _RUNS),
+    "job_declined": ("run", _RUNS),
+    "job_action_done": ("run", _RUNS),
+    "job_action_refused": ("run", _RUNS),
+    "job_finished": ("finish", {"manager": ("own", "guest")}),
+    "job_requeued": ("order", {"manager": _OF_NORTH}),
+    "job_seized": ("order", {"operator": _OF_NORTH, "region": tuple(SITUATIONS["order"])}),
+    "job_cancelled": ("order", _ORDERS),
+    "job_held": ("order", _ORDERS),
+    "job_released": ("order", _ORDERS),
+    "job_requeue_asked": ("order", _ORDERS),
+    "job_suspended": ("order", {who: told for who, told in _ORDERS.items() if who != "user"}),
+    "job_resumed": ("order", {who: told for who, told in _ORDERS.items() if who != "user"}),
+    "signature_measured": ("measurement", {"agent": ("own",)}),
+    "node_samples": ("measurement", {"agent": ("own",)}),
+    "shutters_measured": ("run", {"agent": ("own", "guest")}),
+    "cluster_declared": (
+        "cluster",
+        {"operator": _PLACES, "manager": _PLACES, "region": _EVERY_PLACE},
+    ),
+    "cluster_lost": (
+        "nodes",
+        {"operator": ("own",), "manager": ("own",), "region": ("own", "theirs", "region")},
+    ),
+    "cluster_returned": (
+        "nodes",
+        {"operator": ("own",), "manager": ("own",), "region": ("own", "theirs", "region")},
+    ),
+    "cluster_undeclared": ("nodes", {"operator": ("own",), "region": ("own", "theirs", "region")}),
+    "nodes_drained": (
+        "nodes",
+        {"operator": ("own",), "manager": ("own",), "region": ("own", "theirs", "region")},
+    ),
+    "nodes_resumed": (
+        "nodes",
+        {"operator": ("own",), "manager": ("own",), "region": ("own", "theirs", "region")},
+    ),
+    "limits_declared": (
+        "limit",
+        {"operator": ("own user", "own account"), "region": tuple(SITUATIONS["limit"])},
+    ),
+    "power_cap_declared": (
+        "cap",
+        {"operator": ("own", "own site"), "region": tuple(SITUATIONS["cap"])},
+    ),
+    "policy_declared": ("region", {"region": ("region",)}),
+    "coefficients_declared": ("region", {"region": ("region",)}),
+    "plan_proposed": ("region", {"region": ("region",)}),
+    "authority_declared": ("region", {"region": ("region",)}),
+    "Explain": (
+        "order",
+        {
+            "viewer": _OF_NORTH,
+            "user": ("own", "lent"),
+            "operator": _OF_NORTH,
+            "billing": ("own", "lent"),
+            "manager": _OF_NORTH,
+            "region": tuple(SITUATIONS["order"]),
+        },
+    ),
+    "ListJobs": (
+        "list",
+        {
+            "viewer": ("own cluster",),
+            "user": ("own user",),
+            "operator": ("own cluster",),
+            "billing": ("own account",),
+            "manager": ("own cluster",),
+            "region": tuple(SITUATIONS["list"]),
+        },
+    ),
+    "ListClusters": ("anything", _EVERYBODY_ASKS),
+    "ListLimits": ("region", {"region": ("region",)}),
+    "ShowNodes": (
+        "nodes",
+        {
+            "viewer": ("own",),
+            "operator": ("own",),
+            "manager": ("own",),
+            "region": ("own", "theirs", "region"),
+        },
+    ),
+    "ShowPower": ("anything", _EVERYBODY_ASKS),
+    "ShowPolicy": ("anything", _EVERYBODY_ASKS),
+    "Project": ("anything", _EVERYBODY_ASKS),
+}
+# Nobody reaches these by the table: their doors are how payloads come in.
+_WAYS_IN: Final = ("Publish", "PublishStream")
+
+CELLS: Final = [
+    (action, who, situation)
+    for action, (kind, _) in STATEMENT.items()
+    for who in WHO
+    for situation in SITUATIONS[kind]
+]
+
+
+@pytest.mark.parametrize(("action", "who", "situation"), CELLS)
+def test_a_role_may_what_the_statement_says_and_nothing_else(
+    action: str, who: str, situation: str
+) -> None:
+    kind, allowed = STATEMENT[action]
+    verdict = judged([WHO[who]], action, SITUATIONS[kind][situation])
+    assert verdict.is_allowed == (situation in allowed.get(who, ())), verdict.reason
+    assert verdict.reason
+
+
+def rpcs() -> set[str]:
+    """What is served by gRPC."""
+    modules = (ingest_service_pb2, placement_service_pb2, energy_service_pb2)
+    services = [
+        service for module in modules for service in module.DESCRIPTOR.services_by_name.values()
+    ]
+    return {method.name for service in services for method in service.methods} - {*_WAYS_IN}
+
+
+def test_every_payload_and_every_rpc_has_a_rule_and_a_line_of_the_statement() -> None:
+    payloads = {field.name for field in Envelope.DESCRIPTOR.oneofs_by_name["payload"].fields}
+    assert payloads == set(KINDS)
+    assert set(RULES) == payloads | rpcs()
+    assert set(STATEMENT) == set(RULES)
+    assert payloads > ORDERS
+
+
+@given(st.text(max_size=20).filter(lambda name: name not in RULES), st.sampled_from([*WHO]))
+def test_what_no_rule_names_is_nobodys(action: str, who: str) -> None:
+    assert not judged([WHO[who]], action, About(is_region=True)).is_allowed
+
+
+@given(st.sampled_from(CELLS))
+def test_whom_the_table_does_not_name_may_nothing(cell: tuple[str, str, str]) -> None:
+    action, _, situation = cell
+    assert not judged([], action, SITUATIONS[STATEMENT[action][0]][situation]).is_allowed
+
+
+@given(st.lists(st.sampled_from([*WHO]), max_size=4), st.sampled_from(CELLS))
+def test_bindings_add_up(held: list[str], cell: tuple[str, str, str]) -> None:
+    action, _, situation = cell
+    about = SITUATIONS[STATEMENT[action][0]][situation]
+    alone = [judged([WHO[who]], action, about).is_allowed for who in held]
+    assert judged([WHO[who] for who in held], action, about).is_allowed == any(alone)
