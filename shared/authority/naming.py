@@ -47,6 +47,11 @@ def about_of(payload: Message, region: Region) -> About:
             return About(account=payload.name)
         case PowerCapDeclared():
             return _of_cap(payload, region)
+        case ClusterDeclared():
+            known = region.cluster(payload.cluster)
+            # A name that nobody has is of the site that it is declared of.
+            found = known if known.site else SitedCluster(payload.cluster, payload.site)
+            return About(clusters=(found,), site=payload.site)
         case _:
             return _of_fields(payload, region)
 
@@ -65,7 +70,6 @@ def _of_fields(payload: Message, region: Region) -> About:
     node_model = _text(payload, "node_model") if isinstance(payload, _OF_MODELS) else ""
     return About(
         clusters=tuple(region.cluster(name) for name in named if name),
-        site=payload.site if isinstance(payload, ClusterDeclared) else "",
         node_model=node_model,
         having_model=tuple(region.having(node_model)) if node_model else (),
         user=_text(payload, "user"),

@@ -1,7 +1,6 @@
 """With client certificates, nobody speaks for somebody else."""
 
 import asyncio
-import subprocess
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from shared.runtime.http import Readiness
 from shared.runtime.service import Process
 from shared.runtime.settings import Settings
 from shared.runtime.telemetry import Telemetry
+from tests.support.certificates import certificate_authority, identity
 from tests.unit.services.ingest.envelopes import envelope
 
 
@@ -51,32 +51,10 @@ class Started(Readiness):
         self.event.set()
 
 
-def openssl(*arguments: str | Path) -> None:
-    """Run openssl."""
-    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a certificate authority."""
-    folder = tmp_path_factory.mktemp("tls")
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    files = ("-keyout", folder / "ca.key", "-out", folder / "ca.pem")
-    openssl("req", "-x509", *key, *files, "-days", "2", "-subj", "/CN=authority")
-    return folder
-
-
-def identity(authority: Path, name: str, subject: str = "") -> Settings:
-    """The settings of a process that has a certificate for `name`."""
-    key, request, cert = (authority / f"{name}.{end}" for end in ("key", "csr", "pem"))
-    alternative = authority / f"{name}.ext"
-    alternative.write_text("subjectAltName=DNS:localhost")
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    openssl("req", *curve, "-keyout", key, "-out", request, "-subj", subject or f"/CN={name}")
-    signer = ("-CA", authority / "ca.pem", "-CAkey", authority / "ca.key", "-CAcreateserial")
-    files = ("-in", request, "-out", cert, "-extfile", alternative)
-    openssl("x509", "-req", *files, *signer, "-days", "2")
-    return Settings(grpc_ca_file=authority / "ca.pem", grpc_cert_file=cert, grpc_key_file=key)
+    return certificate_authority(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture
@@ -114,6 +92,7 @@ async def test_a_resource_manager_speaks_for_itself(address: str, authority: Pat
 async def test_a_resource_manager_cannot_speak_for_another(address: str, authority: Path) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as error:
         await publish(address, identity(authority, "south"), "north")
+    assert error.value.code() is grpc.StatusCode.PERMISSION_DENIED
     assert "source: must be 'south'" in str(error.value.details())
 
 

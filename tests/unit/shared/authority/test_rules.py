@@ -88,7 +88,7 @@ SITUATIONS: Final[dict[str, dict[str, About]]] = {
         "theirs": About(clusters=(SIGMA,)),
         "theirs as ours": About(clusters=(SIGMA,), site="north"),
         "ours as theirs": About(clusters=(ALPHA,), site="south"),
-        "new of theirs": About(clusters=(SitedCluster("new"),), site="south"),
+        "new of theirs": About(clusters=(SitedCluster("new", "south"),), site="south"),
         "new of ours": About(clusters=(SitedCluster("new", "north"),), site="north"),
     },
     "measurement": {
