@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "authority"
 _POLL_MS: Final = 200
+# Kafka answers as soon as there is something; a question for the end waits behind this at most.
+_FETCH_WAIT_MS: Final = 100
 # A transaction that its writer left open hides what comes behind it until Kafka ends it.
 _PATIENCE_S: Final = 10.0
 
@@ -53,6 +55,7 @@ class Followed:
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset="earliest",
+            fetch_max_wait_ms=_FETCH_WAIT_MS,
             max_partition_fetch_bytes=deployment.max_record_bytes,
         )
 
