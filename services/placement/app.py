@@ -19,6 +19,8 @@ from shared.runtime.service import Process, run_service
 from shared.runtime.settings import Settings, settings
 
 NAME: Final = "placement"
+# As which it answers: a part of the process beside the stages.
+DOOR: Final = "placement.api"
 # How long the thread that works out forecasts may keep the loop from its work, s: Python's default
 # is 5 ms, at each of the many times that a transaction waits for the broker.
 QUICK_SWITCH_S: Final = 0.0005
@@ -82,7 +84,7 @@ def main() -> None:
 
     @asynccontextmanager
     async def answering(process: Process) -> AsyncIterator[None]:
-        async with question_door(process, NAME) as door:
+        async with question_door(process, DOOR) as door:
             handlers = PlacementService(duty, own.most_foreseen, door).handlers()
             async with grpc_server(process, own.host, own.port, handlers, MOST_QUESTIONS):
                 yield

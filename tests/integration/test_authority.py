@@ -379,7 +379,7 @@ def test_nobody_asks_about_the_jobs_of_others(held: Region) -> None:
     assert code is _DENIED
     assert f"'north' may not Explain job {_THEIR_JOB}" in details
     last = held.audited()[-1]
-    assert (last.who, last.action, last.door) == ("north", "Explain", "placement")
+    assert (last.who, last.action, last.door) == ("north", "Explain", "placement.api")
     unknown, _ = held.ask("north", "Explain", ExplainRequest(job_id="south/none"))
     assert unknown is _DENIED
     refused = held.coplace("north", "why", _THEIR_JOB)

@@ -33,6 +33,8 @@ PROGRAM = re.compile(
 # How-tos' lines that need another system than this one, by their beginnings, with what plays them.
 ELSEWHERE = {
     "coplace agent": "tests/unit/cli/test_agent.py",
+    "coplace audit": "tests/integration/test_authority.py",
+    "coplace authority": "tests/integration/test_authority.py",
     "coplace certificates": "tests/integration/test_secure.py",
     "coplace dlq show": "tests/integration/test_how_to.py",
     "coplace dlq replay": "tests/integration/test_how_to.py",
