@@ -66,6 +66,7 @@ SITUATIONS: Final[dict[str, dict[str, About]]] = {
     "finish": {
         "own": of_job(OWN_JOB, ALPHA),
         "guest": of_job(GUEST_JOB, ALPHA),
+        "guest of nobody": of_job(OwnedJob("south/bob-8", granted=(ALPHA,)), ALPHA),
         "guest on our account": About(
             clusters=(ALPHA,), user="bob", account="physics", job=GUEST_JOB
         ),
