@@ -12,7 +12,8 @@ from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobStarted, 
 from coplace.v1.placement_pb2 import VERDICT_REJECTED, VERDICT_START, PlacementDecided
 from coplace.v1.pricing_pb2 import ChargeMade
 
-from cli.asking import Ingest, Source, publish
+from cli.asking import Ingest, publish
+from cli.speaking import Source
 from cli.times import clock_us
 from shared.domain.errors import UnusableError
 from shared.messaging.clients import Reader
