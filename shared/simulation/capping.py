@@ -15,6 +15,7 @@ from typing import Any, Final
 from shared.domain.errors import UnusableError
 from shared.models.power_reduction import duration_ratio
 from shared.planning.arrival_switch import ArrivalSwitch
+from shared.planning.order_search import OrderSearch
 from shared.planning.searches import Searches
 from shared.scheduling.backfill import Backfill
 from shared.scheduling.consumable import ConsumableScheduler
@@ -58,6 +59,7 @@ class CappingMethod(StrEnum):
     DYN_SHARE = "dyn-share"
     DEC = "dec"
     DEC_RAPL = "dec-rapl"
+    HYBRID = "hybrid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,8 @@ def _dispatcher(
             return _planned(table, jobs, rules, _rule(table, jobs, rules))
         case CappingMethod.DEC:
             return _planned(table, jobs, rules, _dec(table, jobs, rules, searches))
+        case CappingMethod.HYBRID:
+            return _planned(table, jobs, rules, OrderSearch(searches))
         case CappingMethod.DEC_RAPL:
             return _dec_and_shares(table, jobs, rules, searches)
         case CappingMethod.BF | CappingMethod.DVFS:

@@ -9,11 +9,18 @@ import typer
 
 from cli.failures import TellingGroup
 from cli.main import Out
+from shared.domain.errors import UnusableError
 from shared.runtime.folders import written
 from tests.benchmarks.capping.figure import write_figure
 from tests.benchmarks.capping.instances import read_instances
 from tests.benchmarks.capping.plays import CONTENDERS, Outcome, play_all
-from tests.benchmarks.capping.tables import beside_published, headline, rows_of, slowdowns
+from tests.benchmarks.capping.tables import (
+    beside_published,
+    equal_waits,
+    headline,
+    rows_of,
+    slowdowns,
+)
 from tests.benchmarks.placement.markdown import filled
 
 app = typer.Typer(cls=TellingGroup)
@@ -23,7 +30,7 @@ _PUBLISHED = {
     "LS by walltime": "LS",
     **{name: name for name in ("BF", "DynShare_0", "DynShare_0.5", "DynShare_1")},
 }
-_DRAWN = ("LS", "LS by walltime", "BF", "DVFS", "DynShare_0", "DynShare_mixed")
+_DRAWN = ("LS", "LS by walltime", "hybrid", "BF", "DVFS", "DynShare_0", "DynShare_mixed")
 
 
 @app.callback(invoke_without_command=True)
@@ -33,6 +40,9 @@ def bench(
     ] = Path("../shared/data"),
     instance: Annotated[
         list[str] | None, typer.Option(help="Part of the names of instances; again; else all.")
+    ] = None,
+    contender: Annotated[
+        list[str] | None, typer.Option(help="Name of a dispatcher, such as LS; again; else all.")
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
     out: Out = Path("out/capping"),
@@ -44,17 +54,23 @@ def bench(
     """Play every instance under every cap by every dispatcher."""
     out.mkdir(parents=True, exist_ok=True)
     machine, instances = read_instances(data / "eurora", instance or ())
-    outcomes = play_all(machine, instances, CONTENDERS, workers)
+    chosen = [each for each in CONTENDERS if not contender or each.name in contender]
+    if not chosen or not instances:
+        raise UnusableError("no such instance or dispatcher: see tests/benchmarks/capping")
+    outcomes = play_all(machine, instances, chosen, workers)
     _write(out / "outcomes.csv", outcomes)
-    rows, names = rows_of(instances, outcomes), [each.name for each in CONTENDERS]
-    write_figure(out / "power-capping.png", rows, _DRAWN)
+    rows, names = rows_of(instances, outcomes), [each.name for each in chosen]
+    write_figure(out / "power-capping.png", rows, [name for name in names if name in _DRAWN])
     tables = {
         "capping slowdowns": slowdowns(rows, names, "bounded_slowdown"),
         "capping slowdowns 300 s": slowdowns(rows, names, "bounded_slowdown_300s"),
-        "capping published": beside_published(rows, _PUBLISHED),
+        "capping published": beside_published(
+            rows, {name: of for name, of in _PUBLISHED.items() if name in names}
+        ),
         "capping headline": headline(rows, names),
-        "capping weighted": slowdowns(rows, names[:2], "weighted_queue_time_s"),
+        "capping weighted": slowdowns(rows, names, "weighted_queue_time_s"),
     }
+    tables["capping equal"] = equal_waits(instances, outcomes, "LS by walltime", "LS")
     if into is not None:
         into.write_text(filled(into.read_text(encoding="utf-8"), tables), encoding="utf-8")
     typer.echo("\n\n".join(f"## {name}\n\n{text}" for name, text in tables.items()))

@@ -24,8 +24,9 @@ _RESULTS: Final = "pa_hpc_sim_results.csv"
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """Jobs, how long they expect to wait, their caps in W by percent, and the mean bounded slowdown
-    (60 s) that the authors' simulator got, by cap and method; empty where nothing was published."""
+    """Jobs, how long they expect to wait, their caps in W by percent, and what the authors'
+    simulator got, by cap and method: the mean bounded slowdown (60 s) and the sum of waits, s; both
+    empty where nothing was published."""
 
     group: str
     name: str
@@ -33,6 +34,7 @@ class Instance:
     waits_s: tuple[float, ...]
     caps_w: Mapping[int, float]
     published: Mapping[tuple[int, str], float]
+    published_waits_s: Mapping[tuple[int, str], float]
 
 
 def read_instances(folder: Path, wanted: Sequence[str]) -> tuple[EuroraMachine, list[Instance]]:
@@ -58,9 +60,8 @@ def read_instances(folder: Path, wanted: Sequence[str]) -> tuple[EuroraMachine, 
                 waits_s=waits_s,
                 caps_w={int(row["cap_pct"]): float(row["cap_w"]) for row in told}
                 or _own_caps_w(machine, jobs, waits_s),
-                published={
-                    (int(row["cap_pct"]), row["method"]): float(row["bsld"]) for row in told
-                },
+                published=_by_play(told, "bsld"),
+                published_waits_s=_by_play(told, "queue_time_s"),
             )
         )
     return machine, found
@@ -70,6 +71,10 @@ def _group(name: str) -> str:
     """Instances that are alike: `rndm_50_300_7` is one of 50 jobs that come within 300 s."""
     kind, jobs, window, *_ = name.split("_")
     return f"historical, {jobs} jobs" if kind == "hist" else f"{jobs} jobs in {window} s"
+
+
+def _by_play(rows: Sequence[Mapping[str, str]], column: str) -> dict[tuple[int, str], float]:
+    return {(int(row["cap_pct"]), row["method"]): float(row[column]) for row in rows}
 
 
 def _published(path: Path) -> dict[str, list[dict[str, str]]]:

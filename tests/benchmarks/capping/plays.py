@@ -35,6 +35,7 @@ class Contender:
 CONTENDERS: Final = (
     Contender("LS", CappingMethod.LS),
     Contender("LS by walltime", CappingMethod.LS_WALLTIME),
+    Contender("hybrid", CappingMethod.HYBRID),
     Contender("BF", CappingMethod.BF),
     Contender("DVFS", CappingMethod.DVFS),
     Contender("Simple", CappingMethod.SIMPLE),

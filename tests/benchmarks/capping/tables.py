@@ -99,6 +99,21 @@ def _beside(row: Row, name: str, published: str) -> tuple[str, str]:
     return f"{ours:.3f}", f"{theirs:.3f} ({100 * (ours / theirs - 1):+.1f})"
 
 
+def equal_waits(
+    instances: Sequence[Instance], outcomes: Iterable[Outcome], contender: str, published: str
+) -> str:
+    """On how many plays a contender's jobs wait as long, all together, as was published: by cap."""
+    waits_s = {instance.name: instance.published_waits_s for instance in instances}
+    plays, equal = dict.fromkeys(CAPS_PCT, 0), dict.fromkeys(CAPS_PCT, 0)
+    for outcome in outcomes:
+        theirs_s = waits_s[outcome.instance].get((outcome.cap_pct, published))
+        if outcome.contender == contender and theirs_s is not None:
+            plays[outcome.cap_pct] += 1
+            equal[outcome.cap_pct] += abs(outcome.queue_time_s - theirs_s) <= 1
+    rows = [[str(cap_pct), str(plays[cap_pct]), str(equal[cap_pct])] for cap_pct in CAPS_PCT]
+    return table(["cap, %", "plays", "waits as published, to the second"], rows)
+
+
 def headline(rows: Sequence[Row], contenders: Sequence[str]) -> str:
     """How far contenders are below the lower of the authors' LS and BF, %."""
     lines = []

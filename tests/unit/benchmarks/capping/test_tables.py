@@ -4,9 +4,17 @@ from dataclasses import replace
 
 from tests.benchmarks.capping.instances import Instance
 from tests.benchmarks.capping.plays import Outcome
-from tests.benchmarks.capping.tables import beside_published, headline, rows_of, slowdowns
+from tests.benchmarks.capping.tables import (
+    beside_published,
+    equal_waits,
+    headline,
+    rows_of,
+    slowdowns,
+)
 
-ONE = Instance("50 jobs in 300 s", "a", (), (), {}, {(75, "LS"): 2.0, (75, "BF"): 3.0})
+ONE = Instance(
+    "50 jobs in 300 s", "a", (), (), {}, {(75, "LS"): 2.0, (75, "BF"): 3.0}, {(75, "LS"): 5.4}
+)
 OTHER = replace(ONE, name="b", published={(75, "LS"): 4.0})
 OUTCOME = Outcome("50 jobs in 300 s", "a", 75, "LS", 1.5, 1.2, 10.0, 5.0, 100.0, 99.0, 0.1)
 BF = replace(OUTCOME, contender="BF", bounded_slowdown=6.0)
@@ -38,6 +46,13 @@ def test_what_was_published_counts_only_where_it_is_of_the_same_instances() -> N
 def test_the_headline_is_how_far_below_the_better_published_one() -> None:
     [line] = cells(headline(rows_of([ONE], BOTH), ["LS", "BF"]))
     assert line[3:] == ["2.000", "25.0", "-200.0"]
+
+
+def test_waits_are_equal_to_the_second() -> None:
+    lines = cells(equal_waits([ONE, OTHER], BOTH, "LS", "LS"))
+    assert lines[1] == ["75", "2", "2"]
+    later = [replace(each, queue_time_s=6.5) for each in BOTH]
+    assert cells(equal_waits([ONE, OTHER], later, "LS", "LS"))[1] == ["75", "2", "0"]
 
 
 def test_instances_of_which_nothing_was_published_stand_apart() -> None:

@@ -73,7 +73,13 @@ def told(found: Result) -> str:
 
 
 @pytest.mark.parametrize(
-    ("policy", "second"), [("ls", "8,10,50,100"), ("bf", "8,10,50,100"), ("dyn-share", "8,10,10,")]
+    ("policy", "second"),
+    [
+        ("ls", "8,10,50,100"),
+        ("bf", "8,10,50,100"),
+        ("hybrid", "8,10,50,100"),
+        ("dyn-share", "8,10,10,"),
+    ],
 )
 def test_a_capped_schedule_is_written(files: dict[str, Path], policy: str, second: str) -> None:
     out = files["eurora"].parent / "jobs.csv"
