@@ -8,15 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.scheduling.dispatch import Served
+from shared.scheduling.engine import Engine
 from shared.scheduling.list_scheduling import (
     FreeNodes,
+    PlannedStarts,
     PriorityRule,
     Situation,
     Using,
     Wanted,
     list_schedule,
 )
+from shared.scheduling.power import Cap, PowerBudget, Scope, Step
 from shared.scheduling.problem import Allocation
+from shared.scheduling.wait_queue import Entry
 
 # Two nodes of 16 cores, the second with two GPUs.
 AMOUNTS = np.array([[16, 16], [0, 2]], dtype=np.int64)
@@ -131,3 +136,37 @@ def test_no_list_schedule_takes_more_than_there_is_and_none_idles_for_nothing(
         assert sum(job.units * job.needs[1] for job in on) <= 2
     alone = {p for p, job in enumerate(jobs) if FreeNodes.of(AMOUNTS).take(job.needs, job.units)}
     assert {place for _, place in found.starts} == alone
+
+
+@given(
+    st.lists(next(_wanted()), min_size=1, max_size=10),
+    st.lists(st.tuples(st.integers(1, 20), st.integers(0, 150)), max_size=3),
+    st.data(),
+)
+def test_no_start_exceeds_a_cap_that_changes_ahead(
+    jobs: list[Wanted], changes: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    jobs = [j for j in jobs if FreeNodes.of(AMOUNTS).take(j.needs, j.units) is not None]
+    at_s = sorted({after for after, _ in changes})
+    lowered = [(float(s), cap) for s, (_, cap) in zip(at_s, changes, strict=False)]
+    steps: tuple[Step, ...] = ((-inf, 120), *lowered, (30.0, 120))
+    cap = Cap(Scope.CLUSTER, "c", steps)
+    run_s = [data.draw(st.sampled_from([0.5, 1.0])) * job.limit_s for job in jobs]
+
+    def runs_s(served: Served) -> float:
+        return run_s[served[1].arrival]
+
+    arrivals = (
+        (Entry(n, n, job.units, job.limit_s), job._replace(arrival=n)) for n, job in enumerate(jobs)
+    )
+    rule = PriorityRule(data.draw(st.permutations(range(len(jobs)))))
+    dispatcher = PlannedStarts(AMOUNTS, PowerBudget(cap), arrivals, rule)
+    engine = Engine(dispatcher, [0.0] * len(jobs), runs_s, 0.0)
+    start_s: dict[int, float] = {}
+    while not engine.is_over:
+        for _, entry, _, _ in engine.step():
+            start_s[entry.arrival] = engine.now_s
+    assert len(start_s) == len(jobs)
+    for time_s in {*start_s.values(), *(from_s for from_s, _ in steps[1:])}:
+        on = [n for n, s in start_s.items() if s <= time_s < s + run_s[n]]
+        assert sum(jobs[n].draw_mw for n in on) <= cap.at(time_s)
