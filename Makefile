@@ -168,6 +168,11 @@ bench-pricing: setup system-compiler ## hold slowdowns by shutters to true ones:
 	$(BIN)/python -m tests.benchmarks.pricing --out '$(OUT)/pricing' \
 	    $(if $(INTO),--into '$(INTO)')
 
+.PHONY: bench-colocation
+bench-colocation: setup ## hold predictions of neighbours and pairing to measured pairs: OUT= INTO=
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks.colocation --out '$(OUT)/colocation' \
+	    $(if $(INTO),--into '$(INTO)')
+
 .PHONY: bench-chaos
 bench-chaos: JOBS = 200
 bench-chaos: setup system-servers ## kill processes, turn clocks, lose data, and compare

@@ -1,4 +1,4 @@
-"""`coplace evaluate`: what the models would have said of a log of jobs that ran elsewhere."""
+"""`coplace evaluate`: what the models would have said of jobs that ran elsewhere."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,12 +8,7 @@ from rich.console import Console
 
 from cli.telling import TABLE_WIDTH, note
 
-app = typer.Typer(no_args_is_help=True, help="Hold models to logs of jobs that ran.")
-
-
-@app.callback()
-def _several() -> None:
-    """A group, although it has one command yet."""
+app = typer.Typer(no_args_is_help=True, help="Hold models to what was measured.")
 
 
 @app.command()
@@ -59,3 +54,32 @@ def power(
 
         write_plot(plot, read.jobs[first:], found.predictions[first:], alpha)
     typer.echo(f"{len(read.jobs) - first} predictions are in {out_csv}")
+
+
+@app.command()
+def degradation(
+    pairs: Annotated[
+        Path, typer.Option(exists=True, dir_okay=False, help="Relative performance of pairs, CSV.")
+    ],
+    sensitivity: Annotated[
+        Path, typer.Option(exists=True, dir_okay=False, help="Run times beside bubbles, CSV.")
+    ],
+    contentiousness: Annotated[
+        Path, typer.Option(exists=True, dir_okay=False, help="What a reporter suffered, CSV.")
+    ],
+    out_csv: Annotated[
+        Path, typer.Option("--csv", help="File to write: each target beside each neighbour.")
+    ],
+    seed: Annotated[int, typer.Option(min=0, help="Of the folds and of the trees.")] = 0,
+) -> None:
+    """Predict how much applications slow each other down, of pairs and of applications that were
+    held out, and compare it with what was measured."""
+    from cli.evaluate import degradation as evaluation
+    from cli.evaluate.pair_files import read_pairs
+
+    files = read_pairs(pairs, sensitivity, contentiousness)
+    note(files.notes)
+    found = evaluation.evaluated(files, seed)
+    evaluation.write_csv(out_csv, files.profiles, found)
+    Console(width=TABLE_WIDTH).print(evaluation.table(found))
+    typer.echo(f"{len(found.actual)} targets beside a neighbour are in {out_csv}")

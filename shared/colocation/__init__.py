@@ -1,0 +1,1 @@
+"""What a neighbour on the same node costs, and who should have whom."""

@@ -1,0 +1,1 @@
+"""Degradation of pairs, and what pairing by it gains."""
