@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
@@ -20,6 +20,7 @@ from services.agent.model import (
     Rates,
     Timing,
     adapted,
+    least_period_s,
     next_in_turn,
     rate,
 )
@@ -84,8 +85,12 @@ class Controller:
         timing = adapted(self._settings.timing, len(running), self._cost_s, self._settings.budget)
         self._last = next_in_turn(self._last, list(measured))
         began_s = self._clocks.steady_s()
-        self._shutter(self._last, measured[self._last], running, timing)
+        pause_s = self._shutter(self._last, measured[self._last], running, timing)
         took_s = self._clocks.steady_s() - began_s
+        # What took longer than was expected is paid for at once.
+        owed_s = least_period_s(len(running), pause_s, self._settings.overhead)
+        timing = replace(timing, period_s=max(timing.period_s, owed_s))
+        self._meter.shutter(len(running), pause_s, timing)
         self._meter.shared(len(running), took_s + timing.period_s)
         return timing.period_s
 
@@ -100,9 +105,9 @@ class Controller:
         progress: ProgressCounter,
         running: Mapping[str, AttachedJob],
         timing: Timing,
-    ) -> None:
-        """Algorithm 2 between two measurements. Of the others nothing is read: what algorithm 4
-        uses are the three windows of the one that runs alone."""
+    ) -> float:
+        """Algorithm 2 between two measurements; returns how long the others were paused. Of these
+        nothing is read: algorithm 4 uses the three windows of the one that runs alone."""
         others = [job.processes for other, job in running.items() if other != key]
         before = self._measure(progress, timing)
         began_s = self._clocks.steady_s()
@@ -114,10 +119,10 @@ class Controller:
         is_whole = is_whole and pause_s < self._settings.most_pause_s
         if is_whole:
             self._intervals.add(key, Rates.of((before, during, after)))
-        result = ShutterResult.MEASURED if is_whole else ShutterResult.SPOILED
-        self._meter.shutter(result, len(running), pause_s, timing)
+        self._meter.result(ShutterResult.MEASURED if is_whole else ShutterResult.SPOILED)
         cost_s = pause_s - timing.measurements * timing.measurement_s
         self._cost_s += _NEWEST * (max(0.0, cost_s) - self._cost_s)
+        return pause_s
 
     def _measure(self, progress: ProgressCounter, timing: Timing) -> list[float]:
         """Algorithm 1: the rates of K stretches of S."""

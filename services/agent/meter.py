@@ -47,9 +47,12 @@ class AgentMeter:
         if count < 2:
             self._overhead.set(0)
 
-    def shutter(self, result: ShutterResult, jobs: int, pause_s: float, timing: Timing) -> None:
-        """All of n jobs but one stood still for `pause_s`."""
+    def result(self, result: ShutterResult) -> None:
+        """What became of a shutter."""
         self._shutters.add(1, {"result": result})
+
+    def shutter(self, jobs: int, pause_s: float, timing: Timing) -> None:
+        """All of n jobs but one stood still for `pause_s`."""
         self._paused_s.add((jobs - 1) * pause_s)
         self._overhead.set(dilation_ratio(jobs, pause_s, timing.period_s) - 1)
         self._period_s.set(timing.period_s)

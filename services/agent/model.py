@@ -77,24 +77,26 @@ class OverheadBudget:
     most_period_s: float
 
 
+def least_period_s(jobs: int, shutter_s: float, overhead: float) -> float:
+    """Equations 9 and 10 solved for P: from which on a shutter of S keeps within the overhead."""
+    share = overhead / (1 + overhead)
+    return max(0.0, shutter_s * ((jobs - 1) / (jobs * share) - 3))
+
+
 def adapted(wanted: Timing, jobs: int, cost_s: float, budget: OverheadBudget) -> Timing:
     """The wanted S and P where equation 10 holds them to the budget; else a longer P, up to its
     bound; then a shorter S, down to its own; then as long a P as it takes.
 
     `cost_s` is how long co-runners are paused beyond the measurements, to signal and wait for them.
     """
-    share = budget.overhead / (1 + budget.overhead)
-    # Equation 9 solved for P is `per_shutter` shutters long.
-    per_shutter = (jobs - 1) / (jobs * share) - 3 if jobs > 1 else 0.0
-    least_s = min(budget.least_measurement_s, wanted.measurement_s)
-    shutter_s = wanted.measurements * wanted.measurement_s + cost_s
+    a_second_s = least_period_s(jobs, 1.0, budget.overhead)
     most_period_s = max(budget.most_period_s, wanted.period_s)
-    if per_shutter * shutter_s > most_period_s:
-        fitting_s = (most_period_s / per_shutter - cost_s) / wanted.measurements
-        wanted = Timing(max(least_s, fitting_s), wanted.measurements, wanted.period_s)
-        shutter_s = wanted.measurements * wanted.measurement_s + cost_s
-    period_s = max(wanted.period_s, per_shutter * shutter_s)
-    return Timing(wanted.measurement_s, wanted.measurements, period_s)
+    measurement_s = wanted.measurement_s
+    if a_second_s * (wanted.measurements * measurement_s + cost_s) > most_period_s:
+        fitting_s = (most_period_s / a_second_s - cost_s) / wanted.measurements
+        measurement_s = max(min(budget.least_measurement_s, measurement_s), fitting_s)
+    shutter_s = wanted.measurements * measurement_s + cost_s
+    return Timing(measurement_s, wanted.measurements, max(wanted.period_s, a_second_s * shutter_s))
 
 
 @dataclass(slots=True)

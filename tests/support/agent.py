@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -76,5 +76,8 @@ def none_stops(pids: Sequence[int], within_s: float = 5.0) -> bool:
 
 def await_end(pids: Sequence[int]) -> None:
     """Return when none of the processes runs any more: a kill is on its way for some time."""
-    found = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+    found = []
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            found.append(psutil.Process(pid))
     assert gone(found, within_s=10)

@@ -14,6 +14,7 @@ from services.agent.model import (
     Timing,
     adapted,
     dilation_ratio,
+    least_period_s,
     next_in_turn,
     paused_share,
     rate,
@@ -94,6 +95,14 @@ def test_whatever_is_wanted_the_budget_holds_and_nothing_shrinks_below_its_bound
     assert min(least_s, measurement_s) <= found.measurement_s <= measurement_s
     assert found.period_s >= period_s
     assert found.measurements == measurements
+
+
+@given(jobs=st.integers(1, 200), pause_s=st.floats(1e-6, 1), overhead=st.floats(1e-4, 0.3))
+def test_a_pause_of_any_length_is_paid_for_by_the_period_behind_it(
+    jobs: int, pause_s: float, overhead: float
+) -> None:
+    period_s = least_period_s(jobs, pause_s, overhead)
+    assert dilation_ratio(jobs, pause_s, period_s) <= 1 + overhead * (1 + 1e-9)
 
 
 def test_jobs_take_turns_whoever_comes_and_goes() -> None:
