@@ -3,9 +3,11 @@ and password for each service, and what each of them may do."""
 
 import json
 import re
+import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kafka import KafkaAdminClient
 from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
@@ -14,6 +16,7 @@ from kafka.errors import KafkaError
 from deploy.local.credentials import Credentials
 from deploy.local.kafka.broker import KAFKA
 from deploy.local.redis_server import REDIS, SecureRedis
+from deploy.local.servers import LocalServers
 from shared.domain.errors import UnusableError
 from shared.messaging.access import OPERATOR, Access
 from shared.messaging.access_control import ensure_acls
@@ -21,6 +24,7 @@ from shared.messaging.admin import admin_client
 from shared.messaging.deployment import Deployment
 from shared.messaging.redis_access import acl_file
 from shared.runtime.folders import written
+from shared.runtime.refusals import RefusedError, require_kafka_believes
 from shared.runtime.settings import Settings
 from shared.workloads.clusters import SITE
 
@@ -29,6 +33,8 @@ from shared.workloads.clusters import SITE
 _SERVING: Final = (KAFKA, REDIS, "ingest", "placement", "energy-api")
 _ASKING: Final[Mapping[str, str]] = {OPERATOR: OPERATOR, "simulation": SITE}
 _FOLDER: Final = "credentials"
+_TRIES: Final = 100
+_PAUSE_S: Final = 0.1
 _CLIENTS: Final = "clients.json"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
@@ -75,14 +81,15 @@ class Security:
         passwords = {user.name: self.credentials.password(user.name) for user in users}
         self.credentials.write(self.redis.users_file, acl_file(users, passwords))
 
-    def provision(self, kafka_internal: str) -> None:
-        """Tell Kafka, where it speaks to itself, every user with password, and who may do what.
+    def provision(self, servers: LocalServers) -> None:
+        """Tell Kafka, where it speaks to itself, who may do what and every user with password, and
+        return when it believes them.
 
-        Raises KafkaError.
+        Raises KafkaError, and RefusedError where it does not within seconds.
         """
         certificate, key = self.credentials.identity(KAFKA)
         settings = Settings(
-            kafka_bootstrap=kafka_internal,
+            kafka_bootstrap=servers.kafka_internal,
             kafka_security_protocol="SSL",
             kafka_ca_file=self.credentials.authority,
             kafka_cert_file=certificate,
@@ -90,8 +97,20 @@ class Security:
             namespace=self.namespace,
         )
         with admin_client(Deployment.of(settings)) as client:
-            self.set_passwords(client, self.access.principals)
             ensure_acls(client, self.access)
+            self.set_passwords(client, self.access.principals)
+        for name in (OPERATOR, *self.clients()):
+            self._wait_until_believed(name, servers.kafka_bootstrap)
+
+    def _wait_until_believed(self, name: str, kafka_bootstrap: str) -> None:
+        """A broker applies what its controller has taken a moment later, in the same order."""
+        fields: dict[str, Any] = {**self.settings(name), "kafka_bootstrap": kafka_bootstrap}
+        known = Settings(**fields)
+        for _ in range(_TRIES):
+            with suppress(RefusedError):
+                return require_kafka_believes(known)
+            time.sleep(_PAUSE_S)
+        return require_kafka_believes(known)
 
     def set_passwords(self, client: KafkaAdminClient, users: Iterable[str]) -> None:
         """Tell Kafka the passwords of these users. Raises KafkaError."""

@@ -59,7 +59,7 @@ def playing(
     were started with what `security` prepared."""
     shared = options.shared(security.namespace if security else new_namespace("demo"))
     if security:
-        security.provision(servers.kafka_internal)
+        security.provision(servers)
         shared = Settings(**{**shared.model_dump(), **security.settings(OPERATOR)})
     environment = options.environment(shared.namespace)
     processes = Processes(

@@ -163,7 +163,7 @@ class Installation:
             security.add_client(name, role)
             security.prepare()
             with _set(addresses):
-                security.provision(LocalServers(self.folder).kafka_internal)
+                security.provision(LocalServers(self.folder))
             found = {n: v for n, v in addresses.items() if n.startswith(_ADDRESSES)}
             return {**found, **security.environment(name), "COPLACE_SOURCE": name}
 
@@ -226,7 +226,7 @@ class Installation:
         servers.up()
         try:
             if security:
-                security.provision(servers.kafka_internal)
+                security.provision(servers)
             environment = {
                 **shared,
                 **_of_operator(security),

@@ -25,7 +25,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
             environment.delenv(name, raising=False)
         servers = LocalServers(folder / "run", secure=security.redis)
     with servers:
-        security.provision(servers.kafka_internal)
+        security.provision(servers)
         found = Secured(servers, security)
         create_topics(Deployment.of(found.settings("operator")))
         yield found

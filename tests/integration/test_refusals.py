@@ -89,6 +89,16 @@ def test_kafka_with_a_wrong_password(secured: Secured, wrong_password: Path) -> 
     )
 
 
+def test_a_new_password_is_believed_once_kafka_was_told(secured: Secured) -> None:
+    credentials = secured.security.credentials
+    file = credentials.password_file("operator")
+    first = file.read_text()
+    for password in ("another\n", "one-more\n", first):
+        credentials.write(file, password)
+        secured.security.provision(secured.servers)
+        assert asyncio.run(kafka_problem(secured.settings("operator"))) == ""
+
+
 def test_kafka_of_another_authority(secured: Secured, other: Identity) -> None:
     environment = secured.environment("pricing")
     environment["COPLACE_KAFKA_CA_FILE"] = str(other.certificate.parent / "ca.pem")
