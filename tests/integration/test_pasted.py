@@ -36,6 +36,7 @@ ELSEWHERE = {
     "coplace audit": "tests/integration/test_authority.py",
     "coplace authority": "tests/integration/test_authority.py",
     "coplace certificates": "tests/integration/test_secure.py",
+    "coplace down": "tests/integration/test_secure.py",
     "coplace dlq show": "tests/integration/test_how_to.py",
     "coplace dlq replay": "tests/integration/test_how_to.py",
     "coplace local": "tests/integration/test_local_runner.py",
