@@ -98,7 +98,7 @@ class Binding:
 
     def covers(self, cluster: SitedCluster) -> bool:
         """Whether a cluster is its, by its name or by its site."""
-        by_site = self.is_of_region or (bool(cluster.site) and self.has_site(cluster.site))
+        by_site = self.is_of_region or self.has_site(cluster.site)
         return by_site or _is_one(cluster.name, self.clusters)
 
     def has_site(self, site: str) -> bool:
