@@ -84,8 +84,16 @@ def test_no_name_of_a_service_and_no_path_is_issued(reader: Reader, name: str) -
     assert len(result.stderr.splitlines()) == 1
 
 
-@pytest.mark.usefixtures("worked")
-def test_what_was_secure_is_so_after_a_new_start(reader: Reader) -> None:
-    again = reader.paste("coplace down\ncoplace up\ncoplace doctor")
+def test_what_was_secure_is_so_after_a_new_start_with_new_credentials(reader: Reader) -> None:
+    renewed = [
+        "coplace certificates issue east --role agent",
+        "coplace down",
+        f"rm {reader.installation.folder}/credentials/*.{{pem,key,password}}",
+        "coplace up",
+        "coplace clusters",
+        "coplace accounts",
+        "ls " + str(reader.installation.folder / "credentials" / "east.key"),
+    ]
+    again = reader.paste("\n".join(renewed))
     assert again.returncode == 0, again.stderr
-    assert "access to Kafka\tfits" in again.stdout
+    assert "asks who somebody is" in again.stdout
