@@ -72,7 +72,9 @@ lock: $(VENV)/.locked ## pin anew what pyproject.toml asks for, with hashes and 
 	    --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url \
 	    --no-emit-find-links --quiet --output-file requirements-helm.lock
 
-.PHONY: system-compiler system-servers system-slurm system-containers
+.PHONY: system-python system-compiler system-servers system-slurm system-containers system-tests
+system-python:
+	@deploy/require-python.sh $(PYTHON)
 system-compiler:
 	@deploy/require-commands.sh $(COMPILER_PACKAGES)
 system-servers:
@@ -81,6 +83,9 @@ system-slurm:
 	@deploy/require-commands.sh $(SLURM_PACKAGES)
 system-containers:
 	@deploy/require-commands.sh $(CONTAINER_PACKAGES)
+# All at once, while pip installs.
+system-tests:
+	@deploy/require-commands.sh $(SERVER_PACKAGES) $(SLURM_PACKAGES) $(CONTAINER_PACKAGES)
 
 ## Checks ------------------------------------------------------------------------------------
 
@@ -112,7 +117,8 @@ WORKERS ?= 3
 
 # What lint finds is shown at once, and fails the target once the tests are over.
 .PHONY: test
-test: system-compiler $(VENV)/.locked system-servers system-slurm system-containers ## everything that CI runs: WORKERS=
+test: system-python system-compiler ## everything that CI runs: WORKERS=
+	$(MAKE) --jobs=2 system-tests $(VENV)/.locked
 	$(MAKE) --jobs=2 lint run-tests
 
 .PHONY: run-tests
