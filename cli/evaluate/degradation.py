@@ -43,7 +43,7 @@ class _HeldOut(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evaluated:
+class EvaluatedDegradation:
     """Every cell that was measured, and what was said of it by kind of test and predictor; NaN
     where a predictor had nothing to say."""
 
@@ -61,7 +61,7 @@ class DegradationScore(NamedTuple):
     rel_perf_error: float
 
 
-def evaluated(files: PairFiles, seed: int = 0) -> Evaluated:
+def evaluated(files: PairFiles, seed: int = 0) -> EvaluatedDegradation:
     """All predictors on all that is held out, by one seed."""
     degradation = files.degradation
     learners = {PLAIN: _plain(files.profiles, seed), COPLACE: _coplace(files.profiles, seed)}
@@ -82,7 +82,7 @@ def evaluated(files: PairFiles, seed: int = 0) -> Evaluated:
     cells = Cells.known(degradation)
     found = {key: each[cells] for key, each in said.items()}
     bubble_up = {(kind, BUBBLE_UP): files.bubble_up[cells] for kind in KINDS}
-    return Evaluated(cells, degradation[cells], bubble_up | found)
+    return EvaluatedDegradation(cells, degradation[cells], bubble_up | found)
 
 
 def score(actual: Floats, said: Floats) -> DegradationScore:
@@ -99,7 +99,7 @@ def score(actual: Floats, said: Floats) -> DegradationScore:
     )
 
 
-def table(found: Evaluated) -> Table:
+def table(found: EvaluatedDegradation) -> Table:
     """One row a kind of test and a predictor that said something."""
     printed = Table(box=MARKDOWN)
     printed.add_column("held out")
@@ -113,14 +113,14 @@ def table(found: Evaluated) -> Table:
     return printed
 
 
-def scores(found: Evaluated) -> dict[tuple[str, str], DegradationScore]:
+def scores(found: EvaluatedDegradation) -> dict[tuple[str, str], DegradationScore]:
     """By kind of test and predictor, in their order."""
     said = sorted(found.said.items(), key=lambda item: KINDS.index(item[0][0]))
     all_scores = {key: score(found.actual, each) for key, each in said}
     return {key: each for key, each in all_scores.items() if each.rows}
 
 
-def write_csv(path: Path, profiles: Profiles, found: Evaluated) -> None:
+def write_csv(path: Path, profiles: Profiles, found: EvaluatedDegradation) -> None:
     """config, target, neighbour, meas_rel_perf, and what each predictor said of it when the pair
     and when the target was held out, empty where it said nothing."""
     kinds = {UNSEEN_PAIRS: "unseen_pair", UNSEEN_TARGETS: "unseen_target"}

@@ -20,7 +20,7 @@ from shared.runtime.folders import written
 _SHOWN: Final = 5
 
 
-class Evaluated(NamedTuple):
+class EvaluatedPower(NamedTuple):
     """One prediction a job, what was counted on the way, and the lines of an explanation."""
 
     predictions: list[PredictedPower]
@@ -28,7 +28,7 @@ class Evaluated(NamedTuple):
     explained: list[str]
 
 
-def evaluated(jobs: Jobs, *, lag: int, alpha: float, explain: str | None = None) -> Evaluated:
+def evaluated(jobs: Jobs, *, lag: int, alpha: float, explain: str | None = None) -> EvaluatedPower:
     """Play a log. Raises UnusableError for a job to explain that is not in it."""
     if explain is not None and all(job.job_id != explain for job, _ in jobs):
         raise UnusableError(f"no job of the log is called {explain!r}")
@@ -41,7 +41,7 @@ def evaluated(jobs: Jobs, *, lag: int, alpha: float, explain: str | None = None)
     with progress_of(len(jobs), "jobs") as tell:
         found = list(replay(learner, jobs, lag, tell, ask))
     notes = [f"{count} jobs: {what}" for what, count in sorted(learner.counted.items())]
-    return Evaluated(found, notes, explained)
+    return EvaluatedPower(found, notes, explained)
 
 
 def table(jobs: Jobs, predictions: Sequence[PredictedPower], first: int, alpha: float) -> Table:

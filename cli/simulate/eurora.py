@@ -14,7 +14,12 @@ from cli.telling import TABLE_WIDTH
 from shared.domain.errors import UnusableError
 from shared.models.power_reduction import factor_of_cpi, mixed_factor
 from shared.runtime.user_files import lines
-from shared.simulation.capping import Rules, impossible_under, play_capped, weighted_queue_time_s
+from shared.simulation.capping import (
+    CappingRules,
+    impossible_under,
+    play_capped,
+    weighted_queue_time_s,
+)
 from shared.simulation.eurora import (
     PAPER_THRESHOLD_S,
     EuroraFigures,
@@ -85,7 +90,7 @@ def _cap(scenario: EuroraScenario, cap_w: float) -> None:
     machine = read_machine(files.nodes)
     jobs = read_jobs(scenario.eurora, read_power_predictions(files.power))
     waits_s = expected_waits_s(jobs, read_queues(files.queues))
-    rules = Rules(scenario.policy, cap_w, waits_s, _factors(scenario, files.power, jobs))
+    rules = CappingRules(scenario.policy, cap_w, waits_s, _factors(scenario, files.power, jobs))
     played = play_capped(machine, jobs, rules)
     if wrong := impossible_under(rules, played, machine):
         raise UnusableError(f"the schedule of {scenario.eurora} is impossible: {wrong[0]}")
@@ -175,7 +180,7 @@ def _table(rows: list[_Compared]) -> Table:
     return table
 
 
-def _capped_table(scenario: EuroraScenario, rules: Rules, played: EuroraRun) -> Table:
+def _capped_table(scenario: EuroraScenario, rules: CappingRules, played: EuroraRun) -> Table:
     figures = figures_of(played)
     table = Table(title=f"{scenario.eurora.name} under {rules.cap_w:g} W; the schedule was checked")
     table.add_column("by")

@@ -9,7 +9,7 @@ import structlog
 from coplace.v1.authority_pb2 import AuthorityDeclared
 
 from services.ingest.region import FOLDED, KnownRegion
-from shared.authority.door import Attempt, Door
+from shared.authority.door import AccessRequest, Door
 from shared.authority.following import Followed, following
 from shared.authority.naming import about_of
 from shared.authority.rules import ORDERS, About, AccessVerdict
@@ -124,7 +124,7 @@ class Gate:
         """Put on record that somebody spoke for somebody else, where a table is in force."""
         if self._door.is_open:
             return
-        attempt = Attempt(who, action, About(), event_id)
+        attempt = AccessRequest(who, action, About(), event_id)
         verdict = self._door.counted(attempt, AccessVerdict(False, reason))
         await (await self._door.record(attempt, verdict))
 
@@ -142,7 +142,7 @@ class Gate:
 
     async def _judge(
         self, who: str, action: str, publish: Publish
-    ) -> tuple[Attempt, AccessVerdict]:
+    ) -> tuple[AccessRequest, AccessVerdict]:
         if isinstance(publish.event.payload, AuthorityDeclared):
             return self._judge_table(who, publish.event.payload, publish.event.id)
         if action == "cluster_declared":  # whose name it is must not be a moment old
@@ -158,9 +158,9 @@ class Gate:
 
     def _judge_table(
         self, who: str, table: AuthorityDeclared, event_id: str
-    ) -> tuple[Attempt, AccessVerdict]:
+    ) -> tuple[AccessRequest, AccessVerdict]:
         """The first table anybody may declare who shows a certificate and is its operator."""
-        attempt = Attempt(who, DECLARE, About(is_region=True), event_id)
+        attempt = AccessRequest(who, DECLARE, About(is_region=True), event_id)
         verdict = self._may(attempt)
         if verdict.is_allowed:
             try:
@@ -169,7 +169,7 @@ class Gate:
                 raise RejectedError(f"{DECLARE}.{error.field}", error.problem) from None
         return attempt, self._door.counted(attempt, verdict)
 
-    def _may(self, attempt: Attempt) -> AccessVerdict:
+    def _may(self, attempt: AccessRequest) -> AccessVerdict:
         table = self._door.table.now
         if table is not None:
             return table.may(attempt.who, attempt.action, attempt.about)
@@ -178,6 +178,6 @@ class Gate:
         reason = "nobody is known by name here: ingest must ask for client certificates"
         return AccessVerdict(False, reason)
 
-    def _attempt(self, who: str, action: str, publish: Publish) -> Attempt:
+    def _attempt(self, who: str, action: str, publish: Publish) -> AccessRequest:
         about = about_of(publish.event.payload, self._region.known)
-        return Attempt(who, action, about, publish.event.id)
+        return AccessRequest(who, action, about, publish.event.id)

@@ -3,7 +3,7 @@
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
 
-from services.prediction.job_power import JobOnCluster, MeasuredRun
+from services.prediction.job_power import EndedRun, JobOnCluster
 from services.prediction.state import HALF, CoRunPair, MeanReading, Traffic
 from shared.domain.bounds import (
     BANDWIDTH_GBPS,
@@ -20,7 +20,7 @@ from shared.messaging.event import Event
 from shared.models.shutters import Shutter, unfiltered_slowdown
 
 
-def run_of(key: str, job: Job, message: JobFinished) -> MeasuredRun | None:
+def run_of(key: str, job: Job, message: JobFinished) -> EndedRun | None:
     """A run that power can be learned from, by its resource manager's energy where it has a meter;
     None where no job ran, or at several P-states, or was suspended, and where energy and time make
     no power that a node has: each was told by itself."""
@@ -33,7 +33,7 @@ def run_of(key: str, job: Job, message: JobFinished) -> MeasuredRun | None:
     node_power_w = message.energy_j / message.nodes / runtime_s if message.energy_j else None
     if node_power_w is not None and not NODE_POWER_W.has(node_power_w):
         return None
-    return MeasuredRun(
+    return EndedRun(
         time_us=message.ended_at_us,
         key=key,
         job_id=message.job_id,

@@ -51,7 +51,7 @@ class JobOnCluster(NamedTuple):
         return KindOfJob(cluster.node_model, *self[1:])
 
 
-class MeasuredRun(NamedTuple):
+class EndedRun(NamedTuple):
     """A run that ended: what each of its nodes drew for it, and how many cores it had there, both
     by the mean over its nodes; no power where its resource manager has no meter."""
 
@@ -103,7 +103,7 @@ class JobPower:
         """An attempt of a job started."""
         self._started.put(key, JobOnCluster.of(job, cluster, freq_ghz))
 
-    def finish(self, key: str, run: MeasuredRun | None) -> None:
+    def finish(self, key: str, run: EndedRun | None) -> None:
         """An attempt ended; None where it had no power, or several."""
         if run is not None:
             self._ended.put(key, run)
@@ -139,7 +139,7 @@ class JobPower:
             self._expected.put(key, ExpectedPower(kind, power))
 
     def _taken(
-        self, run: MeasuredRun, clusters: Mapping[str, Cluster], metered_w: float | None
+        self, run: EndedRun, clusters: Mapping[str, Cluster], metered_w: float | None
     ) -> EndedJob | None:
         """None where nothing is known of where it ran, or of its power."""
         self._ended.drop(run.key)
@@ -196,6 +196,6 @@ def _expected(value: list[Any]) -> ExpectedPower:
     return ExpectedPower(KindOfJob(*kind), power)
 
 
-def _ended(value: list[Any]) -> MeasuredRun:
+def _ended(value: list[Any]) -> EndedRun:
     time_us, key, job_id, job, *measured = value
-    return MeasuredRun(time_us, key, job_id, JobOnCluster(*job), *measured)
+    return EndedRun(time_us, key, job_id, JobOnCluster(*job), *measured)

@@ -36,7 +36,7 @@ class AuditSink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AccessRequest:
     """Who wants to say or ask what."""
 
     who: str
@@ -103,20 +103,20 @@ class Door:
         """Whether the caller may ask. What is refused is on record before it is told."""
         if self.table.now is None:
             return AccessVerdict(True, _NO_TABLE)
-        attempt = Attempt(caller(context), action, about)
+        attempt = AccessRequest(caller(context), action, about)
         verdict = self.judge(attempt)
         if not verdict.is_allowed:
             await (await self.record(attempt, verdict))
         return verdict
 
-    def judge(self, attempt: Attempt) -> AccessVerdict:
+    def judge(self, attempt: AccessRequest) -> AccessVerdict:
         """Whether somebody may, counted. Its reason is for the caller."""
         if self.table.now is None:
             return AccessVerdict(True, _NO_TABLE)
         verdict = self.table.now.may(attempt.who, attempt.action, attempt.about)
         return self.counted(attempt, verdict)
 
-    def counted(self, attempt: Attempt, verdict: AccessVerdict) -> AccessVerdict:
+    def counted(self, attempt: AccessRequest, verdict: AccessVerdict) -> AccessVerdict:
         """Count a verdict, and put a refusal into words."""
         counter = self._allowed if verdict.is_allowed else self._refused
         counter.add(1, {"action": attempt.action})
@@ -125,7 +125,7 @@ class Door:
         told = f"{attempt.who!r} may not {attempt.action} {attempt.about}: {verdict.reason}"
         return AccessVerdict(False, told[:_MOST_TEXT])
 
-    async def record(self, attempt: Attempt, verdict: AccessVerdict) -> Awaitable[object]:
+    async def record(self, attempt: AccessRequest, verdict: AccessVerdict) -> Awaitable[object]:
         """Put what was decided on record; what is returned is done when the broker has it."""
         at_us = now_us()
         found = AccessAudited(

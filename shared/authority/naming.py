@@ -22,7 +22,7 @@ _CLUSTERS: Final = ("cluster", "reference_cluster")
 _OF_MODELS: Final = (NodeSamples, ShuttersMeasured, SignatureMeasured)
 
 
-class Region(Protocol):
+class NamesInRegion(Protocol):
     """What a door knows of clusters and jobs."""
 
     def cluster(self, name: str) -> SitedCluster:
@@ -38,7 +38,7 @@ class Region(Protocol):
         ...
 
 
-def about_of(payload: Message, region: Region) -> About:
+def about_of(payload: Message, region: NamesInRegion) -> About:
     """What a payload names, completed by what is known of it."""
     match payload:
         case LimitsDeclared() if payload.subject == LIMIT_SUBJECT_USER:
@@ -56,7 +56,7 @@ def about_of(payload: Message, region: Region) -> About:
             return _of_fields(payload, region)
 
 
-def _of_cap(cap: PowerCapDeclared, region: Region) -> About:
+def _of_cap(cap: PowerCapDeclared, region: NamesInRegion) -> About:
     if cap.scope == POWER_SCOPE_CLUSTER:
         return About(clusters=(region.cluster(cap.name),))
     if cap.scope == POWER_SCOPE_SITE:
@@ -64,7 +64,7 @@ def _of_cap(cap: PowerCapDeclared, region: Region) -> About:
     return About(is_region=True)
 
 
-def _of_fields(payload: Message, region: Region) -> About:
+def _of_fields(payload: Message, region: NamesInRegion) -> About:
     named = [_text(payload, name) for name in _CLUSTERS]
     job_id = _text(payload, "job_id")
     node_model = _text(payload, "node_model") if isinstance(payload, _OF_MODELS) else ""

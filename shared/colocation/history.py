@@ -24,7 +24,7 @@ _LEAST_SCALE: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class History:
+class PairHistory:
     """`columns` (machines, application, left out, columns) is what trees see of an application that
     is `known`, as a target and as a neighbour.
 
@@ -41,7 +41,7 @@ class History:
     like_targets: Floats
 
     @classmethod
-    def of(cls, degradation: Floats, curves: Floats) -> "History":
+    def of(cls, degradation: Floats, curves: Floats) -> "PairHistory":
         """From T_co / T_alone - 1 (machines, targets, neighbours), NaN where it is not known.
 
         Mean degradation suffered and caused, on this machine and on all, and the bubble.

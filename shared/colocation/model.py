@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from shared.colocation.history import History, Ints, Mask
+from shared.colocation.history import Ints, Mask, PairHistory
 from shared.colocation.measured import Floats, Profiles
 from shared.models.forest import Forest
 from shared.models.pair_forest import all_pairs
@@ -71,12 +71,12 @@ class DegradationModel:
     train: TrainForest
     _alone: Floats = field(init=False)
     _curves: Floats = field(init=False)
-    _history: History = field(init=False)
+    _history: PairHistory = field(init=False)
     _trained: dict[_Case, _Trained] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._alone, self._curves = self.profiles.columns(), self.profiles.filled_curves()
-        self._history = History.of(self.degradation, self._curves)
+        self._history = PairHistory.of(self.degradation, self._curves)
 
     def predict(self, cells: Cells) -> Floats:
         """Of each cell. One that was learned from is near what was measured of it."""

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-from shared.scheduling.list_scheduling import Planned, Planner, Situation
+from shared.scheduling.list_scheduling import CappedSituation, Planned, StartPlanner
 
 # One job every two minutes is often (Borghesi and others, 2018, section 5.2.3), in the mean of so
 # long a time.
@@ -14,15 +14,15 @@ _WINDOW_S: Final = 1200.0
 
 class ArrivalSwitch:
     """Lets `often` plan, under `often_times` times less than the cap, while jobs come often, and
-    `seldom` else, under all of it: see Planner. `submit_s` is when jobs come, ascending."""
+    `seldom` else, under all of it: see StartPlanner. `submit_s` is when jobs come, ascending."""
 
     def __init__(
-        self, submit_s: Sequence[float], often: Planner, seldom: Planner, often_times: int
+        self, submit_s: Sequence[float], often: StartPlanner, seldom: StartPlanner, often_times: int
     ) -> None:
         self._submit_s, self._often, self._seldom = submit_s, often, seldom
         self._times = often_times
 
-    def plan(self, at: Situation) -> Sequence[Planned]:
+    def plan(self, at: CappedSituation) -> Sequence[Planned]:
         """What the one whose time it is plans."""
         if self.comes_often(at.now_s):
             return self._often.plan(at._replace(cap_mw=at.cap_mw // self._times))

@@ -16,9 +16,9 @@ from ortools.sat.python import cp_model
 
 from shared.planning.searches import Searches
 from shared.scheduling.list_scheduling import (
+    CappedSituation,
     ListSchedule,
     Planned,
-    Situation,
     Using,
     list_schedule,
 )
@@ -35,11 +35,11 @@ _Conflict = tuple[int, tuple[int, ...]]
 class Order(Protocol):
     """The order of a list schedule: see PriorityRule."""
 
-    def order(self, at: Situation) -> list[int]: ...
+    def order(self, at: CappedSituation) -> list[int]: ...
 
 
-class Decomposition:
-    """Plans by the relaxed model, from the list schedule of `rule` on: see Planner.
+class DecompositionPlanner:
+    """Plans by the relaxed model, from the list schedule of `rule` on: see StartPlanner.
 
     The solver has one worker and counts its work, not the time: `limit_s` is in units of that,
     about a second each: a situation gets the same plan on any machine. `rounds` is
@@ -52,12 +52,12 @@ class Decomposition:
         self._rule, self._limit_s, self._rounds = rule, limit_s, rounds
         self._searches = searches
 
-    def plan(self, at: Situation) -> Sequence[Planned]:
+    def plan(self, at: CappedSituation) -> Sequence[Planned]:
         """The cheapest that was found, the list schedule included. A job that never fits starts
         never: then the list schedule holds."""
         return self.cheapest(at).starts
 
-    def cheapest(self, at: Situation) -> ListSchedule:
+    def cheapest(self, at: CappedSituation) -> ListSchedule:
         """It with what its waits cost."""
         self._searches.plans += 1
         listed = list_schedule(at, self._rule.order(at))
@@ -81,7 +81,7 @@ class Decomposition:
         return best
 
     def solved(
-        self, at: Situation, hint: ListSchedule, conflicts: Sequence[_Conflict]
+        self, at: CappedSituation, hint: ListSchedule, conflicts: Sequence[_Conflict]
     ) -> list[float] | None:
         """Starts by place; None without an answer at the longest limit."""
         model, starts = _model(at, hint, conflicts)
@@ -101,7 +101,7 @@ class Decomposition:
 
 
 def _model(
-    at: Situation, hint: ListSchedule, conflicts: Sequence[_Conflict]
+    at: CappedSituation, hint: ListSchedule, conflicts: Sequence[_Conflict]
 ) -> tuple[Any, list[Any]]:
     """The relaxed model of equations 1 and 2, in whole seconds from now, with its starts."""
     model = cp_model.CpModel()
@@ -129,7 +129,7 @@ def _model(
     return model, starts
 
 
-def _pools(at: Situation) -> list[tuple[int, list[int]]]:
+def _pools(at: CappedSituation) -> list[tuple[int, list[int]]]:
     """The capacity of each pool and what each job demands of it, those that run first: watts, then
     the resources of all nodes."""
     free = at.free.totals
@@ -163,7 +163,7 @@ def _apart(
 
 
 def _mapped(
-    at: Situation, starts_s: Sequence[float]
+    at: CappedSituation, starts_s: Sequence[float]
 ) -> tuple[ListSchedule | None, _Conflict | None]:
     """The starts on nodes, or the first job whose units do not fit beside what runs then."""
     free, starts = at.free.copy(), list[Planned]()
@@ -183,7 +183,7 @@ def _mapped(
     return ListSchedule(starts, cost), None
 
 
-def _played(at: Situation, starts_s: Sequence[float], below: float) -> ListSchedule | None:
+def _played(at: CappedSituation, starts_s: Sequence[float], below: float) -> ListSchedule | None:
     """The order of the starts as a list schedule."""
     return list_schedule(at, _in_order(starts_s), below)
 

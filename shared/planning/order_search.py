@@ -8,15 +8,15 @@ second of waiting costs a job is what it adds to its bounded slowdown if it runs
 """
 
 from collections.abc import Callable, Sequence
-from math import inf
+from math import inf, sqrt
 from random import Random
 from typing import Final
 
 from shared.planning.searches import Searches
 from shared.scheduling.list_scheduling import (
+    CappedSituation,
     ListSchedule,
     Planned,
-    Situation,
     Wanted,
     list_schedule,
 )
@@ -31,14 +31,14 @@ _Found = tuple[list[int], ListSchedule]
 
 
 class OrderSearch:
-    """Plans by the cheapest order that it finds: see Planner. The same plans for the same calls."""
+    """Plans by the cheapest order that it finds: see StartPlanner. Same calls, same plans."""
 
     def __init__(self, searches: Searches) -> None:
         self._searches, self._random = searches, Random(_SEED)
         # Arrival numbers in the order of the last plan.
         self._last: list[int] = []
 
-    def plan(self, at: Situation) -> Sequence[Planned]:
+    def plan(self, at: CappedSituation) -> Sequence[Planned]:
         """The list schedule of the cheapest order."""
         weighed = at._replace(waiting=[_weighed(job) for job in at.waiting])
         orders = self._first_orders(weighed.waiting)
@@ -67,7 +67,7 @@ class OrderSearch:
             kept,
         ]
 
-    def _moved(self, at: Situation, best: _Found) -> _Found:
+    def _moved(self, at: CappedSituation, best: _Found) -> _Found:
         """What moves of single jobs make of it, one after the other."""
         order, schedule = best
         jobs = len(order)
@@ -77,14 +77,15 @@ class OrderSearch:
             moved = order.copy()
             job = moved.pop(self._random.randrange(jobs))
             # More often to the front, where jobs start soon.
-            moved.insert(int(jobs * self._random.random() ** 1.5), job)
+            share = self._random.random()
+            moved.insert(int(jobs * share * sqrt(share)), job)
             found = list_schedule(at, moved, below=schedule.cost)
             if found is not None:
                 order, schedule = moved, found
         return order, schedule
 
 
-def _listed(at: Situation, order: Sequence[int]) -> ListSchedule:
+def _listed(at: CappedSituation, order: Sequence[int]) -> ListSchedule:
     found = list_schedule(at, order)
     assert found is not None
     return found

@@ -141,7 +141,7 @@ def _parts_of(amounts: Sequence[int], parts: Sequence[int]) -> int:
 Planned = tuple[float, int]
 
 
-class Situation(NamedTuple):
+class CappedSituation(NamedTuple):
     """What a plan starts from: what is free now, what runs and what waits under one cap."""
 
     now_s: float
@@ -160,7 +160,7 @@ class ListSchedule(NamedTuple):
 
 
 def list_schedule(
-    at: Situation, order: Sequence[int], below: float = inf, until_s: float = inf
+    at: CappedSituation, order: Sequence[int], below: float = inf, until_s: float = inf
 ) -> ListSchedule | None:
     """The list schedule of jobs in an order of their places in `at.waiting`; None where it costs
     no less than `below`. Overdue jobs are expected to end at once. What never fits, or only after
@@ -182,7 +182,7 @@ def list_schedule(
 class _Playing:
     """A list schedule while it is played."""
 
-    def __init__(self, at: Situation, order: Sequence[int]) -> None:
+    def __init__(self, at: CappedSituation, order: Sequence[int]) -> None:
         self.pending, self.starts = list(order), list[Planned]()
         self._waiting, self._free = at.waiting, at.free.copy()
         self._room_mw = at.cap_mw - sum([each.draw_mw for each in at.using])
@@ -241,11 +241,11 @@ class _Playing:
         insort(self._ends, end, lo=self._ended)
 
 
-class Planner(Protocol):
+class StartPlanner(Protocol):
     """Says when jobs of a situation start, in the order of their starts, and of those who start at
     once in that of taking their nodes. Who is left out starts in a later plan."""
 
-    def plan(self, at: Situation) -> Sequence[Planned]: ...
+    def plan(self, at: CappedSituation) -> Sequence[Planned]: ...
 
 
 class PriorityRule:
@@ -254,12 +254,12 @@ class PriorityRule:
     def __init__(self, ranks: Sequence[int]) -> None:
         self._ranks = ranks
 
-    def order(self, at: Situation) -> list[int]:
+    def order(self, at: CappedSituation) -> list[int]:
         """The places of what waits, best first."""
         keyed = [(self._ranks[job.arrival], place) for place, job in enumerate(at.waiting)]
         return [place for _, place in sorted(keyed)]
 
-    def plan(self, at: Situation) -> Sequence[Planned]:
+    def plan(self, at: CappedSituation) -> Sequence[Planned]:
         """What starts now; all else is planned anew when something happens."""
         schedule = list_schedule(at, self.order(at), until_s=at.now_s)
         assert schedule is not None
@@ -279,7 +279,7 @@ class PlannedStarts(Dispatcher):
         amounts: Ints,
         budget: PowerBudget,
         arrivals: Iterator[tuple[Entry, Wanted]],
-        planner: Planner,
+        planner: StartPlanner,
     ) -> None:
         self._free, self._budget, self._planner = FreeNodes.of(amounts), budget, planner
         self._arrivals = arrivals
@@ -311,7 +311,7 @@ class PlannedStarts(Dispatcher):
             return []
         waiting = [wanted for _, wanted in self._waiting.values()]
         using = list(self._using.values())
-        at = Situation(now_s, self._budget.cap_mw, self._free, using, waiting)
+        at = CappedSituation(now_s, self._budget.cap_mw, self._free, using, waiting)
         started: list[Served] = []
         for start_s, place in self._planner.plan(at):
             if start_s > now_s:

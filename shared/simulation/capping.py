@@ -20,7 +20,7 @@ from shared.planning.searches import Searches
 from shared.scheduling.backfill import Backfill
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.dispatch import Dispatcher, Served
-from shared.scheduling.list_scheduling import PlannedStarts, Planner, PriorityRule, Wanted
+from shared.scheduling.list_scheduling import PlannedStarts, PriorityRule, StartPlanner, Wanted
 from shared.scheduling.power import Cap, PowerBudget, Scope, milliwatts
 from shared.scheduling.power_sharing import (
     ADMITTED_TIMES,
@@ -63,7 +63,7 @@ class CappingMethod(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class CappingRules:
     """A method under a cap. Of each job, in their order: how long it expects to wait by its queue,
     and the factor by which it takes longer with less power: see `duration_ratio`."""
 
@@ -73,7 +73,9 @@ class Rules:
     factors: Sequence[float]
 
 
-def play_capped(machine: EuroraMachine, jobs: Sequence[EuroraJob], rules: Rules) -> EuroraRun:
+def play_capped(
+    machine: EuroraMachine, jobs: Sequence[EuroraJob], rules: CappingRules
+) -> EuroraRun:
     """Play an instance under a cap. Raises UnusableError, naming job and cap, for a job that no
     moment under this cap lets start, and for one that the empty machine does not hold."""
     refuse_above(rules, jobs)
@@ -82,7 +84,7 @@ def play_capped(machine: EuroraMachine, jobs: Sequence[EuroraJob], rules: Rules)
     return replace(play(jobs, dispatcher, _run_times(jobs, rules)), searches=searches)
 
 
-def refuse_above(rules: Rules, jobs: Sequence[EuroraJob]) -> None:
+def refuse_above(rules: CappingRules, jobs: Sequence[EuroraJob]) -> None:
     """Raise UnusableError for the first job that draws more than the cap alone."""
     for number, job in enumerate(jobs):
         least_mw = _least_mw(job, rules)
@@ -94,7 +96,7 @@ def refuse_above(rules: Rules, jobs: Sequence[EuroraJob]) -> None:
             )
 
 
-def _least_mw(job: EuroraJob, rules: Rules) -> int:
+def _least_mw(job: EuroraJob, rules: CappingRules) -> int:
     """What a cap has to leave for a job to start under it."""
     full_mw = milliwatts(job.power_w)
     match rules.method:
@@ -109,7 +111,7 @@ def _least_mw(job: EuroraJob, rules: Rules) -> int:
 
 
 def _dispatcher(
-    table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules, searches: Searches
+    table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules, searches: Searches
 ) -> Dispatcher:
     match rules.method:
         case CappingMethod.LS | CappingMethod.LS_WALLTIME:
@@ -127,14 +129,14 @@ def _dispatcher(
 
 
 def _easy(
-    table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules
+    table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules
 ) -> tuple[list[ConsumableScheduler], Iterator[list[tuple[int, Entry]]]]:
     """EASY under the cap, and its arrivals, drawing what they are admitted on."""
     entries = (_admitted(entry, rules) for entry in entries_of(table, jobs))
     return [easy_of(table, jobs, [_budget(rules)])], ([(0, entry)] for entry in entries)
 
 
-def _admitted(entry: Entry, rules: Rules) -> Entry:
+def _admitted(entry: Entry, rules: CappingRules) -> Entry:
     match rules.method:
         case CappingMethod.DVFS:
             return _with_clocks(entry, rules.factors[entry.arrival])
@@ -146,7 +148,7 @@ def _admitted(entry: Entry, rules: Rules) -> Entry:
             return entry
 
 
-def _shares(table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules) -> PowerSharing:
+def _shares(table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules) -> PowerSharing:
     [scheduler], arrivals = _easy(table, jobs, rules)
     told = scheduler if rules.method is CappingMethod.SIMPLE else None
     sharer = partial(_sharer, jobs, rules.factors)
@@ -154,14 +156,16 @@ def _shares(table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules) -> PowerS
     return PowerSharing(easy, sharer, milliwatts(rules.cap_w), told)
 
 
-def _dec(table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules, searches: Searches) -> Planner:
-    from shared.planning.decomposition import Decomposition
+def _dec(
+    table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules, searches: Searches
+) -> StartPlanner:
+    from shared.planning.decomposition import DecompositionPlanner
 
-    return Decomposition(_rule(table, jobs, rules), searches)
+    return DecompositionPlanner(_rule(table, jobs, rules), searches)
 
 
 def _dec_and_shares(
-    table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules, searches: Searches
+    table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules, searches: Searches
 ) -> PowerSharing:
     """DEC under the cap while jobs come often, else jobs in the order in which they came, admitted
     until they would draw three times the cap; whatever runs shares it."""
@@ -176,19 +180,19 @@ def _dec_and_shares(
     return PowerSharing(_planned(table, jobs, wide, planner), sharer, milliwatts(rules.cap_w))
 
 
-def _rule(table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules) -> PriorityRule:
+def _rule(table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules) -> PriorityRule:
     if rules.method is CappingMethod.LS_WALLTIME:
         return PriorityRule(_ranks([job.walltime_s for job in jobs]))
     return PriorityRule(priority_ranks(table, jobs, rules.waits_s))
 
 
 def _planned(
-    table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules, planner: Planner
+    table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules, planner: StartPlanner
 ) -> PlannedStarts:
     return PlannedStarts(table.amounts, _budget(rules), _wanted(table, jobs, rules), planner)
 
 
-def _budget(rules: Rules) -> PowerBudget:
+def _budget(rules: CappingRules) -> PowerBudget:
     return PowerBudget(Cap(Scope.CLUSTER, "eurora", ((-inf, milliwatts(rules.cap_w)),)))
 
 
@@ -199,7 +203,7 @@ def _sharer(jobs: Sequence[EuroraJob], factors: Sequence[float], number: int) ->
 
 
 def _wanted(
-    table: NodeTable, jobs: Sequence[EuroraJob], rules: Rules
+    table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules
 ) -> Iterator[tuple[Entry, Wanted]]:
     """The jobs as plans see them; a second of waiting costs what equation 2 says."""
     kinds, weights = kinds_of(table, jobs), wait_weights(rules.waits_s)
@@ -268,7 +272,7 @@ def _with_clocks(entry: Entry, factor: float) -> Entry:
     return entry._replace(others=tuple(slower))
 
 
-def _run_times(jobs: Sequence[EuroraJob], rules: Rules) -> Callable[[Served], float]:
+def _run_times(jobs: Sequence[EuroraJob], rules: CappingRules) -> Callable[[Served], float]:
     """How long what starts runs. At a lower clock by what it draws; what shares watts is paced."""
 
     def runs_s(served: Served) -> float:
@@ -283,7 +287,7 @@ def _run_times(jobs: Sequence[EuroraJob], rules: Rules) -> Callable[[Served], fl
     return clocked_s if rules.method is CappingMethod.DVFS else runs_s
 
 
-def impossible_under(rules: Rules, run: EuroraRun, machine: EuroraMachine) -> list[str]:
+def impossible_under(rules: CappingRules, run: EuroraRun, machine: EuroraMachine) -> list[str]:
     """What the independent checker finds wrong with a schedule, in words: see `schedules.py`."""
     drawn = [
         Drawn(job.job_id, milliwatts(job.power_w), job.runtime_s, factor, draws, placement.end_s)

@@ -13,7 +13,7 @@ from shared.domain.errors import UnusableError
 from shared.models.power_reduction import mixed_factor
 from shared.simulation.capping import (
     CappingMethod,
-    Rules,
+    CappingRules,
     impossible_under,
     play_capped,
     weighted_queue_time_s,
@@ -102,7 +102,7 @@ def _outcome(
     factors = [
         mixed_factor(job.job_id) if contender.factor is None else contender.factor for job in jobs
     ]
-    rules = Rules(contender.method, instance.caps_w[cap_pct], instance.waits_s, factors)
+    rules = CappingRules(contender.method, instance.caps_w[cap_pct], instance.waits_s, factors)
     began_s = process_time()
     try:
         run = play_capped(machine, jobs, rules)

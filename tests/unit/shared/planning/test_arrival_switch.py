@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shared.planning.arrival_switch import ArrivalSwitch
-from shared.scheduling.list_scheduling import FreeNodes, Planned, Situation
+from shared.scheduling.list_scheduling import CappedSituation, FreeNodes, Planned
 
 
 class Said:
@@ -14,14 +14,14 @@ class Said:
     def __init__(self, place: int) -> None:
         self._place = place
 
-    def plan(self, at: Situation) -> Sequence[Planned]:
+    def plan(self, at: CappedSituation) -> Sequence[Planned]:
         return [(float(at.cap_mw), self._place)]
 
 
 def planned(submit_s: Sequence[float], now_s: float) -> Sequence[Planned]:
     free = FreeNodes.of(np.ones((1, 1), dtype=np.int64))
     switch = ArrivalSwitch(submit_s, often=Said(0), seldom=Said(1), often_times=3)
-    return switch.plan(Situation(now_s, 300, free, [], []))
+    return switch.plan(CappedSituation(now_s, 300, free, [], []))
 
 
 def test_one_job_every_two_minutes_is_often() -> None:

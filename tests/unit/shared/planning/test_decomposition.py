@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.planning.decomposition import Decomposition, _mapped
+from shared.planning.decomposition import DecompositionPlanner, _mapped
 from shared.planning.searches import Searches
 from shared.scheduling.list_scheduling import (
+    CappedSituation,
     FreeNodes,
     ListSchedule,
     PriorityRule,
-    Situation,
     Using,
     Wanted,
     list_schedule,
@@ -24,19 +24,19 @@ AMOUNTS = np.array([[16, 16], [0, 2]], dtype=np.int64)
 JOB = Wanted(0, 1, (8, 0), 100, 10.0, 1.0)
 
 
-def at(*waiting: Wanted, cap_mw: int = 1000, held: Wanted | None = None) -> Situation:
+def at(*waiting: Wanted, cap_mw: int = 1000, held: Wanted | None = None) -> CappedSituation:
     free, using = FreeNodes.of(AMOUNTS), list[Using]()
     if held is not None:
         allocation = free.take(held.needs, held.units)
         assert allocation is not None
         using = [Using(held.limit_s, 99, held.needs, allocation, held.draw_mw)]
     numbered = [job._replace(arrival=n) for n, job in enumerate(waiting)]
-    return Situation(0.0, cap_mw, free, using, numbered)
+    return CappedSituation(0.0, cap_mw, free, using, numbered)
 
 
-def cheapest(situation: Situation, searches: Searches | None = None) -> ListSchedule:
+def cheapest(situation: CappedSituation, searches: Searches | None = None) -> ListSchedule:
     rule = PriorityRule(range(len(situation.waiting)))
-    return Decomposition(rule, searches or Searches(), limit_s=0.2).cheapest(situation)
+    return DecompositionPlanner(rule, searches or Searches(), limit_s=0.2).cheapest(situation)
 
 
 def test_a_long_job_waits_where_that_costs_less() -> None:
@@ -65,7 +65,7 @@ def test_what_the_pool_has_but_no_node_is_fed_back() -> None:
     rule = PriorityRule([0])
     listed = list_schedule(situation, [0])
     assert listed is not None
-    dec = Decomposition(rule, Searches())
+    dec = DecompositionPlanner(rule, Searches())
     assert dec.solved(situation, listed, []) == [0.0]
     assert dec.solved(situation, listed, [(0, (-1,))]) == [7.0]
     assert cheapest(situation).starts == [(7.0, 0)]

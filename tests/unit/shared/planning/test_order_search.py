@@ -8,18 +8,24 @@ from hypothesis import strategies as st
 
 from shared.planning.order_search import OrderSearch
 from shared.planning.searches import Searches
-from shared.scheduling.list_scheduling import FreeNodes, Planned, Situation, Wanted, list_schedule
+from shared.scheduling.list_scheduling import (
+    CappedSituation,
+    FreeNodes,
+    Planned,
+    Wanted,
+    list_schedule,
+)
 
 AMOUNTS = np.array([[16, 16], [0, 2]], dtype=np.int64)
 JOB = Wanted(0, 1, (8, 0), 100, 100.0, 1.0)
 
 
-def at(*waiting: Wanted, cap_mw: int = 100) -> Situation:
+def at(*waiting: Wanted, cap_mw: int = 100) -> CappedSituation:
     numbered = [job._replace(arrival=n) for n, job in enumerate(waiting)]
-    return Situation(0.0, cap_mw, FreeNodes.of(AMOUNTS), [], numbered)
+    return CappedSituation(0.0, cap_mw, FreeNodes.of(AMOUNTS), [], numbered)
 
 
-def slowdown(situation: Situation, starts: list[Planned]) -> float:
+def slowdown(situation: CappedSituation, starts: list[Planned]) -> float:
     """What all waits add to the bounded slowdowns (60 s) of jobs that run to their limits."""
     return sum(s / max(60.0, situation.waiting[place].limit_s) for s, place in starts)
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from shared.scheduling.dispatch import Served
 from shared.scheduling.engine import Engine
 from shared.scheduling.list_scheduling import (
+    CappedSituation,
     FreeNodes,
     PlannedStarts,
     PriorityRule,
-    Situation,
     Using,
     Wanted,
     list_schedule,
@@ -28,15 +28,15 @@ AMOUNTS = np.array([[16, 16], [0, 2]], dtype=np.int64)
 JOB = Wanted(0, 1, (8, 0), 100, 10.0, 1.0)
 
 
-def at(*waiting: Wanted, cap_mw: int = 1000, using: tuple[Using, ...] = ()) -> Situation:
+def at(*waiting: Wanted, cap_mw: int = 1000, using: tuple[Using, ...] = ()) -> CappedSituation:
     free = FreeNodes.of(AMOUNTS)
     for each in using:
         nodes = free.take(each.needs, sum(each.allocation.units))
         assert nodes is not None
-    return Situation(0.0, cap_mw, free, using, waiting)
+    return CappedSituation(0.0, cap_mw, free, using, waiting)
 
 
-def starts(situation: Situation, *order: int) -> dict[int, float]:
+def starts(situation: CappedSituation, *order: int) -> dict[int, float]:
     found = list_schedule(situation, order or range(len(situation.waiting)))
     assert found is not None
     return {place: start_s for start_s, place in found.starts}

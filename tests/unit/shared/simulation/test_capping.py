@@ -12,7 +12,7 @@ from shared.domain.errors import UnusableError
 from shared.models.power_reduction import duration_ratio
 from shared.simulation.capping import (
     CappingMethod,
-    Rules,
+    CappingRules,
     impossible_under,
     play_capped,
     priority_ranks,
@@ -43,7 +43,7 @@ def played(
     method: CappingMethod, cap_w: float, *jobs: EuroraJob, factor: float = 1.0
 ) -> tuple[EuroraRun, list[tuple[float, float]]]:
     """The run, and when each job starts and ends."""
-    rules = Rules(method, cap_w, [3600.0] * len(jobs), [factor] * len(jobs))
+    rules = CappingRules(method, cap_w, [3600.0] * len(jobs), [factor] * len(jobs))
     run = play_capped(SMALL, jobs, rules)
     assert impossible_under(rules, run, SMALL) == []
     return run, [(placed.start_s, placed.end_s) for placed in run.placements]
@@ -167,7 +167,7 @@ def test_no_schedule_exceeds_a_cap_or_a_node(
 ) -> None:
     cap_w = max(job.power_w for job in jobs) + more_w
     waits_s = [(3600.0, 86400.0)[len(job.job_id) % 2] for job in jobs]
-    rules = Rules(method, cap_w, waits_s, [factor] * len(jobs))
+    rules = CappingRules(method, cap_w, waits_s, [factor] * len(jobs))
     run = play_capped(SMALL, jobs, rules)
     assert impossible_under(rules, run, SMALL) == []
     for job, placed in zip(run.jobs, run.placements, strict=True):
@@ -178,7 +178,7 @@ def test_no_schedule_exceeds_a_cap_or_a_node(
 
 
 def test_the_checker_sees_a_planted_overshoot() -> None:
-    rules = Rules(CappingMethod.LS, 80.0, [3600.0] * 3, [1.0] * 3)
+    rules = CappingRules(CappingMethod.LS, 80.0, [3600.0] * 3, [1.0] * 3)
     run = play_capped(SMALL, [JOB, JOB, JOB], rules)
     early = replace(run.placements[2], start_s=0.0, end_s=50.0)
     planted = replace(
@@ -195,14 +195,14 @@ def test_a_published_instance_holds_half_of_its_power(method: CappingMethod) -> 
     power_w = read_power_predictions(folder / "power_predictions.csv")
     jobs = read_jobs(folder / "synthetic" / "rndm_50_300_3.log_crypt", power_w)
     waits_s = expected_waits_s(jobs, read_queues(folder / "queues.txt"))
-    rules = Rules(method, 2400.0, waits_s, [0.5] * len(jobs))
+    rules = CappingRules(method, 2400.0, waits_s, [0.5] * len(jobs))
     run = play_capped(machine, jobs, rules)
     assert impossible_under(rules, run, machine) == []
     assert isclose(figures_of(run).max_power_w, 2400.0, rel_tol=0.02)
 
 
 def test_the_solver_s_plans_are_counted() -> None:
-    rules = Rules(CappingMethod.DEC, 40.0, [86400.0, 3600.0], [0.0, 0.0])
+    rules = CappingRules(CappingMethod.DEC, 40.0, [86400.0, 3600.0], [0.0, 0.0])
     run = play_capped(SMALL, [replace(JOB, walltime_s=60.0), replace(JOB, job_id="b")], rules)
     assert impossible_under(rules, run, SMALL) == []
     assert run.searches.plans >= 1
