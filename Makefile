@@ -110,10 +110,10 @@ release-proto: setup ## make the current schemas the ones that later changes may
 	mkdir -p $(dir $(RELEASED))
 	$(BIN)/buf build --exclude-source-info --output $(RELEASED)
 
-# Tests with servers wait for a fifth of their time: three workers keep two cores at work. A module
+# Tests with servers wait for a third of their time: four workers keep two cores at work. A module
 # stays in one worker, since its tests share services. What is long comes first, and the many short
 # ones last: they even the workers out.
-WORKERS ?= 3
+WORKERS ?= 4
 
 # What lint finds is shown at once, and fails the target once the tests are over.
 .PHONY: test

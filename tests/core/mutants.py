@@ -86,7 +86,7 @@ MUTANTS: Final = (
         "placement/processor.py",
         "min([*due, self._models.next_cap_step_s(self._now_s)])",
         "min(due, default=inf)",
-        soonest=80,
+        soonest=200,
     ),
     Mutant(
         "who starts beside others may crowd out what is reserved there",

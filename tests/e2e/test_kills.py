@@ -1,5 +1,10 @@
-"""`kill -9` of any of our processes in the middle of a run changes nothing of what the run comes
-to. Kafka and Redis have a module of their own: another worker takes it."""
+"""`kill -9` of any of our processes and of Redis in the middle of a run changes nothing of what the
+run comes to. Kafka has a module of its own: another worker takes it.
+
+A run takes as long to begin as to be played: half of the targets are struck in one run, and the
+others in one whose every connection is encrypted and whose every process may do no more than it
+has to.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,21 +14,39 @@ import pytest
 
 from cli.demo.options import DemoOptions
 from cli.demo.parity import first_difference
+from cli.demo.servers import new_namespace
+from cli.security import Security
 from deploy.local.servers import LocalServers
-from tests.chaos.kills.blows import SERVERS, TARGETS, on_each, run
+from tests.chaos.kills.blows import TARGETS, on_each, run
 from tests.e2e.conftest import KILLS
 
-_OURS: Final = [target for target in TARGETS if target not in SERVERS]
-# A run takes as long to begin as to be played: each strikes three of them.
-_THIRDS: Final = [_OURS[first::3] for first in range(3)]
+_STRUCK: Final = [target for target in TARGETS if target != "kafka"]
+_OPEN: Final = _STRUCK[::2]
+_SECURE: Final = _STRUCK[1::2]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("targets", _THIRDS, ids="+".join)
 def test_kills_in_the_middle_of_a_run_change_none_of_its_files(
-    targets: list[str], chaos_seed: int, undisturbed: DemoOptions, servers: LocalServers, out: Path
+    chaos_seed: int, undisturbed: DemoOptions, servers: LocalServers, out: Path
 ) -> None:
-    print(f"COPLACE_CHAOS_SEED={chaos_seed} draws when they are killed: {targets}")
-    blows = on_each(targets, undisturbed.jobs, KILLS, chaos_seed)
+    print(f"COPLACE_CHAOS_SEED={chaos_seed} draws when they are killed: {_OPEN}")
+    blows = on_each(_OPEN, undisturbed.jobs, KILLS, chaos_seed)
     run(replace(undisturbed, out=out), servers, blows, print)
     assert first_difference(undisturbed.out, out) is None
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("own_servers")
+def test_kills_in_the_middle_of_a_secure_run_change_none_of_its_files(
+    chaos_seed: int, undisturbed: DemoOptions, tmp_path: Path, out: Path
+) -> None:
+    print(f"COPLACE_CHAOS_SEED={chaos_seed} draws when they are killed: {_SECURE}")
+    security = Security(tmp_path, new_namespace("secure"))
+    security.prepare()
+    options = replace(undisturbed, out=out, secure=True)
+    blows = on_each(_SECURE, options.jobs, KILLS, chaos_seed)
+    with LocalServers(tmp_path / "run", secure=security.redis) as servers:
+        run(options, servers, blows, print, security)
+        log = servers.log("kafka").read_text()
+    assert first_difference(undisturbed.out, out) is None
+    assert "is Denied" not in log

@@ -328,7 +328,7 @@ def test_a_client_needs_what_its_how_to_installs_and_generates(
     tmp_path: Path, document: str
 ) -> None:
     (tmp_path / "proto").symlink_to(REPOSITORY / "proto")
-    installs, generates = commands(document)
+    installs, generates, *_ = commands(document)
     for distribution in installs.removeprefix("pip install ").split():
         assert version(distribution)
     reads = "PYTHONPATH=. python -c 'from coplace.v1 import placement_pb2 as one; print(one)'"

@@ -25,10 +25,13 @@ from services.ingest.settings import IngestSettings
 from services.placement.meter import watch
 from services.placement.service import Duty
 from services.placement.settings import PlacementSettings
+from services.prediction.adapters import LEAST_JUDGED, PowerMeter
+from shared.authority.door import Door
 from shared.messaging.event import Event, Publish
 from shared.messaging.hooks import Backlog, Tally
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
+from shared.power_prediction.online import LearnerProgress, RecentScores
 from shared.runtime.settings import Settings
 from shared.runtime.telemetry import Telemetry
 from tests.unit.shared.placement.region import capped, declared, feed, round_of
@@ -162,6 +165,12 @@ def exported_metrics() -> str:
     drifts = DriftMeter()
     drifts.watch(learner)
     drifts.register(telemetry.meter)
+    Door("any", Mock(version=1), Mock(), telemetry.meter)
+    power = PowerMeter()
+    progress = LearnerProgress(judged=LEAST_JUDGED, alpha=0.1)
+    power_learner = Mock(progress=progress, scores=RecentScores(0.1, 0.1))
+    power.watch(Mock(power_learner=power_learner))
+    power.register(telemetry.meter)
     placement = Duty()
     placement.begin(capped_region().queries)
     watch(telemetry.meter, placement)
