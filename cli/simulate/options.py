@@ -1,6 +1,7 @@
 """The options of `coplace simulate`, made of the fields of scenarios."""
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from enum import Enum
 from inspect import Parameter
@@ -113,7 +114,7 @@ def _all() -> dict[str, ScenarioOption]:
             name = option.parameter.name
             known = found.setdefault(name, option)
             if _value(known) != _value(option):
-                found[name] = _of_text(known)
+                found[name] = _of_text(known, option, model.played_on)
     return found
 
 
@@ -127,10 +128,19 @@ def _inner_type(annotation: Any) -> Any:
     return get_args(plain)[0] if get_origin(plain) is list else plain
 
 
-def _of_text(option: ScenarioOption) -> ScenarioOption:
-    typed = get_args(option.parameter.annotation)[1]
+def _of_text(known: ScenarioOption, other: ScenarioOption, played_on: str) -> ScenarioOption:
+    """One that takes what either does, and whose help says both."""
+    typed, others = (copy(get_args(each.parameter.annotation)[1]) for each in (known, other))
+    typed.help += f"{_values(known)} On {played_on}: {others.help}{_values(other)}"
     annotation = Annotated[list[str] | None, typed]
-    return replace(option, parameter=option.parameter.replace(annotation=annotation))
+    return replace(known, parameter=known.parameter.replace(annotation=annotation))
+
+
+def _values(option: ScenarioOption) -> str:
+    """Those of an enumeration, in words."""
+    values = _value(option)
+    is_named = isinstance(values, type) and issubclass(values, Enum)
+    return f" {', '.join(map(_shown, values))}." if is_named else ""
 
 
 OPTIONS: Final[Mapping[str, ScenarioOption]] = _all()
