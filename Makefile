@@ -110,10 +110,10 @@ release-proto: setup ## make the current schemas the ones that later changes may
 	mkdir -p $(dir $(RELEASED))
 	$(BIN)/buf build --exclude-source-info --output $(RELEASED)
 
-# Tests with servers wait for a third of their time: four workers keep two cores at work. A module
+# Tests with servers wait for a fifth of their time: three workers keep two cores at work. A module
 # stays in one worker, since its tests share services. What is long comes first, and the many short
 # ones last: they even the workers out.
-WORKERS ?= 4
+WORKERS ?= 3
 
 # What lint finds is shown at once, and fails the target once the tests are over.
 .PHONY: test
@@ -123,7 +123,12 @@ test: system-python system-compiler ## everything that CI runs: WORKERS=
 
 .PHONY: run-tests
 run-tests: setup
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope --no-loadscope-reorder \
+	    -m 'not thorough'
+
+.PHONY: test-thorough
+test-thorough: setup system-servers ## what CI has no time for: kills of Kafka and of secure runs, more planted bugs
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope -m thorough
 
 .PHONY: paste-readme
 paste-readme: setup system-servers ## what README says in a fresh clone, with the time of each step

@@ -16,6 +16,7 @@ _KILLS: Final = 2
 
 
 @pytest.mark.long
+@pytest.mark.thorough
 @pytest.mark.usefixtures("own_servers")
 def test_kills_in_the_middle_of_a_run_change_none_of_its_files(
     chaos_seed: int,

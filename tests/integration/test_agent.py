@@ -93,6 +93,7 @@ def test_what_an_agent_measures_of_three_jobs_is_taken_by_ingest(tmp_path: Path)
         assert each.node_model == "skylake"
 
 
+@pytest.mark.thorough
 def test_killed_again_and_again_and_cut_off_it_loses_nothing_that_it_spooled(
     tmp_path: Path,
 ) -> None:

@@ -84,6 +84,7 @@ def test_no_name_of_a_service_and_no_path_is_issued(reader: Reader, name: str) -
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.thorough
 def test_what_was_secure_is_so_after_a_new_start_with_new_credentials(reader: Reader) -> None:
     renewed = [
         "coplace certificates issue east --role agent",
