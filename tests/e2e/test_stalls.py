@@ -95,6 +95,7 @@ def _redis_contents(system: RunningSystem) -> object:
         return redis.hgetall(name("accounts:spent")), redis.mget(positions) if positions else []
 
 
+@pytest.mark.thorough
 def test_a_stopped_process_stalls_what_it_produces_and_nothing_else_comes_of_it(
     undisturbed: DemoOptions,
     servers: LocalServers,
