@@ -57,6 +57,8 @@ def test_a_transaction_ends_with_a_marker_that_has_an_offset(backend: Backend) -
     producer.begin()
     producer.send(records("one", "two"))
     producer.commit()
+    # A broker answers before it writes the marker.
+    backend.until(lambda: len(backend.read(PARTITION)) == 2)
     end(backend)
     assert [found.offset for found in backend.read(PARTITION)] == [0, 1, 3]
 
