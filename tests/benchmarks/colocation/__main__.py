@@ -7,9 +7,8 @@ import typer
 
 from cli.failures import TellingGroup
 from cli.main import Out
-from shared.runtime.folders import written
 from tests.benchmarks.colocation.run import run
-from tests.benchmarks.placement.markdown import filled
+from tests.benchmarks.placement.markdown import write_tables
 
 app = typer.Typer(cls=TellingGroup)
 
@@ -29,12 +28,7 @@ def bench(
     """Compare predictors of degradation, and policies that pair jobs by it."""
     out.mkdir(parents=True, exist_ok=True)
     found = run(data / "colocation" / "spec2017", out / "colocation.png")
-    text = "\n\n".join(f"## {name}\n\n{shown}" for name, shown in found.items())
-    with written(out / "tables.md") as path:
-        path.write_text(text + "\n", encoding="utf-8")
-    if into is not None:
-        into.write_text(filled(into.read_text(encoding="utf-8"), found), encoding="utf-8")
-    typer.echo(text)
+    typer.echo(write_tables(found, out, into))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """Tables as Markdown, and documents that hold them between marks."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from shared.domain.errors import UnusableError
+from shared.runtime.folders import written
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -24,3 +26,14 @@ def filled(document: str, tables: Mapping[str, str]) -> str:
             raise UnusableError(f"the document has no place for {name}: add its two marks")
         document = f"{before}{begin}{text}\n{end}{after}"
     return document
+
+
+def write_tables(tables: Mapping[str, str], out: Path, into: Path | None) -> str:
+    """Write tables below their names to `tables.md` in a folder, and each into its place in a
+    document if there is one; what was written. Raises UnusableError: see `filled`."""
+    text = "\n\n".join(f"## {name}\n\n{shown}" for name, shown in tables.items())
+    with written(out / "tables.md") as path:
+        path.write_text(text + "\n", encoding="utf-8")
+    if into is not None:
+        into.write_text(filled(into.read_text(encoding="utf-8"), tables), encoding="utf-8")
+    return text

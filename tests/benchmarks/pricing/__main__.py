@@ -8,8 +8,7 @@ import typer
 
 from cli.failures import TellingGroup
 from cli.main import Out
-from shared.runtime.folders import written
-from tests.benchmarks.placement.markdown import filled, table
+from tests.benchmarks.placement.markdown import table, write_tables
 from tests.benchmarks.pricing import pairs, streams
 
 app = typer.Typer(cls=TellingGroup)
@@ -31,12 +30,7 @@ def bench(
     found = {name: _shown(rows) for name, rows in streams.tables()}
     real = list(pairs.measured(seconds))
     found |= {"pairs": _shown(pairs.rows(real)), "pairs-errors": _shown(pairs.summary(real))}
-    text = "\n\n".join(f"## {name}\n\n{shown}" for name, shown in found.items())
-    with written(out / "tables.md") as path:
-        path.write_text(text + "\n", encoding="utf-8")
-    if into is not None:
-        into.write_text(filled(into.read_text(encoding="utf-8"), found), encoding="utf-8")
-    typer.echo(text)
+    typer.echo(write_tables(found, out, into))
 
 
 def _shown(rows: Sequence[Mapping[str, str]]) -> str:
