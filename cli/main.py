@@ -32,6 +32,7 @@ app = typer.Typer(
             "audit": "cli.authority.audit:audit",
             "tail": "cli.topics:tail",
             "doctor": "cli.restore.cli:doctor",
+            "preflight": "cli.preflight:preflight",
             "simulate": "cli.simulate.cli:simulate",
             "smoke-test": "cli.smoke_test:smoke_test",
             "local": "deploy.local.cli:app",

@@ -287,7 +287,7 @@ def _strimzi_user(user: str, rules: Sequence[AclRule], cluster: str) -> dict[str
         of = by_resource.setdefault((rule.resource, rule.name, rule.is_prefix), [])
         of.append(rule.operation.value)
     return {
-        "apiVersion": "kafka.strimzi.io/v1beta2",
+        "apiVersion": "kafka.strimzi.io/v1",
         "kind": "KafkaUser",
         "metadata": {"name": user, "labels": {"strimzi.io/cluster": cluster}},
         "spec": {

@@ -57,11 +57,7 @@ def ensure_topics(
 
     Returns what was created. Raises a KafkaError for what the broker refuses.
     """
-    specs = deployment.topics.specs
-    wanted = {
-        deployment.name(name): options
-        for name, options in _wanted(deployment, stages, specs if names is None else names)
-    }
+    wanted = wanted_topics(deployment, stages, names)
     existing = set(client.list_topics())
     missing = {name: options for name, options in wanted.items() if name not in existing}
     if missing:
@@ -69,6 +65,18 @@ def ensure_topics(
         _check(client.create_topics(missing, raise_errors=False))
         client.wait_for_topics(list(missing))
     return sorted(missing)
+
+
+def wanted_topics(
+    deployment: Deployment,
+    stages: Sequence[Stage] = (),
+    names: Collection[str] | None = None,
+) -> Mapping[str, Mapping[str, object]]:
+    """What `ensure_topics` creates where it is missing: `num_partitions` and `configs` by the name
+    that Kafka knows."""
+    specs = deployment.topics.specs
+    wanted = _wanted(deployment, stages, specs if names is None else names)
+    return {deployment.name(name): options for name, options in wanted}
 
 
 def _wanted(

@@ -43,6 +43,7 @@ ELSEWHERE = {
     "coplace models show": "tests/unit/cli/test_models.py",
     "coplace report": "tests/e2e/test_compose.py",
     "coplace price": "tests/unit/cli/test_price.py",
+    "coplace preflight": "tests/integration/test_preflight.py",
     "coplace restore": "tests/contract/test_restore.py",
     "coplace slurm": "tests/integration/test_slurm.py",
     "coplace topics acls": "tests/unit/shared/messaging/test_access.py",

@@ -41,62 +41,96 @@ capabilities:
 {{- end -}}
 
 {{/* Every service: its key in values, its name, its module, what ports it has beside its metrics, and
-of which consumer group and topics more processes share the work. What a restart has to have back at
-once has a lasting name: it is a StatefulSet. */}}
+of which consumer group and topics more processes share the work, and whether it speaks to Redis. Its
+name is that of its principal in proto/principals.yaml. What a restart has to have back at once has a
+lasting name: it is a StatefulSet. */}}
 {{- define "coplace.services" -}}
 - {key: ingest, name: ingest, module: services.ingest, grpc: COPLACE_INGEST, port: 50051}
 - {key: ingestJobcomp, name: ingest-jobcomp, module: services.ingest.jobcomp, stateful: true}
 - {key: energy, name: energy, module: services.energy, stateful: true, group: energy.appdb, topics: [telemetry.signatures]}
-- {key: appdbCache, name: appdb-cache, module: services.energy.appdb_cache, stateful: true}
-- {key: energyApi, name: energy-api, module: services.energy.api, grpc: COPLACE_ENERGY_API, port: 50052}
+- {key: appdbCache, name: appdb-cache, module: services.energy.appdb_cache, stateful: true, redis: true}
+- {key: energyApi, name: energy-api, module: services.energy.api, grpc: COPLACE_ENERGY_API, port: 50052, redis: true}
 - {key: prediction, name: prediction, module: services.prediction, stateful: true}
 - {key: placement, name: placement, module: services.placement, grpc: COPLACE_PLACEMENT, port: 50053, stateful: true}
 - {key: planner, name: planner, module: services.planner, stateful: true}
 - {key: pricing, name: pricing, module: services.pricing, stateful: true, group: pricing, topics: [jobs.events, telemetry.shutters]}
-- {key: accounts, name: accounts, module: services.pricing.accounts, stateful: true}
+- {key: accounts, name: accounts, module: services.pricing.accounts, stateful: true, redis: true}
+{{- end -}}
+
+{{/* A name at Kafka, as the services make it: topicPrefix, a dot, the rest. */}}
+{{- define "coplace.prefix" -}}
+{{- with .Values.topicPrefix -}}{{ . }}.{{- end -}}
 {{- end -}}
 
 {{- define "coplace.bootstrap" -}}
-{{- if .Values.kafka.own.enabled -}}{{ include "coplace.name" . }}-kafka:9092{{- else -}}{{ .Values.kafka.bootstrap }}{{- end -}}
+{{- if .Values.kafka.own.enabled -}}{{ include "coplace.name" . }}-kafka:9092
+{{- else if .Values.kafka.strimzi.enabled -}}{{ include "coplace.name" . }}-kafka-bootstrap:9093
+{{- else -}}{{ .Values.kafka.bootstrap }}{{- end -}}
 {{- end -}}
 
-{{/* How to speak to Kafka and Redis, the same for all. */}}
+{{/* How Kafka is spoken to: Strimzi's is made with TLS and passwords. */}}
+{{- define "coplace.protocol" -}}
+{{- ternary "SASL_SSL" .Values.kafka.securityProtocol .Values.kafka.strimzi.enabled -}}
+{{- end -}}
+
+{{- define "coplace.kafkaTlsSecret" -}}
+{{- if .Values.kafka.strimzi.enabled -}}{{ include "coplace.name" . }}-cluster-ca-cert
+{{- else -}}{{ .Values.kafka.tlsSecret }}{{- end -}}
+{{- end -}}
+
+{{/* The secret of the user of a service, `principal`. */}}
+{{- define "coplace.kafkaSecret" -}}
+{{- $kafka := .root.Values.kafka -}}
+{{- if $kafka.strimzi.enabled -}}{{ include "coplace.prefix" .root }}{{ .principal }}
+{{- else -}}{{ $kafka.sasl.secret | default (printf "%s%s" $kafka.sasl.secretPrefix .principal) }}{{- end -}}
+{{- end -}}
+
+{{/* How `principal` speaks to Kafka, and to Redis where it does so. */}}
 {{- define "coplace.env" -}}
-- {name: COPLACE_KAFKA_BOOTSTRAP, value: {{ include "coplace.bootstrap" . | quote }}}
-- {name: COPLACE_KAFKA_PARTITIONS, value: {{ .Values.kafka.partitions | quote }}}
-- {name: COPLACE_KAFKA_SECURITY_PROTOCOL, value: {{ .Values.kafka.securityProtocol }}}
-{{- if contains "SSL" .Values.kafka.securityProtocol }}
-{{- with .Values.kafka.tlsSecret }}
+{{- $root := .root }}
+{{- $protocol := include "coplace.protocol" $root }}
+{{- $secret := include "coplace.kafkaSecret" . }}
+- {name: COPLACE_KAFKA_BOOTSTRAP, value: {{ include "coplace.bootstrap" $root | quote }}}
+- {name: COPLACE_KAFKA_PARTITIONS, value: {{ $root.Values.kafka.partitions | quote }}}
+- {name: COPLACE_KAFKA_SECURITY_PROTOCOL, value: {{ $protocol }}}
+{{- if contains "SSL" $protocol }}
+{{- if include "coplace.kafkaTlsSecret" $root }}
 - {name: COPLACE_KAFKA_CA_FILE, value: /etc/coplace/kafka/ca.crt}
-{{- if eq $.Values.kafka.securityProtocol "SSL" }}
+{{- if eq $protocol "SSL" }}
 - {name: COPLACE_KAFKA_CERT_FILE, value: /etc/coplace/kafka/tls.crt}
 - {name: COPLACE_KAFKA_KEY_FILE, value: /etc/coplace/kafka/tls.key}
 {{- end }}
 {{- end }}
 {{- end }}
-{{- if hasPrefix "SASL_" .Values.kafka.securityProtocol }}
-- {name: COPLACE_KAFKA_SASL_MECHANISM, value: {{ .Values.kafka.sasl.mechanism }}}
-- name: COPLACE_KAFKA_SASL_USERNAME
-  valueFrom: {secretKeyRef: {name: {{ .Values.kafka.sasl.secret }}, key: username}}
-- name: COPLACE_KAFKA_SASL_PASSWORD
-  valueFrom: {secretKeyRef: {name: {{ .Values.kafka.sasl.secret }}, key: password}}
-{{- end }}
-{{- if .Values.redis.own.enabled }}
-- {name: COPLACE_REDIS_URL, value: "redis://{{ include "coplace.name" . }}-redis:6379/0"}
-{{- else if .Values.redis.urlSecret }}
-- name: COPLACE_REDIS_URL
-  valueFrom: {secretKeyRef: {name: {{ .Values.redis.urlSecret }}, key: url}}
+{{- if hasPrefix "SASL_" $protocol }}
+- {name: COPLACE_KAFKA_SASL_MECHANISM, value: {{ $root.Values.kafka.sasl.mechanism }}}
+{{- if $root.Values.kafka.strimzi.enabled }}
+- {name: COPLACE_KAFKA_SASL_USERNAME, value: {{ $secret }}}
 {{- else }}
-- {name: COPLACE_REDIS_URL, value: {{ .Values.redis.url | quote }}}
+- name: COPLACE_KAFKA_SASL_USERNAME
+  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: username}}
 {{- end }}
-{{- if .Values.redis.tlsSecret }}
+- name: COPLACE_KAFKA_SASL_PASSWORD
+  valueFrom: {secretKeyRef: {name: {{ $secret }}, key: password}}
+{{- end }}
+{{- if .redis }}
+{{- if $root.Values.redis.own.enabled }}
+- {name: COPLACE_REDIS_URL, value: "redis://{{ include "coplace.name" $root }}-redis:6379/0"}
+{{- else if $root.Values.redis.urlSecret }}
+- name: COPLACE_REDIS_URL
+  valueFrom: {secretKeyRef: {name: {{ $root.Values.redis.urlSecret }}, key: url}}
+{{- else }}
+- {name: COPLACE_REDIS_URL, value: {{ $root.Values.redis.url | quote }}}
+{{- end }}
+{{- if $root.Values.redis.tlsSecret }}
 - {name: COPLACE_REDIS_CA_FILE, value: /etc/coplace/redis/ca.crt}
 {{- end }}
-{{- if .Values.topicPrefix }}
-- {name: COPLACE_NAMESPACE, value: {{ .Values.topicPrefix | quote }}}
 {{- end }}
-- {name: COPLACE_LOG_LEVEL, value: {{ .Values.logLevel }}}
-{{- range $name, $value := .Values.env }}
+{{- if $root.Values.topicPrefix }}
+- {name: COPLACE_NAMESPACE, value: {{ $root.Values.topicPrefix | quote }}}
+{{- end }}
+- {name: COPLACE_LOG_LEVEL, value: {{ $root.Values.logLevel }}}
+{{- range $name, $value := $root.Values.env }}
 - {name: {{ $name }}, value: {{ $value | quote }}}
 {{- end }}
 {{- end -}}
@@ -109,10 +143,17 @@ once has a lasting name: it is a StatefulSet. */}}
 {{- end }}
 {{- end -}}
 
+{{/* Secrets that are files, by the folder below /etc/coplace. */}}
+{{- define "coplace.files" -}}
+kafka: {{ include "coplace.kafkaTlsSecret" . | quote }}
+redis: {{ .Values.redis.tlsSecret | quote }}
+grpc: {{ .Values.grpc.tlsSecret | quote }}
+{{- end -}}
+
 {{- define "coplace.mounts" -}}
 - {name: tmp, mountPath: /tmp}
-{{- range $of := list "kafka" "redis" "grpc" }}
-{{- if (index $.Values $of).tlsSecret }}
+{{- range $of, $secret := include "coplace.files" . | fromYaml }}
+{{- if $secret }}
 - {name: {{ $of }}-tls, mountPath: /etc/coplace/{{ $of }}, readOnly: true}
 {{- end }}
 {{- end }}
@@ -120,8 +161,8 @@ once has a lasting name: it is a StatefulSet. */}}
 
 {{- define "coplace.volumes" -}}
 - {name: tmp, emptyDir: {sizeLimit: 256Mi}}
-{{- range $of := list "kafka" "redis" "grpc" }}
-{{- with (index $.Values $of).tlsSecret }}
+{{- range $of, $secret := include "coplace.files" . | fromYaml }}
+{{- with $secret }}
 - {name: {{ $of }}-tls, secret: {secretName: {{ . }}, defaultMode: 0440}}
 {{- end }}
 {{- end }}
@@ -146,14 +187,67 @@ priorityClassName: {{ . }}
 {{/* What cannot work is refused before anything starts. */}}
 {{- define "coplace.require" -}}
 {{- with .Values.kafka }}
-{{- if and .own.enabled .bootstrap }}{{ fail "set kafka.bootstrap or kafka.own.enabled, not both" }}{{ end }}
-{{- if not (or .own.enabled .bootstrap) }}{{ fail "kafka.bootstrap is missing: name the brokers, host:port,..., or set kafka.own.enabled=true for a first try" }}{{ end }}
+{{- $given := compact (list .bootstrap (ternary "own" "" .own.enabled) (ternary "strimzi" "" .strimzi.enabled)) }}
+{{- if gt (len $given) 1 }}{{ fail "set one of kafka.bootstrap, kafka.own.enabled and kafka.strimzi.enabled, not more" }}{{ end }}
+{{- if not $given }}{{ fail "kafka.bootstrap is missing: name the brokers, host:port,..., or set kafka.own.enabled=true for a first try" }}{{ end }}
+{{- if and .strimzi.enabled (not ($.Capabilities.APIVersions.Has "kafka.strimzi.io/v1")) }}{{ fail "kafka.strimzi.enabled needs Strimzi 0.49 or newer (kafka.strimzi.io/v1), which this cluster has not: install its operator, or name brokers in kafka.bootstrap" }}{{ end }}
 {{- if and .own.enabled (ne .securityProtocol "PLAINTEXT") }}{{ fail "kafka.own speaks PLAINTEXT alone: bring a Kafka of your own for TLS and SASL" }}{{ end }}
-{{- if and (hasPrefix "SASL_" .securityProtocol) (not .sasl.secret) }}{{ fail (printf "kafka.sasl.secret is missing: name a secret with the keys username and password for %s" .securityProtocol) }}{{ end }}
+{{- if and .sasl.secret .sasl.secretPrefix }}{{ fail "set kafka.sasl.secret for one user of all services, or kafka.sasl.secretPrefix for one of each, not both" }}{{ end }}
+{{- if and .bootstrap (hasPrefix "SASL_" .securityProtocol) (not (or .sasl.secret .sasl.secretPrefix)) }}{{ fail (printf "kafka.sasl.secret is missing: name a secret with the keys username and password for %s" .securityProtocol) }}{{ end }}
 {{- end }}
 {{- with .Values.redis }}
 {{- if gt (len (compact (list .url .urlSecret (ternary "own" "" .own.enabled)))) 1 }}{{ fail "set one of redis.url, redis.urlSecret and redis.own.enabled" }}{{ end }}
 {{- if not (or .own.enabled .url .urlSecret) }}{{ fail "redis.url is missing: name the server, redis[s]://host:port/0, a secret in redis.urlSecret, or set redis.own.enabled=true for a first try" }}{{ end }}
+{{- end }}
+{{- include "coplace.requireSecrets" . }}
+{{- end -}}
+
+{{/* Each secret that has to be there before anything starts, and its keys. Strimzi makes its own. */}}
+{{- define "coplace.secrets" -}}
+{{- $kafka := .Values.kafka }}
+{{- $sasl := and $kafka.bootstrap (hasPrefix "SASL_" $kafka.securityProtocol) }}
+{{- if and $sasl $kafka.sasl.secret }}
+- {value: kafka.sasl.secret, name: {{ $kafka.sasl.secret }}, keys: [username, password]}
+{{- else if $sasl }}
+- {value: kafka.sasl.secretPrefix, name: {{ $kafka.sasl.secretPrefix }}operator, keys: [username, password]}
+{{- $root := . }}
+{{- range $service := include "coplace.services" . | fromYamlArray }}
+{{- if ne (get (index $root.Values.services $service.key) "enabled" | toString) "false" }}
+- {value: kafka.sasl.secretPrefix, name: {{ $kafka.sasl.secretPrefix }}{{ $service.name }}, keys: [username, password]}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if and $kafka.bootstrap $kafka.tlsSecret }}
+- {value: kafka.tlsSecret, name: {{ $kafka.tlsSecret }}, keys: {{ ternary "[ca.crt, tls.crt, tls.key]" "[ca.crt]" (eq $kafka.securityProtocol "SSL") }}}
+{{- end }}
+{{- with .Values.redis.urlSecret }}
+- {value: redis.urlSecret, name: {{ . }}, keys: [url]}
+{{- end }}
+{{- with .Values.redis.tlsSecret }}
+- {value: redis.tlsSecret, name: {{ . }}, keys: [ca.crt]}
+{{- end }}
+{{- with .Values.grpc.tlsSecret }}
+- {value: grpc.tlsSecret, name: {{ . }}, keys: [tls.crt, tls.key, ca.crt]}
+{{- end }}
+{{- end -}}
+
+{{/* Whether secrets are there, where a cluster can be asked: `helm template` asks none, and a
+namespace that is yet to be made has no account. */}}
+{{- define "coplace.requireSecrets" -}}
+{{- $namespace := .Release.Namespace }}
+{{- if lookup "v1" "ServiceAccount" $namespace "default" }}
+{{- range $secret := include "coplace.secrets" . | fromYamlArray }}
+{{- $found := lookup "v1" "Secret" $namespace $secret.name }}
+{{- $create := printf "kubectl --namespace %s create secret generic %s --from-literal=KEY=... or --from-file=KEY=..." $namespace $secret.name }}
+{{- if not $found }}
+{{- fail (printf "%s: there is no secret %s in the namespace %s: create it with the keys %s: %s" $secret.value $secret.name $namespace (join ", " $secret.keys) $create) }}
+{{- end }}
+{{- range $key := $secret.keys }}
+{{- if not (hasKey ($found.data | default dict) $key) }}
+{{- fail (printf "%s: the secret %s in the namespace %s has no key %s: %s" $secret.value $secret.name $namespace $key $create) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end -}}
 

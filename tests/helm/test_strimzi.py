@@ -1,0 +1,80 @@
+"""The resources that Strimzi's operators make topics, users and access control lists of."""
+
+from typing import Any
+
+import pytest
+
+from shared.messaging.access import Access, strimzi_users
+from shared.runtime.settings import Settings
+from tests.helm import files
+from tests.helm.chart import CHART, STRIMZI, named, pods, refusal, render
+
+
+@pytest.mark.parametrize("name", ["topics.yaml", "users.yaml"])
+def test_the_charts_files_are_what_proto_says(name: str) -> None:
+    assert (CHART / "files" / name).read_text() == files.texts()[name], "make chart-files"
+
+
+@pytest.mark.parametrize("prefix", ["", "north"])
+def test_each_user_may_what_the_command_line_says(prefix: str) -> None:
+    found = named(render(STRIMZI, "--set", f"topicPrefix={prefix}"), "KafkaUser")
+    access = Access(prefix, {"north": "resource-manager"})
+    expected = files.access_lists(strimzi_users(access.rules(), "region"))
+    assert files.access_lists(list(found.values())) == expected
+
+
+@pytest.mark.parametrize("kafka_partitions", [0, 3])
+def test_topics_are_those_that_the_command_line_would_create(kafka_partitions: int) -> None:
+    sets = ("--set", f"topicPrefix=north,kafka.partitions={kafka_partitions}")
+    found = named(render(STRIMZI, *sets), "KafkaTopic")
+    settings = Settings(namespace="north", kafka_partitions=kafka_partitions)
+    assert [topic(found[name]) for name in sorted(found)] == files.topics(settings)
+
+
+def topic(document: Any) -> dict[str, Any]:
+    spec = document["spec"]
+    return {
+        "name": spec["topicName"],
+        "partitions": spec["partitions"],
+        "config": spec["config"],
+    }
+
+
+def test_each_pod_is_the_user_of_its_service() -> None:
+    documents = render(STRIMZI)
+    users = named(documents, "KafkaUser")
+    for name, pod, labels in pods(documents):
+        variables = {each["name"]: each for each in pod["containers"][0]["env"]}
+        user = variables["COPLACE_KAFKA_SASL_USERNAME"]["value"]
+        assert user in users, name
+        password = variables["COPLACE_KAFKA_SASL_PASSWORD"]["valueFrom"]["secretKeyRef"]
+        assert password == {"name": user, "key": "password"}
+        assert user in (labels["app.kubernetes.io/component"], "operator")
+        volumes = {each["name"]: each for each in pod["volumes"]}
+        assert volumes["kafka-tls"]["secret"]["secretName"] == "region-cluster-ca-cert"
+
+
+def test_topics_outlive_the_release() -> None:
+    for found in named(render(STRIMZI), "KafkaTopic").values():
+        assert found["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+@pytest.mark.parametrize(("replicas", "copies", "least"), [(1, 1, 1), (3, 3, 2), (5, 3, 2)])
+def test_copies_go_with_the_brokers(replicas: int, copies: int, least: int) -> None:
+    documents = render(STRIMZI, "--set", f"kafka.strimzi.replicas={replicas}")
+    config = named(documents, "Kafka")["region"]["spec"]["kafka"]["config"]
+    assert config["min.insync.replicas"] == str(least)
+    for found in named(documents, "KafkaTopic").values():
+        assert found["spec"]["replicas"] == copies
+
+
+@pytest.mark.parametrize(
+    ("sets", "told"),
+    [
+        ((), "needs Strimzi 0.49"),
+        (("kafka.strimzi.clients.north=root",), "resource-manager"),
+        (("kafka.own.enabled=true",), "not more"),
+    ],
+)
+def test_what_cannot_work_is_refused(sets: tuple[str, ...], told: str) -> None:
+    assert told in refusal(*sets, values=STRIMZI)

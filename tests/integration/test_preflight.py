@@ -1,0 +1,82 @@
+"""What stands in the way of a deployment on real Kafka and Redis is found before it starts."""
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer
+
+from deploy.local.servers import LocalServers
+from shared.messaging.admin import admin_client
+from shared.messaging.deployment import Deployment
+from shared.runtime.settings import Settings
+
+_JOINED_WITHIN_S = 30.0
+
+
+@pytest.fixture
+def deployment(servers: LocalServers) -> Deployment:
+    """One of a name of its own."""
+    return Deployment.of(
+        Settings(
+            kafka_bootstrap=servers.kafka_bootstrap,
+            redis_url=servers.redis_url,
+            namespace=f"preflight-{uuid.uuid4().hex[:8]}",
+        )
+    )
+
+
+def preflight(deployment: Deployment, *options: str) -> subprocess.CompletedProcess[str]:
+    settings = deployment.settings
+    environment = {
+        **os.environ,
+        "COPLACE_KAFKA_BOOTSTRAP": settings.kafka_bootstrap,
+        "COPLACE_REDIS_URL": settings.redis_url,
+        "COPLACE_NAMESPACE": settings.namespace,
+    }
+    command = [str(Path(sys.executable).with_name("coplace")), "preflight", *options]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@contextmanager
+def member_of(deployment: Deployment, group: str, topic: str) -> Iterator[None]:
+    """Somebody who is in a consumer group."""
+    options = deployment.connection
+    with closing(KafkaConsumer(topic, group_id=deployment.name(group), **options)) as consumer:
+        deadline_s = time.monotonic() + _JOINED_WITHIN_S
+        while not consumer.assignment():
+            consumer.poll(timeout_ms=100)
+            assert time.monotonic() < deadline_s
+        yield
+
+
+def test_what_is_wrong_is_told_and_what_is_mended_is_ready(deployment: Deployment) -> None:
+    """In one test: each command starts Python and connects."""
+    topic = deployment.name("jobs.events")
+    with admin_client(deployment) as client:
+        client.create_topics({topic: {"num_partitions": 3, "replication_factor": 1}})
+        client.wait_for_topics([topic])
+        with member_of(deployment, "pricing", topic):
+            refused = preflight(deployment, "--new")
+        assert refused.returncode == 1
+        counts, taken, last = refused.stderr.splitlines()
+        assert f"topic {topic} has 3 Kafka partitions instead of 12" in counts
+        assert deployment.name("pricing") in taken
+        assert "2 things to mend" in last
+        client.delete_topics([topic])
+    ready = preflight(deployment, "--new")
+    assert ready.returncode == 0, ready.stderr
+    assert ready.stdout.startswith("ready to start: ")
+
+
+def test_a_redis_that_does_not_answer_is_told(deployment: Deployment) -> None:
+    nowhere = deployment.settings.model_copy(update={"redis_url": "redis://127.0.0.1:1/0"})
+    refused = preflight(Deployment.of(nowhere))
+    assert refused.returncode == 1
+    assert "COPLACE_REDIS_URL" in refused.stderr
