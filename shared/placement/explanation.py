@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import inf, isinf
 from pathlib import Path
 from traceback import extract_tb
@@ -31,6 +32,7 @@ class WhyNot(NamedTuple):
     shortages: Sequence[Shortage] = ()
 
 
+@lru_cache(maxsize=1024)  # the jobs of a round wait for the same few reservations and caps
 def when(time_s: float) -> str:
     """A time in UTC to the second."""
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
