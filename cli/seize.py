@@ -36,7 +36,7 @@ def seize(placement: str, ingest: str, job_id: str, reason: str, source: str) ->
 
 def seizure(found: ExplainResponse, reason: str, source: str, now_us: int) -> Envelope:
     """The event that seizes what was found of a job, and nothing that comes after it."""
-    if found.standing not in _SEIZED:
+    if found.standing not in _SEIZED and not found.runs_on:
         raise NothingToSeizeError(
             f"{found.job_id} is neither granted nor does it run: there is nothing to seize "
             "(`coplace why` says where it stands)"

@@ -170,10 +170,10 @@ class JobTable:
         """An operator vouches that an attempt does not run where it was started or was to be: the
         next one queues up at the end."""
         job = self._newest(event, message.job_id, message.attempt)
-        if job.placed is None:
+        if job.placed is None and not job.runs_on:
             problem = f"{message.attempt} has no start that could be seized: it is {job.state}"
             raise RejectedError("attempt", problem)
-        if message.grant not in (0, job.placed.grant):
+        if message.grant not in (0, job.placed.grant if job.placed else job.grant):
             _require_given(job, message.grant)
             raise AlreadyAppliedError(event.id)
         reason = f"seized by {event.source[:_MOST_TEXT]}: {message.reason[:_MOST_TEXT]}"
@@ -199,15 +199,22 @@ class JobTable:
             self._tell(job, _runs_on(placed, job.job.attempt, message.grant, message.cluster))
             return
         if message.cluster not in names:
+            self._note_run(job, message.cluster)
             problem = f"{message.cluster[:80]!r} is not declared: declare it first"
             raise EarlyError("cluster", problem)
         started = _started(job, message, names[message.cluster])
         if placed is not None and elsewhere:
             self._tell(job, _runs_on(started, job.job.attempt, placed.grant, placed.cluster))
         job.state, job.announced, job.ended_s, job.asked_back = state, 0, None, ""
-        job.actions = ()
+        job.actions, job.runs_on = (), ""
         self.holdings.hold_instead(job, started)
         self._touch(job)
+
+    def _note_run(self, job: Tracked, cluster: str) -> None:
+        """A job runs where nothing is known of nodes: it starts nowhere else."""
+        if job.runs_on != cluster[:_MOST_TEXT]:
+            job.runs_on = cluster[:_MOST_TEXT]
+            self._touch(job)
 
     def decline(self, event: Event, message: JobDeclined) -> None:
         """The resource manager gives a start back: the job waits again at its old place, or ends
@@ -429,6 +436,8 @@ class JobTable:
         is_failure = not seized and before.requeue is None
         after.requeues, after.suspend_asked = before.requeues + is_failure, before.suspend_asked
         after.grant, after.void, after.seized = before.grant, before.void, before.seized
+        if after.job.attempt == before.job.attempt:
+            after.runs_on = before.runs_on
         placed = before.placed
         if placed is not None and (seized or before.state is JobState.GRANTED):
             reason = seized or f"the job was put back as attempt {after.job.attempt}"

@@ -90,7 +90,8 @@ class Tracked:
     newest that was done, `refusals` what was refused; `suspend` is the reason why an operator
     suspends it, `suspend_asked` the time and id of the newest word on that. `requeue` is why an
     operator wants this attempt put back, None where nobody does, `requeue_asked` the time and id of
-    the newest word on that.
+    the newest word on that. `runs_on` is the cluster on which this attempt runs as the resource
+    manager there says, while that is not declared.
     """
 
     job: Job
@@ -128,6 +129,7 @@ class Tracked:
     suspend_asked: tuple[int, str] = (0, "")
     requeue: str | None = None
     requeue_asked: tuple[int, str] = (0, "")
+    runs_on: str = ""
 
     @property
     def is_suspended(self) -> bool:

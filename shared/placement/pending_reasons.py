@@ -62,6 +62,11 @@ class _ModelStore(Protocol):
     def rules(self) -> RulesInForce: ...
 
 
+def said_to_run(job: Tracked) -> str:
+    """That a job runs on a cluster that is not declared, in words."""
+    return f"runs on {job.runs_on}, as the resource manager there says"
+
+
 @dataclass(frozen=True, slots=True)
 class PendingReasons:
     """A function of what is known, so that a restart finds the same; see `Rules` for the count."""
@@ -74,7 +79,10 @@ class PendingReasons:
     def of_job(self, job: Tracked) -> PendingReason | None:
         """What keeps all entries of a waiting job out; None when nothing does."""
         pending_reason = (
-            self._hold(job) or self._unfit(job) or self.dependencies.pending_reason(job)
+            self._runs(job)
+            or self._hold(job)
+            or self._unfit(job)
+            or self.dependencies.pending_reason(job)
         )
         return pending_reason or (self._too_many_jobs(job) if self.models.limits else None)
 
@@ -111,6 +119,12 @@ class PendingReasons:
         """True where the job does not fit on what is left of a cluster until somebody acts."""
         name, holdings = candidate.cluster, self.holdings
         return name in holdings.reduced and not holdings.has_room(name, job.job, candidate.nodes)
+
+    def _runs(self, job: Tracked) -> PendingReason | None:
+        if not job.runs_on:
+            return None
+        repair = "declare it, or seize the job if it does not run there"
+        return PendingReason(f"{said_to_run(job)}, which is not declared: {repair}", lasting=True)
 
     def _hold(self, job: Tracked) -> PendingReason | None:
         if job.held is not None:

@@ -132,6 +132,7 @@ class Queries:
             attempt=job.job.attempt,
             standing=self._standing(job),
             as_of_us=self._as_of_us,
+            runs_on=job.runs_on,
         )
         if job.placed is not None:
             answer.allocation.CopyFrom(self._allocation(job, job.placed))

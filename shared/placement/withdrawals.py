@@ -9,6 +9,7 @@ from shared.placement.job_table import JobTable
 from shared.placement.jobs import Placed, Tracked
 from shared.placement.model_store import ModelStore
 from shared.placement.outcomes import Decisions
+from shared.placement.pending_reasons import said_to_run
 
 # A start may still be confirmed at the very end of its time; round times are microseconds.
 _LATER_S: Final = 1e-3
@@ -67,6 +68,8 @@ class Withdrawals:
         """Why a start shall not take place any more; empty while it may."""
         if job.cancelled is not None:
             return "cancelled"
+        if job.runs_on:
+            return said_to_run(job)
         if job.requeue is not None:
             return job.requeue
         if job.held is not None:

@@ -1,4 +1,5 @@
-"""What operators declare of the rules and of energy, and whom they put back into the queue.
+"""What operators declare of the rules and of energy, whom they put back into the queue, and what
+goes on where they undeclared a cluster.
 
 These come in some seeds alone (`episode.py`), so that the others play as they did before.
 """
@@ -12,7 +13,7 @@ from coplace.v1.jobs_pb2 import JobRequeueAsked
 
 from shared.eamc.frequency import Reading
 from shared.eamc.ranking import Policy
-from tests.chaos.events import MODELS, publish, some_job
+from tests.chaos.events import MODELS, publish, run_alone, some_job
 from tests.chaos.world import World
 
 _SETTINGS: Final[Mapping[str, Sequence[Any]]] = {
@@ -92,8 +93,19 @@ def ask_back(world: World) -> None:
         publish(world, job_id, f"{now_us}-{world.events}", job_requeue_asked=asked)
 
 
+def run_alone_unasked(world: World) -> None:
+    """The resource manager of a cluster that was undeclared goes on running jobs by itself, also
+    those that were meant for another one."""
+    rng = world.rng
+    there = sorted(world.clusters.keys() - world.undeclared)
+    if not world.undeclared or not there:
+        return
+    run_alone(world, on=rng.choice(sorted(world.undeclared)), meant_for=rng.choice(there))
+
+
 DECLARATIONS: Final[Mapping[Callable[[World], None], float]] = {
     declare_policy: 3,
     push_coefficients: 2,
     ask_back: 4,
+    run_alone_unasked: 8,
 }

@@ -263,12 +263,13 @@ def submit(world: World) -> None:
     return None
 
 
-def run_alone(world: World) -> None:
-    """A resource manager runs a job by itself and tells of its submission last."""
+def run_alone(world: World, on: str = "", meant_for: str = "") -> None:
+    """A resource manager, any or that of a cluster, runs a job by itself, for a short time or, if
+    it was `meant_for` another cluster, a long one, and tells of its submission last."""
     rng, now_us = world.rng, world.clock.now_us
     if not world.clusters:
         return
-    declared = world.clusters[rng.choice(sorted(world.clusters))]
+    declared = world.clusters[on or rng.choice(sorted(world.clusters))]
     job_id = f"site/{declared.cluster}/own-{world.events}/{now_us // SECOND_US}"
     submitted = JobSubmitted(
         job_id=job_id,
@@ -276,8 +277,8 @@ def run_alone(world: World) -> None:
         user=rng.choice(_USERS),
         account=rng.choice(_ACCOUNTS),
         nodes=1,
-        walltime_s=some_time_us(rng, SECOND_US, HOUR_US) / SECOND_US,
-        reference_cluster=declared.cluster,
+        walltime_s=some_time_us(rng, SECOND_US, (12 if meant_for else 1) * HOUR_US) / SECOND_US,
+        reference_cluster=meant_for or declared.cluster,
         submitted_at_us=now_us,
     )
     manager = world.managers.of(declared.cluster)

@@ -245,6 +245,11 @@ def undeclared_clusters_get_jobs() -> AbstractContextManager[Any]:
     return patch.object(ModelStore, "_undeclare", lambda *_: None)
 
 
+def who_runs_where_nothing_is_declared_starts_elsewhere() -> AbstractContextManager[Any]:
+    """A start on an undeclared cluster is kept, and its job waits on."""
+    return patch.object(JobTable, "_note_run", lambda *_: None)
+
+
 def nobody_is_weighed_again() -> AbstractContextManager[Any]:
     """Jobs that wait know the clusters of the day when they came."""
     return patch.object(News, "are_for", lambda *_: False)
@@ -553,4 +558,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     declared_policies_are_forgotten_by_a_restart,
     nobody_is_put_back,
     declared_coefficients_are_forgotten_by_a_restart,
+    who_runs_where_nothing_is_declared_starts_elsewhere,
 )

@@ -41,8 +41,9 @@ _SOONEST: Final = {
     "outputs_go_beside_the_transaction": 2,
     "the_undecided_is_read": 6,
     "declared_policies_are_forgotten_by_a_restart": 7,
-    "nobody_is_put_back": 8,
+    "nobody_is_put_back": 7,
     "declared_coefficients_are_forgotten_by_a_restart": 7,
+    "who_runs_where_nothing_is_declared_starts_elsewhere": 8,
 }
 # CI has time for every second one.
 _PLANTED: Final = [

@@ -4,6 +4,7 @@ import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_DECIDED,
+    JOB_STANDING_HELD,
     JOB_STANDING_WAITING,
     Allocation,
     ExplainResponse,
@@ -51,3 +52,9 @@ def test_there_is_nothing_to_seize_of_a_job_that_waits() -> None:
     waits = ExplainResponse(job_id="a", attempt=1, standing=JOB_STANDING_WAITING)
     with pytest.raises(NothingToSeizeError, match="neither granted nor does it run"):
         seizure(waits, "p1 burnt down", "operator", NOW_US)
+
+
+def test_who_is_said_to_run_on_an_undeclared_cluster_is_seized_without_a_grant() -> None:
+    runs = ExplainResponse(job_id="a", attempt=1, standing=JOB_STANDING_HELD, runs_on="p9")
+    found = seizure(runs, "p9 was sold", "operator", NOW_US)
+    assert (found.job_seized.attempt, found.job_seized.grant) == (1, 0)

@@ -113,6 +113,76 @@ def test_a_start_waits_for_its_cluster_as_it_does_for_its_submission() -> None:
     assert not any(isinstance(one, DeadLetter) for one in found.decided)
 
 
+def _runs_on_undeclared_p2(job_id: str, time_us: int) -> Event:
+    mine = PlacementDecided(job_id=job_id, attempt=1, cluster="p2", node_indices=[1])
+    return region.started(mine, started_at_us=time_us)
+
+
+def _without_p2() -> Region:
+    found = Region()
+    found.tell(region.undeclared("p2", T0_US + 1))
+    found.end_round()
+    return found
+
+
+def _starts(found: Region) -> list[PlacementDecided]:
+    decided = (one for one in found.decided if isinstance(one, PlacementDecided))
+    return [one for one in decided if one.verdict == VERDICT_START]
+
+
+def test_who_is_said_to_run_on_an_undeclared_cluster_starts_nowhere_else() -> None:
+    found = _without_p2()
+    found.tell(region.submitted("own", T0_US + 2))
+    found.tell(_runs_on_undeclared_p2("own", T0_US + 2))
+    found.end_round()
+    found.life.restart()
+    found.tell(region.requeue_asked("own", T0_US + 3))
+    found.end_round()
+    assert not _starts(found)
+    answer = found.placement.queries.answer("own")
+    assert answer is not None
+    assert answer.reason == (
+        "runs on p2, as the resource manager there says, which is not declared: "
+        "declare it, or seize the job if it does not run there"
+    )
+    assert answer.runs_on == "p2"
+
+
+def test_what_was_granted_to_who_is_said_to_run_on_an_undeclared_cluster_is_asked_back() -> None:
+    found = _without_p2()
+    found.tell(region.submitted("own", T0_US + 2))
+    found.end_round()
+    [start] = _starts(found)
+    found.decided.clear()
+    found.tell(_runs_on_undeclared_p2("own", T0_US + 3))
+    found.end_round()
+    [withdrawn] = found.decided
+    assert isinstance(withdrawn, PlacementDecided)
+    assert (withdrawn.verdict, withdrawn.cluster) == (VERDICT_WITHDRAWN, start.cluster)
+    assert withdrawn.reason == "runs on p2, as the resource manager there says"
+    found.tell(region.declined(start, T0_US + 4))
+    found.end_round()
+    assert not _starts(found)
+    found.tell(region.declared("p2", 4, time_us=T0_US + 5))
+    answer = found.placement.queries.answer("own")
+    assert answer is not None
+    assert (answer.standing, answer.allocation.cluster) == (JOB_STANDING_RUNNING, "p2")
+
+
+def test_an_operator_vouches_that_a_job_does_not_run_on_an_undeclared_cluster() -> None:
+    found = _without_p2()
+    found.tell(region.submitted("own", T0_US + 2))
+    found.tell(_runs_on_undeclared_p2("own", T0_US + 2))
+    found.end_round()
+    found.tell(region.seized("own", T0_US + 3))
+    found.end_round()
+    [start] = _starts(found)
+    assert (start.attempt, start.cluster) == (2, "p1")
+    found.tell(region.declared("p2", 4, time_us=T0_US + 4))
+    found.end_round()
+    assert not any(isinstance(one, DeadLetter) for one in found.decided)
+
+
 def test_who_starts_what_was_seized_hears_it_although_the_cluster_is_undeclared() -> None:
     found = Region()
     found.tell(region.submitted("a", T0_US + 1))
