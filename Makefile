@@ -183,8 +183,8 @@ bench-colocation: setup ## hold predictions of neighbours and pairing to measure
 
 .PHONY: bench-chaos
 bench-chaos: JOBS = 200
-bench-chaos: setup system-servers ## kill processes, turn clocks, lose data, and compare
-	$(BIN)/python -m tests.chaos.kills $(WORKLOAD)
+bench-chaos: setup system-servers ## kill processes, turn clocks, lose data, and compare: SECURE=1
+	$(BIN)/python -m tests.chaos.kills $(WORKLOAD) $(if $(SECURE),--secure)
 
 # Each thousand of messages is a run of its own: one that fails prints the seed that shows it.
 MESSAGES ?= 200000

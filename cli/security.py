@@ -4,7 +4,7 @@ and password for each service, and what each of them may do."""
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -66,19 +66,26 @@ class Security:
 
     def prepare(self) -> None:
         """Make what is not there yet, and Redis's file of users. Raises LocalServersError."""
-        self.credentials.create()
-        for name in _SERVING:
-            self.credentials.certify(name, name, serves=True)
-        for name, common_name in {**_ASKING, **{each: each for each in self.clients()}}.items():
-            self.credentials.certify(name, common_name, serves=False)
-        for user in self.access.principals:
-            self.credentials.give_password(user)
-        self.write_redis_users()
+        self.make(self.credentials)
+        self.write_redis_users([self.credentials])
 
-    def write_redis_users(self) -> None:
-        """The file that Redis reads its users from."""
+    def make(self, credentials: Credentials) -> None:
+        """Make what is not there yet of everybody's. Raises LocalServersError."""
+        credentials.create()
+        for name in _SERVING:
+            credentials.certify(name, name, serves=True)
+        for name, common_name in {**_ASKING, **{each: each for each in self.clients()}}.items():
+            credentials.certify(name, common_name, serves=False)
+        for user in self.access.principals:
+            credentials.give_password(user)
+
+    def write_redis_users(self, believed: Sequence[Credentials]) -> None:
+        """The file that Redis reads its users from, each with the passwords that these have."""
         users = self.access.redis_users()
-        passwords = {user.name: self.credentials.password(user.name) for user in users}
+        passwords = {
+            user.name: [one.password(user.name) for one in believed if one.has_password(user.name)]
+            for user in users
+        }
         self.credentials.write(self.redis.users_file, acl_file(users, passwords))
 
     def provision(self, servers: LocalServers) -> None:
@@ -87,6 +94,14 @@ class Security:
 
         Raises KafkaError, and RefusedError where it does not within seconds.
         """
+        with self.of_kafka(servers) as client:
+            ensure_acls(client, self.access)
+            self.set_passwords(client, self.credentials, self.access.principals)
+        self.wait_until_believed(servers)
+
+    def of_kafka(self, servers: LocalServers) -> KafkaAdminClient:
+        """A client where Kafka speaks to itself: by its own certificate it may do anything there.
+        Raises RefusedError."""
         certificate, key = self.credentials.identity(KAFKA)
         settings = Settings(
             kafka_bootstrap=servers.kafka_internal,
@@ -96,9 +111,11 @@ class Security:
             kafka_key_file=key,
             namespace=self.namespace,
         )
-        with admin_client(Deployment.of(settings)) as client:
-            ensure_acls(client, self.access)
-            self.set_passwords(client, self.access.principals)
+        return admin_client(Deployment.of(settings))
+
+    def wait_until_believed(self, servers: LocalServers) -> None:
+        """Return when Kafka takes the passwords. Raises RefusedError where it does not within
+        seconds."""
         for name in (OPERATOR, *self.clients()):
             self._wait_until_believed(name, servers.kafka_bootstrap)
 
@@ -112,11 +129,13 @@ class Security:
             time.sleep(_PAUSE_S)
         return require_kafka_believes(known)
 
-    def set_passwords(self, client: KafkaAdminClient, users: Iterable[str]) -> None:
+    def set_passwords(
+        self, client: KafkaAdminClient, credentials: Credentials, users: Iterable[str]
+    ) -> None:
         """Tell Kafka the passwords of these users. Raises KafkaError."""
         told = [
             UserScramCredentialUpsertion(
-                user, ScramMechanism.SCRAM_SHA_512, self.credentials.password(user)
+                user, ScramMechanism.SCRAM_SHA_512, credentials.password(user)
             )
             for user in users
         ]

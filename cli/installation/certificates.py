@@ -13,11 +13,6 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def of_installation() -> None:
-    """Keeps `issue` a command of its own."""
-
-
 @app.command()
 def issue(
     name: Annotated[
@@ -31,3 +26,27 @@ def issue(
     """Give somebody a certificate, a user and a password, and print what their programs need."""
     for line in export_lines(Installation.last().issue(name, role)):
         typer.echo(line)
+
+
+@app.command()
+def rotate(
+    keep_old: Annotated[
+        bool,
+        typer.Option(
+            "--keep-old",
+            help="Believe the old authority too until the next call: what is new can be handed out "
+            "to others before.",
+        ),
+    ] = False,
+    disconnect: Annotated[
+        bool,
+        typer.Option(
+            "--disconnect",
+            help="Let each process begin anew in the end, one after another: no connection is left "
+            "that began with what was.",
+        ),
+    ] = False,
+) -> None:
+    """Make a new authority, certificates and passwords, and have everybody use them while jobs run.
+    Where it is interrupted, the next call goes on."""
+    Installation.last().rotate(typer.echo, keep_old=keep_old, disconnect=disconnect)

@@ -153,19 +153,43 @@ class Installation:
         """Let somebody from outside in: the variables by which programs of theirs find it and are
         believed. Raises InstallationError unless it is up and secure, UnusableError for a role or
         name that cannot be, and KafkaError."""
-        from cli.security import Security
+        from cli.rotation import has_begun
 
-        with _alone():
-            if not (self.is_up and self.is_secure):
-                raise InstallationError("no secure installation is up: `coplace up --secure`")
-            addresses = self.record.environment
-            security = Security(self.folder, addresses.get("COPLACE_NAMESPACE", ""))
+        with _alone(), self._secured() as (security, servers):
+            if has_begun(security):
+                raise InstallationError("end what was begun first: `coplace certificates rotate`")
             security.add_client(name, role)
             security.prepare()
-            with _set(addresses):
-                security.provision(LocalServers(self.folder))
+            security.provision(servers)
+            addresses = self.record.environment
             found = {n: v for n, v in addresses.items() if n.startswith(_ADDRESSES)}
             return {**found, **security.environment(name), "COPLACE_SOURCE": name}
+
+    def rotate(self, tell: _Told, *, keep_old: bool, disconnect: bool) -> None:
+        """Give everybody new credentials while all of it runs, or go on with what was begun; `tell`
+        hears of each step. With `keep_old` the old authority is still believed in the end; with
+        `disconnect` each process begins anew, one after another, so that no connection is left from
+        before. Raises InstallationError unless it is up and secure, and as `Rotation.run`."""
+        from cli.believing_servers import RunningServers
+        from cli.rotation import Rotation
+
+        with _alone(), self._secured() as (security, servers):
+            Rotation(security, RunningServers(security, servers)).run(tell, keep_old=keep_old)
+            for name, url in RunState.load(self.folder).ready_urls.items() if disconnect else ():
+                servers.restart(name, url)
+                tell(f"{name} runs anew")
+
+    @contextmanager
+    def _secured(self) -> Iterator[tuple["Security", LocalServers]]:
+        """Its credentials and servers, with the addresses of these in the environment."""
+        from cli.security import Security
+
+        if not (self.is_up and self.is_secure):
+            raise InstallationError("no secure installation is up: `coplace up --secure`")
+        addresses = self.record.environment
+        with _set(addresses):
+            security = Security(self.folder, addresses.get("COPLACE_NAMESPACE", ""))
+            yield security, LocalServers(self.folder)
 
     def logs(self) -> Mapping[str, Path]:
         """The log of each process by its name, those of earlier starts too."""

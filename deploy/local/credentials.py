@@ -23,7 +23,7 @@ _PRIVATE: Final = 0o077
 
 
 class Identity(NamedTuple):
-    """The files of one certificate, in PEM."""
+    """The files of a certificate and its key, in PEM; one file may hold both."""
 
     certificate: Path
     key: Path
@@ -47,19 +47,17 @@ class Credentials:
         return self.authority.exists()
 
     def identity(self, name: str) -> Identity:
-        """The certificate of a name, which `certify` made."""
-        return Identity(self.folder / f"{name}.pem", self.folder / f"{name}.key")
-
-    def joined(self, name: str) -> Path:
-        """Key and certificate of a name in one file, as Kafka wants them; written anew."""
-        certificate, key = self.identity(name)
-        path = self.folder / f"{name}.joined.pem"
-        self.write(path, key.read_text() + certificate.read_text())
-        return path
+        """The certificate of a name and its key, which `certify` made: one file, as Kafka wants
+        it, and so that nobody ever reads an old key with a new certificate."""
+        return Identity(*[self.folder / f"{name}.pem"] * 2)
 
     def password_file(self, name: str) -> Path:
         """The file of a user's password, which `give_password` made."""
         return self.folder / f"{name}.password"
+
+    def has_password(self, name: str) -> bool:
+        """Whether the user has one here."""
+        return self.password_file(name).exists()
 
     def password(self, name: str) -> str:
         """A user's password. Raises OSError where it has none."""
@@ -80,8 +78,26 @@ class Credentials:
 
     def give_password(self, name: str) -> None:
         """Make a user's password, unless there is one."""
-        if not self.password_file(name).exists():
+        if not self.has_password(name):
             self.write(self.password_file(name), secrets.token_urlsafe(_PASSWORD_BYTES) + "\n")
+
+    def believe_too(self, other: "Credentials") -> None:
+        """Trust another's authority beside the own, which signs no more: from now on the other's
+        key does. Once more changes nothing."""
+        own, new = self.authority.read_text(), other.authority.read_text()
+        if new not in own:
+            # What signs comes first.
+            self.write(self.authority, new + own)
+        self.take(other, self._authority_key.name)
+
+    def believe_only(self, other: "Credentials") -> None:
+        """Trust another's authority alone."""
+        self.write(self.authority, other.authority.read_text())
+
+    def take(self, other: "Credentials", file: str) -> None:
+        """Have another's file in place of the own of that name, unless it was taken before."""
+        if (other.folder / file).exists():
+            (other.folder / file).replace(self.folder / file)
 
     def write(self, path: Path, text: str) -> None:
         """A file for its owner alone, whole or not at all."""
@@ -106,12 +122,11 @@ class Credentials:
             *((f"subjectAltName={_HOSTS}",) if serves else ()),
         )
         signer = ("-CA", str(self.authority), "-CAkey", str(self._authority_key))
-        kept = self.identity(name)
         with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
             made = Identity(Path(scratch) / "pem", Path(scratch) / "key")
             _openssl(made, f"/CN={common_name}", _DAYS, extensions, signer)
-            made.key.replace(kept.key)
-            made.certificate.replace(kept.certificate)
+            pair = made.key.read_text() + made.certificate.read_text()
+        self.write(self.identity(name).certificate, pair)
 
     @property
     def _authority_key(self) -> Path:

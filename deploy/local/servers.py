@@ -26,6 +26,7 @@ from shared.runtime.settings import Settings
 
 _SUPERVISOR_START_S = 15.0
 _SHUTDOWN_S = 60.0
+_RESTART_S = 60.0
 _SERVERS = ("kafka", "redis")
 _PORTS = ("kafka", "kafka-internal", "kafka-controller", "redis")
 _PORTS_FILE = "ports.json"
@@ -190,6 +191,18 @@ class LocalServers:
         os.kill(pid, sig)
         if sig == signal.SIGKILL:
             wait_until(lambda: self.pid(name) != pid, 10.0, f"{name} is gone", self.log(name))
+
+    def restart(self, name: str, ready_url: str | None) -> None:
+        """Have a program that runs end as it should and begin anew, and wait until it is ready.
+
+        Raises LocalServersError if it does not run, NotReadyError if it is not ready in time.
+        """
+        pid = self.pid(name)
+        self.kill(name, signal.SIGTERM)
+        log = self.log(name)
+        wait_until(lambda: self.pid(name) not in (0, pid), _SHUTDOWN_S, f"{name} runs again", log)
+        ready = partial(is_ready, ready_url) if ready_url else lambda: True
+        wait_until(ready, _RESTART_S, f"{name} is ready", log)
 
     def wait_ready(self, name: str, timeout_s: float = 60.0) -> None:
         """Wait until a program runs and is ready, over as many restarts as it takes.

@@ -58,13 +58,9 @@ class IngestClient:
 
     def __init__(self, deployment: Deployment, address: str) -> None:
         self._stamper = deployment.hooks.stamper
-        credentials = grpc_channel_credentials(deployment.settings)
-        self._channel = (
-            grpc.aio.secure_channel(address, credentials)
-            if credentials
-            else grpc.aio.insecure_channel(address)
-        )
-        self._stub = IngestServiceStub(self._channel)
+        self._settings = deployment.settings
+        self._address = address
+        self._channel = self._opened()
 
     async def __aenter__(self) -> "IngestClient":
         return self
@@ -87,13 +83,22 @@ class IngestClient:
                     raise
                 log.info("ingest does not answer", code=error.code().name)
             await asyncio.sleep(_RETRY_S)
+            await self._channel.close()
+            self._channel = self._opened()
+
+    def _opened(self) -> grpc.aio.Channel:
+        """Shows the certificate that there is now: it may have been renewed."""
+        credentials = grpc_channel_credentials(self._settings)
+        if credentials is None:
+            return grpc.aio.insecure_channel(self._address)
+        return grpc.aio.secure_channel(self._address, credentials)
 
     async def _publish(self, envelopes: Sequence[Envelope]) -> None:
         async def stream() -> AsyncIterator[PublishStreamRequest]:
             for envelope in envelopes:
                 yield PublishStreamRequest(event=envelope)
 
-        response = await self._stub.PublishStream(stream(), timeout=_CALL_S, wait_for_ready=True)
+        response = await IngestServiceStub(self._channel).PublishStream(stream(), timeout=_CALL_S)
         if response.rejections:
             first = response.rejections[0]
             raise RefusedEventError(f"ingest refused {first.id}: {first.reason}")

@@ -1,7 +1,7 @@
 """Redis's users: their file, and how a Redis differs from it."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from redis.asyncio import Redis
@@ -15,12 +15,14 @@ _NOBODY: Final = "user default off resetkeys resetchannels -@all"
 _FLAGS: Final = frozenset({"on", "sanitize-payload"})
 
 
-def acl_file(users: Iterable[RedisUser], passwords: Mapping[str, str]) -> str:
-    """The file of Redis's users; of each password it holds the SHA-256 alone."""
+def acl_file(users: Iterable[RedisUser], passwords: Mapping[str, Sequence[str]]) -> str:
+    """The file of Redis's users, each believed with any of its passwords; it holds the SHA-256 of
+    these alone."""
     lines = [_NOBODY]
     for user in users:
-        digest = hashlib.sha256(passwords[user.name].encode()).hexdigest()
-        lines.append(f"user {user.name} on #{digest} {' '.join(user.rules)}")
+        digests = (hashlib.sha256(each.encode()).hexdigest() for each in passwords[user.name])
+        shown = " ".join(f"#{digest}" for digest in digests)
+        lines.append(f"user {user.name} on {shown} {' '.join(user.rules)}")
     return "\n".join(lines) + "\n"
 
 

@@ -1,10 +1,11 @@
 """Connections to Redis as the settings say."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from redis.asyncio import Redis
+from redis.asyncio import Redis, SSLConnection
 from redis.credentials import CredentialProvider
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -23,7 +24,20 @@ def redis_client(settings: Settings) -> Redis:
         options["credential_provider"] = _PasswordFile(
             settings.redis_username, settings.redis_password_file
         )
-    return Redis.from_url(settings.redis_url, **options)
+    client = Redis.from_url(settings.redis_url, **options)
+    pool = client.connection_pool
+    if pool.connection_class is SSLConnection:
+        pool.connection_class = _TlsOfFiles
+    return client
+
+
+class _TlsOfFiles(SSLConnection):
+    """TLS as the files of the settings say when a connection begins, and when it begins again."""
+
+    def _connection_arguments(self) -> Mapping[str, Any]:
+        self.ssl_context.context = None
+        found: Mapping[str, Any] = super()._connection_arguments()
+        return found
 
 
 class _PasswordFile(CredentialProvider):

@@ -1,7 +1,9 @@
-"""TLS and SASL settings in the form that the Kafka and Redis clients want."""
+"""TLS and SASL settings in the form that the Kafka and Redis clients want. What is in files is read
+when a connection begins: who renews them restarts nobody."""
 
 import ssl
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 from shared.runtime.settings import Settings
 
@@ -14,12 +16,49 @@ def kafka_options(settings: Settings) -> dict[str, Any]:
         "security_protocol": protocol,
     }
     if protocol.endswith("SSL"):
-        options["ssl_context"] = _kafka_tls(settings)
+        options["ssl_context"] = _TlsOfFiles(settings)
     if protocol.startswith("SASL_"):
         options["sasl_mechanism"] = settings.kafka_sasl_mechanism
         options["sasl_plain_username"] = settings.kafka_sasl_username
-        options["sasl_plain_password"] = settings.kafka_password
+        file, password = settings.kafka_sasl_password_file, settings.kafka_password
+        options["sasl_plain_password"] = _PasswordOfFile(password, file) if file else password
     return options
+
+
+class _TlsOfFiles(ssl.SSLContext):
+    """TLS with Kafka as the files of the settings say when a connection begins."""
+
+    _settings: Settings
+
+    def __new__(cls, settings: Settings) -> Self:
+        found = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+        found._settings = settings
+        return found
+
+    def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
+        """As asyncio begins a connection. Raises OSError for files that are none."""
+        return _kafka_tls(self._settings).wrap_bio(*arguments, **named)
+
+    def wrap_socket(self, *arguments: Any, **named: Any) -> ssl.SSLSocket:
+        """As others do. Raises OSError for files that are none."""
+        return _kafka_tls(self._settings).wrap_socket(*arguments, **named)
+
+
+class _PasswordOfFile(str):
+    """A password as its file has it at the moment: SCRAM of both clients encodes it at each
+    connection. Clients of PLAIN keep what it was when they were made."""
+
+    __slots__ = ("_file",)
+    _file: Path
+
+    def __new__(cls, password: str, file: Path) -> Self:
+        found = super().__new__(cls, password)
+        found._file = file
+        return found
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        """What the file has. Raises OSError without it."""
+        return self._file.read_text().strip().encode(encoding, errors)
 
 
 def _kafka_tls(settings: Settings) -> ssl.SSLContext:

@@ -1,7 +1,9 @@
 """With client certificates, nobody speaks for somebody else."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import grpc
@@ -58,29 +60,48 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def address(authority: Path) -> AsyncIterator[str]:
+async def serving_as() -> AsyncIterator[Callable[[Settings], Awaitable[str]]]:
+    """Starts a service that wants certificates, and tells its address."""
+    async with AsyncExitStack() as running:
+
+        async def begin(settings: Settings) -> str:
+            meter = IngestMeter(NoOpMeter("test"))
+            service = IngestService(Intake(Topics(kafka_partitions=4)), Broker(), meter, print)
+            started = Started()
+            process = Process(settings, Telemetry("ingest", settings), started)
+            [port] = free_ports(1)
+            served = serve_grpc(process, "127.0.0.1", port, service.handlers())
+            serving = asyncio.create_task(served)
+            running.push_async_callback(asyncio.wait_for, serving, None)
+            running.callback(process.stop.set)
+            await started.event.wait()
+            return f"localhost:{port}"
+
+        yield begin
+
+
+@pytest.fixture
+async def address(authority: Path, serving_as: Callable[[Settings], Awaitable[str]]) -> str:
     """A running service that wants certificates."""
-    meter = IngestMeter(NoOpMeter("test"))
-    service = IngestService(Intake(Topics(kafka_partitions=4)), Broker(), meter, print)
-    settings = identity(authority, "ingest")
-    started = Started()
-    process = Process(settings, Telemetry("ingest", settings), started)
-    [port] = free_ports(1)
-    serving = asyncio.create_task(serve_grpc(process, "127.0.0.1", port, service.handlers()))
-    await started.event.wait()
-    yield f"localhost:{port}"
-    process.stop.set()
-    await serving
+    return await serving_as(identity(authority, "ingest"))
 
 
 async def publish(address: str, settings: Settings, source: str) -> None:
     """Send one event of a source."""
+    async with grpc.aio.secure_channel(address, _shown(settings)) as channel:
+        await IngestServiceStub(channel).Publish(_request(source), timeout=10)
+
+
+def _request(source: str) -> PublishRequest:
     request = PublishRequest(event=envelope("jobSubmitted"))
     request.event.source = source
+    return request
+
+
+def _shown(settings: Settings) -> grpc.ChannelCredentials:
     credentials = grpc_channel_credentials(settings)
     assert credentials
-    async with grpc.aio.secure_channel(address, credentials) as channel:
-        await IngestServiceStub(channel).Publish(request, timeout=10)
+    return credentials
 
 
 async def test_a_resource_manager_speaks_for_itself(address: str, authority: Path) -> None:
@@ -110,3 +131,28 @@ async def test_a_certificate_that_names_nobody_speaks_for_nobody(
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await publish(address, nobody, source)
         assert "the client certificate has no common name" in str(error.value.details())
+
+
+async def test_a_server_shows_and_believes_what_was_renewed_while_it_runs(
+    tmp_path: Path, serving_as: Callable[[Settings], Awaitable[str]]
+) -> None:
+    old = certificate_authority(tmp_path / "old")
+    new = certificate_authority(tmp_path / "new")
+    files = certificate_authority(tmp_path / "files")
+    shutil.copytree(old, files, dirs_exist_ok=True)
+    address = await serving_as(identity(files, "ingest"))
+    before, after = identity(files, "north"), identity(new, "north")
+    before = before.model_copy(update={"grpc_ca_file": old / "ca.pem"})
+    await publish(address, before, "north")
+    async with grpc.aio.secure_channel(address, _shown(before)) as connected:
+        stub = IngestServiceStub(connected)
+        await stub.Publish(_request("north"), timeout=10)
+        identity(new, "ingest")
+        for name in ("ingest.key", "ingest.pem", "ca.pem"):
+            shutil.copy(new / name, files / name)
+        await publish(address, after, "north")
+        await stub.Publish(_request("north"), timeout=10)
+    for settings in (before, before.model_copy(update={"grpc_ca_file": new / "ca.pem"})):
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await publish(address, settings, "north")
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE

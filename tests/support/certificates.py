@@ -16,6 +16,7 @@ def openssl(*arguments: str | Path) -> None:
 
 def certificate_authority(folder: Path) -> Path:
     """Make one in a folder, and return that."""
+    folder.mkdir(exist_ok=True)
     files = ("-keyout", folder / "ca.key", "-out", folder / "ca.pem")
     openssl("req", "-x509", *_NEW_KEY, *files, "-days", "2", "-subj", "/CN=authority")
     return folder

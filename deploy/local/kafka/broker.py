@@ -22,6 +22,7 @@ _LOG_CONFIG = Path(__file__).with_name("log4j2.xml")
 _SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 # The broker's own name, of its certificate: it and who has this certificate may do anything.
 KAFKA: Final = "kafka"
+NODE_ID: Final = 1
 
 
 class KafkaPorts(NamedTuple):
@@ -76,12 +77,26 @@ def _ready_url(ports: KafkaPorts, credentials: Credentials | None) -> str:
     return f"kafka+ssl://127.0.0.1:{ports.internal}?{urlencode(files)}"
 
 
+def reloaded_files(credentials: Credentials) -> Mapping[str, str]:
+    """What a secure one is told to read its certificate and whom it believes again, as settings of
+    the broker that may change while it runs."""
+    files = {
+        "ssl.keystore.location": str(credentials.identity(KAFKA).certificate),
+        "ssl.truststore.location": str(credentials.authority),
+    }
+    return {
+        f"listener.name.{listener}.{setting}": file
+        for listener in ("clients", "internal", "controller")
+        for setting, file in files.items()
+    }
+
+
 def listener_properties(ports: KafkaPorts, credentials: Credentials | None) -> Mapping[str, str]:
     """Where the broker listens, and whom it believes there: anybody without `credentials`."""
     if credentials:
         return _secure(ports, credentials)
     return {
-        "controller.quorum.voters": f"1@127.0.0.1:{ports.controller}",
+        "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{ports.controller}",
         "listeners": f"PLAINTEXT://127.0.0.1:{ports.clients},"
         f"CONTROLLER://127.0.0.1:{ports.controller}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{ports.clients}",
@@ -93,7 +108,7 @@ def _secure(ports: KafkaPorts, credentials: Credentials) -> Mapping[str, str]:
     advertised = f"CLIENTS://127.0.0.1:{ports.clients},INTERNAL://127.0.0.1:{ports.internal}"
     scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
     return {
-        "controller.quorum.voters": f"1@127.0.0.1:{ports.controller}",
+        "controller.quorum.voters": f"{NODE_ID}@127.0.0.1:{ports.controller}",
         "listeners": f"{advertised},CONTROLLER://127.0.0.1:{ports.controller}",
         "advertised.listeners": advertised,
         "listener.security.protocol.map": "CLIENTS:SASL_SSL,INTERNAL:SSL,CONTROLLER:SSL",
@@ -101,7 +116,7 @@ def _secure(ports: KafkaPorts, credentials: Credentials) -> Mapping[str, str]:
         "sasl.enabled.mechanisms": "SCRAM-SHA-512",
         "listener.name.clients.scram-sha-512.sasl.jaas.config": scram,
         "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(credentials.joined(KAFKA)),
+        "ssl.keystore.location": str(credentials.identity(KAFKA).certificate),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(credentials.authority),
         "listener.name.internal.ssl.client.auth": "required",
@@ -117,7 +132,7 @@ def server_properties(log_dir: Path, payload_bytes: int) -> Mapping[str, str | i
     message_bytes = payload_bytes + _HEADROOM_BYTES
     return {
         "process.roles": "broker,controller",
-        "node.id": 1,
+        "node.id": NODE_ID,
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(log_dir),
         "message.max.bytes": message_bytes,

@@ -28,18 +28,21 @@ class Sender:
     def __init__(self, spool: Spool, address: str, settings: Settings) -> None:
         self._spool = spool
         self._address = address
-        self._credentials = grpc_channel_credentials(settings)
+        self._settings = settings
         self.refused = 0
         """How many were."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Send what is there and what comes until `stop` is set."""
-        async with self._channel() as channel:
-            wait_s = _LOOK_S
-            while not stop.is_set():
-                wait_s = _LOOK_S if await self._send_all(channel) else min(2 * wait_s, _MOST_WAIT_S)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), wait_s)
+        wait_s = _LOOK_S
+        while not stop.is_set():
+            async with self._channel() as channel:
+                while not stop.is_set() and await self._send_all(channel):
+                    wait_s = _LOOK_S
+                    await _pause(stop, wait_s)
+            # By the next channel, whose certificate may have been renewed.
+            wait_s = min(2 * wait_s, _MOST_WAIT_S)
+            await _pause(stop, wait_s)
 
     async def flush(self) -> bool:
         """Send what there is; False where ingest does not answer: it stays in the spool."""
@@ -47,9 +50,10 @@ class Sender:
             return await self._send_all(channel)
 
     def _channel(self) -> grpc.aio.Channel:
-        if self._credentials is None:
+        credentials = grpc_channel_credentials(self._settings)
+        if credentials is None:
             return grpc.aio.insecure_channel(self._address)
-        return grpc.aio.secure_channel(self._address, self._credentials)
+        return grpc.aio.secure_channel(self._address, credentials)
 
     async def _send_all(self, channel: grpc.aio.Channel) -> bool:
         stub = IngestServiceStub(channel)
@@ -69,3 +73,9 @@ class Sender:
     def _refuse(self, event: Envelope, reason: str | None) -> None:
         self.refused += 1
         log.error("ingest refused an event", id=event.id, reason=reason)
+
+
+async def _pause(stop: asyncio.Event, pause_s: float) -> None:
+    """Wait for so long, or until `stop` is set."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), pause_s)

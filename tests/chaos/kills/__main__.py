@@ -27,12 +27,19 @@ def kill(
     coefficients: Coefficients = None,
     kills: Annotated[int, typer.Option(min=1, max=20, help="Kills in a run.")] = 5,
     repeats: Annotated[int, typer.Option(min=1, max=100, help="Runs of each process.")] = 2,
+    secure: Annotated[
+        bool, typer.Option(help="With TLS, passwords and access control, which are renewed too.")
+    ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Of these processes alone; may be said again.")
+    ] = None,
     run_dir: RunDir = Path("run/chaos"),
 ) -> None:
     """Kill or stop every process in the middle of runs and compare what these come to."""
-    options = DemoOptions(seed, jobs, policy, out, swf, coefficients)
+    options = DemoOptions(seed, jobs, policy, out, swf, coefficients, secure=secure)
     session_s = matrix.session_timeout_s()
-    trials = matrix.trials(jobs, kills, repeats, session_s, planned=options.planned)
+    every = matrix.trials(jobs, kills, repeats, session_s, planned=options.planned, secure=secure)
+    trials = [trial for trial in every if not only or trial.name in only or trial.target in only]
     outcomes: list[matrix.Outcome] = []
     for outcome in matrix.play(options, trials, run_dir, Console()):
         outcomes.append(outcome)

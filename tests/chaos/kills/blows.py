@@ -8,15 +8,19 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from cli.believing_servers import RunningServers
 from cli.demo.options import DemoOptions
 from cli.demo.run import PATIENCE_S, write_files
 from cli.demo.servers import playing
 from cli.processes import EMULATOR, MODULES, PLANNER
+from cli.rotation import Rotation
 from cli.security import Security
 from deploy.local.servers import LocalServers
 
 SERVERS: Final = ("kafka", "redis")
 TARGETS: Final = (*MODULES, EMULATOR, *SERVERS)
+# No process: all of a secure run's are renewed.
+CREDENTIALS: Final = "credentials"
 # Where plans are followed: who proposes, and who sequences and decides, each of two workers.
 OF_PLANS: Final = (PLANNER, "placement", "placement-2")
 # A round takes about so long: the moment within it is drawn too.
@@ -26,7 +30,7 @@ _ROUND_S: Final = 0.2
 @dataclass(frozen=True, slots=True)
 class Blow:
     """A process is killed once `after_jobs` jobs have finished and `pause_s` have passed; with
-    `stopped_s` it is only stopped, for so long.
+    `stopped_s` it is only stopped, for so long. CREDENTIALS are rotated.
 
     Jobs, not seconds, place it in the middle of a run at any speed of the machine.
     """
@@ -37,6 +41,8 @@ class Blow:
     stopped_s: float = 0.0
 
     def __str__(self) -> str:
+        if self.target == CREDENTIALS:
+            return f"rotate credentials {self.pause_s:.3f} s after job {self.after_jobs}"
         what = f"stop for {self.stopped_s:g} s" if self.stopped_s else "kill -9"
         return f"{what} {self.target} {self.pause_s:.3f} s after job {self.after_jobs}"
 
@@ -53,7 +59,7 @@ def run(
     Raises StalledRunError when it does not get on, WrongAccountsError, or UndealtBlowsError.
     """
     with playing(options, servers, security) as system:
-        chaos = _Chaos(servers, blows, tell)
+        chaos = _Chaos(servers, blows, tell, security)
         system.topics.follow(chaos, PATIENCE_S)
         chaos.require_over()
         write_files(system.topics, options.out)
@@ -84,9 +90,14 @@ class _Chaos:
     """Told of finished jobs, it strikes when a blow is due."""
 
     def __init__(
-        self, servers: LocalServers, blows: Sequence[Blow], tell: Callable[[str], None]
+        self,
+        servers: LocalServers,
+        blows: Sequence[Blow],
+        tell: Callable[[str], None],
+        security: Security | None,
     ) -> None:
         self._servers = servers
+        self._security = security
         self._due = list(blows)
         self._tell = tell
         self._finished = 0
@@ -103,12 +114,21 @@ class _Chaos:
             self._strike(self._due.pop(0))
 
     def _strike(self, blow: Blow) -> None:
+        if blow.target == CREDENTIALS:
+            return self._rotate(blow)
         self._servers.wait_ready(blow.target)
         time.sleep(blow.pause_s)
         self._tell(f"{blow} ({self._finished} have finished)")
         if not blow.stopped_s:
-            self._servers.kill(blow.target)
-            return
+            return self._servers.kill(blow.target)
         self._servers.kill(blow.target, signal.SIGSTOP)
         time.sleep(blow.stopped_s)
-        self._servers.kill(blow.target, signal.SIGCONT)
+        return self._servers.kill(blow.target, signal.SIGCONT)
+
+    def _rotate(self, blow: Blow) -> None:
+        if self._security is None:
+            raise ValueError("only a secure run has credentials")
+        time.sleep(blow.pause_s)
+        self._tell(f"{blow} ({self._finished} have finished)")
+        servers = RunningServers(self._security, self._servers)
+        Rotation(self._security, servers).run(self._tell)

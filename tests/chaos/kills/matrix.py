@@ -1,9 +1,12 @@
 """Every process killed, every stateful one stopped beyond its session, clocks that jump, data that
 operators replace and topics that grow, run by run."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -15,31 +18,44 @@ from cli.demo.accounts import WrongAccountsError
 from cli.demo.options import DemoOptions
 from cli.demo.parity import first_difference
 from cli.demo.run import run_embedded
+from cli.demo.servers import new_namespace
 from cli.kafka_topics import StalledRunError
 from cli.processes import STATEFUL
+from cli.security import Security
 from cli.telling import TABLE_WIDTH
 from deploy.local.errors import LocalServersError
 from deploy.local.servers import LocalServers
 from shared.runtime.folders import within, written
 from shared.runtime.settings import Settings
-from tests.chaos.kills.blows import OF_PLANS, TARGETS, Blow, UndealtBlowsError, draw, on_each, run
+from tests.chaos.kills.blows import (
+    CREDENTIALS,
+    OF_PLANS,
+    TARGETS,
+    Blow,
+    UndealtBlowsError,
+    draw,
+    on_each,
+    run,
+)
 from tests.chaos.kills.region import StuckRegionError
 from tests.chaos.kills.upheavals import Upheaval, upheavals
 from tests.chaos.kills.upheavals import play as play_upheaval
 
 SAME: Final = "same files"
 BALANCED: Final = "each job started and charged once"
+Servers = Callable[[], AbstractContextManager[tuple[LocalServers, Security | None]]]
 # A stopped worker is given up after its session; it comes back when another has its units.
 _SESSIONS_STOPPED: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Venue:
-    """Where trials are played: `options` of an undisturbed run, and the folder of its files."""
+    """Where trials are played: `options` of an undisturbed run, the folder of its files, and the
+    servers: one Kafka and Redis for all, or of a secure run new ones for each."""
 
     options: DemoOptions
     undisturbed: Path
-    servers: LocalServers
+    servers: Servers
     tell: Callable[[str], None]
 
 
@@ -94,6 +110,8 @@ class Struck:
     def name(self) -> str:
         """A folder's name."""
         what = "stopped" if self.blows[0].stopped_s else "killed"
+        if self.target == CREDENTIALS:
+            what = "rotated"
         return f"{self.target}-{what}-{self.seed}"
 
     @property
@@ -110,7 +128,8 @@ class Struck:
         """The first difference from the run that nobody disturbed."""
         out = within(venue.options.out, self.name)
         struck = replace(venue.options, out=out, workers=self.workers)
-        run(struck, venue.servers, self.blows, venue.tell)
+        with venue.servers() as (servers, security):
+            run(struck, servers, self.blows, venue.tell, security)
         return first_difference(venue.undisturbed, out)
 
 
@@ -144,7 +163,8 @@ class Overturned:
 
     def play(self, venue: Venue) -> str | None:
         """What is wrong with its books."""
-        return play_upheaval(self.upheaval, venue.servers, self.seed)
+        with venue.servers() as (servers, _):
+            return play_upheaval(self.upheaval, servers, self.seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +177,17 @@ class Outcome:
 
 
 def trials(
-    jobs: int, kills: int, repeats: int, session_s: float, *, planned: bool = False
+    jobs: int,
+    kills: int,
+    repeats: int,
+    session_s: float,
+    *,
+    planned: bool = False,
+    secure: bool = False,
 ) -> list[Trial]:
     """`repeats` runs with `kills` for each process, with stops for each stateful one, and of each
-    upheaval; where plans are followed also of all who make and follow them together."""
+    upheaval; where plans are followed also of all who make and follow them together. Of a secure
+    run credentials are rotated in place of the upheavals."""
     stopped_s = _SESSIONS_STOPPED * session_s
     seeds = range(1, repeats + 1)
     killed = [
@@ -178,6 +205,11 @@ def trials(
         for seed in seeds
         if planned
     ]
+    rotated = [
+        Struck(CREDENTIALS, seed, 1, tuple(draw([CREDENTIALS], jobs, 1, seed))) for seed in seeds
+    ]
+    if secure:
+        return [*of_plans, *killed, *stopped, *rotated]
     overturned = [Overturned(upheaval, seed) for seed in seeds for upheaval in upheavals()]
     return [*of_plans, *killed, *stopped, *overturned]
 
@@ -189,10 +221,29 @@ def play(
     each as soon as it is over."""
     alone = replace(options, out=within(options.out, "embedded"))
     run_embedded(alone, console)
-    with LocalServers(run_dir) as servers:
+    with ExitStack() as stack:
+        servers: Servers = partial(secure_servers, run_dir)
+        if not options.secure:
+            shared = stack.enter_context(LocalServers(run_dir))
+            servers = partial(_of_all, shared)
         venue = Venue(options, alone.out, servers, console.print)
         for trial in every:
             yield _play(trial, venue)
+
+
+@contextmanager
+def _of_all(servers: LocalServers) -> Iterator[tuple[LocalServers, None]]:
+    yield servers, None
+
+
+@contextmanager
+def secure_servers(run_dir: Path) -> Iterator[tuple[LocalServers, Security]]:
+    """New ones, with credentials for a namespace of their own."""
+    security = Security(run_dir / new_namespace("secure"), new_namespace("secure"))
+    security.prepare()
+    with LocalServers(security.credentials.folder.parent, secure=security.redis) as servers:
+        yield servers, security
+    shutil.rmtree(servers.run_dir)
 
 
 def write(outcomes: Sequence[Outcome], path: Path) -> None:

@@ -133,6 +133,8 @@ def test_both_forms_of_kafka_say_all_rules() -> None:
 
 def test_redis_knows_no_password_and_nobody_who_gives_no_name() -> None:
     users = Access().redis_users()
-    file = acl_file(users, {user.name: "secret" for user in users})
+    file = acl_file(users, {user.name: ["secret", "older"] for user in users})
     assert "secret" not in file
+    assert "older" not in file
+    assert file.count(" #") == 2 * len(users)
     assert file.startswith("user default off")
