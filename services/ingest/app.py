@@ -1,7 +1,11 @@
 """Composition root of ingest."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
+
+from opentelemetry.metrics import Meter
 
 from services.ingest.gate import Gate, RegionFollowed
 from services.ingest.meter import IngestMeter
@@ -32,19 +36,30 @@ def intake(deployment: Deployment) -> Intake:
     )
 
 
+@asynccontextmanager
+async def gated(
+    deployment: Deployment, name: str, remember_days: float, publisher: KafkaPublisher, meter: Meter
+) -> AsyncIterator[Gate]:
+    """The gate of a process of this name, which follows the table and the region meanwhile; open it
+    before the first event."""
+    table, crash = TableInForce(), partial(end_process, name)
+    async with (
+        table_followed(deployment, table, crash) as declared,
+        RegionFollowed(deployment, remember_days, crash) as region,
+    ):
+        yield Gate(Door(name, table, publisher, meter), declared, region)
+
+
 async def serve(process: Process) -> None:
     """Serve gRPC until the process shall stop."""
     deployment = Deployment.of(process.settings, process.telemetry.hooks())
     topics = {kind.topic for kind in KINDS.values()} | {AUDIT, *FOLDED}
     await wait_for_topics(process.settings, topics, process.readiness, process.stop)
-    own = IngestSettings()
-    table, crash = TableInForce(), partial(end_process, NAME)
+    own, crash = IngestSettings(), partial(end_process, NAME)
     async with (
         KafkaPublisher(deployment, NAME) as publisher,
-        table_followed(deployment, table, crash) as declared,
-        RegionFollowed(deployment, own.remember_days, crash) as region,
+        gated(deployment, NAME, own.remember_days, publisher, process.telemetry.meter) as gate,
     ):
-        gate = Gate(Door(NAME, table, publisher, process.telemetry.meter), declared, region)
         process.readiness.wait_for("who may say what")
         await gate.open()
         meter = IngestMeter(process.telemetry.meter)

@@ -14,10 +14,9 @@ import pytest
 
 from cli.demo.options import DemoOptions
 from cli.demo.parity import first_difference
-from cli.demo.servers import new_namespace
-from cli.security import Security
 from deploy.local.servers import LocalServers
-from tests.chaos.kills.blows import TARGETS, on_each, run
+from tests.chaos.kills.blows import CREDENTIALS, TARGETS, on_each, run
+from tests.chaos.kills.matrix import secure_servers
 from tests.e2e.conftest import KILLS
 
 _OPEN: Final = ("ingest", "placement", "pricing", "accounts", "simulation")
@@ -37,15 +36,31 @@ def test_kills_in_the_middle_of_a_run_change_none_of_its_files(
 @pytest.mark.long
 @pytest.mark.thorough
 @pytest.mark.usefixtures("own_servers")
+def test_new_credentials_in_the_middle_of_a_run_change_none_of_its_files_and_restart_nobody(
+    chaos_seed: int, undisturbed: DemoOptions, tmp_path: Path, out: Path
+) -> None:
+    options = replace(undisturbed, out=out, secure=True)
+    blows = on_each([CREDENTIALS], options.jobs, KILLS, chaos_seed)
+    with secure_servers(tmp_path) as (servers, security):
+        run(options, servers, blows, print, security)
+        said = [servers.log(name).read_text() for name in ("kafka", "supervisord")]
+    assert first_difference(undisturbed.out, out) is None
+    kafka, supervisord = said
+    assert "is Denied" not in kafka
+    assert "ERROR" not in kafka
+    assert "not expected" not in supervisord
+
+
+@pytest.mark.long
+@pytest.mark.thorough
+@pytest.mark.usefixtures("own_servers")
 def test_kills_in_the_middle_of_a_secure_run_change_none_of_its_files(
     chaos_seed: int, undisturbed: DemoOptions, tmp_path: Path, out: Path
 ) -> None:
     print(f"COPLACE_CHAOS_SEED={chaos_seed} draws when they are killed: {_SECURE}")
-    security = Security(tmp_path, new_namespace("secure"))
-    security.prepare()
     options = replace(undisturbed, out=out, secure=True)
     blows = on_each(_SECURE, options.jobs, KILLS, chaos_seed)
-    with LocalServers(tmp_path / "run", secure=security.redis) as servers:
+    with secure_servers(tmp_path) as (servers, security):
         run(options, servers, blows, print, security)
         log = servers.log("kafka").read_text()
     assert first_difference(undisturbed.out, out) is None

@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.request import urlopen
 
 import grpc
+import orjson
 import pytest
 import yaml
 from coplace.v1.authority_pb2 import AccessAudited
@@ -38,10 +39,12 @@ from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from shared.authority.table import message_of
-from shared.messaging.clients import Reader
+from shared.messaging.clients import Publisher, Reader
 from shared.messaging.deployment import Deployment
+from shared.messaging.record import NewRecord, TopicPartition
 from shared.runtime.grpc_security import grpc_channel
 from shared.runtime.settings import Settings
+from tests.integration.test_edges_on_kafka import SLURM_END
 from tests.support.certificates import certificate_authority, identity
 from tests.unit.services.ingest.envelopes import NOW_US, PAYLOADS
 from tests.unit.shared.authority.test_rules import STATEMENT, WHO
@@ -165,13 +168,17 @@ class Region:
             f"authority-{name}",
             [sys.executable, "-m", module],
             env={
-                **self._environment(self._server),
+                **self.environment(),
                 f"COPLACE_{variable}_PORT": str(self.ports[name]),
                 "COPLACE_HTTP_PORT": str(self.http[name]),
                 "COPLACE_SESSION_TIMEOUT_S": "6",
             },
             ready_url=f"http://127.0.0.1:{self.http[name]}/readyz",
         )
+
+    def environment(self) -> dict[str, str]:
+        """Of a process."""
+        return self._environment(self._server)
 
     def _environment(self, own: Settings) -> dict[str, str]:
         return {
@@ -413,6 +420,36 @@ def test_a_guest_is_told_of_by_who_it_was_granted_to(held: Region) -> None:
         held.say("south", "job_finished", finish(_GUEST_JOB, "bob", "biology", "sigma"))[0]
         is _DENIED
     )
+
+
+def test_what_slurm_sends_of_a_site_is_held_against_the_table_too(held: Region) -> None:
+    program = Program(
+        "authority-jobcomp",
+        [sys.executable, "-m", "services.ingest.jobcomp"],
+        env={**held.environment(), "COPLACE_INGEST_JOBCOMP_SITE": "north"},
+    )
+    sent = [
+        SLURM_END | {"jobid": 1, "cluster": "alpha", "account": "physics"},
+        SLURM_END | {"jobid": 2, "cluster": "sigma", "account": "physics"},
+        SLURM_END | {"jobid": 3, "cluster": "alpha", "account": "biology"},
+    ]
+    before = len(held.audited())
+    with Publisher(held.deployment) as publisher:
+        to = TopicPartition("slurm.jobcomp", 0)
+        publisher.append(NewRecord(to, b"", orjson.dumps(message)) for message in sent)
+    held.servers.start([program])
+    try:
+        eventually(lambda: len(held.events("dlq.slurm.jobcomp")) == 2)
+    finally:
+        held.servers.remove([program])
+    reasons = [letter.payload.reason for letter in held.events("dlq.slurm.jobcomp")]
+    assert "cluster 'sigma' of site 'south' is none of its" in reasons[0]
+    assert "account 'biology' is none that it may have charged" in reasons[1]
+    doors = [(found.who, found.action, found.door) for found in held.audited()[before:]]
+    assert doors == [("north", "job_submitted", "ingest-jobcomp")] * 2
+    came_in = {event.payload.job_id for event in held.events("jobs.events")}
+    assert len([job for job in came_in if job.startswith("north/alpha/1/")]) == 1
+    assert not [job for job in came_in if job.startswith(("north/sigma/", "north/alpha/3/"))]
 
 
 def test_in_a_stream_what_may_not_be_said_is_listed_and_the_rest_published(held: Region) -> None:

@@ -1,14 +1,19 @@
 """Composition root of the Slurm way in."""
 
+import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from services.ingest.app import intake
+from services.ingest.app import gated, intake
+from services.ingest.gate import Gate, NotAllowedError
 from services.ingest.jobcomp.message import Message
 from services.ingest.jobcomp.model import Site, envelopes
 from services.ingest.model import Intake
+from services.ingest.region import FOLDED
 from services.ingest.settings import IngestSettings
+from shared.authority.door import AUDIT
+from shared.authority.following import TOPIC as AUTHORITY
 from shared.domain.errors import RejectedError
 from shared.messaging.batches import require_readable
 from shared.messaging.clock import now_us
@@ -29,50 +34,74 @@ _OUTPUT: Final = "jobs.events"
 
 
 class Jobcomp:
-    """Turns records of the plugin into facts about jobs, or into dead letters."""
+    """Turns records of the plugin into facts about jobs, or into dead letters: all of a message, or
+    nothing. Under a table of authority, which the `gate` asks, they are said by the site."""
 
-    def __init__(self, intake: Intake, site: Site, max_message_bytes: int) -> None:
+    def __init__(
+        self, intake: Intake, site: Site, max_message_bytes: int, gate: Gate | None = None
+    ) -> None:
         self._intake = intake
         self._site = site
         self._max_message_bytes = max_message_bytes
+        self._gate = gate
 
-    def publishes(self, records: Iterable[Record], now_s: float) -> Iterable[Publish]:
-        """What to publish for some records, in their order."""
+    async def publishes(self, records: Iterable[Record], now_s: float) -> list[Publish]:
+        """What to publish for some records, in their order. Raises NotYetKnownError where it cannot
+        be told now whether the site may say something."""
+        found: list[Publish] = []
         for record in records:
             try:
-                yield from self._facts(record, now_s)
+                found += await self._facts(record, now_s)
             except RejectedError as error:
-                yield dead_letter(record, str(error), NAME, round(now_s * 1e6))
+                found.append(dead_letter(record, str(error), NAME, round(now_s * 1e6)))
+        return found
 
-    def _facts(self, record: Record, now_s: float) -> list[Publish]:
+    async def _facts(self, record: Record, now_s: float) -> list[Publish]:
         require_readable(dict(record.headers))
         message = Message.parse(record.value, self._max_message_bytes)
-        return [self._intake.accept(envelope, now_s) for envelope in envelopes(message, self._site)]
+        told = envelopes(message, self._site)
+        found = [self._intake.accept(envelope, now_s) for envelope in told]
+        for envelope, publish in zip(told, found, strict=True):
+            await self._admit(str(envelope.WhichOneof("payload")), publish)
+        return found
+
+    async def _admit(self, action: str, publish: Publish) -> None:
+        if self._gate is None:
+            return
+        try:
+            await asyncio.gather(*await self._gate.admit(self._site.name, action, publish))
+        except NotAllowedError as error:
+            raise RejectedError("source", str(error)) from None
 
 
-def jobcomp(deployment: Deployment) -> Jobcomp:
+def jobcomp(deployment: Deployment, own: IngestSettings, gate: Gate) -> Jobcomp:
     """The mapping of one deployment."""
-    own = IngestSettings()
     site = Site(own.jobcomp_site, own.jobcomp_account, own.jobcomp_node_model)
-    return Jobcomp(intake(deployment), site, deployment.settings.max_message_bytes)
+    return Jobcomp(intake(deployment), site, deployment.settings.max_message_bytes, gate)
 
 
 async def serve(process: Process) -> None:
     """Consume until the process shall stop."""
     deployment = Deployment.of(process.settings, process.telemetry.hooks())
-    topics = (_INPUT, _OUTPUT, DLQ_PREFIX + _INPUT)
+    topics = {_INPUT, _OUTPUT, DLQ_PREFIX + _INPUT, AUDIT, AUTHORITY, *FOLDED}
     await wait_for_topics(process.settings, topics, process.readiness, process.stop)
-    mapping = jobcomp(deployment)
-    async with KafkaPublisher(deployment, NAME) as publisher:
+    own, meter = IngestSettings(), process.telemetry.meter
+    async with (
+        KafkaPublisher(deployment, NAME) as publisher,
+        gated(deployment, NAME, own.remember_days, publisher, meter) as gate,
+    ):
+        mapping = jobcomp(deployment, own, gate)
 
         async def handle(records: Sequence[Record]) -> None:
             began_s = time.monotonic()
-            publishes = list(mapping.publishes(records, now_us() / 1e6))
+            publishes = await mapping.publishes(records, now_us() / 1e6)
             await publisher.send_all(publishes)
             tally = _tally(records, publishes)
             deployment.hooks.meter.batch(NAME, 0, tally, time.monotonic() - began_s)
 
         deployment.hooks.meter.begin(NAME, 0)
+        process.readiness.wait_for("who may say what")
+        await gate.open()
         process.readiness.ready()
         await run_stateless(stateless_app(deployment, NAME, {_INPUT: handle}), process.stop)
 

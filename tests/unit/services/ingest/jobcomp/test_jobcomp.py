@@ -1,5 +1,6 @@
 """Slurm's messages become facts about jobs, or dead letters."""
 
+import asyncio
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def record(value: bytes | None) -> Record:
 
 def publishes(value: bytes | None) -> list[Publish]:
     """What one record becomes."""
-    found = list(JOBCOMP.publishes([record(value)], NOW_S))
+    found = asyncio.run(JOBCOMP.publishes([record(value)], NOW_S))
     codec = Codec(TOPICS)
     for publish in found:
         codec.encode(publish)
