@@ -1,20 +1,14 @@
 """`coplace clusters`: which clusters there are, and what is on them."""
 
-from collections.abc import Sequence
 from typing import Final
 
-from coplace.v1.placement_service_pb2 import (
-    ListClustersRequest,
-    ListClustersResponse,
-    ListedCluster,
-)
-from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
+from coplace.v1.placement_service_pb2 import ListedCluster
 
-from cli.asking import Placement, asking
+from cli.asking import Placement
+from cli.listing import listed_clusters
 from cli.output import Output, OutputName, Row, write
 from cli.telling import note
 
-_WITHIN_S: Final = 30.0
 _COLUMNS: Final = ("cluster", "node model", "nodes", "free", "running", "waiting", "is")
 
 
@@ -23,18 +17,10 @@ def clusters(
     placement: Placement = "127.0.0.1:50053",
 ) -> None:
     """List the clusters: their nodes, what of them is free, and how many jobs run and wait."""
-    rows = [row(cluster) for cluster in listing(placement)]
+    rows = [row(cluster) for cluster in listed_clusters(placement)]
     write(rows, _COLUMNS, output)
     if output is Output.TABLE:
         note(f"{each['cluster']}: {each['why']}" for each in rows if each["why"])
-
-
-def listing(placement: str, *, within_s: float = _WITHIN_S) -> Sequence[ListedCluster]:
-    """The clusters that placement knows, by their names. Raises UnansweredError."""
-    with asking(placement) as channel:
-        stub = PlacementServiceStub(channel)
-        answer: ListClustersResponse = stub.ListClusters(ListClustersRequest(), timeout=within_s)
-    return answer.clusters
 
 
 def row(cluster: ListedCluster) -> Row:

@@ -70,19 +70,19 @@ def _jobs_at(placement: str) -> Iterator[str]:
         ListJobsRequest,
     )
 
-    from cli.jobs import listing
+    from cli.listing import listed_jobs
 
     over = (JOB_STANDING_FINISHED, JOB_STANDING_CANCELLED)
     wanted = [standing for standing in JobStanding.values()[1:] if standing not in over]
     request = ListJobsRequest(standings=wanted)
-    found, _ = listing(placement, request, _MOST_JOBS, within_s=_WITHIN_S)
+    found, _ = listed_jobs(placement, request, _MOST_JOBS, within_s=_WITHIN_S)
     return (job.job_id for job in found)
 
 
 def _clusters_at(placement: str) -> "Iterable[ListedCluster]":
-    from cli.clusters import listing
+    from cli.listing import listed_clusters
 
-    return listing(placement, within_s=_WITHIN_S)
+    return listed_clusters(placement, within_s=_WITHIN_S)
 
 
 def _capped_at(placement: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """`coplace jobs` and `queue`; `cancel`, `hold`, `release`, `suspend` and `unsuspend`: which jobs
 there are, and what is asked of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 import typer
@@ -18,19 +18,17 @@ from coplace.v1.placement_service_pb2 import (
     JobStanding,
     ListedJob,
     ListJobsRequest,
-    ListJobsResponse,
 )
-from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from cli import completion, why
-from cli.asking import Ingest, Placement, asking, publish
+from cli.asking import Ingest, Placement, publish
+from cli.listing import listed_jobs
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.telling import note, utc
 from cli.times import clock_us
 from shared.domain.errors import UnusableError
 
-_WITHIN_S: Final = 30.0
 _PREFIX: Final = "JOB_STANDING_"
 _STANDINGS: Final = [name.removeprefix(_PREFIX).lower() for name in JobStanding.keys()[1:]]
 _WAITS: Final = (JobStanding.JOB_STANDING_WAITING, JobStanding.JOB_STANDING_RESERVED)
@@ -215,36 +213,10 @@ def _list(
     output: Output,
     placement: str,
 ) -> None:
-    listed, in_all = listing(placement, request, limit)
+    listed, in_all = listed_jobs(placement, request, limit)
     write([row(job) for job in listed], columns, output)
     if in_all > len(listed):
         note([f"{in_all - len(listed):,} more: --limit {in_all} lists all"])
-
-
-def listing(
-    placement: str, request: ListJobsRequest, limit: int, *, within_s: float = _WITHIN_S
-) -> tuple[list[ListedJob], int]:
-    """At most `limit` of the jobs that are asked for, and how many there are, each answer within so
-    many seconds. Raises UnansweredError."""
-    found: list[ListedJob] = []
-    for answer in _answers(placement, request, limit, within_s):
-        found.extend(answer.jobs)
-    return found[:limit], answer.in_all
-
-
-def _answers(
-    placement: str, request: ListJobsRequest, limit: int, within_s: float
-) -> Iterator[ListJobsResponse]:
-    """One after the other, each with what the ones before left over."""
-    with asking(placement) as channel:
-        stub = PlacementServiceStub(channel)
-        while True:
-            request.most = limit - request.skip
-            answer: ListJobsResponse = stub.ListJobs(request, timeout=within_s)
-            yield answer
-            request.skip += len(answer.jobs)
-            if not answer.jobs or request.skip >= min(limit, answer.in_all):
-                return
 
 
 def row(job: ListedJob) -> Row:

@@ -7,8 +7,9 @@ from typing import Any, Final
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import ShowNodesResponse
 
-from cli import clusters, nodes
+from cli import nodes
 from cli.asking import publish
+from cli.listing import listed_clusters
 from cli.times import clock_us
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
@@ -65,7 +66,7 @@ class NodeTeller:
     def knows_cluster(self) -> bool:
         """Whether placement has the declaration: before that it rejects the cluster's jobs. Raises
         UnansweredError."""
-        return self._cluster in {each.name for each in clusters.listing(self._placement)}
+        return self._cluster in {each.name for each in listed_clusters(self._placement)}
 
     def tell(self, shown: Sequence[Mapping[str, Any]]) -> None:
         """Drain what is out, resume what is back. Raises UnansweredError."""

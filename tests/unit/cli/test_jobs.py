@@ -21,7 +21,8 @@ from coplace.v1.placement_service_pb2 import ListJobsRequest
 from typer.testing import CliRunner, Result
 
 from cli import jobs as commands
-from cli.jobs import asked, listing
+from cli.jobs import asked
+from cli.listing import listed_jobs
 from cli.main import app
 from services.ingest.model import Intake
 from shared.eamc.ranking import Policy
@@ -143,7 +144,7 @@ def test_what_is_cut_off_is_told_and_pages_join(address: str) -> None:
     found = coplace("jobs", "--limit", "3", "--placement", address)
     assert "note: 1 more: --limit 4 lists all" in found.stderr
     request = ListJobsRequest(most=1)
-    whole, in_all = listing(address, request, 100)
+    whole, in_all = listed_jobs(address, request, 100)
     assert ([job.job_id for job in whole], in_all) == ([*JOBS], 4)
 
 

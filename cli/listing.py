@@ -1,0 +1,52 @@
+"""What placement lists: its jobs and its clusters."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from coplace.v1.placement_service_pb2 import (
+    ListClustersRequest,
+    ListClustersResponse,
+    ListedCluster,
+    ListedJob,
+    ListJobsRequest,
+    ListJobsResponse,
+)
+from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
+
+from cli.asking import asking
+
+_WITHIN_S: Final = 30.0
+
+
+def listed_clusters(placement: str, *, within_s: float = _WITHIN_S) -> Sequence[ListedCluster]:
+    """The clusters that placement knows, by their names. Raises UnansweredError."""
+    with asking(placement) as channel:
+        stub = PlacementServiceStub(channel)
+        answer: ListClustersResponse = stub.ListClusters(ListClustersRequest(), timeout=within_s)
+    return answer.clusters
+
+
+def listed_jobs(
+    placement: str, request: ListJobsRequest, limit: int, *, within_s: float = _WITHIN_S
+) -> tuple[list[ListedJob], int]:
+    """At most `limit` of the jobs that are asked for, and how many there are, each answer within so
+    many seconds. Raises UnansweredError."""
+    found: list[ListedJob] = []
+    for answer in _answers(placement, request, limit, within_s):
+        found.extend(answer.jobs)
+    return found[:limit], answer.in_all
+
+
+def _answers(
+    placement: str, request: ListJobsRequest, limit: int, within_s: float
+) -> Iterator[ListJobsResponse]:
+    """One after the other, each with what the ones before left over."""
+    with asking(placement) as channel:
+        stub = PlacementServiceStub(channel)
+        while True:
+            request.most = limit - request.skip
+            answer: ListJobsResponse = stub.ListJobs(request, timeout=within_s)
+            yield answer
+            request.skip += len(answer.jobs)
+            if not answer.jobs or request.skip >= min(limit, answer.in_all):
+                return
