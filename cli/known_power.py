@@ -12,8 +12,8 @@ from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
 from shared.messaging.domain_types import cluster_of
 from shared.messaging.power_history import kind_of, update_of
+from shared.power_prediction.kinds import MOST_NEWEST, Key
 from shared.power_prediction.power_model import PowerModel
-from shared.power_prediction.similar_jobs import MOST_NEWEST, Key
 
 _NewestJobs = deque[tuple[str, float]]
 

@@ -1,33 +1,51 @@
-"""`coplace models`: the versions of what prediction learned, as it published them."""
+"""`coplace models`: the versions of what prediction learned, as it published them, and which of
+them is in force."""
 
 import json
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
+from coplace.v1.control_pb2 import ModelPinned, ModelRolledBack
+from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
+    PowerTreesChosen,
+    PowerTreesJudged,
+    PowerTreesPublished,
 )
 from google.protobuf.json_format import MessageToDict
 
+from cli.asking import Ingest, publish
+from cli.jobs import Reason
 from cli.kafka_topics import KafkaTopics
 from cli.output import Output, OutputName, Row, write
+from cli.speaking import Source
 from cli.telling import utc
+from cli.times import clock_us
 from shared.domain.errors import UnusableError
 from shared.messaging.deployment import Deployment
 from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event
+from shared.power_prediction.trees import TREES
 from shared.runtime.settings import settings
 
-app = typer.Typer(no_args_is_help=True, help="The versions of learned models.")
+app = typer.Typer(no_args_is_help=True, help="The versions of learned models, and which holds.")
 
-Model = PowerModelPublished | PowerHistoryUpdated | DegradationModelPublished | NodePowerPublished
+Model = (
+    PowerModelPublished
+    | PowerHistoryUpdated
+    | PowerTreesPublished
+    | DegradationModelPublished
+    | NodePowerPublished
+)
+Trees = PowerTreesJudged | PowerTreesChosen
 _TOPICS: Final = ("prediction.models", "prediction.power")
-_COLUMNS: Final = ("version", "published", "learned from", "error on others", "newest", "sha256")
+_COLUMNS: Final = ("version", "published", "learned from", "error on others", "state", "sha256")
 
 
 class Published(NamedTuple):
@@ -40,8 +58,10 @@ class Published(NamedTuple):
 @app.command("list")
 def list_models(output: OutputName = Output.TABLE) -> None:
     """One line a version, the oldest first: what it was learned from, and how wrong it was. Of what
-    similar jobs drew, which every finished job changes, the newest version alone."""
-    write(rows(published(_events())), _COLUMNS, output)
+    similar jobs drew, which every finished job changes, the newest version alone. The newest of a
+    model is what placement evaluates; of trees of power, what is in force."""
+    events = list(_events())
+    write(rows(published(events), trees_told(events)), _COLUMNS, output)
 
 
 @app.command()
@@ -50,6 +70,51 @@ def show(
 ) -> None:
     """Print a version as JSON: its parameters."""
     typer.echo(text(chosen(published(_events()), version)))
+
+
+@app.command()
+def pin(
+    version: Annotated[str, typer.Argument(help="Of trees of power, as the list names it.")],
+    reason: Reason = "",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Put a version into force from the end of the round on; it stays, whatever would be better.
+    The newest five can be."""
+    chosen(published(_events()), version)
+    publish(ingest, pinned(version, reason, source, clock_us()))
+    typer.echo(f"asked for {version}: it stays until it is unpinned")
+
+
+@app.command()
+def unpin(
+    reason: Reason = "", ingest: Ingest = "127.0.0.1:50051", source: Source = "operator"
+) -> None:
+    """Let a better version replace the one in force again."""
+    publish(ingest, pinned("", reason, source, clock_us()))
+    typer.echo("asked for: the next better version takes its place")
+
+
+@app.command()
+def rollback(
+    reason: Reason = "", ingest: Ingest = "127.0.0.1:50051", source: Source = "operator"
+) -> None:
+    """Put the version into force that was before the present one; before the first one, none. A
+    later one replaces it once it is better."""
+    now_us = clock_us()
+    order = ModelRolledBack(model=TREES, reason=reason, rolled_back_at_us=now_us)
+    publish(ingest, _envelope(order.DESCRIPTOR.full_name, source, now_us, model_rolled_back=order))
+    typer.echo("asked for: the version before is in force from the end of the round on")
+
+
+def pinned(version: str, reason: str, source: str, now_us: int) -> Envelope:
+    """The event that pins a version; an empty one unpins."""
+    order = ModelPinned(model=TREES, version=version, reason=reason, pinned_at_us=now_us)
+    return _envelope(order.DESCRIPTOR.full_name, source, now_us, model_pinned=order)
+
+
+def _envelope(name: str, source: str, now_us: int, **payload: Any) -> Envelope:
+    return Envelope(id=f"{source}/{name}/{now_us}", source=source, time_us=now_us, **payload)
 
 
 def _events() -> Iterable[Event]:
@@ -67,16 +132,22 @@ def published(events: Iterable[Event]) -> list[Published]:
     return sorted(found.values(), key=lambda each: (each.time_us, each.model.version))
 
 
-def rows(versions: Sequence[Published]) -> list[Row]:
-    """All that is told of each. The newest of each model is the one that placement evaluates."""
+def trees_told(events: Iterable[Event]) -> list[Trees]:
+    """What came of versions of trees, in the order of the events."""
+    told = [(event.time_us, event.payload) for event in events if isinstance(event.payload, Trees)]
+    return [payload for _, payload in sorted(told, key=lambda each: each[0])]
+
+
+def rows(versions: Sequence[Published], told: Sequence[Trees] = ()) -> list[Row]:
+    """All that is told of each."""
     newest = {_name(model): model for _, model in versions}
     return [
         {
             "version": model.version,
             "published": utc(time_us),
             "learned from": _learned_from(model),
-            "error on others": _error(model),
-            "newest": "newest" if newest[_name(model)] is model else "",
+            "error on others": _error(model, told),
+            "state": _state(model, told, is_newest=newest[_name(model)] is model),
             "sha256": _sha256(model),
         }
         for time_us, model in versions
@@ -96,7 +167,9 @@ def text(model: Model) -> str:
     """JSON."""
     content = MessageToDict(model, preserving_proto_field_name=True)
     content["sha256"] = _sha256(model)
-    if isinstance(model, PowerHistoryUpdated):
+    if isinstance(model, PowerTreesPublished):
+        content["data_sha256"] = model.data_sha256.hex()
+    if isinstance(model, PowerHistoryUpdated | PowerTreesPublished):
         content["origin"] = model.origin.hex()
     return json.dumps(content, indent=2)
 
@@ -111,15 +184,36 @@ def _learned_from(model: Model) -> str:
             return "newest readings"
         case PowerHistoryUpdated():
             return f"{model.learned_jobs} jobs"
+        case PowerTreesPublished():
+            return f"{model.trained_jobs} jobs"
         case DegradationModelPublished():
             return f"{model.training_pairs} pairs"
         case NodePowerPublished():
             return f"{model.training_readings} readings"
 
 
-def _error(model: Model) -> str:
-    """Of the newest predictions, each made before the job was learned from; nothing where it is not
-    known."""
+def _state(model: Model, told: Sequence[Trees], *, is_newest: bool) -> str:
+    """Whether placement evaluates it; of trees, what they are instead."""
+    if not isinstance(model, PowerTreesPublished):
+        return "newest" if is_newest else ""
+    choices = [each for each in told if isinstance(each, PowerTreesChosen)]
+    if choices and choices[-1].version == model.version:
+        return f"in force{', pinned' if choices[-1].is_pinned else ''}: {choices[-1].reason}"
+    if any(each.version == model.version for each in choices):
+        return "was in force"
+    return "not better" if _judged(model, told) else "in the shadow" if is_newest else ""
+
+
+def _judged(model: PowerTreesPublished, told: Sequence[Trees]) -> PowerTreesJudged | None:
+    found = [each for each in told if isinstance(each, PowerTreesJudged)]
+    return next((each for each in found if each.version == model.version), None)
+
+
+def _error(model: Model, told: Sequence[Trees]) -> str:
+    """Of the newest predictions, each made before the job was learned from; of trees, of the jobs
+    in whose shadow they were, beside what was in force; nothing where it is not known."""
+    if isinstance(model, PowerTreesPublished) and (judged := _judged(model, told)):
+        return f"{100 * judged.error:.2f} %, not {100 * judged.error_in_force:.2f} %"
     if isinstance(model, PowerHistoryUpdated) and model.recent_error:
         return f"{100 * model.recent_error:.2f} %"
     return ""

@@ -13,12 +13,8 @@ from shared.domain.job import Job
 from shared.messaging.domain_types import job_of
 from shared.messaging.event import Event
 from shared.numerics.elementary import exp
-from shared.power_prediction.similar_jobs import (
-    PREDICTORS,
-    SHAPES,
-    KindOfJob,
-    PowerAtStart,
-)
+from shared.power_prediction.kinds import SHAPES, KindOfJob
+from shared.power_prediction.similar_jobs import PREDICTORS, PowerAtStart
 
 INPUTS: Final = "placement.inputs"
 _MOST_PREDICTORS: Final = 5

@@ -73,5 +73,7 @@ KINDS: Final[Mapping[str, PayloadKind]] = {
     "policy_declared": PayloadKind("commands"),
     "coefficients_declared": PayloadKind("commands", declared_coefficients_of),
     "plan_proposed": PayloadKind("commands"),
+    "model_pinned": PayloadKind("commands"),
+    "model_rolled_back": PayloadKind("commands"),
     "authority_declared": PayloadKind("authority", _table),
 }

@@ -10,6 +10,8 @@ from coplace.v1.control_pb2 import (
     ClusterReturned,
     ClusterUndeclared,
     LimitsDeclared,
+    ModelPinned,
+    ModelRolledBack,
     NodesDrained,
     NodesResumed,
     PolicyDeclared,
@@ -38,6 +40,9 @@ from coplace.v1.prediction_pb2 import (
     NodePowerPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
+    PowerTreesChosen,
+    PowerTreesJudged,
+    PowerTreesPublished,
 )
 from google.protobuf.message import Message
 
@@ -64,6 +69,7 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     SignatureUpdated,
     PowerModelPublished,
     PowerHistoryUpdated,
+    PowerTreesChosen,
     DegradationModelPublished,
     NodePowerPublished,
     JobFinished,
@@ -81,6 +87,10 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     JobResumed,
     JobRequeueAsked,
     PlanProposed,
+)
+_MADE_INTO_OTHERS: Final = (
+    *(CoefficientsDeclared, ModelPinned, ModelRolledBack),
+    *(PowerTreesPublished, PowerTreesJudged),
 )
 _RANKS: Final = {kind.DESCRIPTOR.full_name: rank for rank, kind in enumerate(_KINDS)}
 
@@ -101,10 +111,11 @@ class Sequencer:
         self._saved = set(self._events)
 
     def handle(self, event: Event) -> Iterable[Publish]:
-        """Hold an event, unless placement learns of it by what others make of it. Raises
-        RejectedError for a model whose SHA-256 is not its content's."""
-        if isinstance(event.payload, CoefficientsDeclared):
-            return ()  # the learner publishes them
+        """Hold an event, unless placement learns of it by what others make of it: the learner
+        publishes coefficients, prediction the trees that it chose. Raises RejectedError for a model
+        whose SHA-256 is not its content's."""
+        if isinstance(event.payload, _MADE_INTO_OTHERS):
+            return ()
         if event.id in self._events:
             raise AlreadyAppliedError(event.id)
         payload = event.payload

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from coplace.v1.prediction_pb2 import PowerHistoryUpdated
 
 from services.prediction.publish import history_key, power_history_event
+from services.prediction.tree_versions import TreeVersions
 from shared.domain.bounds import NODE_POWER_W
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
@@ -14,6 +15,7 @@ from shared.messaging.event import Publish
 from shared.messaging.power_history import update_of, updated
 from shared.messaging.stage import Round
 from shared.messaging.table import Table
+from shared.power_prediction.kinds import KindOfJob, size_of
 from shared.power_prediction.online import (
     MOST_JUDGED,
     EndedJob,
@@ -22,7 +24,7 @@ from shared.power_prediction.online import (
     Lesson,
     OnlineLearner,
 )
-from shared.power_prediction.similar_jobs import ORIGIN, KindOfJob, PowerAtStart, size_of
+from shared.power_prediction.similar_jobs import ORIGIN, PowerAtStart
 
 _PROGRESS: Final = "learner"
 Metered = Callable[[str], float | None]
@@ -98,6 +100,8 @@ class JobPower:
             self._judged.values(),
             self._progress.get(_PROGRESS),
         )
+        self.versions = TreeVersions(restored)
+        self.learner.tables.take_trees(self.versions.in_force)
 
     def start(self, key: str, job: Job, cluster: str, freq_ghz: float) -> None:
         """An attempt of a job started."""
@@ -117,13 +121,14 @@ class JobPower:
     ) -> list[Publish]:
         """Predict what started, learn from what ended, and publish the rows that changed.
         `metered_w` is what the meters of its nodes say of an attempt by key."""
-        for key, job in list(self._started.items()):
-            self._predict(key, job.kind(clusters))
-            self._started.drop(key)
+        self._predict(clusters)
         runs = sorted(self._ended.values())
         found = [self._taken(run, clusters, metered_w(run.key)) for run in runs]
         jobs = [job for job in found if job is not None]
-        return self._publish(jobs, ended) if jobs else []
+        number = max(ended.ended_at_us, self.learner.tables.number + 1)
+        lesson = self.learner.learn(jobs, number)
+        published = self._publish(lesson, ended)
+        return published + self.versions.end_round(lesson.judged, self.learner, ended)
 
     def changes(self) -> dict[str, bytes | None]:
         """Records of what changed since the last call."""
@@ -131,12 +136,19 @@ class JobPower:
             *(self._history, self._judged, self._progress),
             *(self._started, self._expected, self._ended),
         )
-        return {key: value for table in tables for key, value in table.changes().items()}
+        own = {key: value for table in tables for key, value in table.changes().items()}
+        return own | self.versions.changes()
 
-    def _predict(self, key: str, kind: KindOfJob | None) -> None:
-        power = self.learner.tables.predict(kind) if kind else None
-        if kind and power:
-            self._expected.put(key, ExpectedPower(kind, power))
+    def _predict(self, clusters: Mapping[str, Cluster]) -> None:
+        """What started in the round, all at once."""
+        started = [(key, job.kind(clusters)) for key, job in self._started.items()]
+        found = [(key, kind) for key, kind in started if kind is not None]
+        powers = self.learner.tables.predict_all([kind for _, kind in found])
+        for (key, kind), power in zip(found, powers, strict=True):
+            if power is not None:
+                self._expected.put(key, ExpectedPower(kind, power))
+        for key, _ in started:
+            self._started.drop(key)
 
     def _taken(
         self, run: EndedRun, clusters: Mapping[str, Cluster], metered_w: float | None
@@ -153,8 +165,9 @@ class JobPower:
         predicted = expected.power if expected and expected.kind == kind else None
         return EndedJob(run.job_id, kind, power_w, predicted)
 
-    def _publish(self, jobs: list[EndedJob], ended: Round) -> list[Publish]:
-        lesson = self.learner.learn(jobs, max(ended.ended_at_us, self.learner.tables.number + 1))
+    def _publish(self, lesson: Lesson, ended: Round) -> list[Publish]:
+        if not lesson.taught:
+            return []
         progress, scores = self.learner.progress, self.learner.scores
         messages = [updated(taught, progress.learned, scores) for taught in lesson.taught]
         published = [power_history_event(message, ended) for message in messages]
@@ -191,8 +204,8 @@ def _nested(value: tuple[Any, ...]) -> list[Any]:
 
 
 def _expected(value: list[Any]) -> ExpectedPower:
-    kind, (predicted_w, upper_w, alpha, said, spread_w, group) = value
-    power = PowerAtStart(predicted_w, upper_w, alpha, tuple(said), spread_w, group)
+    kind, (predicted_w, upper_w, alpha, said, *rest) = value
+    power = PowerAtStart(predicted_w, upper_w, alpha, tuple(said), *rest)
     return ExpectedPower(KindOfJob(*kind), power)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.control_pb2 import ClusterDeclared, ModelPinned, ModelRolledBack
 from coplace.v1.jobs_pb2 import (
     JobActionDone,
     JobFinished,
@@ -72,6 +72,8 @@ class Prediction:
                 self._pair(event, message)
             case ClusterDeclared() as message:
                 self._declare(message)
+            case ModelPinned() | ModelRolledBack() as message:
+                self._order(event, message)
         return []
 
     def _follow(self, message: Message) -> None:
@@ -218,6 +220,14 @@ class Prediction:
         self._require_few_models(cluster.node_model)
         self._state.clusters.put(message.cluster, cluster)
         self._node_models.add(message.node_model)
+
+    def _order(self, event: Event, message: ModelPinned | ModelRolledBack) -> None:
+        """What operators want of versions of trees, the one model of which several are kept."""
+        versions = self._job_power.versions
+        if isinstance(message, ModelPinned):
+            versions.pin(message.version, event.source, message.reason)
+        else:
+            versions.roll_back(event.source, message.reason)
 
     def _require_few_models(self, name: str) -> None:
         """A power model says something of each, in one message."""

@@ -8,6 +8,9 @@ from coplace.v1.prediction_pb2 import (
     NodePowerPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
+    PowerTreesChosen,
+    PowerTreesJudged,
+    PowerTreesPublished,
 )
 
 from services.prediction.model import TrainedWeights
@@ -16,7 +19,10 @@ from shared.messaging.event import Event, Publish
 from shared.messaging.power_history import kind_of
 from shared.messaging.stage import Round
 from shared.models import degradation
-from shared.power_prediction.similar_jobs import KindOfJob
+from shared.power_prediction.kinds import KindOfJob
+from shared.power_prediction.trees import TREES
+
+Trees = PowerTreesPublished | PowerTreesJudged | PowerTreesChosen
 
 SOURCE: Final = "prediction"
 OUTPUT: Final = "prediction.models"
@@ -46,6 +52,21 @@ def power_history_event(message: PowerHistoryUpdated, ended: Round) -> Publish:
         payload=message,
     )
     return Publish(POWER_OUTPUT, event)
+
+
+def trees_event(message: Trees, ended: Round) -> Publish:
+    """A version of the trees of power, or what is told of one; of each one at most a round."""
+    if isinstance(message, PowerTreesChosen):
+        message.sha256 = model_sha256(message)
+    name = message.DESCRIPTOR.full_name
+    event = Event(
+        id=f"{SOURCE}/{name}/{message.version}/{ended.number}",
+        source=SOURCE,
+        time_us=ended.ended_at_us,
+        key=TREES,
+        payload=message,
+    )
+    return Publish(OUTPUT, event)
 
 
 def history_key(kind: KindOfJob) -> str:

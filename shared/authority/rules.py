@@ -227,6 +227,8 @@ RULES: Final[Mapping[str, AccessRule]] = {
     "policy_declared": AccessRule((Role.OPERATOR,), _of_region),
     "coefficients_declared": AccessRule((Role.OPERATOR,), _of_region),
     "plan_proposed": AccessRule((Role.OPERATOR,), _of_region),
+    "model_pinned": AccessRule((Role.OPERATOR,), _of_region),
+    "model_rolled_back": AccessRule((Role.OPERATOR,), _of_region),
     "authority_declared": AccessRule((Role.OPERATOR,), _of_region),
     "Explain": AccessRule(_ASKING, _of_job),
     "ListJobs": AccessRule(_ASKING, _of_list),

@@ -209,6 +209,8 @@ LENGTHS: Final[Mapping[str, Length]] = {
     "shutters": Length(3_600, "an hour, one a second"),
     "trees": Length(1_000, "of a forest"),
     "trees.value": Length(10_000, "leaves and inner nodes of a tree"),
+    "tree_nodes": Length(100_000, "of all trees of a forest"),
+    "tree_users": Length(10_000, "of which each has trees: a message holds no more"),
     "fallback_power_w": Length(1_000, "one a node model"),
     "similar": Length(16, "things that jobs can have in common"),
     "mean_log_w": Length(16, "memories"),

@@ -7,6 +7,7 @@ written straight to topics. What only an operator's clock or a fold can know is 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
+from math import isfinite
 from typing import Final
 
 from coplace.v1.authority_pb2 import (
@@ -22,6 +23,8 @@ from coplace.v1.control_pb2 import (
     ClusterUndeclared,
     LimitsDeclared,
     LimitSubject,
+    ModelPinned,
+    ModelRolledBack,
     NodesDrained,
     NodesResumed,
     PolicyDeclared,
@@ -59,6 +62,10 @@ from coplace.v1.prediction_pb2 import (
     NodePowerPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
+    PowerTreesChosen,
+    PowerTreesJudged,
+    PowerTreesPublished,
+    RegressionTrees,
 )
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
 from google.protobuf.descriptor import Descriptor
@@ -89,6 +96,7 @@ from shared.messaging.field_checks import (
     time_us,
     time_us_or_never,
 )
+from shared.power_prediction.trees import TREES
 
 MOST_UNKNOWN_BYTES: Final = 16_384
 # How long a plan may hold: who sends none any more is forgotten within a day.
@@ -299,6 +307,32 @@ def _core_time(message: JobFinished) -> None:
 
 # A job that was cancelled in the queue has a finish without a start; a resource manager without
 # meters and frequency control knows no energy and no frequency.
+def _trees(message: RegressionTrees) -> None:
+    LENGTHS["trees"].require("sizes", len(message.sizes))
+    for name in ("feature", "threshold", "right", "value"):
+        LENGTHS["tree_nodes"].require(name, len(getattr(message, name)))
+    for name in ("threshold", "value"):
+        if not all(map(isfinite, getattr(message, name))):
+            raise RejectedError(name, "must be finite")
+
+
+_PUBLISHED_TREES: Final[Mapping[str, Check]] = {
+    "version": _version,
+    "extra": _trees,
+    "boosted": _trees,
+    "users": each(
+        "tree_users",
+        fields({"where": text_or_empty, "user": text_or_empty, "tree": _trees, "forest": _trees}),
+    ),
+}
+
+
+def _chosen_trees(message: PowerTreesChosen) -> None:
+    """None come with the word that none are in force."""
+    if message.HasField("trees"):
+        fields({"trees": fields(_PUBLISHED_TREES)})(message)
+
+
 _CHECKS: Final[Mapping[type[Message], Check]] = {
     JobSubmitted: fields(
         {
@@ -449,6 +483,17 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
         },
         _host_lists,
     ),
+    ModelPinned: fields(
+        {
+            "model": _named([TREES]),
+            "version": text_or_empty,
+            "reason": text_or_empty,
+            "pinned_at_us": time_us,
+        }
+    ),
+    ModelRolledBack: fields(
+        {"model": _named([TREES]), "reason": text_or_empty, "rolled_back_at_us": time_us}
+    ),
     LimitsDeclared: fields(
         {
             "subject": one_of(LimitSubject.items()),
@@ -569,6 +614,18 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "job_ids": each_of_any("job_ids", text),
             "powers_w": each_of_any("job_ids", quantity("power_w")),
         }
+    ),
+    PowerTreesPublished: fields(_PUBLISHED_TREES),
+    PowerTreesJudged: fields(
+        {
+            "version": _version,
+            "in_force": text_or_empty,
+            "error": quantity("losses"),
+            "error_in_force": quantity("losses"),
+        }
+    ),
+    PowerTreesChosen: fields(
+        {"version": text_or_empty, "who": text, "reason": text_or_empty}, _chosen_trees
     ),
     DegradationModelPublished: fields(
         {"version": _version, "weights": each_of_any("coefficients", quantity("coefficient"))}

@@ -9,6 +9,8 @@ from coplace.v1.prediction_pb2 import (
     NodePowerPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
+    PowerTreesChosen,
+    PowerTreesPublished,
 )
 
 from shared.domain.errors import RejectedError
@@ -17,6 +19,8 @@ Model = (
     CoefficientsPublished
     | PowerModelPublished
     | PowerHistoryUpdated
+    | PowerTreesPublished
+    | PowerTreesChosen
     | DegradationModelPublished
     | NodePowerPublished
 )

@@ -7,18 +7,14 @@ from coplace.v1.prediction_pb2 import PowerHistoryUpdated, PowerMargin, SimilarJ
 from shared.domain.errors import RejectedError
 from shared.messaging.digest import model_sha256
 from shared.power_prediction.bound import SPREAD_GROUPS, Margin
+from shared.power_prediction.kinds import MEMORIES, MOST_NEWEST, SHAPES, KindOfJob, SimilarPower
 from shared.power_prediction.online import RecentScores, TaughtKind
 from shared.power_prediction.similar_jobs import (
     HISTORY,
-    MEMORIES,
-    MOST_NEWEST,
     ORIGIN,
     PREDICTORS,
-    SHAPES,
-    KindOfJob,
     PowerBound,
     PowerUpdate,
-    SimilarPower,
 )
 
 

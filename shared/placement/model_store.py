@@ -19,6 +19,7 @@ from coplace.v1.prediction_pb2 import (
     NodePowerPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
+    PowerTreesChosen,
 )
 from google.protobuf.message import Message
 
@@ -32,6 +33,7 @@ from shared.messaging.digest import Model, require_sha256
 from shared.messaging.domain_types import cluster_of, coefficients_of, signatures_of
 from shared.messaging.event import Event
 from shared.messaging.power_history import kind_of, update_of
+from shared.messaging.power_trees import chosen_trees
 from shared.messaging.stage import AlreadyAppliedError
 from shared.models.time_coefficient import AppTime
 from shared.placement import caps as power_caps
@@ -44,8 +46,10 @@ from shared.placement.model import Rules
 from shared.placement.news import News
 from shared.placement.predictions import ClusterModels, Row
 from shared.placement.rules_in_force import RulesInForce
+from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.power_model import PowerModel
-from shared.power_prediction.similar_jobs import ORIGIN, KindOfJob
+from shared.power_prediction.similar_jobs import ORIGIN
+from shared.power_prediction.trees import TREES_ORIGIN
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.sharing import Contention
 
@@ -86,8 +90,8 @@ class ModelStore:
         self.news = News.restored(state)
 
     def _restore_word(self, key: str, event: Event) -> None:
-        """What is known of power by the tables of another version is forgotten."""
-        if isinstance(event.payload, PowerHistoryUpdated) and event.payload.origin != ORIGIN:
+        """What is known of power by the tables or trees of another version is forgotten."""
+        if _is_foreign(event.payload):
             self._changed.add(key)
         else:
             self._fold(event)
@@ -172,7 +176,7 @@ class ModelStore:
         self._take(event)
         self._newest[key] = event
         self._changed.add(key)
-        if not isinstance(event.payload, PowerHistoryUpdated):
+        if not isinstance(event.payload, PowerHistoryUpdated | PowerTreesChosen):
             self._neighbours.clear()
 
     @property
@@ -317,6 +321,8 @@ class ModelStore:
                 self._take_fallback(message)
             case PowerHistoryUpdated():
                 self._take_power(message)
+            case PowerTreesChosen():
+                self.power_model.tables.take_trees(chosen_trees(message))
             case DegradationModelPublished():
                 self.degradation = payloads.degradation(message)
             case NodePowerPublished():
@@ -396,6 +402,16 @@ def _subject(message: Message) -> str:
             return _power(kind_of(message))
         case _:
             return f"{kind}/"
+
+
+def _is_foreign(message: Message) -> bool:
+    match message:
+        case PowerHistoryUpdated():
+            return message.origin != ORIGIN
+        case PowerTreesChosen():
+            return message.HasField("trees") and message.trees.origin != TREES_ORIGIN
+        case _:
+            return False
 
 
 def _undeclaration(cluster: str) -> str:

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.models.forest import Forest
-from shared.power_prediction.submission import Submission, submission_row
 
 Floats = NDArray[np.float64]
 
@@ -20,8 +19,11 @@ FOREST_PREDICTORS: Final = (
     "user's tree",
     "user's forest",
 )
+MEAN_OF_BOTH: Final = FOREST_PREDICTORS.index("mean of both")
+# A user on a cluster, or on nodes of a model at a P-state.
+User = tuple[str, str]
 # Of users that nobody trained: one for all.
-NEW_USER: Final = ""
+NEW_USER: Final[User] = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,31 +36,32 @@ class UserModel:
 
 @dataclass(frozen=True, slots=True)
 class Forests:
-    """Log power, by forests over the rows of the history and by models of users.
+    """Log power, by forests over all features of rows and by models of users over the first of
+    them, which are of the submission.
 
     What a user's model says of a submission is remembered, since users submit the same again.
     """
 
     extra: Forest
     boosted: Forest
-    users: Mapping[tuple[str, str], UserModel]
-    _said: dict[tuple[object, ...], tuple[float, float]] = field(default_factory=dict, repr=False)
+    users: Mapping[User, UserModel]
+    submitted: int
+    _said: dict[tuple[User, bytes], tuple[float, float]] = field(default_factory=dict, repr=False)
 
-    def predict(self, jobs: Sequence[Submission], rows: Floats) -> Floats:
-        """FOREST_PREDICTORS of jobs, ln W, shape (jobs, predictors)."""
+    def predict(self, users: Sequence[User], rows: Floats) -> Floats:
+        """FOREST_PREDICTORS of jobs of these users, ln W, shape (jobs, predictors)."""
         extra, boosted = self.extra.predict(rows), self.boosted.predict(rows)
-        of_users = np.array([self._of_user(job) for job in jobs])
+        submitted = rows[:, : self.submitted]
+        of_users = np.array([self._of_user(*each) for each in zip(users, submitted, strict=True)])
         return np.column_stack([extra, boosted, (extra + boosted) / 2, of_users])
 
-    def _of_user(self, job: Submission) -> tuple[float, float]:
-        user = (job.cluster, job.user)
-        model = self.users.get(user) or self.users[(NEW_USER, NEW_USER)]
-        row = submission_row(job)
-        key = (*user, *row) if user in self.users else (*row,)
+    def _of_user(self, user: User, submitted: Floats) -> tuple[float, float]:
+        of = user if user in self.users else NEW_USER
+        key = of, submitted.tobytes()
         if key not in self._said:
             if len(self._said) >= _MOST_REMEMBERED:
                 self._said.clear()
-            rows = np.array([row])
+            model, rows = self.users[of], submitted[np.newaxis]
             said = float(model.tree.predict(rows)[0]), float(model.forest.predict(rows)[0])
             self._said[key] = said
         return self._said[key]
@@ -70,6 +73,6 @@ _MOST_REMEMBERED: Final = 100_000
 class Trainer(Protocol):
     """Whoever grows trees; the learner only says on what, and when."""
 
-    def __call__(self, jobs: Sequence[Submission], rows: Floats, log_w: Floats) -> Forests:
+    def __call__(self, users: Sequence[User], rows: Floats, log_w: Floats) -> Forests:
         """Forests of finished jobs in the order of their submission; rows (jobs, features)."""
         ...

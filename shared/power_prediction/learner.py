@@ -101,7 +101,8 @@ class PowerLearner:
         none. They say it of many jobs at once faster than of one after the other."""
         if self._forests is None or not jobs:
             return None
-        return self._forests.predict(jobs, np.array(rows, dtype=np.float64))
+        users = [(job.cluster, job.user) for job in jobs]
+        return self._forests.predict(users, np.array(rows, dtype=np.float64))
 
     def decide(self, job: Submission, row: list[float], of_forests: Floats | None) -> Made:
         """The prediction of a job and its bounds, of what predictors were worth until now."""
@@ -147,9 +148,9 @@ class PowerLearner:
 
     def train(self) -> None:
         """Grow the forests anew, of the newest jobs whose power is known."""
-        jobs = [job for job, _, _ in self._known]
+        users = [(job.cluster, job.user) for job, _, _ in self._known]
         rows = np.array([row for _, row, _ in self._known], dtype=np.float64)
-        self._forests = self._train(jobs, rows, np.array([log_w for _, _, log_w in self._known]))
+        self._forests = self._train(users, rows, np.array([log_w for _, _, log_w in self._known]))
         self._trained_on = self._known_since_start
         self.trainings += 1
 

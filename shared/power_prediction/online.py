@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from shared.numerics.elementary import log
+from shared.numerics.elementary import exp, log
 from shared.power_prediction.blend import losses_of
 from shared.power_prediction.bound import (
     SPREAD_GROUPS,
@@ -21,16 +21,15 @@ from shared.power_prediction.bound import (
     Group,
     Newest,
 )
+from shared.power_prediction.forests import User
+from shared.power_prediction.kinds import NONE, Key, KindOfJob, SimilarPower
 from shared.power_prediction.similar_jobs import (
     CONTEXTS,
-    NONE,
-    Key,
-    KindOfJob,
+    TREES_SAY,
     PowerAtStart,
     PowerBound,
     PowerTables,
     PowerUpdate,
-    SimilarPower,
 )
 
 # Of the newest predictions that were held to what jobs drew.
@@ -53,7 +52,9 @@ class EndedJob(NamedTuple):
 
 
 class JudgedPrediction(NamedTuple):
-    """A prediction held to what the job drew, W. `number` counts them."""
+    """A prediction held to what the job drew, W. `number` counts them; `row` are the features from
+    which trees learn, empty in a state of before they did, `trees` the version of those that
+    predicted, empty without any, and `trees_log_w` what they said, or what stood in for it."""
 
     number: int
     where: str
@@ -62,11 +63,25 @@ class JudgedPrediction(NamedTuple):
     predicted_w: float
     power_w: float
     is_above: bool
+    user: str = ""
+    row: str = ""
+    trees: str = ""
+    trees_log_w: float = 0.0
 
     @property
     def error(self) -> float:
         """Relative."""
         return abs(self.predicted_w / self.power_w - 1)
+
+    @property
+    def trees_error(self) -> float:
+        """That of what trees said, or what stood in for it."""
+        return abs(exp(self.trees_log_w) / self.power_w - 1)
+
+    @property
+    def of_user(self) -> User:
+        """Whose model learns from it."""
+        return self.where, self.user
 
     @property
     def of_group(self) -> Group:
@@ -140,6 +155,11 @@ class OnlineLearner:
         error = math.fsum(each.error for each in self._recent) / count
         return RecentScores(error, sum(each.is_above for each in self._recent) / count)
 
+    @property
+    def examples(self) -> list[JudgedPrediction]:
+        """The newest jobs from which trees can learn, in the order of their numbers."""
+        return [each for each in self._judged if each.row]
+
     def learn(self, ended: Sequence[EndedJob], number: int) -> Lesson:
         """Take in the jobs of a round, in their order; the rows' numbers begin with `number`."""
         lesson = Lesson()
@@ -184,6 +204,10 @@ class OnlineLearner:
             predicted_w=predicted.predicted_w,
             power_w=ended.power_w,
             is_above=ended.power_w > predicted.upper_w,
+            user=ended.kind.user,
+            row=predicted.row,
+            trees=predicted.trees,
+            trees_log_w=predicted.said[TREES_SAY],
         )
         self._bound.follow(is_above=judged.is_above)
         self._remember(judged)

@@ -12,7 +12,8 @@ from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.numerics.elementary import log
 from shared.numerics.normal import quantile as normal_quantile
-from shared.power_prediction.similar_jobs import HISTORY, KindOfJob, PowerTables
+from shared.power_prediction.kinds import KindOfJob
+from shared.power_prediction.similar_jobs import HISTORY, PowerAtStart, PowerTables
 
 Floats = NDArray[np.float64]
 
@@ -28,8 +29,10 @@ class PowerModel:
     @property
     def version(self) -> str:
         """The newest of what it consists of."""
-        number = self.tables.number
-        return f"{HISTORY}@{number}" if number else self.fallback_version
+        number, trees = self.tables.number, self.tables.trees
+        if not number:
+            return self.fallback_version
+        return f"{HISTORY}@{number}" + (f", {trees.version}" if trees else "")
 
     def predict(self, jobs: Sequence[Job], cluster: Cluster) -> tuple[Floats, Floats]:
         """Of jobs at the nominal P-state the mean power of one node used whole, W, and its relative
@@ -39,12 +42,12 @@ class PowerModel:
         the power is the mean reading of the node model, or the declared idle power: a lower bound,
         and the only figure there is.
         """
-        found = [self._of(job, cluster) for job in jobs]
+        kinds = [KindOfJob.of(job, cluster, cluster.nominal_ghz) for job in jobs]
+        found = [self._of(each, cluster) for each in self.tables.predict_all(kinds)]
         power_w, deviation = zip(*found, strict=True) if found else ((), ())
         return np.array(power_w, dtype=np.float64), np.array(deviation, dtype=np.float64)
 
-    def _of(self, job: Job, cluster: Cluster) -> tuple[float, float]:
-        predicted = self.tables.predict(KindOfJob.of(job, cluster, cluster.nominal_ghz))
+    def _of(self, predicted: PowerAtStart | None, cluster: Cluster) -> tuple[float, float]:
         if predicted is None:
             return self.fallback_power_w.get(cluster.node_model, cluster.idle_power_w), nan
         beyond = log(predicted.upper_w / predicted.predicted_w)

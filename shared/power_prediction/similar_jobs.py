@@ -1,8 +1,8 @@
 """What placement evaluates before a job starts: what similar jobs drew, as tables of rows.
 
-Who learns publishes rows and who evaluates folds them; both run this code on equal tables. A
-*shape* is what jobs have in common; the finish of a job replaces one row of each of its shapes. All
-powers are those of a node used whole. Where they are logarithms, they are natural ones of W.
+Who learns publishes rows and who evaluates folds them; both run this code on equal tables, and on
+the same trees. All powers are those of a node used whole. Where they are logarithms, they are
+natural ones of W.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,35 +12,28 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.domain.cluster import Cluster
-from shared.domain.job import Job
 from shared.numerics.elementary import exp
 from shared.power_prediction.blend import Context, shares_of, weighted_median
 from shared.power_prediction.bound import FEW_JOBS, SPREAD_GROUPS, Margin
+from shared.power_prediction.forests import FOREST_PREDICTORS, MEAN_OF_BOTH
+from shared.power_prediction.kinds import (
+    MEMORIES,
+    MOST_NEWEST,
+    SHAPES,
+    STATISTICS,
+    Key,
+    KindOfJob,
+    SimilarPower,
+)
+from shared.power_prediction.trees import PowerTrees, row_of, user_of
 
 Floats = NDArray[np.float64]
-Key = tuple[object, ...]
 
 # Versions of the tables are named by it and the number of the newest row.
 HISTORY: Final = "power-history"
-SHAPES: Final = (
-    "user, application, size, walltime",
-    "user, application, size",
-    "user, application",
-    "application",
-    "user",
-    "all",
-)
+_MEAN_20, _MEAN_5, _MEAN_2, _MEDIAN_3, _MEDIAN_8, _LAST = range(len(STATISTICS))
 _OF_USER: Final = SHAPES.index("user")
-# The share of the newest power in each mean: memories of about 20, 5 and 2 jobs.
-MEMORIES: Final = (0.05, 0.2, 0.5)
-MOST_NEWEST: Final = 8
-# The statistics that predict, by shape: means by memory, medians of so many newest, and the last.
-_MEAN_20, _MEAN_5, _MEAN_2, _MEDIAN_3, _MEDIAN_8, _LAST = range(6)
-STATISTICS: Final = (
-    *("mean of about 20", "mean of about 5", "mean of about 2"),
-    *("median of 3", "median of 8", "last"),
-)
+# The statistics that predict, by shape.
 _PREDICTING: Final = (
     *((0, statistic) for statistic in (_MEAN_5, _MEAN_2, _MEDIAN_3, _LAST)),
     *((1, statistic) for statistic in (_MEAN_5, _MEDIAN_8, _LAST)),
@@ -49,7 +42,15 @@ _PREDICTING: Final = (
     *((4, statistic) for statistic in (_MEAN_20, _MEAN_5)),
     (5, _MEAN_20),
 )
-PREDICTORS: Final = tuple(f"{SHAPES[s]}: {STATISTICS[n]}" for s, n in _PREDICTING)
+PREDICTORS: Final = (
+    *(f"{SHAPES[s]}: {STATISTICS[n]}" for s, n in _PREDICTING),
+    *FOREST_PREDICTORS,
+)
+# What each counts until it errs: trees more than single statistics, models of users, which know the
+# submission alone, little.
+_MASSES: Final = np.array([*(1.0 for _ in _PREDICTING), 3.0, 3.0, 8.0, 0.1, 0.1])
+# What trees say that is compared between versions.
+TREES_SAY: Final = len(_PREDICTING) + MEAN_OF_BOTH
 # For what jobs have in common it is kept how wrong each predictor was of late.
 CONTEXTS: Final[Mapping[int, Context]] = {
     0: Context(SHAPES[0], 0.8, 1.0),
@@ -60,8 +61,7 @@ CONTEXTS: Final[Mapping[int, Context]] = {
 # A statistic of a shape that is new counts so much; the next coarser shape stands in.
 _TRUST_IN_STAND_INS: Final = 0.1
 _NEARLY_HIGHEST: Final = round(0.9 * (len(PREDICTORS) - 1))
-# Of the words about a job's size.
-MOST_SIZE: Final = 200
+_NEARLY_HIGHEST_OF_HISTORY: Final = round(0.9 * (len(_PREDICTING) - 1))
 # Kinds of jobs that finished longest ago make room.
 MOST_KINDS: Final = 5_000
 _MEANING: Final = (
@@ -70,85 +70,6 @@ _MEANING: Final = (
 )
 # Of what rows and predictors mean: rows of another origin would be taken for something else.
 ORIGIN: Final = sha256(repr(_MEANING).encode()).digest()
-
-
-class KindOfJob(NamedTuple):
-    """What is known of a job before it starts, on a node model at a P-state."""
-
-    node_model: str
-    freq_ghz: float
-    user: str
-    app_id: str
-    size: str
-    walltime_s: float
-
-    @classmethod
-    def of(cls, job: Job, cluster: Cluster, freq_ghz: float) -> "KindOfJob":
-        """A job on a cluster."""
-        of_job = job.user, job.app_id, size_of(job), job.walltime_s
-        return cls(cluster.node_model, freq_ghz, *of_job)
-
-    @property
-    def where(self) -> str:
-        """The node model and the P-state."""
-        return f"{self.node_model} at {self.freq_ghz!r} GHz"
-
-    def subjects(self) -> tuple[Key | None, ...]:
-        """Of each of SHAPES; None where the job has no name of an application."""
-        where, of_app = self[:2], (self.user, self.app_id)
-        return (
-            (0, *where, *of_app, self.size, self.walltime_s),
-            (1, *where, *of_app, self.size),
-            (2, *where, *of_app),
-            (3, *where, self.app_id) if self.app_id else None,
-            (4, *where, self.user),
-            (5, *where),
-        )
-
-
-def size_of(job: Job) -> str:
-    """Units, and what each of them has, in words; a digest of longer ones."""
-    has = [f"{job.nodes} units"]
-    if job.shareable:
-        has.append("shareable")
-    if job.cores_per_unit:
-        has.append(f"{job.cores_per_unit} cores")
-    has += [f"{count} {name}" for name, count in job.resources_per_unit]
-    words = ", ".join(has)
-    return words if len(words) <= MOST_SIZE else sha256(words.encode()).hexdigest()
-
-
-class SimilarPower(NamedTuple):
-    """What the jobs of one shape drew: how many, exponential means by memory, the newest powers
-    (ln W), and how wrong predictors were for them. `losses` are empty until a prediction is judged,
-    and of shapes that are no context."""
-
-    jobs: int
-    means: tuple[float, ...]
-    newest: tuple[float, ...]
-    losses: tuple[float, ...] = ()
-
-    def statistics(self) -> tuple[float, ...]:
-        """STATISTICS, ln W."""
-        return *self.means, _median(self.newest[:3]), _median(self.newest), self.newest[0]
-
-    def with_power(self, log_w: float) -> "SimilarPower":
-        """One more job. The first ones count as plain means."""
-        jobs = self.jobs + 1
-        means = tuple(
-            mean + max(share, 1 / jobs) * (log_w - mean)
-            for mean, share in zip(self.means, MEMORIES, strict=True)
-        )
-        newest = (log_w, *self.newest[: MOST_NEWEST - 1])
-        return self._replace(jobs=jobs, means=means, newest=newest)
-
-    def with_losses(self, context: Context, losses: Floats) -> "SimilarPower":
-        """How wrong each predictor was about one more job."""
-        before = np.array(self.losses) if self.losses else np.zeros(len(PREDICTORS))
-        return self._replace(losses=tuple((context.kept_share * before + losses).tolist()))
-
-
-NONE: Final = SimilarPower(0, (0.0,) * len(MEMORIES), ())
 
 
 class PowerBound(NamedTuple):
@@ -180,7 +101,7 @@ class PowerUpdate(NamedTuple):
 class PowerAtStart(NamedTuple):
     """What a node will draw, W: the mean and the bound that a share `alpha` of jobs exceeds; what
     each of PREDICTORS said (ln W), by how much they disagree upwards (W), and the group whose
-    margin counted."""
+    margin counted; the features of the job, and the version of the trees, empty without any."""
 
     predicted_w: float
     upper_w: float
@@ -188,6 +109,8 @@ class PowerAtStart(NamedTuple):
     said: tuple[float, ...]
     spread_w: float
     group: int
+    row: str
+    trees: str
 
 
 class _Row(NamedTuple):
@@ -205,6 +128,7 @@ class PowerTables:
         self._kinds: dict[KindOfJob, int] = {}
         self._predicted: dict[KindOfJob, PowerAtStart | None] = {}
         self.number = 0
+        self.trees: PowerTrees | None = None
 
     def __len__(self) -> int:
         return len(self._kinds)
@@ -227,33 +151,67 @@ class PowerTables:
         row = None if key is None else self._rows.get(key)
         return row.similar if row else None
 
+    def take_trees(self, trees: PowerTrees | None) -> None:
+        """From now on these predict, too; None: no trees do."""
+        if trees is not self.trees:
+            self.trees = trees
+            self._predicted.clear()
+
     def predict(self, kind: KindOfJob) -> PowerAtStart | None:
         """The prediction of a kind of jobs; None where nothing is known of its node model at its
         P-state."""
-        if kind not in self._predicted:
-            if len(self._predicted) >= _MOST_REMEMBERED:
-                self._predicted.clear()
-            self._predicted[kind] = self._predict(kind)
-        return self._predicted[kind]
+        return self.predict_all([kind])[0]
+
+    def predict_all(self, kinds: Sequence[KindOfJob]) -> list[PowerAtStart | None]:
+        """The same of several: trees say it of many at once faster than of one after the other."""
+        if len(self._predicted) >= _MOST_REMEMBERED:
+            self._predicted.clear()
+        new = list(dict.fromkeys(kind for kind in kinds if kind not in self._predicted))
+        known = [kind for kind in new if self.similar(kind.subjects()[-1])]
+        self._predicted |= dict.fromkeys(new) | dict(zip(known, self._predict(known), strict=True))
+        return [self._predicted[kind] for kind in kinds]
 
     def shares(self, kind: KindOfJob) -> tuple[float, ...]:
         """How much each of PREDICTORS counts for a kind of jobs of which something is known."""
-        rows = [self.similar(key) for key in kind.subjects()]
-        return tuple(shares_of(_losses(rows), _said(rows)[1]).tolist())
+        rows = self._similar_of(kind)
+        return tuple(_shares(rows, _of_history(rows)[1], has_trees=self.trees is not None).tolist())
 
-    def _predict(self, kind: KindOfJob) -> PowerAtStart | None:
-        rows = [self.similar(key) for key in kind.subjects()]
-        if rows[-1] is None:
-            return None
-        said, trust = _said(rows)
-        predicted_w = exp(weighted_median(said, shares_of(_losses(rows), trust)))
-        spread_w = exp(float(np.sort(said)[_NEARLY_HIGHEST])) - predicted_w
+    def _similar_of(self, kind: KindOfJob) -> list[SimilarPower | None]:
+        return [self.similar(key) for key in kind.subjects()]
+
+    def _predict(self, kinds: Sequence[KindOfJob]) -> list[PowerAtStart]:
+        """Of kinds of which something is known."""
+        similar = [self._similar_of(kind) for kind in kinds]
+        rows = [row_of(*each) for each in zip(kinds, similar, strict=True)]
+        of_trees: Sequence[Floats | None] = [None] * len(kinds)
+        if self.trees is not None and kinds:
+            of_trees = list(self.trees.said([user_of(kind) for kind in kinds], rows))
+        return [self._blend(*each) for each in zip(kinds, similar, rows, of_trees, strict=True)]
+
+    def _blend(
+        self,
+        kind: KindOfJob,
+        similar: Sequence[SimilarPower | None],
+        row: str,
+        of_trees: Floats | None,
+    ) -> PowerAtStart:
+        said, trust = _of_history(similar)
+        shares = _shares(similar, trust, has_trees=of_trees is not None)
+        if of_trees is None:
+            # What trees are to be better than.
+            of_trees = np.full(len(FOREST_PREDICTORS), weighted_median(said, shares[: len(said)]))
+            highest = np.sort(said)[_NEARLY_HIGHEST_OF_HISTORY]
+        else:
+            highest = np.sort(np.concatenate([said, of_trees]))[_NEARLY_HIGHEST]
+        said = np.concatenate([said, of_trees])
+        predicted_w = exp(weighted_median(said, shares))
+        spread_w = exp(float(highest)) - predicted_w
         bound = self._bounds[kind.where][1]
-        of_user = rows[_OF_USER]
+        of_user = similar[_OF_USER]
         group = _group(bound, spread_w, of_user.jobs if of_user else 0)
         upper_w = bound.upper_w(predicted_w, group)
-        says = tuple(said.tolist())
-        return PowerAtStart(predicted_w, upper_w, bound.alpha, says, spread_w, group)
+        says, trees = tuple(said.tolist()), self.trees.version if self.trees else ""
+        return PowerAtStart(predicted_w, upper_w, bound.alpha, says, spread_w, group, row, trees)
 
     def _number_of(self, key: Key) -> int:
         row = self._rows.get(key)
@@ -279,9 +237,9 @@ class PowerTables:
 _MOST_REMEMBERED: Final = 10_000
 
 
-def _said(rows: Sequence[SimilarPower | None]) -> tuple[Floats, Floats]:
-    """What PREDICTORS say, ln W, and the trust in each; the mean of about 5 of the finest shape
-    that is known stands in for those that are not."""
+def _of_history(rows: Sequence[SimilarPower | None]) -> tuple[Floats, Floats]:
+    """What the statistics among PREDICTORS say, ln W, and the trust in each; the mean of about 5 of
+    the finest shape that is known stands in for those that are not."""
     of_shapes = [row.statistics() if row else None for row in rows]
     stand_in = next(each[_MEAN_5] for each in of_shapes if each is not None)
     said, trust = [], []
@@ -290,6 +248,12 @@ def _said(rows: Sequence[SimilarPower | None]) -> tuple[Floats, Floats]:
         said.append(stand_in if of_shape is None else of_shape[statistic])
         trust.append(_TRUST_IN_STAND_INS if of_shape is None else 1.0)
     return np.array(said), np.array(trust)
+
+
+def _shares(rows: Sequence[SimilarPower | None], trust: Floats, *, has_trees: bool) -> Floats:
+    """Of each of PREDICTORS; trees that there are none of have no share."""
+    of_trees = np.full(len(FOREST_PREDICTORS), float(has_trees))
+    return shares_of(_losses(rows), _MASSES * np.concatenate([trust, of_trees]))
 
 
 def _losses(rows: Sequence[SimilarPower | None]) -> Floats:
@@ -307,8 +271,3 @@ def _group(bound: PowerBound, spread_w: float, jobs_of_user: int) -> int:
     if jobs_of_user < FEW_JOBS:
         return SPREAD_GROUPS
     return sum(limit_w < spread_w for limit_w in bound.spreads_w)
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered, half = sorted(values), len(values) // 2
-    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2

@@ -25,9 +25,9 @@ from services.prediction.model import train_weights
 from services.prediction.node_factors import NodeDraw, node_factors
 from services.prediction.power_trees import train_forests
 from shared.models.spread import Stretch
+from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.learner import PowerLearner, replay
 from shared.power_prediction.online import EndedJob, OnlineLearner
-from shared.power_prediction.similar_jobs import KindOfJob
 from shared.power_prediction.submission import MeasuredPower, Submission
 from shared.workloads.cirne import cirne_jobs
 from shared.workloads.rigid import lublin_jobs

@@ -522,6 +522,8 @@ def payloads(kind: str, is_own: bool, n: int) -> dict[str, object]:
             "available": [True],
             "declaredAtUs": NOW_US,
         },
+        "model_pinned": {"model": "power-trees", "pinnedAtUs": NOW_US},
+        "model_rolled_back": {"model": "power-trees", "rolledBackAtUs": NOW_US},
         "authority_declared": {},
     }
     if kind in named:

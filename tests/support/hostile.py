@@ -15,6 +15,9 @@ from coplace.v1.prediction_pb2 import (
     NodePowerPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
+    PowerTreesChosen,
+    PowerTreesJudged,
+    PowerTreesPublished,
 )
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -23,7 +26,9 @@ from shared.domain.bounds import LENGTHS, QUANTITIES
 from shared.messaging.digest import Model, model_sha256
 from shared.models import degradation
 from shared.power_prediction.bound import SPREAD_GROUPS
-from shared.power_prediction.similar_jobs import MEMORIES, ORIGIN, PREDICTORS, SHAPES
+from shared.power_prediction.kinds import MEMORIES, SHAPES
+from shared.power_prediction.similar_jobs import ORIGIN, PREDICTORS
+from shared.power_prediction.trees import SUBMITTED, TREES_ORIGIN
 
 Field = FieldDescriptor
 
@@ -72,7 +77,7 @@ class Adversary:
         kinds: Sequence[type[Message]] = (
             *(SignatureUpdated, AppIdMismatch, CoefficientsPublished),
             *(PowerModelPublished, DegradationModelPublished, NodePowerPublished),
-            PowerHistoryUpdated,
+            *(PowerHistoryUpdated, PowerTreesPublished, PowerTreesChosen, PowerTreesJudged),
         )
         found = self.random.choice(kinds)()
         self._fill(found)
@@ -203,6 +208,8 @@ class Adversary:
             self._refill(message.weights, [self._float("weights") for _ in degradation.FEATURES])
         elif isinstance(message, PowerHistoryUpdated):
             self._tabulate_power(message)
+        elif isinstance(message, PowerTreesPublished | PowerTreesChosen):
+            self._plant(message)
         elif isinstance(message, NodePowerPublished):
             self._refill(message.clusters, [self._text("cluster") for _ in message.factors])
             self._refill(message.nodes, [self._text("node") for _ in message.factors])
@@ -215,6 +222,23 @@ class Adversary:
         for name in ("power_sd", "time_sd"):
             self._refill(getattr(message, name), [self._sd() for _ in pairs])
         self._refill(message.available, [self.random.random() < 0.8 for _ in pairs])
+
+    def _plant(self, told: PowerTreesPublished | PowerTreesChosen) -> None:
+        """One split over each kind of columns, and the model of new users."""
+        message = told.trees if isinstance(told, PowerTreesChosen) else told
+        told.version = message.version
+        message.origin = TREES_ORIGIN
+        message.users.add()
+        trees = [message.extra, message.boosted]
+        for each in message.users:
+            trees += [each.tree, each.forest]
+        for tree in trees:
+            self._refill(tree.sizes, [3])
+            self._refill(tree.feature, [self.random.randint(1, len(SUBMITTED)), 0, 0])
+            self._refill(tree.threshold, [self._float("log_w")])
+            self._refill(tree.right, [2])
+            self._refill(tree.value, [self._float("log_w") for _ in range(3)])
+        message.sha256 = model_sha256(message)
 
     def _refill(self, column: Any, values: Sequence[object]) -> None:
         del column[:]

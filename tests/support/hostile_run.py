@@ -44,6 +44,9 @@ _TOPICS = {
     "CoefficientsPublished": "energy.coefficients",
     "PowerModelPublished": "prediction.models",
     "PowerHistoryUpdated": "prediction.power",
+    "PowerTreesPublished": "prediction.models",
+    "PowerTreesJudged": "prediction.models",
+    "PowerTreesChosen": "prediction.models",
     "DegradationModelPublished": "prediction.models",
     "NodePowerPublished": "prediction.models",
 }

@@ -55,6 +55,7 @@ from coplace.v1.prediction_pb2 import (
     NodePowerPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
+    PowerTreesChosen,
 )
 from google.protobuf.message import Message
 
@@ -83,6 +84,7 @@ FROM_OUTSIDE: Final[tuple[type[Message], ...]] = (
     CoefficientsPublished,
     PowerModelPublished,
     PowerHistoryUpdated,
+    PowerTreesChosen,
     DegradationModelPublished,
     NodePowerPublished,
     JobCancelled,

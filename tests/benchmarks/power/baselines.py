@@ -31,13 +31,14 @@ def user_forest(jobs: Jobs, first: int, lag: int) -> Floats:
     share; one for all where the user is new."""
     known = [(job, o.node_power_w) for job, o in jobs[: first - lag] if o.is_usable]
     rows = np.array([submission_row(job) for job, _ in known])
-    models = user_models([job for job, _ in known], rows, np.array([w for _, w in known]))
+    users = [(job.cluster, job.user) for job, _ in known]
+    models = user_models(users, rows, np.array([w for _, w in known]))
     said: dict[tuple[object, ...], float] = {}
     found = []
     for job, _ in jobs:
         user, row = (job.cluster, job.user), submission_row(job)
         if (key := (user, *row)) not in said:
-            model = models.get(user) or models[(NEW_USER, NEW_USER)]
+            model = models.get(user) or models[NEW_USER]
             said[key] = float(model.forest.predict(np.array([row]))[0])
         found.append(said[key])
     return np.array(found)

@@ -4,18 +4,24 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from coplace.v1.control_pb2 import RoundEnded
+from coplace.v1.control_pb2 import ModelPinned, ModelRolledBack, RoundEnded
+from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
+    PowerTreesChosen,
+    PowerTreesJudged,
+    PowerTreesPublished,
 )
 from typer.testing import CliRunner
 
+from cli import models
 from cli.kafka_topics import KafkaTopics
 from cli.main import app
 from cli.models import Model, published, rows
+from shared.messaging.contents import check_contents
 from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event
 
@@ -57,7 +63,7 @@ def test_versions_are_listed_once_in_the_order_of_publication_and_the_newest_is_
 ) -> None:
     told = run.invoke(app, ["models", "list", "--output", "json"])
     found = [json.loads(line) for line in told.output.splitlines()]
-    assert [(row["version"], row["learned from"], row["newest"]) for row in found] == [
+    assert [(row["version"], row["learned from"], row["state"]) for row in found] == [
         ("power@1", "newest readings", ""),
         ("power-history@8", "50 jobs", "newest"),
         ("degradation@1", "20 pairs", "newest"),
@@ -82,6 +88,83 @@ def test_a_version_is_shown_with_its_parameters_and_digests(run: CliRunner) -> N
     assert told["sha256"] == model_sha256(OLDER).hex()
     told = json.loads(run.invoke(app, ["models", "show", "power-history@8"]).output)
     assert told["origin"] == "0a" * 32
+
+
+def trees(number: int) -> PowerTreesPublished:
+    return PowerTreesPublished(
+        version=f"power-trees@{number}", trained_jobs=number, data_sha256=b"\x0b" * 32
+    )
+
+
+TOLD: list[PowerTreesPublished | PowerTreesJudged | PowerTreesChosen] = [
+    trees(300),
+    PowerTreesJudged(version="power-trees@300", error=0.1, error_in_force=0.12, is_better=True),
+    PowerTreesChosen(version="power-trees@300", who="prediction", reason="better"),
+    trees(500),
+    PowerTreesJudged(version="power-trees@500", error=0.2, error_in_force=0.11),
+    trees(700),
+    PowerTreesJudged(version="power-trees@700", error=0.09, error_in_force=0.1, is_better=True),
+    PowerTreesChosen(version="power-trees@700", who="prediction", reason="better"),
+    PowerTreesChosen(version="power-trees@300", who="operator", reason="why", is_pinned=True),
+    trees(900),
+]
+
+
+@pytest.fixture
+def of_trees(monkeypatch: pytest.MonkeyPatch, run: CliRunner) -> CliRunner:
+    found = [
+        Event(f"e/{at}", "prediction", at, "power-trees", payload)
+        for at, payload in enumerate(TOLD)
+    ]
+    monkeypatch.setattr(KafkaTopics, "topic", lambda _self, _name: iter(found))
+    return run
+
+
+def test_trees_are_listed_with_what_came_of_them_in_the_shadow(of_trees: CliRunner) -> None:
+    told = of_trees.invoke(app, ["models", "list", "--output", "json"])
+    found = [json.loads(line) for line in told.output.splitlines()]
+    assert [(row["version"], row["error on others"], row["state"]) for row in found] == [
+        ("power-trees@300", "10.00 %, not 12.00 %", "in force, pinned: why"),
+        ("power-trees@500", "20.00 %, not 11.00 %", "not better"),
+        ("power-trees@700", "9.00 %, not 10.00 %", "was in force"),
+        ("power-trees@900", "", "in the shadow"),
+    ]
+    assert found[0]["learned from"] == "300 jobs"
+    shown = json.loads(of_trees.invoke(app, ["models", "show", "power-trees@500"]).output)
+    assert shown["data_sha256"] == "0b" * 32
+
+
+@pytest.mark.parametrize(
+    ("arguments", "order"),
+    [
+        (["pin", "power-trees@500"], ModelPinned(version="power-trees@500")),
+        (["unpin"], ModelPinned()),
+        (["rollback"], ModelRolledBack()),
+    ],
+)
+def test_operators_say_which_trees_hold_and_why(
+    of_trees: CliRunner,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    order: ModelPinned | ModelRolledBack,
+) -> None:
+    sent: list[Envelope] = []
+    monkeypatch.setattr(models, "publish", lambda _ingest, event: sent.append(event))
+    monkeypatch.setattr(models, "clock_us", lambda: 10**15)
+    told = of_trees.invoke(app, ["models", *arguments, "--reason", "why", "--source", "ada"])
+    assert told.exit_code == 0
+    [envelope] = sent
+    name = envelope.WhichOneof("payload")
+    found = getattr(envelope, str(name))
+    check_contents(found)
+    order.model, order.reason = "power-trees", "why"
+    setattr(order, "rolled_back_at_us" if "rolled" in str(name) else "pinned_at_us", 10**15)
+    assert (found, envelope.source, envelope.time_us) == (order, "ada", 10**15)
+
+
+def test_a_version_that_nobody_published_is_not_pinned(of_trees: CliRunner) -> None:
+    told = of_trees.invoke(app, ["models", "pin", "power-trees@1"])
+    assert "there is no version 'power-trees@1'" in told.output
 
 
 def test_a_version_that_was_not_published_is_told_in_one_line(run: CliRunner) -> None:

@@ -13,23 +13,23 @@ from shared.power_prediction.submission import SUBMISSION_FEATURES, Submission, 
 
 RNG = np.random.default_rng(5)
 JOBS = [Submission(str(n), "ada" if n % 3 else "bob", 2.0 ** (n % 4), 3600.0) for n in range(120)]
+USERS = [(job.cluster, job.user) for job in JOBS]
 LOG_W = np.array([4.0 + (job.user == "ada") * np.log2(job.nodes) / 4 for job in JOBS])
 ROWS = RNG.random((len(JOBS), len(FEATURES)))
 ROWS[:, : len(SUBMISSION_FEATURES)] = [submission_row(job) for job in JOBS]
 
 
 def test_each_user_has_a_model_and_everybody_else_that_of_new_users() -> None:
-    forests = train_forests(JOBS, ROWS, LOG_W)
-    assert set(forests.users) == {(NEW_USER, NEW_USER), ("", "ada"), ("", "bob")}
-    new = JOBS[3]._replace(user="eve")
-    said = forests.predict([JOBS[7], JOBS[3], new], ROWS[[7, 3, 3]])
+    forests = train_forests(USERS, ROWS, LOG_W)
+    assert set(forests.users) == {NEW_USER, ("", "ada"), ("", "bob")}
+    said = forests.predict([USERS[7], USERS[3], ("", "eve")], ROWS[[7, 3, 3]])
     assert said[0, 3] == pytest.approx(4.75, abs=0.01)
     assert said[1, 3] == pytest.approx(4.0)
     assert 4.0 < said[2, 3] < 4.75
 
 
 def test_boosted_trees_fit_what_they_were_grown_on() -> None:
-    forests = train_forests(JOBS, ROWS, LOG_W)
+    forests = train_forests(USERS, ROWS, LOG_W)
     said = forests.boosted.predict(ROWS)
     assert np.abs(said - LOG_W).mean() < 0.1 < np.abs(LOG_W.mean() - LOG_W).mean()
 
@@ -45,5 +45,5 @@ def test_contributions_of_the_columns_and_the_mean_add_up_to_the_prediction() ->
 
 
 def test_one_job_is_enough_to_train_on() -> None:
-    said = train_forests(JOBS[:1], ROWS[:1], LOG_W[:1]).predict(JOBS[:2], ROWS[:2])
+    said = train_forests(USERS[:1], ROWS[:1], LOG_W[:1]).predict(USERS[:2], ROWS[:2])
     assert said == pytest.approx(np.full((2, 5), LOG_W[0]))

@@ -18,7 +18,8 @@ from shared.messaging.event import Event, Publish
 from shared.messaging.power_history import update_of
 from shared.messaging.stage import AlreadyAppliedError, Round
 from shared.models.degradation import PRIOR_WEIGHTS, pair_features, slowdown_ratio
-from shared.power_prediction.similar_jobs import KindOfJob, PowerTables
+from shared.power_prediction.kinds import KindOfJob
+from shared.power_prediction.similar_jobs import PowerTables
 from tests.support.messaging import TOPICS
 from tests.unit.services.prediction.support import (
     SECOND_US,

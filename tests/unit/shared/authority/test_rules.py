@@ -196,6 +196,8 @@ STATEMENT: Final[dict[str, tuple[str, _Allowed]]] = {
     "policy_declared": ("region", {"region": ("region",)}),
     "coefficients_declared": ("region", {"region": ("region",)}),
     "plan_proposed": ("region", {"region": ("region",)}),
+    "model_pinned": ("region", {"region": ("region",)}),
+    "model_rolled_back": ("region", {"region": ("region",)}),
     "authority_declared": ("region", {"region": ("region",)}),
     "Explain": (
         "order",

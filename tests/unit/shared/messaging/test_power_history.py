@@ -8,8 +8,8 @@ from shared.domain.errors import RejectedError
 from shared.messaging.contents import check_contents
 from shared.messaging.digest import require_sha256
 from shared.messaging.power_history import kind_of, update_of, updated
+from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.online import EndedJob, OnlineLearner, RecentScores, TaughtKind
-from shared.power_prediction.similar_jobs import KindOfJob
 
 KIND = KindOfJob("gold", 3.1, "ada", "", "2 units", 3600.0)
 

@@ -13,8 +13,8 @@ from shared.messaging.power_history import updated
 from shared.placement.model import Rules
 from shared.placement.model_store import ModelStore
 from shared.placement.processor import Placement
+from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.online import EndedJob, OnlineLearner, RecentScores
-from shared.power_prediction.similar_jobs import KindOfJob
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import round_of, submitted
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from services.prediction.power_trees import train_forests
 from shared.power_prediction import learner as learning
-from shared.power_prediction.forests import Forests
+from shared.power_prediction.forests import Forests, User
 from shared.power_prediction.learner import (
     ALL_PREDICTORS,
     FALLBACK_POWER_W,
@@ -82,22 +82,24 @@ def test_no_prediction_knows_what_became_known_later(log: Log, lag: int) -> None
     assert first[changed_at + lag :] != second[changed_at + lag :]
 
 
-def _no_training(jobs: Sequence[Submission], rows: Floats, log_w: Floats) -> Forests:
+def _no_training(users: Sequence[User], rows: Floats, log_w: Floats) -> Forests:
     raise AssertionError("so few jobs are not trained on")
 
 
 def test_forests_are_trained_on_nothing_that_is_not_known_yet(log: Log) -> None:
-    seen: list[int] = []
+    seen: list[float] = []
+    drew_w = [outcome.node_power_w for _, outcome in log]
 
-    def train(jobs: Sequence[Submission], rows: Floats, log_w: Floats) -> Forests:
-        seen.extend(int(job.job_id) for job in jobs)
-        return train_forests(jobs, rows, log_w)
+    def train(users: Sequence[User], rows: Floats, log_w: Floats) -> Forests:
+        seen.extend(np.exp(log_w).tolist())
+        return train_forests(users, rows, log_w)
 
     found = replay(PowerLearner(train), log[:400], 20)
     while not seen:
         latest = next(found)
     assert latest
-    assert max(seen) == len(seen) - 1 >= 299
+    assert len(seen) >= 300
+    assert seen == pytest.approx(drew_w[: len(seen)])
 
 
 def test_without_any_history_it_is_the_fallback_and_counted() -> None:

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.power_prediction import online, similar_jobs
+from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.online import EndedJob, Lesson, OnlineLearner
-from shared.power_prediction.similar_jobs import KindOfJob, PowerTables
+from shared.power_prediction.similar_jobs import PowerTables
 
 ALPHA = 0.1
 

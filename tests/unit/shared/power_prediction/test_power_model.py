@@ -5,9 +5,9 @@ import pytest
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.models.spread import Stretch
+from shared.power_prediction.kinds import MOST_SIZE, KindOfJob, size_of
 from shared.power_prediction.online import EndedJob, OnlineLearner
 from shared.power_prediction.power_model import PowerModel
-from shared.power_prediction.similar_jobs import MOST_SIZE, KindOfJob, size_of
 
 CLUSTER = Cluster("p1", "site", "model", 512, 48, (1.2, 2.7), 90.0, 200.0)
 JOB = Job("a", 1, "lu.C", "ada", "physics", 8, 3600.0, "p1", True, 0.0)

@@ -1,0 +1,122 @@
+"""What jobs are like, as far as it is known before they start, and what such jobs drew.
+
+A *shape* is what jobs have in common; the finish of a job replaces one row of each of its shapes.
+Powers are those of a node used whole. Where they are logarithms, they are natural ones of W.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.domain.cluster import Cluster
+from shared.domain.job import Job
+from shared.power_prediction.blend import Context
+
+Floats = NDArray[np.float64]
+Key = tuple[object, ...]
+
+SHAPES: Final = (
+    "user, application, size, walltime",
+    "user, application, size",
+    "user, application",
+    "application",
+    "user",
+    "all",
+)
+# The share of the newest power in each mean: memories of about 20, 5 and 2 jobs.
+MEMORIES: Final = (0.05, 0.2, 0.5)
+MOST_NEWEST: Final = 8
+# What predicts, by shape: means by memory, medians of so many newest, and the last.
+STATISTICS: Final = (
+    *("mean of about 20", "mean of about 5", "mean of about 2"),
+    *("median of 3", "median of 8", "last"),
+)
+# Of the words about a job's size.
+MOST_SIZE: Final = 200
+
+
+class KindOfJob(NamedTuple):
+    """What is known of a job before it starts, on a node model at a P-state."""
+
+    node_model: str
+    freq_ghz: float
+    user: str
+    app_id: str
+    size: str
+    walltime_s: float
+
+    @classmethod
+    def of(cls, job: Job, cluster: Cluster, freq_ghz: float) -> "KindOfJob":
+        """A job on a cluster."""
+        of_job = job.user, job.app_id, size_of(job), job.walltime_s
+        return cls(cluster.node_model, freq_ghz, *of_job)
+
+    @property
+    def where(self) -> str:
+        """The node model and the P-state."""
+        return f"{self.node_model} at {self.freq_ghz!r} GHz"
+
+    def subjects(self) -> tuple[Key | None, ...]:
+        """Of each of SHAPES; None where the job has no name of an application."""
+        where, of_app = self[:2], (self.user, self.app_id)
+        return (
+            (0, *where, *of_app, self.size, self.walltime_s),
+            (1, *where, *of_app, self.size),
+            (2, *where, *of_app),
+            (3, *where, self.app_id) if self.app_id else None,
+            (4, *where, self.user),
+            (5, *where),
+        )
+
+
+def size_of(job: Job) -> str:
+    """Units, and what each of them has, in words; a digest of longer ones."""
+    has = [f"{job.nodes} units"]
+    if job.shareable:
+        has.append("shareable")
+    if job.cores_per_unit:
+        has.append(f"{job.cores_per_unit} cores")
+    has += [f"{count} {name}" for name, count in job.resources_per_unit]
+    words = ", ".join(has)
+    return words if len(words) <= MOST_SIZE else sha256(words.encode()).hexdigest()
+
+
+class SimilarPower(NamedTuple):
+    """What the jobs of one shape drew: how many, exponential means by memory, the newest powers
+    (ln W), and how wrong predictors were for them. `losses` are empty until a prediction is judged,
+    and of shapes that are no context."""
+
+    jobs: int
+    means: tuple[float, ...]
+    newest: tuple[float, ...]
+    losses: tuple[float, ...] = ()
+
+    def statistics(self) -> tuple[float, ...]:
+        """STATISTICS, ln W."""
+        return *self.means, _median(self.newest[:3]), _median(self.newest), self.newest[0]
+
+    def with_power(self, log_w: float) -> "SimilarPower":
+        """One more job. The first ones count as plain means."""
+        jobs = self.jobs + 1
+        means = tuple(
+            mean + max(share, 1 / jobs) * (log_w - mean)
+            for mean, share in zip(self.means, MEMORIES, strict=True)
+        )
+        newest = (log_w, *self.newest[: MOST_NEWEST - 1])
+        return self._replace(jobs=jobs, means=means, newest=newest)
+
+    def with_losses(self, context: Context, losses: Floats) -> "SimilarPower":
+        """How wrong each predictor was about one more job."""
+        before = np.array(self.losses) if self.losses else np.zeros(len(losses))
+        return self._replace(losses=tuple((context.kept_share * before + losses).tolist()))
+
+
+NONE: Final = SimilarPower(0, (0.0,) * len(MEMORIES), ())
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
