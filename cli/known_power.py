@@ -5,13 +5,14 @@ from contextlib import suppress
 
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.energy_pb2 import SignatureUpdated
-from coplace.v1.prediction_pb2 import PowerHistoryUpdated, PowerModelPublished
+from coplace.v1.prediction_pb2 import PowerHistoryUpdated, PowerModelPublished, PowerTreesChosen
 from google.protobuf.message import Message
 
 from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
 from shared.messaging.domain_types import cluster_of
 from shared.messaging.power_history import kind_of, update_of
+from shared.messaging.power_trees import chosen_trees
 from shared.power_prediction.kinds import MOST_NEWEST, Key
 from shared.power_prediction.power_model import PowerModel
 
@@ -36,6 +37,9 @@ class KnownPower:
                 self.signatures.add((message.app_id, message.node_model))
             case PowerModelPublished():
                 self.model.fallback_power_w = dict(message.fallback_power_w)
+            case PowerTreesChosen():
+                with suppress(RejectedError):
+                    self.model.tables.take_trees(chosen_trees(message))
             case PowerHistoryUpdated():
                 with suppress(RejectedError):
                     self.model.tables.fold(update_of(message))

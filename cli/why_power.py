@@ -15,6 +15,7 @@ from shared.messaging.event import Event
 from shared.numerics.elementary import exp
 from shared.power_prediction.kinds import SHAPES, KindOfJob
 from shared.power_prediction.similar_jobs import PREDICTORS, PowerAtStart
+from shared.power_prediction.trees import FEATURES, PowerTrees, unpacked
 
 INPUTS: Final = "placement.inputs"
 _MOST_PREDICTORS: Final = 5
@@ -55,10 +56,22 @@ def _on(cluster: Cluster, job: Job, known: KnownPower) -> Iterator[str]:
     above = f"{power.upper_w:.1f} W is exceeded by {100 * power.alpha:g} % of jobs"
     yield f"{where}: {power.predicted_w:.1f} W a node, {above}"
     yield from _predictors(power, known.model.tables.shares(kind))
+    yield from _features(power, known.model.tables.trees)
     for shape, subject in zip(SHAPES, kind.subjects(), strict=True):
         newest = reversed(known.jobs[subject])
         told = ", ".join(f"{job_id} {power_w:.1f} W" for job_id, power_w in newest)
         yield f"  same {shape}: {told or 'none'}"
+
+
+def _features(power: PowerAtStart, trees: PowerTrees | None) -> Iterator[str]:
+    """What moved what the extra trees say most, as a factor."""
+    if trees is None:
+        return
+    yield f"  what moved the power of the extra trees of {trees.version}:"
+    moved = trees.forests.extra.contributions(unpacked([power.row])[0])
+    by_size = sorted(zip(moved.tolist(), FEATURES, strict=True), key=lambda row: -abs(row[0]))
+    for log_factor, name in by_size[:_MOST_PREDICTORS]:
+        yield f"    x {exp(log_factor):.3f}  {name}"
 
 
 def _predictors(power: PowerAtStart, shares: tuple[float, ...]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from shared.power_prediction.learner import ALL_PREDICTORS, Made, PowerLearner, 
 from tests.benchmarks.placement.markdown import table
 from tests.benchmarks.power import baselines
 from tests.benchmarks.power.generated import generated
+from tests.benchmarks.power.online import replayed
 from tests.benchmarks.power.speed import Speed, measured, warm
 
 Floats = NDArray[np.float64]
@@ -66,6 +67,7 @@ def run(log: Path, made_jobs: int, speed_jobs: int, picture: Path | None) -> dic
         "power errors": errors(real, {}),
         "power groups": of_groups(real),
         "power bounds": bounds(real),
+        "power online": online(real.jobs, log.stem),
         "generated errors": errors(artificial, known),
         "generated groups": of_groups(artificial),
         "generated bounds": bounds(artificial),
@@ -131,6 +133,25 @@ def _covered(parts: tuple[Floats, Floats, Floats], of: NDArray[np.bool_]) -> Ite
     actual, predicted, upper = parts
     for index in range(len(ALPHAS)):
         yield f"{score(actual, predicted, upper[:, index], of).covered_percent:.2f}"
+
+
+def online(jobs: Jobs, what: str) -> str:
+    """The learner of the service prediction, with and without trees: error by kind of job, and the
+    share at or below the bound, over all and in its fifths."""
+    first, rows = first_of_test(len(jobs), TRAIN_SHARE), []
+    kinds = groups(jobs, first)
+    shown = [name for name in kinds if not name.startswith("fifth")]
+    for name, grows in (("what similar jobs drew, alone", False), ("and trees", True)):
+        with progress_of(len(jobs), f"{what} online, {name}") as tell:
+            told = list(replayed(jobs, LAG, ALPHAS[0], tell, grows_trees=grows))
+        actual, predicted, upper = columns(jobs[first:], told[first:])
+        of = {kind: score(actual, predicted, upper[:, 0], mask) for kind, mask in kinds.items()}
+        fifths = sorted(each.covered_percent for kind, each in of.items() if kind not in shown)
+        errors = (f"{of[kind].mape_percent:.2f}" for kind in shown)
+        covered = f"{of[shown[0]].covered_percent:.2f}, {fifths[0]:.2f} to {fifths[-1]:.2f}"
+        rows.append((name, *errors, covered, f"{of[shown[0]].width_w:.1f}"))
+    header = ("online: mean absolute error, %", *shown, "at or below the 90 % bound, %", "width, W")
+    return table(header, rows)
 
 
 def bounds(found: Played) -> str:

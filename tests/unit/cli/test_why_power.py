@@ -1,5 +1,6 @@
 """`coplace why JOB --power`: by which predictors and past jobs a figure was made."""
 
+import math
 from collections.abc import Iterable
 
 import pytest
@@ -9,6 +10,7 @@ from cli.why_power import lines
 from shared.domain.errors import UnusableError
 from shared.messaging.event import Event
 from tests.unit.shared.placement import region
+from tests.unit.shared.placement.test_chosen_trees import chosen
 from tests.unit.shared.placement.test_power_history import history
 
 
@@ -34,6 +36,15 @@ def test_a_figure_is_told_with_its_predictors_and_the_past_jobs_of_each_shape() 
     assert "j1 " not in same
     assert "j10" not in "".join(found)
     assert found[-1] == "p2 at 3.1 GHz: 333.0 W a node, what gold-6254 draws in the mean"
+
+
+def test_features_that_moved_the_trees_are_told() -> None:
+    came = region.submitted("a", app_id="new")
+    found = told([*region.models(), *history(9), chosen(1), came, ended(0)])
+    [at] = [n for n, line in enumerate(found) if "the extra trees of power-trees@80:" in line]
+    factors = [float(line.split()[1]) for line in found[at + 1 : at + 6]]
+    assert all(factor > 0 for factor in factors)
+    assert abs(math.log(factors[0])) == max(abs(math.log(factor)) for factor in factors)
 
 
 def test_where_a_signature_is_known_it_is_said_that_placement_goes_by_it() -> None:

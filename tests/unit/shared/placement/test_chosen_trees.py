@@ -1,0 +1,69 @@
+"""Trees of power that were chosen predict, and those of another version are refused."""
+
+import pytest
+from coplace.v1.prediction_pb2 import PowerTreesChosen
+
+from shared.domain.errors import RejectedError
+from shared.messaging.digest import model_sha256
+from shared.messaging.event import Event
+from shared.placement.model import Rules
+from shared.placement.model_store import ModelStore
+from tests.unit.shared.messaging.test_power_trees import published
+from tests.unit.shared.placement import region
+from tests.unit.shared.placement.region import round_of, submitted
+from tests.unit.shared.placement.test_power_history import history, on_p1, placement
+
+
+def chosen(number: int, *, origin: bytes = b"", has_trees: bool = True) -> Event:
+    message = PowerTreesChosen(who="prediction", reason="better")
+    if has_trees:
+        message.trees.CopyFrom(published(number))
+        message.trees.origin = origin or message.trees.origin
+        message.trees.sha256 = model_sha256(message.trees)
+        message.version = message.trees.version
+    message.sha256 = model_sha256(message)
+    return region.event(f"chosen/{number}", message, region.T0_US + 500 + number)
+
+
+def test_a_decision_names_the_trees_and_goes_without_where_none_are_in_force() -> None:
+    processor = placement()
+    region.feed(processor, [*history(9), chosen(1)])
+    [with_trees] = round_of(processor, 0, submitted("a", app_id="new"))
+    assert on_p1(with_trees).power_model_version == "power-history@9, power-trees@80"
+    region.feed(processor, [chosen(2, has_trees=False)])
+    [without] = round_of(processor, 1, submitted("b", app_id="new"))
+    assert on_p1(without).power_model_version == "power-history@9"
+    assert on_p1(with_trees).power_w != on_p1(without).power_w
+
+
+def test_trees_of_another_origin_are_refused_and_the_former_ones_stay() -> None:
+    processor = placement()
+    region.feed(processor, [*history(9), chosen(1)])
+    with pytest.raises(RejectedError, match="origin"):
+        processor.handle(chosen(2, origin=b"another"))
+    [decided] = round_of(processor, 0, submitted("a", app_id="new"))
+    assert on_p1(decided).power_model_version.endswith("power-trees@80")
+
+
+def test_a_restart_has_the_same_trees_in_force() -> None:
+    lived, restored = ModelStore(Rules()), ModelStore(Rules())
+    for event in (*history(9), chosen(1)):
+        lived.fold(event)
+    state = {key: value for key, value in lived.changes().items() if value is not None}
+    restored.restore(state)
+    assert restored.power_model.version == "power-history@9, power-trees@80"
+    kinds = list(lived.power_model.tables._kinds)
+    assert lived.power_model.tables.predict_all(kinds) == restored.power_model.tables.predict_all(
+        kinds
+    )
+
+
+def test_a_restart_forgets_trees_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    lived, restored = ModelStore(Rules()), ModelStore(Rules())
+    for event in (*history(9), chosen(1)):
+        lived.fold(event)
+    state = {key: value for key, value in lived.changes().items() if value is not None}
+    monkeypatch.setattr("shared.placement.model_store.TREES_ORIGIN", b"another")
+    restored.restore(state)
+    assert restored.power_model.tables.trees is None
+    assert [key for key, value in restored.changes().items() if value is None]
