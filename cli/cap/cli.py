@@ -12,6 +12,7 @@ from cli import completion
 from cli.asking import Ingest, Placement, publish
 from cli.cap import declare
 from cli.cap.schedule import Period, read_schedule, steps
+from cli.cap.signal import SignalRule, read_signal
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
 from cli.times import at, clock_us, time_us
@@ -48,6 +49,21 @@ def set_cap(
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="Several periods, from a YAML file."),
     ] = None,
+    signal: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="CSV of time and price_per_kwh or gco2_per_kwh that the cap follows by --rule.",
+        ),
+    ] = None,
+    rule: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VALUE=WATTS,...",
+            help="What the cap is at values of the --signal; linear between them.",
+        ),
+    ] = None,
     reason: Reason = "",
     placement: Placement = _PLACEMENT,
     ingest: Ingest = _INGEST,
@@ -55,16 +71,20 @@ def set_cap(
 ) -> None:
     """Declare a cap, which replaces all that was declared for the same cluster, site or region."""
     now_us = clock_us()
-    if (watts is None) == (schedule is None):
-        raise typer.BadParameter("give either WATTS or --schedule")
-    if schedule is not None and (begin or until):
-        raise typer.BadParameter("--from and --until are of one cap, not of a --schedule")
-    if watts is not None:
-        periods = [_period(watts, begin, until, now_us)]
+    if [watts, schedule, signal].count(None) != 2:
+        raise typer.BadParameter("give one of WATTS, --schedule and --signal")
+    if watts is None and (begin or until):
+        raise typer.BadParameter("--from and --until are of one cap, given as WATTS")
+    if (signal is None) != (rule is None):
+        raise typer.BadParameter("--signal and --rule belong together")
+    if signal is not None and rule is not None:
+        found = read_signal(signal, _rule(rule), now_us)
+    elif schedule is not None:
+        found = steps(read_schedule(schedule))
     else:
-        assert schedule is not None
-        periods = read_schedule(schedule)
-    _declare(subject, steps(periods), reason, placement, ingest, source, now_us)
+        assert watts is not None
+        found = steps([_period(watts, begin, until, now_us)])
+    _declare(subject, found, reason, placement, ingest, source, now_us)
 
 
 @app.command()
@@ -109,6 +129,13 @@ def _row(one: PowerStanding) -> tuple[str, ...]:
         f"{one.declared_by} at {at(one.declared_at_us)}" if one.declared_by else "",
         one.reason,
     )
+
+
+def _rule(text: str) -> SignalRule:
+    try:
+        return SignalRule.parsed(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _period(watts: float, begin: str | None, until: str | None, now_us: int) -> Period:

@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from deploy.local.supervision import Supervisor
 from tests.support.manager import ScriptedManager
 from tests.support.processes import gone
 from tests.support.reader import Reader
-from tests.support.snippets import HOW_TO, REPOSITORY, blocks, write_programs
+from tests.support.snippets import HOW_TO, REPOSITORY, blocks, programs, write_programs
 
 README = REPOSITORY / "README.md"
 # Makes the environment, which the tests have.
@@ -229,6 +230,10 @@ def pasted(reader: Reader, manager: ScriptedManager) -> dict[str, str]:
     """What each how-to's commands said, in an order in which a day would bring them."""
     write_programs(HOW_TO / "power-caps.md", reader.folder, "yaml")
     write_programs(HOW_TO / "operate.md", reader.folder, "csv")
+    # A signal of days that are over is refused.
+    for name, rows in programs(HOW_TO / "power-caps.md", "csv").items():
+        tomorrow = datetime.now(UTC).date() + timedelta(days=1)
+        (reader.folder / name).write_text(rows.replace("2026-07-01", tomorrow.isoformat()))
     found = {}
 
     def paste(document: str) -> None:

@@ -13,7 +13,7 @@ from shared.domain.errors import UnusableError
 from shared.runtime.folders import written
 from tests.benchmarks.capping.figure import write_figure
 from tests.benchmarks.capping.instances import read_instances
-from tests.benchmarks.capping.plays import CONTENDERS, Outcome, play_all
+from tests.benchmarks.capping.plays import CONTENDERS, SOLVERS, Outcome, play_all
 from tests.benchmarks.capping.tables import (
     beside_published,
     equal_waits,
@@ -42,7 +42,8 @@ def bench(
         list[str] | None, typer.Option(help="Part of the names of instances; again; else all.")
     ] = None,
     contender: Annotated[
-        list[str] | None, typer.Option(help="Name of a dispatcher, such as LS; again; else all.")
+        list[str] | None,
+        typer.Option(help="Name of a dispatcher, such as LS; again; else all but DEC, DEC+RAPL."),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
     out: Out = Path("out/capping"),
@@ -54,7 +55,8 @@ def bench(
     """Play every instance under every cap by every dispatcher."""
     out.mkdir(parents=True, exist_ok=True)
     machine, instances = read_instances(data / "eurora", instance or ())
-    chosen = [each for each in CONTENDERS if not contender or each.name in contender]
+    named = [each for each in (*CONTENDERS, *SOLVERS) if contender and each.name in contender]
+    chosen = named or ([] if contender else [*CONTENDERS])
     if not chosen or not instances:
         raise UnusableError("no such instance or dispatcher: see tests/benchmarks/capping")
     outcomes = play_all(machine, instances, chosen, workers)

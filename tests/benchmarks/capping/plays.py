@@ -45,6 +45,11 @@ CONTENDERS: Final = (
     ),
     Contender("DynShare_mixed", CappingMethod.DYN_SHARE),
 )
+# They solve for minutes an instance, so they play only where they are named.
+SOLVERS: Final = (
+    Contender("DEC", CappingMethod.DEC),
+    *(Contender(f"DEC+RAPL_{factor:g}", CappingMethod.DEC_RAPL, factor) for factor in (0.5, 1.0)),
+)
 
 
 @dataclass(frozen=True, slots=True)

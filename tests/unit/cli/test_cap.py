@@ -29,6 +29,7 @@ from tests.support.snippets import HOW_TO
 GUIDE = (HOW_TO / "power-caps.md").read_text()
 EIGHT_US = time_us("2026-07-01T08:00:00Z")
 NOW_US = time_us("2026-07-01T07:55:12Z")
+HOUR_US = 3_600_000_000
 
 
 def answer() -> ShowPowerResponse:
@@ -78,9 +79,13 @@ def test_the_commands_of_the_how_to_do_what_it_says(
         r'^```yaml title="nights.yaml"\n(.*?)^```$', GUIDE, re.MULTILINE | re.DOTALL
     )
     (tmp_path / "nights.yaml").write_text(schedule)
+    [signal] = re.findall(
+        r'^```csv title="carbon.csv"\n(.*?)^```$', GUIDE, re.MULTILINE | re.DOTALL
+    )
+    (tmp_path / "carbon.csv").write_text(signal)
     monkeypatch.chdir(tmp_path)
     commands = snippets()
-    assert len(commands) == 5
+    assert len(commands) == 6
     shown, *others = [run(line) for line in commands]
     told = [line.rstrip() for line in shown.output.splitlines() if line.strip()]
     assert told == GUIDE.split("```")[3].strip().splitlines(), shown.output
@@ -89,7 +94,7 @@ def test_the_commands_of_the_how_to_do_what_it_says(
     intake = Intake(Topics())
     for event in published:
         assert intake.accept(event, event.time_us / 1e6).topic == "commands"
-    first, region, cleared, nights = (event.power_cap_declared for event in published)
+    first, region, cleared, nights, carbon = (event.power_cap_declared for event in published)
     assert [(s.from_us, s.watts) for s in first.steps[:1]] == [(NOW_US, 90_000.0)]
     assert first.steps[1].from_us == NOW_US + 12 * 3_600_000_000
     assert not first.steps[1].HasField("watts")
@@ -97,6 +102,11 @@ def test_the_commands_of_the_how_to_do_what_it_says(
     assert [s.HasField("watts") for s in cleared.steps] == [False]
     assert [s.watts for s in nights.steps] == [90_000.0, 120_000.0, 100_000.0]
     assert nights.reason == "the day tariff"
+    assert [(s.from_us - EIGHT_US, s.watts) for s in carbon.steps] == [
+        (0, 250_000.0),
+        (HOUR_US, 215_000.0),
+        (2 * HOUR_US, 180_000.0),
+    ]
 
 
 def test_an_answer_for_programs_has_all_that_placement_said(published: list[Envelope]) -> None:
@@ -111,8 +121,9 @@ def test_an_answer_for_programs_has_all_that_placement_said(published: list[Enve
         ("coplace cap set p3 90000", "'p3' is no cluster and no site"),
         ("coplace cap set p1 56319", "below the idle power of cluster p1, 56,320 W"),
         ("coplace cap set p1 0", "below the idle power"),
-        ("coplace cap set p1", "WATTS or --schedule"),
+        ("coplace cap set p1", "one of WATTS, --schedule and --signal"),
         ("coplace cap set p1 90000 --from tomorrow", "is no time such as"),
+        ("coplace cap set p1 90000 --rule 1=90000,2=80000", "--signal and --rule belong together"),
         (
             "coplace cap set p1 90000 --from 2026-07-01T08:00Z --until 2026-07-01T08:00Z",
             "must end after it begins",

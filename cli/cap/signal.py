@@ -1,0 +1,123 @@
+"""A cap that follows the price or the carbon intensity of electricity: what a signal allows."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+from math import isfinite
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from coplace.v1.control_pb2 import PowerCapStep
+
+from cli.times import at, time_us
+from shared.domain.errors import RejectedError, UnusableError
+from shared.runtime.rows import FileRow, read_rows
+from shared.workloads.tariff_files import PRICE_COLUMNS
+
+_TIME: Final = "time"
+
+
+class Point(NamedTuple):
+    """Up to so much may be drawn where the signal has this value."""
+
+    value: float
+    watts: float
+
+
+class SignalRule:
+    """From a signal to a cap: linear between points, flat below the first and above the last."""
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self._points = sorted(points)
+
+    @classmethod
+    def parsed(cls, text: str) -> "SignalRule":
+        """From `VALUE=WATTS,VALUE=WATTS...`. Raises ValueError."""
+        try:
+            points = [Point(*map(float, each.split("="))) for each in text.split(",")]
+        except (TypeError, ValueError):
+            points = []
+        values = {point.value for point in points}
+        if len(values) < 2 or len(values) < len(points) or not all(map(_is_finite, points)):
+            raise ValueError(
+                f"{text!r} is no rule of two points or more, each of another value, such as "
+                "0.10=250000,0.40=180000"
+            )
+        return cls(points)
+
+    @property
+    def least_w(self) -> float:
+        """What is allowed whatever the signal says."""
+        return min(point.watts for point in self._points)
+
+    def watts(self, value: float) -> float:
+        """The cap at a value of the signal, to the watt below."""
+        first, last = self._points[0], self._points[-1]
+        if value <= first.value:
+            return first.watts
+        for low, high in pairwise(self._points):
+            if value <= high.value:
+                share = (value - low.value) / (high.value - low.value)
+                return float(int(low.watts + share * (high.watts - low.watts)))
+        return last.watts
+
+
+def read_signal(path: Path, rule: SignalRule, now_us: int) -> list[PowerCapStep]:
+    """The steps from now on of a CSV of `time` and one of PRICE_COLUMNS, at even distances.
+
+    Each value holds until the next time. Behind the last one, which holds as long as those before
+    it, the least that the rule allows holds until another cap is declared: a signal that is not
+    fetched any more must not free what it held back. Raises OSError, RejectedError naming the line,
+    and UnusableError for a signal that is over.
+    """
+    rows = read_rows(path, (_TIME,))
+    columns = [name for name in PRICE_COLUMNS if name in rows[0].values]
+    if len(columns) != 1:
+        raise UnusableError(f"{path} needs one of the columns {', '.join(PRICE_COLUMNS)}")
+    if len(rows) < 2:
+        raise UnusableError(f"{path} needs two times at least: nobody knows how long one holds")
+    times_us = _even_times_us(rows)
+    end_us = 2 * times_us[-1] - times_us[-2]
+    if end_us <= now_us:
+        raise UnusableError(f"{path} is over: it ends at {at(end_us)}")
+    caps_w = [rule.watts(_value(row, columns[0])) for row in rows]
+    held = [*zip(times_us, caps_w, strict=True), (end_us, rule.least_w)]
+    to_come = [step for step, following in pairwise(held) if following[0] > now_us]
+    return list(_merged([*to_come, held[-1]]))
+
+
+def _even_times_us(rows: Sequence[FileRow]) -> list[int]:
+    times_us = [_time_us(row) for row in rows]
+    distance_us = times_us[1] - times_us[0]
+    if distance_us <= 0:
+        raise RejectedError(_TIME, f"must be later than the one before it in {rows[1].where}")
+    for row, (before_us, time_us_) in zip(rows[1:], pairwise(times_us), strict=True):
+        if time_us_ - before_us != distance_us:
+            problem = f"must be {at(before_us + distance_us)} after {at(before_us)}"
+            raise RejectedError(
+                _TIME, f"{problem}, got {at(time_us_)} in {row.where}: the signal has a gap"
+            )
+    return times_us
+
+
+def _time_us(row: FileRow) -> int:
+    try:
+        return time_us(row.text(_TIME))
+    except ValueError as error:
+        raise RejectedError(_TIME, f"{error} in {row.where}") from None
+
+
+def _value(row: FileRow, column: str) -> float:
+    value = row.number_of(column)
+    if not isfinite(value):
+        raise RejectedError(column, f"must be finite, got {value} in {row.where}")
+    return value
+
+
+def _merged(steps: Sequence[tuple[int, float]]) -> Iterator[PowerCapStep]:
+    """One step where several that follow one another allow the same."""
+    for watts, alike in groupby(steps, key=lambda step: step[1]):
+        yield PowerCapStep(from_us=next(alike)[0], watts=watts)
+
+
+def _is_finite(point: Point) -> bool:
+    return isfinite(point.value) and isfinite(point.watts)
