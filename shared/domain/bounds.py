@@ -110,6 +110,8 @@ PLANNED_DRAW_W: Final = Bound(0, 1e9, "W", "as a cap: a job may draw nothing bey
 PLANNED_TIER: Final = Bound(0, 255, "", "one a cluster, and some more")
 NODE_FACTOR: Final = Bound(1e-6, 1e6, "", "what a node draws over the mean node")
 T_WEIGHT: Final = Bound(0, 1e6, "", "of time over energy: 0 counts energy alone")
+CAP_MARGIN: Final = Bound(0, 0.5, "", "of a cap, kept free: none, to half of it")
+CAP_RISK: Final = Bound(1e-6, 0.5, "", "one moment in a million above a cap, to as predicted")
 THRESHOLD: Final = Bound(0, 1e6, "", "above the best part_eff: 0 counts the best cluster alone")
 QUANTILE: Final = Bound(0.5, 0.999_999, "", "the median, to one run in a million that takes more")
 LOG_POWER: Final = Bound(-1, 12, "ln W", "of the power of a node")
@@ -167,6 +169,8 @@ QUANTITIES: Final[Mapping[str, Bound]] = {
     "threshold": THRESHOLD,
     "max_slowdown": SLOWDOWN_RATIO,
     "cap_slowdown": SLOWDOWN_RATIO,
+    "cap_margin": CAP_MARGIN,
+    "cap_risk": CAP_RISK,
     "quantile": QUANTILE,
     "log_w": LOG_POWER,
     "losses": LOSSES,

@@ -259,6 +259,8 @@ _SETTINGS: Final[Mapping[str, Check]] = {
     "quantile": quantity("quantile"),
     "cap_counts_idle": anything,
     "cap_slowdown": quantity("cap_slowdown"),
+    "cap_margin": quantity("cap_margin"),
+    "cap_risk": quantity("cap_risk"),
     "cap_measures": _measures,
     "action_timeout_s": quantity("action_timeout_s"),
     "start_timeout_s": quantity("start_timeout_s"),

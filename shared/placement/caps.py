@@ -1,6 +1,6 @@
 """Caps of power as operators declare them, and the budgets that a round decides under."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from typing import Final, NamedTuple
 
@@ -93,17 +93,31 @@ def require_possible(
             raise RejectedError(f"steps[{number}].watts", problem)
 
 
+def lowered(cap: Cap, share: float) -> Cap:
+    """A cap of which a share is kept free, to the milliwatt below."""
+    if not share:
+        return cap
+    steps = [
+        (from_s, cap_mw if cap_mw >= NO_CAP_MW else int(cap_mw * (1 - share)))
+        for from_s, cap_mw in cap.steps
+    ]
+    return cap._replace(steps=tuple(steps))
+
+
 def budgets(
-    caps: Iterable[Cap], clusters: Mapping[str, Cluster], now_s: float, *, counts_idle: bool
+    caps: Iterable[Cap],
+    clusters: Mapping[str, Cluster],
+    now_s: float,
+    base_mw: Callable[[Covered], int],
 ) -> dict[str, list[PowerBudget]]:
-    """Those that each cluster is under from a time on, that of the cluster first."""
+    """Those that each cluster is under from a time on, that of the cluster first. `base_mw` says
+    what is drawn or kept free there whatever runs."""
     found: dict[str, list[PowerBudget]] = {name: [] for name in clusters}
     for cap in sorted(caps, key=lambda cap: [*Scope].index(cap.scope)):
         if not holds(cap, now_s):
             continue
         covered = Covered(cap.scope, cap.name)
-        base_mw = idle_mw(covered, clusters.values()) if counts_idle else 0
-        budget = PowerBudget(cap, base_mw, is_shared=cap.scope is not Scope.CLUSTER)
+        budget = PowerBudget(cap, base_mw(covered), is_shared=cap.scope is not Scope.CLUSTER)
         for name, cluster in clusters.items():
             if covered.covers(cluster):
                 found[name].append(budget)

@@ -355,11 +355,11 @@ class JobTable:
         job: Tracked,
         start: Start,
         now_s: float,
-        freq_ghz: float,
+        mode: Candidate,
         wanted_ghz: float,
         plan_round: int | None,
     ) -> Placed:
-        """Grant a job its nodes at a P-state where another one is wanted if caps allow it;
+        """Grant a job its nodes in a mode where another P-state is wanted if caps allow it;
         `plan_round` is that of the plan which chose it."""
         job.state, job.grant = next_state(job.state, JobFact.GRANTED), job.grant + 1
         job.missed = False
@@ -367,7 +367,7 @@ class JobTable:
         nodes, units = self._allocated(start)
         draw_mw, ends_s = start.entry.draw_mw, now_s + limit_s
         on = start.cluster, nodes, limit_s, ends_s, job.grant, draw_mw, units
-        placed = Placed(*on, freq_ghz, plan_round, wanted_ghz)
+        placed = Placed(*on, mode.freq_ghz, plan_round, wanted_ghz, power_sd=mode.power_sd)
         self.holdings.hold(job, placed)
         self.save(job)
         return placed

@@ -19,7 +19,8 @@ class Placed:
     """Where a job was put: `units` of it on each of the nodes, one where there are none. `grant` is
     0 where a resource manager started it by itself. `draw_mw` is what the job draws there beyond
     idle; None until it was estimated. `freq_ghz` is 0 where placement did not choose it, and
-    `plan_round` is that of the plan which it started by, None without."""
+    `plan_round` is that of the plan which it started by, None without. `power_sd` is how far its
+    power may be off, as a share: None where its prediction did not say."""
 
     cluster: str
     nodes: tuple[int, ...]
@@ -33,6 +34,7 @@ class Placed:
     wanted_ghz: float = 0.0
     mode_limit_s: float = 0.0
     suspended_s: float | None = None
+    power_sd: float | None = None
 
     @property
     def walltime_s(self) -> float:

@@ -23,6 +23,7 @@ from shared.placement.caps import MESSAGES, Covered, Declared
 from shared.placement.explanation import watts
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Placed, Tracked
+from shared.placement.joint_margin import JointMargin
 from shared.placement.model import Candidate
 from shared.placement.model_store import ModelStore
 from shared.placement.modes import modes_of
@@ -89,9 +90,14 @@ class Measures:
     """Asks, each thing once, and keeps what it promised to those who wait."""
 
     def __init__(
-        self, restored: Mapping[str, bytes], job_table: JobTable, models: ModelStore
+        self,
+        restored: Mapping[str, bytes],
+        job_table: JobTable,
+        models: ModelStore,
+        margin: JointMargin,
     ) -> None:
         self._job_table, self._models, self._rules = job_table, models, models.rules
+        self._margin = margin
         self._promises: tuple[_Promise, ...] = ()
         if promised := restored.get(_KEY):
             self._promises = tuple(_Promise(*row) for row in orjson.loads(promised))
@@ -154,13 +160,14 @@ class Measures:
     def _excesses(self) -> Iterator[_Excess]:
         """Of each cap, one after the other: what is asked for one counts for the next."""
         for covered, declared in self._models.caps.items():
-            cap_mw = declared.cap.at(self._now_s)
+            cap_mw = self._models.allowed_mw(declared.cap, self._now_s)
             drawn_mw = sum(
                 held.drawn_mw
                 for name, held in self._job_table.holdings.occupancy.items()
                 if covered.covers(self._models.clusters[name])
             )
             committed_mw = self._models.idle_mw(covered) + drawn_mw
+            committed_mw += self._margin.of_what_runs(covered)
             if committed_mw > cap_mw:
                 yield _Excess(covered, declared, committed_mw, cap_mw)
 
@@ -273,8 +280,10 @@ class Measures:
         for job, placed in stopped:
             under = Budgets(budgets[placed.cluster])
             draw_mw, left_s = placed.draw_mw or 0, placed.left_s
-            if self._may_ask(job, placed, ActionKind.RESUME) and under.has(
-                draw_mw, self._now_s + left_s, job.arrival
+            if (
+                self._may_ask(job, placed, ActionKind.RESUME)
+                and under.has(draw_mw, self._now_s + left_s, job.arrival)
+                and self._margin.allows(job, placed, draw_mw, self._now_s + left_s, self._now_s)
             ):
                 reason = "caps of power allow it again"
                 action = self._action(job, placed, ActionKind.RESUME, is_suspended=False)
@@ -306,7 +315,11 @@ class Measures:
             is_worth_it = mode.freq_ghz == placed.wanted_ghz or drawn_mw <= _WORTH_IT * (
                 mode.draw_mw or 0
             )
-            if is_worth_it and budgets.has(more_mw, placed.ends_s, -1):
+            if (
+                is_worth_it
+                and budgets.has(more_mw, placed.ends_s, -1)
+                and self._margin.allows(job, placed, mode.draw_mw or 0, placed.ends_s, self._now_s)
+            ):
                 budgets.hold(_CLOCKED_UP - job.arrival, placed.ends_s, more_mw)
                 action = replace(self._set_pstate(job, mode), reason="caps of power allow it again")
                 yield self._ask(job, placed, action, decisions, [])
@@ -314,7 +327,7 @@ class Measures:
 
     def _committed(self) -> Mapping[str, Sequence[PowerBudget]]:
         """Budgets with all that is held, and what the last pass promised to those who wait on."""
-        budgets = self._models.budgets(self._now_s)
+        budgets = self._margin.budgets(self._now_s)
         for budget in {id(each): each for under in budgets.values() for each in under}.values():
             budget.advance(self._now_s)
         for name, occupancy in self._job_table.holdings.occupancy.items():

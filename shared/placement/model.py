@@ -68,6 +68,8 @@ class Rules:
     cap_slowdown: float = 1.0
     cap_measures: tuple[Measure, ...] = (Measure.LOWER_FREQUENCY, Measure.SUSPEND)
     action_timeout_s: float = 60.0
+    cap_margin: float = 0.0
+    cap_risk: float = 0.5
 
     @property
     def weighing(self) -> Weighing:

@@ -50,7 +50,7 @@ from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.power_model import PowerModel
 from shared.power_prediction.similar_jobs import ORIGIN
 from shared.power_prediction.trees import TREES_ORIGIN
-from shared.scheduling.power import PowerBudget
+from shared.scheduling.power import Cap, PowerBudget
 from shared.scheduling.sharing import Contention
 
 _PREFIX: Final = "known/"
@@ -244,11 +244,20 @@ class ModelStore:
             else 0
         )
 
-    def budgets(self, now_s: float) -> dict[str, list[PowerBudget]]:
-        """Those of power that each cluster is under, with nothing committed yet."""
-        found = (declared.cap for declared in self._caps.values())
-        counts_idle = self.rules.now.cap_counts_idle
-        return power_caps.budgets(found, self._clusters, now_s, counts_idle=counts_idle)
+    def budgets(
+        self, now_s: float, kept_mw: Callable[[power_caps.Covered], int]
+    ) -> dict[str, list[PowerBudget]]:
+        """Those of power that each cluster is under: nothing is committed yet but what is to be
+        kept free there."""
+        share = self.rules.now.cap_margin
+        found = (power_caps.lowered(declared.cap, share) for declared in self._caps.values())
+        return power_caps.budgets(
+            found, self._clusters, now_s, lambda covered: self.idle_mw(covered) + kept_mw(covered)
+        )
+
+    def allowed_mw(self, cap: Cap, at_s: float) -> int:
+        """What a cap allows at a time, less the share that is kept free."""
+        return power_caps.lowered(cap, self.rules.now.cap_margin).at(at_s)
 
     def next_cap_step_s(self, now_s: float) -> float:
         """When a cap changes next."""

@@ -12,6 +12,7 @@ from shared.domain.cluster import Cluster
 from shared.placement.eligible import Choice
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Tracked
+from shared.placement.joint_margin import JointMargin
 from shared.placement.model import Candidate
 from shared.placement.model_store import ModelStore
 from shared.placement.modes import Modes, modes_of, same_ghz
@@ -67,10 +68,16 @@ class PlanningProblem:
 class Planning:
     """Reads what a placement keeps, between rounds, and changes nothing."""
 
-    def __init__(self, job_table: JobTable, waiting_jobs: WaitingJobs, models: ModelStore) -> None:
+    def __init__(
+        self,
+        job_table: JobTable,
+        waiting_jobs: WaitingJobs,
+        models: ModelStore,
+        margin: JointMargin,
+    ) -> None:
         self._job_table = job_table
         self._waiting_jobs = waiting_jobs
-        self._models = models
+        self._models, self._margin = models, margin
 
     def problem(self, now_s: float, share: float, most_jobs: int) -> PlanningProblem:
         """The first jobs of the queue, by priority and arrival, and what runs: expected to take a
@@ -127,7 +134,7 @@ class Planning:
         return cluster.nodes - len(self._job_table.holdings.occupancy[cluster.name].never)
 
     def _budgets(self, now_s: float) -> Callable[[], Sequence[list[PowerBudget]]]:
-        return lambda: [*self._models.budgets(now_s).values()]
+        return lambda: [*self._margin.budgets(now_s).values()]
 
     def _running(
         self, now_s: float, share: float, number: int, cluster: str

@@ -46,6 +46,7 @@ from shared.placement.dependencies import Dependencies
 from shared.placement.explanation import Refusals
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Tracked
+from shared.placement.joint_margin import JointMargin
 from shared.placement.measures import Measures
 from shared.placement.misfits import misfits, without_reference
 from shared.placement.model import Candidate, Rules, draw_mw, evaluate
@@ -101,9 +102,12 @@ class Placement:
         self._waiting_jobs = WaitingJobs(self._pending_reasons, self._models.rules, self._plans)
         self._notices = Notices(self._pending_reasons, self._waiting_jobs)
         self._withdrawals = Withdrawals(self._job_table, self._models)
-        self._measures = Measures(restored, self._job_table, self._models)
-        self.planning = Planning(self._job_table, self._waiting_jobs, self._models)
+        self._margin = JointMargin(self._job_table, self._models)
+        self._measures = Measures(restored, self._job_table, self._models, self._margin)
+        self.planning = Planning(self._job_table, self._waiting_jobs, self._models, self._margin)
         self._all_stale, self._lack_modes, self._now_s = False, False, 0.0
+        # Whether the last pass would have started more than a cap has a margin for.
+        self._has_sent_back = False
         # Jobs that wait to be weighed again, and the news that they were looked for last.
         self._stale, self._seen_news = set[str](), self._models.news.number
         self.queries = Queries(
@@ -112,6 +116,7 @@ class Placement:
             self._pending_reasons,
             self._models,
             self._nodes,
+            self._margin,
             self._schedulers,
         )
 
@@ -133,6 +138,7 @@ class Placement:
         say of the others why they wait."""
         self.queries.begin_round()
         self._now_s = ended.now_s
+        self._margin.begin_round()
         self._job_table.forget(ended.now_s)
         self._models.forget(self._job_table.apps)
         self._job_table.holdings.forget_groups()
@@ -437,7 +443,8 @@ class Placement:
         while True:
             outcomes = self._pass(decisions)
             decided += self._take(outcomes)
-            if not (self._refresh_stale() or outcomes.refusals.plan.is_relieved):
+            again = self._refresh_stale() or outcomes.refusals.plan.is_relieved
+            if not (again or self._has_sent_back):
                 return outcomes
 
     def _pass(self, decisions: Decisions) -> Outcomes:
@@ -454,16 +461,19 @@ class Placement:
     def _schedulers(self, now_s: float, *, apart: bool = False) -> dict[str, ClusterScheduler]:
         """Every cluster with what runs and waits: see schedulers_of."""
         held, neighbours = self._job_table.holdings.occupancy, self._models.neighbours()
-        budgets = self._models.budgets(now_s)
+        budgets = self._margin.budgets(now_s)
         self._measures.keep(budgets)
         return schedulers_of(held, self._waiting_jobs, neighbours, budgets, apart=apart)
 
     def _take(self, outcomes: Outcomes) -> Iterator[Publish]:
         plan = outcomes.refusals.plan
+        self._has_sent_back = False
         for number, start in enumerate(plan.starts):
             job = self._job_table.of_arrival(start.entry.arrival)
             chosen = self._waiting_jobs.choice(job, start.cluster)
-            if self._is_kept(job, chosen.candidate):
+            mode = chosen.candidate.drawing(start.entry.draw_mw)
+            self._has_sent_back = not self._margin.allows_start(job, start, mode, plan.now_s)
+            if self._has_sent_back or self._is_kept(job, chosen.candidate):
                 rest = [self._job_table.of_arrival(s.entry.arrival) for s in plan.starts[number:]]
                 self._waiting_jobs.put_back(rest)
                 return
@@ -471,8 +481,7 @@ class Placement:
             instead = outcomes.instead_of(job, chosen.candidate, start)
             plan_round = self._plans.standing.round if chosen.is_planned else None
             own_ghz = chosen.candidate.freq_ghz
-            freq_ghz = chosen.candidate.drawing(start.entry.draw_mw).freq_ghz
-            placed = self._job_table.place(job, start, plan.now_s, freq_ghz, own_ghz, plan_round)
+            placed = self._job_table.place(job, start, plan.now_s, mode, own_ghz, plan_round)
             self._waiting_jobs.leave(job.job.job_id)
             yield outcomes.started(job, placed, start, weighed, instead, self._beside(job))
 

@@ -50,6 +50,7 @@ from shared.placement.eligible import Choice
 from shared.placement.explanation import WhyNot
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Placed, Tracked
+from shared.placement.joint_margin import JointMargin
 from shared.placement.limits import declared
 from shared.placement.misfits import in_words
 from shared.placement.model_store import ModelStore
@@ -98,6 +99,7 @@ class Queries:
         pending_reasons: PendingReasons,
         models: ModelStore,
         nodes: NodeStates,
+        margin: JointMargin,
         schedulers: MakeSchedulers,
     ) -> None:
         self._job_table = job_table
@@ -106,6 +108,7 @@ class Queries:
         self._pending_reasons = pending_reasons
         self._models = models
         self._nodes = nodes
+        self._margin = margin
         self._last: Outcomes | None = None
         self.is_deciding = False
 
@@ -318,13 +321,18 @@ class Queries:
         capped = self._models.caps.get(covered)
         cap_mw = capped.cap.at(now_s) if capped else NO_CAP_MW
         is_capped = cap_mw < NO_CAP_MW
+        margin_mw = 0
+        if capped and is_capped:
+            margin_mw = cap_mw - self._models.allowed_mw(capped.cap, now_s)
+            margin_mw += self._margin.of_what_runs(covered)
         found = PowerStanding(
             scope=MESSAGES[covered.scope],
             name=covered.name,
             cap_w=watts_or_none(cap_mw),
             idle_w=idle_mw / 1000,
             committed_w=drawn_mw / 1000,
-            headroom_w=(cap_mw - idle_mw - drawn_mw) / 1000 if is_capped else 0.0,
+            headroom_w=(cap_mw - margin_mw - idle_mw - drawn_mw) / 1000 if is_capped else 0.0,
+            margin_w=margin_mw / 1000,
         )
         if capped is not None:
             found.ahead.extend(step_messages(capped.cap, now_s))

@@ -22,6 +22,8 @@ _QUANTITIES: Final = (
     "max_slowdown",
     "quantile",
     "cap_slowdown",
+    "cap_margin",
+    "cap_risk",
     "action_timeout_s",
     "start_timeout_s",
     "most_missed_starts",
@@ -63,6 +65,12 @@ class RuleSettings(EnvironmentSettings):
         1.0,
         description="Most predicted T / T(own P-state) of a lower P-state at which a job starts "
         "where a cap of power refuses its own; 1: it waits for watts at its own",
+    )
+    cap_margin: float = Field(0.0, description="The share of each cap of power that is kept free")
+    cap_risk: float = Field(
+        0.5,
+        description="The accepted probability that jobs together draw more than a cap, by the "
+        "deviations that predictions carry; 0.5: what is predicted counts",
     )
     cap_measures: str = Field(
         "lower-frequency,suspend",
@@ -130,6 +138,8 @@ class RuleSettings(EnvironmentSettings):
             quantile=self.quantile,
             cap_counts_idle=self.cap_counts_idle,
             cap_slowdown=self.cap_slowdown,
+            cap_margin=self.cap_margin,
+            cap_risk=self.cap_risk,
             cap_measures=measures_of(self.cap_measures),
             action_timeout_s=self.action_timeout_s,
             start_timeout_s=self.start_timeout_s,

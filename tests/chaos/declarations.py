@@ -25,6 +25,8 @@ _SETTINGS: Final[Mapping[str, Sequence[Any]]] = {
     "quantile": [0.5, 0.9],
     "cap_counts_idle": [False, True],
     "cap_slowdown": [1.0, 1.5, 2.0],
+    "cap_margin": [0.0, 0.01, 0.05],
+    "cap_risk": [0.01, 0.1, 0.5],
     "cap_measures": ["", "lower-frequency", "suspend", "lower-frequency,suspend,end", "end"],
     "action_timeout_s": [0.0, 60.0, 600.0],
     "start_timeout_s": [0.0, 10.0, 300.0],

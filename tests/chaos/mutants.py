@@ -26,8 +26,10 @@ from shared.messaging.memory import InMemoryLog
 from shared.messaging.memory_transactions import MemoryTransactions
 from shared.messaging.quarantine import Blame, at
 from shared.messaging.unit import Unit
+from shared.placement import caps
 from shared.placement.eligible import Choice
 from shared.placement.job_table import JobTable
+from shared.placement.joint_margin import JointMargin
 from shared.placement.measures import Measures
 from shared.placement.model_store import ModelStore
 from shared.placement.news import News
@@ -358,11 +360,21 @@ def caps_of_power_are_not_looked_at() -> Iterator[None]:
     """Every other pass is made without budgets of power."""
     right, is_due = ModelStore.budgets, _sometimes(2)
 
-    def budgets(known: ModelStore, now_s: float) -> Any:
-        return {name: [] for name in known.clusters} if is_due() else right(known, now_s)
+    def budgets(known: ModelStore, *told: Any) -> Any:
+        return {name: [] for name in known.clusters} if is_due() else right(known, *told)
 
     with patch.object(ModelStore, "budgets", budgets):
         yield
+
+
+def deviations_of_predictions_do_not_count() -> AbstractContextManager[Any]:
+    """Jobs together draw what is predicted of each, whatever probability is accepted."""
+    return patch.object(JointMargin, "is_wanted", property(lambda _margin: False))
+
+
+def no_share_of_a_cap_is_kept_free() -> AbstractContextManager[Any]:
+    """All of a cap is given out."""
+    return patch.object(caps, "lowered", lambda cap, _share: cap)
 
 
 def nobody_is_asked_when_a_cap_falls() -> AbstractContextManager[Any]:
@@ -545,6 +557,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     early_facts_are_lost_by_a_restart,
     every_barrier_is_believed,
     caps_of_power_are_not_looked_at,
+    deviations_of_predictions_do_not_count,
+    no_share_of_a_cap_is_kept_free,
     nobody_is_asked_when_a_cap_falls,
     who_is_suspended_stays_so,
     a_restart_forgets_operators_words,

@@ -6,6 +6,9 @@ that may end it. So nothing is called a violation that is none.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import sqrt
+from statistics import NormalDist
+from typing import Final
 
 from coplace.v1.control_pb2 import (
     POWER_SCOPE_CLUSTER,
@@ -44,6 +47,8 @@ _MAY_END = (
     JobStarted,
     JobSubmitted,
 )
+# Of sums of margins, where draws are whole milliwatts and caps are rounded down to one.
+_ROUNDING_W: Final = 0.01
 Stamp = tuple[int, str]
 
 
@@ -66,7 +71,8 @@ class _Known:
 
     rules: Rules = field(default_factory=Rules)
     newest: dict[tuple[str, str], tuple[Stamp, Message]] = field(default_factory=dict)
-    draws: dict[str, tuple[str, float, int]] = field(default_factory=dict)
+    # By job: cluster, W, until when, and by how many W that may be off.
+    draws: dict[str, tuple[str, float, int, float]] = field(default_factory=dict)
     runs: dict[str, _Run] = field(default_factory=dict)
 
     def learn(self, event: Event) -> None:
@@ -117,7 +123,8 @@ class _Known:
     def start(self, decided: PlacementDecided) -> None:
         draw_w = _draw_w(decided, self.clusters[decided.cluster])
         ends_us = decided.decided_at_us + round(decided.walltime_s * 1e6)
-        self.draws[decided.job_id] = decided.cluster, draw_w, ends_us
+        deviation_w = _deviation_w(decided, self.clusters[decided.cluster])
+        self.draws[decided.job_id] = decided.cluster, draw_w, ends_us, deviation_w
         self.runs[decided.job_id] = _Run(decided.attempt, decided.grant, decided.cluster, draw_w)
 
     @property
@@ -138,13 +145,17 @@ class _Known:
         return sum(c.nodes * c.idle_power_w for c in covered)
 
     def drawn_w(self, cap: PowerCapDeclared, at_us: int, now_us: int) -> float:
-        """By what idles and runs of what a cap covers; who is overdue draws on."""
+        """By what idles and runs of what a cap covers, at the joint quantile that is asked for; who
+        is overdue draws on."""
         covered = self.covered_by(cap)
-        return self.idle_w(cap) + sum(
-            draw_w
-            for cluster, draw_w, ends_us in self.draws.values()
+        there = [
+            (draw_w, deviation_w)
+            for cluster, draw_w, ends_us, deviation_w in self.draws.values()
             if cluster in covered and (ends_us > at_us or ends_us <= now_us)
-        )
+        ]
+        deviation_w = sqrt(sum(each_w * each_w for _, each_w in there))
+        margin_w = NormalDist().inv_cdf(1 - self.rules["cap_risk"]) * deviation_w
+        return self.idle_w(cap) + sum(draw_w for draw_w, _ in there) + margin_w
 
 
 def no_start_breaks_a_cap(evidence: Evidence) -> Iterator[str]:
@@ -215,7 +226,8 @@ def _broken(known: _Known, decided: PlacementDecided, now_us: int) -> Iterator[s
         ahead = [s.from_us for s in cap.steps if now_us < s.from_us < ends_us]
         for at_us in [now_us, *ahead]:
             cap_w, drawn_w = _cap_w(cap, at_us), known.drawn_w(cap, at_us, now_us)
-            if cap_w is not None and drawn_w > cap_w:
+            share = 1 - known.rules["cap_margin"]
+            if cap_w is not None and drawn_w > share * cap_w + _ROUNDING_W:
                 yield (
                     f"{decided.job_id} started in round {decided.round}: {drawn_w} W of {cap_w} W "
                     f"of {cap.name or 'the region'} at {at_us}"
@@ -242,6 +254,16 @@ def _covers(cap: PowerCapDeclared, cluster: ClusterDeclared) -> bool:
 def _cap_w(cap: PowerCapDeclared, at_us: int) -> float | None:
     passed = [step for step in cap.steps if step.from_us <= at_us]
     return passed[-1].watts if passed and passed[-1].HasField("watts") else None
+
+
+def _deviation_w(decided: PlacementDecided, cluster: ClusterDeclared) -> float:
+    """One standard deviation of what the job draws in all; 0 where its prediction tells none, and
+    where it is counted as drawing nothing."""
+    if not _draw_w(decided, cluster):
+        return 0.0
+    [on] = [c for c in decided.candidates if c.cluster == decided.cluster]
+    units = sum(decided.node_units) or len(decided.node_indices)
+    return on.power_sd * on.power_w * units * decided.cores_per_node / cluster.cores_per_node
 
 
 def _draw_w(decided: PlacementDecided, cluster: ClusterDeclared) -> float:

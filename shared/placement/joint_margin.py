@@ -1,0 +1,159 @@
+"""What is kept free under caps since predictions err: the quantile of what all jobs that run draw
+together, beyond the sum of what is predicted of each.
+
+Errors of jobs count as independent and normal: what they draw together exceeds the sum of the
+predictions and z_q times the root of the sum of their squared deviations with the probability
+1 - q. A job whose prediction carries no deviation counts as predicted.
+"""
+
+from collections.abc import Sequence
+from math import ceil, sqrt
+from typing import Final, NamedTuple
+
+from shared.numerics.normal import quantile
+from shared.placement.caps import Covered
+from shared.placement.job_table import JobTable
+from shared.placement.jobs import Placed, Tracked
+from shared.placement.model import Candidate
+from shared.placement.model_store import ModelStore
+from shared.scheduling.backfill import Start
+from shared.scheduling.power import Cap, PowerBudget, milliwatts
+from shared.scheduling.problem import unit_cores
+
+# From here on nobody asks for less than the sum of the predictions.
+AS_PREDICTED: Final = 0.5
+# Sums of variances in another order must not send anybody back twice.
+_SURELY_MORE: Final = 1.000001
+
+
+class Drawn(NamedTuple):
+    """What a job draws beyond idle until `release_s` at the latest, and the square of by how much
+    that may err, mW^2."""
+
+    release_s: float
+    draw_mw: int
+    variance: float
+
+
+def margin_mw(risk: float, drawn: Sequence[Drawn], more: float = 0.0) -> int:
+    """By how much jobs together exceed the sum of their predictions with the probability `risk` at
+    most; `more` is a variance beside theirs, mW^2."""
+    return ceil(quantile(1 - risk) * sqrt(sum([each.variance for each in drawn]) + more))
+
+
+class JointMargin:
+    """Reads what jobs hold.
+
+    A pass knows one margin a cap: that of what runs when it begins. A start that would need more
+    than is left does not take place; the margin counts it, and another pass follows.
+    """
+
+    def __init__(self, job_table: JobTable, models: ModelStore) -> None:
+        self._job_table, self._models = job_table, models
+        self._more: dict[Covered, float] = {}
+        self._drawn: dict[Covered, dict[int, Drawn]] = {}
+        # Whether no start of the pass was looked at.
+        self._is_untouched = True
+
+    def begin_round(self) -> None:
+        """Nobody was sent back yet for want of a margin."""
+        self._more = {}
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether deviations count, and under any cap."""
+        return self._models.rules.now.cap_risk < AS_PREDICTED and bool(self._models.caps)
+
+    def budgets(self, now_s: float) -> dict[str, list[PowerBudget]]:
+        """Those of power that each cluster is under: nothing is committed yet but the margins."""
+        self._is_untouched = True
+        if self.is_wanted:
+            self._drawn = {covered: self._held(covered) for covered in self._models.caps}
+        return self._models.budgets(now_s, self._kept_mw)
+
+    def of_what_runs(self, covered: Covered) -> int:
+        """Milliwatts beside what jobs that have nodes are predicted to draw there."""
+        if not self.is_wanted:
+            return 0
+        return margin_mw(self._models.rules.now.cap_risk, [*self._held(covered).values()])
+
+    def _kept_mw(self, covered: Covered) -> int:
+        """The same when a pass begins, and for those that were sent back."""
+        if not self.is_wanted:
+            return 0
+        drawn, more = [*self._drawn[covered].values()], self._more.get(covered, 0.0)
+        return margin_mw(self._models.rules.now.cap_risk, drawn, more)
+
+    def allows_start(self, job: Tracked, start: Start, mode: Candidate, now_s: float) -> bool:
+        """Whether all caps hold with their margins beside what runs. Where one does not, the next
+        pass keeps as much more there as the job needs."""
+        if not self.is_wanted:
+            return True
+        entry = start.entry
+        variance = self._variance(job, start.cluster, entry.nodes, entry.draw_mw, mode.power_sd)
+        drawn = Drawn(now_s + entry.limit_s, entry.draw_mw, variance)
+        short = self._takes(job, start.cluster, drawn, now_s)
+        for covered in short:
+            before, needed = self._more.get(covered, 0.0), _SURELY_MORE * variance
+            # Twice as much where that was kept already, so that passes come to an end.
+            is_first = self._is_untouched and before >= needed
+            self._more[covered] = 2 * before if is_first else max(before, needed)
+        self._is_untouched = False
+        return not short
+
+    def allows(
+        self, job: Tracked, placed: Placed, draw_mw: int, until_s: float, now_s: float
+    ) -> bool:
+        """Whether they hold if a job that runs draws so much from now until then."""
+        if not self.is_wanted:
+            return True
+        variance = self._variance_of(job, placed, draw_mw)
+        return not self._takes(job, placed.cluster, Drawn(until_s, draw_mw, variance), now_s)
+
+    def _takes(self, job: Tracked, cluster: str, drawn: Drawn, now_s: float) -> list[Covered]:
+        """The caps that do not hold if a job draws so much; where all do, it draws it."""
+        on = self._models.clusters[cluster]
+        caps = [(each, of.cap) for each, of in self._models.caps.items() if each.covers(on)]
+        short = [each for each, cap in caps if not self._has(each, cap, job, drawn, now_s)]
+        for covered, _ in caps if not short else ():
+            self._drawn[covered][job.arrival] = drawn
+        return short
+
+    def _has(self, covered: Covered, cap: Cap, job: Tracked, drawn: Drawn, now_s: float) -> bool:
+        """At each step until its end, beside those who may draw by then."""
+        others = [d for arrival, d in self._drawn[covered].items() if arrival != job.arrival]
+        within = [step_s for step_s, _ in cap.steps if now_s < step_s < drawn.release_s]
+        for at_s in [now_s, *within]:
+            there = [d for d in others if d.release_s > at_s or d.release_s <= now_s]
+            together = [*there, drawn]
+            needed_mw = self._models.idle_mw(covered) + sum([d.draw_mw for d in together])
+            needed_mw += margin_mw(self._models.rules.now.cap_risk, together)
+            if needed_mw > self._models.allowed_mw(cap, at_s):
+                return False
+        return True
+
+    def _held(self, covered: Covered) -> dict[int, Drawn]:
+        """Of all jobs that have nodes there, by arrival."""
+        found: dict[int, Drawn] = {}
+        for name, occupancy in self._job_table.holdings.occupancy.items():
+            for held in occupancy.held if covered.covers(self._models.clusters[name]) else ():
+                job = self._job_table.of_arrival(held.holder)
+                assert job.placed is not None
+                variance = self._variance_of(job, job.placed, held.draw_mw)
+                found[held.holder] = Drawn(held.release_s, held.draw_mw, variance)
+        return found
+
+    def _variance_of(self, job: Tracked, placed: Placed, draw_mw: int) -> float:
+        units = sum(placed.units) or len(placed.nodes)
+        return self._variance(job, placed.cluster, units, draw_mw, placed.power_sd)
+
+    def _variance(
+        self, job: Tracked, cluster: str, units: int, draw_mw: int, power_sd: float | None
+    ) -> float:
+        """Deviations are of what nodes draw with what they draw idle; 0 for who draws nothing."""
+        if not draw_mw or not power_sd:
+            return 0.0
+        on = self._models.clusters[cluster]
+        nodes = units * unit_cores(job.job, on) / on.cores_per_node
+        deviation_mw = power_sd * (draw_mw + nodes * milliwatts(on.idle_power_w))
+        return deviation_mw * deviation_mw
