@@ -5,7 +5,8 @@ from typing import Annotated, Final
 
 import typer
 from coplace.v1.jobs_pb2 import JobFinished
-from coplace.v1.pricing_pb2 import ChargeMade
+from coplace.v1.pricing_pb2 import ChargeMade, ChargeReason
+from coplace.v1.tariffs_pb2 import PriceModel, TariffDeclared
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
 from cli import completion
@@ -15,6 +16,7 @@ from cli.output import Output, OutputName, Row, write
 from cli.telling import utc
 from services.pricing.explanation import Explanation, explained, shutters_of
 from shared.domain.errors import UnusableError
+from shared.domain.tariff import ENERGY
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event
 from shared.models.shutters import interference, slowdown_interval
@@ -22,6 +24,7 @@ from shared.runtime.settings import settings
 
 app = typer.Typer(no_args_is_help=True, help="Explain what jobs were charged.")
 _SHUTTERS: Final = "telemetry.shutters"
+BILLING: Final = "billing"
 _INTERVALS: Final = (
     "beside",
     "jobs beside",
@@ -53,6 +56,7 @@ def explain(
     """Make a charge again from the shutters that are stored, and show these and the tariff."""
     topics = KafkaTopics(Deployment.of(settings()))
     events = [each for name in (JOBS, _SHUTTERS, CHARGES) for each in topics.of_key(name, job_id)]
+    events += topics.topic(BILLING)
     found = explanation(events, job_id, attempt)
     if output is Output.TABLE:
         for line in lines(found):
@@ -74,6 +78,7 @@ def explanation(events: Iterable[Event], job_id: str, attempt: int) -> Explanati
     charges: list[ChargeMade] = []
     finishes: dict[int, JobFinished] = {}
     measured: dict[str, ShuttersMeasured] = {}
+    tariffs: list[TariffDeclared] = []
     for event in events:
         match event.payload:
             case ChargeMade() as charge if attempt in (0, charge.attempt):
@@ -82,6 +87,8 @@ def explanation(events: Iterable[Event], job_id: str, attempt: int) -> Explanati
                 finishes.setdefault(finished.attempt, finished)
             case ShuttersMeasured() as message:
                 measured.setdefault(event.id, message)
+            case TariffDeclared() as tariff:
+                tariffs.append(tariff)
     if not charges:
         raise UnusableError(
             f"{job_id[:80]!r} was not charged so far: `coplace jobs JOB` tells more"
@@ -90,7 +97,7 @@ def explanation(events: Iterable[Event], job_id: str, attempt: int) -> Explanati
     if charge.attempt not in finishes:
         raise UnusableError(f"the finish of attempt {charge.attempt} is no longer kept")
     own = {name: each for name, each in measured.items() if each.attempt == charge.attempt}
-    return explained(charge, finishes[charge.attempt], own)
+    return explained(charge, finishes[charge.attempt], own, tariffs)
 
 
 def lines(found: Explanation) -> Iterator[str]:
@@ -100,6 +107,14 @@ def lines(found: Explanation) -> Iterator[str]:
         f"attempt {charge.attempt}, revision {charge.revision} of {utc(charge.charged_at_us)}: "
         f"{charge.price_su} SU to {charge.account}"
     )
+    if charge.reason:
+        yield f"reason: {ChargeReason.Name(charge.reason).removeprefix('CHARGE_REASON_')}"
+    yield from _by_tariff(charge) if charge.tariff else _by_rate(charge)
+    if found.is_reproduced:
+        yield "made again from the shutters below: the same to the last digit"
+
+
+def _by_rate(charge: ChargeMade) -> Iterator[str]:
     yield f"tariff: L = {charge.rate_su_per_core_s} SU a core and second"
     yield (
         f"in full, L x C x T (POPPA eq. 1): {charge.cores} cores x {charge.runtime_s} s = "
@@ -109,8 +124,17 @@ def lines(found: Explanation) -> Iterator[str]:
         f"discounted, L x (T_solo / T) x C x T_solo (eq. 4): T_solo = {charge.solo_time_s:.6f} s, "
         f"{charge.price_su} SU"
     )
-    if found.is_reproduced:
-        yield "made again from the shutters below: the same to the last digit"
+
+
+def _by_tariff(charge: ChargeMade) -> Iterator[str]:
+    model = PriceModel.Name(charge.model).removeprefix("PRICE_MODEL_").lower().replace("_", "-")
+    yield f"tariff: {charge.tariff}, version {charge.tariff_version}, {model}"
+    for line in charge.lines:
+        is_energy = line.resource == ENERGY
+        unit, rate = ("J", "a kWh") if is_energy else (f"{line.resource} s", "an hour")
+        yield f"{line.resource}: {line.quantity} {unit} at {line.su} SU {rate}"
+    yield f"in full: {charge.state_of_practice_su} SU"
+    yield (f"T_solo = {charge.solo_time_s:.6f} s of T = {charge.runtime_s} s: {charge.price_su} SU")
 
 
 def interval_rows(found: Explanation) -> Iterator[Row]:

@@ -26,7 +26,14 @@ from shared.runtime.grpc_security import grpc_channel_credentials
 
 SOURCE: Final = "simulation"
 # The topics that ingest fills for the emulator, which therefore barriers the rounds in them.
-MARKED: Final = (facts.JOBS, facts.COMMANDS, facts.SIGNATURES, facts.NODES, facts.SHUTTERS)
+MARKED: Final = (
+    facts.JOBS,
+    facts.COMMANDS,
+    facts.SIGNATURES,
+    facts.NODES,
+    facts.SHUTTERS,
+    facts.BILLING,
+)
 
 _RETRY_S: Final = 0.5
 _CALL_S: Final = 60.0

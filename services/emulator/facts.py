@@ -42,6 +42,7 @@ COMMANDS: Final = "commands"
 SIGNATURES: Final = "telemetry.signatures"
 NODES: Final = "telemetry.nodes"
 SHUTTERS: Final = "telemetry.shutters"
+BILLING: Final = "billing"
 
 # Virtual time begins here: every run of one seed tells the same times.
 EPOCH_US: Final = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000

@@ -75,5 +75,9 @@ KINDS: Final[Mapping[str, PayloadKind]] = {
     "plan_proposed": PayloadKind("commands"),
     "model_pinned": PayloadKind("commands"),
     "model_rolled_back": PayloadKind("commands"),
+    "tariff_declared": PayloadKind("billing"),
+    "allocation_declared": PayloadKind("billing"),
+    "period_closed": PayloadKind("billing"),
+    "reprice_asked": PayloadKind("billing"),
     "authority_declared": PayloadKind("authority", _table),
 }

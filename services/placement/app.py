@@ -36,6 +36,7 @@ SEQUENCED = (
     "energy.coefficients",
     "prediction.models",
     "prediction.power",
+    "accounts.standings",
 )
 
 

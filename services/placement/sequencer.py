@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from coplace.v1.accounts_pb2 import AccountStanding
 from coplace.v1.control_pb2 import (
     ClusterDeclared,
     ClusterLost,
@@ -65,6 +66,7 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     LimitsDeclared,
     PowerCapDeclared,
     PolicyDeclared,
+    AccountStanding,
     CoefficientsPublished,
     SignatureUpdated,
     PowerModelPublished,

@@ -2,18 +2,25 @@
 
 from typing import Final
 
-from services.pricing.processor import CHARGES, PriceRule, PricingProcessor, mended, recalled
+from services.pricing.processor import (
+    CHARGES,
+    STANDINGS,
+    PriceRule,
+    PricingProcessor,
+    mended,
+    recalled,
+)
 from services.pricing.settings import PricingSettings
-from services.pricing.state import job_of
 from shared.messaging.stage import Stage
 from shared.runtime.service import run_service
 from shared.runtime.settings import Settings, settings
 
-_INPUTS: Final = ("jobs.events", "telemetry.shutters")
+_INPUTS: Final = ("jobs.events", "telemetry.shutters", "commands", "billing")
 
 
 def stages(settings: Settings) -> list[Stage]:
-    """The pricing stage; emulated rounds bring a job's shutters with its finish, so none waits."""
+    """The pricing stage, one unit: an account's jobs have any keys. Emulated rounds bring a job's
+    shutters with its finish, so none waits."""
     own = PricingSettings()
     grace_s = 0.0 if settings.is_emulated else own.grace_s
     tariff = PriceRule(own.rate_su_per_core_s, round(grace_s * 1e6), round(own.remember_s * 1e6))
@@ -21,12 +28,12 @@ def stages(settings: Settings) -> list[Stage]:
         Stage(
             name="pricing",
             inputs=_INPUTS,
-            outputs=(CHARGES,),
+            outputs=(CHARGES, STANDINGS),
             create=lambda _unit, restored: PricingProcessor(tariff, restored),
             rounds=settings.rounds,
             mend=lambda restored, now_us: mended(restored, tariff, now_us),
             puts_barriers=settings.is_emulated,
-            keyed_by=job_of,
+            single=True,
             recall=recalled,
         )
     ]

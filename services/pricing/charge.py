@@ -1,21 +1,78 @@
 """Charges as they stand in the ledger, and how anybody computes them again."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from coplace.v1.jobs_pb2 import JobFinished
-from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
+from coplace.v1.pricing_pb2 import (
+    CHARGE_REASON_ALONE,
+    CHARGE_REASON_IMPLAUSIBLE,
+    CHARGE_REASON_MEASURED,
+    CHARGE_REASON_NEVER_STARTED,
+    CHARGE_REASON_NO_RUN_TIME,
+    CHARGE_REASON_NO_USABLE_SHUTTER,
+    CHARGE_REASON_NODE_FAILED,
+    CHARGE_REASON_REQUEUED,
+    ChargeLine,
+    ChargeMade,
+    ChargeReason,
+    InterferenceEvidence,
+)
+from coplace.v1.tariffs_pb2 import (
+    PRICE_MODEL_FAIR,
+    PRICE_MODEL_RATE_FUNCTION,
+    PRICE_MODEL_STATE_OF_PRACTICE,
+    PriceModel,
+    RatePoint,
+)
 
 from services.pricing.model import Evidence, Occupied, Price, price
+from services.pricing.rating import RatedAmount, amounts, rated_price
+from shared.domain.bounds import WALLTIME_S
 from shared.domain.errors import RejectedError
+from shared.domain.money import service_units
+from shared.domain.tariff import FAIR, PriceTariff
 from shared.messaging.domain_types import cores_of, suspensions
+from shared.messaging.tariffs import function_of
 
 # More than any job costs, and few enough that integer accounts of 0.000001 SU cannot overflow.
 _MOST_SU: Final = Decimal(10**12)
 # Beyond these no charge of ours can lie, and no microsecond is lost in a double.
 _MOST_S: Final = 4e9
 _MOST_RATIO: Final = 1e10
+_MOST_QUANTITY: Final = Decimal(10**20)
+# A run that lasted longer is a clock that was stepped.
+_LONGEST_RUN_US: Final = round(WALLTIME_S.most * 1e6)
+# Who pays for these is the operator.
+_FREE: Final = frozenset(
+    {
+        CHARGE_REASON_NEVER_STARTED,
+        CHARGE_REASON_NO_RUN_TIME,
+        CHARGE_REASON_IMPLAUSIBLE,
+        CHARGE_REASON_NODE_FAILED,
+        CHARGE_REASON_REQUEUED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnd:
+    """A finish, and what else is known of how the attempt ended."""
+
+    finished: JobFinished
+    node_failed: bool = False
+    requeued: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChargeMark:
+    """Which charge it is: its revision, when it was made, and until when periods were closed."""
+
+    revision: int
+    charged_at_us: int
+    closed_until_us: int = 0
 
 
 def usage_of(finished: JobFinished) -> Occupied:
@@ -25,32 +82,109 @@ def usage_of(finished: JobFinished) -> Occupied:
 
 
 def charge_message(
-    finished: JobFinished,
-    revision: int,
-    rate_su_per_core_s: Decimal,
-    rows: Sequence[Evidence],
-    charged_at_us: int,
+    end: AttemptEnd, mark: ChargeMark, terms: Decimal | PriceTariff, rows: Sequence[Evidence]
 ) -> ChargeMade:
-    """The charge for a finished attempt with all that reproduces it."""
-    usage = usage_of(finished)
-    priced = price(rate_su_per_core_s, usage.cores, usage.runtime_us, rows)
-    return ChargeMade(
+    """The charge for a finished attempt with all that reproduces it: by a tariff or, where none is
+    declared, by the rate of a core and second alone, fair."""
+    finished, usage = end.finished, usage_of(end.finished)
+    charge = ChargeMade(
         job_id=finished.job_id,
         attempt=finished.attempt,
-        revision=revision,
+        revision=mark.revision,
         user=finished.user,
         account=finished.account,
         cluster=finished.cluster,
-        price_su=f"{priced.price_su:f}",
-        state_of_practice_su=f"{priced.state_of_practice_su:f}",
-        rate_su_per_core_s=f"{rate_su_per_core_s:f}",
         cores=usage.cores,
         runtime_s=usage.runtime_us / 1e6,
-        solo_time_s=priced.solo_time_s,
-        slowdown_ratio=priced.slowdown_ratio,
         evidence=[_evidence_message(row) for row in rows],
-        charged_at_us=charged_at_us,
+        charged_at_us=mark.charged_at_us,
+        booked_at_us=max(finished.ended_at_us, mark.closed_until_us),
+        finished=finished,
+        node_failed=end.node_failed or bool(finished.failed_nodes),
+        requeued=end.requeued,
     )
+    del charge.finished.failed_nodes[:]
+    charge.reason = reason_of(charge, usage, terms, rows)
+    _put_terms(charge, usage, terms)
+    priced = recompute(charge)
+    if priced.state_of_practice_su > _MOST_SU:
+        charge.reason = CHARGE_REASON_IMPLAUSIBLE
+        priced = recompute(charge)
+    charge.price_su = f"{priced.price_su:f}"
+    charge.state_of_practice_su = f"{priced.state_of_practice_su:f}"
+    charge.solo_time_s = priced.solo_time_s
+    charge.slowdown_ratio = priced.slowdown_ratio
+    return charge
+
+
+def end_of(charge: ChargeMade) -> AttemptEnd:
+    """What a charge was made of."""
+    return AttemptEnd(charge.finished, charge.node_failed, charge.requeued)
+
+
+def reason_of(
+    charge: ChargeMade, usage: Occupied, terms: Decimal | PriceTariff, rows: Sequence[Evidence]
+) -> ChargeReason.ValueType:
+    """Why the price is as it is; the first that holds."""
+    if not usage.started_at_us:
+        return CHARGE_REASON_NEVER_STARTED
+    if usage.ended_at_us - usage.started_at_us > _LONGEST_RUN_US:
+        return CHARGE_REASON_IMPLAUSIBLE
+    if not usage.runtime_us:
+        return CHARGE_REASON_NO_RUN_TIME
+    if isinstance(terms, PriceTariff) and charge.node_failed and terms.operator_pays_failures:
+        return CHARGE_REASON_NODE_FAILED
+    if isinstance(terms, PriceTariff) and charge.requeued and terms.operator_pays_requeues:
+        return CHARGE_REASON_REQUEUED
+    if not rows:
+        return CHARGE_REASON_ALONE
+    is_measured = any(row.shutters_used for row in rows)
+    return CHARGE_REASON_MEASURED if is_measured else CHARGE_REASON_NO_USABLE_SHUTTER
+
+
+def model_of(tariff: PriceTariff) -> PriceModel.ValueType:
+    """The model that a tariff's rate function is of."""
+    if tariff.function is None:
+        return PRICE_MODEL_STATE_OF_PRACTICE
+    return PRICE_MODEL_FAIR if tariff.function == FAIR else PRICE_MODEL_RATE_FUNCTION
+
+
+def _put_terms(charge: ChargeMade, usage: Occupied, terms: Decimal | PriceTariff) -> None:
+    """By what it is charged."""
+    if isinstance(terms, Decimal):
+        charge.model, charge.rate_su_per_core_s = PRICE_MODEL_FAIR, f"{terms:f}"
+        return
+    charge.model, charge.tariff, charge.tariff_version = model_of(terms), terms.name, terms.version
+    charge.lines.extend(
+        ChargeLine(resource=one.resource, quantity=f"{one.quantity:f}", su=f"{one.su:f}")
+        for one in amounts(terms, charge.finished, usage)
+    )
+    if charge.model == PRICE_MODEL_RATE_FUNCTION and terms.function is not None:
+        charge.points.extend(
+            RatePoint(solo_share=f"{share:f}", factor=f"{factor:f}")
+            for share, factor in terms.function.points
+        )
+
+
+def _borne(found: Price, reason: ChargeReason.ValueType) -> Price:
+    """What the operator bears of it is taken off."""
+    if reason not in _FREE:
+        return found
+    zero = service_units(Decimal(0))
+    in_full = zero if reason == CHARGE_REASON_IMPLAUSIBLE else found.state_of_practice_su
+    return Price(zero, in_full, found.solo_time_s, found.slowdown_ratio)
+
+
+def _lines(charge: ChargeMade) -> list[RatedAmount]:
+    """Raises RejectedError."""
+    return [
+        RatedAmount(
+            line.resource,
+            _decimal("lines.quantity", line.quantity, _MOST_QUANTITY),
+            _decimal("lines.su", line.su),
+        )
+        for line in charge.lines
+    ]
 
 
 def _evidence_message(row: Evidence) -> InterferenceEvidence:
@@ -65,13 +199,19 @@ def _evidence_message(row: Evidence) -> InterferenceEvidence:
 
 
 def recompute(charge: ChargeMade) -> Price:
-    """The price that a charge's own evidence gives. Raises RejectedError where it gives none."""
+    """The price that a charge's own evidence gives: by its model and lines under a tariff, by its
+    rate without one. Raises RejectedError where it gives none."""
     runtime_us = _microseconds("runtime_s", charge.runtime_s)
-    rows = [_evidence(row) for row in charge.evidence]
+    rows = evidence_of(charge)
     if sum(row.duration_us for row in rows) > runtime_us:
         raise RejectedError("evidence", f"must not last longer than the {charge.runtime_s} s run")
-    rate = _decimal("rate_su_per_core_s", charge.rate_su_per_core_s)
-    return price(rate, charge.cores, runtime_us, rows)
+    if charge.tariff:
+        function = function_of(charge.model, charge.points)
+        found = rated_price(_lines(charge), function, runtime_us, rows)
+    else:
+        rate = _decimal("rate_su_per_core_s", charge.rate_su_per_core_s)
+        found = price(rate, charge.cores, runtime_us, rows)
+    return _borne(found, charge.reason)
 
 
 def audit(charge: ChargeMade) -> None:
@@ -83,11 +223,22 @@ def audit(charge: ChargeMade) -> None:
             raise RejectedError(field, f"is {charged}, the evidence gives {computed}")
 
 
+def evidence_of(charge: ChargeMade) -> list[Evidence]:
+    """The rows of a charge in the model's terms. Raises RejectedError."""
+    return [_evidence(row) for row in charge.evidence]
+
+
 def _evidence(row: InterferenceEvidence) -> Evidence:
     if not 1 <= row.slowdown_ratio <= _MOST_RATIO:
         raise RejectedError("evidence", f"slowdown ratios lie from 1 to {_MOST_RATIO}")
-    duration_us = _microseconds("evidence", row.duration_s)
-    return Evidence(row.co_runner_job_id, duration_us, row.slowdown_ratio)
+    return Evidence(
+        row.co_runner_job_id,
+        _microseconds("evidence", row.duration_s),
+        row.slowdown_ratio,
+        row.shutters_used,
+        row.shutters_dropped,
+        row.co_runners or 1,
+    )
 
 
 def _microseconds(field: str, duration_s: float) -> int:
@@ -96,11 +247,11 @@ def _microseconds(field: str, duration_s: float) -> int:
     return round(duration_s * 1e6)
 
 
-def _decimal(field: str, text: str) -> Decimal:
+def _decimal(field: str, text: str, most: Decimal = _MOST_SU) -> Decimal:
     try:
         value = Decimal(text)
     except InvalidOperation:
         raise RejectedError(field, f"must be a decimal, got {text[:40]!r}") from None
-    if not (value.is_finite() and 0 <= value <= _MOST_SU):
-        raise RejectedError(field, f"must be from 0 to {_MOST_SU}, got {text[:40]!r}")
+    if not (value.is_finite() and 0 <= value <= most):
+        raise RejectedError(field, f"must be from 0 to {most}, got {text[:40]!r}")
     return value

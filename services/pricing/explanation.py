@@ -1,15 +1,19 @@
-"""A charge made again from what was told: the finish of its attempt and all shutters."""
+"""A charge made again from what was told: the finish of its attempt, all shutters, its tariff."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.pricing_pb2 import ChargeMade
+from coplace.v1.tariffs_pb2 import TariffDeclared
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
-from services.pricing.charge import charge_message, usage_of
+from services.pricing.charge import AttemptEnd, ChargeMark, charge_message, usage_of
 from services.pricing.model import CoRun, evidence
+from shared.domain.errors import UnusableError
+from shared.domain.tariff import PriceTariff
+from shared.messaging.tariffs import tariff_of
 from shared.models.shutters import Shutter, interference
 
 
@@ -31,9 +35,10 @@ def co_run_of(measured: ShuttersMeasured) -> CoRun:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """A charge, the shutters of its attempt by their events' ids, and what they come to by the
-    charge's own tariff."""
+    charge's own tariff as it was declared; None where it has none."""
 
     charge: ChargeMade
+    tariff: TariffDeclared | None
     measured: Mapping[str, ShuttersMeasured]
     again: ChargeMade
 
@@ -44,10 +49,37 @@ class Explanation:
 
 
 def explained(
-    charge: ChargeMade, finished: JobFinished, measured: Mapping[str, ShuttersMeasured]
+    charge: ChargeMade,
+    finished: JobFinished,
+    measured: Mapping[str, ShuttersMeasured],
+    declared: Sequence[TariffDeclared] = (),
 ) -> Explanation:
-    """`measured` has each event once, of the charge's attempt. Raises RejectedError."""
+    """`measured` has each event once, of the charge's attempt; `declared` all tariffs. Raises
+    RejectedError, and UnusableError where the charge's tariff was never declared."""
     rows = evidence(map(co_run_of, measured.values()), usage_of(finished))
-    rate = Decimal(charge.rate_su_per_core_s)
-    again = charge_message(finished, charge.revision, rate, rows, charge.charged_at_us)
-    return Explanation(charge, measured, again)
+    tariff = _tariff_of(charge, declared)
+    terms: Decimal | PriceTariff = (
+        Decimal(charge.rate_su_per_core_s) if tariff is None else tariff_of(tariff)
+    )
+    end = AttemptEnd(finished, charge.node_failed, charge.requeued)
+    mark = ChargeMark(charge.revision, charge.charged_at_us, charge.booked_at_us)
+    again = charge_message(end, mark, terms, rows)
+    if not charge.HasField("finished"):
+        _as_before_tariffs(again)
+    return Explanation(charge, tariff, measured, again)
+
+
+def _as_before_tariffs(charge: ChargeMade) -> None:
+    """Charges of before tariffs were declared hold no more than this."""
+    for name in ("model", "reason", "booked_at_us", "finished", "node_failed", "requeued"):
+        charge.ClearField(name)
+
+
+def _tariff_of(charge: ChargeMade, declared: Sequence[TariffDeclared]) -> TariffDeclared | None:
+    if not charge.tariff:
+        return None
+    named = charge.tariff, charge.tariff_version
+    found = next((each for each in declared if (each.name, each.version) == named), None)
+    if found is None:
+        raise UnusableError(f"tariff {charge.tariff!r}, version {named[1]}, was never declared")
+    return found

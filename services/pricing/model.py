@@ -18,7 +18,7 @@ from shared.models.shutters import Interference
 
 # A charge has to fit into a message, whatever the names of co-runners.
 MOST_ROWS: Final = 256
-_EXACT: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
+EXACT: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def evidence(co_runs: Iterable[CoRun], usage: Occupied) -> tuple[Evidence, ...]:
     """
     if not usage.runtime_us:
         return ()
-    with localcontext(_EXACT):
+    with localcontext(EXACT):
         rows: dict[str, list[tuple[CoRun, int]]] = {}
         for co_run, from_us, until_us in _segments(co_runs, usage.started_at_us, usage.ended_at_us):
             if duration_us := usage.run_us(from_us, until_us):
@@ -180,7 +180,7 @@ def price(
     """Equation 4, L x (T_solo / T_co) x C x T_solo, beside equation 1, L x C x T_co."""
     if not runtime_us:
         return Price(service_units(Decimal(0)), service_units(Decimal(0)), 0.0, 1.0)
-    with localcontext(_EXACT):
+    with localcontext(EXACT):
         saved_us = sum((row.duration_us - row.solo_us for row in rows), Decimal(0))
         solo_us = runtime_us - saved_us
         rate_su_per_us = rate_su_per_core_s * cores / 1_000_000

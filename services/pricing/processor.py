@@ -1,10 +1,24 @@
-"""Charges each finished attempt of a job when its shutters are in. No clock, no I/O."""
+"""Charges each finished attempt of a job when its shutters are in, and keeps what accounts have
+left. No clock, no I/O."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
+from coplace.v1.accounts_pb2 import AccountStanding, AllocationDeclared, PeriodClosed
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ClusterLost,
+    ClusterReturned,
+    ClusterUndeclared,
+    LimitsDeclared,
+    NodesDrained,
+    NodesResumed,
+    PolicyDeclared,
+    PowerCapDeclared,
+)
+from coplace.v1.energy_pb2 import CoefficientsDeclared
 from coplace.v1.jobs_pb2 import (
     JobActionDone,
     JobActionRefused,
@@ -21,23 +35,37 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
     JobSuspended,
 )
-from coplace.v1.pricing_pb2 import ChargeMade
-from coplace.v1.pricing_state_pb2 import CoRunInterval
+from coplace.v1.plans_pb2 import PlanProposed
+from coplace.v1.pricing_pb2 import ChargeMade, RepriceAsked
+from coplace.v1.pricing_state_pb2 import CoRunInterval, PricedAttempt, PricingState
+from coplace.v1.tariffs_pb2 import TariffDeclared
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
-from services.pricing.charge import charge_message, usage_of
+from services.pricing.account_book import AccountBook
+from services.pricing.charge import (
+    AttemptEnd,
+    ChargeMark,
+    audit,
+    charge_message,
+    end_of,
+    evidence_of,
+    usage_of,
+)
 from services.pricing.explanation import co_run_of
-from services.pricing.model import evidence
+from services.pricing.model import Evidence, evidence
+from services.pricing.reservation import NodeCores, reserved_micro_su
 from services.pricing.state import Agenda, Attempt, AttemptKey, Attempts
+from services.pricing.tariff_book import TariffBook
 from shared.domain.checks import require_count, require_text
 from shared.domain.errors import RejectedError
 from shared.domain.job import JobFact, JobState, next_state
+from shared.domain.money import micro_units
+from shared.domain.tariff import PriceTariff
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, EarlyError, Round
 
 # What costs nothing: the finish tells what came of it.
 _COST_NOTHING: Final = (
-    JobStarted,
     JobDeclined,
     JobCancelled,
     JobHeld,
@@ -47,14 +75,26 @@ _COST_NOTHING: Final = (
     JobSuspended,
     JobResumed,
     JobRequeueAsked,
+    ClusterLost,
+    ClusterReturned,
+    ClusterUndeclared,
+    NodesDrained,
+    NodesResumed,
+    LimitsDeclared,
+    PowerCapDeclared,
+    PolicyDeclared,
+    CoefficientsDeclared,
+    PlanProposed,
 )
 CHARGES: Final = "prices.charges"
+STANDINGS: Final = "accounts.standings"
 SOURCE: Final = "pricing"
 
 
 @dataclass(frozen=True, slots=True)
 class PriceRule:
-    """What is charged and when. `grace_us` 0 charges in the round that brings the finish."""
+    """What is charged where no tariff holds, and when. `grace_us` 0 charges in the round that
+    brings the finish."""
 
     rate_su_per_core_s: Decimal
     grace_us: int
@@ -62,38 +102,71 @@ class PriceRule:
 
 
 class PricingProcessor:
-    """Folds the facts and shutters of the jobs of one unit into charges."""
+    """Folds the facts and shutters of jobs into charges by the tariffs in force, and the charges
+    and reservations of accounts into how they stand."""
 
-    def __init__(self, tariff: PriceRule, restored: Mapping[str, bytes]) -> None:
-        self._tariff = tariff
+    def __init__(self, rule: PriceRule, restored: Mapping[str, bytes]) -> None:
+        self._rule = rule
         self._attempts = Attempts(restored)
+        self._tariffs = TariffBook()
+        self._accounts = AccountBook()
+        self._cores = NodeCores()
         self._open: set[AttemptKey] = set()
         self._to_charge = Agenda()
         self._to_forget = Agenda()
+        self._restore(restored)
+
+    def _restore(self, restored: Mapping[str, bytes]) -> None:
+        for value in restored.values():
+            state = PricingState.FromString(value)
+            match state.WhichOneof("state"):
+                case "tariff" | "closed":
+                    self._tariffs.restore(state)
+                case "account":
+                    self._accounts.restore(state.account)
+                case "cores":
+                    self._cores.restore(state.cores)
         for attempt in self._attempts:
+            self._accounts.reserve(attempt.facts.submitted.account, attempt.facts.reserved_micro_su)
             self._schedule(attempt)
 
     def handle(self, event: Event) -> Iterable[Publish]:
         """Apply one fact. Raises RejectedError for bad input, AlreadyAppliedError for a copy."""
         match event.payload:
             case JobSubmitted() as fact:
-                self._advance(_key(fact.job_id, fact.attempt), JobFact.SUBMITTED)
+                self._submit(fact)
+            case JobStarted() as fact:
+                self._start(fact)
             case JobFinished() as fact:
                 self._finish(fact, event.traceparent)
             case JobRequeued() as fact:
-                self._follow(fact.job_id, fact.attempt)
+                self._follow(fact.job_id, fact.attempt, node_failed=bool(fact.failed_nodes))
             case JobSeized() as fact:
                 self._follow(fact.job_id, fact.attempt + 1)
-            case ShuttersMeasured() as measured:
-                self._measure(measured, event.id)
-            case _ if isinstance(event.payload, _COST_NOTHING):
-                pass
-            case other:
-                raise RejectedError("ce_type", f"{other.DESCRIPTOR.full_name} tells no price")
+            case RepriceAsked() as asked:
+                return [self._reprice(asked)]
+            case _ if not isinstance(event.payload, _COST_NOTHING):
+                self._learn(event)
         return ()
 
+    def _learn(self, event: Event) -> None:
+        match event.payload:
+            case ShuttersMeasured() as measured:
+                self._measure(measured, event.id)
+            case TariffDeclared() as tariff:
+                self._tariffs.declare(tariff)
+            case AllocationDeclared() as allocation:
+                self._accounts.allocate(allocation, event.id)
+            case PeriodClosed() as closed:
+                self._tariffs.close(closed)
+            case ClusterDeclared() as cluster:
+                self._cores.declare(cluster, event.time_us)
+            case other:
+                raise RejectedError("ce_type", f"{other.DESCRIPTOR.full_name} tells no price")
+
     def end_round(self, ended: Round) -> Iterable[Publish]:
-        """Charge what is due, in the order of job ids, and forget what nobody asks for."""
+        """Charge what is due, in the order of job ids, forget what nobody asks for, and tell which
+        accounts stand otherwise now."""
         for key in sorted(self._open):
             self._settle(self._attempts.get(key), ended)
         self._open.clear()
@@ -105,11 +178,22 @@ class PricingProcessor:
         charges = [self._charge(self._attempts.get(key), ended) for key in sorted(due)]
         for _, (job_id, _) in self._to_forget.take(ended.ended_at_us):
             self._forget(job_id, ended.ended_at_us)
-        return charges
+        standings = self._accounts.standings(ended.ended_at_us)
+        return [*charges, *map(_told, standings)]
 
     def changes(self) -> Mapping[str, bytes | None]:
         """State that changed since the last call."""
-        return self._attempts.changes()
+        return {
+            **self._attempts.changes(),
+            **self._tariffs.changes(),
+            **self._accounts.changes(),
+            **self._cores.changes(),
+        }
+
+    def _submit(self, submitted: JobSubmitted) -> None:
+        attempt = self._advance(_key(submitted.job_id, submitted.attempt), JobFact.SUBMITTED)
+        attempt.facts.submitted.CopyFrom(_needed_of(submitted))
+        self._save(attempt)
 
     def _advance(self, key: AttemptKey, fact: JobFact) -> Attempt:
         attempt = self._attempts.get(key)
@@ -120,6 +204,32 @@ class PricingProcessor:
         attempt.facts.forget_due_us = 0
         self._save(attempt)
         return attempt
+
+    def _start(self, started: JobStarted) -> None:
+        """Reserve of an account that has an allocation what the run costs at most."""
+        attempt = self._attempts.get(_key(started.job_id, started.attempt))
+        submitted = attempt.facts.submitted
+        if attempt.state is not JobState.SUBMITTED or attempt.is_settled:
+            return
+        if attempt.facts.reserved_micro_su or not self._accounts.has_allocation(submitted.account):
+            return
+        terms = self._terms(attempt, started.started_at_us)
+        self._reserve(attempt, reserved_micro_su(submitted, started, self._cores, terms))
+        self._save(attempt)
+
+    def _reserve(self, attempt: Attempt, micro_su: int) -> None:
+        facts = attempt.facts
+        self._accounts.reserve(facts.submitted.account, micro_su - facts.reserved_micro_su)
+        facts.reserved_micro_su = micro_su
+
+    def _terms(self, attempt: Attempt, time_us: int) -> Decimal | PriceTariff:
+        """By what it is charged: as it was charged before or asked since, else what is in force
+        when it starts."""
+        facts, rate = attempt.facts, self._rule.rate_su_per_core_s
+        if facts.revision and not facts.tariff:
+            return rate
+        named = self._tariffs.named(facts.tariff, facts.tariff_version)
+        return named or self._tariffs.at(time_us) or rate
 
     def _finish(self, finished: JobFinished, traceparent: str) -> None:
         """A finish carries all that a price needs but that somebody submitted the job; whether its
@@ -134,20 +244,47 @@ class PricingProcessor:
         attempt = self._advance(key, JobFact.FINISHED)
         attempt.facts.finished.CopyFrom(finished)
         attempt.facts.traceparent = traceparent
+        attempt.facts.requeued |= self._attempts.knows_after(key)
         self._reopen(attempt)
 
-    def _follow(self, job_id: str, number: int) -> None:
+    def _follow(self, job_id: str, number: int, *, node_failed: bool = False) -> None:
         """An attempt follows the one before, which may never say how it ended."""
         key = _key(job_id, number)
         self._require_submitted(job_id)
         before = self._attempts.get((job_id, number - 1))
         is_left = before.state is JobState.SUBMITTED and not before.is_settled
+        is_news = self._ended_otherwise(before, node_failed=node_failed)
         if self._attempts.get(key).state is JobState.UNKNOWN:
-            self._advance(key, JobFact.SUBMITTED)
-        elif not is_left:
+            self._announce(key)
+        elif not (is_left or is_news):
             raise AlreadyAppliedError
-        if is_left:
+        if is_left or is_news:
+            self._reserve(before, 0)
             self._reopen(before)
+
+    def _announce(self, key: AttemptKey) -> None:
+        """What was submitted is put back as it was."""
+        attempt = self._advance(key, JobFact.SUBMITTED)
+        for earlier in self._attempts.of_job(key[0]):
+            if earlier.facts.HasField("submitted"):
+                attempt.facts.submitted.CopyFrom(earlier.facts.submitted)
+        self._save(attempt)
+
+    def _ended_otherwise(self, before: Attempt, *, node_failed: bool) -> bool:
+        """Note that an attempt was put back, or that its nodes failed; whether what it was charged
+        changes by that."""
+        facts = before.facts
+        is_known = facts.requeued and facts.node_failed >= node_failed
+        if before.state is JobState.UNKNOWN or is_known:
+            return False
+        facts.requeued, facts.node_failed = True, facts.node_failed or node_failed
+        self._save(before)
+        if before.state is not JobState.FINISHED:
+            return False
+        terms = self._terms(before, facts.finished.started_at_us)
+        return isinstance(terms, PriceTariff) and (
+            terms.operator_pays_requeues or (facts.node_failed and terms.operator_pays_failures)
+        )
 
     def _require_submitted(self, job_id: str) -> None:
         if not self._attempts.knows(job_id):
@@ -179,9 +316,9 @@ class PricingProcessor:
         """A finished attempt is charged after the grace; one that may never finish is forgotten."""
         attempt.facts.is_open = False
         if attempt.state is JobState.FINISHED:
-            attempt.facts.charge_due_us = ended.ended_at_us + self._tariff.grace_us
+            attempt.facts.charge_due_us = ended.ended_at_us + self._rule.grace_us
         else:
-            attempt.facts.forget_due_us = ended.ended_at_us + self._tariff.remember_us
+            attempt.facts.forget_due_us = ended.ended_at_us + self._rule.remember_us
         self._save(attempt)
 
     def _forget(self, job_id: str, now_us: int) -> None:
@@ -194,24 +331,82 @@ class PricingProcessor:
 
     def _charge(self, attempt: Attempt, ended: Round) -> Publish:
         facts = attempt.facts
-        facts.revision += 1
-        facts.charge_due_us = 0
-        facts.forget_due_us = ended.ended_at_us + self._tariff.remember_us
-        self._save(attempt)
+        facts.forget_due_us = ended.ended_at_us + self._rule.remember_us
+        end = AttemptEnd(facts.finished, facts.node_failed, facts.requeued)
         rows = evidence(attempt.co_runs(), usage_of(facts.finished))
-        charge = charge_message(
-            facts.finished,
-            facts.revision,
-            self._tariff.rate_su_per_core_s,
-            rows,
-            ended.ended_at_us,
-        )
+        return self._made(attempt, end, rows, ended.ended_at_us)
+
+    def _made(
+        self, attempt: Attempt, end: AttemptEnd, rows: Iterable[Evidence], now_us: int
+    ) -> Publish:
+        """The next revision of an attempt's charge, which settles what was reserved for it."""
+        facts = attempt.facts
+        terms = self._terms(attempt, end.finished.started_at_us or end.finished.ended_at_us)
+        mark = ChargeMark(facts.revision + 1, now_us, self._tariffs.closed_until_us)
+        charge = charge_message(end, mark, terms, tuple(rows))
+        self._reserve(attempt, 0)
+        self._accounts.charge(facts.charged_account, -facts.charged_micro_su)
+        _note(attempt, charge)
+        self._accounts.charge(facts.charged_account, facts.charged_micro_su)
+        facts.revision = charge.revision
+        facts.charge_due_us = 0
+        self._save(attempt)
         subject = f"{facts.job_id}/{facts.attempt}/{facts.revision}"
         event_id = f"{SOURCE}/{charge.DESCRIPTOR.full_name}/{subject}"
-        return Publish(
-            CHARGES,
-            Event(event_id, SOURCE, ended.ended_at_us, facts.job_id, charge, facts.traceparent),
-        )
+        event = Event(event_id, SOURCE, now_us, facts.job_id, charge, facts.traceparent)
+        return Publish(CHARGES, event)
+
+    def _reprice(self, asked: RepriceAsked) -> Publish:
+        """Charge again by another tariff what the ledger has, whether it is remembered or not: the
+        next revision reverses the last. Raises AlreadyAppliedError where that is done."""
+        told = asked.charge
+        audit(told)
+        if self._tariffs.named(asked.tariff, asked.tariff_version) is None:
+            problem = f"{asked.tariff[:80]!r}, version {asked.tariff_version}, was not declared"
+            raise RejectedError("tariff", problem)
+        attempt = self._attempts.get(_key(told.job_id, told.attempt))
+        facts = attempt.facts
+        if facts.revision > told.revision:
+            raise AlreadyAppliedError
+        if facts.revision < told.revision:
+            facts.revision = told.revision
+            facts.finished.CopyFrom(end_of(told).finished)
+            facts.node_failed, facts.requeued = told.node_failed, told.requeued
+            _note(attempt, told)
+        if attempt.state is JobState.UNKNOWN:
+            facts.state = JobState.FINISHED
+            facts.forget_due_us = asked.asked_at_us + self._rule.remember_us
+        facts.tariff, facts.tariff_version = asked.tariff, asked.tariff_version
+        return self._made(attempt, end_of(told), evidence_of(told), asked.asked_at_us)
+
+
+def _needed_of(submitted: JobSubmitted) -> JobSubmitted:
+    """What a reservation is worked out of."""
+    return JobSubmitted(
+        account=submitted.account,
+        nodes=submitted.nodes,
+        walltime_s=submitted.walltime_s,
+        memory_gib=submitted.memory_gib,
+        cores_per_unit=submitted.cores_per_unit,
+        memory_gib_per_unit=submitted.memory_gib_per_unit,
+        resources_per_unit=submitted.resources_per_unit,
+    )
+
+
+def _note(attempt: Attempt, charge: ChargeMade) -> None:
+    """The charge is the one in force."""
+    attempt.facts.charged_account = charge.account
+    attempt.facts.charged_micro_su = micro_units(Decimal(charge.price_su))
+    attempt.facts.tariff, attempt.facts.tariff_version = charge.tariff, charge.tariff_version
+
+
+def _told(standing: AccountStanding) -> Publish:
+    event_id = f"{SOURCE}/{standing.DESCRIPTOR.full_name}/{standing.account}/{standing.number}"
+    told = AccountStanding()
+    told.CopyFrom(standing)
+    return Publish(
+        STANDINGS, Event(event_id, SOURCE, standing.changed_at_us, standing.account, told)
+    )
 
 
 def _key(job_id: str, attempt: int) -> AttemptKey:
@@ -237,15 +432,15 @@ def _interval(measured: ShuttersMeasured, event_id: str) -> CoRunInterval:
 
 
 def mended(
-    restored: Mapping[str, bytes], tariff: PriceRule, now_us: int
+    restored: Mapping[str, bytes], rule: PriceRule, now_us: int
 ) -> Mapping[str, bytes | None]:
     """The attempts of which something was put off into a future that a wrong clock made, with what
     is due as soon as it may be after `now_us`."""
     attempts = Attempts(restored)
     for attempt in attempts:
         facts = attempt.facts
-        charge_us = min(facts.charge_due_us, now_us + tariff.grace_us)
-        forget_us = min(facts.forget_due_us, now_us + tariff.remember_us)
+        charge_us = min(facts.charge_due_us, now_us + rule.grace_us)
+        forget_us = min(facts.forget_due_us, now_us + rule.remember_us)
         if (charge_us, forget_us) != (facts.charge_due_us, facts.forget_due_us):
             facts.charge_due_us, facts.forget_due_us = charge_us, forget_us
             attempts.save(attempt)
@@ -253,17 +448,59 @@ def mended(
 
 
 def recalled(restored: Mapping[str, bytes], told: Iterable[Event]) -> Mapping[str, bytes | None]:
-    """The attempts whose charges in the ledger are ahead of their state, with the revisions that
-    were given away: what is charged again follows on them, since accounts and billing let the
-    highest revision count."""
-    attempts = Attempts(restored)
+    """What the ledger tells beyond the state: revisions that were given away, on which what is
+    charged again follows, since accounts and billing let the highest count; and what each account
+    is charged by it, and was told."""
+    attempts, accounts = Attempts(restored), _accounts_of(restored)
+    charges, standings = _told_last(told)
+    for attempt in [attempts.get(key) for key in {*charges, *(each.key for each in attempts)}]:
+        _recall(attempts, attempt, charges.get(attempt.key))
+    charged: dict[str, int] = {}
+    for charge in charges.values():
+        micro_su = micro_units(Decimal(charge.price_su))
+        charged[charge.account] = charged.get(charge.account, 0) + micro_su
+    accounts.settle(charged, standings)
+    return {**attempts.changes(), **accounts.changes()}
+
+
+def _recall(attempts: Attempts, attempt: Attempt, charge: ChargeMade | None) -> None:
+    """Hold an attempt to its charge in the ledger; one that is not there was lost."""
+    facts = attempt.facts
+    before = PricedAttempt()
+    before.CopyFrom(facts)
+    if charge is None:
+        facts.charged_account, facts.charged_micro_su = "", 0
+    else:
+        _note(attempt, charge)
+        if charge.revision > facts.revision:
+            facts.revision, facts.is_open = charge.revision, True
+    if facts != before:
+        attempts.save(attempt)
+
+
+def _accounts_of(restored: Mapping[str, bytes]) -> AccountBook:
+    accounts = AccountBook()
+    for value in restored.values():
+        state = PricingState.FromString(value)
+        if state.HasField("account"):
+            accounts.restore(state.account)
+    return accounts
+
+
+def _told_last(
+    told: Iterable[Event],
+) -> tuple[dict[AttemptKey, ChargeMade], dict[str, AccountStanding]]:
+    """The last revision of each charge and the last standing of each account."""
+    charges: dict[AttemptKey, ChargeMade] = {}
+    standings: dict[str, AccountStanding] = {}
     for event in told:
-        charge = event.payload
-        if event.source != SOURCE or not isinstance(charge, ChargeMade):
-            continue
-        attempt = attempts.get((charge.job_id, charge.attempt))
-        if charge.revision > attempt.facts.revision:
-            attempt.facts.revision = charge.revision
-            attempt.facts.is_open = True
-            attempts.save(attempt)
-    return attempts.changes()
+        match event.payload:
+            case ChargeMade() as charge if event.source == SOURCE:
+                known = charges.get((charge.job_id, charge.attempt))
+                if known is None or charge.revision > known.revision:
+                    charges[charge.job_id, charge.attempt] = charge
+            case AccountStanding() as standing if event.source == SOURCE:
+                before = standings.get(standing.account)
+                if before is None or standing.number > before.number:
+                    standings[standing.account] = standing
+    return charges, standings

@@ -68,6 +68,14 @@ class Attempts:
         """What is remembered of a job, by attempt."""
         return [self._attempts[job_id, n] for n in sorted(self._of_jobs.get(job_id, ()))]
 
+    def knows_after(self, key: AttemptKey) -> bool:
+        """True when a later attempt of the job was submitted."""
+        job_id, number = key
+        return any(
+            later.facts.attempt > number and later.state is not JobState.UNKNOWN
+            for later in self.of_job(job_id)
+        )
+
     def get(self, key: AttemptKey) -> Attempt:
         """The attempt; a new one, that is not yet remembered, when nothing is known of it."""
         return self._attempts.get(key) or _unknown(key)
@@ -102,6 +110,8 @@ class Attempts:
         return changes
 
     def _restore(self, state: PricingState) -> None:
+        if not (state.HasField("attempt") or state.HasField("interval")):
+            return
         found = state.attempt if state.HasField("attempt") else state.interval
         key = (found.job_id, found.attempt)
         attempt = self._attempts.setdefault(key, _unknown(key))
@@ -114,11 +124,6 @@ class Attempts:
 def _unknown(key: AttemptKey) -> Attempt:
     job_id, number = key
     return Attempt(PricedAttempt(job_id=job_id, attempt=number, state=JobState.UNKNOWN))
-
-
-def job_of(key: str, _value: bytes) -> str:
-    """The job that a record of the changelog is about."""
-    return key.split("\n")[1]
 
 
 def _facts_key(key: AttemptKey) -> str:

@@ -231,5 +231,8 @@ LENGTHS: Final[Mapping[str, Length]] = {
     "intervals": Length(10_000, "of a run: each costs its resource manager an order"),
     "bindings": Length(5_000, "of a table of authority: each process that is asked keeps them all"),
     "reset": Length(100, "more settings than there are"),
+    "rates": Length(1_000, "of a tariff: each charge looks through them"),
+    "hour_factors": Length(24, "hours of a day"),
+    "points": Length(100, "of a rate function: a charge carries them"),
     "items": Length(4_000, "of a plan: all are reckoned at the end of one round"),
 }

@@ -10,6 +10,7 @@ from itertools import pairwise
 from math import isfinite
 from typing import Final
 
+from coplace.v1.accounts_pb2 import AllocationDeclared, PeriodClosed, WhenEmpty
 from coplace.v1.authority_pb2 import (
     AccessAudited,
     AuthorityDeclared,
@@ -67,6 +68,8 @@ from coplace.v1.prediction_pb2 import (
     PowerTreesPublished,
     RegressionTrees,
 )
+from coplace.v1.pricing_pb2 import RepriceAsked
+from coplace.v1.tariffs_pb2 import Payer, PriceModel, TariffDeclared
 from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
@@ -96,6 +99,7 @@ from shared.messaging.field_checks import (
     time_us,
     time_us_or_never,
 )
+from shared.messaging.tariffs import allocated_su, require_finish, require_past, tariff_of
 from shared.power_prediction.trees import TREES
 
 MOST_UNKNOWN_BYTES: Final = 16_384
@@ -307,6 +311,22 @@ def _core_time(message: JobFinished) -> None:
     CORE_S.require("ended_at_us", core_s)
 
 
+_POINT: Final = fields({"solo_share": text, "factor": text})
+_RATE: Final = fields(
+    {
+        "resource": text,
+        "su": text,
+        **dict.fromkeys(("cluster", "node_model", "partition", "qos"), text_or_empty),
+    }
+)
+
+
+def _or_unspecified(values: Iterable[tuple[str, int]]) -> Check:
+    """Likewise, where it may be left open."""
+    check = one_of(values)
+    return lambda value: check(value) if value else None
+
+
 # A job that was cancelled in the queue has a finish without a start; a resource manager without
 # meters and frequency control knows no energy and no frequency.
 def _trees(message: RegressionTrees) -> None:
@@ -390,6 +410,9 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "resources": _held,
             "failed_nodes": each_of_any("nodes", host_list),
             "intervals": each_of_any("intervals", _INTERVAL),
+            "partition": text_or_empty,
+            "qos": text_or_empty,
+            "memory_gib": if_known("memory_gib"),
         },
         ascending("submitted_at_us", "started_at_us", "ended_at_us"),
         _cores_of_nodes,
@@ -495,6 +518,46 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
     ),
     ModelRolledBack: fields(
         {"model": _named([TREES]), "reason": text_or_empty, "rolled_back_at_us": time_us}
+    ),
+    TariffDeclared: fields(
+        {
+            "name": text,
+            "version": quantity("attempt"),
+            "from_us": time_us,
+            "until_us": time_us_or_never,
+            "model": one_of(PriceModel.items()),
+            "points": each_of_any("points", _POINT),
+            "rates": each("rates", _RATE),
+            "hour_factors": each_of_any("hour_factors", text),
+            "idle_w_per_core": text_or_empty,
+            "node_failure": _or_unspecified(Payer.items()),
+            "requeue": _or_unspecified(Payer.items()),
+            "reason": text_or_empty,
+            "declared_at_us": time_us,
+        },
+        tariff_of,
+    ),
+    AllocationDeclared: fields(
+        {
+            "account": text,
+            "allocated_su": text,
+            "when_empty": one_of(WhenEmpty.items()),
+            "reason": text_or_empty,
+            "declared_at_us": time_us,
+        },
+        allocated_su,
+    ),
+    PeriodClosed: fields(
+        {"until_us": time_us, "reason": text_or_empty, "closed_at_us": time_us}, require_past
+    ),
+    RepriceAsked: fields(
+        {
+            "tariff": text,
+            "tariff_version": quantity("attempt"),
+            "reason": text_or_empty,
+            "asked_at_us": time_us,
+        },
+        require_finish,
     ),
     LimitsDeclared: fields(
         {

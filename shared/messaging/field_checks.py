@@ -111,7 +111,7 @@ def each_of_any(name: str, check: Check) -> Check:
     return check_all
 
 
-def fields(checks: Mapping[str, Check], *further: Check) -> Check:
+def fields(checks: Mapping[str, Check], *further: Callable[[Any], object]) -> Check:
     """A message whose every field passes its check, and which then passes the further ones."""
 
     def check_fields(message: Any) -> None:

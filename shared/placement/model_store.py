@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Set
 from typing import Final
 
+from coplace.v1.accounts_pb2 import STANDING_REFUSED, AccountStanding
 from coplace.v1.control_pb2 import (
     ClusterDeclared,
     ClusterLost,
@@ -77,6 +78,7 @@ class ModelStore:
         self._undeclared: dict[str, str] = {}
         self.news = News()
         self._limits: dict[Subject, Limit] = {}
+        self._refused: dict[str, str] = {}
         self._newest: dict[str, Event] = {}
         self._changed: set[str] = set()
 
@@ -232,6 +234,11 @@ class ModelStore:
         return self._limits
 
     @property
+    def refused(self) -> Mapping[str, str]:
+        """Accounts that have nothing left: what was allocated to them, in words."""
+        return self._refused
+
+    @property
     def caps(self) -> Mapping[power_caps.Covered, power_caps.Declared]:
         """What clusters, sites and the region may draw."""
         return self._caps
@@ -308,9 +315,8 @@ class ModelStore:
                 self._reach(message)
             case ClusterUndeclared():
                 self._undeclare(event, message)
-            case LimitsDeclared():
-                subject, limit = limit_of(message)
-                self._limits[subject] = limit
+            case LimitsDeclared() | AccountStanding():
+                self._restrict(message)
             case PowerCapDeclared():
                 declared = power_caps.declared_cap(event, message)
                 self._caps[power_caps.Covered(declared.cap.scope, declared.cap.name)] = declared
@@ -321,6 +327,16 @@ class ModelStore:
             case _ if isinstance(message, Model):
                 require_sha256(message)
                 self._take_model(message)
+
+    def _restrict(self, message: LimitsDeclared | AccountStanding) -> None:
+        """What users and accounts may have at once, and whether an account may have anything."""
+        if isinstance(message, LimitsDeclared):
+            subject, limit = limit_of(message)
+            self._limits[subject] = limit
+        elif message.standing == STANDING_REFUSED:
+            self._refused[message.account] = f"{message.allocated_su} SU"
+        else:
+            self._refused.pop(message.account, None)
 
     def _take_model(self, message: Model) -> None:
         match message:
@@ -399,10 +415,8 @@ def _subject(message: Message) -> str:
             return f"{kind}/{message.cluster}"
         case ClusterLost() | ClusterReturned():
             return f"{ClusterLost.DESCRIPTOR.full_name}/{message.cluster}"
-        case LimitsDeclared():
-            return f"{kind}/{message.subject}|{message.name}"
-        case PowerCapDeclared():
-            return f"{kind}/{message.scope}|{message.name}"
+        case LimitsDeclared() | PowerCapDeclared() | AccountStanding():
+            return f"{kind}/{_whose(message)}"
         case SignatureUpdated():
             return _signature(message.app_id, message.node_model)
         case CoefficientsPublished():
@@ -421,6 +435,13 @@ def _is_foreign(message: Message) -> bool:
             return message.HasField("trees") and message.trees.origin != TREES_ORIGIN
         case _:
             return False
+
+
+def _whose(message: LimitsDeclared | PowerCapDeclared | AccountStanding) -> str:
+    if isinstance(message, AccountStanding):
+        return message.account
+    of = message.subject if isinstance(message, LimitsDeclared) else message.scope
+    return f"{of}|{message.name}"
 
 
 def _undeclaration(cluster: str) -> str:

@@ -57,6 +57,8 @@ class _ModelStore(Protocol):
     @property
     def limits(self) -> Mapping[Subject, Limit]: ...
     @property
+    def refused(self) -> Mapping[str, str]: ...
+    @property
     def clusters(self) -> Mapping[str, Cluster]: ...
     @property
     def rules(self) -> RulesInForce: ...
@@ -84,6 +86,7 @@ class PendingReasons:
             or self._unfit(job)
             or self.dependencies.pending_reason(job)
         )
+        pending_reason = pending_reason or (self._empty(job) if self.models.refused else None)
         return pending_reason or (self._too_many_jobs(job) if self.models.limits else None)
 
     @property
@@ -152,6 +155,13 @@ class PendingReasons:
         lost = min(self.models.lost, default="a cluster")
         unless = f"rejected unless {lost}, which is lost, returns with more"
         return PendingReason(f"{in_words(job.misfits)}: {unless}")
+
+    def _empty(self, job: Tracked) -> PendingReason | None:
+        """That its account has nothing left, by what is charged and what runs are reserved for."""
+        account = job.job.account
+        if account not in self.models.refused:
+            return None
+        return PendingReason(f"account {account} has used up its {self.models.refused[account]}")
 
     def _too_many_jobs(self, job: Tracked) -> PendingReason | None:
         for subject, limit in self._limits_of(job):

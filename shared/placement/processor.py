@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import ceil, inf
 from typing import Final
 
+from coplace.v1.accounts_pb2 import AccountStanding
 from coplace.v1.control_pb2 import (
     ClusterDeclared,
     ClusterLost,
@@ -276,7 +277,7 @@ class Placement:
                     self._nodes.forget(undeclared.cluster)
                     self._job_table.holdings.close(undeclared.cluster, {})
                 self._all_stale = True
-            case ClusterLost() | ClusterReturned() | LimitsDeclared():
+            case ClusterLost() | ClusterReturned() | LimitsDeclared() | AccountStanding():
                 self._all_stale = True
             case PowerCapDeclared():
                 self._lack_modes = True  # those who came before the first cap

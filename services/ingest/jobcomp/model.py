@@ -14,7 +14,7 @@ from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitte
 
 from services.ingest.jobcomp.message import Message
 from services.ingest.jobcomp.tres import Tres
-from shared.domain.bounds import NODE_MEMORY_GIB
+from shared.domain.bounds import JOB_MEMORY_GIB, NODE_MEMORY_GIB
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
 from shared.domain.job import job_id
@@ -144,7 +144,15 @@ def _finished(
         cores=cores,
         resources={**held.gres, **held.licenses},
         failed_nodes=_failed_nodes(message),
+        partition=message.text("partition"),
+        qos=message.text("qos"),
+        memory_gib=_memory_gib(held),
     )
+
+
+def _memory_gib(held: Tres) -> float:
+    """Of the whole job; a little is as much as is told of a job at all."""
+    return max(float(held.memory_gib), JOB_MEMORY_GIB.least) if held.memory_gib else 0.0
 
 
 def _failed_nodes(message: Message) -> list[str]:

@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Final
 
+from coplace.v1.accounts_pb2 import AccountStanding
 from coplace.v1.control_pb2 import (
     ClusterDeclared,
     ClusterLost,
@@ -80,6 +81,7 @@ FROM_OUTSIDE: Final[tuple[type[Message], ...]] = (
     NodesResumed,
     PowerCapDeclared,
     PolicyDeclared,
+    AccountStanding,
     SignatureUpdated,
     CoefficientsPublished,
     PowerModelPublished,

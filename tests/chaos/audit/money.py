@@ -7,7 +7,7 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
 from services.pricing.accounts.model import entry_of, spent_micro_su
-from services.pricing.charge import audit, charge_message, usage_of
+from services.pricing.charge import AttemptEnd, ChargeMark, audit, charge_message, usage_of
 from services.pricing.model import CoRun, evidence
 from services.pricing.settings import PricingSettings
 from shared.domain.errors import RejectedError
@@ -45,7 +45,8 @@ def each_price_follows_from_what_was_measured(found: Evidence) -> Iterator[str]:
         if finished is None or is_hostile(key[0]) or _is_lost(found, charge):
             continue
         rows = evidence(shutters[key], usage_of(finished))
-        expected = charge_message(finished, charge.revision, rate, rows, charge.charged_at_us)
+        end, mark = AttemptEnd(finished), ChargeMark(charge.revision, charge.charged_at_us)
+        expected = charge_message(end, mark, rate, rows)
         if expected.price_su != charge.price_su or expected.account != charge.account:
             yield f"{key} costs {charge.price_su} SU, its facts give {expected.price_su}"
 

@@ -9,7 +9,7 @@ from coplace.v1.telemetry_pb2 import Shutter, ShuttersMeasured
 from google.protobuf.message import Message
 
 from cli.price import explanation, interval_rows, lines, shutter_rows
-from services.pricing.charge import charge_message, usage_of
+from services.pricing.charge import AttemptEnd, ChargeMark, charge_message, usage_of
 from services.pricing.explanation import co_run_of
 from services.pricing.model import evidence
 from shared.domain.errors import UnusableError
@@ -44,7 +44,9 @@ SHUTTERS = ShuttersMeasured(
 
 def charge(revision: int, *measured: ShuttersMeasured) -> ChargeMade:
     rows = evidence(map(co_run_of, measured), usage_of(FINISHED))
-    return charge_message(FINISHED, revision, Decimal("0.001"), rows, T0_US + 2 * HOUR_US)
+    return charge_message(
+        AttemptEnd(FINISHED), ChargeMark(revision, T0_US + 2 * HOUR_US), Decimal("0.001"), rows
+    )
 
 
 def event(name: str, payload: Message) -> Event:

@@ -10,7 +10,7 @@ from pathlib import Path
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.pricing_pb2 import ChargeMade
 
-from services.pricing.charge import charge_message
+from services.pricing.charge import AttemptEnd, ChargeMark, charge_message
 from services.pricing.model import Evidence
 from tests.support.snippets import HOW_TO, write_programs
 
@@ -27,7 +27,9 @@ def _charge(job_id: str, runtime_us: int, *evidence: Evidence) -> ChargeMade:
         started_at_us=_STARTED_US,
         ended_at_us=_STARTED_US + runtime_us,
     )
-    return charge_message(finished, 1, Decimal("0.000277"), evidence, _STARTED_US + runtime_us)
+    return charge_message(
+        AttemptEnd(finished), ChargeMark(1, _STARTED_US + runtime_us), Decimal("0.000277"), evidence
+    )
 
 
 def _audit(folder: Path, charges: Sequence[ChargeMade]) -> subprocess.CompletedProcess[str]:
@@ -45,7 +47,9 @@ def _audit(folder: Path, charges: Sequence[ChargeMade]) -> subprocess.CompletedP
 def test_what_pricing_charges_is_proved_to_the_last_digit(tmp_path: Path) -> None:
     alone = _charge("north/alpha/1/1767225600", 3_600_123_457)
     cancelled = JobFinished(job_id="north/alpha/2/1767225600", nodes=1, cores_per_node=1)
-    never_ran = charge_message(cancelled, 1, Decimal("0.000277"), (), _STARTED_US)
+    never_ran = charge_message(
+        AttemptEnd(cancelled), ChargeMark(1, _STARTED_US), Decimal("0.000277"), ()
+    )
     shared = _charge(
         "north/alpha/3/1767225600",
         7_200_000_001,

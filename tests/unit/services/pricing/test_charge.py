@@ -8,7 +8,14 @@ from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.pricing.charge import audit, charge_message, recompute, usage_of
+from services.pricing.charge import (
+    AttemptEnd,
+    ChargeMark,
+    audit,
+    charge_message,
+    recompute,
+    usage_of,
+)
 from services.pricing.model import CoRun, evidence
 from shared.domain.errors import RejectedError
 from shared.models.shutters import Interference
@@ -43,7 +50,9 @@ def charges(draw: st.DrawFn) -> ChargeMade:
         )
     ]
     rate = draw(st.decimals(Decimal("1e-9"), Decimal("0.1"), places=12))
-    return charge_message(finished, 1, rate, evidence(runs, usage), START_US + runtime_us)
+    return charge_message(
+        AttemptEnd(finished), ChargeMark(1, START_US + runtime_us), rate, evidence(runs, usage)
+    )
 
 
 @given(charges())

@@ -1,0 +1,75 @@
+"""What a run is reserved for when it starts: its whole walltime limit, in full, without energy."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Final
+
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.jobs_pb2 import JobStarted, JobSubmitted
+from coplace.v1.pricing_state_pb2 import ClusterCores, PricingState
+
+from services.pricing.rating import full_su
+from shared.domain.money import micro_units, service_units
+from shared.domain.tariff import CORE, GIB, JobPlace, PriceTariff
+from shared.messaging.stage import AlreadyAppliedError
+
+# As much as one charge can be.
+_MOST_MICRO_SU: Final = 10**18
+
+
+class NodeCores:
+    """The cores of a node of each cluster, as declared last."""
+
+    def __init__(self) -> None:
+        self._cores: dict[str, ClusterCores] = {}
+        self._changes: dict[str, bytes | None] = {}
+
+    def restore(self, cores: ClusterCores) -> None:
+        """Take in what `changes` returned."""
+        self._cores[cores.cluster] = cores
+
+    def declare(self, message: ClusterDeclared, time_us: int) -> None:
+        """Raises AlreadyAppliedError for what is not newer than what is known."""
+        known = self._cores.get(message.cluster)
+        if known is not None and time_us <= known.declared_at_us:
+            raise AlreadyAppliedError
+        found = ClusterCores(
+            cluster=message.cluster,
+            cores_per_node=message.cores_per_node,
+            declared_at_us=time_us,
+        )
+        self._cores[message.cluster] = found
+        self._changes[f"cores\n{message.cluster}"] = PricingState(cores=found).SerializeToString()
+
+    def of(self, cluster: str) -> int:
+        """0 where it was never declared."""
+        return self._cores[cluster].cores_per_node if cluster in self._cores else 0
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """What changed since the last call, by changelog key."""
+        changes, self._changes = self._changes, {}
+        return changes
+
+
+def reserved_micro_su(
+    submitted: JobSubmitted, started: JobStarted, cores: NodeCores, terms: Decimal | PriceTariff
+) -> int:
+    """0.000001 SU. Units that are nodes count as whole ones."""
+    units, walltime_us = submitted.nodes, round(submitted.walltime_s * 1e6)
+    held_cores = units * (submitted.cores_per_unit or cores.of(started.cluster))
+    if isinstance(terms, Decimal):
+        in_full = service_units(terms * held_cores * walltime_us / 1_000_000)
+    else:
+        until_us = started.started_at_us + walltime_us
+        place = JobPlace(cluster=started.cluster)
+        held = _held(submitted, held_cores)
+        in_full = full_su(terms, held, place, started.started_at_us, until_us)
+    return min(micro_units(in_full), _MOST_MICRO_SU)
+
+
+def _held(submitted: JobSubmitted, cores: int) -> dict[str, Decimal]:
+    units = submitted.nodes
+    memory_gib = submitted.memory_gib or units * submitted.memory_gib_per_unit
+    others = {name: Decimal(units * n) for name, n in submitted.resources_per_unit.items()}
+    memory = {GIB: Decimal(repr(memory_gib))} if memory_gib else {}
+    return {**others, **memory, CORE: Decimal(cores)}
