@@ -331,6 +331,7 @@ class PricingProcessor:
 
     def _charge(self, attempt: Attempt, ended: Round) -> Publish:
         facts = attempt.facts
+        facts.charge_due_us = 0
         facts.forget_due_us = ended.ended_at_us + self._rule.remember_us
         end = AttemptEnd(facts.finished, facts.node_failed, facts.requeued)
         rows = evidence(attempt.co_runs(), usage_of(facts.finished))
@@ -349,7 +350,6 @@ class PricingProcessor:
         _note(attempt, charge)
         self._accounts.charge(facts.charged_account, facts.charged_micro_su)
         facts.revision = charge.revision
-        facts.charge_due_us = 0
         self._save(attempt)
         subject = f"{facts.job_id}/{facts.attempt}/{facts.revision}"
         event_id = f"{SOURCE}/{charge.DESCRIPTOR.full_name}/{subject}"

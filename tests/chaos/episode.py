@@ -18,6 +18,7 @@ from coplace.v1.jobs_pb2 import JobReleased, JobResumed
 
 from tests.chaos.audit import violations
 from tests.chaos.audit.evidence import Evidence
+from tests.chaos.billing import BILLING, fund_all
 from tests.chaos.clock import SECOND_US
 from tests.chaos.declarations import DECLARATIONS
 from tests.chaos.events import EVENTS, declare, publish
@@ -34,6 +35,8 @@ _MOST_VIOLATIONS: Final = 20
 # Of ten seeds in so many operators declare rules and coefficients, and put jobs back. Another kind
 # of event moves all that is drawn behind it: the other seeds find the planted bugs that they found.
 _WITH_DECLARATIONS: Final = 4
+# And in so many of these tariffs and allocations.
+_WITH_BILLING: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,12 @@ class Episode:
         self.world = World(self._rng, scale)
         self._ill_will = self._rng.choice([0.1, 0.2, 0.3])
         declares = (seed - 1) % 10 >= 10 - _WITH_DECLARATIONS
-        self._events = {**EVENTS, **(DECLARATIONS if declares else {})}
+        bills = (seed - 1) % 10 >= 10 - _WITH_BILLING
+        self._events = {
+            **EVENTS,
+            **(DECLARATIONS if declares else {}),
+            **(BILLING if bills else {}),
+        }
 
     def play(self) -> Report:
         """The whole of it."""
@@ -118,6 +126,7 @@ class Episode:
                 publish(world, lifted.name, f"{lifted.subject}-calm", limits_declared=lifted)
             if isinstance(event.payload, PowerCapDeclared):
                 self._lift(event.payload)
+        fund_all(world)
         self._be_patient()
 
     def _be_patient(self) -> None:

@@ -48,7 +48,7 @@ from tests.chaos.clock import DAY_US, HOUR_US, SECOND_US, some_time_us
 from tests.chaos.world import World
 
 _USERS: Final = ("ada", "bob", "cyd", "dan")
-_ACCOUNTS: Final = ("physics", "bio")
+ACCOUNTS: Final = ("physics", "bio")
 _APPS: Final = tuple(f"app-{number}" for number in range(6))
 MODELS: Final = {
     "gold": (36, (1.2, 2.0, 3.1)),
@@ -192,7 +192,7 @@ def limit(world: World) -> None:
     """What a user or an account may have at once."""
     rng = world.rng
     subject = rng.choice([LIMIT_SUBJECT_USER, LIMIT_SUBJECT_ACCOUNT])
-    name = rng.choice(_USERS if subject == LIMIT_SUBJECT_USER else _ACCOUNTS)
+    name = rng.choice(_USERS if subject == LIMIT_SUBJECT_USER else ACCOUNTS)
     declared = LimitsDeclared(
         subject=subject,
         name=name,
@@ -248,7 +248,7 @@ def submit(world: World) -> None:
         attempt=1,
         app_id=rng.choice([*_APPS, ""]),
         user=rng.choice(_USERS),
-        account=rng.choice(_ACCOUNTS),
+        account=rng.choice(ACCOUNTS),
         nodes=rng.choice([1, 1, 1, 2, 3, 4, 8, 12]),
         walltime_s=some_time_us(rng, SECOND_US, HOUR_US) / SECOND_US,
         reference_cluster=reference if rng.random() < 0.98 else "nowhere",
@@ -275,7 +275,7 @@ def run_alone(world: World, on: str = "", meant_for: str = "") -> None:
         job_id=job_id,
         attempt=1,
         user=rng.choice(_USERS),
-        account=rng.choice(_ACCOUNTS),
+        account=rng.choice(ACCOUNTS),
         nodes=1,
         walltime_s=some_time_us(rng, SECOND_US, (12 if meant_for else 1) * HOUR_US) / SECOND_US,
         reference_cluster=meant_for or declared.cluster,
@@ -302,7 +302,7 @@ def tell_of_old(world: World) -> None:
         job_id=job_id,
         attempt=1,
         user=rng.choice(_USERS),
-        account=rng.choice(_ACCOUNTS),
+        account=rng.choice(ACCOUNTS),
         nodes=1,
         walltime_s=60.0,
         reference_cluster=cluster.cluster,

@@ -36,6 +36,7 @@ _TOPICS: Final = (
     "prediction.power",
     "prices.charges",
 )
+_OF_MONEY: Final = ("tariff_declared", "allocation_declared", "period_closed", "reprice_asked")
 _POISON: Final = "poison of "
 _DEADLY: Final = "death of "
 _FAILING: Final = ("placement.sequencer", "placement", "pricing", "prediction", "energy.advisor")
@@ -70,7 +71,7 @@ def fragile(stage: Stage) -> Stage:
 
 def at_the_door(world: "World") -> None:
     """A fact that was taken before, of another subject, with some fields out of all bounds."""
-    if not world.network.sent:
+    if not _distortable(world):
         return
     envelope, _ = _distorted(world)
     envelope.id = f"hostile/{world.clock.now_us}/{world.events}"
@@ -101,7 +102,7 @@ def into_a_topic(world: "World") -> None:
 
 def past_the_door(world: "World") -> None:
     """A well-formed record of an extreme fact, which ingest never saw."""
-    if not world.network.sent:
+    if not _distortable(world):
         return
     _, payload = _distorted(world)
     kind = payload.DESCRIPTOR.full_name
@@ -116,10 +117,16 @@ def past_the_door(world: "World") -> None:
         return  # not even a record
 
 
+def _distortable(world: "World") -> list[Envelope]:
+    """What was sent, but of tariffs and accounts: of what is said of money of others nobody could
+    tell that it is not meant."""
+    return [sent for sent in world.network.sent if sent.WhichOneof("payload") not in _OF_MONEY]
+
+
 def _distorted(world: "World") -> tuple[Envelope, Message]:
     """A fact that was sent before, of another subject and out of bounds; and its payload."""
     envelope = Envelope()
-    envelope.CopyFrom(world.rng.choice(world.network.sent))
+    envelope.CopyFrom(world.rng.choice(_distortable(world)))
     payload: Message = getattr(envelope, envelope.WhichOneof("payload") or "")
     for _ in range(world.rng.randint(1, 3)):
         _distort(payload, world.rng)

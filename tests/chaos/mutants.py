@@ -4,6 +4,7 @@ add one, write a context manager and list it in MUTANTS."""
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from decimal import Decimal
 from itertools import count
 from typing import Any, Final
 from unittest.mock import patch
@@ -13,10 +14,12 @@ from coplace.v1.placement_pb2 import VERDICT_QUEUED, PlacementDecided
 
 from services.energy.processor.learner import Learner
 from services.placement.sequencer import Sequencer
+from services.pricing.account_book import AccountBook
 from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.processor import PricingProcessor
 from services.pricing.state import Attempts
 from shared.domain.job import TRANSITIONS, JobFact, JobState
+from shared.domain.tariff import FAIR, PriceTariff, RateFunction
 from shared.messaging import embedded, memory, unit
 from shared.messaging.clock import GuardedClock
 from shared.messaging.early import EarlyFacts
@@ -529,6 +532,48 @@ def declared_coefficients_are_forgotten_by_a_restart() -> Iterator[None]:
         yield
 
 
+def tariffs_hold_for_ever() -> AbstractContextManager[Any]:
+    """The tariff declared last counts, whenever it holds."""
+    return patch.object(PriceTariff, "holds_at", lambda _tariff, _us: True)
+
+
+@contextmanager
+def reservations_stay() -> Iterator[None]:
+    """What was reserved is never given back."""
+    right = PricingProcessor._reserve
+
+    def reserve(processor: PricingProcessor, attempt: Any, micro_su: int) -> None:
+        if micro_su:
+            right(processor, attempt, micro_su)
+
+    with patch.object(PricingProcessor, "_reserve", reserve):
+        yield
+
+
+@contextmanager
+def replaced_charges_are_not_reversed() -> Iterator[None]:
+    """An account pays each revision."""
+    right = AccountBook.charge
+
+    def charge(book: AccountBook, name: str, micro_su: int) -> None:
+        right(book, name, max(0, micro_su))
+
+    with patch.object(AccountBook, "charge", charge):
+        yield
+
+
+def empty_accounts_get_nodes() -> AbstractContextManager[Any]:
+    """Placement does not look at how accounts stand."""
+    return patch.object(PendingReasons, "_empty", lambda *_: None)
+
+
+def degradation_counts_once() -> AbstractContextManager[Any]:
+    """A rate function says what the whole run costs, not the time that it takes alone."""
+    return patch.object(
+        RateFunction, "at", lambda function, share: Decimal(1) if function == FAIR else share
+    )
+
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
     state_is_lost_beside_its_position,
     position_is_lost_beside_its_state,
@@ -573,4 +618,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     nobody_is_put_back,
     declared_coefficients_are_forgotten_by_a_restart,
     who_runs_where_nothing_is_declared_starts_elsewhere,
+    tariffs_hold_for_ever,
+    reservations_stay,
+    replaced_charges_are_not_reversed,
+    empty_accounts_get_nodes,
+    degradation_counts_once,
 )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tests.chaos.audit import (
+    billing,
     decisions,
     delivery,
     money,
@@ -39,6 +40,11 @@ CHECKS: Final[tuple[Check, ...]] = (
     money.each_price_follows_from_what_was_measured,
     money.each_charge_proves_its_price,
     money.balances_are_the_ledger,
+    billing.each_tariff_holds_for_what_is_charged_by_it,
+    billing.each_price_follows_from_its_tariff,
+    billing.nothing_is_booked_in_a_closed_period,
+    billing.no_job_of_an_empty_account_starts,
+    billing.each_account_stands_as_the_ledger_says,
     decisions.every_decision_is_explained,
     decisions.no_job_starts_on_a_lost_cluster,
     decisions.no_start_delays_a_reservation,

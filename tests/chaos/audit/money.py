@@ -47,7 +47,10 @@ def each_price_follows_from_what_was_measured(found: Evidence) -> Iterator[str]:
         rows = evidence(shutters[key], usage_of(finished))
         end, mark = AttemptEnd(finished), ChargeMark(charge.revision, charge.charged_at_us)
         expected = charge_message(end, mark, rate, rows)
-        if expected.price_su != charge.price_su or expected.account != charge.account:
+        if list(expected.evidence) != list(charge.evidence):
+            yield f"{key} is charged by other evidence than was measured"
+        is_as_expected = charge.tariff or expected.price_su == charge.price_su
+        if not is_as_expected or expected.account != charge.account:
             yield f"{key} costs {charge.price_su} SU, its facts give {expected.price_su}"
 
 
