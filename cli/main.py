@@ -37,6 +37,7 @@ app = typer.Typer(
             "smoke-test": "cli.smoke_test:smoke_test",
             "local": "deploy.local.cli:app",
             "topics": "cli.topics:app",
+            "accounts": "cli.billing:app",
             "agent": "cli.agent:app",
             "authority": "cli.authority.cli:app",
             "cap": "cli.cap.cli:app",
@@ -51,6 +52,7 @@ app = typer.Typer(
             "price": "cli.price:app",
             "restore": "cli.restore.cli:app",
             "slurm": "cli.slurm.cli:app",
+            "tariff": "cli.tariff:app",
         },
     ),
     no_args_is_help=True,
@@ -187,17 +189,6 @@ def _tell_power(job_id: str) -> None:
     topics = KafkaTopics(Deployment.of(settings()))
     for line in why_power.lines(topics.topic(why_power.INPUTS), job_id):
         typer.echo(line)
-
-
-@app.command()
-def accounts(output: OutputName = Output.TABLE) -> None:
-    """Print what each account spent, as Redis has it."""
-    from cli import accounts as spending
-    from shared.messaging.deployment import Deployment
-    from shared.runtime.settings import settings
-
-    spent = spending.balances(Deployment.of(settings()))
-    write(spending.balance_rows(spent), ("account", "spent SU"), output)
 
 
 @app.command()

@@ -4,16 +4,21 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated, Final
 
 import typer
+from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobFinished
-from coplace.v1.pricing_pb2 import ChargeMade, ChargeReason
+from coplace.v1.pricing_pb2 import ChargeMade, ChargeReason, RepriceAsked
 from coplace.v1.tariffs_pb2 import PriceModel, TariffDeclared
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
 from cli import completion
 from cli.accounts import latest
+from cli.asking import Ingest, publish
 from cli.kafka_topics import CHARGES, JOBS, KafkaTopics
 from cli.output import Output, OutputName, Row, write
+from cli.speaking import Source
+from cli.tariff import BILLING, newest, tariffs
 from cli.telling import utc
+from cli.times import clock_us, time_us
 from services.pricing.explanation import Explanation, explained, shutters_of
 from shared.domain.errors import UnusableError
 from shared.domain.tariff import ENERGY
@@ -24,7 +29,6 @@ from shared.runtime.settings import settings
 
 app = typer.Typer(no_args_is_help=True, help="Explain what jobs were charged.")
 _SHUTTERS: Final = "telemetry.shutters"
-BILLING: Final = "billing"
 _INTERVALS: Final = (
     "beside",
     "jobs beside",
@@ -70,6 +74,46 @@ def explain(
             f"charged {found.charge.price_su} SU, topics give {found.again.price_su} SU: shutters "
             "came when no revision was made any more, or are no longer kept"
         )
+
+
+@app.command()
+def reprocess(
+    begin: Annotated[str, typer.Option("--from", help="Runs that ended then or later.")],
+    end: Annotated[str, typer.Option("--to", help="Runs that ended before.")],
+    tariff: Annotated[str, typer.Option(help="NAME, of which the last version, or NAME/VERSION.")],
+    reason: Annotated[str, typer.Option(help="Why: it is recorded.")] = "",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Have the runs of a time charged again by another tariff: the next revision of each reverses
+    the charge in force, which stays in the ledger."""
+    topics = KafkaTopics(Deployment.of(settings()))
+    told = (event.payload for event in topics.topic(CHARGES))
+    by = newest(tariffs(topics.deployment), tariff)
+    begin_us, end_us, now_us = time_us(begin), time_us(end), clock_us()
+    asked = 0
+    for charge in latest(one for one in told if isinstance(one, ChargeMade)):
+        is_meant = begin_us <= charge.finished.ended_at_us < end_us
+        if is_meant and (charge.tariff, charge.tariff_version) != (by.name, by.version):
+            publish(ingest, reprice(charge, by, reason, source, now_us))
+            asked += 1
+    typer.echo(f"{asked} charges are made again by {by.name}, version {by.version}")
+
+
+def reprice(
+    charge: ChargeMade, by: TariffDeclared, reason: str, source: str, now_us: int
+) -> Envelope:
+    """The event that asks for it; its id is the same whoever asks again."""
+    asked = RepriceAsked(
+        charge=charge,
+        tariff=by.name,
+        tariff_version=by.version,
+        reason=reason,
+        asked_at_us=now_us,
+    )
+    subject = f"{charge.job_id}/{charge.attempt}/{charge.revision}/{by.name}/{by.version}"
+    event_id = f"{source}/{asked.DESCRIPTOR.full_name}/{subject}"
+    return Envelope(id=event_id, source=source, time_us=now_us, reprice_asked=asked)
 
 
 def explanation(events: Iterable[Event], job_id: str, attempt: int) -> Explanation:

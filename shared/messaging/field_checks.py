@@ -120,8 +120,8 @@ def fields(checks: Mapping[str, Check], *further: Callable[[Any], object]) -> Ch
                 check(getattr(message, name))
             except RejectedError as error:
                 raise _inside(name, error) from None
-        for check in further:
-            check(message)
+        for whole in further:
+            whole(message)
 
     return check_fields
 

@@ -524,6 +524,27 @@ def payloads(kind: str, is_own: bool, n: int) -> dict[str, object]:
         },
         "model_pinned": {"model": "power-trees", "pinnedAtUs": NOW_US},
         "model_rolled_back": {"model": "power-trees", "rolledBackAtUs": NOW_US},
+        "tariff_declared": {
+            "name": "held",
+            "version": n + 1,
+            "fromUs": NOW_US,
+            "model": "PRICE_MODEL_FAIR",
+            "rates": [{"resource": "core", "su": "1"}],
+            "declaredAtUs": NOW_US,
+        },
+        "allocation_declared": {
+            "account": account,
+            "allocatedSu": "1000000",
+            "whenEmpty": "WHEN_EMPTY_RUN",
+            "declaredAtUs": NOW_US,
+        },
+        "period_closed": {"untilUs": NOW_US, "closedAtUs": NOW_US},
+        "reprice_asked": {
+            "charge": {"finished": {"jobId": _OWN_JOB}},
+            "tariff": "held",
+            "tariffVersion": 1,
+            "askedAtUs": NOW_US,
+        },
         "authority_declared": {},
     }
     if kind in named:

@@ -33,6 +33,10 @@ PROGRAM = re.compile(
 )
 # How-tos' lines that need another system than this one, by their beginnings, with what plays them.
 ELSEWHERE = {
+    "coplace accounts allocate": "tests/unit/cli/test_billing.py",
+    "coplace accounts balance": "tests/unit/cli/test_billing.py",
+    "coplace accounts close": "tests/unit/cli/test_billing.py",
+    "coplace accounts statement": "tests/unit/cli/test_billing.py",
     "coplace agent": "tests/unit/cli/test_agent.py",
     "coplace audit": "tests/integration/test_authority.py",
     "coplace authority": "tests/integration/test_authority.py",
@@ -52,6 +56,7 @@ ELSEWHERE = {
     "coplace slurm": "tests/integration/test_slurm.py",
     "coplace topics acls": "tests/unit/shared/messaging/test_access.py",
     "coplace topics create --acls": "tests/integration/test_access.py",
+    "coplace tariff": "tests/unit/cli/test_tariff.py",
     "coplace up": "tests/integration/test_pasted.py",
     "coplace wait": "tests/e2e/test_compose.py",
     "coplace why north/alpha/17": "tests/integration/test_slurm.py",

@@ -9,7 +9,7 @@ import typer
 from cli.failures import TellingGroup
 from cli.main import Out
 from tests.benchmarks.placement.markdown import table, write_tables
-from tests.benchmarks.pricing import pairs, streams
+from tests.benchmarks.pricing import ledger, pairs, streams
 
 app = typer.Typer(cls=TellingGroup)
 
@@ -19,17 +19,23 @@ def bench(
     seconds: Annotated[
         float, typer.Option(min=2, help="Each pair is shuttered for so long.")
     ] = 6.0,
+    charges: Annotated[
+        int, typer.Option(min=1_000, help="How many the ledger is made of.")
+    ] = 1_000_000,
+    only_ledger: Annotated[bool, typer.Option(help="Nothing of shutters.")] = False,
     out: Out = Path("out/pricing"),
     into: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="Document to put the tables into."),
     ] = None,
 ) -> None:
-    """Hold slowdowns by shutters to the true ones."""
+    """Hold slowdowns by shutters to the true ones, and a ledger of many charges to itself."""
     out.mkdir(parents=True, exist_ok=True)
-    found = {name: _shown(rows) for name, rows in streams.tables()}
-    real = list(pairs.measured(seconds))
-    found |= {"pairs": _shown(pairs.rows(real)), "pairs-errors": _shown(pairs.summary(real))}
+    found = {"ledger": _shown(ledger.rows(charges))}
+    if not only_ledger:
+        found |= {name: _shown(rows) for name, rows in streams.tables()}
+        real = list(pairs.measured(seconds))
+        found |= {"pairs": _shown(pairs.rows(real)), "pairs-errors": _shown(pairs.summary(real))}
     typer.echo(write_tables(found, out, into))
 
 

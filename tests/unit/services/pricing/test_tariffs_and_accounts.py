@@ -261,7 +261,7 @@ def test_a_version_of_a_tariff_never_changes() -> None:
 def test_each_price_has_a_reason(
     facts: tuple[Message, ...], reason: str, price_su: str, in_full_su: str
 ) -> None:
-    policy = {"node_failure": PAYER_OPERATOR, "requeue": PAYER_OPERATOR}
+    policy: dict[str, Any] = {"node_failure": PAYER_OPERATOR, "requeue": PAYER_OPERATOR}
     for order in (facts, facts[::-1]):
         charge = priced(tariff(**policy), *order)
         assert ChargeReason.Name(charge.reason) == f"CHARGE_REASON_{reason}"
@@ -271,7 +271,9 @@ def test_each_price_has_a_reason(
 def test_a_run_that_is_put_back_after_its_charge_is_charged_anew_where_the_operator_bears_it() -> (
     None
 ):
-    for policy, revisions in (({}, 1), ({"requeue": PAYER_OPERATOR}, 2)):
+    bears: dict[str, Any] = {"requeue": PAYER_OPERATOR}
+    nothing: dict[str, Any] = {}
+    for policy, revisions in ((nothing, 1), (bears, 2)):
         ledger = Ledger()
         ledger.take(tariff(**policy), submitted(), finished())
         ledger.take(JobRequeued(job_id=JOB, attempt=2))

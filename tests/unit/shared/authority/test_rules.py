@@ -198,6 +198,13 @@ STATEMENT: Final[dict[str, tuple[str, _Allowed]]] = {
     "plan_proposed": ("region", {"region": ("region",)}),
     "model_pinned": ("region", {"region": ("region",)}),
     "model_rolled_back": ("region", {"region": ("region",)}),
+    "allocation_declared": (
+        "limit",
+        {"operator": ("own user", "own account"), "region": tuple(SITUATIONS["limit"])},
+    ),
+    "tariff_declared": ("region", {"region": ("region",)}),
+    "period_closed": ("region", {"region": ("region",)}),
+    "reprice_asked": ("region", {"region": ("region",)}),
     "authority_declared": ("region", {"region": ("region",)}),
     "Explain": (
         "order",

@@ -1,0 +1,166 @@
+"""`coplace accounts`: what accounts spent, may spend, and owe for a period."""
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from io import StringIO
+from typing import Annotated, Final
+
+import typer
+from coplace.v1.accounts_pb2 import AllocationDeclared, PeriodClosed, WhenEmpty
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.pricing_pb2 import ChargeMade
+
+from cli import accounts as spending
+from cli.asking import Ingest, publish
+from cli.kafka_topics import CHARGES, KafkaTopics
+from cli.output import Output, OutputName, write
+from cli.speaking import Source
+from cli.times import at, clock_us, time_us
+from services.pricing.accounts.focus import FocusRow, focus_rows, page
+from services.pricing.accounts.statement import (
+    ChargeEntry,
+    Statement,
+    postings,
+    statement_of,
+    trial_balance,
+)
+from shared.domain.errors import UnusableError
+from shared.messaging.contents import check_contents
+from shared.messaging.deployment import Deployment
+from shared.messaging.event import Event
+from shared.runtime.settings import settings
+
+app = typer.Typer(help="What accounts spent, may spend, and owe for a period.")
+Account = Annotated[str, typer.Argument(help="As its jobs name it.")]
+Reason = Annotated[str, typer.Option(help="Why: it is recorded.")]
+_BALANCES: Final = ("account", "balance SU")
+
+
+class Format(StrEnum):
+    """How a statement is written: CSV and JSON lines in the columns of FOCUS."""
+
+    CSV = "csv"
+    JSON = "json"
+    HTML = "html"
+
+
+class Empty(StrEnum):
+    """What happens when an account has nothing left."""
+
+    REFUSE = "refuse"
+    WARN = "warn"
+    RUN = "run"
+
+
+@app.callback(invoke_without_command=True)
+def accounts(ctx: typer.Context, output: OutputName = Output.TABLE) -> None:
+    """Print what each account spent, as Redis has it."""
+    if ctx.invoked_subcommand is None:
+        spent = spending.balances(Deployment.of(settings()))
+        write(spending.balance_rows(spent), ("account", "spent SU"), output)
+
+
+@app.command()
+def allocate(
+    account: Account,
+    service_units: Annotated[str, typer.Argument(help="In all, with what is spent; a decimal.")],
+    when_empty: Annotated[
+        Empty, typer.Option(help="Its jobs do not start, it is told, or nothing.")
+    ] = Empty.REFUSE,
+    reason: Reason = "",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Declare what an account may spend in all, in place of what was declared before."""
+    now_us = clock_us()
+    declared = AllocationDeclared(
+        account=account,
+        allocated_su=service_units,
+        when_empty=WhenEmpty.Value(f"WHEN_EMPTY_{when_empty.upper()}"),
+        reason=reason,
+        declared_at_us=now_us,
+    )
+    check_contents(declared)
+    event_id = f"{source}/{declared.DESCRIPTOR.full_name}/{account}/{now_us}"
+    publish(
+        ingest,
+        Envelope(id=event_id, source=source, time_us=now_us, allocation_declared=declared),
+    )
+    typer.echo(f"{account} may spend {service_units} SU in all, then: {when_empty}")
+
+
+@app.command()
+def close(
+    until: Annotated[str, typer.Argument(help="Such as 2026-11-01: what ended before is over.")],
+    reason: Reason = "",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Close periods: what is charged from now on for runs that ended before is booked then."""
+    now_us = clock_us()
+    declared = PeriodClosed(until_us=time_us(until), reason=reason, closed_at_us=now_us)
+    check_contents(declared)
+    event_id = f"{source}/{declared.DESCRIPTOR.full_name}/{declared.until_us}"
+    publish(ingest, Envelope(id=event_id, source=source, time_us=now_us, period_closed=declared))
+    typer.echo(f"periods are closed until {at(declared.until_us)}")
+
+
+@app.command()
+def statement(
+    account: Account,
+    begin: Annotated[str, typer.Option("--from", help="A time; 1970 if left out.")] = "",
+    end: Annotated[str, typer.Option("--to", help="A time; now if left out.")] = "now",
+    written_as: Annotated[Format, typer.Option("--format", help="How it is written.")] = Format.CSV,
+) -> None:
+    """Write what an account was charged, and had reversed, in a period."""
+    posted = postings(entries(KafkaTopics(Deployment.of(settings())).topic(CHARGES)))
+    found = statement_of(account, posted, time_us(begin) if begin else 0, time_us(end))
+    sys.stdout.write(text_of(found, written_as))
+
+
+@app.command()
+def balance(output: OutputName = Output.TABLE) -> None:
+    """Print what each account owes by the ledger, and the operator's side: together nothing."""
+    posted = postings(entries(KafkaTopics(Deployment.of(settings())).topic(CHARGES)))
+    found = trial_balance(posted)
+    if sum(found.values()):
+        raise UnusableError(f"the ledger does not balance: {sum(found.values())} SU are left")
+    rows = [
+        {"account": name, "balance SU": f"{amount:f}"} for name, amount in sorted(found.items())
+    ]
+    write(rows, _BALANCES, output)
+
+
+def entries(events: Iterable[Event]) -> Iterable[ChargeEntry]:
+    """The charges of a ledger."""
+    for event in events:
+        if isinstance(event.payload, ChargeMade):
+            yield ChargeEntry.of(event.payload)
+
+
+def text_of(found: Statement, written_as: Format) -> str:
+    """A statement as it is written."""
+    rows = list(focus_rows(found))
+    match written_as:
+        case Format.HTML:
+            return page(found)
+        case Format.JSON:
+            balances = {
+                "account": found.account,
+                "opening_su": f"{found.opening_su:f}",
+                "closing_su": f"{found.closing_su:f}",
+            }
+            return "".join(f"{json.dumps(row)}\n" for row in [*rows, balances])
+        case Format.CSV:
+            return _csv(rows)
+
+
+def _csv(rows: Sequence[FocusRow]) -> str:
+    text = StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,172 @@
+"""`coplace tariff set|show|check`: what jobs are charged by."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+import yaml
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.tariffs_pb2 import (
+    Payer,
+    PriceModel,
+    RatePoint,
+    TariffDeclared,
+    TariffRate,
+)
+
+from cli.asking import Ingest, publish
+from cli.kafka_topics import KafkaTopics
+from cli.output import Output, OutputName, Row, write
+from cli.speaking import Source
+from cli.times import at, clock_us, time_us
+from shared.domain.errors import RejectedError, UnusableError
+from shared.messaging.contents import check_contents
+from shared.messaging.deployment import Deployment
+from shared.runtime.settings import settings
+
+app = typer.Typer(no_args_is_help=True, help="What jobs are charged by.")
+BILLING: Final = "billing"
+_COLUMNS: Final = ("tariff", "version", "from", "until", "model", "rates", "declared")
+_PLAIN: Final = ("name", "version", "idle_w_per_core")
+_PAYERS: Final = ("node_failure", "requeue")
+_TIMES: Final = ("from", "until")
+_KNOWN: Final = (*_PLAIN, *_PAYERS, *_TIMES, "model", "points", "rates", "hour_factors")
+
+File = Annotated[
+    Path, typer.Argument(exists=True, dir_okay=False, help="YAML, as the how-to says.")
+]
+Reason = Annotated[str, typer.Option(help="Why: it is recorded and shown.")]
+
+
+@app.command("set")
+def set_tariff(
+    file: File,
+    reason: Reason = "",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Declare a version of a tariff, which holds for jobs that start in its time."""
+    now_us = clock_us()
+    declared = read_tariff(file, reason, now_us)
+    publish(ingest, declaration(declared, source, now_us))
+    typer.echo(f"declared {declared.name}, version {declared.version}: {_held(declared)}")
+
+
+@app.command()
+def check(file: File) -> None:
+    """Say what a file would declare, or what is wrong with it."""
+    declared = read_tariff(file, "", clock_us())
+    typer.echo(f"{declared.name}, version {declared.version}: {_held(declared)}")
+    for rate in declared.rates:
+        where = [rate.cluster, rate.node_model, rate.partition, rate.qos]
+        holds = ", ".join(filter(None, where)) or "anywhere"
+        typer.echo(f"{rate.resource}: {rate.su} SU {_unit(rate)}, {holds}")
+
+
+@app.command()
+def show(output: OutputName = Output.TABLE) -> None:
+    """List the tariffs that were declared, the last one last."""
+    write([row(each) for each in tariffs(Deployment.of(settings()))], _COLUMNS, output)
+
+
+def tariffs(deployment: Deployment) -> list[TariffDeclared]:
+    """Each version once, by when it was declared."""
+    events = KafkaTopics(deployment).topic(BILLING)
+    told = (event.payload for event in events)
+    found = {(t.name, t.version): t for t in told if isinstance(t, TariffDeclared)}
+    return sorted(found.values(), key=lambda each: (each.declared_at_us, each.name, each.version))
+
+
+def read_tariff(file: Path, reason: str, now_us: int) -> TariffDeclared:
+    """A file's tariff. Raises UnusableError for what is no YAML mapping, RejectedError naming the
+    field that cannot be."""
+    try:
+        # Every value as a text: decimals stay as they are written.
+        found = yaml.load(file.read_text(encoding="utf-8"), yaml.BaseLoader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UnusableError(f"{file} is no YAML: {error}") from None
+    if not isinstance(found, dict):
+        raise UnusableError(f"{file} must map names to values: {', '.join(_KNOWN)}")
+    for name in found:
+        if name not in _KNOWN:
+            raise RejectedError(str(name)[:80], f"is none of {', '.join(_KNOWN)}")
+    try:
+        declared = TariffDeclared(**_fields(found), reason=reason, declared_at_us=now_us)
+    except (TypeError, ValueError, KeyError) as error:
+        raise UnusableError(f"{file} holds a value that is none: {error}") from None
+    check_contents(declared)
+    return declared
+
+
+def _fields(found: Mapping[str, Any]) -> dict[str, Any]:
+    model = str(found.get("model", "")).upper().replace("-", "_")
+    return {
+        "name": str(found.get("name", "")),
+        "version": int(found.get("version", 1)),
+        "from_us": _time_us(found.get("from")),
+        "until_us": _time_us(found.get("until")),
+        "model": PriceModel.Value(f"PRICE_MODEL_{model}"),
+        "points": [
+            RatePoint(solo_share=str(share), factor=str(factor))
+            for share, factor in found.get("points", ())
+        ],
+        "rates": [
+            TariffRate(**{name: str(value) for name, value in rate.items()})
+            for rate in found.get("rates", ())
+        ],
+        "hour_factors": [str(factor) for factor in found.get("hour_factors", ())],
+        "idle_w_per_core": str(found.get("idle_w_per_core", "")),
+        **{
+            name: Payer.Value(f"PAYER_{str(found[name]).upper()}")
+            for name in _PAYERS
+            if name in found
+        },
+    }
+
+
+def _time_us(value: object) -> int:
+    return time_us(str(value)) if value is not None else 0
+
+
+def declaration(declared: TariffDeclared, source: str, now_us: int) -> Envelope:
+    """The event that declares a version."""
+    subject = f"{declared.name}/{declared.version}"
+    event_id = f"{source}/{declared.DESCRIPTOR.full_name}/{subject}"
+    return Envelope(id=event_id, source=source, time_us=now_us, tariff_declared=declared)
+
+
+def row(declared: TariffDeclared) -> Row:
+    """One version."""
+    return {
+        "tariff": declared.name,
+        "version": declared.version,
+        "from": at(declared.from_us),
+        "until": at(declared.until_us) if declared.until_us else None,
+        "model": _model(declared),
+        "rates": ", ".join(f"{rate.resource} {rate.su}" for rate in declared.rates),
+        "declared": at(declared.declared_at_us),
+    }
+
+
+def newest(declared: Iterable[TariffDeclared], name: str) -> TariffDeclared:
+    """The last version of a name, or the one that `NAME/VERSION` names. Raises UnusableError."""
+    found = list(declared)
+    named = [each for each in found if name in (each.name, f"{each.name}/{each.version}")]
+    if not named:
+        known = ", ".join(f"{each.name}/{each.version}" for each in found) or "none is"
+        raise UnusableError(f"tariff {name[:80]!r} is not declared: {known}")
+    return max(named, key=lambda each: each.version)
+
+
+def _model(declared: TariffDeclared) -> str:
+    return PriceModel.Name(declared.model).removeprefix("PRICE_MODEL_").lower().replace("_", "-")
+
+
+def _held(declared: TariffDeclared) -> str:
+    until = f" until {at(declared.until_us)}" if declared.until_us else ""
+    return f"{_model(declared)}, for jobs that start from {at(declared.from_us)}{until}"
+
+
+def _unit(rate: TariffRate) -> str:
+    return "a kWh" if rate.resource == "energy" else f"a {rate.resource} and hour"

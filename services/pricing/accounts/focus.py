@@ -1,0 +1,97 @@
+"""Statements in the columns of FOCUS 1.2, the FinOps Open Cost and Usage Specification; as a page.
+
+Times are ISO 8601 in UTC, costs are exact decimals in service units.
+"""
+
+import html
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from services.pricing.accounts.statement import OPERATOR, Posting, Statement
+
+FocusRow = Mapping[str, str | int | float | None]
+
+
+def focus_rows(statement: Statement) -> Iterator[FocusRow]:
+    """A row for each posting."""
+    for posting in statement.postings:
+        yield _row(statement, posting)
+
+
+def _row(statement: Statement, posting: Posting) -> FocusRow:
+    entry = posting.entry
+    cost, in_full = f"{posting.amount_su:f}", f"{posting.in_full_su:f}"
+    core_h = Decimal(entry.cores) * Decimal(round(entry.runtime_s * 1e6)) / 3_600_000_000
+    quantity = f"{core_h if posting.amount_su >= 0 else -core_h:.6f}"
+    start_us = entry.started_at_us or entry.ended_at_us
+    return {
+        "BilledCost": cost,
+        "BillingAccountId": OPERATOR,
+        "BillingCurrency": "SU",
+        "BillingPeriodEnd": _at(statement.until_us),
+        "BillingPeriodStart": _at(statement.from_us),
+        "ChargeCategory": "Adjustment" if posting.is_adjustment else "Usage",
+        "ChargeClass": "Correction" if posting.is_adjustment else None,
+        "ChargeDescription": f"attempt {entry.attempt}, revision {entry.revision}, {entry.reason}",
+        "ChargeFrequency": "Usage-Based",
+        "ChargePeriodEnd": _at(entry.ended_at_us),
+        "ChargePeriodStart": _at(start_us),
+        "ConsumedQuantity": quantity,
+        "ConsumedUnit": "core-hours",
+        "ContractedCost": cost,
+        "EffectiveCost": cost,
+        "InvoiceIssuerName": OPERATOR,
+        "ListCost": in_full,
+        "PricingQuantity": quantity,
+        "PricingUnit": "core-hours",
+        "ProviderName": "Coplace",
+        "PublisherName": "Coplace",
+        "RegionId": entry.cluster,
+        "ResourceId": entry.job_id,
+        "ResourceType": "Job",
+        "ServiceCategory": "Compute",
+        "ServiceName": "Batch jobs",
+        "SkuId": entry.tariff or None,
+        "SubAccountId": statement.account,
+    }
+
+
+def page(statement: Statement) -> str:
+    """The statement for people: one HTML page that loads nothing."""
+    rows = "\n".join(_html_row(posting) for posting in statement.postings)
+    account = html.escape(statement.account)
+    period = f"{_at(statement.from_us)} to {_at(statement.until_us)}"
+    return f"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Statement of {account}</title>
+<style>body{{font-family:sans-serif}}td,th{{padding:.2em .8em;text-align:right}}
+td:first-child,th:first-child{{text-align:left}}</style>
+<h1>Statement of {account}</h1><p>{period}, service units</p>
+<table><tr><th>job</th><th>cluster</th><th>revision</th><th>booked</th><th>reason</th>
+<th>in full</th><th>price</th></tr>
+<tr><td>opening balance</td><td></td><td></td><td></td><td></td><td></td>
+<td>{statement.opening_su:f}</td></tr>
+{rows}
+<tr><th>closing balance</th><td></td><td></td><td></td><td></td><td></td>
+<th>{statement.closing_su:f}</th></tr></table></html>
+"""
+
+
+def _html_row(posting: Posting) -> str:
+    entry = posting.entry
+    name = f"{entry.job_id} ({entry.attempt})" if entry.attempt > 1 else entry.job_id
+    reason = f"{entry.reason}, adjustment" if posting.is_adjustment else entry.reason
+    cells = (
+        name,
+        entry.cluster,
+        str(entry.revision),
+        _at(posting.booked_at_us),
+        reason,
+        f"{posting.in_full_su:f}",
+        f"{posting.amount_su:f}",
+    )
+    return f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>"
+
+
+def _at(time_us: int) -> str:
+    return datetime.fromtimestamp(time_us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

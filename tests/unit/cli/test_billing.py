@@ -1,0 +1,124 @@
+"""`coplace accounts`: allocations, periods and statements."""
+
+import csv
+import json
+from collections.abc import Iterable
+from io import StringIO
+from typing import Any
+
+import pytest
+from coplace.v1.accounts_pb2 import WHEN_EMPTY_WARN
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.jobs_pb2 import JobFinished
+from coplace.v1.pricing_pb2 import ChargeMade
+from typer.testing import CliRunner
+
+import cli.billing
+from cli.kafka_topics import KafkaTopics
+from cli.main import app
+from shared.messaging.event import Event
+
+HOUR_US = 3_600_000_000
+T0_US = 1_767_225_600_000_000
+
+
+def charge(revision: int, price_su: str, account: str = "physics", **others: Any) -> ChargeMade:
+    finished = JobFinished(started_at_us=T0_US, ended_at_us=T0_US + HOUR_US)
+    others.setdefault("booked_at_us", T0_US + HOUR_US)
+    return ChargeMade(
+        job_id="<job>",
+        attempt=1,
+        revision=revision,
+        account=account,
+        cluster="alpha",
+        price_su=price_su,
+        state_of_practice_su="2.000000",
+        cores=4,
+        runtime_s=3600,
+        tariff="t",
+        tariff_version=1,
+        finished=finished,
+        **others,
+    )
+
+
+@pytest.fixture
+def ledger(monkeypatch: pytest.MonkeyPatch) -> list[ChargeMade]:
+    """The charges that the topic holds; nobody asks an installation."""
+    found: list[ChargeMade] = []
+
+    def topic(_topics: KafkaTopics, _name: str) -> Iterable[Event]:
+        return [Event(str(n), "pricing", T0_US, c.job_id, c) for n, c in enumerate(found)]
+
+    monkeypatch.setattr(KafkaTopics, "topic", topic)
+    monkeypatch.setattr(KafkaTopics, "__init__", lambda *_: None)
+    return found
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[Envelope]:
+    """What was handed to ingest."""
+    found: list[Envelope] = []
+    monkeypatch.setattr(cli.billing, "publish", lambda _address, event: found.append(event))
+    return found
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(app, ["accounts", *arguments])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_an_allocation_and_the_end_of_a_period_are_declared(sent: list[Envelope]) -> None:
+    assert "physics may spend 12.5 SU" in run("allocate", "physics", "12.5", "--when-empty=warn")
+    assert sent[0].allocation_declared.allocated_su == "12.5"
+    assert sent[0].allocation_declared.when_empty == WHEN_EMPTY_WARN
+    assert "2026-02-01T00:00:00Z" in run("close", "2026-02-01")
+    assert sent[1].period_closed.until_us == T0_US + 31 * 24 * HOUR_US
+
+
+def test_a_statement_reverses_what_was_replaced(ledger: list[ChargeMade]) -> None:
+    ledger += [charge(1, "2.000000"), charge(2, "1.280000"), charge(2, "1.280000")]
+    rows = list(csv.DictReader(StringIO(run("statement", "physics"))))
+    assert [(row["BilledCost"], row["ChargeCategory"]) for row in rows] == [
+        ("2.000000", "Usage"),
+        ("-2.000000", "Adjustment"),
+        ("1.280000", "Adjustment"),
+    ]
+    assert [row["ConsumedQuantity"] for row in rows] == ["4.000000", "-4.000000", "4.000000"]
+    assert {row["SkuId"] for row in rows} == {"t/1"}
+
+
+def test_what_is_late_is_in_the_statement_of_the_next_period(ledger: list[ChargeMade]) -> None:
+    closed_us = T0_US + 24 * HOUR_US
+    first = ("statement", "physics", "--to=2026-01-02", "--format=json")
+    ledger.append(charge(1, "2.000000"))
+    before = run(*first)
+    ledger.append(charge(2, "1.280000", booked_at_us=closed_us))
+    assert run(*first) == before
+    *rows, balance = map(
+        json.loads,
+        run("statement", "physics", "--from=2026-01-02", "--format=json").splitlines(),
+    )
+    assert [row["BilledCost"] for row in rows] == ["-2.000000", "1.280000"]
+    assert (balance["opening_su"], balance["closing_su"]) == ("2.000000", "1.280000")
+
+
+def test_a_page_escapes_what_others_named(ledger: list[ChargeMade]) -> None:
+    ledger.append(charge(1, "2.000000"))
+    shown = run("statement", "physics", "--format=html")
+    assert "&lt;job&gt;" in shown
+    assert "<job>" not in shown
+
+
+def test_both_sides_of_the_ledger_come_to_nothing(ledger: list[ChargeMade]) -> None:
+    ledger += [charge(1, "2.000000"), charge(2, "1.280000", account="bio")]
+    rows = {
+        row["account"]: row["balance SU"]
+        for row in csv.DictReader(StringIO(run("balance", "--output=csv")))
+    }
+    assert rows == {
+        "account bio": "1.280000",
+        "account physics": "0.000000",
+        "operator": "-1.280000",
+    }

@@ -1,0 +1,75 @@
+"""`coplace tariff`: files of tariffs."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from cli.tariff import declaration, newest, read_tariff, row
+from shared.domain.errors import RejectedError, UnusableError
+from shared.messaging.tariffs import tariff_of
+from tests.support.snippets import HOW_TO, write_programs
+
+NOW_US = 1_798_761_600_000_000
+SMALL = "name: t\nfrom: 2027-01-01\nmodel: fair\nrates:\n  - {resource: core, su: %s}\n"
+
+
+def test_the_file_of_the_how_to_is_a_tariff(tmp_path: Path) -> None:
+    write_programs(HOW_TO / "tariffs-and-accounts.md", tmp_path, "yaml")
+    declared = read_tariff(tmp_path / "tariff.yaml", "new", NOW_US)
+    assert row(declared)["model"] == "rate-function"
+    tariff = tariff_of(declared)
+    assert tariff.function is not None
+    assert tariff.function.at(Decimal("0.75")) == Decimal("0.65")
+    assert tariff.operator_pays_failures
+    assert not tariff.operator_pays_requeues
+    assert declaration(declared, "olga", NOW_US).id == "olga/coplace.v1.TariffDeclared/2027/1"
+    told = CliRunner().invoke(app, ["tariff", "check", str(tmp_path / "tariff.yaml")]).output
+    assert "gib: 0.05 SU a gib and hour, anywhere" in told
+
+
+def test_decimals_stay_as_they_are_written(tmp_path: Path) -> None:
+    file = tmp_path / "tariff.yaml"
+    file.write_text(SMALL % "0.100000000001")
+    assert read_tariff(file, "", NOW_US).rates[0].su == "0.100000000001"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[1]", "must map names to values"),
+        ("{", "is no YAML"),
+        (SMALL % "1" + "colour: red\n", "colour: is none of"),
+        (SMALL % "-1", "rates\\[0\\].su: must be from 0"),
+        (SMALL % "NaN", "rates\\[0\\].su"),
+        (SMALL % "1" + "model: code\n", "holds a value that is none"),
+        (SMALL % "1" + "hour_factors: [1, 2]\n", "hour_factors: must be 24"),
+        (SMALL % "1" + "until: 2026-01-01\n", "until_us: must lie behind from_us"),
+        (SMALL % "1" + "points: [[0, 0], [1, 1]]\n", "points: must be told for"),
+        (
+            SMALL % "1" + "model: rate-function\npoints: [[0, 0.5], [0.5, 0.4], [1, 1]]\n",
+            "more slowdown would cost more",
+        ),
+    ],
+)
+def test_a_file_that_is_no_tariff_names_what_is_wrong(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    file = tmp_path / "tariff.yaml"
+    file.write_text(text)
+    with pytest.raises((RejectedError, UnusableError), match=problem):
+        read_tariff(file, "", NOW_US)
+
+
+def test_a_name_means_its_last_version(tmp_path: Path) -> None:
+    file = tmp_path / "tariff.yaml"
+    file.write_text(SMALL % "1")
+    first = read_tariff(file, "", NOW_US)
+    second = read_tariff(file, "", NOW_US)
+    second.version = 2
+    assert newest([second, first], "t") == second
+    assert newest([second, first], "t/1") == first
+    with pytest.raises(UnusableError, match="t/2, t/1"):
+        newest([second, first], "other")
