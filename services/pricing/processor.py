@@ -13,6 +13,8 @@ from coplace.v1.control_pb2 import (
     ClusterReturned,
     ClusterUndeclared,
     LimitsDeclared,
+    ModelPinned,
+    ModelRolledBack,
     NodesDrained,
     NodesResumed,
     PolicyDeclared,
@@ -85,6 +87,8 @@ _COST_NOTHING: Final = (
     PolicyDeclared,
     CoefficientsDeclared,
     PlanProposed,
+    ModelPinned,
+    ModelRolledBack,
 )
 CHARGES: Final = "prices.charges"
 STANDINGS: Final = "accounts.standings"

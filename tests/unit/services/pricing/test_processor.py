@@ -26,7 +26,9 @@ from services.pricing.charge import audit
 from services.pricing.processor import SOURCE, PriceRule, PricingProcessor, mended, recalled
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event
+from shared.messaging.schemas import MESSAGES
 from shared.messaging.stage import AlreadyAppliedError, EarlyError, Round
+from shared.messaging.topics import Topics
 
 START_US = 1_767_225_600_000_000
 HOUR_US = 3_600_000_000
@@ -311,6 +313,28 @@ def test_a_finish_that_cannot_be_priced_names_the_field(
     assert error.value.field == field
     driver.take(finished())
     assert len(driver.end_round(0, START_US + HOUR_US)) == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        {
+            message
+            for topic in ("jobs.events", "telemetry.shutters", "commands", "billing")
+            for message in Topics().spec(topic).messages
+        }
+        - {"coplace.v1.RoundEnded"}
+    ),
+)
+def test_whatever_its_topics_hold_is_known(name: str) -> None:
+    payload, refused = MESSAGES[name](), ""
+    try:
+        Driver().processor.handle(Event("e", "test", START_US, "", payload))
+    except AlreadyAppliedError:
+        pass  # nothing that is new
+    except RejectedError as error:
+        refused = error.field
+    assert refused != "ce_type"
 
 
 def test_what_does_not_belong_here_is_refused() -> None:
