@@ -154,8 +154,8 @@ demo-parity: setup system-servers ## run both and compare what they decided and 
 	$(BIN)/coplace demo-parity $(WORKLOAD)
 
 .PHONY: bench
-bench: setup system-servers ## measure throughput, latency and memory
-	$(BIN)/python -m tests.benchmarks.system --out '$(OUT)'
+bench: setup system-servers ## measure throughput, latency and memory: GUARD=none|secure|table
+	$(BIN)/python -m tests.benchmarks.system --out '$(OUT)' $(if $(GUARD),--guard $(GUARD))
 
 .PHONY: bench-placement
 bench-placement: setup ## compare EAMC with its paper, play real logs: OUT= INTO=document

@@ -38,13 +38,14 @@ def running(options: DemoOptions, run_dir: Path) -> Iterator[RunningSystem]:
     """Start servers and a run on them; stop them all in the end."""
     security = Security(run_dir, new_namespace("demo")) if options.secure else None
     with (
-        _servers(run_dir, security) as servers,
+        own_servers(run_dir, security) as servers,
         playing(options, servers, security) as system,
     ):
         yield system
 
 
-def _servers(run_dir: Path, security: Security | None) -> LocalServers:
+def own_servers(run_dir: Path, security: Security | None) -> LocalServers:
+    """Kafka and Redis, secure with credentials, which are made where there are none."""
     if security is None:
         return LocalServers(run_dir)
     security.prepare()

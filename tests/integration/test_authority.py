@@ -39,6 +39,7 @@ from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from shared.authority.table import message_of
+from shared.messaging.admin import admin_client
 from shared.messaging.clients import Publisher, Reader
 from shared.messaging.deployment import Deployment
 from shared.messaging.record import NewRecord, TopicPartition
@@ -668,3 +669,30 @@ def test_commands_show_the_table_and_the_audit(held: Region) -> None:
     checked = held.coplace("r", "authority", "check", "north", "cluster_lost", "cluster=sigma")
     assert checked.returncode == 1
     assert "cluster 'sigma' of site 'south' is none of its" in checked.stdout
+
+
+@pytest.mark.thorough
+def test_where_nobodys_certificate_is_left_the_topic_is_deleted_and_a_first_table_declared(
+    held: Region,
+) -> None:
+    topic = held.deployment.name("authority")
+    with admin_client(held.deployment) as client:
+        client.delete_topics([topic])
+        eventually(lambda: topic not in client.list_topics())
+    created = held.coplace("r", "topics", "create")
+    assert created.returncode == 0, created.stderr
+    programs = list(held.programs.values())
+    held.servers.remove(programs)
+    held.servers.start(programs)
+    for channel in held._channels.values():
+        channel.close()
+    held._channels.clear()
+    for name in held.programs:
+        assert held.metric(name, "authority_table_version") == 0
+    lost = {"cluster": "x", "lostAtUs": NOW_US}
+    assert held.say("mallory", "cluster_lost", lost)[0] is _OK
+    path = table_file(held.folder, [{"who": "olga", "role": "operator", "sites": ["*"]}])
+    declared = held.coplace("olga", "authority", "set", path, "--reason", "keys were lost")
+    assert "version 1 is in force" in declared.stdout, declared.stderr
+    assert held.say("mallory", "cluster_lost", lost)[0] is _DENIED
+    assert held.say("r", "cluster_lost", lost)[0] is _DENIED

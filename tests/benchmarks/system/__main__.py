@@ -1,6 +1,7 @@
 """`python -m tests.benchmarks.system`: throughput, latency and memory of the whole system."""
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -8,16 +9,21 @@ from rich.console import Console
 from cli.failures import TellingGroup
 from cli.main import Out, RunDir
 from tests.benchmarks.system import report
+from tests.benchmarks.system.on_kafka import Guard
 from tests.benchmarks.system.run import measure
 
 app = typer.Typer(cls=TellingGroup)
 
 
 @app.callback(invoke_without_command=True)
-def bench(out: Out = Path("out"), run_dir: RunDir = Path("run/bench")) -> None:
+def bench(
+    out: Out = Path("out"),
+    run_dir: RunDir = Path("run/bench"),
+    guard: Annotated[Guard, typer.Option(help="What connections are held to.")] = Guard.NONE,
+) -> None:
     """Measure throughput, latency and memory, embedded and on real servers."""
     console = Console()
-    measured = measure(console, run_dir)
+    measured = measure(console, run_dir, guard)
     report.write(measured, out)
     console.print(report.table(measured))
     console.print(f"{', '.join(report.FILES)} are in {out}")

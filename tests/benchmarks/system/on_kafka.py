@@ -2,36 +2,65 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 import orjson
 import psutil
+from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest
+from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
 
 from cli.demo.options import variables
-from cli.demo.servers import RunningSystem, new_namespace, serving
-from cli.processes import Processes
+from cli.demo.servers import RunningSystem, new_namespace, own_servers, serving
+from cli.processes import EMULATOR, Processes
+from cli.security import Security
 from deploy.local.program import Program
-from deploy.local.servers import LocalServers
 from services.emulator.adapters import IngestClient
+from shared.authority.binding import Binding, Role
+from shared.authority.table import message_of
+from shared.messaging.access import OPERATOR
+from shared.messaging.clock import now_us
+from shared.messaging.deployment import Deployment
 from shared.messaging.event import Publish
 from shared.messaging.stage import RoundSource
+from shared.runtime.grpc_security import grpc_channel
 from shared.runtime.settings import Settings
+from shared.workloads.clusters import SITE
 from tests.benchmarks.system.step import Kind, Seen, Step
 
 ROUND_PERIOD_S: Final = 0.1
 _SERVERS: Final = ("kafka", "redis")
 _STEP_WITHIN_S: Final = 180.0
+_DECLARED_WITHIN_S: Final = 30.0
+_EVERY: Final = ("*",)
+_ROLES: Final[Mapping[Role, Mapping[str, tuple[str, ...]]]] = {
+    Role.OPERATOR: {"sites": _EVERY},
+    Role.RESOURCE_MANAGER: {"sites": _EVERY, "accounts": _EVERY, "jobs": _EVERY},
+    Role.AGENT: {"sites": _EVERY},
+}
+
+
+class Guard(StrEnum):
+    """What the connections of a system are held to."""
+
+    NONE = "none"
+    SECURE = "secure"
+    """TLS, passwords and access control lists."""
+    TABLE = "table"
+    """The same, under a table of authority."""
 
 
 @dataclass(slots=True)
 class Bench:
-    """A running system and the steps that are played on it."""
+    """A running system and the steps that are played on it by `speaker`, whose processes have
+    `environment`."""
 
     system: RunningSystem
+    speaker: Deployment
     ingest_address: str
     environment: dict[str, str]
     folder: Path
@@ -58,7 +87,7 @@ class Bench:
         return {name: psutil.Process(pid).memory_info().rss for name, pid in self._pids().items()}
 
     async def _publish(self, events: Sequence[Publish]) -> None:
-        async with IngestClient(self.system.deployment, self.ingest_address) as ingest:
+        async with IngestClient(self.speaker, self.ingest_address) as ingest:
             await ingest.publish(events)
 
     def _pids(self) -> dict[str, int]:
@@ -74,7 +103,7 @@ class Bench:
 
 
 @contextmanager
-def benched(run_dir: Path) -> Iterator[Bench]:
+def benched(run_dir: Path, guard: Guard) -> Iterator[Bench]:
     """Start servers and services as production has them, but for few Kafka partitions."""
     shared = Settings(
         namespace=new_namespace("bench"),
@@ -82,12 +111,39 @@ def benched(run_dir: Path) -> Iterator[Bench]:
         round_period_s=ROUND_PERIOD_S,
         kafka_partitions=4,
     )
+    security = None if guard is Guard.NONE else Security(run_dir, shared.namespace)
     environment = variables(shared)
-    processes = Processes(run_dir, environment, traced=False)
+    processes = Processes(
+        run_dir,
+        environment,
+        traced=False,
+        credentials=security.environment if security else None,
+    )
     folder = run_dir.absolute() / "steps"
     folder.mkdir(parents=True, exist_ok=True)
-    with (
-        LocalServers(run_dir) as servers,
-        serving(shared, processes.services(), servers) as system,
-    ):
-        yield Bench(system, processes.ingest_address, environment, folder)
+    with own_servers(run_dir, security) as servers:
+        operator, speaker = shared, shared
+        if security:
+            security.provision(servers)
+            operator, speaker = (_of(shared, security, name) for name in (OPERATOR, EMULATOR))
+            environment |= security.environment(EMULATOR)
+        with serving(operator, processes.services(), servers) as system:
+            if guard is Guard.TABLE:
+                _declare_table(speaker, processes.ingest_address)
+            deployment = Deployment.of(speaker)
+            yield Bench(system, deployment, processes.ingest_address, environment, folder)
+
+
+def _of(shared: Settings, security: Security, name: str) -> Settings:
+    return Settings(**{**shared.model_dump(), **security.settings(name)})
+
+
+def _declare_table(speaker: Settings, ingest_address: str) -> None:
+    """Who plays the sites may all that it does."""
+    now = now_us()
+    table = message_of(1, [Binding(SITE, role, **of) for role, of in _ROLES.items()], "", now)
+    envelope = Envelope(id=f"{SITE}/table/1", source=SITE, time_us=now, authority_declared=table)
+    with grpc_channel(ingest_address, speaker) as channel:
+        IngestServiceStub(channel).Publish(
+            PublishRequest(event=envelope), timeout=_DECLARED_WITHIN_S
+        )

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from shared.messaging.event import Publish
 from tests.benchmarks.system.in_process import InProcess
-from tests.benchmarks.system.on_kafka import Bench, benched
+from tests.benchmarks.system.on_kafka import Bench, Guard, benched
 from tests.benchmarks.system.step import Kind, Seen
 
 QUEUED: Final = 10_000
@@ -52,14 +52,14 @@ class Measured:
         return max((s for s in self.waiting if s.is_sustained), key=_rate, default=None)
 
 
-def measure(console: Console, run_dir: Path) -> Measured:
+def measure(console: Console, run_dir: Path, guard: Guard = Guard.NONE) -> Measured:
     """Measure one process alone, then every service as a process."""
     load_1min, began_s = os.getloadavg()[0], time.monotonic()
     console.print("one process, no server ...")
     in_process = InProcess()
     embedded_jobs_per_s = in_process.jobs_per_s(QUEUED, EMBEDDED_ROUNDS)
     console.print(f"starting Kafka, Redis and the services in {run_dir} ...")
-    with benched(run_dir) as bench:
+    with benched(run_dir, guard) as bench:
         _prepare(bench, in_process.history, console)
         flowing = [*_ladder(bench, Kind.FLOW, FLOW_RATES_PER_S, console)]
         bench.play("top-up", Kind.TOP_UP, _FILL_PER_S, FILLERS_AFTER_FLOW)
@@ -98,7 +98,8 @@ def _ladder(
         seen = bench.play(f"{kind}-{rate_per_s}", kind, rate_per_s, rate_per_s * STEP_S)
         console.print(
             f"{seen.name}: p50 {seen.p50_ms:.0f} ms, p99 {seen.p99_ms:.0f} ms, "
-            f"{seen.started} of {seen.jobs} started, {seen.late} late"
+            f"{seen.started} of {seen.jobs} started, {seen.late} late, "
+            f"{sum(seen.cpu_share.values()):.2f} cores"
         )
         yield seen
         if not seen.is_sustained and rate_per_s >= AT_LEAST_PER_S:
