@@ -19,6 +19,7 @@ from deploy.local.kafka.broker import NODE_ID, reloaded_files
 from deploy.local.redis_server import REDIS
 from deploy.local.servers import LocalServers
 from shared.messaging.access import OPERATOR
+from shared.messaging.redis_access import set_passwords
 from shared.runtime.redis_client import redis_client
 from shared.runtime.refusals import RefusedError
 from shared.runtime.settings import Settings
@@ -69,9 +70,9 @@ class RunningServers:
         self._security.wait_until_believed(self._servers)
 
     def set_redis_passwords(self, *believed: Credentials) -> None:
-        """Redis reads its file of users again."""
-        self._security.write_redis_users(believed)
-        asyncio.run(self._ask_redis(Redis.acl_load))
+        """In its file of users too, which Redis reads as it starts."""
+        passwords = self._security.write_redis_users(believed)
+        asyncio.run(self._ask_redis(lambda redis: set_passwords(redis, passwords)))
 
     def reload_redis(self) -> None:
         """Redis reads its certificate again when it is told its name."""

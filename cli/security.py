@@ -79,14 +79,16 @@ class Security:
         for user in self.access.principals:
             credentials.give_password(user)
 
-    def write_redis_users(self, believed: Sequence[Credentials]) -> None:
-        """The file that Redis reads its users from, each with the passwords that these have."""
+    def write_redis_users(self, believed: Sequence[Credentials]) -> Mapping[str, Sequence[str]]:
+        """The file that Redis reads its users from as it starts, each with the passwords that these
+        have; and the passwords."""
         users = self.access.redis_users()
         passwords = {
             user.name: [one.password(user.name) for one in believed if one.has_password(user.name)]
             for user in users
         }
         self.credentials.write(self.redis.users_file, acl_file(users, passwords))
+        return passwords
 
     def provision(self, servers: LocalServers) -> None:
         """Tell Kafka, where it speaks to itself, who may do what and every user with password, and

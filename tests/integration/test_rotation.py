@@ -49,6 +49,10 @@ class Client:
         await self._redis.connection_pool.disconnect()
         await self.work()
 
+    async def redis_connection(self) -> int:
+        """By its number."""
+        return int(await self._redis.client_id())
+
     async def stop(self) -> None:
         """Go."""
         await self._producer.stop()
@@ -78,11 +82,13 @@ async def test_who_is_connected_stays_and_what_was_before_is_refused(
     pids = [servers.pid(name) for name in ("kafka", "redis")]
     client = Client(secured.settings("operator"))
     await client.start()
+    connection = await client.redis_connection()
     working = asyncio.create_task(_work_on(client))
     rotation = Rotation(security, RunningServers(security, servers))
     await asyncio.to_thread(rotation.run, print)
     working.cancel()
     await client.work()
+    assert await client.redis_connection() == connection
     await client.work_anew()
     await client.stop()
     assert [servers.pid(name) for name in ("kafka", "redis")] == pids

@@ -85,6 +85,36 @@ def test_no_name_of_a_service_and_no_path_is_issued(reader: Reader, name: str) -
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("worked")
+def test_credentials_are_renewed_while_all_of_it_runs(reader: Reader) -> None:
+    def pids() -> dict[str, int]:
+        return {one.name: one.pid for one in reader.installation.processes()}
+
+    def secrets() -> set[str]:
+        folder = reader.installation.folder / "credentials"
+        return {file.read_text() for file in folder.rglob("*") if file.suffix != ".acl"}
+
+    before, old = pids(), secrets() - {""}
+    kept = reader.paste("coplace certificates rotate --keep-old")
+    assert kept.returncode == 0, kept.stderr
+    refused = reader.paste("coplace certificates issue west --role agent")
+    assert "error: end what was begun first" in refused.stderr
+    assert reader.paste("coplace certificates rotate").returncode == 0
+    assert pids() == before
+    names = [file.name for file in (reader.installation.folder / "credentials").iterdir()]
+    assert not [name for name in names if name.startswith("next")]
+    assert {text for text in secrets() & old if "BEGIN" in text or len(text) < 100} == set()
+    assert "access to Kafka\tfits" in reader.paste("coplace doctor").stdout
+    ended = reader.paste("coplace certificates rotate --disconnect")
+    assert ended.returncode == 0, ended.stderr
+    assert not set(pids().values()) & set(before.values())
+    done = reader.paste("coplace smoke-test\ncoplace status\ncoplace accounts\ncoplace doctor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    log = (reader.installation.folder / "log" / "kafka.log").read_text()
+    assert not [line for line in log.splitlines() if "is Denied" in line or "ERROR" in line]
+
+
+@pytest.mark.thorough
 def test_what_was_secure_is_so_after_a_new_start_with_new_credentials(reader: Reader) -> None:
     renewed = [
         "coplace certificates issue east --role agent",
@@ -93,7 +123,7 @@ def test_what_was_secure_is_so_after_a_new_start_with_new_credentials(reader: Re
         "coplace up",
         "coplace clusters",
         "coplace accounts",
-        "ls " + str(reader.installation.folder / "credentials" / "east.key"),
+        "ls " + str(reader.installation.folder / "credentials" / "east.pem"),
     ]
     again = reader.paste("\n".join(renewed))
     assert again.returncode == 0, again.stderr

@@ -42,6 +42,7 @@ from tests.chaos.kills.upheavals import Upheaval, upheavals
 from tests.chaos.kills.upheavals import play as play_upheaval
 
 SAME: Final = "same files"
+EVERYTHING: Final = "everything"
 BALANCED: Final = "each job started and charged once"
 Servers = Callable[[], AbstractContextManager[tuple[LocalServers, Security | None]]]
 # A stopped worker is given up after its session; it comes back when another has its units.
@@ -186,8 +187,8 @@ def trials(
     secure: bool = False,
 ) -> list[Trial]:
     """`repeats` runs with `kills` for each process, with stops for each stateful one, and of each
-    upheaval; where plans are followed also of all who make and follow them together. Of a secure
-    run credentials are rotated in place of the upheavals."""
+    upheaval; where plans are followed also of all who make and follow them together. Of secure
+    runs credentials are rotated in place of the upheavals, and one has a blow of each kind."""
     stopped_s = _SESSIONS_STOPPED * session_s
     seeds = range(1, repeats + 1)
     killed = [
@@ -209,7 +210,11 @@ def trials(
         Struck(CREDENTIALS, seed, 1, tuple(draw([CREDENTIALS], jobs, 1, seed))) for seed in seeds
     ]
     if secure:
-        return [*of_plans, *killed, *stopped, *rotated]
+        targets = (*TARGETS, CREDENTIALS)
+        of_all = [
+            Struck(EVERYTHING, seed, 1, tuple(on_each(targets, jobs, 1, seed))) for seed in seeds
+        ]
+        return [*of_plans, *of_all, *killed, *stopped, *rotated]
     overturned = [Overturned(upheaval, seed) for seed in seeds for upheaval in upheavals()]
     return [*of_plans, *killed, *stopped, *overturned]
 
