@@ -44,6 +44,7 @@ from coplace.v1.prediction_pb2 import (
     PowerTreesChosen,
     PowerTreesJudged,
     PowerTreesPublished,
+    RunningPowerMeasured,
 )
 from google.protobuf.message import Message
 
@@ -88,6 +89,7 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     JobSuspended,
     JobResumed,
     JobRequeueAsked,
+    RunningPowerMeasured,
     PlanProposed,
 )
 _MADE_INTO_OTHERS: Final = (

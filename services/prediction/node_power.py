@@ -7,10 +7,12 @@ from math import fsum
 from typing import Any, Final, NamedTuple
 
 from coplace.v1.jobs_pb2 import JobStarted
+from coplace.v1.prediction_pb2 import RunningPowerMeasured
 from coplace.v1.telemetry_pb2 import NodeSamples
 
 from services.prediction.node_factors import NodeDraw, node_factors
-from services.prediction.publish import node_power_event
+from services.prediction.publish import node_power_event, running_power_event
+from shared.domain.bounds import NODE_POWER_W
 from shared.domain.folding import names_of
 from shared.domain.job import Job
 from shared.messaging.event import Event, Publish
@@ -24,6 +26,11 @@ REMEMBERED: Final = 8_000
 FORGOTTEN_AT_ONCE: Final = 800
 
 _PROGRESS: Final = "trained"
+# What a job draws that runs is told once meters covered so much of it, and again when it is this
+# share off what was told, but not sooner than so long after.
+LEAST_COVERED_US: Final = 600_000_000
+LEAST_CHANGE: Final = 0.1
+LEAST_PAUSE_US: Final = 1_800_000_000
 # Meters tell what a job drew where each of its nodes was read over this share of its run at least.
 LEAST_METERED: Final = 0.5
 
@@ -71,6 +78,16 @@ class MeteredNode(NamedTuple):
     first_us: int
     last_us: int
 
+    @property
+    def mean_w(self) -> float:
+        """Of all samples."""
+        return self.power_w / self.samples
+
+    @property
+    def covered_us(self) -> int:
+        """From the first sample to the last."""
+        return self.last_us - self.first_us
+
     def and_reading(self, reading: WaitingReading) -> "MeteredNode":
         """With one more."""
         return MeteredNode(
@@ -79,6 +96,18 @@ class MeteredNode(NamedTuple):
             min(self.first_us, reading.first_us),
             max(self.last_us, reading.last_us),
         )
+
+
+class ToldPower(NamedTuple):
+    """What was told of a running job's power, and until when it was measured."""
+
+    until_us: int
+    power_w: float
+
+    def is_old(self, until_us: int, power_w: float) -> bool:
+        """Whether another figure is worth telling."""
+        is_off = abs(power_w / self.power_w - 1) >= LEAST_CHANGE
+        return is_off and until_us - self.until_us >= LEAST_PAUSE_US
 
 
 class NodePower:
@@ -90,6 +119,7 @@ class NodePower:
         self._readings = Table("reading", restored, list, lambda v: WaitingReading(*v))
         self._draws = Table("draw", restored, list, lambda v: NodeDraw(*v))
         self._metered = Table("metered", restored, list, lambda v: MeteredNode(*v))
+        self._told = Table("told-power", restored, list, lambda v: ToldPower(*v))
         self._trained: Table[list[int]] = Table("node-power", restored, list, list)
         self._on: dict[str, set[str]] = defaultdict(set)
         for key, occupant in self._occupants.items():
@@ -126,10 +156,10 @@ class NodePower:
             return None
         found = [self._metered.get(f"{key}|{node}") for node in occupant.names]
         least_us = LEAST_METERED * (occupant.ended_us - occupant.started_us)
-        nodes = [each for each in found if each and each.last_us - each.first_us >= least_us]
+        nodes = [each for each in found if each and each.covered_us >= least_us]
         if not found or len(nodes) < len(found):
             return None
-        return fsum(each.power_w / each.samples for each in nodes) / len(nodes)
+        return fsum(each.mean_w for each in nodes) / len(nodes)
 
     def read(self, event: Event, message: NodeSamples, power_w: float) -> None:
         """A node's meter showed so much on the mean of some readings."""
@@ -149,11 +179,17 @@ class NodePower:
             self._readings.put(event.id, reading)
 
     def end_round(self, ended: Round) -> list[Publish]:
-        """Attribute the round's readings; publish factors when there are enough new ones. Jobs that
-        ended are known until `forget_ended`."""
+        """Attribute the round's readings; publish what jobs draw that run, and factors when there
+        are enough new readings. Jobs that ended are known until `forget_ended`."""
+        read: dict[str, str] = {}
         for reading in sorted(self._readings.values()):
-            self._attribute(reading)
+            read |= dict.fromkeys(self._attribute(reading), reading.cluster)
             self._readings.drop(reading.event_id)
+        told = [self._running(key, cluster) for key, cluster in sorted(read.items())]
+        published = [running_power_event(each, ended) for each in told if each is not None]
+        return published + self._factors(ended)
+
+    def _factors(self, ended: Round) -> list[Publish]:
         trained_on, forgotten = self._trained.get(_PROGRESS) or [0, 0]
         seen = forgotten + len(self._draws)
         if seen < max(MIN_DRAWS, 2 * trained_on):
@@ -172,17 +208,44 @@ class NodePower:
         """Records of what changed since the last call."""
         tables: tuple[Table[Any], ...] = (
             *(self._occupants, self._readings, self._metered),
-            *(self._draws, self._trained),
+            *(self._draws, self._trained, self._told),
         )
         return {key: value for table in tables for key, value in table.changes().items()}
 
-    def _attribute(self, reading: WaitingReading) -> None:
-        """The newest readings of each job on each node count."""
+    def _running(self, key: str, cluster: str) -> RunningPowerMeasured | None:
+        """What a job draws that runs, where it is worth telling."""
+        occupant = self._occupants.get(key)
+        if occupant is None or occupant.ended_us:
+            return None
+        nodes = [self._metered.get(f"{key}|{node}") for node in occupant.names]
+        known = [each for each in nodes if each and each.covered_us >= LEAST_COVERED_US]
+        if len(known) < len(nodes):
+            return None
+        until_us = min(each.last_us for each in known)
+        power_w = fsum(each.mean_w for each in known) / len(known)
+        told = self._told.get(key)
+        if not NODE_POWER_W.has(power_w) or (told and not told.is_old(until_us, power_w)):
+            return None
+        self._told.put(key, ToldPower(until_us, power_w))
+        job_id, _, attempt = key.rpartition("|")
+        return RunningPowerMeasured(
+            job_id=job_id,
+            attempt=int(attempt),
+            cluster=cluster,
+            freq_ghz=occupant.freq_ghz,
+            node_power_w=power_w,
+            measured_at_us=until_us,
+        )
+
+    def _attribute(self, reading: WaitingReading) -> list[str]:
+        """The newest readings of each job on each node count. Returns whose they were."""
+        found = []
         for key in sorted(self._on.get(reading.node, ())):
             occupant = self._occupants.get(key)
             if occupant is None or not occupant.had(reading.first_us, reading.last_us):
                 continue
             self._meter(f"{key}|{reading.node}", reading)
+            found.append(key)
             if occupant.app_id:
                 group = f"{occupant.app_id}|{reading.node_model}|{occupant.freq_ghz!r}"
                 draw = NodeDraw(
@@ -193,6 +256,7 @@ class NodePower:
                 before = self._draws.get(f"{key}|{reading.node}")
                 if before is None or before < draw:
                     self._draws.put(f"{key}|{reading.node}", draw)
+        return found
 
     def _meter(self, key: str, reading: WaitingReading) -> None:
         nothing = MeteredNode(0.0, 0, reading.first_us, reading.last_us)
@@ -214,6 +278,8 @@ class NodePower:
 
     def _leave(self, key: str) -> None:
         occupant = self._occupants.drop(key)
+        if key in self._told:
+            self._told.drop(key)
         for node in occupant.names if occupant else ():
             self._on[node].discard(key)
             if f"{key}|{node}" in self._metered:

@@ -11,6 +11,7 @@ from coplace.v1.prediction_pb2 import (
     PowerTreesChosen,
     PowerTreesJudged,
     PowerTreesPublished,
+    RunningPowerMeasured,
 )
 
 from services.prediction.model import TrainedWeights
@@ -67,6 +68,19 @@ def trees_event(message: Trees, ended: Round) -> Publish:
         payload=message,
     )
     return Publish(OUTPUT, event)
+
+
+def running_power_event(message: RunningPowerMeasured, ended: Round) -> Publish:
+    """What a job draws that runs."""
+    name = f"{SOURCE}/{message.DESCRIPTOR.full_name}/{message.job_id}/{message.attempt}"
+    event = Event(
+        id=f"{name}/{message.measured_at_us}",
+        source=SOURCE,
+        time_us=ended.ended_at_us,
+        key=message.job_id,
+        payload=message,
+    )
+    return Publish(POWER_OUTPUT, event)
 
 
 def history_key(kind: KindOfJob) -> str:

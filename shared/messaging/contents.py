@@ -67,6 +67,7 @@ from coplace.v1.prediction_pb2 import (
     PowerTreesJudged,
     PowerTreesPublished,
     RegressionTrees,
+    RunningPowerMeasured,
 )
 from coplace.v1.pricing_pb2 import RepriceAsked
 from coplace.v1.tariffs_pb2 import Payer, PriceModel, TariffDeclared
@@ -678,6 +679,15 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             ),
             "job_ids": each_of_any("job_ids", text),
             "powers_w": each_of_any("job_ids", quantity("power_w")),
+        }
+    ),
+    RunningPowerMeasured: fields(
+        {
+            **_ATTEMPT,
+            "cluster": text,
+            "freq_ghz": quantity("freq_ghz"),
+            "node_power_w": quantity("power_w"),
+            "measured_at_us": time_us,
         }
     ),
     PowerTreesPublished: fields(_PUBLISHED_TREES),

@@ -22,6 +22,7 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
     JobSuspended,
 )
+from coplace.v1.prediction_pb2 import RunningPowerMeasured
 
 from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
@@ -35,7 +36,7 @@ from shared.placement.grants import Void, lower_grant
 from shared.placement.holdings import Holdings
 from shared.placement.jobs import Placed, Tracked
 from shared.placement.misfits import Misfit
-from shared.placement.model import Candidate
+from shared.placement.model import Candidate, draw_mw
 from shared.scheduling.backfill import Start
 
 _PREFIX: Final = "job/"
@@ -126,6 +127,18 @@ class JobTable:
             job.placed.draw_mw = draw_mw
             self.holdings.refresh(job)
             self.save(job)
+
+    def correct_draw(
+        self, event: Event, message: RunningPowerMeasured, clusters: Mapping[str, Cluster]
+    ) -> None:
+        """What meters show of a run counts from now on. Raises AlreadyAppliedError for a job that
+        does not run there at that P-state any more, or is about to change."""
+        job = self._jobs.get(message.job_id)
+        if job is None or job.placed is None or not _still_draws(job, job.placed, message):
+            raise AlreadyAppliedError(event.id)
+        units = sum(job.placed.units) or len(job.placed.nodes)
+        cluster = clusters[message.cluster]
+        self.estimate(job, draw_mw(job.job, cluster, message.node_power_w, units))
 
     def submit(self, event: Event, message: JobSubmitted) -> None:
         """A job, or a new attempt of one, arrived."""
@@ -604,3 +617,12 @@ def _bring_back(job: Tracked, now_s: float) -> bool:
     job.ended_s = None if job.ended_s is None else min(job.ended_s, now_s)
     job.settles_s = min(job.settles_s, now_s)
     return before != (job.placed, job.ended_s, job.settles_s, job.actions, job.refusals)
+
+
+def _still_draws(job: Tracked, placed: Placed, message: RunningPowerMeasured) -> bool:
+    """Whether an attempt runs as it did when it was measured; where a resource manager started it
+    by itself, nobody knows its P-state."""
+    if job.state is not JobState.RUNNING or job.actions or placed.suspended_s is not None:
+        return False
+    at_pstate = placed.freq_ghz in (0.0, message.freq_ghz)
+    return at_pstate and (job.job.attempt, placed.cluster) == (message.attempt, message.cluster)

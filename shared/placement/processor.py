@@ -34,7 +34,7 @@ from coplace.v1.jobs_pb2 import (
     JobSuspended,
 )
 from coplace.v1.plans_pb2 import PlanProposed
-from coplace.v1.prediction_pb2 import NodePowerPublished
+from coplace.v1.prediction_pb2 import NodePowerPublished, RunningPowerMeasured
 from google.protobuf.message import Message
 
 from shared.domain.cluster import Cluster
@@ -128,6 +128,8 @@ class Placement:
                 self._ask(event)
             case JobSubmitted() | JobRequeued() | JobStarted() | JobDeclined() | JobFinished():
                 self._happen(event)
+            case RunningPowerMeasured() as measured:
+                self._job_table.correct_draw(event, measured, self._models.clusters)
             case JobSuspended() | JobResumed() | JobActionDone() | JobActionRefused():
                 self._act(event)
             case _:

@@ -18,6 +18,7 @@ from coplace.v1.prediction_pb2 import (
     PowerTreesChosen,
     PowerTreesJudged,
     PowerTreesPublished,
+    RunningPowerMeasured,
 )
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -78,6 +79,7 @@ class Adversary:
             *(SignatureUpdated, AppIdMismatch, CoefficientsPublished),
             *(PowerModelPublished, DegradationModelPublished, NodePowerPublished),
             *(PowerHistoryUpdated, PowerTreesPublished, PowerTreesChosen, PowerTreesJudged),
+            RunningPowerMeasured,
         )
         found = self.random.choice(kinds)()
         self._fill(found)

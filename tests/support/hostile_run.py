@@ -44,6 +44,7 @@ _TOPICS = {
     "CoefficientsPublished": "energy.coefficients",
     "PowerModelPublished": "prediction.models",
     "PowerHistoryUpdated": "prediction.power",
+    "RunningPowerMeasured": "prediction.power",
     "PowerTreesPublished": "prediction.models",
     "PowerTreesJudged": "prediction.models",
     "PowerTreesChosen": "prediction.models",

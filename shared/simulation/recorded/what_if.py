@@ -57,6 +57,7 @@ from coplace.v1.prediction_pb2 import (
     PowerHistoryUpdated,
     PowerModelPublished,
     PowerTreesChosen,
+    RunningPowerMeasured,
 )
 from google.protobuf.message import Message
 
@@ -87,6 +88,7 @@ FROM_OUTSIDE: Final[tuple[type[Message], ...]] = (
     PowerModelPublished,
     PowerHistoryUpdated,
     PowerTreesChosen,
+    RunningPowerMeasured,
     DegradationModelPublished,
     NodePowerPublished,
     JobCancelled,

@@ -32,6 +32,7 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
 )
 from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDecided, Verdict
+from coplace.v1.prediction_pb2 import RunningPowerMeasured
 from google.protobuf.message import Message
 
 from shared.messaging.event import Event
@@ -61,6 +62,8 @@ class _Run:
     grant: int
     cluster: str
     draw_w: float
+    freq_ghz: float
+    nodes: float
     is_confirmed: bool = False
     is_untouched: bool = True
 
@@ -94,6 +97,8 @@ class _Known:
                 run = self.runs.get(payload.job_id)
                 if run is not None and (run.attempt, run.grant) == (payload.attempt, payload.grant):
                     run.is_confirmed = run.cluster == payload.cluster
+            case RunningPowerMeasured():
+                self._correct(payload)
             case JobActionDone() | JobActionRefused():
                 run = self.runs.get(payload.job_id)
                 if run is not None and run.attempt == payload.attempt:
@@ -102,6 +107,15 @@ class _Known:
                 self.runs.pop(payload.job_id, None)
             case JobCancelled() | JobSubmitted():
                 self.runs.pop(payload.job_id, None)
+
+    def _correct(self, measured: RunningPowerMeasured) -> None:
+        """Meters say what a run draws that nothing was asked of."""
+        run = self.runs.get(measured.job_id)
+        if run is None or not (run.is_confirmed and run.is_untouched):
+            return
+        here = measured.attempt, measured.cluster, measured.freq_ghz
+        if here == (run.attempt, run.cluster, run.freq_ghz):
+            run.draw_w = _least_w(measured.node_power_w, self.clusters[run.cluster], run.nodes)
 
     def ask(self, decided: PlacementDecided) -> None:
         """Placement asked for something to be done."""
@@ -125,7 +139,9 @@ class _Known:
         ends_us = decided.decided_at_us + round(decided.walltime_s * 1e6)
         deviation_w = _deviation_w(decided, self.clusters[decided.cluster])
         self.draws[decided.job_id] = decided.cluster, draw_w, ends_us, deviation_w
-        self.runs[decided.job_id] = _Run(decided.attempt, decided.grant, decided.cluster, draw_w)
+        nodes = _nodes(decided, self.clusters[decided.cluster])
+        grant = decided.attempt, decided.grant
+        self.runs[decided.job_id] = _Run(*grant, decided.cluster, draw_w, decided.freq_ghz, nodes)
 
     @property
     def lost(self) -> set[str]:
@@ -269,7 +285,15 @@ def _deviation_w(decided: PlacementDecided, cluster: ClusterDeclared) -> float:
 def _draw_w(decided: PlacementDecided, cluster: ClusterDeclared) -> float:
     """Beyond idle, in whole milliwatts as placement counts them, rounded down."""
     [on] = [c for c in decided.candidates if c.cluster == decided.cluster]
+    return _least_w(on.power_w, cluster, _nodes(decided, cluster))
+
+
+def _nodes(decided: PlacementDecided, cluster: ClusterDeclared) -> float:
+    """How many whole nodes its cores come to."""
     units = sum(decided.node_units) or len(decided.node_indices)
-    share = decided.cores_per_node / cluster.cores_per_node
-    beyond_mw = (on.power_w - cluster.idle_power_w) * units * share * 1000
+    return units * decided.cores_per_node / cluster.cores_per_node
+
+
+def _least_w(node_w: float, cluster: ClusterDeclared, nodes: float) -> float:
+    beyond_mw = (node_w - cluster.idle_power_w) * nodes * 1000
     return max(0, int(beyond_mw) - 1) / 1000
