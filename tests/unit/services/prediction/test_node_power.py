@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from coplace.v1.jobs_pb2 import JobRequeued, JobStarted
+from coplace.v1.prediction_pb2 import RunningPowerMeasured
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from services.prediction.node_power import MIN_DRAWS
 from services.prediction.processor import Prediction
 from shared.messaging.digest import require_sha256
 from shared.messaging.event import Event
+from shared.messaging.stage import Round
 from tests.unit.services.prediction.support import (
     SECOND_US,
     declared,
@@ -145,3 +147,59 @@ def test_neither_order_nor_a_restart_changes_factors(random: Any, restart: int) 
     state = {key: value for key, value in before.changes().items() if value is not None}
     after = in_round(Prediction(state), 0, *events[restart:])["node-power"]
     assert after == expected
+
+
+MINUTE_US = 60 * SECOND_US
+
+
+def shows(minute: int, power_w: float, node: str = "p1-0000") -> Event:
+    """A meter's sample of a minute of the hour in which the job runs."""
+    return read(node, power_w, SECOND_US + minute * MINUTE_US)
+
+
+def told(prediction: Prediction, number: int, *events: Event) -> list[RunningPowerMeasured]:
+    for each in events:
+        list(prediction.handle(each))
+    found = prediction.end_round(Round(number, (number + 1) * MINUTE_US))
+    payloads = [publish.event.payload for publish in found]
+    return [each for each in payloads if isinstance(each, RunningPowerMeasured)]
+
+
+def test_what_a_job_draws_that_runs_is_told_once_its_meters_covered_ten_minutes() -> None:
+    prediction = Prediction({})
+    submitted, started, *_ = alone(0, 0, 300.0)
+    assert told(prediction, 0, declared(), submitted, started, shows(1, 310.0)) == []
+    assert told(prediction, 1, shows(10, 310.0)) == []
+    [first] = told(prediction, 2, shows(11, 340.0))
+    assert (first.job_id, first.attempt, first.cluster) == (submitted.key, 1, "p1")
+    assert first.node_power_w == pytest.approx(320.0)
+    assert first.measured_at_us == SECOND_US + 11 * MINUTE_US
+
+
+def test_it_is_told_again_only_where_it_is_off_and_not_too_soon() -> None:
+    prediction, restored = Prediction({}), dict[str, bytes | None]()
+    submitted, started, *_ = alone(0, 0, 300.0)
+    told(prediction, 0, declared(), submitted, started, shows(1, 300.0))
+    said = []
+    for minute in range(11, 60):
+        power_w = 300.0 if minute < 20 else 600.0
+        said += told(prediction, minute, shows(minute, power_w))
+        restored |= prediction.changes()
+        prediction = Prediction({key: value for key, value in restored.items() if value})
+    assert [each.measured_at_us // MINUTE_US for each in said] == [11, 41]
+    assert said[1].node_power_w > 1.1 * said[0].node_power_w
+
+
+def test_nothing_is_told_of_a_job_that_ended_or_shares_its_node_or_has_a_node_without_meter() -> (
+    None
+):
+    two = JobStarted(job_id="", attempt=1, cluster="p1", freq_ghz=2.7, started_at_us=SECOND_US)
+    for changes, nodes, ends in ((("shareable", True), 1, False), ((), 2, False), ((), 1, True)):
+        submitted, *_, finished = alone(0, 0, 300.0)
+        if changes:
+            setattr(submitted.payload, *changes)
+        two.job_id, two.nodes[:] = submitted.key, [f"p1-{n:04d}" for n in range(nodes)]
+        begun = event("started anew", SECOND_US, submitted.key, two)
+        prediction = Prediction({})
+        told(prediction, 0, declared(), submitted, begun, shows(1, 300.0))
+        assert told(prediction, 1, shows(30, 300.0), *([finished] if ends else [])) == []
