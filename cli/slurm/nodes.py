@@ -1,6 +1,5 @@
 """Which nodes Slurm takes out and brings back, told to Coplace."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from cli import nodes
 from cli.asking import publish
 from cli.listing import listed_clusters
 from cli.times import clock_us
+from shared.domain.drains import drain_news
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 
@@ -40,15 +40,10 @@ def news(
 ) -> tuple[dict[str, list[str]], list[str]]:
     """The nodes that are out and that Coplace does not know to be, by reason; and those that this
     source drained and that are back: what others drained is theirs to resume."""
-    drained = [
-        (name, g.drained_by) for g in standing.groups for name in _named(g.nodes) if g.drained_by
-    ]
-    known = {name for name, _ in drained}
-    by_reason: dict[str, list[str]] = defaultdict(list)
-    for name, reason in now_out.items():
-        if name not in known:
-            by_reason[reason].append(name)
-    return by_reason, [name for name, by in drained if by == source and name not in now_out]
+    drained_by = {
+        name: g.drained_by for g in standing.groups for name in _named(g.nodes) if g.drained_by
+    }
+    return drain_news(now_out, drained_by, source)
 
 
 def _named(host_lists: Iterable[str]) -> Iterable[str]:

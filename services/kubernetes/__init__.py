@@ -1,0 +1,1 @@
+"""A resource manager: suspended Jobs of Kubernetes clusters that Coplace starts."""

@@ -1,0 +1,6 @@
+"""`python -m services.kubernetes`: Jobs and decisions in, facts about Jobs out."""
+
+from services.kubernetes.app import main
+from shared.runtime.environment import run
+
+run(main)

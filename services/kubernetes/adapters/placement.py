@@ -1,0 +1,54 @@
+"""What placement knows of clusters and nodes."""
+
+import asyncio
+from typing import Any, Final
+
+import grpc
+import structlog
+from coplace.v1.placement_service_pb2 import (
+    ListClustersRequest,
+    ShowNodesRequest,
+    ShowNodesResponse,
+)
+from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
+
+from services.kubernetes.adapters.ingest import channel_to
+from shared.runtime.grpc_security import grpc_channel_credentials
+from shared.runtime.settings import Settings
+
+_CALL_S: Final = 30.0
+_LOOK_S: Final = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class PlacementClient:
+    """Asks until it is answered."""
+
+    def __init__(self, address: str, settings: Settings) -> None:
+        self._address, self._credentials = address, grpc_channel_credentials(settings)
+
+    async def knows(self, clusters: frozenset[str]) -> None:
+        """Return when all clusters are declared: before that placement rejects their jobs."""
+        while True:
+            answer = await self._asked("ListClusters", ListClustersRequest())
+            if clusters <= {each.name for each in answer.clusters}:
+                return
+            await asyncio.sleep(_LOOK_S)
+
+    async def nodes(self, cluster: str) -> ShowNodesResponse:
+        """Where the nodes of a cluster stand."""
+        answer: ShowNodesResponse = await self._asked(
+            "ShowNodes", ShowNodesRequest(cluster=cluster)
+        )
+        return answer
+
+    async def _asked(self, method: str, request: Any) -> Any:
+        async with channel_to(self._address, self._credentials) as channel:
+            stub = PlacementServiceStub(channel)
+            while True:
+                try:
+                    return await getattr(stub, method)(request, timeout=_CALL_S)
+                except grpc.aio.AioRpcError as error:
+                    log.warning("placement does not answer", code=error.code().name)
+                await asyncio.sleep(_LOOK_S)

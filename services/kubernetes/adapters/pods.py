@@ -1,0 +1,26 @@
+"""Notices pods that Kubernetes ended."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from services.kubernetes.adapters.reconciler import JobReconciler
+
+
+class PodWatcher:
+    """Has the Job looked at of which a pod was preempted, evicted, or lost with its node."""
+
+    def __init__(self, jobs: JobReconciler) -> None:
+        self._jobs = jobs
+
+    def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
+        """All pods that run under a grant."""
+        for pod in found:
+            self.changed(cluster, pod)
+
+    def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
+        """A pod is new, or otherwise."""
+        self._jobs.see_pod(cluster, found)
+
+    def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
+        """A pod is gone; it shows what it was at last."""
+        self._jobs.see_pod(cluster, found)

@@ -1,0 +1,62 @@
+"""Objects of an API server as they are and as they change, over cuts and gaps."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import structlog
+
+from services.kubernetes.adapters.api import ApiError, ApiServer, WatchExpiredError
+
+_RETRY_S: Final = 1.0
+_MOST_RETRY_S: Final = 30.0
+
+log = structlog.get_logger(__name__)
+
+
+class ObjectWatcher(Protocol):
+    """Who is told of objects."""
+
+    def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
+        """These are all."""
+
+    def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
+        """One is new, or otherwise."""
+
+    def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
+        """One is gone."""
+
+
+async def reflect(
+    api: ApiServer,
+    path: str,
+    selector: str,
+    watcher: ObjectWatcher,
+    listed: Callable[[], None],
+) -> None:
+    """Tell of all objects once and of each change then, until cancelled; `listed` is called when
+    all were told for the first time.
+
+    After a cut the watch goes on from the version that it had. Where that is too old (410 Gone) all
+    objects are listed anew: what was deleted in the gap is missing there.
+    """
+    version, wait_s = "", _RETRY_S
+    while True:
+        try:
+            if not version:
+                found, version = await api.list(path, selector)
+                watcher.replace(api.cluster, found)
+                listed()
+            async for kind, each in api.watch(path, selector, version):
+                version, wait_s = each["metadata"]["resourceVersion"], _RETRY_S
+                if kind == "DELETED":
+                    watcher.deleted(api.cluster, each)
+                elif kind != "BOOKMARK":
+                    watcher.changed(api.cluster, each)
+        except WatchExpiredError:
+            log.info("listing anew", cluster=api.cluster, path=path)
+            version = ""
+        except ApiError as error:
+            log.warning("watching again", cluster=api.cluster, path=path, problem=str(error))
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _MOST_RETRY_S)

@@ -1,0 +1,113 @@
+"""Composition root of the Kubernetes resource manager."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final
+
+from kubernetes_asyncio import config
+from kubernetes_asyncio.client import ApiClient, Configuration
+
+from services.kubernetes.adapters.api import JOBS, NODES, PODS, ApiServer
+from services.kubernetes.adapters.decisions import TOPIC, DecisionFollower
+from services.kubernetes.adapters.ingest import FactSender
+from services.kubernetes.adapters.nodes import NodeReporter
+from services.kubernetes.adapters.placement import PlacementClient
+from services.kubernetes.adapters.pods import PodWatcher
+from services.kubernetes.adapters.reconciler import JobReconciler
+from services.kubernetes.adapters.reflector import ObjectWatcher, reflect
+from services.kubernetes.model.names import GRANT, QUEUE_NAME
+from services.kubernetes.settings import ClusterEntry, KubernetesSettings, clusters_of
+from shared.messaging.clock import process_clock
+from shared.messaging.crash import end_process
+from shared.messaging.deployment import Deployment
+from shared.runtime.service import CannotStartError, Process, run_process
+from shared.runtime.topics import wait_for_topics
+
+NAME: Final = "kubernetes"
+
+
+async def serve(process: Process) -> None:
+    """Reconcile until the process shall stop."""
+    own = KubernetesSettings()
+    clusters = clusters_of(own.clusters_file)
+    await wait_for_topics(process.settings, (TOPIC,), process.readiness, process.stop)
+    async with AsyncExitStack() as opened:
+        apis = {each.name: await opened.enter_async_context(_connected(each)) for each in clusters}
+        running = asyncio.create_task(_run(process, own, clusters, apis))
+        running.add_done_callback(_ended)
+        await process.stop.wait()
+        running.cancel()
+
+
+def _ended(running: asyncio.Task[None]) -> None:
+    """What nobody expected ends the process: it goes on where it was."""
+    if not running.cancelled() and (error := running.exception()):
+        end_process(NAME, error)
+
+
+async def _run(
+    process: Process,
+    own: KubernetesSettings,
+    clusters: Sequence[ClusterEntry],
+    apis: Mapping[str, ApiServer],
+) -> None:
+    """Declare the clusters, learn what Jobs they have, then do what follows."""
+    now_us = process_clock().now_us
+    facts = FactSender(own.ingest_address, process.settings)
+    placement = PlacementClient(own.placement_address, process.settings)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(facts.run())
+        process.readiness.wait_for("the nodes of all clusters")
+        for each in clusters:
+            reporter = NodeReporter(each.traits(own), facts, placement, now_us)
+            await _watched(tasks, apis[each.name], NODES, each.node_selector, reporter)
+            tasks.create_task(reporter.run())
+        process.readiness.wait_for("placement to know all clusters")
+        await placement.knows(frozenset(apis))
+        process.readiness.wait_for("the Jobs of all clusters")
+        jobs = JobReconciler(apis, facts, own.terms(list(clusters)), now_us)
+        for api in apis.values():
+            await _watched(tasks, api, PODS, GRANT, PodWatcher(jobs))
+        for api in apis.values():
+            await _watched(tasks, api, JOBS, f"{QUEUE_NAME}={own.queue}", jobs)
+        process.readiness.ready()
+        for _ in range(own.workers):
+            tasks.create_task(jobs.work())
+        decisions = DecisionFollower(Deployment.of(process.settings), own.name)
+        tasks.create_task(decisions.run(jobs.obey))
+
+
+async def _watched(
+    tasks: asyncio.TaskGroup, api: ApiServer, path: str, selector: str, watcher: ObjectWatcher
+) -> None:
+    """Return when all objects are known; they are followed from then on."""
+    listed = asyncio.Event()
+    tasks.create_task(reflect(api, path, selector, watcher, listed.set))
+    await listed.wait()
+
+
+@asynccontextmanager
+async def _connected(cluster: ClusterEntry) -> AsyncIterator[ApiServer]:
+    """The API server of a cluster, by its kubeconfig or as the pod that this process is in.
+
+    Raises CannotStartError.
+    """
+    found = Configuration()
+    try:
+        if cluster.kubeconfig is None:
+            config.load_incluster_config(client_configuration=found)  # type: ignore[no-untyped-call]
+        else:
+            await config.load_kube_config(
+                str(cluster.kubeconfig), cluster.context or None, found, persist_config=False
+            )
+    except (config.ConfigException, OSError) as error:
+        advice = "set its kubeconfig and context in the file of clusters"
+        raise CannotStartError(f"cluster {cluster.name}: {error}: {advice}") from error
+    async with ApiClient(found) as client:
+        yield ApiServer(cluster.name, client)
+
+
+def main() -> None:
+    """Run the process."""
+    run_process(NAME, serve)

@@ -1,0 +1,115 @@
+"""The word on a grant, and the end of a run that was asked for, as annotations keep them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Self
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class GrantClaim:
+    """The words that were given on a Job's grants: the newest one that was started, and the newest
+    one that was declined; 0 where there is none. All older ones have been answered.
+
+    `attempt` is that of the run while the claim is live, else that of the next one; `nodes` are
+    host lists.
+    """
+
+    grant: int = 0
+    attempt: int = 1
+    is_live: bool = False
+    declined: int = 0
+    cluster: str = ""
+    freq_ghz: float = 0.0
+    walltime_s: float = 0.0
+    at_us: int = 0
+    nodes: tuple[str, ...] = ()
+    node_units: tuple[int, ...] = ()
+
+    def has_answered(self, grant: int) -> bool:
+        """Whether a word on a grant was given: the first one holds."""
+        return grant <= max(self.grant, self.declined)
+
+    def over(self) -> Self:
+        """What ran under it has ended, and the Job waits again."""
+        return replace(self, is_live=False, attempt=self.attempt + 1)
+
+    def declining(self, grant: int, attempt: int) -> Self:
+        """A grant was declined; what runs under an older one goes on."""
+        is_own = self.is_live and grant == self.grant
+        running = self.is_live and not is_own
+        kept = self.attempt if running else max(self.attempt, attempt)
+        return replace(self, declined=grant, is_live=running, attempt=kept)
+
+    def to_json(self) -> str:
+        """As an annotation holds it."""
+        return orjson.dumps(self).decode()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """What an annotation says; that no grant was answered where it says nothing, or where
+        somebody wrote something else there."""
+        told = _mapping(text)
+        try:
+            return cls(
+                grant=int(told["grant"]),
+                attempt=int(told["attempt"]),
+                is_live=bool(told["is_live"]),
+                declined=int(told["declined"]),
+                cluster=str(told["cluster"]),
+                freq_ghz=float(told["freq_ghz"]),
+                at_us=int(told["at_us"]),
+                nodes=tuple(map(str, told["nodes"])),
+                node_units=tuple(map(int, told["node_units"])),
+                walltime_s=float(told["walltime_s"]),
+            )
+        except (KeyError, TypeError, ValueError):
+            return cls()
+
+
+class AfterStop(StrEnum):
+    """What follows when a run that had to end has ended."""
+
+    # The Job waits again, as its next attempt.
+    REQUEUE = "requeue"
+    CANCEL = "cancel"
+    # The run was no longer the Job's: nobody is told of its end.
+    FORGET = "forget"
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """That a run has to end, why, and what follows; `failed_nodes` are why, where they are."""
+
+    then: AfterStop
+    reason: str
+    at_us: int
+    failed_nodes: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """As an annotation holds it."""
+        return orjson.dumps(self).decode()
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """What an annotation says; None where it says nothing."""
+        told = _mapping(text)
+        try:
+            return cls(
+                AfterStop(told["then"]),
+                str(told["reason"]),
+                int(told["at_us"]),
+                tuple(map(str, told["failed_nodes"])),
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+def _mapping(text: str) -> Mapping[str, Any]:
+    try:
+        told = orjson.loads(text or "{}")
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}

@@ -1,0 +1,138 @@
+"""Nodes as the API server has them: the cluster that they are, and those that take no pods."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import floor
+from typing import Any, Final
+
+from coplace.v1.control_pb2 import ClusterDeclared, NodeClass, NodesDrained, NodesResumed
+from coplace.v1.ingest_service_pb2 import Envelope
+
+from services.kubernetes.model.units import amounts, counted
+from shared.domain.errors import RejectedError, UnusableError
+from shared.domain.folding import fold
+
+_GIB: Final = 1024**3
+_KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
+_MOST_REASON: Final = 256
+# Kubernetes sets these for what conditions and `spec.unschedulable` say anyway.
+_OF_STATE: Final = "node.kubernetes.io/"
+
+
+class MixedNodesError(UnusableError):
+    """Nodes of several sizes are in one cluster, which is of one node model."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTraits:
+    """What Kubernetes does not know of a cluster's nodes."""
+
+    cluster: str
+    site: str
+    node_model: str
+    pstates_ghz: tuple[float, ...]
+    idle_power_w: float
+    peak_bandwidth_gbps: float
+    architecture: str
+
+
+def is_worker(node: Mapping[str, Any]) -> bool:
+    """Whether Jobs may go there, now or once it is well: no taint of somebody's keeps them away."""
+    lasting = (
+        taint
+        for taint in node["spec"].get("taints") or ()
+        if not taint["key"].startswith(_OF_STATE)
+    )
+    return not any(taint["effect"] in _KEEPS_AWAY for taint in lasting)
+
+
+def in_order(nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The oldest first, so that a node that comes changes no other's index."""
+    return sorted(
+        nodes, key=lambda node: (node["metadata"]["creationTimestamp"], node["metadata"]["name"])
+    )
+
+
+def cluster_declared(nodes: Sequence[Mapping[str, Any]], traits: NodeTraits) -> ClusterDeclared:
+    """The cluster of these nodes, in their order.
+
+    Raises MixedNodesError where they differ in their cores, and RejectedError for amounts that
+    cannot be understood.
+    """
+    found = [_allocatable(node) for node in nodes]
+    cores = {each[0] for each in found}
+    if len(cores) != 1 or not cores.isdisjoint({0}):
+        told = ", ".join(map(str, sorted(cores))) or "no node"
+        problem = f"{traits.cluster} has nodes of {told} cores: a cluster is of one node model"
+        raise MixedNodesError(f"{problem}: choose nodes by node_selector")
+    declared = ClusterDeclared(
+        cluster=traits.cluster,
+        site=traits.site,
+        node_model=traits.node_model,
+        nodes=len(found),
+        cores_per_node=cores.pop(),
+        pstates_ghz=traits.pstates_ghz,
+        idle_power_w=traits.idle_power_w,
+        peak_bandwidth_gbps=traits.peak_bandwidth_gbps,
+        architecture=traits.architecture,
+        node_names=fold(str(node["metadata"]["name"]) for node in nodes),
+    )
+    for (_, memory_gib, resources), alike in groupby(found):
+        declared.node_classes.append(
+            NodeClass(nodes=len(list(alike)), memory_gib=memory_gib, resources=dict(resources))
+        )
+    return declared
+
+
+def _allocatable(node: Mapping[str, Any]) -> tuple[int, float, tuple[tuple[str, int], ...]]:
+    """Whole cores, memory and the rest of what pods may have."""
+    told = amounts("status.allocatable", node["status"].get("allocatable") or {})
+    if "cpu" not in told:
+        raise RejectedError("status.allocatable.cpu", "must be set")
+    memory_gib = float(told["memory"] / _GIB) if "memory" in told else 0.0
+    return floor(told["cpu"]), memory_gib, tuple(sorted(counted(told).items()))
+
+
+def why_out(node: Mapping[str, Any]) -> str:
+    """Why a node takes no pods; empty where it does."""
+    if node["metadata"].get("deletionTimestamp"):
+        return "the node was deleted"
+    if node["spec"].get("unschedulable"):
+        return "cordoned in Kubernetes"
+    conditions = node["status"].get("conditions") or ()
+    ready = next((each for each in conditions if each["type"] == "Ready"), None)
+    if ready is not None and ready["status"] == "True":
+        return ""
+    said = ready and (ready.get("message") or ready.get("reason"))
+    return f"not ready in Kubernetes: {said or 'nothing is known of it'}"[:_MOST_REASON]
+
+
+def declaration(declared: ClusterDeclared, source: str, now_us: int) -> Envelope:
+    """That the cluster is there, or is another now."""
+    event = _envelope(source, declared, declared.cluster, now_us)
+    event.cluster_declared.CopyFrom(declared)
+    return event
+
+
+def drain(cluster: str, names: Sequence[str], reason: str, source: str, now_us: int) -> Envelope:
+    """That some nodes take nothing."""
+    fact = NodesDrained(cluster=cluster, nodes=fold(names), reason=reason, drained_at_us=now_us)
+    event = _envelope(source, fact, f"{cluster}/{names[0]}", now_us)
+    event.nodes_drained.CopyFrom(fact)
+    return event
+
+
+def resumption(cluster: str, names: Sequence[str], source: str, now_us: int) -> Envelope:
+    """That some nodes are back."""
+    fact = NodesResumed(cluster=cluster, nodes=fold(names), resumed_at_us=now_us)
+    event = _envelope(source, fact, f"{cluster}/{names[0]}", now_us)
+    event.nodes_resumed.CopyFrom(fact)
+    return event
+
+
+def _envelope(
+    source: str, fact: ClusterDeclared | NodesDrained | NodesResumed, subject: str, now_us: int
+) -> Envelope:
+    event_id = f"{source}/{fact.DESCRIPTOR.full_name}/{subject}/{now_us}"
+    return Envelope(id=event_id, source=source, time_us=now_us)

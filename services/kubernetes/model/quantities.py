@@ -1,0 +1,28 @@
+"""Kubernetes' quantities: `500m`, `1.5`, `64Gi`, `1e3`."""
+
+import re
+from fractions import Fraction
+from typing import Final
+
+from shared.domain.errors import RejectedError
+
+_QUANTITY: Final = re.compile(
+    r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d{1,2}|[KMGTPE]i|[numkMGTPE])?"
+)
+_SCALES: Final = {
+    **{suffix: Fraction(1000) ** power for power, suffix in enumerate("num kMGTPE", start=-3)},
+    **{f"{prefix}i": Fraction(1024) ** power for power, prefix in enumerate("KMGTPE", start=1)},
+}
+_MOST_DIGITS: Final = 40
+
+
+def quantity(field: str, text: object) -> Fraction:
+    """The number that a quantity means. Raises RejectedError, which names the field."""
+    written = str(text)
+    found = _QUANTITY.fullmatch(written) if len(written) <= _MOST_DIGITS else None
+    if found is None:
+        raise RejectedError(field, f"must be a quantity such as 500m or 64Gi, got {written[:40]!r}")
+    number, suffix = Fraction(found[1]), found[2] or ""
+    if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix != "Ei":
+        return number * Fraction(10) ** int(suffix[1:])
+    return number * _SCALES.get(suffix, 1)

@@ -1,0 +1,87 @@
+"""What one pod of a Job needs: a unit of it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import Any, Final
+
+from services.kubernetes.model.quantities import quantity
+from shared.domain.bounds import NODE_MEMORY_GIB
+from shared.domain.errors import RejectedError
+
+_GIB: Final = 1024**3
+_POD: Final = "spec.template.spec"
+# What is not counted by nodes, or not chosen by.
+_LEFT_OUT: Final = ("ephemeral-storage", "storage", "pods", "hugepages-", "attachable-volumes-")
+
+_Amounts = Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PodNeeds:
+    """Of one pod. `resources` are extended ones: every kind of GPU is a `gpu`."""
+
+    cores: int
+    memory_gib: float
+    resources: Mapping[str, int]
+
+
+def resource_name(name: str) -> str:
+    """As clusters declare it: `nvidia.com/gpu` is a `gpu`, others keep their names."""
+    return "gpu" if name.endswith("/gpu") else name
+
+
+def counted(amounts: Mapping[str, Fraction]) -> dict[str, int]:
+    """The extended resources among amounts, whole ones, by the names that clusters declare."""
+    found: _Amounts = Counter()
+    for name, amount in amounts.items():
+        if name not in ("cpu", "memory") and not name.startswith(_LEFT_OUT) and amount > 0:
+            found[resource_name(name)] += ceil(amount)
+    return dict(found)
+
+
+def amounts(field: str, told: Mapping[str, object]) -> dict[str, Fraction]:
+    """Quantities by resource. Raises RejectedError, which names the field."""
+    return {name: quantity(f"{field}.{name}", text) for name, text in told.items()}
+
+
+def pod_needs(pod: Mapping[str, Any]) -> PodNeeds:
+    """What a pod asks for, as Kubernetes counts it: all containers together, or the largest of
+    those that run before them; sidecars beside both. Raises RejectedError, which names the field.
+    """
+    first = list(pod.get("initContainers") or ())
+    sidecars = [each for each in first if each.get("restartPolicy") == "Always"]
+    before = [each for each in first if each.get("restartPolicy") != "Always"]
+    beside = _sum(_requests("initContainers", sidecars))
+    most = _sum(_requests("containers", pod.get("containers") or ()))
+    for each in _requests("initContainers", before):
+        most |= {name: max(amount, most.get(name, amount)) for name, amount in each.items()}
+    needs = _sum([most, beside, amounts(f"{_POD}.overhead", pod.get("overhead") or {})])
+    if not needs.get("cpu"):
+        raise RejectedError(f"{_POD}.containers[0].resources.requests.cpu", "must be set")
+    memory_gib = float(needs.get("memory", Fraction(0)) / _GIB)
+    return PodNeeds(
+        cores=ceil(needs["cpu"]),
+        memory_gib=max(memory_gib, NODE_MEMORY_GIB.least) if memory_gib else 0.0,
+        resources=counted(needs),
+    )
+
+
+def _requests(
+    field: str, containers: Iterable[Mapping[str, Any]]
+) -> Iterable[Mapping[str, Fraction]]:
+    """Of each container; what has a limit alone requests that."""
+    for number, container in enumerate(containers):
+        told = container.get("resources") or {}
+        asked = {**(told.get("limits") or {}), **(told.get("requests") or {})}
+        yield amounts(f"{_POD}.{field}[{number}].resources.requests", asked)
+
+
+def _sum(each: Iterable[Mapping[str, Fraction]]) -> dict[str, Fraction]:
+    total: dict[str, Fraction] = {}
+    for found in each:
+        for name, amount in found.items():
+            total[name] = total.get(name, Fraction(0)) + amount
+    return total

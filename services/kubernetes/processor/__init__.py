@@ -1,0 +1,1 @@
+"""What follows from a decision, and from how a Job stands: pure."""

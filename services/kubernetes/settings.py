@@ -1,0 +1,104 @@
+"""Settings of the Kubernetes resource manager, COPLACE_KUBERNETES_*, and its clusters' file."""
+
+from pathlib import Path
+from typing import Final
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, FilePath, ValidationError
+from pydantic_settings import SettingsConfigDict
+
+from services.kubernetes.model.facts import JobTerms
+from services.kubernetes.model.nodes import NodeTraits
+from shared.runtime.environment import EnvironmentSettings, WrongSettingsError
+
+_NAME: Final = r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$"
+
+
+class KubernetesSettings(EnvironmentSettings):
+    """What only this process needs to be told. Raises WrongSettingsError naming the variable."""
+
+    model_config = SettingsConfigDict(env_prefix="COPLACE_KUBERNETES_", frozen=True)
+
+    site: str = Field(pattern=_NAME, description="As it stands in the ids of jobs")
+    clusters_file: FilePath = Field(description="YAML: the clusters, and what their nodes are")
+    name: str = Field(
+        "kubernetes",
+        pattern=_NAME,
+        description="Of this process among the resource managers of the site: it reads decisions "
+        "under it, and jobs stay among the clusters of one name",
+    )
+    queue: str = Field(
+        "coplace", pattern=_NAME, description="Jobs whose label coplace.io/queue-name says so"
+    )
+    account_label: str = Field("", description="Label of a Job that says its account; namespace")
+    user_label: str = Field("", description="Label of a Job that says its user; namespace")
+    default_walltime_s: float = Field(
+        0.0, ge=0, description="Limit of Jobs that have none; 0: they are not taken"
+    )
+    ingest_address: str = Field("127.0.0.1:50051", description="host:port of ingest")
+    placement_address: str = Field("127.0.0.1:50053", description="host:port of placement")
+    workers: int = Field(16, ge=1, le=256, description="Jobs that are looked at at once")
+
+    @property
+    def architecture(self) -> str:
+        """What clusters declare and jobs ask for, so that these stay among those."""
+        return f"{self.site}/{self.name}"
+
+    def terms(self, clusters: "list[ClusterEntry]") -> JobTerms:
+        """What Jobs do not say."""
+        return JobTerms(
+            site=self.site,
+            architecture=self.architecture,
+            account_label=self.account_label,
+            user_label=self.user_label,
+            default_walltime_s=self.default_walltime_s,
+            node_models={each.name: each.node_model for each in clusters},
+        )
+
+
+class ClusterEntry(BaseModel):
+    """One cluster of the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=_NAME, description="As Coplace knows it")
+    node_model: str = Field(min_length=1)
+    pstates_ghz: tuple[float, ...] = Field(min_length=1, description="Ascending")
+    idle_power_w: float
+    peak_bandwidth_gbps: float
+    kubeconfig: Path | None = Field(None, description="Else that of the pod's service account")
+    context: str = Field("", description="Of the kubeconfig; its current one")
+    node_selector: str = Field("", description="Labels of the nodes that Jobs may have; all")
+
+    def traits(self, settings: KubernetesSettings) -> NodeTraits:
+        """What Kubernetes does not know of its nodes."""
+        return NodeTraits(
+            cluster=self.name,
+            site=settings.site,
+            node_model=self.node_model,
+            pstates_ghz=self.pstates_ghz,
+            idle_power_w=self.idle_power_w,
+            peak_bandwidth_gbps=self.peak_bandwidth_gbps,
+            architecture=settings.architecture,
+        )
+
+
+class _ClustersFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    clusters: list[ClusterEntry] = Field(min_length=1)
+
+
+def clusters_of(path: Path) -> list[ClusterEntry]:
+    """The clusters that a file names. Raises WrongSettingsError, which says what is wrong there."""
+    try:
+        found = _ClustersFile.model_validate(yaml.safe_load(path.read_text()) or {}).clusters
+    except (OSError, yaml.YAMLError) as error:
+        raise WrongSettingsError(f"{path}: {error}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise WrongSettingsError(f"{path}: {where}: {first['msg']}") from None
+    names = [each.name for each in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise WrongSettingsError(f"{path}: clusters: {', '.join(twice)} stands there twice")
+    return found

@@ -1,0 +1,192 @@
+"""An API server and a Job controller in memory, as far as Jobs need them.
+
+Of Kubernetes it keeps: a version that grows with each write and that updates may name (409
+where it is another), uids, merge patches, finalizers, a template that changes only while its Job is
+suspended and has no pods (422), and a log of all that was written, which watches read.
+"""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.kubernetes.adapters.api import (
+    ApiConflictError,
+    ApiMissingError,
+    ApiRefusedError,
+)
+from services.kubernetes.model.jobs import JobKey
+from services.kubernetes.model.names import GRANT, JOB_ID, QUEUE_NAME
+
+EPOCH = "2026-01-01T00:00:00Z"
+Object = dict[str, Any]
+
+
+def merged(old: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, Mapping):
+        return patch
+    found = dict(old) if isinstance(old, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            found.pop(name, None)
+        else:
+            found[name] = merged(found.get(name), value)
+    return found
+
+
+def suspended_job(name: str, *, pods: int = 1, **spec: Any) -> Object:
+    """As a user submits it."""
+    container = {"name": "main", "resources": {"requests": {"cpu": "2", "memory": "4Gi"}}}
+    template = {"metadata": {"labels": {"run": name}}, "spec": {"containers": [container]}}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "physics",
+            "labels": {QUEUE_NAME: "coplace"},
+            "annotations": {},
+        },
+        "spec": {
+            "suspend": True,
+            "parallelism": pods,
+            "completions": pods,
+            "activeDeadlineSeconds": 3600,
+            "template": template,
+            **spec,
+        },
+    }
+
+
+@dataclass
+class MemoryApiServer:
+    """One cluster."""
+
+    cluster: str
+    version: int = 0
+    objects: dict[JobKey, Object] = field(default_factory=dict)
+    log: list[tuple[int, str, Object]] = field(default_factory=list)
+    starts: list[tuple[str, int]] = field(default_factory=list)
+    """Ids of the jobs that were let run, with their grants; 0 where somebody did so by hand."""
+    told: list[Object] = field(default_factory=list)
+    forbids_creation: bool = False
+    uids: int = 0
+    on_write: Callable[[], None] = lambda: None
+
+    # What a user, or the Job controller, does.
+
+    def submit(self, body: Object) -> JobKey:
+        """A new Job of a user's."""
+        metadata = body["metadata"]
+        key = JobKey(self.cluster, metadata["namespace"], metadata["name"])
+        self._create(key, body)
+        return key
+
+    def edit(self, key: JobKey, patch: Object) -> None:
+        """A user or a controller changes a Job, whatever its version."""
+        if key in self.objects:
+            self._store(key, merged(self.objects[key], patch))
+
+    def remove(self, key: JobKey) -> None:
+        """Somebody deletes a Job: it goes once its finalizers are gone."""
+        if key in self.objects:
+            self._store(key, merged(self.objects[key], {"metadata": {"deletionTimestamp": EPOCH}}))
+
+    def control(self, key: JobKey, *, slowly: bool = False) -> None:
+        """The Job controller looks at a Job; slowly: its pods take their time to end."""
+        job = self.objects.get(key)
+        if job is None or job["metadata"].get("deletionTimestamp") or self.has_ended(key):
+            return
+        status = dict(job.get("status") or {})
+        if not job["spec"].get("suspend"):
+            status |= {"active": job["spec"]["parallelism"], "startTime": EPOCH, "conditions": []}
+        elif status.get("active") and slowly:
+            status |= {"active": 0, "terminating": 1}
+        else:
+            seen = {"type": "Suspended", "status": "True", "lastTransitionTime": EPOCH}
+            status = {"active": 0, "terminating": 0, "conditions": [seen]}
+        if status != job.get("status"):
+            self._store(key, {**job, "status": status})
+
+    def finish(self, key: JobKey, kind: str = "Complete") -> None:
+        """The pods of a Job that runs have ended."""
+        job = self.objects.get(key)
+        if job is None or job["spec"].get("suspend") or not (job.get("status") or {}).get("active"):
+            return
+        done = {"type": kind, "status": "True", "lastTransitionTime": EPOCH}
+        self._store(key, {**job, "status": {"active": 0, "startTime": EPOCH, "conditions": [done]}})
+
+    def has_ended(self, key: JobKey) -> bool:
+        """Whether it is complete, or failed."""
+        conditions = (self.objects[key].get("status") or {}).get("conditions") or ()
+        return any(each["type"] in ("Complete", "Failed") for each in conditions)
+
+    def runs(self, key: JobKey) -> bool:
+        """Whether pods of a Job may be."""
+        job = self.objects[key]
+        return not job["spec"].get("suspend") and not self.has_ended(key)
+
+    # What the resource manager asks for.
+
+    async def get(self, key: JobKey) -> Object:
+        if key not in self.objects:
+            raise ApiMissingError(f"{key} not found")
+        return deepcopy(self.objects[key])
+
+    async def patch(self, key: JobKey, body: Mapping[str, Any]) -> Object:
+        if key not in self.objects:
+            raise ApiMissingError(f"{key} not found")
+        metadata = self.objects[key]["metadata"]
+        for name in ("uid", "resourceVersion"):
+            if body["metadata"].get(name, metadata[name]) != metadata[name]:
+                raise ApiConflictError(f"{name} is {metadata[name]}")
+        self._store(key, merged(self.objects[key], body))
+        return deepcopy(self.objects.get(key) or self.log[-1][2])
+
+    async def create(self, key: JobKey, body: Mapping[str, Any]) -> Object:
+        if self.forbids_creation:
+            raise ApiRefusedError("exceeded quota")
+        if key in self.objects:
+            raise ApiConflictError("already exists")
+        self._create(key, deepcopy(dict(body)))
+        return deepcopy(self.objects[key])
+
+    async def delete(self, key: JobKey, uid: str) -> None:
+        if key not in self.objects:
+            raise ApiMissingError(f"{key} not found")
+        self.remove(key)
+
+    async def tell(self, namespace: str, event: Mapping[str, Any]) -> None:
+        self.told.append(dict(event))
+
+    def _create(self, key: JobKey, body: Object) -> None:
+        self.uids += 1
+        metadata = {"uid": f"{self.uids:08x}-{self.cluster}", "creationTimestamp": EPOCH}
+        body["metadata"] = {**body["metadata"], **metadata}
+        self._store(key, body)
+
+    def _store(self, key: JobKey, job: Object) -> None:
+        before = self.objects.get(key)
+        self._check_template(before, job)
+        self.version += 1
+        job["metadata"] = {**job["metadata"], "resourceVersion": str(self.version)}
+        self._count_start(before, job)
+        self.objects[key] = job
+        kind = "MODIFIED" if before else "ADDED"
+        if job["metadata"].get("deletionTimestamp") and not job["metadata"].get("finalizers"):
+            del self.objects[key]
+            kind = "DELETED"
+        self.log.append((self.version, kind, deepcopy(job)))
+        self.on_write()
+
+    def _check_template(self, before: Object | None, job: Object) -> None:
+        if before is None or before["spec"]["template"] == job["spec"]["template"]:
+            return
+        if not before["spec"].get("suspend") or (before.get("status") or {}).get("startTime"):
+            raise ApiRefusedError("spec.template: field is immutable")
+
+    def _count_start(self, before: Object | None, job: Object) -> None:
+        was_suspended = before is None or before["spec"].get("suspend")
+        if was_suspended and not job["spec"].get("suspend"):
+            labels = job["spec"]["template"]["metadata"].get("labels") or {}
+            job_id = (job["metadata"].get("annotations") or {}).get(JOB_ID, "")
+            self.starts.append((job_id, int(labels.get(GRANT, 0))))

@@ -1,0 +1,439 @@
+"""However events, copies, gaps, refusals and kills fall, no grant starts twice, none starts that was
+declined, no job runs twice at once, and every end is told.
+
+API servers, the Job controller, users and Coplace are played in memory; what is counted is what the
+API servers were written, not what the resource manager says of itself.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_pb2 import (
+    ACTION_KIND_END,
+    ACTION_KIND_REQUEUE,
+    ACTION_KIND_SUSPEND,
+    VERDICT_ACTION,
+    VERDICT_CANCELLED,
+    VERDICT_START,
+    VERDICT_WITHDRAWN,
+    Action,
+    PlacementDecided,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.kubernetes.adapters import reconciler
+from services.kubernetes.adapters.api import ApiUnavailableError
+from services.kubernetes.adapters.reconciler import JobReconciler
+from services.kubernetes.model.facts import JobTerms
+from services.kubernetes.model.jobs import JobKey
+from services.kubernetes.model.names import FINALIZER, GRANT, JOB_ID
+from tests.support.kubernetes_api import EPOCH, MemoryApiServer, suspended_job
+
+CLUSTERS = ("alpha", "beta")
+TERMS = JobTerms(
+    site="north",
+    architecture="north/kubernetes",
+    account_label="",
+    user_label="",
+    default_walltime_s=0,
+    node_models={each: "gold-6254" for each in CLUSTERS},
+)
+NOW_US = 1_767_300_000_000_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def impatient() -> Iterator[None]:
+    """What is tried again is tried at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reconciler, "_RETRY_S", 0)
+        patch.setattr(reconciler, "_REFUSED_RETRY_S", 0)
+        yield
+
+
+class KilledError(BaseException):
+    """The process was killed here."""
+
+
+@dataclass
+class Fate:
+    """At which calls to the outside what goes wrong: killed or cut off, before or after it was done."""
+
+    strikes: dict[int, str] = field(default_factory=dict)
+    calls: int = 0
+
+    async def around(self, call: Callable[[], Any]) -> Any:
+        self.calls += 1
+        strike = self.strikes.pop(self.calls, "")
+        if strike == "killed before":
+            raise KilledError
+        if strike == "cut before":
+            raise ApiUnavailableError("cut")
+        result = await call()
+        if strike == "killed after":
+            raise KilledError
+        if strike == "cut after":
+            raise ApiUnavailableError("cut")
+        return result
+
+
+@dataclass
+class FatedApi:
+    """An API server behind a fate."""
+
+    server: MemoryApiServer
+    fate: Fate
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self.server, name)
+        return lambda *given: self.fate.around(lambda: method(*given))
+
+
+@dataclass
+class PlainCoplace:
+    """Ingest, and a placement that grants at random but by the rules of grants: the next one only
+    when the one before was answered, or seized."""
+
+    fate: Fate
+    facts: dict[str, Envelope] = field(default_factory=dict)
+    decisions: list[PlacementDecided] = field(default_factory=list)
+    position: int = 0
+    grants: Counter[str] = field(default_factory=Counter)
+    attempts: dict[str, int] = field(default_factory=dict)
+    answers: dict[tuple[str, int], str] = field(default_factory=dict)
+    holders: dict[str, str] = field(default_factory=dict)
+    ended: Counter[str] = field(default_factory=Counter)
+    dropped: set[str] = field(default_factory=set)
+
+    async def tell(self, event: Envelope) -> None:
+        async def take() -> None:
+            if event.id not in self.facts:
+                self.facts[event.id] = event
+                self._fold(event)
+
+        try:
+            await self.fate.around(take)
+        except ApiUnavailableError:
+            await self.tell(event)  # as the sender does: until it is acknowledged
+
+    def _fold(self, event: Envelope) -> None:
+        kind = event.WhichOneof("payload")
+        fact = getattr(event, kind or "")
+        match kind:
+            case "job_submitted":
+                self.attempts[fact.job_id] = 1
+            case "job_started":
+                self._answered(fact.job_id, fact.grant, "started")
+            case "job_declined":
+                self._answered(fact.job_id, fact.grant, "declined")
+                self.holders.pop(fact.job_id, None)
+            case "job_requeued":
+                if fact.attempt == self.attempts[fact.job_id] + 1:
+                    self.attempts[fact.job_id] = fact.attempt
+                    self.holders.pop(fact.job_id, None)
+            case "job_finished":
+                self.ended[fact.job_id] += 1
+                self.holders.pop(fact.job_id, None)
+
+    def _answered(self, job_id: str, grant: int, word: str) -> None:
+        before = self.answers.setdefault((job_id, grant), word)
+        assert before == word, f"grant {grant} of {job_id} was {before}, then {word}"
+
+    def waiting(self) -> list[str]:
+        gone = {*self.holders, *self.ended, *self.dropped}
+        return sorted(self.attempts.keys() - gone)
+
+    def start(self, job_id: str, cluster: str, start_by_us: int) -> None:
+        self.grants[job_id] += 1
+        self.holders[job_id] = cluster
+        self._decide(
+            job_id,
+            VERDICT_START,
+            cluster,
+            freq_ghz=2.1,
+            walltime_s=600,
+            node_names=["n[1-2]"],
+            start_by_us=start_by_us,
+        )
+
+    def withdraw(self, job_id: str, *, is_void: bool) -> None:
+        if is_void:
+            self._decide(job_id, VERDICT_WITHDRAWN, self.holders.pop(job_id), is_void=True)
+            self.attempts[job_id] += 1
+        else:
+            self._decide(job_id, VERDICT_WITHDRAWN, self.holders[job_id])
+
+    def cancel(self, job_id: str) -> None:
+        self.dropped.add(job_id)
+        cluster = self.holders.get(job_id, "")
+        self._decide(job_id, VERDICT_CANCELLED, cluster, with_grant=bool(cluster))
+
+    def act(self, job_id: str, kind: "Action.Kind.ValueType") -> None:  # type: ignore[name-defined]
+        self._decide(
+            job_id, VERDICT_ACTION, self.holders[job_id], action=Action(kind=kind, number=1)
+        )
+
+    def _decide(
+        self, job_id: str, verdict: int, cluster: str, *, with_grant: bool = True, **more: Any
+    ) -> None:
+        self.decisions.append(
+            PlacementDecided(
+                job_id=job_id,
+                attempt=self.attempts[job_id],
+                verdict=verdict,  # type: ignore[arg-type]
+                cluster=cluster,
+                grant=self.grants[job_id] if with_grant else 0,
+                **more,
+            )
+        )
+
+
+class Play:
+    """One course of everything."""
+
+    def __init__(self, draw: Callable[..., Any]) -> None:
+        self.draw = draw
+        self.fate = Fate()
+        self.servers = {each: MemoryApiServer(each) for each in CLUSTERS}
+        self.coplace = PlainCoplace(self.fate)
+        self.by_hand: set[str] = set()
+        for server in self.servers.values():
+            server.on_write = self.no_job_runs_twice
+        self.begin()
+
+    def begin(self) -> None:
+        """A process starts: it lists all, and reads decisions from where it had committed."""
+        apis = {name: FatedApi(server, self.fate) for name, server in self.servers.items()}
+        self.manager = JobReconciler(apis, self.coplace, TERMS, lambda: NOW_US)
+        self.seen = dict.fromkeys(CLUSTERS, 0)
+        self.read = self.coplace.position
+        for name in CLUSTERS:
+            self.relist(name)
+
+    def relist(self, name: str) -> None:
+        """What a gap in the watch leads to."""
+        server = self.servers[name]
+        self.seen[name] = len(server.log)
+        self.manager.replace(name, [dict(each) for each in server.objects.values()])
+
+    def deliver(self, name: str, most: int, *, again: int = 0) -> None:
+        """Some of what a watch has; some of it once more."""
+        log, begin = self.servers[name].log, max(0, self.seen[name] - again)
+        end = min(len(log), self.seen[name] + most)
+        for _, kind, each in log[begin:end]:
+            tell = self.manager.deleted if kind == "DELETED" else self.manager.changed
+            tell(name, each)
+        self.seen[name] = max(end, self.seen[name])
+
+    async def obey(self, most: int) -> None:
+        """Decisions are read, obeyed and committed."""
+        for decision in self.coplace.decisions[self.read : self.read + most]:
+            await self.manager.obey(decision)
+            self.read += 1
+        if self.draw(st.booleans()):
+            self.coplace.position = self.read
+
+    async def step(self) -> None:
+        """Anything happens."""
+        draw = self.draw
+        name = draw(st.sampled_from(CLUSTERS))
+        kind = draw(st.sampled_from(KINDS))
+        try:
+            await kind(self, name)
+        except KilledError:
+            self.begin()
+
+    def some_job(self, name: str) -> JobKey | None:
+        keys = sorted(self.servers[name].objects)
+        return self.draw(st.sampled_from(keys)) if keys else None
+
+    def no_job_runs_twice(self) -> None:
+        """After every write."""
+        running = Counter(
+            (each["metadata"].get("annotations") or {}).get(JOB_ID, "")
+            for server in self.servers.values()
+            for key, each in server.objects.items()
+            if server.runs(key)
+            and each["spec"]["template"]["metadata"]["labels"].get(GRANT)
+            and not each["metadata"].get("deletionTimestamp")
+        )
+        assert max(running.values(), default=0) <= 1, running
+
+    def starts(self) -> list[tuple[str, int]]:
+        return [each for server in self.servers.values() for each in server.starts if each[1]]
+
+    def check(self) -> None:
+        """What has been written so far."""
+        starts = Counter(self.starts())
+        assert max(starts.values(), default=0) <= 1, starts
+        declined = {grant for grant, word in self.coplace.answers.items() if word == "declined"}
+        assert not declined & starts.keys()
+        assert max(self.coplace.ended.values(), default=0) <= 1
+
+    async def settle(self) -> None:
+        """Nothing goes wrong any more: everything comes to rest."""
+        self.fate.strikes.clear()
+        for server in self.servers.values():
+            server.forbids_creation = False
+        for _ in range(12):
+            for name, server in self.servers.items():
+                for key in list(server.objects):
+                    server.control(key)
+                self.relist(name)
+            await self.manager.work_off()
+            await self.obey(len(self.coplace.decisions))
+
+    def check_rest(self) -> None:
+        """Every grant that was not seized has its answer, and what ended was told and let go."""
+        told = self.coplace.answers
+        for job_id in self.coplace.holders:
+            assert (job_id, self.coplace.grants[job_id]) in told
+        for server in self.servers.values():
+            for key, each in server.objects.items():
+                gone = each["metadata"].get("deletionTimestamp") or server.has_ended(key)
+                assert not (gone and FINALIZER in each["metadata"].get("finalizers", ())), each
+
+
+async def submit(play: Play, name: str) -> None:
+    server = play.servers[name]
+    if len(server.log) < 40:
+        server.submit(suspended_job(f"job-{play.draw(st.integers(1, 3))}-{server.uids}"))
+
+
+async def watch(play: Play, name: str) -> None:
+    play.deliver(name, play.draw(st.integers(1, 5)), again=play.draw(st.integers(0, 3)))
+    await play.manager.work_off()
+
+
+async def gap(play: Play, name: str) -> None:
+    play.relist(name)
+    await play.manager.work_off()
+
+
+async def control(play: Play, name: str) -> None:
+    if key := play.some_job(name):
+        play.servers[name].control(key, slowly=play.draw(st.booleans()))
+
+
+async def finish(play: Play, name: str) -> None:
+    if key := play.some_job(name):
+        play.servers[name].finish(key, play.draw(st.sampled_from(["Complete", "Failed"])))
+
+
+async def delete(play: Play, name: str) -> None:
+    if (key := play.some_job(name)) and play.draw(st.booleans()):
+        play.servers[name].remove(key)
+
+
+async def suspend_by_hand(play: Play, name: str) -> None:
+    if key := play.some_job(name):
+        play.servers[name].edit(key, {"spec": {"suspend": True}})
+
+
+async def evict(play: Play, name: str) -> None:
+    """A pod of what runs is ended by Kubernetes."""
+    if (key := play.some_job(name)) and play.servers[name].runs(key):
+        labels = play.servers[name].objects[key]["spec"]["template"]["metadata"]["labels"]
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+        }
+        pod_labels = {**labels, "batch.kubernetes.io/job-name": key.name}
+        pod = {
+            "metadata": {"namespace": key.namespace, "labels": pod_labels},
+            "spec": {"nodeName": "n1"},
+            "status": {"conditions": [condition]},
+        }
+        play.manager.see_pod(name, pod)
+        await play.manager.work_off()
+
+
+async def decide(play: Play, name: str) -> None:
+    coplace, draw = play.coplace, play.draw
+    if waiting := coplace.waiting():
+        by_us = draw(st.sampled_from([0, 0, NOW_US + 1, NOW_US - 1]))
+        coplace.start(draw(st.sampled_from(waiting)), name, by_us)
+
+
+async def ask_back(play: Play, name: str) -> None:
+    if held := sorted(play.coplace.holders):
+        play.coplace.withdraw(play.draw(st.sampled_from(held)), is_void=play.draw(st.booleans()))
+
+
+async def cancel(play: Play, name: str) -> None:
+    if (known := sorted(play.coplace.attempts)) and play.draw(st.booleans()):
+        play.coplace.cancel(play.draw(st.sampled_from(known)))
+
+
+async def act(play: Play, name: str) -> None:
+    if held := sorted(play.coplace.holders):
+        kinds = [ACTION_KIND_END, ACTION_KIND_REQUEUE, ACTION_KIND_SUSPEND]
+        play.coplace.act(play.draw(st.sampled_from(held)), play.draw(st.sampled_from(kinds)))
+
+
+async def obey(play: Play, name: str) -> None:
+    await play.obey(play.draw(st.integers(1, 4)))
+
+
+async def strike(play: Play, name: str) -> None:
+    """Something goes wrong at one of the next calls."""
+    what = ["killed before", "killed after", "cut before", "cut after"]
+    at = play.fate.calls + play.draw(st.integers(1, 4))
+    play.fate.strikes[at] = play.draw(st.sampled_from(what))
+
+
+async def forbid(play: Play, name: str) -> None:
+    play.servers[name].forbids_creation = play.draw(st.booleans())
+
+
+KINDS = [
+    *(submit, watch, watch, watch, gap, control, control, finish, delete, suspend_by_hand, evict),
+    *(decide, decide, ask_back, cancel, act, obey, obey, strike, forbid),
+]
+
+
+async def course(play: Play, steps: int) -> None:
+    for _ in range(steps):
+        await play.step()
+        play.check()
+    await play.settle()
+    play.check()
+    play.check_rest()
+
+
+@given(st.data(), st.integers(1, 60))
+@settings(max_examples=60, deadline=None)
+def test_no_grant_starts_twice_or_after_it_was_declined_and_every_end_is_told(
+    data: st.DataObject, steps: int
+) -> None:
+    asyncio.run(course(Play(data.draw), steps))
+
+
+def test_the_play_is_about_jobs_that_start_here_and_elsewhere() -> None:
+    """Else the property would hold of nothing."""
+
+    async def played() -> None:
+        play = Play(lambda strategy: True)
+        key = play.servers["alpha"].submit(suspended_job("lu"))
+        other = play.servers["alpha"].submit(suspended_job("mg"))
+        await play.settle()
+        here, there = play.coplace.waiting()
+        play.coplace.start(here, "alpha", 0)
+        play.coplace.start(there, "beta", 0)
+        await play.settle()
+        assert Counter(play.starts()) == {(here, 1): 1, (there, 1): 1}
+        [copy] = play.servers["beta"].objects
+        play.servers["alpha"].finish(key)
+        play.servers["beta"].finish(copy)
+        await play.settle()
+        assert play.coplace.ended == {here: 1, there: 1}
+        assert play.servers["alpha"].objects[other]["spec"]["suspend"]
+        assert play.servers["alpha"].objects[key]["metadata"]["creationTimestamp"] == EPOCH
+
+    asyncio.run(played())
