@@ -32,7 +32,7 @@ from services.kubernetes.processor.effects import (
     TellUser,
 )
 from services.kubernetes.processor.mirror import JobMirror
-from services.kubernetes.processor.standing import standing, stray
+from services.kubernetes.processor.standing import problem, standing, stray
 
 _RETRY_S: Final = 2.0
 _REFUSED_RETRY_S: Final = 60.0
@@ -294,8 +294,19 @@ class JobReconciler:
             await self.look(key)
         except ApiUnavailableError as error:
             self._later(key, _RETRY_S, error)
-        except (ApiError, FactRefusedError) as error:
+        except ApiError as error:
             self._later(key, _REFUSED_RETRY_S, error)
+        except FactRefusedError as error:
+            self._later(key, _REFUSED_RETRY_S, error)
+            await self._say(key, str(error))
+
+    async def _say(self, key: JobKey, why: str) -> None:
+        """Tell a Job's user why Coplace does not know of it."""
+        job = self.mirror.get(key)
+        try:
+            await self._carry_out(problem(job, why) if job else ())
+        except ApiError as error:
+            log.warning("not said", job="/".join(key), problem=str(error))
 
     def _later(self, key: JobKey, wait_s: float, error: Exception) -> None:
         log.warning("tried again", job="/".join(key), problem=str(error))

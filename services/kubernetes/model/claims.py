@@ -3,9 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import orjson
+
+from shared.domain.bounds import ATTEMPT, CLOCK_GHZ, GRANT, NODES, UNITS_PER_NODE, WALLTIME_S
+from shared.domain.checks import require_text
+from shared.domain.errors import RejectedError
+from shared.domain.hostlist import expand
+
+_EARLIEST_US: Final = 946_684_800_000_000
+_LATEST_US: Final = 4_102_444_800_000_000
+_MOST_REASON: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +59,45 @@ class GrantClaim:
     @classmethod
     def parse(cls, text: str) -> Self:
         """What an annotation says; that no grant was answered where it says nothing, or where
-        somebody wrote something else there."""
+        somebody wrote what no claim is."""
         told = _mapping(text)
         try:
-            return cls(
+            found = cls(
                 grant=int(told["grant"]),
                 attempt=int(told["attempt"]),
                 is_live=bool(told["is_live"]),
                 declined=int(told["declined"]),
                 cluster=str(told["cluster"]),
                 freq_ghz=float(told["freq_ghz"]),
+                walltime_s=float(told["walltime_s"]),
                 at_us=int(told["at_us"]),
                 nodes=tuple(map(str, told["nodes"])),
                 node_units=tuple(map(int, told["node_units"])),
-                walltime_s=float(told["walltime_s"]),
             )
-        except (KeyError, TypeError, ValueError):
+            found.check()
+        except (KeyError, TypeError, ValueError, OverflowError):
             return cls()
+        return found
+
+    def check(self) -> None:
+        """Raise RejectedError where its words are none that Coplace could be told."""
+        GRANT.require_if_known("grant", self.grant)
+        GRANT.require_if_known("declined", self.declined)
+        ATTEMPT.require("attempt", self.attempt)
+        if self.is_live:
+            self._check_run()
+
+    def _check_run(self) -> None:
+        require_text("cluster", self.cluster)
+        CLOCK_GHZ.require("freq_ghz", self.freq_ghz)
+        WALLTIME_S.require("walltime_s", self.walltime_s)
+        NODES.require("nodes", nodes := sum(len(expand(each)) for each in self.nodes))
+        if self.node_units and len(self.node_units) != nodes:
+            raise RejectedError("node_units", f"must be one of each of {nodes} nodes")
+        for units in self.node_units:
+            UNITS_PER_NODE.require("node_units", units)
+        if not _EARLIEST_US <= self.at_us <= _LATEST_US:
+            raise RejectedError("at_us", "must be a time of this century")
 
 
 class AfterStop(StrEnum):
@@ -97,14 +128,15 @@ class StopRequest:
         """What an annotation says; None where it says nothing."""
         told = _mapping(text)
         try:
-            return cls(
+            found = cls(
                 AfterStop(told["then"]),
-                str(told["reason"]),
+                str(told["reason"])[:_MOST_REASON],
                 int(told["at_us"]),
                 tuple(map(str, told["failed_nodes"])),
             )
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             return None
+        return found if _EARLIEST_US <= found.at_us <= _LATEST_US else None
 
 
 def _mapping(text: str) -> Mapping[str, Any]:

@@ -19,6 +19,8 @@ from services.kubernetes.model.claims import StopRequest
 from services.kubernetes.model.jobs import KubernetesJob, RunEnd
 from services.kubernetes.model.names import APP, EXCLUSIVE, PRIORITY, WALLTIME_S
 from services.kubernetes.model.units import pod_needs
+from shared.domain.bounds import NODES
+from shared.domain.bounds import PRIORITY as PRIORITY_BOUND
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
 from shared.domain.job import job_id
@@ -103,8 +105,7 @@ def _units(job: KubernetesJob) -> int:
     """The pods that run at a time."""
     parallelism, completions = job.spec.get("parallelism", 1), job.spec.get("completions")
     pods = int(parallelism if completions is None else min(parallelism, completions))
-    if pods < 1:
-        raise RejectedError("spec.parallelism", "must be at least 1")
+    NODES.require("spec.parallelism", pods)
     return pods
 
 
@@ -119,7 +120,9 @@ def _walltime_s(job: KubernetesJob, terms: JobTerms) -> float:
 
 
 def _priority(job: KubernetesJob) -> int:
-    return round(_number(f"metadata.annotations[{PRIORITY}]", job.annotations.get(PRIORITY) or "0"))
+    priority = _number(f"metadata.annotations[{PRIORITY}]", job.annotations.get(PRIORITY) or "0")
+    PRIORITY_BOUND.require("priority", priority)
+    return round(priority)
 
 
 def _number(field: str, text: str) -> float:

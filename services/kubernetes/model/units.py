@@ -8,8 +8,9 @@ from math import ceil
 from typing import Any, Final
 
 from services.kubernetes.model.quantities import quantity
-from shared.domain.bounds import NODE_MEMORY_GIB
+from shared.domain.bounds import CORES_PER_NODE, NODE_MEMORY_GIB
 from shared.domain.errors import RejectedError
+from shared.domain.resources import require_resources, resources_of
 
 _GIB: Final = 1024**3
 _POD: Final = "spec.template.spec"
@@ -62,11 +63,15 @@ def pod_needs(pod: Mapping[str, Any]) -> PodNeeds:
     if not needs.get("cpu"):
         raise RejectedError(f"{_POD}.containers[0].resources.requests.cpu", "must be set")
     memory_gib = float(needs.get("memory", Fraction(0)) / _GIB)
-    return PodNeeds(
+    found = PodNeeds(
         cores=ceil(needs["cpu"]),
         memory_gib=max(memory_gib, NODE_MEMORY_GIB.least) if memory_gib else 0.0,
         resources=counted(needs),
     )
+    CORES_PER_NODE.require("requests.cpu", found.cores)
+    NODE_MEMORY_GIB.require_if_known("requests.memory", found.memory_gib)
+    require_resources("requests", resources_of(found.resources))
+    return found
 
 
 def _requests(

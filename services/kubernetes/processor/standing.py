@@ -87,12 +87,13 @@ def _take(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
         require_placeable(job)
         asked = submitted(job, terms)
     except RejectedError as error:
-        return _problem(job, str(error))
+        return problem(job, str(error))
     body = bodies.taking(job, asked.job_id, asked.walltime_s)
     return [PatchJob(job, body, "taken into the queue")]
 
 
-def _problem(job: KubernetesJob, why: str) -> Sequence[JobEffect]:
+def problem(job: KubernetesJob, why: str) -> Sequence[JobEffect]:
+    """Say why Coplace does not take a Job, where nobody has said so yet."""
     if job.annotations.get(PROBLEM) == why:
         return ()
     user = TellUser(job, "NotUnderstood", why, is_warning=True)
@@ -111,7 +112,7 @@ def _waiting(job: KubernetesJob, terms: JobTerms) -> Sequence[JobEffect]:
     try:
         return [TellCoplace(submission(job, terms))]
     except RejectedError as error:
-        return _problem(job, str(error))
+        return problem(job, str(error))
 
 
 def _running(

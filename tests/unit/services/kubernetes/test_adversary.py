@@ -1,5 +1,5 @@
-"""However events, copies, gaps, refusals and kills fall, no grant starts twice, none starts that was
-declined, no job runs twice at once, and every end is told.
+"""However events, copies, gaps, refusals and kills fall, no grant starts twice, none starts that
+was declined, no job runs twice at once, and every end is told.
 
 API servers, the Job controller, users and Coplace are played in memory; what is counted is what the
 API servers were written, not what the resource manager says of itself.
@@ -42,7 +42,7 @@ TERMS = JobTerms(
     account_label="",
     user_label="",
     default_walltime_s=0,
-    node_models={each: "gold-6254" for each in CLUSTERS},
+    node_models=dict.fromkeys(CLUSTERS, "gold-6254"),
 )
 NOW_US = 1_767_300_000_000_000
 
@@ -62,7 +62,7 @@ class KilledError(BaseException):
 
 @dataclass
 class Fate:
-    """At which calls to the outside what goes wrong: killed or cut off, before or after it was done."""
+    """At which calls to the outside what goes wrong: killed or cut off, before it was done or after."""
 
     strikes: dict[int, str] = field(default_factory=dict)
     calls: int = 0
@@ -419,7 +419,7 @@ def test_the_play_is_about_jobs_that_start_here_and_elsewhere() -> None:
     """Else the property would hold of nothing."""
 
     async def played() -> None:
-        play = Play(lambda strategy: True)
+        play = Play(lambda _strategy: True)
         key = play.servers["alpha"].submit(suspended_job("lu"))
         other = play.servers["alpha"].submit(suspended_job("mg"))
         await play.settle()

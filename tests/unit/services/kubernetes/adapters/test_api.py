@@ -1,0 +1,143 @@
+"""An API server is asked over HTTP: pages, watches, and what its answers mean."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from kubernetes_asyncio.client import ApiClient, Configuration
+
+from services.kubernetes.adapters.api import (
+    JOBS,
+    ApiConflictError,
+    ApiMissingError,
+    ApiRefusedError,
+    ApiServer,
+    ApiUnavailableError,
+    WatchExpiredError,
+)
+from services.kubernetes.adapters.reflector import reflect
+from services.kubernetes.model.jobs import JobKey
+
+KEY = JobKey("alpha", "physics", "lu")
+
+
+class PlayedServer:
+    """Answers as it is told, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[int, list[Mapping[str, Any]]]] = []
+        self.asked: list[tuple[str, str, dict[str, str], Any]] = []
+
+    async def answer(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        query = dict(request.query)
+        self.asked.append((request.method, request.path, query, orjson.loads(body or b"null")))
+        if not self.answers:
+            await asyncio.sleep(60)
+        status, lines = self.answers.pop(0)
+        return web.Response(status=status, body=b"\n".join(map(orjson.dumps, lines)) + b"\n")
+
+
+@pytest.fixture
+async def played() -> AsyncIterator[tuple[PlayedServer, ApiServer]]:
+    """A server and who asks it."""
+    server, app = PlayedServer(), web.Application()
+    app.router.add_route("*", "/{path:.*}", server.answer)
+    async with TestServer(app) as http:
+        configuration = Configuration(host=str(http.make_url("")).rstrip("/"))
+        configuration.api_key = {"BearerToken": "Bearer token"}
+        async with ApiClient(configuration) as client:
+            yield server, ApiServer("alpha", client)
+
+
+def named(name: str, version: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "resourceVersion": version}}
+
+
+async def test_a_list_has_all_pages_and_the_version_of_the_last(
+    played: tuple[PlayedServer, ApiServer],
+) -> None:
+    server, api = played
+    first = {"items": [named("a", "1")], "metadata": {"resourceVersion": "9", "continue": "more"}}
+    last = {"items": [named("b", "2")], "metadata": {"resourceVersion": "9"}}
+    server.answers = [(200, [first]), (200, [last])]
+    items, version = await api.list(JOBS, "x=y")
+    assert [each["metadata"]["name"] for each in items] == ["a", "b"]
+    assert version == "9"
+    assert server.asked[1][2]["continue"] == "more"
+    assert server.asked[1][2]["labelSelector"] == "x=y"
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        *((404, ApiMissingError), (409, ApiConflictError), (422, ApiRefusedError)),
+        *((403, ApiRefusedError), (429, ApiUnavailableError), (500, ApiUnavailableError)),
+        *((401, ApiUnavailableError), (410, WatchExpiredError)),
+    ],
+)
+async def test_an_answer_says_whether_to_try_again(
+    played: tuple[PlayedServer, ApiServer], status: int, error: type[Exception]
+) -> None:
+    server, api = played
+    server.answers = [(status, [{"message": "because"}])]
+    with pytest.raises(error, match="because"):
+        await api.patch(KEY, {"metadata": {}})
+    assert server.asked[0][:2] == ("PATCH", "/apis/batch/v1/namespaces/physics/jobs/lu")
+
+
+async def test_a_server_that_is_gone_is_tried_again() -> None:
+    async with ApiClient(Configuration(host="http://127.0.0.1:1")) as client:
+        with pytest.raises(ApiUnavailableError, match=r"^alpha: "):
+            await ApiServer("alpha", client).get(KEY)
+
+
+class Notes:
+    """What a watcher was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, list[str]]] = []
+        self.enough = asyncio.Event()
+
+    def replace(self, cluster: str, found: list[Mapping[str, Any]]) -> None:
+        self.told.append(("all", [each["metadata"]["name"] for each in found]))
+
+    def changed(self, cluster: str, found: Mapping[str, Any]) -> None:
+        self.told.append(("changed", [found["metadata"]["name"]]))
+
+    def deleted(self, cluster: str, found: Mapping[str, Any]) -> None:
+        self.told.append(("deleted", [found["metadata"]["name"]]))
+        self.enough.set()
+
+
+async def test_a_watch_goes_on_after_a_cut_and_lists_anew_after_a_gap(
+    played: tuple[PlayedServer, ApiServer],
+) -> None:
+    server, api = played
+    page = {"items": [named("a", "1")], "metadata": {"resourceVersion": "5"}}
+    bookmark = {"type": "BOOKMARK", "object": named("", "8")}
+    gone = {"type": "ERROR", "object": {"code": 410, "message": "too old"}}
+    again = {"items": [named("b", "9")], "metadata": {"resourceVersion": "10"}}
+    server.answers = [
+        (200, [page]),
+        (200, [{"type": "ADDED", "object": named("b", "7")}, bookmark]),
+        (200, [gone]),
+        (200, [again]),
+        (200, [{"type": "DELETED", "object": named("b", "11")}]),
+    ]
+    notes, listed = Notes(), asyncio.Event()
+    following = asyncio.create_task(reflect(api, JOBS, "", notes, listed.set))  # type: ignore[arg-type]
+    await asyncio.wait_for(notes.enough.wait(), 10)
+    following.cancel()
+    assert notes.told == [
+        ("all", ["a"]),
+        ("changed", ["b"]),
+        ("all", ["b"]),
+        ("deleted", ["b"]),
+    ]
+    versions = [query.get("resourceVersion") for _, _, query, _ in server.asked]
+    assert versions[:5] == [None, "5", "8", None, "10"]

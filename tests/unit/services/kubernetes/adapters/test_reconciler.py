@@ -1,0 +1,216 @@
+"""What decisions and standings ask for is done at API servers and told to ingest."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
+
+from services.kubernetes.adapters.ingest import FactRefusedError
+from services.kubernetes.adapters.reconciler import JobReconciler
+from services.kubernetes.model.jobs import JobKey
+from services.kubernetes.model.names import JOB_ID, OUTCOME, PROBLEM
+from tests.support.kubernetes_api import MemoryApiServer, Object, suspended_job
+from tests.unit.services.kubernetes.objects import JOB_ID as LU
+from tests.unit.services.kubernetes.objects import NOW_US, TERMS
+
+
+class Told:
+    """Takes every fact."""
+
+    def __init__(self) -> None:
+        self.kinds: list[str] = []
+        self.refusal = ""
+
+    async def tell(self, event: Envelope) -> None:
+        if self.refusal:
+            raise FactRefusedError(self.refusal)
+        self.kinds.append(event.WhichOneof("payload") or "")
+
+
+class Region:
+    """Two clusters and who starts their Jobs."""
+
+    def __init__(self) -> None:
+        self.alpha, self.beta, self.facts = (
+            MemoryApiServer("alpha"),
+            MemoryApiServer("beta"),
+            Told(),
+        )
+        apis = {"alpha": self.alpha, "beta": self.beta}
+        self.manager = JobReconciler(apis, self.facts, TERMS, lambda: NOW_US)
+
+    async def settle(self) -> None:
+        for _ in range(6):
+            for server in (self.alpha, self.beta):
+                for key in list(server.objects):
+                    server.control(key)
+                self.manager.replace(server.cluster, list(server.objects.values()))
+            await self.manager.work_off()
+
+    async def start(self, cluster: str, grant: int = 1) -> None:
+        await self.manager.obey(
+            PlacementDecided(
+                job_id=LU,
+                attempt=1,
+                verdict=VERDICT_START,
+                cluster=cluster,
+                grant=grant,
+                freq_ghz=2.1,
+                walltime_s=60,
+                node_names=["n1"],
+            )
+        )
+
+    def annotations(self, key: JobKey) -> Object:
+        found: Object = self.alpha.objects[key]["metadata"]["annotations"]
+        return found
+
+
+def play(course: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(course)
+
+
+def test_a_job_is_taken_started_told_of_and_let_go() -> None:
+    async def course() -> None:
+        region = Region()
+        key = region.alpha.submit(suspended_job("lu"))
+        await region.settle()
+        assert region.annotations(key)[JOB_ID] == LU
+        await region.start("alpha")
+        await region.settle()
+        region.alpha.finish(key, "Failed")
+        await region.settle()
+        assert region.facts.kinds == ["job_submitted", "job_started", "job_finished"]
+        assert region.annotations(key)[OUTCOME] == "failed"
+        assert not region.alpha.objects[key]["metadata"]["finalizers"]
+
+    play(course())
+
+
+def test_a_job_runs_elsewhere_as_a_copy_that_is_let_go_after_it() -> None:
+    async def course() -> None:
+        region = Region()
+        key = region.alpha.submit(suspended_job("lu"))
+        await region.settle()
+        await region.start("beta")
+        await region.settle()
+        [copy] = region.beta.objects
+        assert region.alpha.objects[key]["spec"]["suspend"]
+        region.beta.finish(copy)
+        await region.settle()
+        assert region.annotations(key)[OUTCOME] == "completed"
+        assert not region.beta.objects[copy]["metadata"]["finalizers"]
+
+    play(course())
+
+
+def test_a_cluster_that_takes_no_copy_has_its_grant_declined() -> None:
+    async def course() -> None:
+        region = Region()
+        region.alpha.submit(suspended_job("lu"))
+        region.beta.forbids_creation = True
+        await region.settle()
+        await region.start("beta")
+        await region.settle()
+        assert region.facts.kinds == ["job_submitted", "job_declined"]
+        region.beta.forbids_creation = False
+        await region.start("beta")
+        assert not region.beta.objects
+        assert region.alpha.told[-1]["message"] == "grant 1 on beta: exceeded quota"
+
+    play(course())
+
+
+def test_a_job_that_cannot_be_understood_says_why_and_stops_nothing() -> None:
+    async def course() -> None:
+        region = Region()
+        wrong = suspended_job("wrong")
+        wrong["spec"]["template"]["spec"]["containers"][0]["resources"] = {}
+        key = region.alpha.submit(wrong)
+        region.alpha.submit(suspended_job("lu"))
+        await region.settle()
+        assert "requests.cpu: must be set" in region.annotations(key)[PROBLEM]
+        assert [event["reason"] for event in region.alpha.told] == ["NotUnderstood"]
+        assert region.facts.kinds == ["job_submitted"]
+        repaired = {"annotations": {"coplace.io/walltime-s": "60"}}
+        region.alpha.edit(key, {"metadata": repaired})
+        await region.settle()
+        assert len(region.alpha.told) == 1
+
+    play(course())
+
+
+def test_a_job_that_somebody_lets_run_without_a_grant_is_suspended_again() -> None:
+    async def course() -> None:
+        region = Region()
+        key = region.alpha.submit(suspended_job("lu"))
+        await region.settle()
+        region.alpha.edit(key, {"spec": {"suspend": False}})
+        await region.settle()
+        assert region.alpha.objects[key]["spec"]["suspend"]
+
+    play(course())
+
+
+def test_a_job_that_pretends_to_be_another_is_not_started_for_it() -> None:
+    async def course() -> None:
+        region = Region()
+        key = region.alpha.submit(suspended_job("lu"))
+        thief = suspended_job("thief")
+        thief["metadata"]["annotations"] = {JOB_ID: LU}
+        stolen = region.alpha.submit(thief)
+        await region.settle()
+        await region.start("alpha")
+        assert not region.alpha.objects[key]["spec"]["suspend"]
+        assert region.alpha.objects[stolen]["spec"]["suspend"]
+
+    play(course())
+
+
+def test_a_fact_that_ingest_refuses_holds_its_job_and_no_other() -> None:
+    async def course() -> None:
+        region = Region()
+        key = region.alpha.submit(suspended_job("lu"))
+        region.facts.refusal = "account 'physics' is none that it may have charged"
+        await region.settle()
+        assert OUTCOME not in region.annotations(key)
+        assert region.facts.refusal in region.annotations(key)[PROBLEM]
+
+    play(course())
+
+
+def test_a_start_of_a_job_that_was_never_here_is_declined() -> None:
+    async def course() -> None:
+        region = Region()
+        await region.start("beta")
+        assert region.facts.kinds == ["job_declined"]
+
+    play(course())
+
+
+@pytest.mark.parametrize("reason", ["PreemptionByScheduler", "DeletionByTaintManager"])
+def test_a_run_whose_pod_kubernetes_ended_waits_again(reason: str) -> None:
+    async def course() -> None:
+        region = Region()
+        key = region.alpha.submit(suspended_job("lu"))
+        await region.settle()
+        await region.start("alpha")
+        await region.settle()
+        labels = {"coplace.io/grant": "1", "batch.kubernetes.io/job-name": "lu"}
+        ended = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+        pod = {
+            "metadata": {"namespace": "physics", "labels": labels},
+            "spec": {"nodeName": "n1"},
+            "status": {"conditions": [ended]},
+        }
+        region.manager.see_pod("alpha", pod)
+        await region.settle()
+        assert region.facts.kinds[-1] == "job_requeued"
+        await region.start("alpha", 2)
+        assert [grant for _, grant in region.alpha.starts] == [1, 2]
+        assert not region.alpha.objects[key]["spec"]["suspend"]
+
+    play(course())

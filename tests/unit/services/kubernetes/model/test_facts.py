@@ -1,0 +1,174 @@
+"""A Job tells what Coplace has to know; one that cannot be understood names its field."""
+
+from typing import Any
+
+import pytest
+from coplace.v1.jobs_pb2 import JOB_OUTCOME_CANCELLED, JOB_OUTCOME_TIMED_OUT
+
+from services.kubernetes.model import bodies
+from services.kubernetes.model.claims import GrantClaim
+from services.kubernetes.model.facts import (
+    cancelled,
+    finish,
+    require_placeable,
+    start,
+    submission,
+    submitted,
+)
+from services.kubernetes.model.jobs import KubernetesJob, RunEnd
+from services.kubernetes.model.names import APP, CLAIM, EXCLUSIVE, PRIORITY, WALLTIME_S
+from shared.domain.errors import RejectedError
+from shared.messaging.contents import check_contents
+from tests.support.kubernetes_api import merged
+from tests.unit.services.kubernetes.objects import CREATED_US, JOB_ID, NOW_US, TERMS, job
+
+CLAIM_OF_TWO = GrantClaim(
+    1,
+    is_live=True,
+    cluster="beta",
+    freq_ghz=2.1,
+    walltime_s=61,
+    at_us=NOW_US,
+    nodes=("n[1-2]",),
+    node_units=(3, 1),
+)
+
+
+def annotated(**annotations: str) -> dict[str, Any]:
+    return {"metadata": {"annotations": annotations}}
+
+
+def requests(**more: str) -> dict[str, Any]:
+    asked = {"cpu": "1", **more}
+    return {"spec": {"template": {"spec": {"containers": [{"resources": {"requests": asked}}]}}}}
+
+
+def claimed(claim: GrantClaim) -> KubernetesJob:
+    return job({"metadata": {"annotations": {CLAIM: claim.to_json()}}}, pods=4)
+
+
+def test_pods_are_units_with_their_cores_memory_and_gpus() -> None:
+    gpu = {"cpu": "2", "memory": "4Gi", "nvidia.com/gpu": "1"}
+    container = {"name": "main", "resources": {"requests": gpu}}
+    template = {"spec": {"containers": [container]}}
+    found = submitted(job(pods=4, template=template), TERMS)
+    assert found.job_id == JOB_ID
+    assert (found.nodes, found.cores_per_unit, found.memory_gib_per_unit) == (4, 2, 4.0)
+    assert dict(found.resources_per_unit) == {"gpu": 1}
+    assert (found.walltime_s, found.submitted_at_us) == (3600, CREATED_US)
+    assert (found.app_id, found.user, found.account) == ("lu", "physics", "physics")
+    assert list(found.architectures) == ["north/kubernetes"]
+    assert found.shareable
+
+
+def test_as_many_pods_count_as_run_at_a_time() -> None:
+    assert submitted(job(parallelism=8, completions=3), TERMS).nodes == 3
+    assert submitted(job(parallelism=2, completions=9), TERMS).nodes == 2
+    assert submitted(job(parallelism=2, completions=None), TERMS).nodes == 2
+
+
+def test_labels_and_annotations_say_more() -> None:
+    labels = {"metadata": {"labels": {APP: "lu.C", "team": "north-physics", "who": "ada"}}}
+    said = merged(labels, annotated(**{PRIORITY: "7", EXCLUSIVE: "true", WALLTIME_S: "90"}))
+    terms = type(TERMS)(
+        site="north",
+        architecture="x",
+        account_label="team",
+        user_label="who",
+        default_walltime_s=0,
+        node_models={},
+    )
+    found = submitted(job(said), terms)
+    assert (found.app_id, found.account, found.user) == ("lu.C", "north-physics", "ada")
+    assert (found.priority, found.shareable, found.walltime_s) == (7, False, 90)
+
+
+def test_an_account_is_not_what_a_job_says_unless_the_label_is_read() -> None:
+    found = submitted(job({"metadata": {"labels": {"coplace.io/account": "rich"}}}), TERMS)
+    assert found.account == "physics"
+
+
+@pytest.mark.parametrize(
+    ("patch", "field"),
+    [
+        ({"spec": {"parallelism": 0}}, "spec.parallelism"),
+        ({"spec": {"activeDeadlineSeconds": None}}, "spec.activeDeadlineSeconds"),
+        (annotated(**{WALLTIME_S: "soon"}), "metadata.annotations[coplace.io/walltime-s]"),
+        (annotated(**{WALLTIME_S: "1e12"}), "walltime_s"),
+        (annotated(**{PRIORITY: "1000"}), "priority"),
+        (annotated(**{PRIORITY: "nan"}), "priority"),
+        (annotated(**{PRIORITY: "1e300"}), "priority"),
+        (annotated(**{WALLTIME_S: "inf"}), "walltime_s"),
+        (requests(cpu="1e99"), "requests.cpu"),
+        (requests(memory="1e99"), "requests.memory"),
+        (requests(**{"nvidia.com/gpu": "1e99"}), "requests"),
+        ({"spec": {"template": {"spec": {"containers": []}}}}, "spec.template.spec.containers[0]"),
+    ],
+)
+def test_what_cannot_be_understood_is_named(patch: dict[str, Any], field: str) -> None:
+    with pytest.raises(RejectedError) as refused:
+        submitted(job(patch), TERMS)
+    assert str(refused.value).startswith(field)
+
+
+@pytest.mark.parametrize(
+    "pod", [{"nodeName": "n1"}, {"nodeSelector": {"a": "b"}}, {"affinity": {"nodeAffinity": {}}}]
+)
+def test_a_job_that_chooses_its_nodes_is_refused(pod: dict[str, Any]) -> None:
+    with pytest.raises(RejectedError, match=f"spec.template.spec.{next(iter(pod))}: must not"):
+        require_placeable(job({"spec": {"template": {"spec": pod}}}))
+
+
+def test_a_job_of_another_controller_is_refused() -> None:
+    with pytest.raises(RejectedError, match=r"spec\.managedBy"):
+        require_placeable(job(managedBy="kueue.x-k8s.io/multikueue"))
+
+
+def test_a_start_and_an_end_tell_what_was_held() -> None:
+    ran = claimed(CLAIM_OF_TWO)
+    started = start(ran, TERMS).job_started
+    assert (started.cluster, list(started.nodes), list(started.node_units)) == (
+        "beta",
+        ["n[1-2]"],
+        [3, 1],
+    )
+    event = finish(ran, TERMS, RunEnd(JOB_OUTCOME_TIMED_OUT, NOW_US - 1))
+    told = event.job_finished
+    assert (told.nodes, told.cores_per_node, told.cores) == (2, 6, 8)
+    assert (told.started_at_us, told.ended_at_us, told.grant) == (NOW_US, NOW_US, 1)
+    assert (told.node_model, told.freq_ghz) == ("epyc-7742", 2.1)
+    check_contents(told)
+    check_contents(started)
+
+
+def test_one_that_never_ran_has_an_end_without_a_start() -> None:
+    told = finish(job(pods=4), TERMS, cancelled(NOW_US)).job_finished
+    assert (told.outcome, told.started_at_us, told.nodes) == (JOB_OUTCOME_CANCELLED, 0, 4)
+    check_contents(told)
+
+
+def test_the_same_fact_has_the_same_id() -> None:
+    assert submission(job(), TERMS) == submission(job(), TERMS)
+    assert submission(job(), TERMS).id == f"north/coplace.v1.JobSubmitted/{JOB_ID}/1"
+
+
+def test_another_job_of_the_same_name_and_second_is_another_job() -> None:
+    other = job({"metadata": {"uid": "00000002-alpha"}})
+    assert submitted(other, TERMS).job_id != submitted(job(), TERMS).job_id
+
+
+def test_a_copy_is_named_by_its_job_and_grant_and_has_no_more_of_its_cluster() -> None:
+    labels = {"controller-uid": "x", "batch.kubernetes.io/job-name": "lu", "run": "lu"}
+    ran = claimed(CLAIM_OF_TWO)
+    spec = {
+        "selector": {"matchLabels": {"controller-uid": "x"}},
+        "template": {"metadata": {"labels": labels}},
+    }
+    body = bodies.copy(KubernetesJob("alpha", merged(ran.fields, {"spec": spec})), JOB_ID)
+    assert ran.run_key == ("beta", "physics", "lu-00000001-1")
+    assert body["metadata"]["name"] == "lu-00000001-1"
+    assert "selector" not in body["spec"]
+    found = body["spec"]["template"]["metadata"]
+    assert found["labels"] == {"run": "lu", "coplace.io/grant": "1"}
+    assert found["annotations"]["coplace.io/frequency-ghz"] == "2.1"
+    assert body["spec"]["activeDeadlineSeconds"] == 61

@@ -1,0 +1,58 @@
+"""Nodes are a cluster of Coplace, in an order that lasts."""
+
+import pytest
+
+from services.kubernetes.model.nodes import (
+    MixedNodesError,
+    NodeTraits,
+    cluster_declared,
+    in_order,
+    is_worker,
+    why_out,
+)
+from shared.messaging.contents import check_contents
+from tests.unit.services.kubernetes.objects import node
+
+TRAITS = NodeTraits("alpha", "north", "gold-6254", (1.2, 3.1), 110, 140, "north/kubernetes")
+
+
+def test_alike_nodes_that_stand_together_are_a_class() -> None:
+    gpus = node("n3", status={"allocatable": {"nvidia.com/gpu": "2"}})
+    found = cluster_declared([node("n1"), node("n2"), gpus], TRAITS)
+    check_contents(found)
+    assert (found.nodes, found.cores_per_node, list(found.node_names)) == (3, 36, ["n[1-3]"])
+    assert [(each.nodes, dict(each.resources)) for each in found.node_classes] == [
+        (2, {}),
+        (1, {"gpu": 2}),
+    ]
+
+
+def test_parts_of_a_core_are_nobodys() -> None:
+    assert cluster_declared([node("n1", "35900m")], TRAITS).cores_per_node == 35
+
+
+def test_nodes_of_several_sizes_are_no_cluster() -> None:
+    with pytest.raises(MixedNodesError, match="alpha has nodes of 36, 64 cores"):
+        cluster_declared([node("n1"), node("n2", "64")], TRAITS)
+    with pytest.raises(MixedNodesError, match="no node"):
+        cluster_declared([], TRAITS)
+
+
+def test_a_node_that_comes_changes_no_index() -> None:
+    old, new = node("n9"), node("n1", metadata={"creationTimestamp": "2026-02-01T00:00:00Z"})
+    assert [each["metadata"]["name"] for each in in_order([new, old])] == ["n9", "n1"]
+
+
+def test_taints_of_an_administrator_keep_jobs_away_and_those_of_a_state_do_not() -> None:
+    own = [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]
+    state = [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]
+    assert not is_worker(node("n1", spec={"taints": own}))
+    assert is_worker(node("n1", spec={"taints": state}))
+
+
+def test_a_node_that_takes_no_pods_says_why() -> None:
+    unknown = [{"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting"}]
+    assert why_out(node("n1")) == ""
+    assert why_out(node("n1", spec={"unschedulable": True})) == "cordoned in Kubernetes"
+    assert why_out(node("n1", status={"conditions": unknown})).endswith("Kubelet stopped posting")
+    assert why_out(node("n1", status={"conditions": []})).endswith("nothing is known of it")
