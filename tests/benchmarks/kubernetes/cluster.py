@@ -1,0 +1,193 @@
+"""A real API server with its etcd, and what it wrote down of who asked for what."""
+
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+import orjson
+import yaml
+from kubernetes_asyncio.client import ApiClient, Configuration
+
+from deploy.local.ports import free_ports
+
+ROOT: Final = Path(__file__).parents[3]
+MANAGER: Final = "coplace"
+_WITHIN_S: Final = 120.0
+_TOKENS: Final = "admin,admin,1,system:masters\nmanager,coplace,2\n"
+# Requests of the resource manager alone, with what they said.
+_AUDIT: Final = """
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - level: Request
+    users: [coplace]
+    verbs: [patch, create, delete]
+    resources: [{group: batch, resources: [jobs]}]
+  - level: None
+"""
+
+
+@dataclass
+class RealCluster:
+    """One cluster; use it as a context manager. Nobody but the API server itself is real."""
+
+    name: str
+    folder: Path
+    api_server: Path
+    _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True)
+        self._etcd, self._peer, self.port = free_ports(3)
+        key = self._file("sa.key")
+        subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+        (self.folder / "tokens.csv").write_text(_TOKENS)
+        (self.folder / "audit.yaml").write_text(_AUDIT)
+        self._start("etcd", ["etcd", *self._etcd_options()])
+        self._start("api", [str(self.api_server), *self._api_options()])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self._running):
+            process.terminate()
+            process.wait(60)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def client_configuration(self) -> Configuration:
+        """An administrator's."""
+        found = Configuration(host=self.url)
+        found.api_key = {"BearerToken": "Bearer admin"}
+        found.verify_ssl = False
+        found.connection_pool_maxsize = 64
+        return found
+
+    def kubeconfig(self) -> Path:
+        """The resource manager's."""
+        cluster = {"server": self.url, "insecure-skip-tls-verify": True}
+        context = {"cluster": self.name, "user": MANAGER}
+        path = self.folder / "kubeconfig"
+        told = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": self.name, "cluster": cluster}],
+            "users": [{"name": MANAGER, "user": {"token": "manager"}}],
+            "contexts": [{"name": self.name, "context": context}],
+            "current-context": self.name,
+        }
+        path.write_text(yaml.safe_dump(told))
+        return path
+
+    async def wait(self) -> None:
+        """Return when it serves."""
+        deadline_s = time.monotonic() + _WITHIN_S
+        while True:
+            try:
+                await call(self, "GET", "/readyz", raw=True)
+            except (OSError, CallError) as error:
+                if time.monotonic() > deadline_s:
+                    raise CallError(f"{self.name} does not serve: {error}") from error
+                time.sleep(0.5)
+            else:
+                return
+
+    async def prepare(self, nodes: int, cores: int) -> None:
+        """Its nodes, a namespace, and the rights of the resource manager, as the chart has them."""
+        rules = yaml.safe_load((ROOT / "helm/coplace/files/kubernetes-rules.yaml").read_text())
+        role = {"metadata": {"name": MANAGER}, "rules": [*rules["own"], *rules["copies"]]}
+        group = "rbac.authorization.k8s.io"
+        binding = {
+            "metadata": {"name": MANAGER},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": MANAGER},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": MANAGER}],
+        }
+        async with self.client() as client:
+            await call(client, "POST", f"/apis/{group}/v1/clusterroles", role)
+            await call(client, "POST", f"/apis/{group}/v1/clusterrolebindings", binding)
+            await call(client, "POST", "/api/v1/namespaces", {"metadata": {"name": "physics"}})
+            for number in range(nodes):
+                await self._node(client, f"{self.name}-{number:04}", cores)
+
+    def client(self) -> ApiClient:
+        """An administrator."""
+        return ApiClient(self.client_configuration)
+
+    def requests(self) -> Iterator[Mapping[str, Any]]:
+        """What the resource manager asked to be written, as the API server wrote it down."""
+        with (self.folder / "audit.log").open("rb") as file:
+            yield from map(orjson.loads, file)
+
+    async def _node(self, client: ApiClient, name: str, cores: int) -> None:
+        """A node that is ready, of which there is nothing else."""
+        await call(client, "POST", "/api/v1/nodes", {"metadata": {"name": name}})
+        amounts = {"cpu": str(cores), "memory": "192Gi", "pods": "250"}
+        ready = {"type": "Ready", "status": "True", "reason": "Simulated", "message": "simulated"}
+        status = {"allocatable": amounts, "capacity": amounts, "conditions": [ready]}
+        await call(client, "PATCH", f"/api/v1/nodes/{name}/status", {"status": status})
+        # A node without a kubelet is tainted at its registration.
+        await call(client, "PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
+
+    def _etcd_options(self) -> Sequence[str]:
+        client, peer = f"http://127.0.0.1:{self._etcd}", f"http://127.0.0.1:{self._peer}"
+        return [
+            *("--data-dir", self._file("etcd"), "--unsafe-no-fsync"),
+            *("--listen-client-urls", client, "--advertise-client-urls", client),
+            *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+            *("--initial-cluster", f"default={peer}"),
+        ]
+
+    def _api_options(self) -> Sequence[str]:
+        return [
+            *("--etcd-servers", f"http://127.0.0.1:{self._etcd}"),
+            *("--bind-address", "127.0.0.1", "--secure-port", str(self.port)),
+            *("--cert-dir", self._file("certificates"), "--authorization-mode", "RBAC"),
+            *("--token-auth-file", self._file("tokens.csv")),
+            *("--service-account-issuer", "https://kubernetes.default.svc"),
+            *("--service-account-key-file", self._file("sa.key")),
+            *("--service-account-signing-key-file", self._file("sa.key")),
+            *("--audit-policy-file", self._file("audit.yaml")),
+            *("--audit-log-path", self._file("audit.log"), "--audit-log-mode", "blocking"),
+        ]
+
+    def _file(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def _start(self, name: str, command: Sequence[str]) -> None:
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self._running.append(subprocess.Popen(command, stdout=log, stderr=log))
+
+
+class CallError(Exception):
+    """An API server refused."""
+
+
+async def call(
+    of: ApiClient | RealCluster, method: str, path: str, body: Any = None, *, raw: bool = False
+) -> Any:
+    """Ask an API server as an administrator. Raises CallError."""
+    if isinstance(of, RealCluster):
+        async with of.client() as client:
+            return await call(client, method, path, body, raw=raw)
+    kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    answer = await of.call_api(
+        path,
+        method,
+        header_params={"Content-Type": kind, "Accept": "application/json"},
+        body=body,
+        auth_settings=["BearerToken"],
+        _preload_content=False,
+        _request_timeout=60,
+    )
+    async with answer:
+        told = await answer.read()
+        if answer.status >= 400:
+            raise CallError(f"{method} {path}: {answer.status} {told[:500]!r}")
+        return told if raw else orjson.loads(told)
