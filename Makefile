@@ -203,6 +203,16 @@ kill-agent: KILLS = 1000
 kill-agent: setup ## kill node agents at random points of their shutters: SEED= KILLS=
 	$(BIN)/python -m tests.chaos.agent_kills --seed $(SEED) --kills $(KILLS)
 
+KUBERNETES_VERSION ?= v1.34.1
+ETCD_VERSION ?= v3.5.21
+
+.PHONY: e2e-kubernetes-jobs
+e2e-kubernetes-jobs: API_JOBS = 5000
+e2e-kubernetes-jobs: setup system-servers ## Jobs over three real API servers, their manager killed: API_JOBS=
+	@deploy/require-commands.sh etcd:etcd-server openssl:openssl
+	$(BIN)/python -m tests.benchmarks.kubernetes --jobs $(API_JOBS) \
+	    --api-server "$$(deploy/build-kubernetes.sh $(KUBERNETES_VERSION) $(ETCD_VERSION))/kube-apiserver"
+
 .PHONY: check-core
 check-core: MINUTES = 2
 check-core: setup ## random systems hold the scheduling core to its rules: SEED= MINUTES= of CPU

@@ -16,7 +16,7 @@ import services
 from shared.messaging.access import OPERATOR, load_principals
 from shared.runtime.environment import EnvironmentSettings
 from shared.runtime.settings import Settings
-from tests.helm.chart import FIRST_TRY, OWN_SERVERS, STRIMZI, Document, named, pods, render
+from tests.helm.chart import KUBERNETES_JOBS, OWN_SERVERS, STRIMZI, Document, named, pods, render
 
 KAFKA_PORT: Final = 9092
 REDIS_PORT: Final = 6379
@@ -46,7 +46,7 @@ def prefix(kind: type[BaseSettings]) -> str:
 
 
 def everything() -> tuple[Document, ...]:
-    return render(FIRST_TRY, "--set", "services.planner.enabled=true")
+    return render(KUBERNETES_JOBS, "--set", "services.planner.enabled=true")
 
 
 def component(labels: Labels) -> str:
@@ -172,7 +172,9 @@ def test_the_test_of_a_release_reaches_ingest() -> None:
     assert reaches(everything(), every["test"], every["ingest"], 50051)
 
 
-@pytest.mark.parametrize("values", [FIRST_TRY, OWN_SERVERS, STRIMZI], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "values", [KUBERNETES_JOBS, OWN_SERVERS, STRIMZI], ids=lambda path: path.stem
+)
 def test_every_variable_is_one_that_is_read(values: Any) -> None:
     read = {
         f"{prefix(kind)}{name}".upper() for kind in every_settings() for name in kind.model_fields

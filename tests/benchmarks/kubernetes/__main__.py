@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.kubernetes --api-server PATH --jobs 5000
 
-Starts are counted from the audit logs of the API servers. The Job controllers and the nodes are
-simulated (`controller.py`); API servers, Kafka, ingest, placement and the resource manager are real.
+Starts are counted from the audit logs of the API servers. Job controllers and nodes are simulated
+(`controller.py`); API servers, Kafka, ingest, placement and the resource manager are real.
 """
 
 import argparse
@@ -53,6 +53,8 @@ def programs(clusters: Sequence[RealCluster], folder: Path) -> list[Program]:
         "PYTHONPATH": os.pathsep.join(sys.path),
         "COPLACE_NAMESPACE": _NAMESPACE,
         "COPLACE_KAFKA_PARTITIONS": "4",
+        # All of it shares one machine, with whatever else runs there.
+        "COPLACE_SESSION_TIMEOUT_S": "120",
         "COPLACE_INGEST_PORT": str(ports[0]),
         "COPLACE_PLACEMENT_PORT": str(ports[1]),
         "COPLACE_KUBERNETES_SITE": "north",
@@ -145,8 +147,8 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
         await wait(arguments, servers, clusters)
         took_s = time.monotonic() - began_s
         await asyncio.gather(*submitting)
-        for each in playing:
-            each.cancel()
+        for task in playing:
+            task.cancel()
     copies = sum(
         is_start(each) and each["verb"] == "create" for c in clusters for each in c.requests()
     )
@@ -157,7 +159,7 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
 async def wait(
     arguments: argparse.Namespace, servers: LocalServers, clusters: Sequence[RealCluster]
 ) -> None:
-    """Until all Jobs have ended; kill the resource manager when a third, and two thirds, started."""
+    """Until all Jobs have ended; the manager is killed when a third, and two thirds, started."""
     kills = [arguments.jobs // 3, 2 * arguments.jobs // 3]
     deadline_s = time.monotonic() + arguments.within_s
     while time.monotonic() < deadline_s:
@@ -175,9 +177,8 @@ async def wait(
 def report(starts: Counter[str], ended: Counter[str], jobs: int, took_s: float) -> int:
     """What the API servers wrote down."""
     times = Counter(starts.values())
-    print(
-        f"jobs: {jobs}; started exactly once: {times[1]}; more than once: {times.total() - times[1]}"
-    )
+    more = times.total() - times[1]
+    print(f"jobs: {jobs}; started exactly once: {times[1]}; more than once: {more}")
     print(f"outcomes: {dict(ended)}")
     print(f"{jobs / took_s:.1f} jobs/s from submission to end, over {len(CLUSTERS)} API servers")
     print(f"Kueue on such a machine, as cited: {KUEUE_JOBS_PER_S} jobs/s")

@@ -1,5 +1,6 @@
 """A real API server with its etcd, and what it wrote down of who asked for what."""
 
+import asyncio
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -95,7 +96,7 @@ class RealCluster:
             except (OSError, CallError) as error:
                 if time.monotonic() > deadline_s:
                     raise CallError(f"{self.name} does not serve: {error}") from error
-                time.sleep(0.5)
+                await asyncio.sleep(0.5)
             else:
                 return
 

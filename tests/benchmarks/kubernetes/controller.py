@@ -2,7 +2,7 @@
 and end after a time."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ class SimulatedController:
             for _ in range(_WORKERS):
                 tasks.create_task(self._work(client))
 
-    def replace(self, cluster: str, found: list[Mapping[str, Any]]) -> None:
+    def replace(self, cluster: str, found: Sequence[Mapping[str, Any]]) -> None:
         """All Jobs."""
         for each in found:
             self.changed(cluster, each)

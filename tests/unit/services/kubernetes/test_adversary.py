@@ -62,7 +62,7 @@ class KilledError(BaseException):
 
 @dataclass
 class Fate:
-    """At which calls to the outside what goes wrong: killed or cut off, before it was done or after."""
+    """At which calls to the outside what goes wrong: killed or cut, before it was done or after."""
 
     strikes: dict[int, str] = field(default_factory=dict)
     calls: int = 0
