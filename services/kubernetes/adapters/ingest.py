@@ -33,7 +33,7 @@ class FactSender:
     """Sends facts in the order in which they come, until each is acknowledged or refused."""
 
     def __init__(self, address: str, settings: Settings) -> None:
-        self._address, self._credentials = address, grpc_channel_credentials(settings)
+        self._address, self._settings = address, settings
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
 
     async def tell(self, event: Envelope) -> None:
@@ -44,39 +44,46 @@ class FactSender:
 
     async def run(self) -> None:
         """Send what comes, until cancelled."""
-        async with channel_to(self._address, self._credentials) as channel:
-            stub = IngestServiceStub(channel)
-            while True:
-                batch = [await self._queue.get()]
-                while len(batch) < _BATCH and not self._queue.empty():
-                    batch.append(self._queue.get_nowait())
-                await self._send(stub, batch)
-
-    async def _send(self, stub: Any, batch: Sequence[_Waiting]) -> None:
-        wait_s = _RETRY_S
+        wait_s, batch = _RETRY_S, list[_Waiting]()
         while True:
-            try:
-                answer = await stub.PublishStream(_requests(batch), timeout=_CALL_S)
-            except grpc.aio.AioRpcError as error:
-                if error.code() in _REFUSED:
-                    return await self._refused(stub, batch, str(error.details()))
-                log.warning("ingest does not answer", code=error.code().name)
-                await asyncio.sleep(wait_s)
-                wait_s = min(2 * wait_s, _MOST_RETRY_S)
-            else:
-                return _answer(batch, {each.index: each.reason for each in answer.rejections})
+            async with channel_to(self._address, self._settings) as channel:
+                stub = IngestServiceStub(channel)
+                batch = batch or await self._next_batch()
+                while await self._sent(stub, batch):
+                    wait_s, batch = _RETRY_S, await self._next_batch()
+            # By the next channel, whose certificate may have been renewed.
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _MOST_RETRY_S)
 
-    async def _refused(self, stub: Any, batch: Sequence[_Waiting], why: str) -> None:
+    async def _next_batch(self) -> list[_Waiting]:
+        batch = [await self._queue.get()]
+        while len(batch) < _BATCH and not self._queue.empty():
+            batch.append(self._queue.get_nowait())
+        return batch
+
+    async def _sent(self, stub: Any, batch: Sequence[_Waiting]) -> bool:
+        """Whether each is acknowledged or refused; else all are to be sent again."""
+        try:
+            answer = await stub.PublishStream(_requests(batch), timeout=_CALL_S)
+        except grpc.aio.AioRpcError as error:
+            if error.code() in _REFUSED:
+                return await self._refused(stub, batch, str(error.details()))
+            log.warning("ingest does not answer", code=error.code().name)
+            return False
+        _answer(batch, {each.index: each.reason for each in answer.rejections})
+        return True
+
+    async def _refused(self, stub: Any, batch: Sequence[_Waiting], why: str) -> bool:
         """A call was refused as a whole: one of its facts is at fault."""
         if len(batch) == 1:
-            return _answer(batch, {0: why})
-        for each in batch:
-            await self._send(stub, [each])
-        return None
+            _answer(batch, {0: why})
+            return True
+        return all([await self._sent(stub, [each]) for each in batch])
 
 
-def channel_to(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
-    """A channel that shows this process's certificate, where it has one."""
+def channel_to(address: str, settings: Settings) -> grpc.aio.Channel:
+    """A channel that shows this process's certificate as it is now, where it has one."""
+    credentials = grpc_channel_credentials(settings)
     if credentials is None:
         return grpc.aio.insecure_channel(address)
     return grpc.aio.secure_channel(address, credentials)

@@ -13,7 +13,6 @@ from coplace.v1.placement_service_pb2 import (
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from services.kubernetes.adapters.ingest import channel_to
-from shared.runtime.grpc_security import grpc_channel_credentials
 from shared.runtime.settings import Settings
 
 _CALL_S: Final = 30.0
@@ -26,7 +25,7 @@ class PlacementClient:
     """Asks until it is answered."""
 
     def __init__(self, address: str, settings: Settings) -> None:
-        self._address, self._credentials = address, grpc_channel_credentials(settings)
+        self._address, self._settings = address, settings
 
     async def knows(self, clusters: frozenset[str]) -> None:
         """Return when all clusters are declared: before that placement rejects their jobs."""
@@ -44,11 +43,11 @@ class PlacementClient:
         return answer
 
     async def _asked(self, method: str, request: Any) -> Any:
-        async with channel_to(self._address, self._credentials) as channel:
-            stub = PlacementServiceStub(channel)
-            while True:
+        while True:
+            async with channel_to(self._address, self._settings) as channel:
+                call = getattr(PlacementServiceStub(channel), method)
                 try:
-                    return await getattr(stub, method)(request, timeout=_CALL_S)
+                    return await call(request, timeout=_CALL_S)
                 except grpc.aio.AioRpcError as error:
                     log.warning("placement does not answer", code=error.code().name)
-                await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_LOOK_S)
