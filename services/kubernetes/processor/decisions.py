@@ -50,7 +50,9 @@ def obeying(
 
 
 def _without_job(decision: PlacementDecided, site: str, now_us: int) -> Sequence[JobEffect]:
-    """Nothing ever starts without its Job, so that no word has to be kept."""
+    """Nothing ever starts without its Job, so that no word has to be kept. Of one that started its
+    end was told before it went, after which this means nothing; it answers for one whose finalizer
+    somebody took by hand."""
     if decision.verdict == VERDICT_ACTION or not decision.grant:
         return ()
     return [_declined(decision, site, _GONE, now_us)]

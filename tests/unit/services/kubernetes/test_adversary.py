@@ -141,6 +141,9 @@ class PlainCoplace:
                 self.holders.pop(fact.job_id, None)
 
     def _answered(self, job_id: str, grant: int, word: str) -> None:
+        """The first word holds; of a job whose end was told no more is heard."""
+        if job_id in self.ended:
+            return
         before = self.answers.setdefault((job_id, grant), word)
         assert before == word, f"grant {grant} of {job_id} was {before}, then {word}"
 

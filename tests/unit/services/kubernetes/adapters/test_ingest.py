@@ -7,6 +7,8 @@ import grpc
 import pytest
 from coplace.v1.ingest_service_pb2 import (
     Envelope,
+    PublishRequest,
+    PublishResponse,
     PublishStreamRequest,
     PublishStreamResponse,
     Rejection,
@@ -28,7 +30,12 @@ class PlayedIngest(IngestServiceServicer):
         self.published: list[str] = []
         self.cuts = 0
 
-    async def PublishStream(  # type: ignore[override]
+    async def Publish(  # noqa: N802
+        self, request: PublishRequest, context: grpc.aio.ServicerContext[object, object]
+    ) -> PublishResponse:
+        raise NotImplementedError
+
+    async def PublishStream(  # noqa: N802
         self,
         request_iterator: AsyncIterator[PublishStreamRequest],
         context: grpc.aio.ServicerContext[PublishStreamRequest, PublishStreamResponse],
@@ -51,7 +58,7 @@ async def test_each_is_told_once_it_is_acknowledged_over_cuts_and_refusals(
 ) -> None:
     monkeypatch.setattr(ingest, "_RETRY_S", 0.01)
     played, server = PlayedIngest(), grpc.aio.server()
-    add_IngestServiceServicer_to_server(played, server)  # type: ignore[no-untyped-call]
+    add_IngestServiceServicer_to_server(played, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     sender = FactSender(f"127.0.0.1:{port}", Settings())
