@@ -69,7 +69,11 @@ lock: $(VENV)/.locked ## pin anew what pyproject.toml asks for, with hashes and 
 	    --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 	    --quiet --output-file requirements.lock
 
-.PHONY: system-python system-compiler system-servers system-slurm system-containers system-tests
+KUBERNETES_PACKAGES := etcd:etcd-server containerd:containerd dnsmasq:dnsmasq-base \
+    /usr/lib/cni/bridge:containernetworking-plugins setpriv:util-linux
+
+.PHONY: system-python system-compiler system-servers system-slurm system-containers system-tests \
+    system-kubernetes
 system-python:
 	@deploy/require-python.sh $(PYTHON)
 system-compiler:
@@ -80,6 +84,8 @@ system-slurm:
 	@deploy/require-commands.sh $(SLURM_PACKAGES)
 system-containers:
 	@deploy/require-commands.sh $(CONTAINER_PACKAGES)
+system-kubernetes:
+	@deploy/require-commands.sh $(KUBERNETES_PACKAGES)
 # All at once, while pip installs.
 system-tests:
 	@deploy/require-commands.sh $(SERVER_PACKAGES) $(SLURM_PACKAGES) $(CONTAINER_PACKAGES)
@@ -229,6 +235,11 @@ tutorial: setup ## play the day of docs/tutorial.md again and write what comes o
 .PHONY: compose-check
 compose-check: setup system-servers system-containers ## play a demo through the containers
 	$(BIN)/python -m deploy.compose.check
+
+.PHONY: e2e-k8s
+e2e-k8s: JOBS = 500
+e2e-k8s: setup system-servers system-containers system-kubernetes ## the chart on a real Kubernetes with real pods: SEED= JOBS=
+	$(BIN)/python -m tests.cluster --seed $(SEED) --jobs $(JOBS)
 
 .PHONY: asyncapi
 asyncapi: setup ## write the AsyncAPI document of the topics

@@ -21,6 +21,7 @@ unpack() {
     tar --extract --gzip --file wheel/aws_cdk/*/_jsii/*.tgz package/lib/layer.zip
     "$bin/python" -m zipfile --extract package/lib/layer.zip layer
     install -D layer/helm/helm "$folder/helm"
+    install -D layer/kubectl/kubectl "$folder/kubectl"
 }
 
 if [ ! -x "$folder/helm" ]; then
