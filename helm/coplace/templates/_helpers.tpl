@@ -53,7 +53,7 @@ lasting name: it is a StatefulSet. */}}
 - {key: prediction, name: prediction, module: services.prediction, stateful: true}
 - {key: placement, name: placement, module: services.placement, grpc: COPLACE_PLACEMENT, port: 50053, stateful: true}
 - {key: planner, name: planner, module: services.planner, stateful: true}
-- {key: pricing, name: pricing, module: services.pricing, stateful: true, group: pricing, topics: [jobs.events, telemetry.shutters]}
+- {key: pricing, name: pricing, module: services.pricing, stateful: true}
 - {key: accounts, name: accounts, module: services.pricing.accounts, stateful: true, redis: true}
 {{- end -}}
 
