@@ -86,6 +86,7 @@ def test_nobody_outside_writes_what_services_write() -> None:
         "north may Read topic energy.advice",
         "finance may Read group billing.*",
         "finance may Read topic prices.charges",
+        "finance may Read topic accounts.standings",
         "slurm-a may Write topic slurm.jobcomp",
     }
 
