@@ -176,6 +176,8 @@ bench-prediction: setup ## compare predictions of power with simpler ones: OUT= 
 .PHONY: bench-capping
 bench-capping: setup ## dispatchers under a power cap beside what was published: OUT= INTO=document
 	$(BIN)/python -m tests.benchmarks.capping --out '$(OUT)/capping' $(if $(INTO),--into '$(INTO)')
+	$(BIN)/python -m tests.benchmarks.capping.uncertain --out '$(OUT)/capping' \
+	    $(if $(INTO),--into '$(INTO)')
 
 .PHONY: bench-pricing
 bench-pricing: setup system-compiler ## hold slowdowns by shutters to true ones: OUT= INTO=document

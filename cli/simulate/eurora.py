@@ -11,11 +11,14 @@ from rich.table import Table
 
 from cli.simulate.scenarios import MIXED, EuroraScenario
 from cli.telling import TABLE_WIDTH
+from shared.domain.bounds import CAP_RISK
 from shared.domain.errors import UnusableError
 from shared.models.power_reduction import factor_of_cpi, mixed_factor
 from shared.runtime.user_files import lines
 from shared.simulation.capping import (
     CappingRules,
+    Kept,
+    counting_deviations,
     impossible_under,
     play_capped,
     weighted_queue_time_s,
@@ -36,6 +39,7 @@ from shared.workloads.eurora import (
     read_cpi,
     read_jobs,
     read_machine,
+    read_power_deviations,
     read_power_predictions,
     read_queues,
 )
@@ -88,15 +92,28 @@ def _cap(scenario: EuroraScenario, cap_w: float) -> None:
     """One instance under a cap."""
     files = _files(scenario, scenario.eurora)
     machine = read_machine(files.nodes)
-    jobs = read_jobs(scenario.eurora, read_power_predictions(files.power))
+    jobs: Sequence[EuroraJob] = read_jobs(scenario.eurora, read_power_predictions(files.power))
     waits_s = expected_waits_s(jobs, read_queues(files.queues))
-    rules = CappingRules(scenario.policy, cap_w, waits_s, _factors(scenario, files.power, jobs))
+    factors = _factors(scenario, files.power, jobs)
+    kept = Kept(scenario.cap_margin, scenario.cap_risk, _deviations(scenario, files.power, jobs))
+    jobs, cap_w = counting_deviations(jobs, cap_w, kept)
+    rules = CappingRules(scenario.policy, cap_w, waits_s, factors)
     played = play_capped(machine, jobs, rules)
     if wrong := impossible_under(rules, played, machine):
         raise UnusableError(f"the schedule of {scenario.eurora} is impossible: {wrong[0]}")
     if scenario.jobs_csv is not None:
         write_placements(scenario.jobs_csv, played.placements)
     Console(width=TABLE_WIDTH).print(_capped_table(scenario, rules, played))
+
+
+def _deviations(scenario: EuroraScenario, power: Path, jobs: Sequence[EuroraJob]) -> list[float]:
+    """By what share each prediction may err. Raises UnusableError for a job that has none."""
+    if scenario.cap_risk >= CAP_RISK.most or scenario.power_sd is not None:
+        return [scenario.power_sd or 0.0] * len(jobs)
+    found = read_power_deviations(power)
+    if unknown := next((job.job_id for job in jobs if job.job_id not in found), None):
+        raise UnusableError(f"{power}: job {unknown} has no power_sd: give --power-sd")
+    return [found[job.job_id] for job in jobs]
 
 
 def _factors(scenario: EuroraScenario, power: Path, jobs: Sequence[EuroraJob]) -> list[float]:

@@ -9,12 +9,13 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from shared.domain.bounds import CAP_MARGIN, CAP_RISK
 from shared.eamc.frequency import EVEN, Reading
 from shared.eamc.ranking import Policy
 from shared.scheduling.lookahead import Prices
 from shared.scheduling.runtimes import Runtimes
 from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
-from shared.simulation.capping import CappingMethod
+from shared.simulation.capping import AS_PREDICTED, CappingMethod
 from shared.simulation.jobs import CIRNE
 from shared.simulation.lookahead import AS_TUNED, Ahead
 from shared.simulation.policy import SimulatedPolicy
@@ -263,12 +264,25 @@ class EuroraScenario(Scenario):
         MIXED, "What less power costs: a factor from 0 to 1, mixed, or cpi, a column of the power."
     )
     jobs_csv: Path | None = _field(None, "File of job_id, submit_s, start_s, end_s.")
+    cap_margin: Annotated[float, Field(ge=0, le=CAP_MARGIN.most)] = _field(
+        0.0, "The share of the cap that is kept free."
+    )
+    cap_risk: Annotated[float, Field(ge=CAP_RISK.least, le=CAP_RISK.most)] = _field(
+        0.5, "The accepted probability that jobs together draw more than the cap."
+    )
+    power_sd: Annotated[float | None, Field(ge=0, le=1)] = _field(
+        None, "Deviation of predicted powers, as a share; else power_sd, a column of the power."
+    )
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
-        said = sorted({"policy", "slowdown", "jobs_csv"} & self.model_fields_set)
+        of_a_cap = {"policy", "slowdown", "jobs_csv", "cap_margin", "cap_risk", "power_sd"}
+        said = sorted(of_a_cap & self.model_fields_set)
         if self.cap is None and said:
             raise ValueError(f"{{{said[0]}}} needs {{cap}}: without one instances are compared")
+        is_kept = self.cap_margin > 0 or self.cap_risk < CAP_RISK.most
+        if is_kept and self.policy not in AS_PREDICTED:
+            raise ValueError(f"{{cap_margin}} and {{cap_risk}} are of no use to {self.policy}")
         _ = self.factor
         return self
 

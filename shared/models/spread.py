@@ -8,13 +8,14 @@ is multiplied (E = P T, one projection after another) has exactly the root of th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
-from shared.numerics.elementary import exps
+from shared.numerics.elementary import exp, exps
 from shared.numerics.normal import quantile as normal_quantile
 
 Floats = NDArray[np.float64]
@@ -29,6 +30,13 @@ def at_quantile(value: Floats, sd: Floats, quantile: float) -> Floats:
     Raises RejectedError unless the quantile is above 0 and below 1.
     """
     return np.asarray(value * _stretch(sd, quantile))
+
+
+def moments(sd: float) -> tuple[float, float]:
+    """Mean and variance of what is projected as 1, by its relative standard deviation: the
+    projection is the median, and errors upwards are larger than errors downwards."""
+    square = exp(sd * sd)
+    return sqrt(square), square * (square - 1)
 
 
 def _stretch(sd: Floats, quantile: float) -> Floats:

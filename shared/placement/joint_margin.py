@@ -1,15 +1,16 @@
 """What is kept free under caps since predictions err: the quantile of what all jobs that run draw
 together, beyond the sum of what is predicted of each.
 
-Errors of jobs count as independent and normal: what they draw together exceeds the sum of the
-predictions and z_q times the root of the sum of their squared deviations with the probability
-1 - q. A job whose prediction carries no deviation counts as predicted.
+Errors of jobs count as independent, with normal logarithms: what many draw together is about normal
+and exceeds the sum of their means and z_q times the root of the sum of their variances with the
+probability 1 - q. A job whose prediction carries no deviation counts as predicted.
 """
 
 from collections.abc import Sequence
 from math import ceil, sqrt
 from typing import Final, NamedTuple
 
+from shared.models.spread import moments
 from shared.numerics.normal import quantile
 from shared.placement.caps import Covered
 from shared.placement.job_table import JobTable
@@ -26,19 +27,29 @@ AS_PREDICTED: Final = 0.5
 _SURELY_MORE: Final = 1.000001
 
 
-class Drawn(NamedTuple):
-    """What a job draws beyond idle until `release_s` at the latest, and the square of by how much
-    that may err, mW^2."""
+class Error(NamedTuple):
+    """By how much more a job draws than is predicted: the mean, mW, and the variance, mW^2."""
 
-    release_s: float
-    draw_mw: int
+    mean_mw: float
     variance: float
 
 
-def margin_mw(risk: float, drawn: Sequence[Drawn], more: float = 0.0) -> int:
+_NO_ERROR: Final = Error(0.0, 0.0)
+
+
+class Drawn(NamedTuple):
+    """What a job is predicted to draw beyond idle until `release_s` at the latest."""
+
+    release_s: float
+    draw_mw: int
+    error: Error
+
+
+def margin_mw(risk: float, errors: Sequence[Error]) -> int:
     """By how much jobs together exceed the sum of their predictions with the probability `risk` at
-    most; `more` is a variance beside theirs, mW^2."""
-    return ceil(quantile(1 - risk) * sqrt(sum([each.variance for each in drawn]) + more))
+    most."""
+    mean_mw = sum([each.mean_mw for each in errors])
+    return ceil(mean_mw + quantile(1 - risk) * sqrt(sum([each.variance for each in errors])))
 
 
 class JointMargin:
@@ -50,7 +61,7 @@ class JointMargin:
 
     def __init__(self, job_table: JobTable, models: ModelStore) -> None:
         self._job_table, self._models = job_table, models
-        self._more: dict[Covered, float] = {}
+        self._more: dict[Covered, Error] = {}
         self._drawn: dict[Covered, dict[int, Drawn]] = {}
         # Whether no start of the pass was looked at.
         self._is_untouched = True
@@ -75,14 +86,16 @@ class JointMargin:
         """Milliwatts beside what jobs that have nodes are predicted to draw there."""
         if not self.is_wanted:
             return 0
-        return margin_mw(self._models.rules.now.cap_risk, [*self._held(covered).values()])
+        errors = [each.error for each in self._held(covered).values()]
+        return margin_mw(self._models.rules.now.cap_risk, errors)
 
     def _kept_mw(self, covered: Covered) -> int:
         """The same when a pass begins, and for those that were sent back."""
         if not self.is_wanted:
             return 0
-        drawn, more = [*self._drawn[covered].values()], self._more.get(covered, 0.0)
-        return margin_mw(self._models.rules.now.cap_risk, drawn, more)
+        errors = [each.error for each in self._drawn[covered].values()]
+        more = self._more.get(covered, _NO_ERROR)
+        return margin_mw(self._models.rules.now.cap_risk, [*errors, more])
 
     def allows_start(self, job: Tracked, start: Start, mode: Candidate, now_s: float) -> bool:
         """Whether all caps hold with their margins beside what runs. Where one does not, the next
@@ -90,14 +103,16 @@ class JointMargin:
         if not self.is_wanted:
             return True
         entry = start.entry
-        variance = self._variance(job, start.cluster, entry.nodes, entry.draw_mw, mode.power_sd)
-        drawn = Drawn(now_s + entry.limit_s, entry.draw_mw, variance)
+        error = self._error(job, start.cluster, entry.nodes, entry.draw_mw, mode.power_sd)
+        drawn = Drawn(now_s + entry.limit_s, entry.draw_mw, error)
         short = self._takes(job, start.cluster, drawn, now_s)
         for covered in short:
-            before, needed = self._more.get(covered, 0.0), _SURELY_MORE * variance
+            before = self._more.get(covered, _NO_ERROR)
+            needed = Error(_SURELY_MORE * error.mean_mw + 1, _SURELY_MORE * error.variance)
+            more = Error(*map(max, before, needed))
             # Twice as much where that was kept already, so that passes come to an end.
-            is_first = self._is_untouched and before >= needed
-            self._more[covered] = 2 * before if is_first else max(before, needed)
+            is_again = self._is_untouched and more == before
+            self._more[covered] = Error(2 * more[0], 2 * more[1]) if is_again else more
         self._is_untouched = False
         return not short
 
@@ -107,8 +122,8 @@ class JointMargin:
         """Whether they hold if a job that runs draws so much from now until then."""
         if not self.is_wanted:
             return True
-        variance = self._variance_of(job, placed, draw_mw)
-        return not self._takes(job, placed.cluster, Drawn(until_s, draw_mw, variance), now_s)
+        error = self._error_of(job, placed, draw_mw)
+        return not self._takes(job, placed.cluster, Drawn(until_s, draw_mw, error), now_s)
 
     def _takes(self, job: Tracked, cluster: str, drawn: Drawn, now_s: float) -> list[Covered]:
         """The caps that do not hold if a job draws so much; where all do, it draws it."""
@@ -127,7 +142,7 @@ class JointMargin:
             there = [d for d in others if d.release_s > at_s or d.release_s <= now_s]
             together = [*there, drawn]
             needed_mw = self._models.idle_mw(covered) + sum([d.draw_mw for d in together])
-            needed_mw += margin_mw(self._models.rules.now.cap_risk, together)
+            needed_mw += margin_mw(self._models.rules.now.cap_risk, [d.error for d in together])
             if needed_mw > self._models.allowed_mw(cap, at_s):
                 return False
         return True
@@ -139,21 +154,23 @@ class JointMargin:
             for held in occupancy.held if covered.covers(self._models.clusters[name]) else ():
                 job = self._job_table.of_arrival(held.holder)
                 assert job.placed is not None
-                variance = self._variance_of(job, job.placed, held.draw_mw)
-                found[held.holder] = Drawn(held.release_s, held.draw_mw, variance)
+                error = self._error_of(job, job.placed, held.draw_mw)
+                found[held.holder] = Drawn(held.release_s, held.draw_mw, error)
         return found
 
-    def _variance_of(self, job: Tracked, placed: Placed, draw_mw: int) -> float:
+    def _error_of(self, job: Tracked, placed: Placed, draw_mw: int) -> Error:
         units = sum(placed.units) or len(placed.nodes)
-        return self._variance(job, placed.cluster, units, draw_mw, placed.power_sd)
+        return self._error(job, placed.cluster, units, draw_mw, placed.power_sd)
 
-    def _variance(
+    def _error(
         self, job: Tracked, cluster: str, units: int, draw_mw: int, power_sd: float | None
-    ) -> float:
-        """Deviations are of what nodes draw with what they draw idle; 0 for who draws nothing."""
+    ) -> Error:
+        """Deviations are of what nodes draw with what they draw idle; who draws nothing does not
+        err."""
         if not draw_mw or not power_sd:
-            return 0.0
+            return _NO_ERROR
         on = self._models.clusters[cluster]
         nodes = units * unit_cores(job.job, on) / on.cores_per_node
-        deviation_mw = power_sd * (draw_mw + nodes * milliwatts(on.idle_power_w))
-        return deviation_mw * deviation_mw
+        whole_mw = draw_mw + nodes * milliwatts(on.idle_power_w)
+        mean, variance = moments(power_sd)
+        return Error((mean - 1) * whole_mw, variance * whole_mw * whole_mw)

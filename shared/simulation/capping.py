@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from math import inf
-from typing import Any, Final
+from math import ceil, inf, sqrt
+from typing import Any, Final, NamedTuple
 
 from shared.domain.errors import UnusableError
 from shared.models.power_reduction import duration_ratio
+from shared.models.spread import moments
+from shared.numerics.normal import quantile
 from shared.planning.arrival_switch import ArrivalSwitch
 from shared.planning.order_search import OrderSearch
 from shared.planning.searches import Searches
@@ -62,6 +64,28 @@ class CappingMethod(StrEnum):
     HYBRID = "hybrid"
 
 
+# Those whose jobs draw what is predicted of them.
+AS_PREDICTED: Final = frozenset(
+    {
+        CappingMethod.LS,
+        CappingMethod.LS_WALLTIME,
+        CappingMethod.BF,
+        CappingMethod.DEC,
+        CappingMethod.HYBRID,
+    }
+)
+
+
+class Kept(NamedTuple):
+    """What is kept free under a cap since predictions err: a share of the cap, and the quantile of
+    what jobs draw together that is exceeded with the probability `risk`; 0.5: the sum of what is
+    predicted. Of each job the standard deviation of the logarithm of what it draws."""
+
+    margin: float
+    risk: float
+    deviations: Sequence[float]
+
+
 @dataclass(frozen=True, slots=True)
 class CappingRules:
     """A method under a cap. Of each job, in their order: how long it expects to wait by its queue,
@@ -82,6 +106,33 @@ def play_capped(
     table, searches = table_of(machine), Searches()
     dispatcher = _dispatcher(table, jobs, rules, searches)
     return replace(play(jobs, dispatcher, _run_times(jobs, rules)), searches=searches)
+
+
+def counting_deviations(
+    jobs: Sequence[EuroraJob], cap_w: float, kept: Kept
+) -> tuple[list[EuroraJob], float]:
+    """The jobs with what they count as, and what of the cap that has to hold: then what they draw
+    together exceeds the cap with the probability `kept.risk` at most, for independent errors whose
+    sum is normal.
+
+    A root is below its tangents: z sqrt(V) <= z (V / s + s) / 2 for every s > 0. Here s is the
+    deviation of as many jobs as the cap takes, each counts its part of z V / 2 s, and z s / 2
+    comes off the cap. Raises UnusableError where nothing of the cap is left.
+    """
+    allowed_w, z = cap_w * (1 - kept.margin), quantile(1 - kept.risk)
+    errors = [moments(sd) for sd in kept.deviations]
+    each = [job.power_w**2 * of for job, (_, of) in zip(jobs, errors, strict=True)]
+    if z <= 0 or not any(each):
+        return list(jobs), allowed_w
+    together_w = sqrt(sum(each) * min(1.0, allowed_w / sum(job.power_w for job in jobs)))
+    left_w = allowed_w - z * together_w / 2
+    if left_w <= 0:
+        raise UnusableError(f"a cap of {cap_w:g} W leaves nothing at a risk of {kept.risk:g}")
+    counted = zip(jobs, errors, each, strict=True)
+    return [
+        replace(job, power_w=ceil(job.power_w * mean + z * variance / (2 * together_w)))
+        for job, (mean, _), variance in counted
+    ], left_w
 
 
 def refuse_above(rules: CappingRules, jobs: Sequence[EuroraJob]) -> None:

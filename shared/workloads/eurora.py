@@ -130,6 +130,12 @@ def read_cpi(path: Path) -> dict[str, float]:
     return _column(path, "cpi", "CPI", "clocks per instruction")
 
 
+def read_power_deviations(path: Path) -> dict[str, float]:
+    """By what share predicted powers may err, by id: a column `power_sd` beside them. Raises
+    OSError, and UnusableError, which names the job, for what is none."""
+    return _column(path, "power_sd", "deviation", "of its power")
+
+
 def _column(path: Path, column: str, what: str, unit: str) -> dict[str, float]:
     try:
         found = {row["job_id"]: float(row[column]) for row in csv.DictReader(lines(path))}

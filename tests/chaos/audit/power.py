@@ -6,7 +6,7 @@ that may end it. So nothing is called a violation that is none.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import sqrt
+from math import exp, sqrt
 from statistics import NormalDist
 from typing import Final
 
@@ -74,8 +74,8 @@ class _Known:
 
     rules: Rules = field(default_factory=Rules)
     newest: dict[tuple[str, str], tuple[Stamp, Message]] = field(default_factory=dict)
-    # By job: cluster, W, until when, and by how many W that may be off.
-    draws: dict[str, tuple[str, float, int, float]] = field(default_factory=dict)
+    # By job: cluster, W, until when, and mean and deviation of what it draws beyond that, W.
+    draws: dict[str, tuple[str, float, int, tuple[float, float]]] = field(default_factory=dict)
     runs: dict[str, _Run] = field(default_factory=dict)
 
     def learn(self, event: Event) -> None:
@@ -137,8 +137,8 @@ class _Known:
     def start(self, decided: PlacementDecided) -> None:
         draw_w = _draw_w(decided, self.clusters[decided.cluster])
         ends_us = decided.decided_at_us + round(decided.walltime_s * 1e6)
-        deviation_w = _deviation_w(decided, self.clusters[decided.cluster])
-        self.draws[decided.job_id] = decided.cluster, draw_w, ends_us, deviation_w
+        error_w = _error_w(decided, self.clusters[decided.cluster])
+        self.draws[decided.job_id] = decided.cluster, draw_w, ends_us, error_w
         nodes = _nodes(decided, self.clusters[decided.cluster])
         grant = decided.attempt, decided.grant
         self.runs[decided.job_id] = _Run(*grant, decided.cluster, draw_w, decided.freq_ghz, nodes)
@@ -165,13 +165,16 @@ class _Known:
         is overdue draws on."""
         covered = self.covered_by(cap)
         there = [
-            (draw_w, deviation_w)
-            for cluster, draw_w, ends_us, deviation_w in self.draws.values()
+            (draw_w, *error_w)
+            for cluster, draw_w, ends_us, error_w in self.draws.values()
             if cluster in covered and (ends_us > at_us or ends_us <= now_us)
         ]
-        deviation_w = sqrt(sum(each_w * each_w for _, each_w in there))
+        drawn_w = self.idle_w(cap) + sum(draw_w for draw_w, _, _ in there)
+        if self.rules["cap_risk"] == 0.5:
+            return drawn_w
+        deviation_w = sqrt(sum(each_w * each_w for _, _, each_w in there))
         margin_w = NormalDist().inv_cdf(1 - self.rules["cap_risk"]) * deviation_w
-        return self.idle_w(cap) + sum(draw_w for draw_w, _ in there) + margin_w
+        return drawn_w + sum(more_w for _, more_w, _ in there) + margin_w
 
 
 def no_start_breaks_a_cap(evidence: Evidence) -> Iterator[str]:
@@ -272,14 +275,16 @@ def _cap_w(cap: PowerCapDeclared, at_us: int) -> float | None:
     return passed[-1].watts if passed and passed[-1].HasField("watts") else None
 
 
-def _deviation_w(decided: PlacementDecided, cluster: ClusterDeclared) -> float:
-    """One standard deviation of what the job draws in all; 0 where its prediction tells none, and
-    where it is counted as drawing nothing."""
+def _error_w(decided: PlacementDecided, cluster: ClusterDeclared) -> tuple[float, float]:
+    """By how much more the job draws in the mean, and the deviation of that: a lognormal error of
+    all that it draws; 0 where it is counted as drawing nothing."""
     if not _draw_w(decided, cluster):
-        return 0.0
+        return 0.0, 0.0
     [on] = [c for c in decided.candidates if c.cluster == decided.cluster]
     units = sum(decided.node_units) or len(decided.node_indices)
-    return on.power_sd * on.power_w * units * decided.cores_per_node / cluster.cores_per_node
+    whole_w = on.power_w * units * decided.cores_per_node / cluster.cores_per_node
+    square = exp(on.power_sd**2)
+    return whole_w * (sqrt(square) - 1), whole_w * sqrt(square * (square - 1))
 
 
 def _draw_w(decided: PlacementDecided, cluster: ClusterDeclared) -> float:

@@ -91,6 +91,20 @@ def test_a_capped_schedule_is_written(files: dict[str, Path], policy: str, secon
     assert other.startswith(second)
 
 
+@pytest.mark.parametrize("options", [("--power-sd", 0.25), ()])
+def test_the_second_job_waits_where_both_may_come_to_more_than_the_cap(
+    files: dict[str, Path], options: tuple[object, ...]
+) -> None:
+    """80 W are predicted of both; one time in ten they draw 101.5 W or more."""
+    out = files["eurora"].parent / "jobs.csv"
+    files["power"].write_text("job_id,power_w,power_sd\n7,40,0.25\n8,40,0.25\n")
+    for cap_w, start_s in ((105, 10), (100, 50)):
+        given = ("--cap", cap_w, "--cap-risk", 0.1, "--jobs-csv", out, *options)
+        found = capped(files, *given)
+        assert found.exit_code == 0, told(found)
+        assert out.read_text().splitlines()[2].startswith(f"8,10,{start_s},"), cap_w
+
+
 def test_clocks_per_instruction_slow_jobs_down(files: dict[str, Path]) -> None:
     out = files["eurora"].parent / "jobs.csv"
     options = ("--cap", 60, "--policy", "simple", "--slowdown", "cpi", "--jobs-csv", out)
@@ -109,6 +123,12 @@ def test_clocks_per_instruction_slow_jobs_down(files: dict[str, Path]) -> None:
         (("--policy", "ls"), "--policy needs --cap"),
         (("--cap", 90, "--policy", "fcfs"), "--policy: Input should be 'ls'"),
         (("--cap", 90, "--cap", 80), "--cap: Input should be a valid number"),
+        (("--cap", 90, "--cap-risk", 0.6), "be less than or equal to 0.5"),
+        (("--cap", 90, "--cap-risk", 0.1), "must be a CSV of job_id and power_sd"),
+        (("--cap", 90, "--cap-risk", 0.1, "--power-sd", "nan"), "--power-sd"),
+        (("--cap", 90, "--cap-margin", 0.1, "--policy", "dvfs"), "are of no use to dvfs"),
+        (("--cap", 41, "--cap-margin", 0.1), "a cap of 36.9 W never lets it start"),
+        (("--cap-risk", 0.1), "--cap-risk needs --cap"),
         (("--cap", 90, "--slowdown", "2"), "--slowdown must be a factor from 0 to 1, mixed or cpi"),
     ],
 )

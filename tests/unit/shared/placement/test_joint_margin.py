@@ -5,7 +5,7 @@ caps allow is worked out anew here, from the decisions and the normal distributi
 """
 
 from collections.abc import Sequence
-from math import sqrt
+from math import exp, sqrt
 from statistics import NormalDist
 from typing import Any
 
@@ -55,18 +55,21 @@ def starts_of(decided: Sequence[PlacementDecided]) -> list[PlacementDecided]:
     return [each for each in decided if each.verdict == VERDICT_START]
 
 
-def drawn(start: PlacementDecided) -> tuple[float, float]:
-    """What a job draws beyond idle, and how far that may be off, W."""
+def drawn(start: PlacementDecided) -> tuple[float, float, float]:
+    """What a job is predicted to draw beyond idle, and mean and deviation of what it draws, W."""
     [on] = [c for c in start.candidates if c.cluster == start.cluster]
-    nodes = len(start.node_indices)
-    return (on.power_w - 100.0) * nodes, on.power_sd * on.power_w * nodes
+    nodes, square = len(start.node_indices), exp(on.power_sd**2)
+    mean_w, deviation = on.power_w * sqrt(square), on.power_w * sqrt(square * (square - 1))
+    return (on.power_w - 100.0) * nodes, (mean_w - 100.0) * nodes, deviation * nodes
 
 
 def quantile_w(starts: Sequence[PlacementDecided], risk: float) -> float:
     """What jobs together draw at most with the probability 1 - risk."""
     each = [drawn(start) for start in starts]
-    deviation_w = sqrt(sum(sd_w * sd_w for _, sd_w in each))
-    return sum(watts for watts, _ in each) + NormalDist().inv_cdf(1 - risk) * deviation_w
+    if risk == 0.5:
+        return sum(watts for watts, _, _ in each)
+    deviation_w = sqrt(sum(sd_w * sd_w for _, _, sd_w in each))
+    return sum(mean_w for _, mean_w, _ in each) + NormalDist().inv_cdf(1 - risk) * deviation_w
 
 
 jobs = st.lists(st.tuples(st.integers(1, 8), st.integers(0, APPS - 1)), min_size=1, max_size=14)
@@ -113,7 +116,7 @@ def test_a_cap_is_filled_until_one_job_more_would_exceed_the_joint_quantile() ->
         assert quantile_w(found, risk) <= 6_000.0 < quantile_w([*found, found[-1]], risk)
         counts[risk] = len(found)
     each_w = drawn(found[0])
-    apart = int(6_000.0 // (each_w[0] + NormalDist().inv_cdf(0.95) * each_w[1]))
+    apart = int(6_000.0 // (each_w[1] + NormalDist().inv_cdf(0.95) * each_w[2]))
     assert apart < counts[0.05] < counts[0.5]
 
 

@@ -1,7 +1,8 @@
 """Dispatchers under a cap on small instances, and on a published one."""
 
 from dataclasses import replace
-from math import isclose
+from math import exp, isclose, sqrt
+from statistics import NormalDist
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,8 @@ from shared.models.power_reduction import duration_ratio
 from shared.simulation.capping import (
     CappingMethod,
     CappingRules,
+    Kept,
+    counting_deviations,
     impossible_under,
     play_capped,
     priority_ranks,
@@ -175,6 +178,47 @@ def test_no_schedule_exceeds_a_cap_or_a_node(
         assert job.runtime_s - 1e-6 <= placed.end_s - placed.start_s
         assert placed.end_s - placed.start_s <= job.runtime_s * slowest + 1e-3
     assert figures_of(run).max_power_w <= cap_w
+
+
+@given(
+    jobs=st.lists(
+        st.tuples(st.integers(1, 5_000), st.floats(0, 0.5), st.booleans()), min_size=1, max_size=12
+    ),
+    cap_w=st.integers(500, 20_000),
+    margin=st.floats(0, 0.3),
+    risk=st.sampled_from([0.5, 0.3, 0.1, 0.01, 1e-5]),
+)
+def test_whoever_holds_what_jobs_count_as_holds_the_joint_quantile(
+    jobs: list[tuple[int, float, bool]], cap_w: int, margin: float, risk: float
+) -> None:
+    known = [replace(JOB, job_id=str(n), power_w=watts) for n, (watts, _, _) in enumerate(jobs)]
+    kept = Kept(margin, risk, [sd for _, sd, _ in jobs])
+    try:
+        counted, left_w = counting_deviations(known, cap_w, kept)
+    except UnusableError:
+        return  # nothing of the cap is left
+    runs = [number for number, (_, _, is_running) in enumerate(jobs) if is_running]
+    if sum(counted[number].power_w for number in runs) <= left_w:
+        square = {n: exp(jobs[n][1] ** 2) for n in runs}
+        is_counted = risk < 0.5
+        deviation_w = sqrt(sum(jobs[n][0] ** 2 * square[n] * (square[n] - 1) for n in runs))
+        together_w = sum(jobs[n][0] * (sqrt(square[n]) if is_counted else 1) for n in runs)
+        together_w += NormalDist().inv_cdf(1 - risk) * deviation_w
+        assert together_w <= cap_w * (1 - margin) + 1e-6
+
+
+def test_a_full_machine_keeps_no_more_than_its_joint_quantile() -> None:
+    """Where the cap is full of jobs that are alike the tangent touches the root."""
+    known = [replace(JOB, job_id=str(n), power_w=10_000) for n in range(100)]
+    kept = Kept(0.0, 0.05, [0.2] * 100)
+    counted, left_w = counting_deviations(known, 250_000, kept)
+    square, fit = exp(0.2**2), int(left_w // counted[0].power_w)
+
+    def together_w(number: int) -> float:
+        deviation_w = 10_000 * sqrt(number * square * (square - 1))
+        return number * 10_000 * sqrt(square) + NormalDist().inv_cdf(0.95) * deviation_w
+
+    assert together_w(fit) <= 250_000 < together_w(fit + 2)
 
 
 def test_the_checker_sees_a_planted_overshoot() -> None:
