@@ -1,0 +1,82 @@
+"""A cluster is declared as its nodes are, and nodes that take no pods are drained and resumed."""
+
+import asyncio
+
+from coplace.v1.ingest_service_pb2 import Envelope
+from coplace.v1.placement_service_pb2 import NodeGroup, ShowNodesResponse
+
+from services.kubernetes.adapters.nodes import NodeReporter
+from services.kubernetes.model.nodes import NodeTraits
+from tests.unit.services.kubernetes.objects import NOW_US, node
+
+TRAITS = NodeTraits("alpha", "north", "gold-6254", (1.2, 3.1), 110, 140, "north/kubernetes")
+CORDONED = {"unschedulable": True}
+
+
+class Coplace:
+    """Folds drains as placement does; others drained what `drained_by` says at first."""
+
+    def __init__(self, **drained_by: str) -> None:
+        self.drained_by, self.events = drained_by, list[Envelope]()
+
+    async def tell(self, event: Envelope) -> None:
+        self.events.append(event)
+        self.drained_by |= dict.fromkeys(event.nodes_drained.nodes, event.source)
+        for name in event.nodes_resumed.nodes:
+            del self.drained_by[name]
+
+    async def nodes(self, cluster: str) -> ShowNodesResponse:
+        groups = [NodeGroup(nodes=[name], drained_by=by) for name, by in self.drained_by.items()]
+        return ShowNodesResponse(groups=groups)
+
+    def kinds(self) -> list[str]:
+        return [event.WhichOneof("payload") or "" for event in self.events]
+
+
+def reporter(coplace: Coplace) -> NodeReporter:
+    return NodeReporter(TRAITS, coplace, coplace, lambda: NOW_US)
+
+
+def tell(told: NodeReporter) -> None:
+    async def both() -> None:
+        await told.declare()
+        await told.tell_out()
+
+    asyncio.run(both())
+
+
+def test_a_node_that_is_cordoned_is_drained_and_resumed_once() -> None:
+    coplace = Coplace()
+    told = reporter(coplace)
+    told.replace("alpha", [node("n1"), node("m2")])
+    tell(told)
+    told.changed("alpha", node("n1", spec=CORDONED))
+    tell(told)
+    tell(told)
+    told.changed("alpha", node("n1"))
+    tell(told)
+    assert coplace.kinds() == ["cluster_declared", "nodes_drained", "nodes_resumed"]
+    assert coplace.events[1].nodes_drained.reason == "cordoned in Kubernetes"
+
+
+def test_what_somebody_else_drained_stays_drained_and_what_was_drained_here_is_resumed() -> None:
+    coplace = Coplace(n1="olga", m2="north/alpha")
+    told = reporter(coplace)
+    told.replace("alpha", [node("n1"), node("m2")])
+    tell(told)
+    assert coplace.drained_by == {"n1": "olga"}
+
+
+def test_a_node_that_is_gone_keeps_its_index_and_one_that_comes_has_the_next() -> None:
+    coplace = Coplace()
+    told = reporter(coplace)
+    told.replace("alpha", [node("n1"), node("m2")])
+    tell(told)
+    told.deleted("alpha", node("m2"))
+    told.changed("alpha", node("a3", metadata={"creationTimestamp": "2026-02-01T00:00:00Z"}))
+    tell(told)
+    last = next(
+        e.cluster_declared for e in reversed(coplace.events) if e.HasField("cluster_declared")
+    )
+    assert list(last.node_names) == ["m2", "n1", "a3"]
+    assert coplace.drained_by == {"m2": "north/alpha"}

@@ -1,0 +1,52 @@
+"""What an operator wrote wrong is named before anything starts."""
+
+from pathlib import Path
+
+import pytest
+
+from services.kubernetes.settings import KubernetesSettings, clusters_of
+from shared.runtime.environment import WrongSettingsError
+
+ALPHA = (
+    "{name: alpha, node_model: g, pstates_ghz: [3.1], idle_power_w: 110, peak_bandwidth_gbps: 140}"
+)
+
+
+def written(tmp_path: Path, *clusters: str) -> Path:
+    path = tmp_path / "clusters.yaml"
+    path.write_text("clusters:\n" + "".join(f"  - {each}\n" for each in clusters))
+    return path
+
+
+def test_clusters_are_read_from_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, ALPHA)
+    monkeypatch.setenv("COPLACE_KUBERNETES_SITE", "north")
+    monkeypatch.setenv("COPLACE_KUBERNETES_CLUSTERS_FILE", str(path))
+    settings = KubernetesSettings()
+    [alpha] = clusters_of(path)
+    assert alpha.traits(settings).architecture == "north/kubernetes"
+    assert settings.terms([alpha]).node_models == {"alpha": "g"}
+
+
+@pytest.mark.parametrize(
+    ("clusters", "words"),
+    [
+        ([], "clusters: "),
+        ([ALPHA, ALPHA], "alpha stands there twice"),
+        (["{name: alpha}"], "clusters.0.node_model: Field required"),
+        ([ALPHA.replace("node_model", "model")], "clusters.0.node_model: Field required"),
+        ([ALPHA.replace("alpha", "a/b")], "clusters.0.name: "),
+        (["{name: ["], "clusters.yaml: "),
+    ],
+)
+def test_a_file_that_cannot_be_right_names_what_is_wrong(
+    tmp_path: Path, clusters: list[str], words: str
+) -> None:
+    with pytest.raises(WrongSettingsError) as wrong:
+        clusters_of(written(tmp_path, *clusters))
+    assert words in str(wrong.value)
+
+
+def test_a_missing_variable_is_named() -> None:
+    with pytest.raises(WrongSettingsError, match="COPLACE_KUBERNETES_SITE"):
+        KubernetesSettings()
