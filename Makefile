@@ -216,10 +216,10 @@ ETCD_VERSION ?= v3.5.21
 
 .PHONY: e2e-kubernetes-jobs
 e2e-kubernetes-jobs: API_JOBS = 5000
-e2e-kubernetes-jobs: setup system-servers ## Jobs over three real API servers, their manager killed: API_JOBS=
+e2e-kubernetes-jobs: setup system-servers ## Jobs over three real API servers, their manager killed: API_JOBS= CONTROLLERS=1
 	@deploy/require-commands.sh etcd:etcd-server openssl:openssl
-	$(BIN)/python -m tests.benchmarks.kubernetes --jobs $(API_JOBS) \
-	    --api-server "$$(deploy/build-kubernetes.sh $(KUBERNETES_VERSION) $(ETCD_VERSION))/kube-apiserver"
+	$(BIN)/python -m tests.benchmarks.kubernetes --jobs $(API_JOBS) $(if $(CONTROLLERS),--controllers) \
+	    --programs "$$(deploy/build-kubernetes.sh $(KUBERNETES_VERSION) $(ETCD_VERSION))"
 
 .PHONY: check-core
 check-core: MINUTES = 2

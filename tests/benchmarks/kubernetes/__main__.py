@@ -1,9 +1,10 @@
 """Jobs over three real API servers, with the resource manager killed in the middle.
 
-    python -m tests.benchmarks.kubernetes --api-server PATH --jobs 5000
+    python -m tests.benchmarks.kubernetes --programs FOLDER --jobs 5000 [--controllers]
 
-Starts are counted from the audit logs of the API servers. Job controllers and nodes are simulated
-(`controller.py`); API servers, Kafka, ingest, placement and the resource manager are real.
+Starts are counted from the audit logs of the API servers. API servers, Kafka, ingest, placement and
+the resource manager are real; with `--controllers` the Job controllers and schedulers too, and only
+the nodes are simulated (`kubelets.py`), else both (`controller.py`).
 """
 
 import argparse
@@ -28,6 +29,7 @@ from shared.messaging.deployment import Deployment
 from shared.runtime.settings import Settings
 from tests.benchmarks.kubernetes.cluster import RealCluster, call
 from tests.benchmarks.kubernetes.controller import SimulatedController
+from tests.benchmarks.kubernetes.kubelets import SimulatedKubelets
 from tests.support.kubernetes_api import suspended_job
 
 CLUSTERS: Final = ("alpha", "beta", "gamma")
@@ -121,7 +123,9 @@ async def outcomes(clusters: Iterable[RealCluster]) -> Counter[str]:
 async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) -> int:
     """Print what came of it; 1 where a job did not start exactly once."""
     clusters = [
-        stack.enter_context(RealCluster(name, folder / name, arguments.api_server))
+        stack.enter_context(
+            RealCluster(name, folder / name, arguments.programs, arguments.controllers)
+        )
         for name in CLUSTERS
     ]
     servers = stack.enter_context(LocalServers(folder / "servers"))
@@ -134,10 +138,9 @@ async def play(arguments: argparse.Namespace, folder: Path, stack: ExitStack) ->
     await asyncio.gather(*(each.prepare(arguments.nodes, 36) for each in clusters))
     *services, manager = programs(clusters, folder)
     await asyncio.to_thread(servers.start, services)
+    simulated = SimulatedKubelets if arguments.controllers else SimulatedController
     async with asyncio.TaskGroup() as tasks:
-        playing = [
-            tasks.create_task(SimulatedController(c, arguments.run_s).run()) for c in clusters
-        ]
+        playing = [tasks.create_task(simulated(c, arguments.run_s).run()) for c in clusters]
         await asyncio.to_thread(servers.start, [manager])
         began_s = time.monotonic()
         shares = [range(number, arguments.jobs, len(clusters)) for number in range(len(clusters))]
@@ -188,7 +191,8 @@ def report(starts: Counter[str], ended: Counter[str], jobs: int, took_s: float) 
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--api-server", type=Path, required=True, help="kube-apiserver")
+    parser.add_argument("--programs", type=Path, required=True, help="of Kubernetes")
+    parser.add_argument("--controllers", action="store_true", help="real ones")
     parser.add_argument("--jobs", type=int, default=5000)
     parser.add_argument("--nodes", type=int, default=64, help="of each cluster")
     parser.add_argument("--run-s", type=float, default=2.0, help="of each Job")

@@ -34,11 +34,14 @@ rules:
 
 @dataclass
 class RealCluster:
-    """One cluster; use it as a context manager. Nobody but the API server itself is real."""
+    """One cluster; use it as a context manager. Its nodes are not real."""
 
     name: str
     folder: Path
-    api_server: Path
+    programs: Path
+    """The folder of kube-apiserver and, where they are wanted, of the others."""
+    has_controller: bool = False
+    """Whether its Job controller and its scheduler are real."""
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -49,7 +52,7 @@ class RealCluster:
         (self.folder / "tokens.csv").write_text(_TOKENS)
         (self.folder / "audit.yaml").write_text(_AUDIT)
         self._start("etcd", ["etcd", *self._etcd_options()])
-        self._start("api", [str(self.api_server), *self._api_options()])
+        self._start("api", [self._program("kube-apiserver"), *self._api_options()])
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -71,16 +74,16 @@ class RealCluster:
         found.connection_pool_maxsize = 64
         return found
 
-    def kubeconfig(self) -> Path:
-        """The resource manager's."""
+    def kubeconfig(self, token: str = "manager") -> Path:
+        """The resource manager's, or that of another token."""
         cluster = {"server": self.url, "insecure-skip-tls-verify": True}
         context = {"cluster": self.name, "user": MANAGER}
-        path = self.folder / "kubeconfig"
+        path = self.folder / f"kubeconfig-{token}"
         told = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": self.name, "cluster": cluster}],
-            "users": [{"name": MANAGER, "user": {"token": "manager"}}],
+            "users": [{"name": MANAGER, "user": {"token": token}}],
             "contexts": [{"name": self.name, "context": context}],
             "current-context": self.name,
         }
@@ -98,7 +101,9 @@ class RealCluster:
                     raise CallError(f"{self.name} does not serve: {error}") from error
                 await asyncio.sleep(0.5)
             else:
-                return
+                break
+        if self.has_controller:
+            self._start_controllers()
 
     async def prepare(self, nodes: int, cores: int) -> None:
         """Its nodes, a namespace, and the rights of the resource manager, as the chart has them."""
@@ -137,6 +142,20 @@ class RealCluster:
         # A node without a kubelet is tainted at its registration.
         await call(client, "PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
 
+    def _start_controllers(self) -> None:
+        options = [
+            *("--kubeconfig", str(self.kubeconfig("admin")), "--leader-elect=false"),
+            *("--secure-port", "0", "--kube-api-qps", "500", "--kube-api-burst", "1000"),
+        ]
+        for name, more in (
+            ("kube-controller-manager", ["--controllers=job"]),
+            ("kube-scheduler", []),
+        ):
+            self._start(name, [self._program(name), *options, *more])
+
+    def _program(self, name: str) -> str:
+        return str(self.programs / name)
+
     def _etcd_options(self) -> Sequence[str]:
         client, peer = f"http://127.0.0.1:{self._etcd}", f"http://127.0.0.1:{self._peer}"
         return [
@@ -151,6 +170,8 @@ class RealCluster:
             *("--etcd-servers", f"http://127.0.0.1:{self._etcd}"),
             *("--bind-address", "127.0.0.1", "--secure-port", str(self.port)),
             *("--cert-dir", self._file("certificates"), "--authorization-mode", "RBAC"),
+            # Nobody makes the accounts that its pods would have.
+            *("--disable-admission-plugins", "ServiceAccount"),
             *("--token-auth-file", self._file("tokens.csv")),
             *("--service-account-issuer", "https://kubernetes.default.svc"),
             *("--service-account-key-file", self._file("sa.key")),

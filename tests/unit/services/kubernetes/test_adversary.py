@@ -204,10 +204,24 @@ class Play:
         self.fate = Fate()
         self.servers = {each: MemoryApiServer(each) for each in CLUSTERS}
         self.coplace = PlainCoplace(self.fate)
-        self.by_hand: set[str] = set()
+        self.stalled: JobReconciler | None = None
+        self.stalled_read = 0
         for server in self.servers.values():
             server.on_write = self.no_job_runs_twice
         self.begin()
+
+    def replace_process(self) -> None:
+        """Another process starts while the old one stands still: it will go on as if nothing had
+        been."""
+        self.stalled, self.stalled_read = self.manager, self.read
+        self.begin()
+
+    async def obey_stalled(self, most: int) -> None:
+        """The old one reads on."""
+        if self.stalled is not None:
+            for decision in self.coplace.decisions[self.stalled_read : self.stalled_read + most]:
+                await self.stalled.obey(decision)
+                self.stalled_read += 1
 
     def begin(self) -> None:
         """A process starts: it lists all, and reads decisions from where it had committed."""
@@ -384,6 +398,29 @@ async def obey(play: Play, name: str) -> None:
     await play.obey(play.draw(st.integers(1, 4)))
 
 
+async def all_goes_on(play: Play, name: str) -> None:
+    """Controllers and the resource manager see what there is, and decisions are obeyed."""
+    for cluster, server in play.servers.items():
+        for key in list(server.objects):
+            server.control(key)
+        play.relist(cluster)
+    await play.manager.work_off()
+    await play.obey(2)
+
+
+async def let_run_by_hand(play: Play, name: str) -> None:
+    if key := play.some_job(name):
+        play.servers[name].edit(key, {"spec": {"suspend": False}})
+
+
+async def stall(play: Play, name: str) -> None:
+    play.replace_process()
+
+
+async def go_on_stalled(play: Play, name: str) -> None:
+    await play.obey_stalled(play.draw(st.integers(1, 4)))
+
+
 async def strike(play: Play, name: str) -> None:
     """Something goes wrong at one of the next calls."""
     what = ["killed before", "killed after", "cut before", "cut after"]
@@ -396,8 +433,9 @@ async def forbid(play: Play, name: str) -> None:
 
 
 KINDS = [
-    *(submit, watch, watch, watch, gap, control, control, finish, delete, suspend_by_hand, evict),
-    *(decide, decide, ask_back, cancel, act, obey, obey, strike, forbid),
+    *(submit, watch, watch, gap, control, control, finish, finish, delete, suspend_by_hand, evict),
+    *(let_run_by_hand, decide, decide, ask_back, cancel, act, obey, obey, strike, forbid, stall),
+    *(go_on_stalled, all_goes_on, all_goes_on, all_goes_on, all_goes_on),
 ]
 
 
@@ -411,7 +449,7 @@ async def course(play: Play, steps: int) -> None:
 
 
 @given(st.data(), st.integers(1, 60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_grant_starts_twice_or_after_it_was_declined_and_every_end_is_told(
     data: st.DataObject, steps: int
 ) -> None:
