@@ -16,7 +16,7 @@ from shared.messaging.contents import check_contents
 from shared.messaging.event import Event, Publish
 from shared.messaging.record import NewRecord, Record, TopicPartition
 from shared.messaging.schemas import MESSAGES
-from shared.messaging.texts import MOST_TEXT_BYTES, require_short_texts
+from shared.messaging.texts import MOST_TEXT_BYTES, cut_words, require_short_texts
 from shared.messaging.topics import ROUND_ENDED, Topics, partition_of
 
 MAX_MESSAGE_BYTES = 1_048_576
@@ -148,6 +148,8 @@ class Codec:
 
     def _new_record(self, partition: TopicPartition, event: Event) -> NewRecord:
         value = event.payload.SerializeToString(deterministic=True)
+        if len(value) > MOST_TEXT_BYTES and cut_words(event.payload):
+            value = event.payload.SerializeToString(deterministic=True)
         if len(value) > self.max_message_bytes:
             raise RejectedError("value", self._size_problem(len(value)))
         headers = [

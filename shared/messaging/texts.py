@@ -16,6 +16,9 @@ MOST_TEXT_BYTES: Final = 4_096
 # each and puts three bytes around it, in one record.
 MOST_LIST_BYTES: Final = MOST_HOST_LIST_BYTES
 _AROUND_BYTES: Final = 3
+# What is said in words, to people alone: nobody looks something up by it.
+_WORDS: Final = frozenset({"reason", "constraint"})
+_ELLIPSIS: Final = " ..."
 
 
 def require_short_texts(message: Message) -> None:
@@ -32,6 +35,30 @@ def require_short_texts(message: Message) -> None:
         else:
             for each in value if field.is_repeated else [value]:
                 require_short_texts(each)
+
+
+def cut_words(message: Message) -> bool:
+    """Cut what is said in words to what those who read it take: what it is made of came in by
+    itself, each part as long as a text may be. True where something was too long.
+
+    Only worth asking of a message that is itself longer than a text may be.
+    """
+    is_cut = False
+    for field in _fields_with_words(message.DESCRIPTOR):
+        value = getattr(message, field.name)
+        if field.type == FieldDescriptor.TYPE_STRING:
+            if len(value.encode()) > MOST_TEXT_BYTES:
+                setattr(message, field.name, _cut(value))
+                is_cut = True
+        elif field.is_repeated or message.HasField(field.name):
+            for each in value if field.is_repeated else [value]:
+                is_cut |= cut_words(each)
+    return is_cut
+
+
+def _cut(text: str) -> str:
+    end = _ELLIPSIS.encode()
+    return text.encode()[: MOST_TEXT_BYTES - len(end)].decode(errors="ignore") + _ELLIPSIS
 
 
 def _require_short(name: str, texts: Iterable[str], field: FieldDescriptor) -> None:
@@ -54,6 +81,18 @@ def _holds_text(field: FieldDescriptor) -> bool:
     if field.type == FieldDescriptor.TYPE_STRING:
         return True
     return field.message_type is not None and bool(_fields_with_text(field.message_type))
+
+
+@cache
+def _fields_with_words(message: Descriptor) -> tuple[FieldDescriptor, ...]:
+    return tuple(field for field in message.fields if _holds_words(field))
+
+
+def _holds_words(field: FieldDescriptor) -> bool:
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return field.name in _WORDS and not field.is_repeated
+    is_message = field.message_type is not None and not _is_map(field)
+    return is_message and bool(_fields_with_words(field.message_type))
 
 
 def _is_map(field: FieldDescriptor) -> bool:

@@ -23,6 +23,8 @@ from shared.scheduling.problem import most_units
 
 # Clusters that a reason in words names.
 _MOST_TOLD: Final = 3
+# Characters of what is listed in words: names may be long, and many.
+_MOST_LISTED: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ def misfit(job: Job, cluster: Cluster) -> Misfit | None:
     """Why a cluster can never run the job; None when it can."""
     name = cluster.name
     if not job.runs_on(cluster):
-        wanted, given = " or ".join(job.architectures), cluster.architecture or "not declared"
+        wanted = " or ".join(job.architectures)[:_MOST_LISTED]
+        given = cluster.architecture[:_MOST_LISTED] or "not declared"
         reason = f"has binaries for {wanted}, the cluster's architecture is {given}"
         return Misfit(name, MISFIT_KIND_ARCHITECTURE, reason)
     if job.shareable and cluster.cores_per_node < 2:
@@ -87,7 +90,8 @@ def without_reference(job: Job, declared: Mapping[str, Cluster]) -> tuple[Misfit
     if name in declared:
         return ()
     known = ", ".join(declared)
-    reason = f"its reference cluster {name[:80]} is not declared: declared are {known[:80]}"
+    reason = f"its reference cluster {name[:_MOST_LISTED]} is not declared"
+    reason = f"{reason}: declared are {known[:_MOST_LISTED]}"
     return (Misfit(name, MISFIT_KIND_NOT_DECLARED, reason),)
 
 
@@ -116,7 +120,7 @@ def _no_unit_fits(job: Job, cluster: Cluster) -> Misfit:
         cores = job.cores_per_unit, cluster.cores_per_node
         return Misfit(cluster.name, MISFIT_KIND_CORES, reason, *cores)
     memory_gib = job.memory_gib_per_unit or job.memory_gib / job.nodes
-    needs = [f"{count} {name}" for name, count in job.resources_per_unit]
+    needs = [f"{count} {name[:_MOST_LISTED]}" for name, count in job.resources_per_unit]
     needs += [f"{memory_gib:g} GiB"] if memory_gib else []
     reason = f"no node of the cluster has the {' and '.join(needs)} that a unit needs"
     for name, count in job.resources_per_unit:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from coplace.v1.jobs_pb2 import JobStarted, JobSubmitted
+from coplace.v1.placement_pb2 import PlacementDecided
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,3 +121,12 @@ def test_an_event_under_a_wrong_key_is_not_encoded() -> None:
 def test_a_message_beyond_the_limit_is_not_encoded() -> None:
     with pytest.raises(RejectedError, match="the limit is 10"):
         Codec(TOPICS, max_message_bytes=10).encode(submission("a job with a long name"))
+
+
+def test_words_that_readers_would_refuse_are_cut_when_they_are_written() -> None:
+    told = PlacementDecided(job_id="a", attempt=1, reason="because " * 600)
+    record = CODEC.encode(Publish("placement.decisions", Event("id", "p", START_US, "a", told)))
+    read = CODEC.decode(at_offset(record, 0)).payload
+    assert isinstance(read, PlacementDecided)
+    assert read.reason.startswith("because because")
+    assert read.reason.endswith(" ...")

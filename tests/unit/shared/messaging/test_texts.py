@@ -3,12 +3,18 @@
 import pytest
 from coplace.v1.energy_pb2 import AppIdMismatch, MetricDeviation
 from coplace.v1.jobs_pb2 import JobStarted
+from coplace.v1.placement_pb2 import Misfit, PlacementDecided
 from coplace.v1.prediction_pb2 import PowerModelPublished
 from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples
 from google.protobuf.message import Message
 
 from shared.domain.errors import RejectedError
-from shared.messaging.texts import MOST_LIST_BYTES, MOST_TEXT_BYTES, require_short_texts
+from shared.messaging.texts import (
+    MOST_LIST_BYTES,
+    MOST_TEXT_BYTES,
+    cut_words,
+    require_short_texts,
+)
 
 LONG = "x" * (MOST_TEXT_BYTES + 1)
 EMOJI = "\N{SNOWMAN}" * (MOST_TEXT_BYTES // 3 + 1)
@@ -38,3 +44,14 @@ def test_texts_at_the_limit_pass() -> None:
 
 def test_what_holds_no_text_is_not_looked_through() -> None:
     require_short_texts(NodeSamples(samples=[NodeSample(power_w=1)] * 50_000))
+
+
+def test_words_are_cut_to_what_readers_take_and_names_are_not() -> None:
+    decided = PlacementDecided(job_id="a", reason=EMOJI, misfits=[Misfit(reason=LONG), Misfit()])
+    decided.instead_of.constraint = LONG
+    assert cut_words(decided)
+    require_short_texts(decided)
+    assert decided.reason == "\N{SNOWMAN}" * ((MOST_TEXT_BYTES - 4) // 3) + " ..."
+    assert decided.misfits[0].reason == LONG[: MOST_TEXT_BYTES - 4] + " ..."
+    assert not cut_words(decided)
+    assert not cut_words(NodeSamples(node=LONG))
