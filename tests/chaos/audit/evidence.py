@@ -59,6 +59,7 @@ class Known:
     _lost: dict[int, frozenset[str]] = field(default_factory=dict)
     _newest: dict[str, tuple[int, str, bool]] = field(default_factory=dict)
     _undeclared: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _declared: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, taken: Iterable[Event]) -> "Known":
@@ -75,13 +76,16 @@ class Known:
     def _read(self, event: Event) -> None:
         match event.payload:
             case ClusterDeclared() as told:
+                stamp = event.time_us, event.id
+                self._declared[told.cluster] = max(stamp, self._declared.get(told.cluster, stamp))
                 self.most_nodes[told.cluster] = max(self.most_nodes[told.cluster], told.nodes)
             case ClusterUndeclared() as told:
                 stamp = event.time_us, event.id
                 self._undeclared[told.cluster] = max(
                     stamp, self._undeclared.get(told.cluster, stamp)
                 )
-                self._newest.pop(told.cluster, None)
+                if stamp > self._declared.get(told.cluster, (0, "")):  # else it came back since
+                    self._newest.pop(told.cluster, None)
             case ClusterLost() | ClusterReturned() as told:
                 if (event.time_us, event.id) <= self._undeclared.get(told.cluster, (0, "")):
                     return

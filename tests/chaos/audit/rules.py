@@ -1,6 +1,7 @@
 """What operators declare of the rules and of energy holds: of each setting the newest word, worked
 out from what was told."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -90,22 +91,31 @@ def coefficients_are_those_that_were_declared(evidence: Evidence) -> Iterator[st
     for event in events_of(world.log, world.codec, "energy.coefficients"):
         if isinstance(event.payload, CoefficientsPublished) and event.source == _LEARNER:
             published[event.payload.node_model] = event.payload
-    for name, told in _declared(evidence).items():
-        found = published.get(name)
-        if found is None or not _table(told).items() <= _table(found).items():
+    for name, newest in _newest_declared(evidence).items():
+        found = _table(published[name]) if name in published else {}
+        if not any(_table(told).items() <= found.items() for told in newest):
+            told = newest[-1]
             yield f"those of {name} declared at {told.declared_at_us} are not what is published"
 
 
-def _declared(evidence: Evidence) -> dict[str, CoefficientsDeclared]:
-    """The newest word on each node model that the learner took."""
-    declared: dict[str, CoefficientsDeclared] = {}
+def _newest_declared(evidence: Evidence) -> dict[str, list[CoefficientsDeclared]]:
+    """The newest word on each node model that the learner did not refuse, last, and those after it:
+    of which it refused a copy, under a clock that was wrong then, and may have taken another."""
+    told: dict[str, list[tuple[CoefficientsDeclared, bool]]] = defaultdict(list)
     for event in events_of(evidence.world.log, evidence.world.codec, "commands"):
-        told = event.payload
-        if isinstance(told, CoefficientsDeclared) and (_LEARNER, event.id) not in evidence.refused:
-            before = declared.get(told.node_model, told)
-            is_newer = told.declared_at_us > before.declared_at_us
-            declared[told.node_model] = told if is_newer else before
-    return declared
+        if isinstance(event.payload, CoefficientsDeclared):
+            is_refused = (_LEARNER, event.id) in evidence.refused
+            told[event.payload.node_model].append((event.payload, is_refused))
+    return {name: _down_to_taken(each) for name, each in told.items()}
+
+
+def _down_to_taken(told: list[tuple[CoefficientsDeclared, bool]]) -> list[CoefficientsDeclared]:
+    found: list[CoefficientsDeclared] = []
+    for declared, is_refused in sorted(told, key=lambda each: -each[0].declared_at_us):
+        found.append(declared)
+        if not is_refused:
+            break
+    return found
 
 
 def _table(told: CoefficientsDeclared | CoefficientsPublished) -> dict[Any, Any]:
