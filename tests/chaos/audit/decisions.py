@@ -16,9 +16,10 @@ from coplace.v1.placement_pb2 import (
 
 from tests.chaos.audit.evidence import Evidence, is_hostile
 
-# A cluster of somebody hostile that is lost, as he says, returns when he likes.
+# A cluster of somebody hostile that is lost, as he says, returns when he likes; its nodes that
+# failed, as he says, nobody resumes.
 UNLESS_HOSTILE: Final = "rejected unless hostile-"
-_ON_A_LOST_HOSTILE: Final = re.compile(r"hostile-\d+: lost since ")
+_KEPT_BY_HOSTILE: Final = re.compile(r"hostile-\d+: (lost since |\d+ of \d+ nodes are drained)")
 _AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")
 
 
@@ -85,7 +86,7 @@ def _unexplained_start(decided: PlacementDecided) -> Iterator[str]:
 def _may_wait(decided: PlacementDecided, ended: Collection[str]) -> bool:
     if decided.verdict != VERDICT_QUEUED:
         return decided.verdict == VERDICT_HELD
-    if UNLESS_HOSTILE in decided.reason or _ON_A_LOST_HOSTILE.match(decided.reason):
+    if UNLESS_HOSTILE in decided.reason or _KEPT_BY_HOSTILE.match(decided.reason):
         return True
     awaits = _AWAITS.search(decided.reason)
     return awaits is not None and (awaits[1] not in ended or is_hostile(awaits[1]))
