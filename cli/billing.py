@@ -94,14 +94,19 @@ def allocate(
 
 @app.command()
 def close(
-    until: Annotated[str, typer.Argument(help="Such as 2026-11-01: what ended before is over.")],
+    until: Annotated[
+        int,
+        typer.Argument(
+            parser=time_us, metavar="TIME", help="Such as 2026-11-01: what ended before is over."
+        ),
+    ],
     reason: Reason = "",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
 ) -> None:
     """Close periods: what is charged from now on for runs that ended before is booked then."""
     now_us = clock_us()
-    declared = PeriodClosed(until_us=time_us(until), reason=reason, closed_at_us=now_us)
+    declared = PeriodClosed(until_us=until, reason=reason, closed_at_us=now_us)
     check_contents(declared)
     event_id = f"{source}/{declared.DESCRIPTOR.full_name}/{declared.until_us}"
     publish(ingest, Envelope(id=event_id, source=source, time_us=now_us, period_closed=declared))
@@ -111,13 +116,20 @@ def close(
 @app.command()
 def statement(
     account: Account,
-    begin: Annotated[str, typer.Option("--from", help="A time; 1970 if left out.")] = "",
-    end: Annotated[str, typer.Option("--to", help="A time; now if left out.")] = "now",
+    begin: Annotated[
+        int,
+        typer.Option(
+            "--from", parser=time_us, metavar="TIME", help="What was booked then or later."
+        ),
+    ] = "1970-01-01",  # type: ignore[assignment]
+    end: Annotated[
+        int, typer.Option("--to", parser=time_us, metavar="TIME", help="What was booked before.")
+    ] = "now",  # type: ignore[assignment]
     written_as: Annotated[Format, typer.Option("--format", help="How it is written.")] = Format.CSV,
 ) -> None:
     """Write what an account was charged, and had reversed, in a period."""
     posted = postings(entries(KafkaTopics(Deployment.of(settings())).topic(CHARGES)))
-    found = statement_of(account, posted, time_us(begin) if begin else 0, time_us(end))
+    found = statement_of(account, posted, begin, end)
     sys.stdout.write(text_of(found, written_as))
 
 

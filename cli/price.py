@@ -78,8 +78,15 @@ def explain(
 
 @app.command()
 def reprocess(
-    begin: Annotated[str, typer.Option("--from", help="Runs that ended then or later.")],
-    end: Annotated[str, typer.Option("--to", help="Runs that ended before.")],
+    begin: Annotated[
+        int,
+        typer.Option(
+            "--from", parser=time_us, metavar="TIME", help="Runs that ended then or later."
+        ),
+    ],
+    end: Annotated[
+        int, typer.Option("--to", parser=time_us, metavar="TIME", help="Runs that ended before.")
+    ],
     tariff: Annotated[str, typer.Option(help="NAME, of which the last version, or NAME/VERSION.")],
     reason: Annotated[str, typer.Option(help="Why: it is recorded.")] = "",
     ingest: Ingest = "127.0.0.1:50051",
@@ -90,10 +97,9 @@ def reprocess(
     topics = KafkaTopics(Deployment.of(settings()))
     told = (event.payload for event in topics.topic(CHARGES))
     by = newest(tariffs(topics.deployment), tariff)
-    begin_us, end_us, now_us = time_us(begin), time_us(end), clock_us()
-    asked = 0
+    now_us, asked = clock_us(), 0
     for charge in latest(one for one in told if isinstance(one, ChargeMade)):
-        is_meant = begin_us <= charge.finished.ended_at_us < end_us
+        is_meant = begin <= charge.finished.ended_at_us < end
         if is_meant and (charge.tariff, charge.tariff_version) != (by.name, by.version):
             publish(ingest, reprice(charge, by, reason, source, now_us))
             asked += 1
