@@ -210,13 +210,17 @@ def trials(
         Struck(CREDENTIALS, seed, 1, tuple(draw([CREDENTIALS], jobs, 1, seed))) for seed in seeds
     ]
     if secure:
-        targets = (*TARGETS, CREDENTIALS)
-        of_all = [
-            Struck(EVERYTHING, seed, 1, tuple(on_each(targets, jobs, 1, seed))) for seed in seeds
-        ]
+        of_all = [Struck(EVERYTHING, seed, 1, _of_everything(jobs, seed)) for seed in seeds]
         return [*of_plans, *of_all, *killed, *stopped, *rotated]
     overturned = [Overturned(upheaval, seed) for seed in seeds for upheaval in upheavals()]
     return [*of_plans, *killed, *stopped, *overturned]
+
+
+def _of_everything(jobs: int, seed: int) -> tuple[Blow, ...]:
+    """A kill of each, then new credentials: the run goes on while these are made, and would be over
+    before a kill that comes later."""
+    kills = on_each(TARGETS, jobs, 1, seed)
+    return (*kills, Blow(CREDENTIALS, kills[-1].after_jobs, 0.0))
 
 
 def play(
