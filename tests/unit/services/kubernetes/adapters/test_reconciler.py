@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
+from coplace.v1.placement_pb2 import VERDICT_START, VERDICT_WITHDRAWN, PlacementDecided
 
 from services.kubernetes.adapters.ingest import FactRefusedError
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.jobs import JobKey
-from services.kubernetes.model.names import JOB_ID, OUTCOME, PROBLEM
+from services.kubernetes.model.names import CLAIM, JOB_ID, OUTCOME, PROBLEM
 from tests.support.kubernetes_api import MemoryApiServer, Object, suspended_job
 from tests.unit.services.kubernetes.objects import JOB_ID as LU
 from tests.unit.services.kubernetes.objects import NOW_US, TERMS
@@ -39,8 +39,12 @@ class Region:
             MemoryApiServer("beta"),
             Told(),
         )
+        self.manager = self.another(NOW_US)
+
+    def another(self, now_us: int) -> JobReconciler:
+        """A process that has seen nothing yet."""
         apis = {"alpha": self.alpha, "beta": self.beta}
-        self.manager = JobReconciler(apis, self.facts, TERMS, lambda: NOW_US)
+        return JobReconciler(apis, self.facts, TERMS, lambda: now_us)
 
     async def settle(self) -> None:
         for _ in range(6):
@@ -103,6 +107,41 @@ def test_a_job_runs_elsewhere_as_a_copy_that_is_let_go_after_it() -> None:
         await region.settle()
         assert region.annotations(key)[OUTCOME] == "completed"
         assert not region.beta.objects[copy]["metadata"]["finalizers"]
+
+    play(course())
+
+
+def test_a_copy_that_is_removed_after_its_end_is_not_made_again() -> None:
+    async def course() -> None:
+        region = Region()
+        region.alpha.submit(suspended_job("lu"))
+        await region.settle()
+        await region.start("beta")
+        await region.settle()
+        [copy] = region.beta.objects
+        region.beta.finish(copy)
+        region.beta.remove(copy)
+        await region.settle()
+        assert region.beta.starts == [(LU, 1)]
+        assert not region.beta.objects
+        assert region.facts.kinds[-1] == "job_finished"
+
+    play(course())
+
+
+def test_a_stalled_process_that_goes_on_declines_nothing_that_another_started() -> None:
+    async def course() -> None:
+        region = Region()
+        key = region.alpha.submit(suspended_job("lu"))
+        await region.settle()
+        stalled, region.manager = region.manager, region.another(NOW_US)
+        await region.settle()
+        await region.start("alpha")
+        withdrawn = PlacementDecided(job_id=LU, attempt=1, cluster="alpha", grant=1)
+        withdrawn.verdict = VERDICT_WITHDRAWN
+        await stalled.obey(withdrawn)
+        assert "job_declined" not in region.facts.kinds
+        assert '"is_live":true' in region.annotations(key)[CLAIM]
 
     play(course())
 
