@@ -14,7 +14,6 @@ from coplace.v1.placement_pb2 import VERDICT_QUEUED, PlacementDecided
 
 from services.energy.processor.learner import Learner
 from services.placement.sequencer import Sequencer
-from services.pricing.account_book import AccountBook
 from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.processor import PricingProcessor
 from services.pricing.state import Attempts
@@ -550,18 +549,6 @@ def reservations_stay() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def replaced_charges_are_not_reversed() -> Iterator[None]:
-    """An account pays each revision."""
-    right = AccountBook.charge
-
-    def charge(book: AccountBook, name: str, micro_su: int) -> None:
-        right(book, name, max(0, micro_su))
-
-    with patch.object(AccountBook, "charge", charge):
-        yield
-
-
 def empty_accounts_get_nodes() -> AbstractContextManager[Any]:
     """Placement does not look at how accounts stand."""
     return patch.object(PendingReasons, "_empty", lambda *_: None)
@@ -620,7 +607,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     who_runs_where_nothing_is_declared_starts_elsewhere,
     tariffs_hold_for_ever,
     reservations_stay,
-    replaced_charges_are_not_reversed,
     empty_accounts_get_nodes,
     degradation_counts_once,
 )
