@@ -536,19 +536,6 @@ def tariffs_hold_for_ever() -> AbstractContextManager[Any]:
     return patch.object(PriceTariff, "holds_at", lambda _tariff, _us: True)
 
 
-@contextmanager
-def reservations_stay() -> Iterator[None]:
-    """What was reserved is never given back."""
-    right = PricingProcessor._reserve
-
-    def reserve(processor: PricingProcessor, attempt: Any, micro_su: int) -> None:
-        if micro_su:
-            right(processor, attempt, micro_su)
-
-    with patch.object(PricingProcessor, "_reserve", reserve):
-        yield
-
-
 def empty_accounts_get_nodes() -> AbstractContextManager[Any]:
     """Placement does not look at how accounts stand."""
     return patch.object(PendingReasons, "_empty", lambda *_: None)
@@ -606,7 +593,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     declared_coefficients_are_forgotten_by_a_restart,
     who_runs_where_nothing_is_declared_starts_elsewhere,
     tariffs_hold_for_ever,
-    reservations_stay,
     empty_accounts_get_nodes,
     degradation_counts_once,
 )

@@ -44,8 +44,7 @@ _SOONEST: Final = {
     "nobody_is_put_back": 7,
     "declared_coefficients_are_forgotten_by_a_restart": 7,
     "tariffs_hold_for_ever": 8,
-    "reservations_stay": 9,
-    "empty_accounts_get_nodes": 10,
+    "empty_accounts_get_nodes": 8,
     "degradation_counts_once": 8,
     "who_runs_where_nothing_is_declared_starts_elsewhere": 8,
 }
