@@ -173,7 +173,7 @@ class ModelStore:
     def _fold(self, event: Event) -> None:
         key = f"{_PREFIX}{_subject(event.payload)}"
         newest = self._newest.get(key)
-        if newest is not None and (event.time_us, event.id) <= (newest.time_us, newest.id):
+        if newest is not None and _order(event) <= _order(newest):
             raise AlreadyAppliedError(event.id)
         self._take(event)
         self._newest[key] = event
@@ -425,6 +425,14 @@ def _subject(message: Message) -> str:
             return _power(kind_of(message))
         case _:
             return f"{kind}/"
+
+
+def _order(event: Event) -> tuple[int, str]:
+    """What tells the newest word on a subject: its number where pricing gave it one, which no clock
+    that was wrong puts ahead, else its time."""
+    if isinstance(event.payload, AccountStanding):
+        return event.payload.number, event.id
+    return event.time_us, event.id
 
 
 def _is_foreign(message: Message) -> bool:

@@ -31,7 +31,6 @@ from shared.messaging.unit import Unit
 from shared.placement import caps
 from shared.placement.eligible import Choice
 from shared.placement.job_table import JobTable
-from shared.placement.joint_margin import JointMargin
 from shared.placement.measures import Measures
 from shared.placement.model_store import ModelStore
 from shared.placement.news import News
@@ -249,11 +248,6 @@ def undeclared_clusters_get_jobs() -> AbstractContextManager[Any]:
     return patch.object(ModelStore, "_undeclare", lambda *_: None)
 
 
-def who_runs_where_nothing_is_declared_starts_elsewhere() -> AbstractContextManager[Any]:
-    """A start on an undeclared cluster is kept, and its job waits on."""
-    return patch.object(JobTable, "_note_run", lambda *_: None)
-
-
 def nobody_is_weighed_again() -> AbstractContextManager[Any]:
     """Jobs that wait know the clusters of the day when they came."""
     return patch.object(News, "are_for", lambda *_: False)
@@ -367,11 +361,6 @@ def caps_of_power_are_not_looked_at() -> Iterator[None]:
 
     with patch.object(ModelStore, "budgets", budgets):
         yield
-
-
-def deviations_of_predictions_do_not_count() -> AbstractContextManager[Any]:
-    """Jobs together draw what is predicted of each, whatever probability is accepted."""
-    return patch.object(JointMargin, "is_wanted", property(lambda _margin: False))
 
 
 def no_share_of_a_cap_is_kept_free() -> AbstractContextManager[Any]:
@@ -576,7 +565,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     early_facts_are_lost_by_a_restart,
     every_barrier_is_believed,
     caps_of_power_are_not_looked_at,
-    deviations_of_predictions_do_not_count,
     no_share_of_a_cap_is_kept_free,
     nobody_is_asked_when_a_cap_falls,
     who_is_suspended_stays_so,
@@ -591,7 +579,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     declared_policies_are_forgotten_by_a_restart,
     nobody_is_put_back,
     declared_coefficients_are_forgotten_by_a_restart,
-    who_runs_where_nothing_is_declared_starts_elsewhere,
     tariffs_hold_for_ever,
     empty_accounts_get_nodes,
     degradation_counts_once,

@@ -42,11 +42,11 @@ _SOONEST: Final = {
     "the_undecided_is_read": 6,
     "declared_policies_are_forgotten_by_a_restart": 7,
     "nobody_is_put_back": 7,
-    "declared_coefficients_are_forgotten_by_a_restart": 7,
+    "declared_coefficients_are_forgotten_by_a_restart": 10,
     "tariffs_hold_for_ever": 8,
     "empty_accounts_get_nodes": 8,
     "degradation_counts_once": 8,
-    "who_runs_where_nothing_is_declared_starts_elsewhere": 8,
+    "no_share_of_a_cap_is_kept_free": 8,
 }
 # CI has time for every second one.
 _PLANTED: Final = [

@@ -89,22 +89,18 @@ def nothing_is_booked_in_a_closed_period(found: Evidence) -> Iterator[str]:
 
 def no_job_of_an_empty_account_starts(found: Evidence) -> Iterator[str]:
     """From the round on in which placement reads that it is."""
-    refused: dict[str, tuple[tuple[int, str], bool]] = {}
+    refused: dict[str, tuple[int, bool]] = {}
 
     def learn(event: Event) -> None:
         if isinstance(event.payload, AccountStanding):
-            told, stamp = event.payload, (event.time_us, event.id)
-            if told.account not in refused or stamp > refused[told.account][0]:
-                refused[told.account] = stamp, told.standing == STANDING_REFUSED
+            told = event.payload
+            if told.number > refused.get(told.account, (0, False))[0]:
+                refused[told.account] = told.number, told.standing == STANDING_REFUSED
 
     for ended in found.ends_of_rounds(learn):
         for decided in found.by_round.get(ended.round, []):
             job = found.world.journal.submissions.get(decided.job_id)
-            if (
-                decided.verdict == VERDICT_START
-                and job
-                and refused.get(job.account, ((), False))[1]
-            ):
+            if decided.verdict == VERDICT_START and job and refused.get(job.account, (0, False))[1]:
                 yield f"{decided.job_id} starts in round {ended.round}, {job.account} is empty"
 
 

@@ -47,6 +47,15 @@ def test_jobs_of_an_empty_account_wait_with_that_reason_until_it_is_funded() -> 
     assert started(round_of(processor, 1, funded)) == ["a"]
 
 
+def test_an_account_is_funded_again_that_ran_empty_under_a_clock_that_was_ahead() -> None:
+    processor = placement(4, Policy.BASE)
+    ahead = stands(STANDING_REFUSED, 1, end_us(200))
+    assert (
+        started(round_of(processor, 0, ahead, submitted("a", T0_US + 1, account="physics"))) == []
+    )
+    assert started(round_of(processor, 1, stands(STANDING_FUNDED, 2, end_us(0)))) == ["a"]
+
+
 def test_jobs_of_an_account_that_is_only_told_start() -> None:
     processor = placement(4, Policy.BASE)
     warned = stands(STANDING_WARNED, 1, T0_US)
