@@ -16,7 +16,7 @@ from shared.workloads.tariff_files import PRICE_COLUMNS
 _TIME: Final = "time"
 
 
-class Point(NamedTuple):
+class RulePoint(NamedTuple):
     """Up to so much may be drawn where the signal has this value."""
 
     value: float
@@ -26,14 +26,14 @@ class Point(NamedTuple):
 class SignalRule:
     """From a signal to a cap: linear between points, flat below the first and above the last."""
 
-    def __init__(self, points: Sequence[Point]) -> None:
+    def __init__(self, points: Sequence[RulePoint]) -> None:
         self._points = sorted(points)
 
     @classmethod
     def parsed(cls, text: str) -> "SignalRule":
         """From `VALUE=WATTS,VALUE=WATTS...`. Raises ValueError."""
         try:
-            points = [Point(*map(float, each.split("="))) for each in text.split(",")]
+            points = [RulePoint(*map(float, each.split("="))) for each in text.split(",")]
         except (TypeError, ValueError):
             points = []
         values = {point.value for point in points}
@@ -119,5 +119,5 @@ def _merged(steps: Sequence[tuple[int, float]]) -> Iterator[PowerCapStep]:
         yield PowerCapStep(from_us=next(alike)[0], watts=watts)
 
 
-def _is_finite(point: Point) -> bool:
+def _is_finite(point: RulePoint) -> bool:
     return isfinite(point.value) and isfinite(point.watts)

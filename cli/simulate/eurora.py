@@ -17,7 +17,7 @@ from shared.models.power_reduction import factor_of_cpi, mixed_factor
 from shared.runtime.user_files import lines
 from shared.simulation.capping import (
     CappingRules,
-    Kept,
+    KeptFree,
     counting_deviations,
     impossible_under,
     play_capped,
@@ -95,7 +95,9 @@ def _cap(scenario: EuroraScenario, cap_w: float) -> None:
     jobs: Sequence[EuroraJob] = read_jobs(scenario.eurora, read_power_predictions(files.power))
     waits_s = expected_waits_s(jobs, read_queues(files.queues))
     factors = _factors(scenario, files.power, jobs)
-    kept = Kept(scenario.cap_margin, scenario.cap_risk, _deviations(scenario, files.power, jobs))
+    kept = KeptFree(
+        scenario.cap_margin, scenario.cap_risk, _deviations(scenario, files.power, jobs)
+    )
     jobs, cap_w = counting_deviations(jobs, cap_w, kept)
     rules = CappingRules(scenario.policy, cap_w, waits_s, factors)
     played = play_capped(machine, jobs, rules)

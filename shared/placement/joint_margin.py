@@ -37,7 +37,7 @@ class Error(NamedTuple):
 _NO_ERROR: Final = Error(0.0, 0.0)
 
 
-class Drawn(NamedTuple):
+class JobDraw(NamedTuple):
     """What a job is predicted to draw beyond idle until `release_s` at the latest."""
 
     release_s: float
@@ -62,7 +62,7 @@ class JointMargin:
     def __init__(self, job_table: JobTable, models: ModelStore) -> None:
         self._job_table, self._models = job_table, models
         self._more: dict[Covered, Error] = {}
-        self._drawn: dict[Covered, dict[int, Drawn]] = {}
+        self._drawn: dict[Covered, dict[int, JobDraw]] = {}
         # Whether no start of the pass was looked at.
         self._is_untouched = True
 
@@ -104,7 +104,7 @@ class JointMargin:
             return True
         entry = start.entry
         error = self._error(job, start.cluster, entry.nodes, entry.draw_mw, mode.power_sd)
-        drawn = Drawn(now_s + entry.limit_s, entry.draw_mw, error)
+        drawn = JobDraw(now_s + entry.limit_s, entry.draw_mw, error)
         short = self._takes(job, start.cluster, drawn, now_s)
         for covered in short:
             before = self._more.get(covered, _NO_ERROR)
@@ -123,9 +123,9 @@ class JointMargin:
         if not self.is_wanted:
             return True
         error = self._error_of(job, placed, draw_mw)
-        return not self._takes(job, placed.cluster, Drawn(until_s, draw_mw, error), now_s)
+        return not self._takes(job, placed.cluster, JobDraw(until_s, draw_mw, error), now_s)
 
-    def _takes(self, job: Tracked, cluster: str, drawn: Drawn, now_s: float) -> list[Covered]:
+    def _takes(self, job: Tracked, cluster: str, drawn: JobDraw, now_s: float) -> list[Covered]:
         """The caps that do not hold if a job draws so much; where all do, it draws it."""
         on = self._models.clusters[cluster]
         caps = [(each, of.cap) for each, of in self._models.caps.items() if each.covers(on)]
@@ -134,7 +134,7 @@ class JointMargin:
             self._drawn[covered][job.arrival] = drawn
         return short
 
-    def _has(self, covered: Covered, cap: Cap, job: Tracked, drawn: Drawn, now_s: float) -> bool:
+    def _has(self, covered: Covered, cap: Cap, job: Tracked, drawn: JobDraw, now_s: float) -> bool:
         """At each step until its end, beside those who may draw by then."""
         others = [d for arrival, d in self._drawn[covered].items() if arrival != job.arrival]
         within = [step_s for step_s, _ in cap.steps if now_s < step_s < drawn.release_s]
@@ -147,15 +147,15 @@ class JointMargin:
                 return False
         return True
 
-    def _held(self, covered: Covered) -> dict[int, Drawn]:
+    def _held(self, covered: Covered) -> dict[int, JobDraw]:
         """Of all jobs that have nodes there, by arrival."""
-        found: dict[int, Drawn] = {}
+        found: dict[int, JobDraw] = {}
         for name, occupancy in self._job_table.holdings.occupancy.items():
             for held in occupancy.held if covered.covers(self._models.clusters[name]) else ():
                 job = self._job_table.of_arrival(held.holder)
                 assert job.placed is not None
                 error = self._error_of(job, job.placed, held.draw_mw)
-                found[held.holder] = Drawn(held.release_s, held.draw_mw, error)
+                found[held.holder] = JobDraw(held.release_s, held.draw_mw, error)
         return found
 
     def _error_of(self, job: Tracked, placed: Placed, draw_mw: int) -> Error:

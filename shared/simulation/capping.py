@@ -76,7 +76,7 @@ AS_PREDICTED: Final = frozenset(
 )
 
 
-class Kept(NamedTuple):
+class KeptFree(NamedTuple):
     """What is kept free under a cap since predictions err: a share of the cap, and the quantile of
     what jobs draw together that is exceeded with the probability `risk`; 0.5: the sum of what is
     predicted. Of each job the standard deviation of the logarithm of what it draws."""
@@ -109,7 +109,7 @@ def play_capped(
 
 
 def counting_deviations(
-    jobs: Sequence[EuroraJob], cap_w: float, kept: Kept
+    jobs: Sequence[EuroraJob], cap_w: float, kept: KeptFree
 ) -> tuple[list[EuroraJob], float]:
     """The jobs with what they count as, and what of the cap that has to hold: then what they draw
     together exceeds the cap with the probability `kept.risk` at most, for independent errors whose

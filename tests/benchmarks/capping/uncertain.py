@@ -29,7 +29,7 @@ from shared.runtime.folders import written
 from shared.simulation.capping import (
     CappingMethod,
     CappingRules,
-    Kept,
+    KeptFree,
     counting_deviations,
     impossible_under,
     play_capped,
@@ -74,7 +74,7 @@ class Outcome(NamedTuple):
     used: float
 
 
-def outcome(case: Case, method: CappingMethod, kept: Kept) -> Outcome:
+def outcome(case: Case, method: CappingMethod, kept: KeptFree) -> Outcome:
     """A schedule by predictions, held to what jobs draw. Raises AssertionError for one that exceeds
     the cap as predicted."""
     jobs, cap_w = counting_deviations(case.jobs, case.cap_w, kept)
@@ -111,7 +111,7 @@ def mean_outcome(
     cases: Sequence[Case], method: CappingMethod, margin: float, risk: float
 ) -> Outcome:
     """Over all cases."""
-    found = [outcome(c, method, Kept(margin, risk, c.deviations)) for c in cases]
+    found = [outcome(c, method, KeptFree(margin, risk, c.deviations)) for c in cases]
     return Outcome(*(fmean(column) for column in zip(*found, strict=True)))
 
 

@@ -197,15 +197,12 @@ def what_exceeds_a_cap_is_asked_to_draw_less(evidence: Evidence) -> Iterator[str
     asks something of one of them."""
     starts, actions = _by_round(evidence, VERDICT_START), _by_round(evidence, VERDICT_ACTION)
     known = _Known()
-    for event in evidence.taken():
-        if not isinstance(event.payload, RoundEnded):
-            known.learn(event)
-            continue
-        for decided in actions.pop(event.payload.round, []):
+    for ended in evidence.ends_of_rounds(known.learn):
+        for decided in actions.pop(ended.round, []):
             known.ask(decided)
         for cap in known.caps:
-            yield from _unasked(known, cap, event.payload)
-        for decided in starts.pop(event.payload.round, []):
+            yield from _unasked(known, cap, ended)
+        for decided in starts.pop(ended.round, []):
             known.start(decided)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.cap.signal import Point, SignalRule, read_signal
+from cli.cap.signal import RulePoint, SignalRule, read_signal
 from cli.times import time_us
 from shared.domain.errors import RejectedError, UnusableError
 
@@ -81,14 +81,16 @@ def test_what_is_no_rule_is_refused(text: str) -> None:
 
 @given(
     points=st.lists(
-        st.builds(Point, st.integers(-100, 100), st.integers(1, 1_000)),
+        st.builds(RulePoint, st.integers(-100, 100), st.integers(1, 1_000)),
         min_size=2,
         max_size=6,
         unique_by=lambda point: point.value,
     ),
     value=st.floats(-200, 200),
 )
-def test_a_rule_stays_between_the_points_beside_a_value(points: list[Point], value: float) -> None:
+def test_a_rule_stays_between_the_points_beside_a_value(
+    points: list[RulePoint], value: float
+) -> None:
     rule = SignalRule(points)
     below = max((p for p in points if p.value <= value), default=min(points))
     above = min((p for p in points if p.value >= value), default=max(points))

@@ -14,7 +14,7 @@ from shared.models.power_reduction import duration_ratio
 from shared.simulation.capping import (
     CappingMethod,
     CappingRules,
-    Kept,
+    KeptFree,
     counting_deviations,
     impossible_under,
     play_capped,
@@ -192,7 +192,7 @@ def test_whoever_holds_what_jobs_count_as_holds_the_joint_quantile(
     jobs: list[tuple[int, float, bool]], cap_w: int, margin: float, risk: float
 ) -> None:
     known = [replace(JOB, job_id=str(n), power_w=watts) for n, (watts, _, _) in enumerate(jobs)]
-    kept = Kept(margin, risk, [sd for _, sd, _ in jobs])
+    kept = KeptFree(margin, risk, [sd for _, sd, _ in jobs])
     try:
         counted, left_w = counting_deviations(known, cap_w, kept)
     except UnusableError:
@@ -210,7 +210,7 @@ def test_whoever_holds_what_jobs_count_as_holds_the_joint_quantile(
 def test_a_full_machine_keeps_no_more_than_its_joint_quantile() -> None:
     """Where the cap is full of jobs that are alike the tangent touches the root."""
     known = [replace(JOB, job_id=str(n), power_w=10_000) for n in range(100)]
-    kept = Kept(0.0, 0.05, [0.2] * 100)
+    kept = KeptFree(0.0, 0.05, [0.2] * 100)
     counted, left_w = counting_deviations(known, 250_000, kept)
     square, fit = exp(0.2**2), int(left_w // counted[0].power_w)
 
