@@ -57,9 +57,7 @@ class LogFacts:
 
     `sha256` is that of the record found where one was read last, None where none is now;
     `committed` and `commits` are the group's positions and the number of the commit that set them
-    last, None when they do not tell. `told` is an output of the unit in which something is that it
-    wrote, which is looked for only where there is neither a state nor a position; None where there
-    is none.
+    last, None when they do not tell.
     """
 
     topics: Mapping[str, TopicIdentity] = field(default_factory=dict)
@@ -68,21 +66,19 @@ class LogFacts:
     sha256: Mapping[TopicPartition, bytes | None] = field(default_factory=dict)
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     commits: int | None = None
-    told: TopicPartition | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class UnitPartitions:
     """What a unit works with: declared counts of Kafka partitions by topic, the topics that Kafka
-    compacts, the partitions that it reads and those that it alone writes, and its changelog, which
-    may have more of them: a unit looks for its own number there, not for keys."""
+    compacts, the partitions that it reads, and its changelog, which may have more of them: a unit
+    looks for its own number there, not for keys."""
 
     stage: str
     kafka_partitions: Mapping[str, int]
     compacted: frozenset[str]
     inputs: tuple[TopicPartition, ...]
     changelog: TopicPartition
-    outputs: tuple[TopicPartition, ...] = ()
 
     @classmethod
     def of(cls, stage: Stage, number: int, topics: Topics) -> Self:
@@ -96,7 +92,6 @@ class UnitPartitions:
             frozenset(compacted),
             tuple(unit_partitions(stage.inputs, stage, number, topics)),
             TopicPartition(stage.changelog, number),
-            tuple(unit_partitions(stage.outputs, stage, number, topics)),
         )
 
     @property
@@ -206,7 +201,6 @@ def _without_provenance(
     unit: UnitPartitions, has_state: bool, found: LogFacts
 ) -> Iterator[Inconsistency]:
     changelog = f"{unit.changelog.topic}/{unit.changelog.kafka_partition}"
-    advice = f"restore a backup of {unit.changelog.topic}, or `coplace restore replay {unit.stage}`"
     if has_state:
         yield Inconsistency(
             f"{changelog} does not say what its state was made from",
@@ -218,13 +212,7 @@ def _without_provenance(
         yield Inconsistency(
             f"{changelog} is empty although {partition.topic}/{partition.kafka_partition} was read "
             f"up to {position}: the state is lost",
-            advice,
-        )
-    elif found.told is not None:
-        yield Inconsistency(
-            f"{changelog} is empty, the positions of the group have expired, and {_at(found.told)} "
-            f"has what {unit.name} wrote: the state is lost",
-            advice,
+            f"restore a backup of {unit.changelog.topic}, or `coplace restore replay {unit.stage}`",
         )
 
 

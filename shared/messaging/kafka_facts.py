@@ -32,7 +32,7 @@ class KafkaFacts:
     def of(self, unit: UnitPartitions, provenance: Provenance | None) -> LogFacts:
         """All that `shared.messaging.consistency` compares. Raises KafkaError."""
         with self._one_at_a_time:
-            return self._of(unit, provenance)
+            return self._of(unit, provenance or Provenance())
 
     def of_partitions(
         self,
@@ -57,8 +57,7 @@ class KafkaFacts:
             self._admin = admin_client(self._deployment)
         return self._admin
 
-    def _of(self, unit: UnitPartitions, provenance: Provenance | None) -> LogFacts:
-        known = provenance or Provenance()
+    def _of(self, unit: UnitPartitions, known: Provenance) -> LogFacts:
         group = self._deployment.name(unit.stage)
         wanted = {self._named(partition): partition for partition in unit.inputs}
         positions = {
@@ -76,49 +75,7 @@ class KafkaFacts:
             sha256=log.sha256,
             committed={partition: found.offset for partition, found in positions.items()},
             commits=max(numbers, default=None),
-            told=None if provenance or positions else self._first_told(unit, log.topics),
         )
-
-    def _first_told(
-        self, unit: UnitPartitions, topics: Mapping[str, TopicIdentity]
-    ) -> TopicPartition | None:
-        """An output in which the unit wrote something that was committed."""
-        there = [
-            partition
-            for partition in unit.outputs
-            if partition.topic in topics
-            and partition.kafka_partition < topics[partition.topic].kafka_partitions
-        ]
-        begins = self._offsets(there, OffsetSpec.EARLIEST)
-        ends = self._offsets(there, OffsetSpec.LATEST)
-        if dropped := [partition for partition in there if begins[partition] > 0]:
-            return dropped[0]
-        written = {self._named(partition): partition for partition in there if ends[partition] > 0}
-        return self._first_with_record(written) if written else None
-
-    def _first_with_record(
-        self, partitions: Mapping[KafkaPartition, TopicPartition]
-    ) -> TopicPartition | None:
-        """The first of these from which a record comes; of aborted transactions none does."""
-        consumer = KafkaConsumer(
-            **self._deployment.connection,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
-            max_partition_fetch_bytes=_FETCH_BYTES,
-        )
-        try:
-            consumer.assign(list(partitions))
-            consumer.seek_to_beginning()
-            ends = consumer.end_offsets(list(partitions))
-            for _ in range(_POLLS):
-                for named in consumer.poll(timeout_ms=_POLL_MS, max_records=1):
-                    return partitions[named]
-                if all(consumer.position(named) >= end for named, end in ends.items()):
-                    return None
-            return None
-        finally:
-            consumer.close()
 
     def _offsets_of(self, group: str) -> Mapping[KafkaPartition, Any]:
         found: Mapping[KafkaPartition, Any] = when_coordinated(

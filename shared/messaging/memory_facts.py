@@ -16,12 +16,9 @@ def facts_in_memory(
     known = provenance or Provenance()
     committed = {partition: log.committed(unit.stage, partition) for partition in unit.inputs}
     partitions = {*unit.inputs, *known.written_to}
-    positions = {partition: at for partition, at in committed.items() if at is not None}
-    is_new = provenance is None and not positions
     return replace(
         facts_of_partitions(log, unit.kafka_partitions, known, partitions),
-        committed=positions,
-        told=next((p for p in unit.outputs if is_new and _holds_any(log, p)), None),
+        committed={partition: at for partition, at in committed.items() if at is not None},
         commits=_latest(log.commits(unit.stage, partition) for partition in unit.inputs),
     )
 
@@ -44,10 +41,6 @@ def facts_of_partitions(
             for partition, last in known.last_read.items()
         },
     )
-
-
-def _holds_any(log: InMemoryLog, partition: TopicPartition) -> bool:
-    return log.begin_offset(partition) > 0 or bool(log.read(partition, 0, 1))
 
 
 def _sha256(log: InMemoryLog, partition: TopicPartition, offset: int) -> bytes | None:

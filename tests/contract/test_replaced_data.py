@@ -93,18 +93,6 @@ def test_positions_that_expired_are_taken_from_the_state(backend: Backend) -> No
     assert (outputs(backend), state(backend)) == undisturbed(work())
 
 
-def test_a_lost_changelog_is_noticed_by_the_outputs_where_the_positions_expired_too(
-    backend: Backend,
-) -> None:
-    assert backend.inconsistencies() == []
-    worked(backend)
-    backend.recreate(CHANGELOG)
-    backend.forget_positions("counting")
-    lost = backend.inconsistencies()
-    assert len(lost) == 4
-    assert all("has what counting/" in one for one in lost)
-
-
 def test_inputs_and_outputs_that_were_restored_older_are_refused(backend: Backend) -> None:
     worked(backend)
     inputs, ledger = everything(backend, INPUT), everything(backend, OUTPUT)

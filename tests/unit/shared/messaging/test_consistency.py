@@ -135,17 +135,6 @@ def test_a_lost_changelog_is_named() -> None:
     assert "coplace restore replay pricing" in lost.advice
 
 
-def test_a_lost_changelog_is_named_after_the_positions_expired_too() -> None:
-    lost = replace(FOUND, committed={}, commits=None, told=OUT)
-    [wrong] = found_wrong(lost, None, has_state=False)
-    assert wrong.what == (
-        "changelog.pricing/1 is empty, the positions of the group have expired, and "
-        "prices.charges/1 has what pricing/1 wrote: the state is lost"
-    )
-    assert wrong.advice.endswith("`coplace restore replay pricing`")
-    assert found_wrong(lost) == []
-
-
 def test_state_that_does_not_say_what_it_was_made_from_is_refused() -> None:
     [old] = found_wrong(FOUND, None)
     assert "does not say what its state was made from" in old.what
