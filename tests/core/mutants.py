@@ -119,8 +119,8 @@ MUTANTS: Final = (
     Mutant(
         "a suspended job runs on in spite of a lower step ahead",
         "placement/measures.py",
-        "draw_mw, self._now_s + left_s, job.arrival\n            ):",
-        "draw_mw, self._now_s, job.arrival\n            ):",
+        "under.has(draw_mw, self._now_s + left_s, job.arrival)",
+        "under.has(draw_mw, self._now_s, job.arrival)",
         soonest=32,
     ),
     Mutant(

@@ -67,6 +67,7 @@ _SOUTH: Final = {
     "sites": ["south"],
     "accounts": ["biology"],
 }
+_TIMES = "submit", "start", "end"
 _OWN_JOB, _THEIR_JOB, _GUEST_JOB = "north/ada-1", "south/bob-2", "south/bob-9"
 
 
@@ -429,10 +430,12 @@ def test_what_slurm_sends_of_a_site_is_held_against_the_table_too(held: Region) 
         [sys.executable, "-m", "services.ingest.jobcomp"],
         env={**held.environment(), "COPLACE_INGEST_JOBCOMP_SITE": "north"},
     )
+    # Of the day of all other jobs here: who is months older is forgotten.
+    day = {f"@{what}": f"2026-01-01T0{hour}:00:00Z" for hour, what in enumerate(_TIMES)}
     sent = [
-        SLURM_END | {"jobid": 1, "cluster": "alpha", "account": "physics"},
-        SLURM_END | {"jobid": 2, "cluster": "sigma", "account": "physics"},
-        SLURM_END | {"jobid": 3, "cluster": "alpha", "account": "biology"},
+        SLURM_END | day | {"jobid": 1, "cluster": "alpha", "account": "physics"},
+        SLURM_END | day | {"jobid": 2, "cluster": "sigma", "account": "physics"},
+        SLURM_END | day | {"jobid": 3, "cluster": "alpha", "account": "biology"},
     ]
     before = len(held.audited())
     with Publisher(held.deployment) as publisher:

@@ -9,9 +9,10 @@ from shared.domain.errors import RejectedError
 _QUANTITY: Final = re.compile(
     r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d{1,2}|[KMGTPE]i|[numkMGTPE])?"
 )
+_POWERS: Final = (-9, -6, -3, 3, 6, 9, 12, 15, 18)
 _SCALES: Final = {
-    **{suffix: Fraction(1000) ** power for power, suffix in enumerate("num kMGTPE", start=-3)},
-    **{f"{prefix}i": Fraction(1024) ** power for power, prefix in enumerate("KMGTPE", start=1)},
+    **{suffix: Fraction(f"1e{power}") for suffix, power in zip("numkMGTPE", _POWERS, strict=True)},
+    **{f"{prefix}i": Fraction(1 << 10 * power) for power, prefix in enumerate("KMGTPE", start=1)},
 }
 _MOST_DIGITS: Final = 40
 
@@ -24,5 +25,5 @@ def quantity(field: str, text: object) -> Fraction:
         raise RejectedError(field, f"must be a quantity such as 500m or 64Gi, got {written[:40]!r}")
     number, suffix = Fraction(found[1]), found[2] or ""
     if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix != "Ei":
-        return number * Fraction(10) ** int(suffix[1:])
+        return number * Fraction(f"1e{int(suffix[1:])}")
     return number * _SCALES.get(suffix, 1)
