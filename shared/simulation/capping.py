@@ -121,7 +121,7 @@ def counting_deviations(
     """
     allowed_w, z = cap_w * (1 - kept.margin), quantile(1 - kept.risk)
     errors = [moments(sd) for sd in kept.deviations]
-    each = [job.power_w**2 * of for job, (_, of) in zip(jobs, errors, strict=True)]
+    each = [job.power_w * job.power_w * of for job, (_, of) in zip(jobs, errors, strict=True)]
     if z <= 0 or not any(each):
         return list(jobs), allowed_w
     together_w = sqrt(sum(each) * min(1.0, allowed_w / sum(job.power_w for job in jobs)))
