@@ -452,6 +452,9 @@ class ConsumableScheduler:
         if kind.shape.exclusive or not group.any():
             return units
         beside = (units > 0) & (group != NOBODY)
+        if not self.neighbours.accepts_anyone(kind.app):
+            units[beside] = 0
+            return units
         for number in np.unique(group[beside]).tolist():
             there = beside & (group == number)
             units[there] = self._most_accepted(kind, units[there], number)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf, isnan, nan
-from typing import Protocol
+from typing import Final, Protocol
 
 from shared.models.degradation import slowdown_of_shares
 from shared.scheduling.capacity import Group
@@ -11,10 +11,18 @@ from shared.scheduling.capacity import Group
 # A job on a node: its application and its cores there.
 Member = tuple[str, int]
 
+# Costs that are kept at most: as many applications as jobs would otherwise keep one a pair of them.
+_MOST_COSTS: Final = 50_000
+
 
 class Neighbours(Protocol):
     """Which jobs may run beside each other. Whom a policy accepts beside some it accepts beside
     fewer of them too."""
+
+    def accepts_anyone(self, app: str) -> bool:
+        """False where jobs of an application may have nobody beside them, whoever it is: then no
+        group has to be asked about."""
+        ...
 
     def cost(self, newcomer: Member, group: Group) -> float:
         """What it costs all if a job comes to those on a node; infinite where it must not."""
@@ -31,6 +39,10 @@ class Neighbours(Protocol):
 
 class Apart:
     """Nobody has a neighbour."""
+
+    def accepts_anyone(self, app: str) -> bool:
+        """Never."""
+        return False
 
     def cost(self, newcomer: Member, group: Group) -> float:
         """Infinite beside anybody."""
@@ -62,12 +74,20 @@ class Contention:
     max_slowdown: float
     _costs: dict[tuple[Member, Group], float] = field(default_factory=dict, init=False)
 
+    def accepts_anyone(self, app: str) -> bool:
+        """True where a slowdown can be predicted: a model is published and its signature known."""
+        return self.weights is not None and app in self.gbps
+
     def cost(self, newcomer: Member, group: Group) -> float:
         """The sum of all slowdowns on the node, infinite where the rule refuses one of them."""
         if not group:
             return 0.0
+        if not self.accepts_anyone(newcomer[0]):
+            return inf
         key = newcomer, group
         if key not in self._costs:
+            if len(self._costs) == _MOST_COSTS:
+                self._costs.clear()
             self._costs[key] = self._cost((*group, newcomer))
         return self._costs[key]
 

@@ -34,6 +34,10 @@ PAPER_THRESHOLD_S: Final = 300.0
 class Anybody:
     """Everybody accepts everybody: nothing is known of what neighbours cost each other here."""
 
+    def accepts_anyone(self, app: str) -> bool:
+        """Always."""
+        return True
+
     def cost(self, newcomer: Member, group: Group) -> float:
         """What it costs all on a node if the newcomer comes: nothing."""
         return 0.0

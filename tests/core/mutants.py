@@ -112,8 +112,8 @@ MUTANTS: Final = (
     Mutant(
         "a P-state is raised by watts that are reserved",
         "placement/measures.py",
-        "is_worth_it and budgets.has(more_mw, placed.ends_s, -1)",
-        "is_worth_it and more_mw <= budgets.undrawn_mw",
+        "and budgets.has(more_mw, placed.ends_s, -1)\n",
+        "and more_mw <= budgets.undrawn_mw\n",
         soonest=6,
     ),
     Mutant(
@@ -167,17 +167,21 @@ MUTANTS: Final = (
 )
 
 
+def mistaken(mutant: Mutant) -> str:
+    """The source with the mistake in it. Raises ValueError where the right words are not there
+    once: the source has moved on."""
+    text = (ROOT / "shared" / mutant.path).read_text(encoding="utf-8")
+    if text.count(mutant.right) != 1:
+        raise ValueError(f"{mutant.path} has {mutant.right!r} {text.count(mutant.right)} times")
+    return text.replace(mutant.right, mutant.wrong)
+
+
 def planted(mutant: Mutant, folder: Path) -> Path:
-    """A copy of the library with the mistake in it. Raises ValueError where the right words are
-    not there once: the source has moved on."""
+    """A copy of the library with the mistake in it."""
     copy = folder / "shared"
     ignored = shutil.ignore_patterns("*.so", "__pycache__")
     shutil.copytree(ROOT / "shared", copy, ignore=ignored)
-    source = copy / mutant.path
-    text = source.read_text(encoding="utf-8")
-    if text.count(mutant.right) != 1:
-        raise ValueError(f"{mutant.path} has {mutant.right!r} {text.count(mutant.right)} times")
-    source.write_text(text.replace(mutant.right, mutant.wrong), encoding="utf-8")
+    (copy / mutant.path).write_text(mistaken(mutant), encoding="utf-8")
     return copy
 
 

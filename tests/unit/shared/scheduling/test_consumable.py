@@ -27,6 +27,9 @@ class Pairs:
     def __init__(self, refused: set[tuple[str, str]]) -> None:
         self._refused = refused
 
+    def accepts_anyone(self, app: str) -> bool:
+        return True
+
     def cost(self, newcomer: Member, group: Group) -> float:
         pairs = ((min(newcomer[0], app), max(newcomer[0], app)) for app, _ in group)
         return inf if any(pair in self._refused for pair in pairs) else float(len(group))
@@ -295,6 +298,23 @@ def test_small_units_on_large_nodes_ask_few_questions_about_neighbours() -> None
     one = ConsumableScheduler(capacity, [], WaitQueue(), [part(1, app=1)], neighbours)
     assert one.units_now(entry(1, 0, 1, 9)) == 300
     assert neighbours.asked <= 11
+
+
+def test_who_accepts_nobody_is_asked_about_no_group_and_gets_what_is_empty() -> None:
+    class Alone(Pairs):
+        def accepts_anyone(self, app: str) -> bool:
+            return app != "1"
+
+        def cost(self, newcomer: Member, group: Group) -> float:
+            assert newcomer[0] != "1"
+            return 0.0
+
+    capacity = Capacity(table(3))
+    capacity.take(part(1), Allocation((0, 1), (1, 1)))
+    kinds = [part(1, app=1), part(1, app=2)]
+    one = ConsumableScheduler(capacity, [], WaitQueue(), kinds, Alone(set()))
+    assert one.units_now(entry(1, 0, 1, 9)) == CORES
+    assert one.units_now(entry(1, 1, 1, 9)) == 3 * CORES - 2
 
 
 def test_what_is_apart_numbers_groups_by_itself() -> None:

@@ -40,6 +40,9 @@ other_modes = st.lists(st.builds(OtherMode, limits, draws), max_size=2).map(tupl
 class Anybody:
     """Everybody may be everybody's neighbour."""
 
+    def accepts_anyone(self, app: str) -> bool:
+        return True
+
     def cost(self, newcomer: Member, group: Group) -> float:
         return float(len(group))
 
