@@ -44,17 +44,20 @@ def _when_it_came(inputs: Iterable[Event], job_id: str) -> tuple[KnownPower, Job
 
 
 def _on(cluster: Cluster, job: Job, known: KnownPower) -> Iterator[str]:
-    kind = KindOfJob.of(job, cluster, cluster.nominal_ghz)
+    asked = KindOfJob.of(job, cluster, cluster.nominal_ghz)
     where = f"{cluster.name} at {cluster.nominal_ghz} GHz"
     if (job.app_id, cluster.node_model) in known.signatures:
         yield f"{where}: placement goes by the signature of {job.app_id}; similar jobs say"
-    power = known.model.tables.predict(kind)
+    power = known.model.tables.predict(asked)
     if power is None:
         [fallback_w], _ = known.model.predict([job], cluster)
         yield f"{where}: {fallback_w:.1f} W a node, what {cluster.node_model} draws in the mean"
         return
     above = f"{power.upper_w:.1f} W is exceeded by {100 * power.alpha:g} % of jobs"
     yield f"{where}: {power.predicted_w:.1f} W a node, {above}"
+    kind = known.model.tables.told_by(asked) or asked
+    if kind != asked:
+        yield f"  {asked.accelerators_w:.1f} W of that were declared of its accelerators"
     yield from _predictors(power, known.model.tables.shares(kind))
     yield from _features(power, known.model.tables.trees)
     for shape, subject in zip(SHAPES, kind.subjects(), strict=True):

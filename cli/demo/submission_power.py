@@ -51,9 +51,10 @@ def _held(
     kind = run.job.kind(known.clusters) if run else None
     predicted = known.model.tables.predict(kind) if kind else None
     actual_w = run.whole_node_w(known.clusters, None) if run and kind else 0.0
-    if predicted is None or not actual_w:
+    if kind is None or predicted is None or not actual_w:
         return None
     cluster = known.clusters[finished.cluster]
-    fallback_w = known.model.fallback_power_w.get(cluster.node_model, cluster.idle_power_w)
+    mean_w = known.model.fallback_power_w.get(cluster.node_model, cluster.idle_power_w)
+    fallback_w = mean_w + kind.accelerators_w
     power_w = predicted.predicted_w, predicted.upper_w
     return SubmissionPower(finished.job_id, actual_w, *power_w, fallback_w)

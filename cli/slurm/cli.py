@@ -35,6 +35,10 @@ def tell(
     architecture: Annotated[
         str, typer.Option(help="Jobs go to clusters that declare the same; the cluster's name.")
     ] = "",
+    tdp_w: Annotated[
+        str,
+        typer.Option(help="Thermal design power of one accelerator, W: gpu=400,gpu:l4=72."),
+    ] = "",
     account: Account = "none",
     period_s: Annotated[float, typer.Option(min=0.1, help="How often Slurm is looked at.")] = 5.0,
     placement: Placement = "127.0.0.1:50053",
@@ -43,7 +47,10 @@ def tell(
     """Declare the cluster, and tell of its jobs and of nodes that are taken out."""
     slurm = Slurm()
     cluster = slurm.cluster()
-    hardware = NodeHardware(node_model, _numbers(pstates_ghz), idle_power_w, peak_bandwidth_gbps)
+    hardware = NodeHardware(
+        *(node_model, _numbers(pstates_ghz), idle_power_w, peak_bandwidth_gbps),
+        tdp_w=_design_powers(tdp_w),
+    )
     binding = architecture or cluster
     teller = Teller(ingest, Site(site, account, node_model), binding)
     nodes = NodeTeller(placement, ingest, site, cluster)
@@ -86,6 +93,15 @@ def _until_done(obedience: Obedience, decision: PlacementDecided) -> list[Order]
         except (SlurmError, UnansweredError) as error:
             note([f"{decision.job_id}: {error}; tried again"])
             time.sleep(_RETRY_S)
+
+
+def _design_powers(text: str) -> dict[str, float]:
+    pairs = [part.partition("=")[::2] for part in text.split(",") if part]
+    try:
+        return {name: float(watts) for name, watts in pairs}
+    except ValueError:
+        wanted = "must be watts by name such as gpu=400"
+        raise typer.BadParameter(wanted, param_hint="--tdp-w") from None
 
 
 def _numbers(text: str) -> list[float]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
 
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
@@ -155,12 +156,14 @@ def _under(word: Word, later: Envelope) -> Envelope:
 
 
 class NodeHardware(NamedTuple):
-    """What Slurm does not know of the nodes of its cluster."""
+    """What Slurm does not know of the nodes of its cluster; `tdp_w` is the thermal design power of
+    one accelerator by its name in Gres, W."""
 
     node_model: str
     pstates_ghz: Sequence[float]
     idle_power_w: float
     peak_bandwidth_gbps: float
+    tdp_w: Mapping[str, float] = MappingProxyType({})
 
 
 class UnlikeNodesError(UnusableError):
@@ -198,7 +201,12 @@ def declared(
         resources = Tres.parse("tres", tres).gres
         count = len(list(alike))
         found.node_classes.append(
-            NodeClass(nodes=count, memory_gib=_gib(memory_mib), resources=resources)
+            NodeClass(
+                nodes=count,
+                memory_gib=_gib(memory_mib),
+                resources=resources,
+                tdp_w={name: of.tdp_w[name] for name in resources if name in of.tdp_w},
+            )
         )
     return found
 

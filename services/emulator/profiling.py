@@ -63,7 +63,12 @@ def _declaration(cluster: Cluster) -> Publish:
         architecture=cluster.architecture,
         node_names=cluster.node_names,
         node_classes=[
-            NodeClass(nodes=c.nodes, memory_gib=c.memory_gib, resources=dict(c.resources))
+            NodeClass(
+                nodes=c.nodes,
+                memory_gib=c.memory_gib,
+                resources=dict(c.resources),
+                tdp_w=dict(c.tdp_w),
+            )
             for c in cluster.declared_classes
         ],
     )

@@ -66,6 +66,9 @@ class ClusterEntry(BaseModel):
     pstates_ghz: tuple[float, ...] = Field(min_length=1, description="Ascending")
     idle_power_w: float
     peak_bandwidth_gbps: float
+    tdp_w: dict[str, float] = Field(
+        {}, description="Thermal design power of one accelerator, by resource, W"
+    )
     kubeconfig: Path | None = Field(None, description="Else that of the pod's service account")
     context: str = Field("", description="Of the kubeconfig; its current one")
     node_selector: str = Field("", description="Labels of the nodes that Jobs may have; all")
@@ -80,6 +83,7 @@ class ClusterEntry(BaseModel):
             idle_power_w=self.idle_power_w,
             peak_bandwidth_gbps=self.peak_bandwidth_gbps,
             architecture=settings.architecture,
+            tdp_w=self.tdp_w,
         )
 
 

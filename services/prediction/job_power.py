@@ -11,6 +11,7 @@ from services.prediction.tree_versions import TreeVersions
 from shared.domain.bounds import NODE_POWER_W
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
+from shared.domain.resources import Resources
 from shared.messaging.event import Publish
 from shared.messaging.power_history import update_of, updated
 from shared.messaging.stage import Round
@@ -39,18 +40,27 @@ class JobOnCluster(NamedTuple):
     app_id: str
     size: str
     walltime_s: float
+    resources_per_unit: Resources = ()
+    cores_per_unit: int = 0
+    is_shareable: bool = False
 
     @classmethod
     def of(cls, job: Job, cluster: str, freq_ghz: float) -> "JobOnCluster":
         """An attempt of a job that runs there."""
-        return cls(cluster, freq_ghz, job.user, job.app_id, size_of(job), job.walltime_s)
+        asked = job.user, job.app_id, size_of(job), job.walltime_s
+        unit = job.resources_per_unit, job.cores_per_unit, job.shareable
+        return cls(cluster, freq_ghz, *asked, *unit)
 
     def kind(self, clusters: Mapping[str, Cluster]) -> KindOfJob | None:
         """None where its cluster is not declared, or not at such a P-state."""
         cluster = clusters.get(self.cluster)
         if cluster is None or self.freq_ghz not in cluster.pstates_ghz:
             return None
-        return KindOfJob(cluster.node_model, *self[1:])
+        accelerators_w = cluster.accelerators_of_node_w(
+            self.resources_per_unit, self.cores_per_unit, shareable=self.is_shareable
+        )
+        asked = self.user, self.app_id, self.size, self.walltime_s
+        return KindOfJob(cluster.node_model, self.freq_ghz, *asked, accelerators_w)
 
 
 class EndedRun(NamedTuple):

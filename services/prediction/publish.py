@@ -85,7 +85,7 @@ def running_power_event(message: RunningPowerMeasured, ended: Round) -> Publish:
 
 def history_key(kind: KindOfJob) -> str:
     """Under which the newest rows of a kind of jobs stay."""
-    return "|".join(map(str, kind))
+    return kind.name
 
 
 def degradation_event(trained: TrainedWeights | None, training_pairs: int, ended: Round) -> Publish:

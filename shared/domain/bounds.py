@@ -71,7 +71,11 @@ ITERATION_S: Final = Bound(1e-6, 366 * _DAY_S, "s", "from a few cycles to a whol
 NODE_POWER_W: Final = Bound(
     1, 1e5, "W", "from a single board to a rack with its own cooling", _WATTS
 )
+TDP_W: Final = Bound(0.1, 1e5, "W", "from a stick to an accelerator as large as a node", _WATTS)
 READING_W: Final = Bound(0, 1e5, "W", "a meter shows 0 when the node is off", _WATTS[1:])
+ACCELERATORS_W: Final = Bound(
+    0.1, 1e15, "W", "all kinds of a unit of one core, on as many cores as a node can have", _WATTS
+)
 JOB_ENERGY_J: Final = Bound(
     0, 1e16, "J", "ten years of the largest machine", (("mJ", 1e-3), ("uJ", 1e-6))
 )
@@ -132,6 +136,8 @@ QUANTITIES: Final[Mapping[str, Bound]] = {
     "time_s": ITERATION_S,
     "power_w": NODE_POWER_W,
     "idle_power_w": NODE_POWER_W,
+    "tdp_w": TDP_W,
+    "accelerators_w": ACCELERATORS_W,
     "samples.power_w": READING_W,
     "energy_j": JOB_ENERGY_J,
     "memory_gib": JOB_MEMORY_GIB,

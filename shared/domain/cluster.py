@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import fsum
 from typing import Any, Final, Protocol, Self
 
 from shared.domain.bounds import CLOCK_GHZ, LENGTHS, NODE_MEMORY_GIB, QUANTITIES
@@ -10,7 +11,14 @@ from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.folding import MOST_HOST_LIST_BYTES, always_fit
 from shared.domain.node import NodeNames
-from shared.domain.resources import Resources, require_resources, resources_of
+from shared.domain.resources import (
+    DesignPowers,
+    Resources,
+    design_powers_of,
+    require_design_powers,
+    require_resources,
+    resources_of,
+)
 
 MOST_PSTATES: Final = LENGTHS["pstates_ghz"].most
 # What a job may choose from is kept with each job that waits.
@@ -33,22 +41,27 @@ def require_few_clusters(known: Names, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """Nodes of a cluster that are alike in memory (0: unknown) and in what else they have. Raises
-    RejectedError on construction."""
+    """Nodes of a cluster that are alike in memory (0: unknown) and in what else they have; `tdp_w`
+    is the thermal design power of one of each resource that was declared, W. Raises RejectedError
+    on construction."""
 
     nodes: int
     memory_gib: float = 0.0
     resources: Resources = ()
+    tdp_w: DesignPowers = ()
 
     def __post_init__(self) -> None:
         QUANTITIES["nodes"].require("nodes", self.nodes)
         NODE_MEMORY_GIB.require_if_known("memory_gib", self.memory_gib)
         require_resources("resources", self.resources)
+        require_design_powers("tdp_w", self.tdp_w, self.resources)
 
     @classmethod
     def restored(cls, fields: Mapping[str, Any]) -> Self:
         """The class whose fields went through JSON."""
-        return cls(**{**fields, "resources": resources_of(dict(fields["resources"]))})
+        resources = resources_of(dict(fields["resources"]))
+        tdp_w = design_powers_of(dict(fields.get("tdp_w", ())))
+        return cls(**{**fields, "resources": resources, "tdp_w": tdp_w})
 
 
 @lru_cache(maxsize=1024)
@@ -131,6 +144,30 @@ class Cluster:
     def nominal_ghz(self) -> float:
         """The frequency that jobs run at when nobody chooses: the highest P-state."""
         return self.pstates_ghz[-1]
+
+    def accelerators_w(self, resources: Resources) -> float:
+        """The thermal design power of so many accelerators together, W; of a kind whose nodes
+        differ the highest, since nobody knows where a job will run. What declares none has 0.
+        Those of a type (`gpu:a100`) are among those of their kind (`gpu`), and count once."""
+        highest_w: dict[str, float] = {}
+        for name, tdp_w in (pair for each in self.declared_classes for pair in each.tdp_w):
+            highest_w[name] = max(tdp_w, highest_w.get(name, 0.0))
+        counts = dict(resources)
+        for name, count in resources:
+            kind, _, of_type = name.partition(":")
+            if of_type and name in highest_w and kind in counts:
+                counts[kind] = max(0, counts[kind] - count)
+        return fsum(count * highest_w.get(name, 0.0) for name, count in counts.items())
+
+    def accelerators_of_node_w(
+        self, resources_per_unit: Resources, cores_per_unit: int, *, shareable: bool
+    ) -> float:
+        """That of a node used whole by units of so many accelerators and cores (0: all, or half of
+        a node that is shared), W: a unit's share of its cores has a unit's accelerators."""
+        if not resources_per_unit:
+            return 0.0
+        cores = cores_per_unit or self.cores_for(shareable=shareable)
+        return self.accelerators_w(resources_per_unit) * self.cores_per_node / cores
 
     def cores_for(self, *, shareable: bool) -> int:
         """Cores that a job uses on each of its nodes: half when it shares, but one, else all."""

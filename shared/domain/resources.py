@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 
-from shared.domain.bounds import LENGTHS, RESOURCES
+from shared.domain.bounds import LENGTHS, RESOURCES, TDP_W
 from shared.domain.checks import require_text
+from shared.domain.errors import RejectedError
 
 # Kinds with their counts, in the order of their names: equal where the same is meant.
 Resources = tuple[tuple[str, int], ...]
+# Thermal design power of one of a kind, W, in the order of their names.
+DesignPowers = tuple[tuple[str, float], ...]
 
 
 def resources_of(counts: Mapping[str, int]) -> Resources:
@@ -20,3 +23,17 @@ def require_resources(field: str, resources: Resources) -> None:
     for name, count in resources:
         require_text(field, name, limit=64)
         RESOURCES.require(field, count)
+
+
+def design_powers_of(by_name: Mapping[str, float]) -> DesignPowers:
+    """The thermal design powers by name, W."""
+    return tuple(sorted(by_name.items()))
+
+
+def require_design_powers(field: str, tdp_w: DesignPowers, resources: Resources) -> None:
+    """Raise RejectedError for powers that no accelerator has, or of what is not there."""
+    known = {name for name, _ in resources}
+    for name, watts in tdp_w:
+        if name not in known:
+            raise RejectedError(field, f"must be of the resources of the same nodes, got {name!r}")
+        TDP_W.require(field, watts)

@@ -75,7 +75,7 @@ from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMea
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
-from shared.domain.bounds import CORE_S, LENGTHS, NODE_POWER_W, POWER_CAP_W
+from shared.domain.bounds import CORE_S, LENGTHS, NODE_POWER_W, POWER_CAP_W, TDP_W
 from shared.domain.cap_measures import measures_of
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
@@ -147,6 +147,14 @@ def _resources(counts: Mapping[str, int]) -> None:
     require_resources("", resources_of(counts))
 
 
+def _design_powers(by_name: Mapping[str, float]) -> None:
+    """The domain asks whether the same nodes have such resources."""
+    LENGTHS["resources"].require("", len(by_name))
+    for name, tdp_w in by_name.items():
+        text(name)
+        TDP_W.require("", tdp_w)
+
+
 def _held(counts: Mapping[str, int]) -> None:
     """Those of all units of a job together."""
     LENGTHS["resources"].require("", len(counts))
@@ -159,6 +167,7 @@ _NODE_CLASS: Final = fields(
         "nodes": quantity("nodes"),
         "memory_gib": if_known("memory_gib_per_node"),
         "resources": _resources,
+        "tdp_w": _design_powers,
     }
 )
 
@@ -660,6 +669,7 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "app_id": text_or_empty,
             "size": text,
             "walltime_s": quantity("walltime_s"),
+            "accelerators_w": if_known("accelerators_w"),
             "similar": each(
                 "similar",
                 fields(

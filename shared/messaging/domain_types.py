@@ -23,7 +23,7 @@ from shared.domain.cluster import Cluster, NodeClass
 from shared.domain.coefficients import Coefficients, Matrix, Uncertainty
 from shared.domain.errors import RejectedError
 from shared.domain.job import Condition, Dependency, Job
-from shared.domain.resources import resources_of
+from shared.domain.resources import design_powers_of, resources_of
 from shared.domain.signature import Signature
 
 # `coefficients-{node_model}@{round}` and the like: a job that waits keeps those it was weighed by.
@@ -49,7 +49,12 @@ def cluster_of(message: ClusterDeclared) -> Cluster:
         architecture=message.architecture,
         node_names=tuple(message.node_names),
         declared_classes=tuple(
-            NodeClass(each.nodes, each.memory_gib, resources_of(each.resources))
+            NodeClass(
+                each.nodes,
+                each.memory_gib,
+                resources_of(each.resources),
+                design_powers_of(each.tdp_w),
+            )
             for each in message.node_classes
         ),
     )

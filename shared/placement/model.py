@@ -262,11 +262,13 @@ def _candidate(
 
 def draw_mw(job: Job, cluster: Cluster, node_w: float, units: int) -> int:
     """What so many units of a job draw beyond the idle power of their nodes, of which one used
-    whole draws `node_w`: their share of the cores. What is predicted beyond what any node draws, as
-    by coefficients of another machine, counts as that: no cap has it, and it can be counted."""
-    beyond_idle_w = min(node_w, NODE_POWER_W.most) - cluster.idle_power_w
-    beyond_idle_mw = milliwatts(beyond_idle_w * units)
-    return max(0, beyond_idle_mw * unit_cores(job, cluster) // cluster.cores_per_node)
+    whole draws `node_w`: their share of the cores. What is predicted of a unit beyond what any node
+    draws, as by coefficients of another machine, counts as that: no cap has it, and it can be
+    counted."""
+    cores = unit_cores(job, cluster)
+    most_w = NODE_POWER_W.most * cluster.cores_per_node / cores
+    beyond_idle_mw = milliwatts((min(node_w, most_w) - cluster.idle_power_w) * units)
+    return max(0, beyond_idle_mw * cores // cluster.cores_per_node)
 
 
 def _draws_mw(

@@ -457,7 +457,7 @@ def _undeclaration(cluster: str) -> str:
 
 
 def _power(kind: KindOfJob) -> str:
-    return f"{PowerHistoryUpdated.DESCRIPTOR.full_name}/{'|'.join(map(str, kind))}"
+    return f"{PowerHistoryUpdated.DESCRIPTOR.full_name}/{kind.name}"
 
 
 def _signature(app_id: str, node_model: str) -> str:

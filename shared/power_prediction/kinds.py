@@ -39,7 +39,8 @@ MOST_SIZE: Final = 200
 
 
 class KindOfJob(NamedTuple):
-    """What is known of a job before it starts, on a node model at a P-state."""
+    """What is known of a job before it starts, on a node model at a P-state; `accelerators_w` is
+    the declared thermal design power of its accelerators on a node used whole, W."""
 
     node_model: str
     freq_ghz: float
@@ -47,21 +48,34 @@ class KindOfJob(NamedTuple):
     app_id: str
     size: str
     walltime_s: float
+    accelerators_w: float = 0.0
 
     @classmethod
     def of(cls, job: Job, cluster: Cluster, freq_ghz: float) -> "KindOfJob":
         """A job on a cluster."""
         of_job = job.user, job.app_id, size_of(job), job.walltime_s
-        return cls(cluster.node_model, freq_ghz, *of_job)
+        accelerators_w = cluster.accelerators_of_node_w(
+            job.resources_per_unit, job.cores_per_unit, shareable=job.shareable
+        )
+        return cls(cluster.node_model, freq_ghz, *of_job, accelerators_w)
 
     @property
     def where(self) -> str:
-        """The node model and the P-state."""
-        return f"{self.node_model} at {self.freq_ghz!r} GHz"
+        """The node model and the P-state, and what accelerators may draw there."""
+        place = f"{self.node_model} at {self.freq_ghz!r} GHz"
+        if not self.accelerators_w:
+            return place
+        return f"{place}, accelerators of {self.accelerators_w!r} W"
+
+    @property
+    def name(self) -> str:
+        """All of it in words, as keys of records have it."""
+        return "|".join(map(str, self if self.accelerators_w else self[:-1]))
 
     def subjects(self) -> tuple[Key | None, ...]:
         """Of each of SHAPES; None where the job has no name of an application."""
-        where, of_app = self[:2], (self.user, self.app_id)
+        where = (*self[:2], self.accelerators_w)
+        of_app = self.user, self.app_id
         return (
             (0, *where, *of_app, self.size, self.walltime_s),
             (1, *where, *of_app, self.size),

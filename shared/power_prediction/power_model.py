@@ -40,16 +40,23 @@ class PowerModel:
 
         The deviation is such that the quantile 1 - alpha is the calibrated bound. Without any job
         the power is the mean reading of the node model, or the declared idle power: a lower bound,
-        and the only figure there is.
+        and the only figure there is; what was declared of the job's accelerators comes on top.
         """
         kinds = [KindOfJob.of(job, cluster, cluster.nominal_ghz) for job in jobs]
-        found = [self._of(each, cluster) for each in self.tables.predict_all(kinds)]
+        powers = self.tables.predict_all(kinds)
+        found = [
+            self._of(power, kind.accelerators_w, cluster)
+            for power, kind in zip(powers, kinds, strict=True)
+        ]
         power_w, deviation = zip(*found, strict=True) if found else ((), ())
         return np.array(power_w, dtype=np.float64), np.array(deviation, dtype=np.float64)
 
-    def _of(self, predicted: PowerAtStart | None, cluster: Cluster) -> tuple[float, float]:
+    def _of(
+        self, predicted: PowerAtStart | None, accelerators_w: float, cluster: Cluster
+    ) -> tuple[float, float]:
         if predicted is None:
-            return self.fallback_power_w.get(cluster.node_model, cluster.idle_power_w), nan
+            mean_w = self.fallback_power_w.get(cluster.node_model, cluster.idle_power_w)
+            return mean_w + accelerators_w, nan
         beyond = log(predicted.upper_w / predicted.predicted_w)
         power_w = max(predicted.predicted_w, NODE_POWER_W.least)
         return power_w, beyond / normal_quantile(1 - predicted.alpha)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.numerics.elementary import exp
+from shared.numerics.elementary import exp, log
 from shared.power_prediction.blend import Context, shares_of, weighted_median
 from shared.power_prediction.bound import FEW_JOBS, SPREAD_GROUPS, Margin
 from shared.power_prediction.forests import FOREST_PREDICTORS, MEAN_OF_BOTH
@@ -112,6 +112,13 @@ class PowerAtStart(NamedTuple):
     row: str
     trees: str
 
+    def with_accelerators(self, accelerators_w: float) -> "PowerAtStart":
+        """What the same job draws with accelerators of so much thermal design power, of which
+        nothing was measured (Borghesi et al. 2018, section 4.1): trees do not learn from it."""
+        said = tuple(log(exp(each) + accelerators_w) for each in self.said)
+        power_w = self.predicted_w + accelerators_w, self.upper_w + accelerators_w
+        return PowerAtStart(*power_w, self.alpha, said, self.spread_w, self.group, "", "")
+
 
 class _Row(NamedTuple):
     number: int
@@ -166,14 +173,26 @@ class PowerTables:
         """The same of several: trees say it of many at once faster than of one after the other."""
         if len(self._predicted) >= _MOST_REMEMBERED:
             self._predicted.clear()
-        new = list(dict.fromkeys(kind for kind in kinds if kind not in self._predicted))
-        known = [kind for kind in new if self.similar(kind.subjects()[-1])]
-        self._predicted |= dict.fromkeys(new) | dict(zip(known, self._predict(known), strict=True))
+        new = dict.fromkeys(kind for kind in kinds if kind not in self._predicted)
+        told_by = {kind: self.told_by(kind) for kind in new}
+        asked = list(dict.fromkeys(each for each in told_by.values() if each is not None))
+        said = dict(zip(asked, self._predict(asked), strict=True))
+        self._predicted |= {kind: _of(kind, by, said) for kind, by in told_by.items()}
         return [self._predicted[kind] for kind in kinds]
+
+    def told_by(self, kind: KindOfJob) -> KindOfJob | None:
+        """Whose rows tell of a kind of jobs; None where nothing is known of its node model at its
+        P-state. Its own; but until enough jobs with such accelerators ended, those of the same job
+        without, to which the declared power of its accelerators is added."""
+        own, bare = kind.subjects()[-1], kind._replace(accelerators_w=0.0)
+        count = row.jobs if (row := self.similar(own)) else 0
+        if count < FEW_JOBS and self.similar(bare.subjects()[-1]):
+            return bare
+        return kind if count else None
 
     def shares(self, kind: KindOfJob) -> tuple[float, ...]:
         """How much each of PREDICTORS counts for a kind of jobs of which something is known."""
-        rows = self._similar_of(kind)
+        rows = self._similar_of(self.told_by(kind) or kind)
         return tuple(_shares(rows, _of_history(rows)[1], has_trees=self.trees is not None).tolist())
 
     def _similar_of(self, kind: KindOfJob) -> list[SimilarPower | None]:
@@ -235,6 +254,17 @@ class PowerTables:
 
 
 _MOST_REMEMBERED: Final = 10_000
+
+
+def _of(
+    kind: KindOfJob, told_by: KindOfJob | None, said: Mapping[KindOfJob, PowerAtStart]
+) -> PowerAtStart | None:
+    """A kind's prediction out of those of the kinds that tell of them."""
+    if told_by is None:
+        return None
+    if told_by == kind:
+        return said[kind]
+    return said[told_by].with_accelerators(kind.accelerators_w)
 
 
 def _of_history(rows: Sequence[SimilarPower | None]) -> tuple[Floats, Floats]:

@@ -1,7 +1,7 @@
 """Nodes as the API server has them: the cluster that they are, and those that take no pods."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from math import floor
 from typing import Any, Final
@@ -26,7 +26,8 @@ class MixedNodesError(UnusableError):
 
 @dataclass(frozen=True, slots=True)
 class NodeTraits:
-    """What Kubernetes does not know of a cluster's nodes."""
+    """What Kubernetes does not know of a cluster's nodes; `tdp_w` is the thermal design power of
+    one of a resource by its name, W."""
 
     cluster: str
     site: str
@@ -35,6 +36,7 @@ class NodeTraits:
     idle_power_w: float
     peak_bandwidth_gbps: float
     architecture: str
+    tdp_w: Mapping[str, float] = field(default_factory=dict)
 
 
 def is_worker(node: Mapping[str, Any]) -> bool:
@@ -80,7 +82,12 @@ def cluster_declared(nodes: Sequence[Mapping[str, Any]], traits: NodeTraits) -> 
     )
     for (_, memory_gib, resources), alike in groupby(found):
         declared.node_classes.append(
-            NodeClass(nodes=len(list(alike)), memory_gib=memory_gib, resources=dict(resources))
+            NodeClass(
+                nodes=len(list(alike)),
+                memory_gib=memory_gib,
+                resources=dict(resources),
+                tdp_w={name: traits.tdp_w[name] for name, _ in resources if name in traits.tdp_w},
+            )
         )
     return declared
 

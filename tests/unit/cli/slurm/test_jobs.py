@@ -1,5 +1,7 @@
 """Slurm's jobs and nodes become what Coplace is told."""
 
+import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ from hypothesis import strategies as st
 from cli.slurm.jobs import NodeHardware, SlurmJob, UnlikeNodesError, Word, declared, facts, number
 from services.ingest.jobcomp.model import Site
 from services.ingest.model import Intake
+from shared.domain.cluster import Cluster
 from shared.messaging.contents import check_contents
+from shared.messaging.domain_types import cluster_of
 from shared.messaging.topics import Topics
 from tests.unit.cli.slurm.fields import JOB, NODE, RUNS, SUBMIT_S
 
@@ -116,3 +120,14 @@ def test_nodes_of_several_models_are_no_cluster() -> None:
         declared([NODE, {**NODE, "cpus": 18}], "alpha", "north", "alpha", HARDWARE)
     with pytest.raises(UnlikeNodesError, match="no node"):
         declared([], "alpha", "north", "alpha", HARDWARE)
+
+
+def test_the_design_power_of_accelerators_is_declared_where_nodes_have_them() -> None:
+    gpus = {"tres": "cpu=36,mem=384G,billing=36,gres/gpu=2,gres/gpu:a100=2"}
+    nodes = [{**NODE, "name": "n1"}, {**NODE, **gpus, "name": "g1"}]
+    hardware = HARDWARE._replace(tdp_w={"gpu:a100": 400.0, "mic": 300.0})
+    found = declared(nodes, "alpha", "north", "alpha", hardware)
+    check_contents(found)
+    assert [dict(each.tdp_w) for each in found.node_classes] == [{}, {"gpu:a100": 400.0}]
+    cluster = cluster_of(found)
+    assert Cluster.restored(json.loads(json.dumps(asdict(cluster)))) == cluster

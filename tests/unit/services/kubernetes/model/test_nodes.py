@@ -1,5 +1,7 @@
 """Nodes are a cluster of Coplace, in an order that lasts."""
 
+from dataclasses import replace
+
 import pytest
 
 from services.kubernetes.model.nodes import (
@@ -56,3 +58,10 @@ def test_a_node_that_takes_no_pods_says_why() -> None:
     assert why_out(node("n1", spec={"unschedulable": True})) == "cordoned in Kubernetes"
     assert why_out(node("n1", status={"conditions": unknown})).endswith("Kubelet stopped posting")
     assert why_out(node("n1", status={"conditions": []})).endswith("nothing is known of it")
+
+
+def test_the_design_power_of_accelerators_is_declared_where_nodes_have_them() -> None:
+    gpus = node("n3", status={"allocatable": {"nvidia.com/gpu": "2"}})
+    traits = replace(TRAITS, tdp_w={"gpu": 400.0, "fpga": 90.0})
+    found = cluster_declared([node("n1"), gpus], traits)
+    assert [dict(each.tdp_w) for each in found.node_classes] == [{}, {"gpu": 400.0}]
