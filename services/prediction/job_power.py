@@ -117,6 +117,11 @@ class JobPower:
         """An attempt of a job started."""
         self._started.put(key, JobOnCluster.of(job, cluster, freq_ghz))
 
+    def expected_w(self, key: str) -> float | None:
+        """What a node used whole by an attempt was predicted to draw when it started."""
+        expected = self._expected.get(key)
+        return expected.power.predicted_w if expected else None
+
     def finish(self, key: str, run: EndedRun | None) -> None:
         """An attempt ended; None where it had no power, or several."""
         if run is not None:

@@ -2,7 +2,7 @@
 nodes that follow."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import fsum
 from typing import Any, Final, NamedTuple
 
@@ -11,8 +11,10 @@ from coplace.v1.prediction_pb2 import RunningPowerMeasured
 from coplace.v1.telemetry_pb2 import NodeSamples
 
 from services.prediction.node_factors import NodeDraw, node_factors
+from services.prediction.node_shares import NodeUser, shares_mw
 from services.prediction.publish import node_power_event, running_power_event
 from shared.domain.bounds import NODE_POWER_W
+from shared.domain.cluster import Cluster
 from shared.domain.folding import names_of
 from shared.domain.job import Job
 from shared.messaging.event import Event, Publish
@@ -33,17 +35,24 @@ LEAST_CHANGE: Final = 0.1
 LEAST_PAUSE_US: Final = 1_800_000_000
 # Meters tell what a job drew where each of its nodes was read over this share of its run at least.
 LEAST_METERED: Final = 0.5
+# What a node used whole was to draw, W, by attempt; None where nothing was predicted.
+Expected = Callable[[str], float | None]
 
 
 class Occupant(NamedTuple):
-    """A job that has nodes for itself, which are named as its start did; `ended_us` is 0 while it
-    runs."""
+    """A job on its nodes, which are named as its start did; `ended_us` is 0 while it runs. Of one
+    that shares nodes or uses part of them: units on each node (empty: one), and cores of a unit (0:
+    half a node's)."""
 
     app_id: str
     freq_ghz: float
     nodes: tuple[str, ...]
     started_us: int
     ended_us: int = 0
+    is_alone: bool = True
+    units: tuple[int, ...] = ()
+    cores_per_unit: int = 0
+    is_changed: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -51,8 +60,18 @@ class Occupant(NamedTuple):
         return names_of(self.nodes)
 
     def had(self, first_us: int, last_us: int) -> bool:
-        """Whether it ran all that time."""
-        return self.started_us <= first_us and (last_us <= self.ended_us or not self.ended_us)
+        """Whether it ran all that time as it had started."""
+        has_ended = self.ended_us and self.ended_us < last_us
+        return self.started_us <= first_us and not has_ended and not self.is_changed
+
+    def was_there(self, first_us: int, last_us: int) -> bool:
+        """Whether it ran for some of that time."""
+        return self.started_us <= last_us and (first_us <= self.ended_us or not self.ended_us)
+
+    def cores_on(self, node: str, cluster: Cluster) -> int:
+        """Its cores on one of its nodes."""
+        units = self.units[self.names.index(node)] if self.units else 1
+        return units * (self.cores_per_unit or cluster.cores_for(shareable=True))
 
 
 class WaitingReading(NamedTuple):
@@ -111,8 +130,8 @@ class ToldPower(NamedTuple):
 
 
 class NodePower:
-    """Folds starts, ends and readings. What the node of a job shows that shares it, or uses part of
-    it, is not its own alone."""
+    """Folds starts, ends and readings. What the node of jobs shows that share it, or use part of
+    it, is split among them."""
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
         self._occupants = Table("occupant", restored, list, _occupant)
@@ -120,6 +139,8 @@ class NodePower:
         self._draws = Table("draw", restored, list, lambda v: NodeDraw(*v))
         self._metered = Table("metered", restored, list, lambda v: MeteredNode(*v))
         self._told = Table("told-power", restored, list, lambda v: ToldPower(*v))
+        # Until when somebody was on a node with others who is not known any more.
+        self._left_us: Table[int] = Table("left-node", restored, int, int)
         self._trained: Table[list[int]] = Table("node-power", restored, list, list)
         self._on: dict[str, set[str]] = defaultdict(set)
         for key, occupant in self._occupants.items():
@@ -128,10 +149,17 @@ class NodePower:
 
     def start(self, key: str, job: Job, message: JobStarted) -> None:
         """An attempt of a job started on these nodes."""
-        if job.shareable or job.cores_per_unit or key in self._occupants:
+        if key in self._occupants:
             return
-        nodes, since_us = tuple(message.nodes), message.started_at_us
-        occupant = Occupant(job.app_id, message.freq_ghz, nodes, since_us)
+        occupant = Occupant(
+            app_id=job.app_id,
+            freq_ghz=message.freq_ghz,
+            nodes=tuple(message.nodes),
+            started_us=message.started_at_us,
+            is_alone=not (job.shareable or job.cores_per_unit),
+            units=tuple(message.node_units),
+            cores_per_unit=job.cores_per_unit,
+        )
         self._occupants.put(key, occupant)
         self._enter(key, occupant)
 
@@ -143,16 +171,22 @@ class NodePower:
             self._ended.add(key)
 
     def changed(self, key: str) -> None:
-        """An attempt runs at another P-state, or was suspended: it tells nothing of its nodes."""
-        if key in self._occupants:
-            self._leave(key)
-            self._ended.discard(key)
+        """An attempt runs at another P-state, or was suspended: it tells nothing of its nodes, nor
+        do those that share them."""
+        occupant = self._occupants.get(key)
+        if occupant is None:
+            return
+        if not occupant.is_alone:
+            self._occupants.put(key, occupant._replace(is_changed=True))
+            return
+        self._leave(key)
+        self._ended.discard(key)
 
     def metered_w(self, key: str) -> float | None:
-        """What a node of a job that had its nodes for itself drew over its run, in the mean; None
-        where meters did not cover it."""
+        """What a node of a job drew for it over its run, in the mean; None where meters did not
+        cover it."""
         occupant = self._occupants.get(key)
-        if occupant is None or not occupant.ended_us:
+        if occupant is None or not occupant.ended_us or occupant.is_changed:
             return None
         found = [self._metered.get(f"{key}|{node}") for node in occupant.names]
         least_us = LEAST_METERED * (occupant.ended_us - occupant.started_us)
@@ -178,12 +212,16 @@ class NodePower:
             )
             self._readings.put(event.id, reading)
 
-    def end_round(self, ended: Round) -> list[Publish]:
+    def end_round(
+        self, ended: Round, clusters: Mapping[str, Cluster], expected_w: Expected
+    ) -> list[Publish]:
         """Attribute the round's readings; publish what jobs draw that run, and factors when there
-        are enough new readings. Jobs that ended are known until `forget_ended`."""
+        are enough new readings. Jobs that ended are known until `forget_ended`. `expected_w` is
+        what a node used whole was to draw, by attempt."""
         read: dict[str, str] = {}
         for reading in sorted(self._readings.values()):
             read |= dict.fromkeys(self._attribute(reading), reading.cluster)
+            self._split(reading, clusters.get(reading.cluster), expected_w)
             self._readings.drop(reading.event_id)
         told = [self._running(key, cluster) for key, cluster in sorted(read.items())]
         published = [running_power_event(each, ended) for each in told if each is not None]
@@ -208,14 +246,14 @@ class NodePower:
         """Records of what changed since the last call."""
         tables: tuple[Table[Any], ...] = (
             *(self._occupants, self._readings, self._metered),
-            *(self._draws, self._trained, self._told),
+            *(self._draws, self._trained, self._told, self._left_us),
         )
         return {key: value for table in tables for key, value in table.changes().items()}
 
     def _running(self, key: str, cluster: str) -> RunningPowerMeasured | None:
         """What a job draws that runs, where it is worth telling."""
         occupant = self._occupants.get(key)
-        if occupant is None or occupant.ended_us:
+        if occupant is None or occupant.ended_us or not occupant.is_alone:
             return None
         nodes = [self._metered.get(f"{key}|{node}") for node in occupant.names]
         known = [each for each in nodes if each and each.covered_us >= LEAST_COVERED_US]
@@ -238,11 +276,14 @@ class NodePower:
         )
 
     def _attribute(self, reading: WaitingReading) -> list[str]:
-        """The newest readings of each job on each node count. Returns whose they were."""
+        """To whoever had the node for itself. The newest readings of each job on each node count.
+        Returns whose they were."""
         found = []
         for key in sorted(self._on.get(reading.node, ())):
             occupant = self._occupants.get(key)
-            if occupant is None or not occupant.had(reading.first_us, reading.last_us):
+            if occupant is None or not occupant.is_alone:
+                continue
+            if not occupant.had(reading.first_us, reading.last_us):
                 continue
             self._meter(f"{key}|{reading.node}", reading)
             found.append(key)
@@ -257,6 +298,34 @@ class NodePower:
                 if before is None or before < draw:
                     self._draws.put(f"{key}|{reading.node}", draw)
         return found
+
+    def _split(
+        self, reading: WaitingReading, cluster: Cluster | None, expected_w: Expected
+    ) -> None:
+        """Among those who shared the node; to none of them where one was not there all the time, or
+        not as it had started, since nobody knows what it drew meanwhile."""
+        there = {
+            key: occupant
+            for key in sorted(self._on.get(reading.node, ()))
+            if (occupant := self._occupants.get(key))
+            and occupant.was_there(reading.first_us, reading.last_us)
+        }
+        had = (each.had(reading.first_us, reading.last_us) for each in there.values())
+        alone = any(each.is_alone for each in there.values())
+        if cluster is None or not there or alone or not all(had):
+            return
+        if reading.first_us <= (self._left_us.get(reading.node) or 0):
+            return
+        jobs = [
+            NodeUser(each.cores_on(reading.node, cluster), expected_w(key))
+            for key, each in there.items()
+        ]
+        node_cores = cluster.cores_per_node
+        if sum(job.cores for job in jobs) > node_cores:
+            return
+        *drawn_mw, _ = shares_mw(reading.power_w, cluster.idle_power_w, node_cores, jobs)
+        for key, of_job_mw in zip(there, drawn_mw, strict=True):
+            self._meter(f"{key}|{reading.node}", reading._replace(power_w=of_job_mw / 1000))
 
     def _meter(self, key: str, reading: WaitingReading) -> None:
         nothing = MeteredNode(0.0, 0, reading.first_us, reading.last_us)
@@ -282,10 +351,13 @@ class NodePower:
             self._told.drop(key)
         for node in occupant.names if occupant else ():
             self._on[node].discard(key)
+            if occupant and not occupant.is_alone:
+                left_us = max(occupant.ended_us, self._left_us.get(node) or 0)
+                self._left_us.put(node, left_us)
             if f"{key}|{node}" in self._metered:
                 self._metered.drop(f"{key}|{node}")
 
 
 def _occupant(value: list[Any]) -> Occupant:
-    app_id, freq_ghz, nodes, *times_us = value
-    return Occupant(app_id, freq_ghz, tuple(nodes), *times_us)
+    occupant = Occupant(*value)
+    return occupant._replace(nodes=tuple(occupant.nodes), units=tuple(occupant.units))

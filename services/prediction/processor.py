@@ -97,7 +97,7 @@ class Prediction:
         before = self._state.progress.get(_PROGRESS)
         progress = before or TrainingProgress()
         clusters = {cluster.name: cluster for cluster in self._state.clusters.values()}
-        published = self._node_power.end_round(ended)
+        published = self._node_power.end_round(ended, clusters, self._job_power.expected_w)
         published += self._job_power.end_round(ended, clusters, self._node_power.metered_w)
         self._node_power.forget_ended()
         if before is None or self._power_is_due(progress):

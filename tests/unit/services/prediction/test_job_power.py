@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import orjson
 import pytest
-from coplace.v1.jobs_pb2 import JobStarted
+from coplace.v1.jobs_pb2 import JobFinished, JobStarted, JobSubmitted
 from coplace.v1.prediction_pb2 import PowerHistoryUpdated
 from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples
 from hypothesis import given, settings
@@ -129,12 +129,32 @@ def test_meters_that_saw_half_of_a_job_leave_it_to_its_resource_manager() -> Non
         assert learned_w(*readings, has_energy=False) == []
 
 
+def sharer(
+    number: int, app_id: str, power_w: float, ended_s: int = 3601, started_s: int = 1
+) -> tuple[Event, Event, Event]:
+    """A job on half of the node n1 whose resource manager has no meter; a whole node like it would
+    draw so much."""
+    submitted, started, finished = job(number, power_w, app_id)
+    assert isinstance(submitted.payload, JobSubmitted)
+    assert isinstance(started.payload, JobStarted)
+    assert isinstance(finished.payload, JobFinished)
+    submitted.payload.nodes, submitted.payload.cores_per_unit = 1, 24
+    started.payload.nodes[:] = ["n1"]
+    finished.payload.nodes, finished.payload.cores, finished.payload.energy_j = 1, 24, 0.0
+    started.payload.started_at_us = started_s * SECOND_US
+    finished.payload.started_at_us = started_s * SECOND_US
+    finished.payload.ended_at_us = ended_s * SECOND_US
+    return submitted, started, finished
+
+
 ROUNDS = [
     [declared(), *job(0, 300.0), *job(1, 250.0, "hungry")],
     [*job(2, 310.0)[:2], *job(3, 240.0, "hungry")[:2], *job(4, 290.0)[:2]],
     [job(2, 310.0)[2], job(3, 240.0, "hungry")[2], *job(5, 305.0)],
     [read(4, "n1", 280.0, 10, 3_000), read(4, "n2", 281.0, 10, 3_000)],
     [job(4, 290.0)[2], *job(6, 260.0, "hungry")],
+    [each for n, app in ((7, "calm"), (8, "hungry")) for each in sharer(n, app, 300.0)[:2]],
+    [read(5, "n1", 320.0, 10, 3_000), *(sharer(n, "calm", 300.0)[2] for n in (7, 8))],
 ]
 
 
@@ -161,3 +181,51 @@ def test_neither_restarts_nor_the_order_within_a_round_change_what_is_published(
         killed = Prediction({key: value for key, value in state.items() if value is not None})
         assert told(killed, number, order[dies_at:]) == expected
         state |= killed.changes()
+
+
+def powers_w(rows: Iterable[PowerHistoryUpdated]) -> dict[str, list[float]]:
+    return {row.app_id: list(row.powers_w) for row in rows}
+
+
+def test_what_a_shared_nodes_meter_shows_teaches_what_each_of_its_jobs_drew() -> None:
+    prediction = Prediction({})
+    calm, hungry = sharer(0, "calm", 300.0), sharer(1, "hungry", 300.0)
+    told(prediction, 0, [declared(), *calm[:2], *hungry[:2]])
+    found = powers_w(told(prediction, 1, [read(0, "n1", 310.0, 10, 3_000), calm[2], hungry[2]]))
+    assert found == {"calm": [310.0], "hungry": [310.0]}
+    kept = [key for key, value in prediction.changes().items() if value and key[:3] == "met"]
+    assert not kept
+
+
+def test_jobs_that_meet_others_are_told_apart_by_the_meters_of_nodes_that_they_share() -> None:
+    """Two calm jobs show 200 W, two hungry ones 400 W, one of each 300 W: 110 W of it idle."""
+    prediction, said = Prediction({}), dict[str, list[float]]()
+    shown_w = {("calm", "calm"): 200.0, ("hungry", "hungry"): 400.0, ("calm", "hungry"): 300.0}
+    number = 0
+    for _ in range(8):
+        for apps, power_w in shown_w.items():
+            began_s = 2_000 * number
+            during_s = began_s + 3_600, began_s + 1
+            pair = [sharer(number + n, app, 300.0, *during_s) for n, app in enumerate(apps)]
+            starts = [each for submitted, started, _ in pair for each in (submitted, started)]
+            told(prediction, 2 * number, [declared(), *starts])
+            ends = [finished for *_, finished in pair]
+            reading = read(number, "n1", power_w, began_s + 10, began_s + 3_000)
+            said = powers_w(told(prediction, 2 * number + 1, [reading, *ends]))
+            number += 2
+    assert said["calm"][0] == pytest.approx(200.0, abs=10)
+    assert said["hungry"][0] == pytest.approx(400.0, abs=10)
+
+
+def test_readings_of_when_another_job_came_or_went_teach_nothing_of_those_who_stayed() -> None:
+    for late in (False, True):
+        prediction = Prediction({})
+        stays, goes = sharer(0, "calm", 300.0), sharer(1, "hungry", 300.0, ended_s=1_000)
+        told(prediction, 0, [declared(), *stays[:2], *goes[:2]])
+        readings = [read(0, "n1", 390.0, 10, 900), read(1, "n1", 390.0, 500, 1_500)]
+        if late:
+            told(prediction, 1, [goes[2]])
+            events = [*readings, read(2, "n1", 200.0, 1_100, 3_500), stays[2]]
+            assert powers_w(told(prediction, 2, events)) == {"calm": [(200 - 55) * 2]}
+        else:
+            assert powers_w(told(prediction, 1, [*readings, goes[2]])) == {"hungry": [390.0]}
