@@ -44,6 +44,26 @@ class PowerMeter:
         """Create the instruments."""
         for name, description, figure in _FIGURES:
             meter.create_observable_gauge(name, [self._observing(figure)], "", description)
+        meter.create_observable_counter(
+            "power_outcomes",
+            [self._outcomes],
+            "",
+            "Runs that ended, by what came of their power",
+        )
+        meter.create_observable_counter(
+            "power_predictions",
+            [self._known_shapes],
+            "",
+            "Predictions of power at a start, by the finest kind of similar jobs that were known",
+        )
+
+    def _outcomes(self, _options: CallbackOptions) -> Iterable[Observation]:
+        found = list(self._prediction.job_power.outcomes.items()) if self._prediction else []
+        return [Observation(count, {"outcome": outcome}) for outcome, count in found]
+
+    def _known_shapes(self, _options: CallbackOptions) -> Iterable[Observation]:
+        found = list(self._prediction.job_power.known_shapes.items()) if self._prediction else []
+        return [Observation(count, {"same": shape or "none"}) for shape, count in found]
 
     def _observing(
         self, figure: Callable[[OnlineLearner], float]

@@ -9,7 +9,6 @@ from shared.domain.bounds import (
     BANDWIDTH_GBPS,
     CLOCK_GHZ,
     JOB_ENERGY_J,
-    NODE_POWER_W,
     READING_W,
 )
 from shared.domain.checks import require_text
@@ -22,8 +21,7 @@ from shared.models.shutters import Shutter, unfiltered_slowdown
 
 def run_of(key: str, job: Job, message: JobFinished) -> EndedRun | None:
     """A run that power can be learned from, by its resource manager's energy where it has a meter;
-    None where no job ran, or at several P-states, or was suspended, and where energy and time make
-    no power that a node has: each was told by itself."""
+    None where no job ran, or at several P-states, or was suspended."""
     JOB_ENERGY_J.require("energy_j", message.energy_j)
     runtime_s = (message.ended_at_us - message.started_at_us) / 1e6
     used = message.nodes and message.cores_per_node and message.freq_ghz > 0
@@ -31,8 +29,6 @@ def run_of(key: str, job: Job, message: JobFinished) -> EndedRun | None:
     if not (ran and used):
         return None
     node_power_w = message.energy_j / message.nodes / runtime_s if message.energy_j else None
-    if node_power_w is not None and not NODE_POWER_W.has(node_power_w):
-        return None
     return EndedRun(
         time_us=message.ended_at_us,
         key=key,

@@ -1,7 +1,9 @@
 """What jobs drew, and what was predicted of them when they started."""
 
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from coplace.v1.prediction_pb2 import PowerHistoryUpdated
@@ -84,6 +86,18 @@ class EndedRun(NamedTuple):
         return power_w * clusters[self.job.cluster].cores_per_node / self.cores_per_node
 
 
+class PowerOutcome(StrEnum):
+    """What came of the power of a run that ended."""
+
+    LEARNED = "learned"
+    # Neither meters nor the resource manager told any, or told 0.
+    MISSING = "missing"
+    # Energy and time, which were told each by itself, make no power that a node draws.
+    IMPLAUSIBLE = "implausible"
+    # Nobody declared the cluster, or that P-state of it.
+    UNDECLARED = "undeclared"
+
+
 class ExpectedPower(NamedTuple):
     """What was predicted of a job when it started."""
 
@@ -104,6 +118,10 @@ class JobPower:
         self._expected = Table("power-expected", restored, _nested, _expected)
         self._ended = Table("power-ended", restored, _nested, _ended)
         self._forget_other_origin()
+        # Since this process has the unit: of runs that ended, and of predictions by the finest of
+        # SHAPES of which jobs were known, empty where none was.
+        self.outcomes: Counter[PowerOutcome] = Counter()
+        self.known_shapes: Counter[str] = Counter()
         self.learner = OnlineLearner(
             alpha,
             [update_of(message) for message in self._history.values()],
@@ -160,6 +178,7 @@ class JobPower:
         found = [(key, kind) for key, kind in started if kind is not None]
         powers = self.learner.tables.predict_all([kind for _, kind in found])
         for (key, kind), power in zip(found, powers, strict=True):
+            self.known_shapes[self.learner.tables.finest_shape(kind)] += 1
             if power is not None:
                 self._expected.put(key, ExpectedPower(kind, power))
         for key, _ in started:
@@ -172,10 +191,10 @@ class JobPower:
         self._ended.drop(run.key)
         expected = self._expected.drop(run.key) if run.key in self._expected else None
         kind = run.job.kind(clusters)
-        if kind is None:
-            return None
-        power_w = run.whole_node_w(clusters, metered_w)
-        if not NODE_POWER_W.has(power_w):
+        power_w = run.whole_node_w(clusters, metered_w) if kind else 0.0
+        outcome = _outcome(kind, power_w)
+        self.outcomes[outcome] += 1
+        if kind is None or outcome is not PowerOutcome.LEARNED:
             return None
         predicted = expected.power if expected and expected.kind == kind else None
         return EndedJob(run.job_id, kind, power_w, predicted)
@@ -203,6 +222,14 @@ class JobPower:
         for key, message in list(self._history.items()):
             if message.origin != ORIGIN:
                 self._history.drop(key)
+
+
+def _outcome(kind: KindOfJob | None, power_w: float) -> PowerOutcome:
+    if kind is None:
+        return PowerOutcome.UNDECLARED
+    if not power_w:
+        return PowerOutcome.MISSING
+    return PowerOutcome.LEARNED if NODE_POWER_W.has(power_w) else PowerOutcome.IMPLAUSIBLE
 
 
 def _packed(message: PowerHistoryUpdated) -> str:

@@ -123,6 +123,11 @@ class Prediction:
         """Who learns what jobs draw."""
         return self._job_power.learner
 
+    @property
+    def job_power(self) -> JobPower:
+        """Who counts what came of the powers of jobs."""
+        return self._job_power
+
     def _power_is_due(self, progress: TrainingProgress) -> bool:
         """A node model that nothing was said of, or enough new runs."""
         if progress.node_models != tuple(sorted(self._node_models)):

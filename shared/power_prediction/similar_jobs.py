@@ -158,6 +158,11 @@ class PowerTables:
         row = None if key is None else self._rows.get(key)
         return row.similar if row else None
 
+    def finest_shape(self, kind: KindOfJob) -> str:
+        """The finest of SHAPES of which jobs are known; empty where none is."""
+        found = zip(SHAPES, kind.subjects(), strict=True)
+        return next((shape for shape, key in found if self.similar(key)), "")
+
     def take_trees(self, trees: PowerTrees | None) -> None:
         """From now on these predict, too; None: no trees do."""
         if trees is not self.trees:

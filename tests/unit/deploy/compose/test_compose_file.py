@@ -26,6 +26,7 @@ from services.placement.meter import watch
 from services.placement.service import Duty
 from services.placement.settings import PlacementSettings
 from services.prediction.adapters import LEAST_JUDGED, PowerMeter
+from services.prediction.job_power import PowerOutcome
 from shared.authority.door import Door
 from shared.messaging.event import Event, Publish
 from shared.messaging.hooks import Backlog, Tally
@@ -169,7 +170,8 @@ def exported_metrics() -> str:
     power = PowerMeter()
     progress = LearnerProgress(judged=LEAST_JUDGED, alpha=0.1)
     power_learner = Mock(progress=progress, scores=RecentScores(0.1, 0.1))
-    power.watch(Mock(power_learner=power_learner))
+    job_power = Mock(outcomes={PowerOutcome.LEARNED: 1}, known_shapes={"user": 1})
+    power.watch(Mock(power_learner=power_learner, job_power=job_power))
     power.register(telemetry.meter)
     placement = Duty()
     placement.begin(capped_region().queries)

@@ -1,5 +1,6 @@
 """What Prometheus sees of prediction."""
 
+from coplace.v1.jobs_pb2 import JobFinished
 from prometheus_client import generate_latest
 
 from services.prediction.adapters import LEAST_JUDGED, PowerMeter
@@ -24,3 +25,26 @@ def test_prometheus_sees_how_good_predictions_turn_out_to_be() -> None:
     assert f"coplace_power_error_ratio {scores.error}" in shown
     assert f"coplace_power_above_bound_ratio {scores.above_share}" in shown
     assert "coplace_power_alpha_ratio 0.1" in shown
+
+
+def test_prometheus_counts_powers_that_teach_nothing_and_what_predictions_fell_back_on() -> None:
+    telemetry, meter = Telemetry("prediction", Settings()), PowerMeter()
+    meter.register(telemetry.meter)
+    prediction = meter.watch(Prediction({}))
+    assert b"coplace_power_outcomes" not in generate_latest(telemetry.registry)
+    told(prediction, 0, [declared(), *job(0, 300.0)])
+    for number, energy_j in enumerate((0.0, 1e-3, 1e15), start=1):
+        submitted, started, finished = job(number, 300.0)
+        assert isinstance(finished.payload, JobFinished)
+        finished.payload.energy_j = energy_j
+        told(prediction, number, [submitted, started])
+        told(prediction, 10 + number, [finished])
+    submitted, started, finished = job(9, 300.0, "other")
+    assert isinstance(finished.payload, JobFinished)
+    finished.payload.cluster = "nowhere"
+    told(prediction, 20, [submitted, started, finished])
+    shown = generate_latest(telemetry.registry).decode()
+    for outcome, count in (("learned", 1), ("missing", 1), ("implausible", 2), ("undeclared", 1)):
+        assert f'coplace_power_outcomes_total{{outcome="{outcome}"}} {count}.0' in shown
+    for same, count in (("none", 1), ("user, application, size, walltime", 3), ("user", 1)):
+        assert f'coplace_power_predictions_total{{same="{same}"}} {count}.0' in shown

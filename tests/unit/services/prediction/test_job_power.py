@@ -229,3 +229,14 @@ def test_readings_of_when_another_job_came_or_went_teach_nothing_of_those_who_st
             assert powers_w(told(prediction, 2, events)) == {"calm": [(200 - 55) * 2]}
         else:
             assert powers_w(told(prediction, 1, [*readings, goes[2]])) == {"hungry": [390.0]}
+
+
+def test_energy_that_makes_no_power_of_a_node_does_not_hide_what_meters_showed() -> None:
+    prediction = Prediction({})
+    submitted, started, finished = job(0, 300.0)
+    assert isinstance(finished.payload, JobFinished)
+    finished.payload.energy_j = 1e-3
+    told(prediction, 0, [declared(), submitted, started])
+    readings = [read(n, name, 250.0, 100, 3_000) for n, name in enumerate(("n1", "n2"))]
+    [row] = told(prediction, 1, [*readings, finished])
+    assert row.powers_w == [250.0]
