@@ -49,6 +49,7 @@ app = typer.Typer(
             "limits": "cli.limits:app",
             "models": "cli.models:app",
             "policy": "cli.policy:app",
+            "quote": "cli.quote:quote",
             "price": "cli.price:app",
             "restore": "cli.restore.cli:app",
             "slurm": "cli.slurm.cli:app",

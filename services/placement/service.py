@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 import grpc
+from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_service_pb2 import (
     ExplainRequest,
     ExplainResponse,
@@ -20,6 +21,9 @@ from coplace.v1.placement_service_pb2 import (
     ListJobsRequest,
     ListJobsResponse,
     ListLimitsResponse,
+    QuotedPlacement,
+    QuoteRequest,
+    QuoteResponse,
     ShowNodesRequest,
     ShowNodesResponse,
     ShowPolicyResponse,
@@ -30,7 +34,11 @@ from grpc.aio import ServicerContext
 
 from shared.authority.door import Door
 from shared.authority.rules import About
+from shared.domain.errors import RejectedError
+from shared.messaging.contents import check_contents
+from shared.messaging.domain_types import dependencies_of, job_of
 from shared.placement.queries import Queries
+from shared.placement.quoting import QuotedJob, quoted_placement
 from shared.placement.start_estimates import StartEstimate, StartEstimates
 
 NAME: Final = "coplace.v1.PlacementService"
@@ -77,6 +85,9 @@ class PlacementService:
                 "Explain": grpc.unary_unary_rpc_method_handler(
                     self.explain, response_serializer=ExplainResponse.SerializeToString
                 ),
+                "Quote": grpc.unary_unary_rpc_method_handler(
+                    self.quote, response_serializer=QuoteResponse.SerializeToString
+                ),
                 "ShowNodes": grpc.unary_unary_rpc_method_handler(
                     self.show_nodes, response_serializer=ShowNodesResponse.SerializeToString
                 ),
@@ -116,6 +127,39 @@ class PlacementService:
                     found = await self._forecast(queries, arrival, answer.as_of_us / 1e6)
                     answer.forecast.CopyFrom(found)
         return answer
+
+    async def quote(self, data: bytes, context: ServicerContext[Any, Any]) -> QuoteResponse:
+        """Say what a job would have to expect that is not submitted."""
+        job = await _job_of_quote(data, context)
+        queries = await self._on_duty(context)
+        clusters = (queries.sited(job.reference_cluster),)
+        owned = queries.owned(job.job_id)
+        about = About(clusters=clusters, user=job.user, account=job.account, job=owned)
+        await self._require(context, "Quote", about)
+        if not queries.as_of_us:
+            problem = "no round has ended since placement started: ask again when one has"
+            await context.abort(grpc.StatusCode.UNAVAILABLE, problem)
+        answer = QuoteResponse(as_of_us=queries.as_of_us)
+        for shareable in (False, True):
+            job.shareable = shareable
+            quoted = queries.quoted(job_of(job), dependencies_of(job))
+            answer.placements.append(await self._played(queries, quoted))
+        answer.past_jobs, answer.alike = quoted.own.jobs, quoted.own.alike
+        return answer
+
+    async def _played(self, queries: Queries, quoted: QuotedJob) -> QuotedPlacement:
+        """Where it would start, as early, as expected and as late, as far as there is time."""
+        runs = quoted.runs if quoted.arriving.entries else ()
+        # All at once: a job that arrives meanwhile has the same arrival number.
+        snapshots = [queries.snapshot_with(quoted, each) for each in runs]
+        now_s, starts = queries.as_of_us / 1e6, list[StartEstimate | None]()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_S):
+                for snapshot in snapshots:
+                    give_way = partial(_give_way, queries)
+                    estimates = StartEstimates(snapshot, self._most_foreseen, give_way)
+                    starts.append(await self._look(estimates, quoted.arrival))
+        return quoted_placement(quoted, now_s, starts)
 
     async def show_power(
         self, _data: bytes, context: ServicerContext[Any, Any]
@@ -217,6 +261,19 @@ class PlacementService:
     async def _look(self, start_estimates: StartEstimates, arrival: int) -> StartEstimate | None:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, start_estimates.of, arrival)
+
+
+async def _job_of_quote(data: bytes, context: ServicerContext[Any, Any]) -> JobSubmitted:
+    """The job that is asked about, held to what ingest holds one to that is submitted."""
+    try:
+        job = QuoteRequest.FromString(data).job
+        check_contents(job)
+        job_of(job), dependencies_of(job)
+    except DecodeError:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "is no QuoteRequest")
+    except RejectedError as error:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+    return job
 
 
 def _give_way(queries: Queries) -> None:

@@ -235,6 +235,7 @@ RULES: Final[Mapping[str, AccessRule]] = {
     "reprice_asked": AccessRule((Role.OPERATOR,), _of_region),
     "authority_declared": AccessRule((Role.OPERATOR,), _of_region),
     "Explain": AccessRule(_ASKING, _of_job),
+    "Quote": AccessRule((Role.USER, Role.RESOURCE_MANAGER), _of_submission),
     "ListJobs": AccessRule(_ASKING, _of_list),
     "ListClusters": AccessRule(_ASKING, _none),
     "ListLimits": AccessRule((Role.VIEWER, Role.OPERATOR), _of_region),

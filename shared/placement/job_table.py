@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from heapq import heappop, heappush
+from heapq import heappop, heappush, nlargest
 from typing import Final
 
 from coplace.v1.jobs_pb2 import (
@@ -37,6 +37,7 @@ from shared.placement.holdings import Holdings
 from shared.placement.jobs import Placed, Tracked
 from shared.placement.misfits import Misfit
 from shared.placement.model import Candidate, draw_mw
+from shared.placement.past_runs import share_ran
 from shared.scheduling.backfill import Start
 
 _PREFIX: Final = "job/"
@@ -103,6 +104,16 @@ class JobTable:
     def of_arrival(self, arrival: int) -> Tracked:
         """The job that has this arrival number."""
         return self._jobs[self.by_arrival[arrival]]
+
+    @property
+    def next_arrival(self) -> int:
+        """The number of the next attempt that arrives."""
+        return self._next_arrival
+
+    def ended_last(self, most: int) -> list[Tracked]:
+        """At most so many of the jobs that ended and are remembered, the newest."""
+        found = (self._jobs.get(job_id) for _, job_id in nlargest(most, self._ended))
+        return [job for job in found if job is not None and job.ended]
 
     def apps(self) -> set[str]:
         """Applications of the jobs that have not ended."""
@@ -256,6 +267,7 @@ class JobTable:
         state = next_state(job.state, JobFact.FINISHED)
         if state is job.state or 0 < message.grant < job.grant:
             raise AlreadyAppliedError(event.id)
+        job.ran = share_ran(job.placed, message)
         self.holdings.release(job)
         job.completed = message.outcome == JOB_OUTCOME_COMPLETED
         self._end(job, state)

@@ -93,7 +93,8 @@ class Tracked:
     suspends it, `suspend_asked` the time and id of the newest word on that. `requeue` is why an
     operator wants this attempt put back, None where nobody does, `requeue_asked` the time and id of
     the newest word on that. `runs_on` is the cluster on which this attempt runs as the resource
-    manager there says, while that is not declared.
+    manager there says, while that is not declared. `ran` is for what share of its limit it ran,
+    None where it did not, or nobody says.
     """
 
     job: Job
@@ -132,6 +133,7 @@ class Tracked:
     requeue: str | None = None
     requeue_asked: tuple[int, str] = (0, "")
     runs_on: str = ""
+    ran: float | None = None
 
     @property
     def is_suspended(self) -> bool:

@@ -20,6 +20,13 @@ class Kinds:
             known.append(kind)
         return number
 
+    def copy(self) -> "Kinds":
+        """The same, to be changed by itself."""
+        other = Kinds()
+        other._on = {cluster: known.copy() for cluster, known in self._on.items()}
+        other._numbers = self._numbers.copy()
+        return other
+
     def on(self, cluster: str) -> Sequence[Kind]:
         """The kinds of a cluster by number."""
         return self._on.setdefault(cluster, [])

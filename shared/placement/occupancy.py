@@ -186,6 +186,14 @@ class Occupancy:
             sets.append(NodeSet(idle, back_s))
         return Load(self.nodes - len(self.never), self.free, sets)
 
+    def holders(self, number: int) -> Iterator[tuple[int, int]]:
+        """What the scheduler of this number calls the nodes of each job in `load`, and the arrival
+        number of that job."""
+        place = 0
+        for each in self._held.values():
+            yield holder_of(number, place), each.holder
+            place += len(list(self._sets_of(each))) if self.unavailable else 1
+
     def _sets_of(self, held: Held) -> Iterator[NodeSet]:
         """The nodes of a job by when others may have them."""
         backs_s = [self.unavailable.get(node, -inf) for node in held.allocation.nodes]

@@ -17,6 +17,7 @@ from shared.placement.model import Candidate
 from shared.placement.model_store import ModelStore
 from shared.placement.modes import Modes, modes_of, same_ghz
 from shared.placement.occupancy import Occupancy
+from shared.placement.past_runs import share_ran
 from shared.placement.waiting import WaitingJobs
 from shared.scheduling.easy import holder_of
 from shared.scheduling.lookahead import Waiting
@@ -106,12 +107,9 @@ class Planning:
         """The part of its limit that a job ran for, told before its finish is folded; None where it
         did not run, or nobody says for how long."""
         job = self._job_table.get(message.job_id)
-        if job is None or job.placed is None or job.job.attempt != message.attempt:
+        if job is None or job.job.attempt != message.attempt:
             return None
-        if not message.started_at_us or not job.placed.limit_s:
-            return None
-        run_s = (message.ended_at_us - message.started_at_us) / 1e6
-        return min(run_s / job.placed.limit_s, 1.0)
+        return share_ran(job.placed, message)
 
     def _queued(self) -> Iterator[tuple[int, _Usual]]:
         """Those that wait for nodes alone, by arrival number, with their entries of no plan."""

@@ -60,7 +60,7 @@ from shared.placement.pending_reasons import PendingReasons
 from shared.placement.planning import Planning
 from shared.placement.plans import Plans, jobs_of, wanted_ghz
 from shared.placement.queries import Queries
-from shared.placement.schedulers import schedulers_of
+from shared.placement.schedulers import Arriving, schedulers_of
 from shared.placement.waiting import WaitingJobs
 from shared.placement.withdrawals import Withdrawals
 from shared.scheduling.backfill import ClusterScheduler, schedule
@@ -461,7 +461,9 @@ class Placement:
             refusals=Refusals(plan, self._job_table.by_arrival),
         )
 
-    def _schedulers(self, now_s: float, *, apart: bool = False) -> dict[str, ClusterScheduler]:
+    def _schedulers(
+        self, now_s: float, *, apart: Arriving | None = None
+    ) -> dict[str, ClusterScheduler]:
         """Every cluster with what runs and waits: see schedulers_of."""
         held, neighbours = self._job_table.holdings.occupancy, self._models.neighbours()
         budgets = self._margin.budgets(now_s)

@@ -1,6 +1,7 @@
 """Where a job stands, and why it does not start: read between rounds, never changed."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 from coplace.v1.placement_pb2 import Candidate, Reservation
@@ -36,7 +37,7 @@ from coplace.v1.placement_service_pb2 import (
 
 from shared.authority.binding import SitedCluster
 from shared.authority.rules import OwnedJob
-from shared.domain.job import JobState
+from shared.domain.job import Dependency, Job, JobState
 from shared.placement.actions import MESSAGES as ACTION_KINDS
 from shared.placement.actions import Action
 from shared.placement.caps import (
@@ -58,8 +59,11 @@ from shared.placement.node_groups import MOST_GROUPS, node_groups
 from shared.placement.node_states import NodeStates
 from shared.placement.occupancy import Occupancy
 from shared.placement.outcomes import Outcomes, candidate_message, reason_of
+from shared.placement.past_runs import TO_THEIR_LIMITS, ExpectedRuns
 from shared.placement.pending_reasons import PendingReasons
+from shared.placement.quoting import QuotedJob, Quoting
 from shared.placement.rules_in_force import told
+from shared.placement.schedulers import Arriving
 from shared.placement.start_estimates import Snapshot
 from shared.placement.waiting import WaitingJobs
 from shared.scheduling.backfill import ClusterScheduler
@@ -82,7 +86,9 @@ _ENDED: Final = {
 class MakeSchedulers(Protocol):
     """Makes the clusters of a pass: see Placement."""
 
-    def __call__(self, now_s: float, *, apart: bool = False) -> Mapping[str, ClusterScheduler]: ...
+    def __call__(
+        self, now_s: float, *, apart: Arriving | None = None
+    ) -> Mapping[str, ClusterScheduler]: ...
 
 
 class Queries:
@@ -111,6 +117,7 @@ class Queries:
         self._margin = margin
         self._last: Outcomes | None = None
         self.is_deciding = False
+        self._quoting = Quoting(job_table, waiting_jobs, pending_reasons, models)
 
     def begin_round(self) -> None:
         """A round is being decided: whoever works beside it gives way."""
@@ -134,7 +141,7 @@ class Queries:
             job_id=job_id,
             attempt=job.job.attempt,
             standing=self._standing(job),
-            as_of_us=self._as_of_us,
+            as_of_us=self.as_of_us,
             runs_on=job.runs_on,
         )
         if job.placed is not None:
@@ -178,8 +185,33 @@ class Queries:
 
     def snapshot(self) -> Snapshot:
         """What a forecast starts from."""
+        return self._snapshot(Arriving(self._waiting_jobs.kinds))
+
+    def quoted(self, job: Job, awaits: tuple[Dependency, ...]) -> QuotedJob:
+        """A job that is asked about, weighed as one that would arrive now."""
+        return self._quoting.weighed(job, awaits)
+
+    def snapshot_with(self, quoted: QuotedJob, runs: ExpectedRuns) -> Snapshot:
+        """What a forecast starts from if a job had arrived that is asked about, and all ran for
+        such a share of their limits."""
+        found = self._snapshot(quoted.arriving)
+        if runs == TO_THEIR_LIMITS:
+            return found
+        running = self._job_table.holdings.running() + self._job_table.holdings.granted()
+        expected_s = {
+            job.arrival: runs.end_s(found.now_s, placed)
+            for job, placed in running
+            if placed.suspended_s is None
+        }
+        for number, held in enumerate(self.occupancy().values()):
+            for called, arrival in held.holders(number):
+                if arrival in expected_s:
+                    expected_s[called] = expected_s[arrival]
+        return replace(found, share=runs.share, expected_s=expected_s)
+
+    def _snapshot(self, arriving: Arriving) -> Snapshot:
         now_s = self._last.refusals.plan.now_s if self._last else 0.0
-        schedulers = self._schedulers(now_s, apart=True)
+        schedulers = self._schedulers(now_s, apart=arriving)
         queues = {cluster: list(scheduler.queue) for cluster, scheduler in schedulers.items()}
         return Snapshot(now_s, queues, schedulers)
 
@@ -189,7 +221,7 @@ class Queries:
         most = min(request.most or USUAL_LISTED, MOST_LISTED)
         shown = wanted[request.skip : request.skip + most]
         listed = [self._listed(job, request.cluster) for job in shown]
-        return ListJobsResponse(as_of_us=self._as_of_us, jobs=listed, in_all=len(wanted))
+        return ListJobsResponse(as_of_us=self.as_of_us, jobs=listed, in_all=len(wanted))
 
     def _candidates(self, request: ListJobsRequest) -> list[Tracked]:
         """Those of the queue that is asked for, else all, in their order."""
@@ -251,7 +283,7 @@ class Queries:
             )
             for name, cluster in sorted(self._models.clusters.items())
         ]
-        return ListClustersResponse(as_of_us=self._as_of_us, clusters=listed)
+        return ListClustersResponse(as_of_us=self.as_of_us, clusters=listed)
 
     def limits(self) -> ListLimitsResponse:
         """The limits, by user and account, with what is held under them."""
@@ -265,7 +297,7 @@ class Queries:
             for subject, limit in sorted(self._models.limits.items())
             if limit.jobs or limit.nodes
         ]
-        return ListLimitsResponse(as_of_us=self._as_of_us, limits=listed)
+        return ListLimitsResponse(as_of_us=self.as_of_us, limits=listed)
 
     def policy(self) -> ShowPolicyResponse:
         """By what is decided, what the process was started with, and who declared another one."""
@@ -278,23 +310,22 @@ class Queries:
                 setting.reason = getattr(word.payload, "reason", "")
         waiting = self._job_table.waiting()
         stale = sum(news.are_for(job.job.app_id, job.weighed) for job in waiting)
-        return ShowPolicyResponse(as_of_us=self._as_of_us, settings=settings, still_to_weigh=stale)
+        return ShowPolicyResponse(as_of_us=self.as_of_us, settings=settings, still_to_weigh=stale)
 
     @property
-    def _as_of_us(self) -> int:
+    def as_of_us(self) -> int:
         """The end of the last round; 0 where there was none."""
         return self._last.decisions.ended.ended_at_us if self._last else 0
 
     def power(self) -> ShowPowerResponse:
         """What clusters, sites and the region may draw, and draw as predicted."""
         covered = covered_by(self._models.clusters.values())
-        standings = [self._power_of(each, self._as_of_us / 1e6) for each in covered]
-        return ShowPowerResponse(as_of_us=self._as_of_us, standings=standings)
+        standings = [self._power_of(each, self.as_of_us / 1e6) for each in covered]
+        return ShowPowerResponse(as_of_us=self.as_of_us, standings=standings)
 
     def nodes(self, cluster: str) -> ShowNodesResponse:
         """Where the nodes of a cluster stand, or of all where it is empty."""
-        as_of_us = self._last.decisions.ended.ended_at_us if self._last else 0
-        found = ShowNodesResponse(as_of_us=as_of_us)
+        found = ShowNodesResponse(as_of_us=self.as_of_us)
         for name in [cluster] if cluster else self._models.clusters:
             if name in self._models.clusters:
                 self._show(found, name)

@@ -1,7 +1,9 @@
 """The clusters of a region as a scheduling pass takes them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from shared.placement.kinds import Kinds
 from shared.placement.occupancy import Occupancy
 from shared.placement.waiting import WaitingJobs
 from shared.scheduling.backfill import ClusterScheduler
@@ -9,7 +11,15 @@ from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.power import PowerBudget
 from shared.scheduling.sharing import Neighbours
-from shared.scheduling.wait_queue import WaitQueue
+from shared.scheduling.wait_queue import Entry, WaitQueue
+
+
+@dataclass(frozen=True, slots=True)
+class Arriving:
+    """The entries by cluster, of these kinds, of a job that is in no queue and is asked about."""
+
+    kinds: Kinds
+    entries: Mapping[str, Entry] = field(default_factory=dict)
 
 
 def schedulers_of(
@@ -18,17 +28,21 @@ def schedulers_of(
     neighbours: Mapping[str, Neighbours],
     budgets: Mapping[str, Sequence[PowerBudget]],
     *,
-    apart: bool = False,
+    apart: Arriving | None = None,
 ) -> dict[str, ClusterScheduler]:
     """Every cluster with what runs and what waits; a pass takes what starts out of the queue, but
-    out of a copy of it where they are to be `apart`."""
+    out of a copy of it, with who is asked about in it, where they are to be `apart`."""
     schedulers: dict[str, ClusterScheduler] = {}
     for number, (name, held) in enumerate(occupancy.items()):
         queue = waiting_jobs.queues.of(name)
-        queue = queue.copy() if apart else queue
-        under = budgets[name]
+        kinds = waiting_jobs.kinds
+        if apart is not None:
+            queue, kinds = queue.copy(), apart.kinds
+            if name in apart.entries:
+                queue.add(apart.entries[name])
+        under, is_apart = budgets[name], apart is not None
         schedulers[name] = _scheduler(
-            held, queue, waiting_jobs, neighbours[name], under, name, number, apart=apart
+            held, queue, kinds, neighbours[name], under, name, number, apart=is_apart
         )
     return schedulers
 
@@ -36,7 +50,7 @@ def schedulers_of(
 def _scheduler(
     held: Occupancy,
     queue: WaitQueue,
-    waiting_jobs: WaitingJobs,
+    kinds: Kinds,
     neighbours: Neighbours,
     budgets: Sequence[PowerBudget],
     name: str,
@@ -52,7 +66,7 @@ def _scheduler(
         capacity,
         holds,
         queue,
-        waiting_jobs.kinds.on(name),
+        kinds.on(name),
         neighbours,
         number,
         budgets,

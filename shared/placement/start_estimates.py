@@ -1,7 +1,7 @@
 """When jobs that wait are expected to start: worked out beside the decisions, from a copy."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
@@ -12,11 +12,15 @@ from shared.scheduling.wait_queue import Entry
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What waits and what is held at an instant, by cluster; nobody else has or changes it."""
+    """What waits and what is held at an instant, by cluster; nobody else has or changes it. What
+    starts is to take a `share` of its limit, and what runs to end when it is expected to, by
+    what schedulers call it: without these at its limit."""
 
     now_s: float
     queues: Mapping[str, Sequence[Entry]]
     schedulers: Mapping[str, ClusterScheduler]
+    share: float = 1.0
+    expected_s: Mapping[int, float] = field(default_factory=dict)
 
 
 class StartEstimate(NamedTuple):
@@ -44,7 +48,8 @@ class StartEstimates:
         self.now_s = snapshot.now_s
         self._give_way = give_way
         self._queues = snapshot.queues
-        self._ahead = islice(forecast(self.now_s, snapshot.schedulers), most_starts)
+        ahead = forecast(self.now_s, snapshot.schedulers, snapshot.share, snapshot.expected_s)
+        self._ahead = islice(ahead, most_starts)
         self._most_starts = most_starts
         self._found: dict[int, Expected] = {}
         self._last_s = self.now_s

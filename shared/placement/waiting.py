@@ -67,7 +67,14 @@ class WaitingJobs:
 
     def usual_entries(self, job: Tracked) -> Mapping[str, tuple[Choice, Entry]]:
         """The entries that a waiting job would have without a plan, by cluster."""
-        return self._entries_by(job, self._waiting[job.job.job_id].usual)
+        return self._entries_by(job, self._waiting[job.job.job_id].usual, self.kinds)
+
+    def arriving(self, job: Tracked, kinds: Kinds) -> Mapping[str, tuple[Choice, Entry]]:
+        """The entries, of such `kinds`, of a job that would arrive now, by cluster: it is not put
+        into the queue."""
+        gone = self._pending_reasons.out_of_reach(job)
+        [found] = choices([job], gone, self._rules.ranking_of(job.weighed))
+        return self._entries_by(job, found, kinds)
 
     def is_held_back(self, choice: Choice) -> bool:
         """True where a plan lets an entry come into the queue later."""
@@ -165,10 +172,12 @@ class WaitingJobs:
             self.queues.add(cluster, entries)
 
     def _entries_of(self, waiting: _Waiting) -> Mapping[str, Entry]:
-        found = self._entries_by(waiting.job, waiting.choices)
+        found = self._entries_by(waiting.job, waiting.choices, self.kinds)
         return {name: entry for name, (_, entry) in found.items()} or _NONE
 
-    def _entries_by(self, job: Tracked, found: Choices) -> dict[str, tuple[Choice, Entry]]:
+    def _entries_by(
+        self, job: Tracked, found: Choices, kinds: Kinds
+    ) -> dict[str, tuple[Choice, Entry]]:
         """The entries of a job that has these choices, by cluster."""
         if self._pending_reasons.of_job(job):
             return {}
@@ -178,10 +187,10 @@ class WaitingJobs:
             if c.waits
             and not self.is_held_back(c)
             and not self._pending_reasons.of_entry(job, c.candidate)
-            and (entry := self._entry(job, c)) is not None
+            and (entry := self._entry(job, c, kinds)) is not None
         }
 
-    def _entry(self, job: Tracked, choice: Choice) -> Entry | None:
+    def _entry(self, job: Tracked, choice: Choice, kinds: Kinds) -> Entry | None:
         """None where the cluster was declared anew, without what the job needs or the P-state that
         it was weighed at."""
         cluster = self._pending_reasons.models.clusters[choice.cluster]
@@ -190,6 +199,6 @@ class WaitingJobs:
         kind = kind_on(job.job, cluster, NodeTable.names_of(cluster))
         if kind is None:
             return None
-        number = self.kinds.number(cluster.name, kind)
+        number = kinds.number(cluster.name, kind)
         in_parts = not counts_nodes(job.job, cluster)
         return choice.entry(job.job, job.arrival, number, in_parts=in_parts)

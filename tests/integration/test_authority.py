@@ -20,11 +20,13 @@ from coplace.v1.energy_service_pb2 import ProjectRequest
 from coplace.v1.energy_service_pb2_grpc import EnergyServiceStub
 from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest, PublishStreamRequest
 from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
+from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_service_pb2 import (
     ExplainRequest,
     ListClustersRequest,
     ListJobsRequest,
     ListLimitsRequest,
+    QuoteRequest,
     ShowNodesRequest,
     ShowPolicyRequest,
     ShowPowerRequest,
@@ -574,8 +576,11 @@ def _camel(kind: str) -> str:
 def questions(is_own: bool) -> dict[str, object]:
     """The RPCs about our own things, or the neighbour's."""
     name = "alpha" if is_own else "sigma"
+    payer = ("ada", "physics") if is_own else ("bob", "biology")
+    asked = submission("north/ada-quote" if is_own else "south/quote", *payer, name)
     return {
         "Explain": ExplainRequest(job_id=_OWN_JOB if is_own else _THEIR_JOB),
+        "Quote": QuoteRequest(job=ParseDict(asked, JobSubmitted())),
         "ListJobs": ListJobsRequest(cluster=name),
         "ListClusters": ListClustersRequest(),
         "ListLimits": ListLimitsRequest(),

@@ -49,6 +49,7 @@ ELSEWHERE = {
     "coplace models rollback": "tests/unit/cli/test_models.py",
     "coplace models unpin": "tests/unit/cli/test_models.py",
     "coplace models show": "tests/unit/cli/test_models.py",
+    "coplace quote": "tests/unit/cli/test_quote.py",
     "coplace report": "tests/e2e/test_compose.py",
     "coplace price": "tests/unit/cli/test_price.py",
     "coplace preflight": "tests/integration/test_preflight.py",

@@ -39,7 +39,8 @@ class Region:
 
     def __init__(self, setting: Setting, begins_us: int) -> None:
         def create(_number: int, restored: Mapping[str, bytes]) -> Placement:
-            return Placement(restored, setting.rules, setting.remember_days)
+            self.placement = Placement(restored, setting.rules, setting.remember_days)
+            return self.placement
 
         stage = Stage(
             name="placement",

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -12,6 +12,8 @@ from coplace.v1.placement_service_pb2 import (
     ExplainRequest,
     ExplainResponse,
     Forecast,
+    QuoteRequest,
+    QuoteResponse,
 )
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
@@ -160,3 +162,37 @@ def test_who_owns_the_unit_is_on_duty_until_it_gives_it_up() -> None:
     assert duty.queries is processor.queries
     stage.given_up(0)
     assert duty.queries is None
+
+
+async def quote(channel: grpc.aio.Channel, **changes: Any) -> QuoteResponse:
+    job = submitted("quote", T0_US, **changes).payload
+    stub: PlacementServiceAsyncStub = PlacementServiceStub(channel)
+    return await stub.Quote(QuoteRequest(job=job), timeout=10)
+
+
+async def test_a_job_that_is_not_submitted_is_quoted_and_not_kept(processor: Placement) -> None:
+    async with serving(on_duty(processor)) as channel:
+        answer = await quote(channel, nodes=4)
+        exclusive, shared = answer.placements
+        assert (answer.as_of_us, answer.past_jobs) == (end_us(0), 0)
+        assert not exclusive.shareable
+        assert exclusive.wait_s.high == 4 * 3600
+        assert shared.shareable
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await ask(channel, "quote")
+    assert error.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_quote_is_refused_what_ingest_would_refuse(processor: Placement) -> None:
+    async with serving(on_duty(processor)) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await quote(channel, walltime_s=-1)
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "walltime_s" in str(error.value.details())
+
+
+async def test_nothing_is_quoted_before_a_round_has_ended() -> None:
+    async with serving(on_duty(placement())) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as error:
+            await quote(channel)
+    assert error.value.code() is grpc.StatusCode.UNAVAILABLE

@@ -206,6 +206,10 @@ STATEMENT: Final[dict[str, tuple[str, _Allowed]]] = {
     "period_closed": ("region", {"region": ("region",)}),
     "reprice_asked": ("region", {"region": ("region",)}),
     "authority_declared": ("region", {"region": ("region",)}),
+    "Quote": (
+        "submission",
+        {"user": ("own", "their cluster"), "manager": ("own", "their user")},
+    ),
     "Explain": (
         "order",
         {
