@@ -19,6 +19,7 @@ from cli.speaking import Source
 from cli.tariff import BILLING, newest, tariffs
 from cli.telling import utc
 from cli.times import clock_us, time_us
+from services.pricing.attribution import attributed
 from services.pricing.explanation import Explanation, explained, shutters_of
 from shared.domain.errors import UnusableError
 from shared.domain.tariff import ENERGY
@@ -39,6 +40,7 @@ _INTERVALS: Final = (
     "used",
     "filtered",
 )
+_PARTS: Final = ("slowed down by", "share", "time lost s", "discount SU", "energy J")
 _EACH: Final = ("beside", "from", "before", "during", "after", "is")
 
 
@@ -55,6 +57,7 @@ def explain(
     ],
     attempt: Annotated[int, typer.Option(min=0, help="Which one; 0: the last charged.")] = 0,
     shutters: Annotated[bool, typer.Option("--shutters", help="List each of them.")] = False,
+    by_whom: Annotated[bool, typer.Option("--by-whom", help="List who slowed it down.")] = False,
     output: OutputName = Output.TABLE,
 ) -> None:
     """Make a charge again from the shutters that are stored, and show these and the tariff."""
@@ -65,7 +68,9 @@ def explain(
     if output is Output.TABLE:
         for line in lines(found):
             typer.echo(line)
-    if shutters:
+    if by_whom:
+        write(list(part_rows(found.charge)), _PARTS, output)
+    elif shutters:
         write(list(shutter_rows(found)), _EACH, output)
     else:
         write(list(interval_rows(found)), _INTERVALS, output)
@@ -185,6 +190,28 @@ def _by_tariff(charge: ChargeMade) -> Iterator[str]:
         yield f"{line.resource}: {line.quantity} {unit} at {line.su} SU {rate}"
     yield f"in full: {charge.state_of_practice_su} SU"
     yield (f"T_solo = {charge.solo_time_s:.6f} s of T = {charge.runtime_s} s: {charge.price_su} SU")
+
+
+def part_rows(charge: ChargeMade) -> Iterator[Row]:
+    """A row for each co-runner that cost the run time, which come to the last row."""
+    parts = attributed(charge)
+    for part in parts:
+        others = f"{part.co_runners} others"
+        yield {
+            "slowed down by": part.co_runner_job_id or others,
+            "share": f"{float(part.share):.2%}",
+            "time lost s": f"{float(part.lost_s):.6f}",
+            "discount SU": str(part.discount_su),
+            "energy J": str(part.energy_j),
+        }
+    if parts:
+        yield {
+            "slowed down by": "in all",
+            "share": f"{float(sum(part.share for part in parts)):.2%}",
+            "time lost s": f"{float(sum(part.lost_s for part in parts)):.6f}",
+            "discount SU": str(sum(part.discount_su for part in parts)),
+            "energy J": str(sum(part.energy_j for part in parts)),
+        }
 
 
 def interval_rows(found: Explanation) -> Iterator[Row]:

@@ -166,9 +166,14 @@ def _put_terms(charge: ChargeMade, usage: Occupied, terms: Decimal | PriceTariff
         )
 
 
+def is_borne(reason: ChargeReason.ValueType) -> bool:
+    """Whether the operator bears the run, so that it costs nothing whoever ran beside it."""
+    return reason in _FREE
+
+
 def _borne(found: Price, reason: ChargeReason.ValueType) -> Price:
     """What the operator bears of it is taken off."""
-    if reason not in _FREE:
+    if not is_borne(reason):
         return found
     zero = service_units(Decimal(0))
     in_full = zero if reason == CHARGE_REASON_IMPLAUSIBLE else found.state_of_practice_su

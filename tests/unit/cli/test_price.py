@@ -8,7 +8,7 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from coplace.v1.telemetry_pb2 import Shutter, ShuttersMeasured
 from google.protobuf.message import Message
 
-from cli.price import explanation, interval_rows, lines, shutter_rows
+from cli.price import explanation, interval_rows, lines, part_rows, shutter_rows
 from services.pricing.charge import AttemptEnd, ChargeMark, charge_message, usage_of
 from services.pricing.explanation import co_run_of
 from services.pricing.model import evidence
@@ -87,3 +87,13 @@ def test_what_was_not_charged_or_is_no_longer_kept_is_told() -> None:
         explanation([event("3", charge(1))], JOB, 2)
     with pytest.raises(UnusableError, match="no longer kept"):
         explanation([event("3", charge(1))], JOB, 0)
+
+
+def test_who_slowed_a_job_down_is_listed_with_what_that_comes_to() -> None:
+    part, whole = part_rows(charge(1, SHUTTERS))
+    assert part["slowed down by"] == SHUTTERS.co_runner_job_id
+    assert part["time lost s"] == whole["time lost s"] == "360.000000"
+    made = charge(1, SHUTTERS)
+    discount = Decimal(made.state_of_practice_su) - Decimal(made.price_su)
+    assert part["discount SU"] == whole["discount SU"] == str(discount)
+    assert not list(part_rows(charge(1)))

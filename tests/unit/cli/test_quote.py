@@ -85,7 +85,7 @@ def test_the_price_is_that_of_the_tariff_in_force(
     [exclusive, shared] = rows(quoted(tmp_path, address, "--output", "json"))
     assert exclusive["high_price_su"] == "480.000000"
     # Half of each node's cores, for a limit that holds for the worst slowdown.
-    assert Decimal(str(shared["high_price_su"])) == Decimal("300")
+    assert Decimal(str(shared["high_price_su"])) == 300
 
 
 def test_another_tariff_is_asked_for_by_its_name(

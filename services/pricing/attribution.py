@@ -1,0 +1,95 @@
+"""Who slowed a run down, and what of its discount and of its energy each of them is behind.
+
+With d the time of a run beside co-runner i and s its slowdown in it, i cost the run d - d / s: of
+the time lost, of the discount and of the energy that went into that time, i has this share. Shares
+are fractions, so that they come to 1 exactly; what is told in units of 0.000001 SU and 0.001 J is
+apportioned by largest remainders (Hamilton's method), so that the parts come to the whole.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from coplace.v1.pricing_pb2 import ChargeMade
+
+from services.pricing.charge import evidence_of, is_borne
+from services.pricing.model import Evidence
+from shared.domain.money import QUANTUM, micro_units
+
+_MILLIJOULES: Final = 1_000
+
+
+class InterferencePart(NamedTuple):
+    """What one co-runner cost a run, or several that are told together without an id: `share` of
+    all that its co-runners did."""
+
+    co_runner_job_id: str
+    co_runners: int
+    share: Fraction
+    lost_s: Fraction
+    discount_su: Decimal
+    energy_mj: int
+
+    @property
+    def energy_j(self) -> Decimal:
+        """Of what the run drew, what went into the time that this one cost it."""
+        return Decimal(self.energy_mj) / _MILLIJOULES
+
+
+def attributed(charge: ChargeMade) -> tuple[InterferencePart, ...]:
+    """The parts of all co-runners that cost a run any time, as its evidence has them, none where
+    nobody did. Their discounts come to `discount_su`, their energy to `lost_energy_mj`. Raises
+    RejectedError."""
+    rows = [row for row in evidence_of(charge) if row.slowdown_ratio > 1 and row.duration_us]
+    if not rows:
+        return ()
+    lost_us = [_lost_us(row) for row in rows]
+    shares = [each / sum(lost_us) for each in lost_us]
+    discounts = apportioned(micro_units(discount_su(charge)), shares)
+    energies = apportioned(lost_energy_mj(charge), shares)
+    return tuple(
+        InterferencePart(
+            row.co_runner_job_id,
+            row.co_runners,
+            share,
+            each_us / 1_000_000,
+            part * QUANTUM,
+            energy_mj,
+        )
+        for row, share, each_us, part, energy_mj in zip(
+            rows, shares, lost_us, discounts, energies, strict=True
+        )
+    )
+
+
+def discount_su(charge: ChargeMade) -> Decimal:
+    """What neighbours took off the price; 0 where the operator bears the whole run."""
+    if is_borne(charge.reason):
+        return QUANTUM * 0
+    return Decimal(charge.state_of_practice_su) - Decimal(charge.price_su)
+
+
+def lost_energy_mj(charge: ChargeMade) -> int:
+    """Of what a run drew, what went into the time that its co-runners cost it, as if power were the
+    same all the time; mJ, rounded down."""
+    runtime_us = round(charge.runtime_s * 1e6)
+    if not runtime_us:
+        return 0
+    lost_us = sum(map(_lost_us, evidence_of(charge)), Fraction(0))
+    return int(Fraction(charge.finished.energy_j) * _MILLIJOULES * lost_us / runtime_us)
+
+
+def _lost_us(row: Evidence) -> Fraction:
+    return row.duration_us - row.duration_us / Fraction(row.slowdown_ratio)
+
+
+def apportioned(whole: int, shares: Sequence[Fraction]) -> list[int]:
+    """Whole parts by shares that come to 1: each its share rounded down, and one more for those of
+    the largest remainders, of equal ones the first, until the parts come to the whole."""
+    exact = [whole * share for share in shares]
+    parts = [each.numerator // each.denominator for each in exact]
+    by_remainder = sorted(range(len(parts)), key=lambda i: (parts[i] - exact[i], i))
+    for i in by_remainder[: whole - sum(parts)]:
+        parts[i] += 1
+    return parts
