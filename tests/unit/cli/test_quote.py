@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from coplace.v1.accounts_pb2 import STANDING_REFUSED, AccountStanding
@@ -61,7 +62,7 @@ def quoted(tmp_path: Path, address: str, *options: str, **changes: str) -> Resul
     return CliRunner().invoke(app, ["quote", str(file), "--placement", address, *options])
 
 
-def rows(result: Result) -> list[dict[str, float]]:
+def rows(result: Result) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
