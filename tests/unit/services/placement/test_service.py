@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_RESERVED,
     ExplainRequest,
@@ -166,6 +167,7 @@ def test_who_owns_the_unit_is_on_duty_until_it_gives_it_up() -> None:
 
 async def quote(channel: grpc.aio.Channel, **changes: Any) -> QuoteResponse:
     job = submitted("quote", T0_US, **changes).payload
+    assert isinstance(job, JobSubmitted)
     stub: PlacementServiceAsyncStub = PlacementServiceStub(channel)
     return await stub.Quote(QuoteRequest(job=job), timeout=10)
 
