@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from shared.placement.explanation import NOTHING
 from shared.placement.processor import Placement
+from shared.placement.schedulers import Arriving
 from shared.scheduling.backfill import ClusterScheduler, Dispatch, schedule
 from shared.scheduling.wait_queue import Entry
 from tests.core.plain import Lack, Region, Start, Waiting
@@ -120,7 +121,8 @@ class Checks:
 
     def _with(self, now_s: float, waiting: Waiting, entry: Entry) -> Dispatch:
         """A pass with an entry in the place of one that waits."""
-        schedulers: dict[str, ClusterScheduler] = self.placement._schedulers(now_s, apart=True)
+        apart = Arriving(self.placement._waiting_jobs.kinds)
+        schedulers: dict[str, ClusterScheduler] = self.placement._schedulers(now_s, apart=apart)
         queue = schedulers[waiting.cluster].queue
         queue.remove(entry.arrival)
         queue.add(entry)

@@ -46,7 +46,7 @@ def test_who_costs_three_times_the_time_has_three_quarters() -> None:
     # 30 s of 60 s lost beside a, 10 s of 20 s beside b.
     first, second = attributed(charge([beside("a", 60, 2.0), beside("b", 20, 2.0)]))
     assert (first.share, second.share) == (Fraction(3, 4), Fraction(1, 4))
-    assert (first.lost_s, second.lost_s) == (30, 10)
+    assert [part.lost_s for part in (first, second)] == [30, 10]
     assert (first.energy_mj, second.energy_mj) == (300_000_000, 100_000_000)
 
 
