@@ -1,8 +1,8 @@
 """Regression forests in an open array form, evaluated without the library that trained them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,10 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 LEAF = -1
+# Rows of a block, and its part of each tree, stay in a processor's cache.
+_ROWS_AT_ONCE: Final = 2048
+# Walks that have ended are left out of the next steps every so often.
+_STEPS_AT_ONCE: Final = 4
 
 
 class Tree(NamedTuple):
@@ -34,6 +38,10 @@ class Forest:
     left: Ints
     right: Ints
     value: Floats
+    _steps: "_Steps" = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_steps", _Steps.of(self))
 
     @classmethod
     def of(cls, trees: Sequence[Tree], *, features: int) -> Self:
@@ -54,19 +62,13 @@ class Forest:
 
         Rows are rounded to 32 bits first, as scikit-learn does before it compares.
         """
-        trees, width = self.feature.shape
-        rounded = rows.astype(np.float32).astype(np.float64).ravel()
-        # A walk is one row in one tree: where its row begins, where its tree, and where it is.
-        row = np.repeat(np.arange(len(rows)) * rows.shape[1], trees)
-        root = np.tile(np.arange(trees) * width, len(rows))
-        feature, threshold = self.feature.ravel(), self.threshold.ravel()
-        left, right = self.left.ravel(), self.right.ravel()
-        node = root.copy()
-        while len(walking := np.flatnonzero(feature[node] != LEAF)):
-            at = node[walking]
-            goes_left = rounded[row[walking] + feature[at]] <= threshold[at]
-            node[walking] = root[walking] + np.where(goes_left, left[at], right[at])
-        values = self.value.ravel()[node].reshape(len(rows), trees)
+        rounded = rows.astype(np.float32)
+        # What is unknown is not at most a threshold, and so goes right.
+        rounded[np.isnan(rounded)] = np.inf
+        values = np.empty((len(rows), len(self.feature)))
+        for first in range(0, len(rows), _ROWS_AT_ONCE):
+            block = slice(first, first + _ROWS_AT_ONCE)
+            values[block] = self._steps.values(rounded[block]).T
         return np.asarray(values.mean(axis=1), dtype=np.float64)
 
     def contributions(self, row: Floats) -> Floats:
@@ -86,6 +88,58 @@ class Forest:
                 moved[feature] += self.value[tree, child] - self.value[tree, node]
                 node = child
         return moved / len(self.feature)
+
+
+class _Steps(NamedTuple):
+    """Nodes of all trees one behind the other, each counting twice: at 2 n what node n compares,
+    at 2 n and 2 n + 1 twice the node that is left or right of it; a leaf stays where it is."""
+
+    feature: Ints
+    threshold: NDArray[np.float32]
+    child: Ints
+    value: Floats
+    roots: Ints
+
+    @classmethod
+    def of(cls, forest: Forest) -> "_Steps":
+        """Of a forest. A row of 32 bits is at most a threshold where it is at most the next lower
+        number of 32 bits."""
+        trees, width = forest.feature.shape
+        roots, own = np.arange(trees) * width, np.arange(trees * width)
+        is_leaf = forest.feature.ravel() == LEAF
+        children = [(roots[:, np.newaxis] + each).ravel() for each in (forest.left, forest.right)]
+        threshold = forest.threshold.ravel()
+        lower = threshold.astype(np.float32)
+        lower = np.where(lower > threshold, np.nextafter(lower, np.float32(-np.inf)), lower)
+        child = np.column_stack([np.where(is_leaf, own, each) for each in children])
+        feature = np.where(is_leaf, 0, forest.feature.ravel())
+        return cls(
+            feature=np.repeat(feature, 2),
+            threshold=np.repeat(lower, 2),
+            child=2 * child.ravel(),
+            value=np.repeat(forest.value.ravel(), 2),
+            roots=2 * roots,
+        )
+
+    def values(self, rows: NDArray[np.float32]) -> Floats:
+        """Of the leaves that rows reach, shape (trees, rows): a walk is one row in one tree."""
+        count, columns = rows.shape
+        flat = rows.ravel()
+        node = np.repeat(self.roots, count)
+        row = np.tile(np.arange(count) * columns, len(self.roots))
+        found = np.empty(len(node))
+        walk = np.arange(len(node))
+        while len(walk):
+            before = node
+            for _ in range(_STEPS_AT_ONCE):
+                before = node
+                compared = flat.take(row + self.feature.take(node))
+                node = self.child.take(node + (compared > self.threshold.take(node)))
+            has_ended = node == before
+            found[walk[has_ended]] = self.value.take(node[has_ended])
+            goes_on = ~has_ended
+            node, row, walk = node[goes_on], row[goes_on], walk[goes_on]
+        return found.reshape(len(self.roots), count)
 
 
 def _padded(rows: Sequence[Sequence[float]], width: int) -> Floats:
