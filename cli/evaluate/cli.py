@@ -83,3 +83,65 @@ def degradation(
     evaluation.write_csv(out_csv, files.profiles, found)
     Console(width=TABLE_WIDTH).print(evaluation.table(found))
     typer.echo(f"{len(found.actual)} targets beside a neighbour are in {out_csv}")
+
+
+_Groups = Annotated[
+    Path, typer.Option(exists=True, dir_okay=False, help="Runs in groups to learn from, CSV.")
+]
+_Alone = Annotated[
+    Path, typer.Option(exists=True, dir_okay=False, help="Runs and counters alone, CSV.")
+]
+
+
+@app.command()
+def groups(
+    groups: _Groups,
+    alone: _Alone,
+    out_csv: Annotated[Path, typer.Option("--csv", help="File to write: error of each model.")],
+    seed: Annotated[int, typer.Option(min=0, help="Of the partitions and the networks.")] = 0,
+) -> None:
+    """Predict run time and energy of applications in groups that were held out, by feature sets A
+    to F, and compare it with what was measured."""
+    from cli.evaluate import groups as evaluation
+    from cli.evaluate.group_files import read_groups
+
+    files = read_groups(groups, alone)
+    note(files.notes)
+    found = evaluation.scores(files, seed)
+    evaluation.write_csv(out_csv, found)
+    console = Console(width=TABLE_WIDTH)
+    for table in evaluation.tables(found, list(evaluation.unmeasured(files, seed))):
+        console.print(table)
+    typer.echo(f"errors of {len(found)} models are in {out_csv}")
+
+
+@app.command()
+def deadlines(
+    groups: _Groups,
+    alone: _Alone,
+    measured: Annotated[
+        Path,
+        typer.Option(exists=True, dir_okay=False, help="All groups of what comes, as measured."),
+    ],
+    nodes: Annotated[int, typer.Option(min=1, max=100_000, help="Nodes.")] = 500,
+    cores: Annotated[int, typer.Option(min=1, max=16, help="Cores of a node.")] = 4,
+    tasks: Annotated[int, typer.Option(min=1, max=10_000_000, help="Tasks that come.")] = 8000,
+    interarrival: Annotated[
+        list[float], typer.Option(min=1e-6, help="Mean s between arrivals; again.")
+    ] = [0.1, 0.25],  # noqa: B006 - typer copies it
+    seed: Annotated[int, typer.Option(min=0, help="Of the tasks and the network.")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Picture to write, PNG.")] = None,
+) -> None:
+    """Schedule tasks with deadlines onto cores by slack: without knowing of neighbours, by what is
+    learned of them, and by what was measured."""
+    from cli.evaluate import deadlines as evaluation
+    from cli.evaluate.group_files import read_groups
+
+    learned, true = read_groups(groups, alone), read_groups(measured, alone)
+    note([*learned.notes, *true.notes])
+    setting = evaluation.Setting(nodes, cores, tasks, seed)
+    believed = evaluation.beliefs(learned, true, cores, seed)
+    found = evaluation.played(believed, setting, interarrival)
+    Console(width=TABLE_WIDTH).print(evaluation.printed(found, setting))
+    if plot is not None:
+        evaluation.write_plot(plot, found, setting)

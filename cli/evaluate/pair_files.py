@@ -72,17 +72,17 @@ def read_pairs(pairs: Path, sensitivity: Path, contentiousness: Path) -> PairFil
 def _measured(path: Path, notes: Counter[str]) -> dict[str, dict[tuple[str, str], _Measured]]:
     """By configuration, target and neighbour."""
     found: dict[str, dict[tuple[str, str], _Measured]] = defaultdict(dict)
-    for row in _rows(path, "config", "app1", "app2", "meas_rel_perf1", "meas_rel_perf2"):
+    for row in rows_of(path, "config", "app1", "app2", "meas_rel_perf1", "meas_rel_perf2"):
         apps = _name(row["app1"]), _name(row["app2"])
         if not all(apps):
             notes["rows of pairs name no two applications: left out"] += 1
             continue
         for number, pair in ("1", apps), ("2", apps[::-1]):
-            rel_perf = _positive(row, f"meas_rel_perf{number}")
+            rel_perf = positive(row, f"meas_rel_perf{number}")
             if math.isnan(rel_perf):
                 notes["sides of pairs have no usable measurement: left out"] += 1
             else:
-                said = _positive(row, f"pred_rel_perf{number}")
+                said = positive(row, f"pred_rel_perf{number}")
                 found[row["config"]].setdefault(pair, _Measured(rel_perf, said))
     return found
 
@@ -113,8 +113,8 @@ def _dropped(
 def _curves(path: Path, notes: Counter[str]) -> dict[tuple[str, str], Curve]:
     """Run time by bubble size, of each configuration and application."""
     found: dict[tuple[str, str], Curve] = defaultdict(dict)
-    for row in _rows(path, "config", "app", "bubble_mb", "solo_or_bubble_time_s"):
-        size, time_s = _number(row, "bubble_mb"), _positive(row, "solo_or_bubble_time_s")
+    for row in rows_of(path, "config", "app", "bubble_mb", "solo_or_bubble_time_s"):
+        size, time_s = _number(row, "bubble_mb"), positive(row, "solo_or_bubble_time_s")
         if math.isnan(time_s) or not 0 <= size < math.inf:
             notes["points of sensitivity curves are not usable: left out"] += 1
         else:
@@ -124,8 +124,8 @@ def _curves(path: Path, notes: Counter[str]) -> dict[tuple[str, str], Curve]:
 
 def _scores(path: Path, notes: Counter[str]) -> dict[tuple[str, str], float]:
     found: dict[tuple[str, str], float] = {}
-    for row in _rows(path, "config", "app", "reporter_score"):
-        score = _positive(row, "reporter_score")
+    for row in rows_of(path, "config", "app", "reporter_score"):
+        score = positive(row, "reporter_score")
         if math.isnan(score):
             notes["scores of contentiousness are not usable: left out"] += 1
         else:
@@ -166,7 +166,9 @@ def _read_at_bubbles(curve: Curve) -> Floats:
     return np.interp(np.linspace(0.0, sizes[-1], BUBBLES), sizes, ratios) - 1
 
 
-def _rows(path: Path, *columns: str) -> list[dict[str, str]]:
+def rows_of(path: Path, *columns: str) -> list[dict[str, str]]:
+    """Rows of a CSV that has these columns, by column. Raises UnusableError where it is no CSV,
+    lacks a column or holds no row."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, restval="")
@@ -191,7 +193,7 @@ def _number(row: Mapping[str, str], name: str) -> float:
         return math.nan
 
 
-def _positive(row: Mapping[str, str], name: str) -> float:
+def positive(row: Mapping[str, str], name: str) -> float:
     """NaN for what is missing, no number, not finite or not above 0."""
     value = _number(row, name)
     return value if 0 < value < math.inf else math.nan

@@ -7,6 +7,7 @@ import typer
 
 from cli.failures import TellingGroup
 from cli.main import Out
+from tests.benchmarks.colocation import groups
 from tests.benchmarks.colocation.run import run
 from tests.benchmarks.placement.markdown import write_tables
 
@@ -28,7 +29,7 @@ def bench(
     """Compare predictors of degradation, and policies that pair jobs by it."""
     out.mkdir(parents=True, exist_ok=True)
     found = run(data / "colocation" / "spec2017", out / "colocation.png")
-    typer.echo(write_tables(found, out, into))
+    typer.echo(write_tables(found | groups.run(out), out, into))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,300 @@
+"""Slack-based scheduling of tasks with deadlines onto cores whose neighbours slow each other down.
+
+Dauwe et al., "HPC node performance and energy modeling with the co-location of applications", J.
+Supercomputing 72, 2016, section 6.5. Two of its listings are corrected here: Algorithm 3 moves the
+ends of tasks and measures progress by where those ends have been, so that it overshoots, and never
+ends where the unit interference is 1 or more; `completions_s` measures progress by work instead.
+Algorithm 4 never resets whether a node was found, so that one found for a task would do for all
+that come after it.
+"""
+
+from bisect import insort
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from math import inf
+from typing import Final, NamedTuple
+
+from shared.scheduling.dispatch import Dispatcher, Served
+from shared.scheduling.problem import Allocation
+from shared.scheduling.wait_queue import Entry
+
+# Slack that is no more than this is rounding.
+_LEAST_SLACK_S: Final = 1e-6
+
+
+class Task(NamedTuple):
+    """A run of the application of this number on a core; worth nothing after its deadline."""
+
+    app: int
+    deadline_s: float
+
+
+class Work(NamedTuple):
+    """What a task on a node has left, in seconds of running alone."""
+
+    app: int
+    left_s: float
+
+
+class UnitInterference:
+    """T_co / T_alone - 1 of an application beside others on the other cores (equation 12): what a
+    second of its own work takes longer.
+
+    A group of applications is one number, the sum of the `weights` of its members, so that looking
+    it up costs no sorting.
+    """
+
+    def __init__(self, alone_s: Sequence[float], cores: int) -> None:
+        self.alone_s, self.cores = list(alone_s), cores
+        self.weights = [(cores + 1) ** app for app in range(len(self.alone_s))]
+        self._of: list[dict[int, float]] = [{0: 0.0} for _ in self.weights]
+
+    def set(self, app: int, others: Sequence[int], ratio: float) -> None:
+        """It counts at least 0: nobody runs faster for having neighbours."""
+        self._of[app][sum([self.weights[other] for other in others])] = max(ratio, 0.0)
+
+    def of(self, app: int, group: int) -> float:
+        """Of one in a group that it is in itself. Raises KeyError for a group never set."""
+        return self._of[app][group - self.weights[app]]
+
+
+def unaware(alone_s: Sequence[float], cores: int) -> UnitInterference:
+    """What a scheduler believes that knows of no co-location: nobody slows anybody down."""
+    return _Unaware(alone_s, cores)
+
+
+class _Unaware(UnitInterference):
+    def of(self, app: int, group: int) -> float:
+        return 0.0
+
+
+def completions_s(now_s: float, works: Sequence[Work], slowed: UnitInterference) -> list[float]:
+    """When each of the tasks on a node is done if nobody joins them: Algorithm 3.
+
+    In an interval in which nobody leaves, work advances at 1 / (1 + unit interference); the first
+    to be done ends the interval, and those who stay have one neighbour fewer.
+    """
+    left = [work.left_s for work in works]
+    ends, active = [now_s] * len(left), list(range(len(left)))
+    while active:
+        group = sum([slowed.weights[works[place].app] for place in active])
+        ratios = [1.0 + slowed.of(works[place].app, group) for place in active]
+        takes = [left[place] * ratio for place, ratio in zip(active, ratios, strict=True)]
+        step_s = min(takes)
+        now_s += step_s
+        staying = list[int]()
+        for place, ratio, take_s in zip(active, ratios, takes, strict=True):
+            if take_s <= step_s:
+                ends[place] = now_s
+            else:
+                left[place] -= step_s / ratio
+                staying.append(place)
+        active = staying
+    return ends
+
+
+class _OnCore:
+    """A task that runs, and what of its work is believed to be left."""
+
+    def __init__(self, holder: int, task: Task, left_s: float) -> None:
+        self.holder, self.task, self.left_s = holder, task, left_s
+
+
+class _Node:
+    """The tasks of a node, and how far they are believed to be."""
+
+    def __init__(self) -> None:
+        self.running: list[_OnCore] = []
+        self.group = 0
+        self._as_of_s = 0.0
+
+    def works(self, now_s: float, slowed: UnitInterference) -> list[Work]:
+        """What each has left now, as believed."""
+        self.advance(now_s, slowed)
+        return [Work(each.task.app, each.left_s) for each in self.running]
+
+    def advance(self, now_s: float, slowed: UnitInterference) -> None:
+        """Time goes by beside those who are here."""
+        elapsed_s, self._as_of_s = now_s - self._as_of_s, now_s
+        for each in self.running:
+            ratio = 1.0 + slowed.of(each.task.app, self.group)
+            each.left_s = max(each.left_s - elapsed_s / ratio, 0.0)
+
+    def is_kept(self, ends_s: Sequence[float]) -> bool:
+        """True where all who run meet their deadlines if they end then."""
+        kept = zip(self.running, ends_s, strict=True)
+        return all(each.task.deadline_s - end_s > _LEAST_SLACK_S for each, end_s in kept)
+
+
+class SlackScheduler(Dispatcher):
+    """One cluster of nodes alike: see Dispatcher.
+
+    Whenever a task comes or a core gets free, the tasks that wait are looked at from least slack to
+    most; each goes onto the node with fewest free cores on which it is `believed` to meet its
+    deadline and to let all those who run there meet theirs. `actual` is what neighbours cost in
+    truth: it sets the paces of what runs, and nothing is decided by it. With `unaware` as belief it
+    is the heuristic that knows of no co-location, with `actual` the one that predicts perfectly.
+
+    What runs at its deadline is removed: `missed` are its numbers, in the order of arrivals.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        believed: UnitInterference,
+        actual: UnitInterference,
+        arrivals: Iterator[Task],
+    ) -> None:
+        self.missed: set[int] = set()
+        self._believed, self._actual, self._arrivals = believed, actual, arrivals
+        self._arrived = 0
+        self._nodes = [_Node() for _ in range(nodes)]
+        # Of nodes with so many free cores, ascending.
+        self._by_free: list[list[int]] = [[] for _ in range(believed.cores)]
+        self._by_free.append(list(range(nodes)))
+        self._node_of: dict[int, int] = {}
+        # By the latest start, which orders by slack: number and task.
+        self._waiting: list[tuple[float, int, Task]] = []
+        self._deadlines: list[tuple[float, int]] = []
+        self._ended: list[int] = []
+        self._paces: dict[int, float] = {}
+        # When a newcomer of an application would be done on a node, at this instant.
+        self._ends_s: list[dict[int, float]] = []
+        self._earliest_s: dict[int, float] = {}
+
+    @property
+    def waits(self) -> bool:
+        """True while anything waits."""
+        return bool(self._waiting)
+
+    @property
+    def active(self) -> tuple[int, int]:
+        """Cores on which a task runs, and nodes with at least one such core."""
+        return len(self._node_of), len(self._nodes) - len(self._by_free[-1])
+
+    def arrive(self) -> None:
+        """The next of the arrivals is here."""
+        task = next(self._arrivals)
+        latest_s = task.deadline_s - self._believed.alone_s[task.app]
+        insort(self._waiting, (latest_s, self._arrived, task))
+        self._arrived += 1
+
+    def end(self, number: int, holder: int) -> None:
+        """The task has left; it is taken off its node at the next decision."""
+        self._ended.append(holder)
+
+    def decide(self, now_s: float) -> list[Served]:
+        """What starts now. At an instant at which something is removed it is asked once more."""
+        touched = self._let_go(now_s)
+        self._paces = dict.fromkeys(self._overdue(now_s), inf)
+        started: list[Served] = []
+        if not self._paces:
+            started = self._start(now_s)
+            touched |= {self._node_of[served[1].arrival] for served in started}
+        for index in touched:
+            node = self._nodes[index]
+            for each in node.running:
+                pace = 1.0 / (1.0 + self._actual.of(each.task.app, node.group))
+                self._paces.setdefault(each.holder, pace)
+        return started
+
+    def wake_s(self, now_s: float) -> float:
+        """The next deadline of what runs."""
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][1] not in self._node_of:
+            heappop(deadlines)
+        return deadlines[0][0] if deadlines else inf
+
+    def paces(self) -> Mapping[int, float]:
+        """What neighbours cost in truth; what is removed has no more to do, an infinite pace."""
+        return self._paces
+
+    def _let_go(self, now_s: float) -> set[int]:
+        """Take off what has ended; the nodes that it was on."""
+        touched = set[int]()
+        for holder in self._ended:
+            index = self._node_of.pop(holder)
+            node = self._nodes[index]
+            node.advance(now_s, self._believed)
+            gone = next(each for each in node.running if each.holder == holder)
+            self._move(index, 1)
+            node.running.remove(gone)
+            node.group -= self._believed.weights[gone.task.app]
+            touched.add(index)
+        self._ended = []
+        return touched
+
+    def _overdue(self, now_s: float) -> list[int]:
+        """What runs at its deadline."""
+        overdue, deadlines = list[int](), self._deadlines
+        while deadlines and deadlines[0][0] <= now_s:
+            _, holder = heappop(deadlines)
+            if holder in self._node_of:
+                overdue.append(holder)
+        self.missed.update(overdue)
+        return overdue
+
+    def _start(self, now_s: float) -> list[Served]:
+        """Each that waits, from least slack to most, onto the first node that takes it."""
+        self._ends_s = [{} for _ in self._nodes]
+        self._earliest_s = {}
+        waiting, started, left = self._waiting, list[Served](), list[tuple[float, int, Task]]()
+        for latest_s, number, task in waiting:
+            if latest_s - now_s <= _LEAST_SLACK_S:
+                continue  # no node would be in time any more
+            index = self._node_for(now_s, task)
+            if index < 0:
+                left.append((latest_s, number, task))
+            else:
+                self._place(now_s, index, number, task)
+                entry = Entry(number, number, 1, task.deadline_s - now_s, in_parts=True)
+                started.append((0, entry, Allocation((index,), (1,)), False))
+        self._waiting = left
+        return started
+
+    def _node_for(self, now_s: float, task: Task) -> int:
+        """The fullest node that is in time for it, the first of those; -1 where none is."""
+        latest_s = task.deadline_s - _LEAST_SLACK_S
+        if self._earliest_s.get(task.app, 0.0) >= latest_s:
+            return -1
+        earliest_s = inf
+        for nodes in self._by_free[1:]:
+            for index in nodes:
+                end_s = self._end_s(now_s, index, task.app)
+                if end_s < latest_s:
+                    return index
+                earliest_s = min(earliest_s, end_s)
+                if not self._nodes[index].running:
+                    break  # all that are empty are alike
+        self._earliest_s[task.app] = earliest_s
+        return -1
+
+    def _end_s(self, now_s: float, index: int, app: int) -> float:
+        """When a task of the application would be done there; infinite where it would make one
+        miss its deadline who runs there."""
+        known = self._ends_s[index]
+        if app not in known:
+            node = self._nodes[index]
+            works = node.works(now_s, self._believed)
+            works.append(Work(app, self._believed.alone_s[app]))
+            *others_s, end_s = completions_s(now_s, works, self._believed)
+            known[app] = end_s if node.is_kept(others_s) else inf
+        return known[app]
+
+    def _place(self, now_s: float, index: int, number: int, task: Task) -> None:
+        """It runs there from now on."""
+        node = self._nodes[index]
+        node.advance(now_s, self._believed)
+        self._move(index, -1)
+        node.running.append(_OnCore(number, task, self._believed.alone_s[task.app]))
+        node.group += self._believed.weights[task.app]
+        self._node_of[number] = index
+        self._ends_s[index] = {}
+        self._earliest_s = {}
+        heappush(self._deadlines, (task.deadline_s, number))
+
+    def _move(self, index: int, cores: int) -> None:
+        """So many more of the node's cores are free."""
+        free = self._believed.cores - len(self._nodes[index].running)
+        self._by_free[free].remove(index)
+        insort(self._by_free[free + cores], index)
