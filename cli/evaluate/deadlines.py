@@ -155,30 +155,36 @@ def printed(found: Iterable[DeadlineRuns], setting: Setting) -> Table:
 def write_plot(path: Path, found: Sequence[DeadlineRuns], setting: Setting) -> None:
     """Outcomes, and node and core utilization over time, a row each mean time between arrivals
     (figures 5 and 6)."""
-    figure = Figure(figsize=(14, 3.4 * len(found)), layout="constrained")
+    figure = Figure(figsize=(18, 3.4 * len(found) + 0.6), layout="constrained")
     for axes, runs in zip(figure.subplots(len(found), 4, squeeze=False), found, strict=True):
         _plot_outcomes(axes[0], runs, setting.tasks)
         for name, run in runs.by_heuristic.items():
             time_s = [each.time_s for each in run.usage]
-            cores = np.array([each.cores for each in run.usage]) / setting.cores
-            nodes = np.array([each.nodes for each in run.usage])
-            shares: Mapping[str, np.ndarray] = {
-                "node utilization": nodes / setting.nodes,
-                "core utilization": cores / setting.nodes,
-                "core utilization of active nodes": cores / np.maximum(nodes, 1),
-            }
-            for axis, (what, share) in zip(axes[1:], shares.items(), strict=True):
+            for axis, (what, share) in zip(axes[1:], _usage(run, setting).items(), strict=True):
                 axis.step(time_s, 100 * share, where="post", label=name, linewidth=1.0)
                 axis.set(title=what, xlabel="s", ylabel="%", ylim=(0, 104))
-        axes[1].legend(loc="lower center")
+    handles, labels = axes[1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
     save_png(figure, path)
 
 
+def _usage(run: DeadlineRun, setting: Setting) -> dict[str, Floats]:
+    """Shares at each change."""
+    cores = np.array([each.cores for each in run.usage]) / setting.cores
+    nodes = np.array([each.nodes for each in run.usage])
+    return {
+        "nodes": nodes / setting.nodes,
+        "cores": cores / setting.nodes,
+        "cores of active nodes": cores / np.maximum(nodes, 1),
+    }
+
+
 def _plot_outcomes(axis: Axes, runs: DeadlineRuns, tasks: int) -> None:
-    below = np.zeros(len(runs.by_heuristic))
+    begin = np.zeros(len(runs.by_heuristic))
     for what in "met", "missed", "unassigned":
         share = [100 * getattr(run, what) / tasks for run in runs.by_heuristic.values()]
-        axis.bar(list(runs.by_heuristic), share, bottom=below, label=what, width=0.6)
-        below += share
-    axis.set(title=f"tasks, 1/λ = {runs.interarrival_s:g} s", ylabel="%")
+        axis.barh(list(runs.by_heuristic), share, left=begin, label=what, height=0.6)
+        begin += share
+    axis.set(title=f"tasks, 1/λ = {runs.interarrival_s:g} s", xlabel="%")
+    axis.invert_yaxis()
     axis.legend(loc="lower left")
