@@ -46,7 +46,9 @@ class UnitInterference:
 
     def __init__(self, alone_s: Sequence[float], cores: int) -> None:
         self.alone_s, self.cores = list(alone_s), cores
-        self.weights = [(cores + 1) ** app for app in range(len(self.alone_s))]
+        self.weights = [1]
+        while len(self.weights) < len(self.alone_s):
+            self.weights.append(self.weights[-1] * (cores + 1))
         self._of: list[dict[int, float]] = [{0: 0.0} for _ in self.weights]
 
     def set(self, app: int, others: Sequence[int], ratio: float) -> None:
