@@ -30,7 +30,7 @@ Subject = Annotated[
 Reason = Annotated[str, typer.Option(help="Why: it is recorded and told to those who wait.")]
 COLUMNS: Final = (
     *("cap of", "cap W", "idle W", "committed W", "margin W", "headroom W"),
-    *("ahead", "declared by", "reason"),
+    *("meters silent", "ahead", "declared by", "reason"),
 )
 _PLACEMENT, _INGEST = "127.0.0.1:50053", "127.0.0.1:50051"
 
@@ -126,6 +126,7 @@ def _row(one: PowerStanding) -> tuple[str, ...]:
         f"{one.committed_w:,g}",
         f"{one.margin_w:,g}" if is_capped else "",
         f"{one.headroom_w:,g}" if is_capped else "",
+        f"{one.silent_nodes:,}, {one.nameplate_w:,g} W" if one.silent_nodes else "",
         "; ".join(map(declare.told, one.ahead)),
         f"{one.declared_by} at {at(one.declared_at_us)}" if one.declared_by else "",
         one.reason,

@@ -25,6 +25,7 @@ def watch(meter: Meter, duty: Duty) -> None:
         ("power_committed", "W", "What jobs draw beyond idle nodes, as predicted", _committed),
         ("power_idle", "W", "What nodes draw that idle", _idle),
         ("power_cap", "W", "What may be drawn now, where it is capped", _cap),
+        ("meters_silent", "", "Nodes whose meters are silent: nameplate power counts", _silent),
         ("grants_unanswered", "", "Starts that were asked back, in silence", _unanswered),
     )
     for name, unit, description, figures in gauges:
@@ -64,6 +65,11 @@ def _cap(queries: Queries) -> Iterator[Observation]:
     for standing in queries.power().standings:
         if standing.HasField("cap_w"):
             yield Observation(standing.cap_w, _subject(standing))
+
+
+def _silent(queries: Queries) -> Iterator[Observation]:
+    for cluster, nodes in queries.silent_meters().items():
+        yield Observation(nodes, {"cluster": cluster})
 
 
 def _unanswered(queries: Queries) -> Iterator[Observation]:

@@ -38,6 +38,7 @@ from coplace.v1.jobs_pb2 import (
 from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
+    NodeMetersRead,
     NodePowerPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
@@ -75,6 +76,7 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     PowerTreesChosen,
     DegradationModelPublished,
     NodePowerPublished,
+    NodeMetersRead,
     JobFinished,
     JobDeclined,
     JobRequeued,

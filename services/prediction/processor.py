@@ -23,6 +23,7 @@ from services.prediction.facts import (
     traffic_of,
 )
 from services.prediction.job_power import JobPower
+from services.prediction.meters import ReadMeters
 from services.prediction.model import train_weights
 from services.prediction.node_power import NodePower
 from services.prediction.publish import degradation_event, power_event
@@ -58,6 +59,9 @@ class Prediction:
         self._state = State(restored)
         self._job_power = JobPower(restored, alpha)
         self._node_power = NodePower(restored)
+        self._meters = ReadMeters(restored)
+        for cluster in self._state.clusters.values():
+            self._meters.declare(cluster)
         self._node_models = set(fallback_power_w(self._state))
 
     def handle(self, event: Event) -> Iterable[Publish]:
@@ -98,6 +102,7 @@ class Prediction:
         progress = before or TrainingProgress()
         clusters = {cluster.name: cluster for cluster in self._state.clusters.values()}
         published = self._node_power.end_round(ended, clusters, self._job_power.expected_w)
+        published += self._meters.end_round(ended)
         published += self._job_power.end_round(ended, clusters, self._node_power.metered_w)
         self._node_power.forget_ended()
         if before is None or self._power_is_due(progress):
@@ -116,7 +121,9 @@ class Prediction:
 
     def changes(self) -> Mapping[str, bytes | None]:
         """Records of what changed."""
-        return self._state.changes() | self._node_power.changes() | self._job_power.changes()
+        return self._state.changes() | (
+            self._node_power.changes() | self._meters.changes() | self._job_power.changes()
+        )
 
     @property
     def power_learner(self) -> OnlineLearner:
@@ -201,6 +208,7 @@ class Prediction:
         reading = reading_of(event, message)
         self._require_few_models(message.node_model)
         self._node_power.read(event, message, reading.power_w)
+        self._meters.read(message)
         if _is_newer(reading, self._state.nodes.get(message.node)):
             self._state.nodes.put(message.node, reading)
             self._node_models.add(message.node_model)
@@ -224,6 +232,7 @@ class Prediction:
         cluster = cluster_of(message)
         self._require_few_models(cluster.node_model)
         self._state.clusters.put(message.cluster, cluster)
+        self._meters.declare(cluster)
         self._node_models.add(message.node_model)
 
     def _order(self, event: Event, message: ModelPinned | ModelRolledBack) -> None:

@@ -5,6 +5,7 @@ from typing import Final
 
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
+    NodeMetersRead,
     NodePowerPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
@@ -78,6 +79,18 @@ def running_power_event(message: RunningPowerMeasured, ended: Round) -> Publish:
         source=SOURCE,
         time_us=ended.ended_at_us,
         key=message.job_id,
+        payload=message,
+    )
+    return Publish(POWER_OUTPUT, event)
+
+
+def meters_read_event(message: NodeMetersRead, ended: Round) -> Publish:
+    """Whose meters were read of a cluster."""
+    event = Event(
+        id=f"{SOURCE}/{message.DESCRIPTOR.full_name}/{message.cluster}/{message.told_at_us}",
+        source=SOURCE,
+        time_us=ended.ended_at_us,
+        key=message.cluster,
         payload=message,
     )
     return Publish(POWER_OUTPUT, event)

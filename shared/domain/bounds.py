@@ -138,6 +138,7 @@ QUANTITIES: Final[Mapping[str, Bound]] = {
     "idle_power_w": NODE_POWER_W,
     "tdp_w": TDP_W,
     "accelerators_w": ACCELERATORS_W,
+    "nameplate_power_w": NODE_POWER_W,
     "samples.power_w": READING_W,
     "energy_j": JOB_ENERGY_J,
     "memory_gib": JOB_MEMORY_GIB,
@@ -189,6 +190,7 @@ QUANTITIES: Final[Mapping[str, Bound]] = {
     "most_requeues": TRIES,
     "most_node_failures": NODE_FAILURES,
     "node_failure_window_s": FAILURE_WINDOW_S,
+    "meter_silence_s": TIMEOUT_S,
 }
 
 

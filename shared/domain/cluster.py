@@ -73,8 +73,9 @@ def _alike(nodes: int, memory_gib: float) -> tuple[NodeClass]:
 class Cluster:
     """A cluster as its operator declared it. Raises RejectedError on construction.
 
-    `memory_gib_per_node` is 0, and `architecture` and `node_names` (host lists) are empty, where
-    the operator does not say. `declared_classes` are empty where all nodes are alike.
+    `memory_gib_per_node` and `nameplate_power_w`, what a node draws at most, are 0, and
+    `architecture` and `node_names` (host lists) are empty, where the operator does not say.
+    `declared_classes` are empty where all nodes are alike.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Cluster:
     architecture: str = ""
     node_names: tuple[str, ...] = ()
     declared_classes: tuple[NodeClass, ...] = ()
+    nameplate_power_w: float = 0.0
 
     def __post_init__(self) -> None:
         for field in ("name", "site", "node_model"):
@@ -105,12 +107,20 @@ class Cluster:
 
     def _check_optional(self) -> None:
         NODE_MEMORY_GIB.require_if_known("memory_gib_per_node", self.memory_gib_per_node)
+        self._check_nameplate()
         if self.architecture:
             require_text("architecture", self.architecture)
         if self.node_names:
             self._check_names(self.names())
         if self.declared_classes:
             self._check_classes()
+
+    def _check_nameplate(self) -> None:
+        most_w = QUANTITIES["nameplate_power_w"]
+        most_w.require_if_known("nameplate_power_w", self.nameplate_power_w)
+        if 0 < self.nameplate_power_w < self.idle_power_w:
+            problem = f"must not be below idle_power_w, {self.idle_power_w:g} W"
+            raise RejectedError("nameplate_power_w", problem)
 
     def _check_names(self, names: NodeNames) -> None:
         if (named := len(names)) != self.nodes:

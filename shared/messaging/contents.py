@@ -60,6 +60,7 @@ from coplace.v1.jobs_pb2 import (
 from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
+    NodeMetersRead,
     NodePowerPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
@@ -282,6 +283,7 @@ _SETTINGS: Final[Mapping[str, Check]] = {
     "most_requeues": quantity("most_requeues"),
     "most_node_failures": quantity("most_node_failures"),
     "node_failure_window_s": quantity("node_failure_window_s"),
+    "meter_silence_s": quantity("meter_silence_s"),
 }
 
 
@@ -493,6 +495,7 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "architecture": text_or_empty,
             "node_names": each_of_any("node_names", anything),
             "node_classes": each_of_any("node_classes", _NODE_CLASS),
+            "nameplate_power_w": if_known("nameplate_power_w"),
         }
     ),
     ClusterLost: fields({"cluster": text, "reason": text_or_empty, "lost_at_us": time_us}),
@@ -699,6 +702,9 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "node_power_w": quantity("power_w"),
             "measured_at_us": time_us,
         }
+    ),
+    NodeMetersRead: fields(
+        {"cluster": text, "nodes": each_of_any("nodes", host_list), "told_at_us": time_us}
     ),
     PowerTreesPublished: fields(_PUBLISHED_TREES),
     PowerTreesJudged: fields(

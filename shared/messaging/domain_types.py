@@ -57,6 +57,7 @@ def cluster_of(message: ClusterDeclared) -> Cluster:
             )
             for each in message.node_classes
         ),
+        nameplate_power_w=message.nameplate_power_w,
     )
 
 

@@ -55,9 +55,15 @@ class Action:
     reason: str
 
     @property
+    def stops(self) -> bool:
+        """Whether the job runs no more once the action is done; an end takes effect by its
+        finish."""
+        return self.is_suspended or self.kind in ENDS
+
+    @property
     def drawn_mw(self) -> int:
-        """What it draws beyond idle once the action is done; an end takes effect by its finish."""
-        return 0 if self.is_suspended or self.kind in ENDS else self.draw_mw
+        """What it is predicted to draw beyond idle once the action is done."""
+        return 0 if self.stops else self.draw_mw
 
     @property
     def words(self) -> str:

@@ -84,6 +84,10 @@ class Holdings:
         jobs = (job for job in self._jobs.values() if job.state is JobState.RUNNING)
         return [(job, _placed(job)) for job in sorted(jobs, key=lambda job: job.arrival)]
 
+    def all(self) -> list[tuple[Tracked, Placed]]:
+        """Jobs that hold nodes, by arrival."""
+        return [(job, _placed(job)) for job in sorted(self._jobs.values(), key=_arrival)]
+
     def hold_instead(self, job: Tracked, placed: Placed) -> None:
         """A job has these nodes and no others, or the same until another time."""
         before = job.placed
@@ -160,6 +164,10 @@ class Holdings:
             if after == Usage():
                 del self._usage[subject]
             self._changed.add(subject)
+
+
+def _arrival(job: Tracked) -> int:
+    return job.arrival
 
 
 def _placed(job: Tracked) -> Placed:

@@ -139,6 +139,15 @@ class JobTable:
             self.holdings.refresh(job)
             self.save(job)
 
+    def count_nameplate(self, job: Tracked, silent_units: int, nameplate_mw: int) -> None:
+        """What a job counts for at least since meters of so many of its units are silent."""
+        placed = job.placed
+        assert placed is not None
+        if (placed.silent_units, placed.nameplate_mw) != (silent_units, nameplate_mw):
+            placed.silent_units, placed.nameplate_mw = silent_units, nameplate_mw
+            self.holdings.refresh(job)
+            self.save(job)
+
     def correct_draw(
         self, event: Event, message: RunningPowerMeasured, clusters: Mapping[str, Cluster]
     ) -> None:
@@ -389,7 +398,7 @@ class JobTable:
         job.state, job.grant = next_state(job.state, JobFact.GRANTED), job.grant + 1
         job.missed = False
         limit_s = start.entry.limit_s
-        nodes, units = self._allocated(start)
+        nodes, units = self.allocated(start)
         draw_mw, ends_s = start.entry.draw_mw, now_s + limit_s
         on = start.cluster, nodes, limit_s, ends_s, job.grant, draw_mw, units
         placed = Placed(*on, mode.freq_ghz, plan_round, wanted_ghz, power_sd=mode.power_sd)
@@ -397,7 +406,7 @@ class JobTable:
         self.save(job)
         return placed
 
-    def _allocated(self, start: Start) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def allocated(self, start: Start) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Nodes and units, none where there is one on each; where the pass only counted nodes, the
         free ones that draw least."""
         found = start.allocation

@@ -20,7 +20,8 @@ class Placed:
     0 where a resource manager started it by itself. `draw_mw` is what the job draws there beyond
     idle; None until it was estimated. `freq_ghz` is 0 where placement did not choose it, and
     `plan_round` is that of the plan which it started by, None without. `power_sd` is how far its
-    power may be off, as a share: None where its prediction did not say."""
+    power may be off, as a share: None where its prediction did not say. `silent_units` of it are on
+    nodes whose meters are silent, and `nameplate_mw` is what it counts for at least meanwhile."""
 
     cluster: str
     nodes: tuple[int, ...]
@@ -35,11 +36,18 @@ class Placed:
     mode_limit_s: float = 0.0
     suspended_s: float | None = None
     power_sd: float | None = None
+    silent_units: int = 0
+    nameplate_mw: int = 0
 
     @property
     def walltime_s(self) -> float:
         """The limit of a whole run at the present P-state."""
         return self.mode_limit_s or self.limit_s
+
+    @property
+    def counted_mw(self) -> int:
+        """What it draws beyond idle when it runs: by nameplate where meters are silent."""
+        return max(self.draw_mw or 0, self.nameplate_mw)
 
     @property
     def left_s(self) -> float:
@@ -149,8 +157,14 @@ class Tracked:
     def drawn_mw(self) -> int:
         """What it draws beyond idle on its nodes: the most of how it is and may be by now."""
         assert self.placed is not None
-        now_mw = 0 if self.is_suspended else self.placed.draw_mw or 0
-        return max([now_mw, *(action.drawn_mw for action in self.actions)])
+        now_mw = 0 if self.is_suspended else self.placed.counted_mw
+        return max([now_mw, *map(self.drawn_after_mw, self.actions)])
+
+    def drawn_after_mw(self, action: Action) -> int:
+        """What it draws beyond idle once an action is done: no P-state lowers what counts by
+        nameplate."""
+        assert self.placed is not None
+        return 0 if action.stops else max(action.draw_mw, self.placed.nameplate_mw)
 
     @property
     def releases_s(self) -> float:

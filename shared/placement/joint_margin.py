@@ -15,6 +15,7 @@ from shared.numerics.normal import quantile
 from shared.placement.caps import Covered
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Placed, Tracked
+from shared.placement.meters import Meters
 from shared.placement.model import Candidate
 from shared.placement.model_store import ModelStore
 from shared.scheduling.backfill import Start
@@ -59,8 +60,8 @@ class JointMargin:
     than is left does not take place; the margin counts it, and another pass follows.
     """
 
-    def __init__(self, job_table: JobTable, models: ModelStore) -> None:
-        self._job_table, self._models = job_table, models
+    def __init__(self, job_table: JobTable, models: ModelStore, meters: Meters) -> None:
+        self._job_table, self._models, self._meters = job_table, models, meters
         self._more: dict[Covered, Error] = {}
         self._drawn: dict[Covered, dict[int, JobDraw]] = {}
         # Whether no start of the pass was looked at.
@@ -72,8 +73,13 @@ class JointMargin:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether deviations count, and under any cap."""
-        return self._models.rules.now.cap_risk < AS_PREDICTED and bool(self._models.caps)
+        """Whether more may count than is predicted, and under any cap: since deviations do, or
+        nodes that nobody meters."""
+        return bool(self._models.caps) and (self._counts_errors or self._meters.any_silent)
+
+    @property
+    def _counts_errors(self) -> bool:
+        return self._models.rules.now.cap_risk < AS_PREDICTED
 
     def budgets(self, now_s: float) -> dict[str, list[PowerBudget]]:
         """Those of power that each cluster is under: nothing is committed yet but the margins."""
@@ -102,13 +108,21 @@ class JointMargin:
         pass keeps as much more there as the job needs."""
         if not self.is_wanted:
             return True
-        entry = start.entry
-        error = self._error(job, start.cluster, entry.nodes, entry.draw_mw, mode.power_sd)
-        drawn = JobDraw(now_s + entry.limit_s, entry.draw_mw, error)
+        entry, on = start.entry, self._job_table.allocated(start)
+        placed = Placed(
+            start.cluster, on[0], entry.limit_s, now_s + entry.limit_s, 0, entry.draw_mw, on[1]
+        )
+        placed.power_sd = mode.power_sd
+        placed.silent_units, placed.nameplate_mw = self._meters.counted(job, placed)
+        error = self._error_of(job, placed, entry.draw_mw)
+        drawn = JobDraw(placed.ends_s, placed.counted_mw, error)
+        beyond_mw = drawn.draw_mw - entry.draw_mw
         short = self._takes(job, start.cluster, drawn, now_s)
         for covered in short:
             before = self._more.get(covered, _NO_ERROR)
-            needed = Error(_SURELY_MORE * error.mean_mw + 1, _SURELY_MORE * error.variance)
+            needed = Error(
+                _SURELY_MORE * (error.mean_mw + beyond_mw) + 1, _SURELY_MORE * error.variance
+            )
             more = Error(*map(max, before, needed))
             # Twice as much where that was kept already, so that passes come to an end.
             is_again = self._is_untouched and more == before
@@ -159,18 +173,15 @@ class JointMargin:
         return found
 
     def _error_of(self, job: Tracked, placed: Placed, draw_mw: int) -> Error:
+        """Of the nodes whose meters are read. Deviations are of what nodes draw with what they draw
+        idle; who draws nothing does not err."""
         units = sum(placed.units) or len(placed.nodes)
-        return self._error(job, placed.cluster, units, draw_mw, placed.power_sd)
-
-    def _error(
-        self, job: Tracked, cluster: str, units: int, draw_mw: int, power_sd: float | None
-    ) -> Error:
-        """Deviations are of what nodes draw with what they draw idle; who draws nothing does not
-        err."""
-        if not draw_mw or not power_sd:
+        metered = units - placed.silent_units
+        if not draw_mw or not metered or not placed.power_sd or not self._counts_errors:
             return _NO_ERROR
-        on = self._models.clusters[cluster]
-        nodes = units * unit_cores(job.job, on) / on.cores_per_node
-        whole_mw = draw_mw + nodes * milliwatts(on.idle_power_w)
-        mean, variance = moments(power_sd)
+        on = self._models.clusters[placed.cluster]
+        nodes = metered * unit_cores(job.job, on) / on.cores_per_node
+        predicted_mw = min(draw_mw, placed.draw_mw or 0) if placed.silent_units else draw_mw
+        whole_mw = predicted_mw * metered / units + nodes * milliwatts(on.idle_power_w)
+        mean, variance = moments(placed.power_sd)
         return Error((mean - 1) * whole_mw, variance * whole_mw * whole_mw)

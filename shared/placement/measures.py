@@ -24,6 +24,7 @@ from shared.placement.explanation import watts
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Placed, Tracked
 from shared.placement.joint_margin import JointMargin
+from shared.placement.meters import Meters
 from shared.placement.model import Candidate
 from shared.placement.model_store import ModelStore
 from shared.placement.modes import modes_of
@@ -60,6 +61,7 @@ class _Excess:
     declared: Declared
     committed_mw: int
     cap_mw: int
+    silent_nodes: int
 
     @property
     def message(self) -> PowerShortage:
@@ -80,9 +82,12 @@ class _Excess:
         cap = self.declared.cap
         why = f": {cap.reason}" if cap.reason else ""
         author = f" (declared by {cap.author}{why})" if cap.author else ""
+        silent = ""
+        if self.silent_nodes:
+            silent = f"; meters of nodes are silent ({self.silent_nodes:,}): nameplate power counts"
         return (
             f"{watts(self.committed_mw)} are committed under the power cap of {cap.subject}{author}"
-            f", which allows {watts(self.cap_mw)}"
+            f", which allows {watts(self.cap_mw)}{silent}"
         )
 
 
@@ -95,9 +100,10 @@ class Measures:
         job_table: JobTable,
         models: ModelStore,
         margin: JointMargin,
+        meters: Meters,
     ) -> None:
         self._job_table, self._models, self._rules = job_table, models, models.rules
-        self._margin = margin
+        self._margin, self._meters = margin, meters
         self._promises: tuple[_Promise, ...] = ()
         if promised := restored.get(_KEY):
             self._promises = tuple(_Promise(*row) for row in orjson.loads(promised))
@@ -148,7 +154,8 @@ class Measures:
         slowed = [
             (job, placed)
             for job, placed in self._job_table.holdings.running()
-            if not (job.actions or job.is_suspended) and 0 < placed.freq_ghz < placed.wanted_ghz
+            if not (job.actions or job.is_suspended or placed.silent_units)
+            and 0 < placed.freq_ghz < placed.wanted_ghz
         ]
         for job, placed in sorted(slowed, key=_last_to_suffer):
             if self._may_ask(job, placed, ActionKind.SET_PSTATE):
@@ -169,7 +176,8 @@ class Measures:
             committed_mw = self._models.idle_mw(covered) + drawn_mw
             committed_mw += self._margin.of_what_runs(covered)
             if committed_mw > cap_mw:
-                yield _Excess(covered, declared, committed_mw, cap_mw)
+                silent_nodes, _ = self._meters.under(covered)
+                yield _Excess(covered, declared, committed_mw, cap_mw, silent_nodes)
 
     def _reduce(self, excess: _Excess, decisions: Decisions) -> Iterator[Publish]:
         """Take measures until what was asked is enough."""
@@ -180,7 +188,9 @@ class Measures:
         ]
         running.sort(key=_last_to_suffer, reverse=True)
         over_mw = excess.committed_mw - excess.cap_mw
-        over_mw -= sum(job.drawn_mw - job.actions[-1].drawn_mw for job, _ in self._coming(running))
+        over_mw -= sum(
+            job.drawn_mw - job.drawn_after_mw(job.actions[-1]) for job, _ in self._coming(running)
+        )
         if over_mw > 0:
             for job, placed, action in self._chosen(running, over_mw):
                 asked = replace(action, reason=excess.words)
@@ -237,7 +247,7 @@ class Measures:
     ) -> Action | None:
         """What a measure asks of a job that draws so much by what was chosen before it; None where
         it has nothing to ask."""
-        is_falling = job.actions and job.actions[-1].drawn_mw < job.drawn_mw
+        is_falling = job.actions and job.drawn_after_mw(job.actions[-1]) < job.drawn_mw
         if not drawn_mw or is_falling or over_mw <= 0:
             return None
         match measure:
@@ -258,8 +268,12 @@ class Measures:
 
     def _lower(self, job: Tracked, placed: Placed, drawn_mw: int, over_mw: int) -> Candidate | None:
         """The highest P-state that is enough, else the one that draws least; None where no other
-        one draws a tenth less, or its resource manager refused one."""
-        if job.is_suspended or not self._may_ask(job, placed, ActionKind.SET_PSTATE):
+        one draws a tenth less, its resource manager refused one, or nobody meters what it does."""
+        if (
+            job.is_suspended
+            or placed.silent_units
+            or not self._may_ask(job, placed, ActionKind.SET_PSTATE)
+        ):
             return None
         modes = self._modes(job, placed)
         lower = [m for m in modes if m.draw_mw is not None and m.draw_mw <= _WORTH_IT * drawn_mw]
@@ -279,7 +293,7 @@ class Measures:
         budgets = self._committed()
         for job, placed in stopped:
             under = Budgets(budgets[placed.cluster])
-            draw_mw, left_s = placed.draw_mw or 0, placed.left_s
+            draw_mw, left_s = placed.counted_mw, placed.left_s
             if (
                 self._may_ask(job, placed, ActionKind.RESUME)
                 and under.has(draw_mw, self._now_s + left_s, job.arrival)

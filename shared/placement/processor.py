@@ -34,7 +34,7 @@ from coplace.v1.jobs_pb2 import (
     JobSuspended,
 )
 from coplace.v1.plans_pb2 import PlanProposed
-from coplace.v1.prediction_pb2 import NodePowerPublished, RunningPowerMeasured
+from coplace.v1.prediction_pb2 import NodeMetersRead, NodePowerPublished, RunningPowerMeasured
 from google.protobuf.message import Message
 
 from shared.domain.cluster import Cluster
@@ -42,13 +42,14 @@ from shared.domain.job import Job
 from shared.messaging.event import Event, Publish
 from shared.messaging.quarantine import Fault
 from shared.messaging.stage import Round
-from shared.placement import job_table, plans
+from shared.placement import job_table, meters, plans
 from shared.placement.dependencies import Dependencies
 from shared.placement.explanation import Refusals
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Tracked
 from shared.placement.joint_margin import JointMargin
 from shared.placement.measures import Measures
+from shared.placement.meters import Meters
 from shared.placement.misfits import misfits, without_reference
 from shared.placement.model import Candidate, Rules, draw_mw, evaluate
 from shared.placement.model_store import ModelStore
@@ -90,7 +91,6 @@ class Placement:
             self._models.rules,
         )
         self._nodes.restore(restored)
-        self._prefer()
         self._dependencies = Dependencies(self._job_table.get)
         self._pending_reasons = PendingReasons(
             self._models,
@@ -103,8 +103,12 @@ class Placement:
         self._waiting_jobs = WaitingJobs(self._pending_reasons, self._models.rules, self._plans)
         self._notices = Notices(self._pending_reasons, self._waiting_jobs)
         self._withdrawals = Withdrawals(self._job_table, self._models)
-        self._margin = JointMargin(self._job_table, self._models)
-        self._measures = Measures(restored, self._job_table, self._models, self._margin)
+        self._meters = Meters(restored, self._job_table, self._models)
+        self._prefer()
+        self._margin = JointMargin(self._job_table, self._models, self._meters)
+        self._measures = Measures(
+            restored, self._job_table, self._models, self._margin, self._meters
+        )
         self.planning = Planning(self._job_table, self._waiting_jobs, self._models, self._margin)
         self._all_stale, self._lack_modes, self._now_s = False, False, 0.0
         # Whether the last pass would have started more than a cap has a margin for.
@@ -118,6 +122,7 @@ class Placement:
             self._models,
             self._nodes,
             self._margin,
+            self._meters,
             self._schedulers,
         )
 
@@ -130,6 +135,8 @@ class Placement:
                 self._happen(event)
             case RunningPowerMeasured() as measured:
                 self._job_table.correct_draw(event, measured, self._models.clusters)
+            case NodeMetersRead() as read:
+                self._meters.read(event, read)
             case JobSuspended() | JobResumed() | JobActionDone() | JobActionRefused():
                 self._act(event)
             case _:
@@ -149,6 +156,10 @@ class Placement:
         decisions = Decisions(ended, self._models.rules, self._models.degradation_version)
         decided = list(self._withdrawals.of_round(decisions))
         decided += self._nodes.of_round(ended, SOURCE, OUTPUT)
+        silent = self._meters.of_round(ended, SOURCE, OUTPUT)
+        decided += silent
+        if silent:
+            self._prefer()
         self._close_nodes()
         self._judge()
         touched = self._settle()
@@ -176,15 +187,16 @@ class Placement:
             **self._job_table.changes(),
             **self._plans.changes(),
             **self._measures.changes(),
+            **self._meters.changes(),
         }
 
     def wake_us(self) -> int | None:
         """When the next start has to be confirmed, news that was put off is told, a planned start
         is held back no longer, a plan ends, drained nodes are back, a measure is taken since
-        another one was not answered, or a cap of power changes."""
+        another one was not answered, a cap of power changes, or a meter may fall silent."""
         due = [*self._withdrawals.due_s(), *self._notices.due_s(), *self._plans.due_s()]
         due += [self._now_s + _SOON_S] if self._stale else []
-        due += [*self._nodes.due_s(), *self._measures.due_s()]
+        due += [*self._nodes.due_s(), *self._measures.due_s(), *self._meters.due_s()]
         next_s = min([*due, self._models.next_cap_step_s(self._now_s)])
         return ceil(next_s * 1e6) if next_s < inf else None
 
@@ -302,10 +314,11 @@ class Placement:
             self._all_stale = True
 
     def _prefer(self) -> None:
-        """Nodes that draw less go first, and those that failed of late last."""
+        """Nodes that draw less go first, and those last that failed of late or whose meters are
+        silent."""
         factors = {name: dict(each) for name, each in self._models.node_factors.items()}
         for cluster in self._models.clusters:
-            for node in self._nodes.failing(cluster):
+            for node in [*self._nodes.failing(cluster), *self._meters.silent(cluster).tolist()]:
                 factors.setdefault(cluster, {})[node] = inf
         self._job_table.holdings.prefer(factors)
 
@@ -487,6 +500,7 @@ class Placement:
             plan_round = self._plans.standing.round if chosen.is_planned else None
             own_ghz = chosen.candidate.freq_ghz
             placed = self._job_table.place(job, start, plan.now_s, mode, own_ghz, plan_round)
+            self._job_table.count_nameplate(job, *self._meters.counted(job, placed))
             self._waiting_jobs.leave(job.job.job_id)
             yield outcomes.started(job, placed, start, weighed, instead, self._beside(job))
 
@@ -517,7 +531,8 @@ class Placement:
 
 def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
     """What to change in a state of a wrong clock, so that nothing in it lies ahead of now."""
-    return {**job_table.mended(restored, now_us), **plans.mended(restored, now_us)}
+    of_jobs, of_plans = job_table.mended(restored, now_us), plans.mended(restored, now_us)
+    return {**of_jobs, **of_plans, **meters.mended(restored, now_us)}
 
 
 def _is_new(job: Tracked) -> bool:

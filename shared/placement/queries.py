@@ -53,6 +53,7 @@ from shared.placement.job_table import JobTable
 from shared.placement.jobs import Placed, Tracked
 from shared.placement.joint_margin import JointMargin
 from shared.placement.limits import declared
+from shared.placement.meters import Meters
 from shared.placement.misfits import in_words
 from shared.placement.model_store import ModelStore
 from shared.placement.node_groups import MOST_GROUPS, node_groups
@@ -106,6 +107,7 @@ class Queries:
         models: ModelStore,
         nodes: NodeStates,
         margin: JointMargin,
+        meters: Meters,
         schedulers: MakeSchedulers,
     ) -> None:
         self._job_table = job_table
@@ -115,6 +117,7 @@ class Queries:
         self._models = models
         self._nodes = nodes
         self._margin = margin
+        self._meters = meters
         self._last: Outcomes | None = None
         self.is_deciding = False
         self._quoting = Quoting(job_table, waiting_jobs, pending_reasons, models)
@@ -356,6 +359,7 @@ class Queries:
         if capped and is_capped:
             margin_mw = cap_mw - self._models.allowed_mw(capped.cap, now_s)
             margin_mw += self._margin.of_what_runs(covered)
+        silent_nodes, nameplate_mw = self._meters.under(covered)
         found = PowerStanding(
             scope=MESSAGES[covered.scope],
             name=covered.name,
@@ -364,12 +368,18 @@ class Queries:
             committed_w=drawn_mw / 1000,
             headroom_w=(cap_mw - margin_mw - idle_mw - drawn_mw) / 1000 if is_capped else 0.0,
             margin_w=margin_mw / 1000,
+            silent_nodes=silent_nodes,
+            nameplate_w=nameplate_mw / 1000,
         )
         if capped is not None:
             found.ahead.extend(step_messages(capped.cap, now_s))
             found.declared_by, found.reason = capped.cap.author, capped.cap.reason
             found.declared_at_us = capped.declared_at_us
         return found
+
+    def silent_meters(self) -> dict[str, int]:
+        """How many nodes of each cluster have a meter that is silent."""
+        return {name: len(self._meters.silent(name)) for name in self._models.clusters}
 
     def _standing(self, job: Tracked) -> JobStanding.ValueType:
         if job.ended:

@@ -30,6 +30,7 @@ _QUANTITIES: Final = (
     "most_requeues",
     "most_node_failures",
     "node_failure_window_s",
+    "meter_silence_s",
 )
 
 
@@ -99,6 +100,11 @@ class RuleSettings(EnvironmentSettings):
     node_failure_window_s: float = Field(
         86_400.0, description="Failures of a node count for so long, and it is given last"
     )
+    meter_silence_s: float = Field(
+        600.0,
+        description="Where the meter of a node that a job holds is silent for so long, the "
+        "nameplate power that its cluster declares counts under caps; 0: never does",
+    )
     most_applications: int = Field(
         10_000,
         ge=1,
@@ -147,5 +153,6 @@ class RuleSettings(EnvironmentSettings):
             most_requeues=self.most_requeues,
             most_node_failures=self.most_node_failures,
             node_failure_window_s=self.node_failure_window_s,
+            meter_silence_s=self.meter_silence_s,
             most_applications=self.most_applications,
         )

@@ -12,6 +12,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
+    NodeMetersRead,
     NodePowerPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
@@ -79,7 +80,7 @@ class Adversary:
             *(SignatureUpdated, AppIdMismatch, CoefficientsPublished),
             *(PowerModelPublished, DegradationModelPublished, NodePowerPublished),
             *(PowerHistoryUpdated, PowerTreesPublished, PowerTreesChosen, PowerTreesJudged),
-            RunningPowerMeasured,
+            *(RunningPowerMeasured, NodeMetersRead),
         )
         found = self.random.choice(kinds)()
         self._fill(found)

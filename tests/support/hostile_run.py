@@ -45,6 +45,7 @@ _TOPICS = {
     "PowerModelPublished": "prediction.models",
     "PowerHistoryUpdated": "prediction.power",
     "RunningPowerMeasured": "prediction.power",
+    "NodeMetersRead": "prediction.power",
     "PowerTreesPublished": "prediction.models",
     "PowerTreesJudged": "prediction.models",
     "PowerTreesChosen": "prediction.models",

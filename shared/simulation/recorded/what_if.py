@@ -53,6 +53,7 @@ from coplace.v1.placement_pb2 import (
 from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
+    NodeMetersRead,
     NodePowerPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
@@ -89,6 +90,7 @@ FROM_OUTSIDE: Final[tuple[type[Message], ...]] = (
     PowerHistoryUpdated,
     PowerTreesChosen,
     RunningPowerMeasured,
+    NodeMetersRead,
     DegradationModelPublished,
     NodePowerPublished,
     JobCancelled,

@@ -1,0 +1,99 @@
+"""Which meters of nodes are read: what placement listens for where a cap leans on them."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from coplace.v1.prediction_pb2 import NodeMetersRead
+from coplace.v1.telemetry_pb2 import NodeSamples
+
+from services.prediction.publish import meters_read_event
+from shared.domain.cluster import Cluster
+from shared.domain.folding import fold
+from shared.domain.node import NodeNames
+from shared.messaging.event import Publish
+from shared.messaging.stage import Round
+from shared.messaging.table import Table
+
+# Told of a cluster at most so often.
+PERIOD_US: Final = 60_000_000
+
+
+class LastReading(NamedTuple):
+    """When the newest sample of the last reading of a meter was taken, by the node's own clock, the
+    end of the round in which it came (0: that is open), and whether it was told since."""
+
+    until_us: int
+    came_us: int
+    is_told: bool
+
+
+class ReadMeters:
+    """Folds readings of nodes of clusters that declare a nameplate power.
+
+    A reading counts where it is another than the last one of its node: a collector that sends one
+    again and again is silent. Clocks of nodes are compared with nothing, so one that is wrong or
+    jumps does no harm. What came longer ago than a period is told no more.
+    """
+
+    def __init__(self, restored: Mapping[str, bytes]) -> None:
+        self._last = Table("meter", restored, list, lambda v: LastReading(*v))
+        self._told_us: Table[int] = Table("meters-told", restored, int, int)
+        self._names: dict[str, NodeNames] = {}
+        self._untold: dict[str, set[str]] = defaultdict(set)
+        for key, last in self._last.items():
+            if not last.is_told:
+                self._untold[key.partition("|")[0]].add(key)
+
+    def declare(self, cluster: Cluster) -> None:
+        """A cluster was declared, or declared anew."""
+        self._names.pop(cluster.name, None)
+        if cluster.nameplate_power_w:
+            self._names[cluster.name] = cluster.names()
+
+    def read(self, message: NodeSamples) -> None:
+        """A node's meter was read. Of nodes that nobody declared nothing is told."""
+        names = self._names.get(message.cluster)
+        if names is None or names.find(message.node) is None:
+            return
+        key = f"{message.cluster}|{message.node}"
+        until_us, last = max(sample.time_us for sample in message.samples), self._last.get(key)
+        if last is None or last.until_us != until_us:
+            self._last.put(key, LastReading(until_us, 0, is_told=False))
+            self._untold[message.cluster].add(key)
+
+    def end_round(self, ended: Round) -> list[Publish]:
+        """What is due to be told, by cluster."""
+        found = [self._due(cluster, ended) for cluster in sorted(self._untold)]
+        return [meters_read_event(message, ended) for message in found if message is not None]
+
+    def changes(self) -> dict[str, bytes | None]:
+        """Records of what changed since the last call."""
+        return self._last.changes() | self._told_us.changes()
+
+    def _due(self, cluster: str, ended: Round) -> NodeMetersRead | None:
+        """Whose meters were read within the last period; None where it is too soon to tell."""
+        came = self._came(cluster, ended.ended_at_us)
+        since_us = ended.ended_at_us - PERIOD_US
+        if (self._told_us.get(cluster) or 0) > since_us:
+            return None
+        del self._untold[cluster]
+        for key, last in came.items():
+            self._last.put(key, last._replace(is_told=True))
+        nodes = [key.partition("|")[2] for key, last in came.items() if last.came_us > since_us]
+        if not nodes:
+            return None
+        self._told_us.put(cluster, ended.ended_at_us)
+        return NodeMetersRead(cluster=cluster, nodes=fold(nodes), told_at_us=ended.ended_at_us)
+
+    def _came(self, cluster: str, ended_at_us: int) -> dict[str, LastReading]:
+        """What was not told yet of a cluster; what came in the open round came at its end."""
+        found: dict[str, LastReading] = {}
+        for key in sorted(self._untold[cluster]):
+            last = self._last.get(key)
+            assert last is not None
+            if not last.came_us:
+                last = last._replace(came_us=ended_at_us)
+                self._last.put(key, last)
+            found[key] = last
+        return found

@@ -1,0 +1,88 @@
+"""Which meters are read, told about once a minute."""
+
+from typing import Any
+
+from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.prediction_pb2 import NodeMetersRead
+
+from services.prediction.meters import ReadMeters
+from services.prediction.processor import Prediction
+from shared.messaging.event import Event
+from shared.messaging.stage import Round
+from tests.unit.services.prediction.support import SECOND_US, declared, read
+
+
+def of_nameplate(**changes: Any) -> Event:
+    """The cluster p1, of which somebody says what its nodes draw at most."""
+    event = declared()
+    assert isinstance(event.payload, ClusterDeclared)
+    event.payload.MergeFrom(ClusterDeclared(nameplate_power_w=600.0, **changes))
+    return event
+
+
+def told(prediction: Prediction, at_s: float, *events: Event) -> list[list[str]]:
+    """Whose meters were read, as told at the end of a round."""
+    for each in events:
+        list(prediction.handle(each))
+    ended = Round(round(at_s), round(at_s * SECOND_US))
+    payloads = [publish.event.payload for publish in prediction.end_round(ended)]
+    return [list(each.nodes) for each in payloads if isinstance(each, NodeMetersRead)]
+
+
+def sample(node: int, at_s: float) -> Event:
+    return read(f"p1-{node:04d}", 300.0, round(at_s * SECOND_US))
+
+
+def test_it_is_told_once_a_minute_whose_meters_were_read() -> None:
+    prediction = Prediction({})
+    assert told(prediction, 100, of_nameplate(), sample(0, 90), sample(1, 91)) == [["p1-[0000-0001]"]]
+    assert told(prediction, 130, sample(0, 120)) == []
+    assert told(prediction, 160, sample(2, 150)) == [["p1-[0000,0002]"]]
+    assert told(prediction, 220) == []
+
+
+def test_a_collector_that_sends_its_last_reading_again_and_again_is_silent() -> None:
+    prediction = Prediction({})
+    told(prediction, 100, of_nameplate(), sample(0, 90))
+    for at_s in range(160, 1_000, 60):
+        assert told(prediction, at_s, sample(0, 90)) == []
+
+
+def test_clocks_of_nodes_that_jump_are_no_silence() -> None:
+    prediction = Prediction({})
+    told(prediction, 100, of_nameplate(), sample(0, 90))
+    for number, clock_s in enumerate((86_400, 150, 149, 1)):
+        assert told(prediction, 160 + 60 * number, sample(0, clock_s)) == [["p1-0000"]]
+
+
+def test_what_was_read_long_before_a_round_ends_that_could_tell_it_is_not_told() -> None:
+    prediction = Prediction({})
+    told(prediction, 100, of_nameplate(), sample(0, 90))
+    assert told(prediction, 130, sample(0, 120)) == []
+    assert told(prediction, 1_000) == []
+    assert told(prediction, 1_060, sample(0, 1_050)) == [["p1-0000"]]
+
+
+def test_nothing_is_told_of_clusters_without_a_nameplate_nor_of_nodes_that_nobody_declared() -> None:
+    assert told(Prediction({}), 100, declared(), sample(0, 90)) == []
+    stranger = read("login-1", 300.0, 90 * SECOND_US)
+    assert told(Prediction({}), 100, of_nameplate(), stranger) == []
+
+
+def test_a_restart_changes_nothing_of_what_is_told() -> None:
+    """Before a round ends, and after."""
+    prediction, state = Prediction({}), dict[str, bytes]()
+
+    def restarted() -> Prediction:
+        state.update({key: value for key, value in prediction.changes().items() if value})
+        return Prediction(state)
+
+    told(prediction, 100, of_nameplate(), sample(0, 90))
+    prediction = restarted()
+    list(prediction.handle(sample(1, 110)))
+    prediction = restarted()
+    assert told(prediction, 130) == []
+    prediction = restarted()
+    assert told(prediction, 160) == [["p1-0001"]]
+    assert restarted().changes() == {}
+    assert ReadMeters(state).changes() == {}
