@@ -4,6 +4,7 @@ import re
 import shlex
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from coplace.v1.control_pb2 import (
@@ -46,11 +47,13 @@ def answer() -> ShowPowerResponse:
         declared_at_us=NOW_US,
         idle_w=56_320.0,
         committed_w=20_410.0,
+        silent_nodes=3,
+        nameplate_w=1_290.0,
     )
-    north = PowerStanding(
-        scope=POWER_SCOPE_SITE, name="north", idle_w=p1.idle_w, committed_w=p1.committed_w
-    )
-    region = PowerStanding(scope=POWER_SCOPE_REGION, idle_w=p1.idle_w, committed_w=p1.committed_w)
+    whole = {"idle_w": p1.idle_w, "committed_w": p1.committed_w}
+    silent: dict[str, Any] = {"silent_nodes": p1.silent_nodes, "nameplate_w": p1.nameplate_w}
+    north = PowerStanding(scope=POWER_SCOPE_SITE, name="north", **whole, **silent)
+    region = PowerStanding(scope=POWER_SCOPE_REGION, **whole, **silent)
     as_of_us = time_us("2026-07-01T09:30:00Z")
     return ShowPowerResponse(as_of_us=as_of_us, standings=[p1, north, region])
 

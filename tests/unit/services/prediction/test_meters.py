@@ -35,7 +35,9 @@ def sample(node: int, at_s: float) -> Event:
 
 def test_it_is_told_once_a_minute_whose_meters_were_read() -> None:
     prediction = Prediction({})
-    assert told(prediction, 100, of_nameplate(), sample(0, 90), sample(1, 91)) == [["p1-[0000-0001]"]]
+    assert told(prediction, 100, of_nameplate(), sample(0, 90), sample(1, 91)) == [
+        ["p1-[0000-0001]"]
+    ]
     assert told(prediction, 130, sample(0, 120)) == []
     assert told(prediction, 160, sample(2, 150)) == [["p1-[0000,0002]"]]
     assert told(prediction, 220) == []
@@ -63,7 +65,9 @@ def test_what_was_read_long_before_a_round_ends_that_could_tell_it_is_not_told()
     assert told(prediction, 1_060, sample(0, 1_050)) == [["p1-0000"]]
 
 
-def test_nothing_is_told_of_clusters_without_a_nameplate_nor_of_nodes_that_nobody_declared() -> None:
+def test_nothing_is_told_of_clusters_without_a_nameplate_nor_of_nodes_that_nobody_declared() -> (
+    None
+):
     assert told(Prediction({}), 100, declared(), sample(0, 90)) == []
     stranger = read("login-1", 300.0, 90 * SECOND_US)
     assert told(Prediction({}), 100, of_nameplate(), stranger) == []
