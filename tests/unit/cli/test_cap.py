@@ -50,7 +50,7 @@ def answer() -> ShowPowerResponse:
         silent_nodes=3,
         nameplate_w=1_290.0,
     )
-    whole = {"idle_w": p1.idle_w, "committed_w": p1.committed_w}
+    whole: dict[str, Any] = {"idle_w": p1.idle_w, "committed_w": p1.committed_w}
     silent: dict[str, Any] = {"silent_nodes": p1.silent_nodes, "nameplate_w": p1.nameplate_w}
     north = PowerStanding(scope=POWER_SCOPE_SITE, name="north", **whole, **silent)
     region = PowerStanding(scope=POWER_SCOPE_REGION, **whole, **silent)
