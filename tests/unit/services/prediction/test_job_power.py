@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import orjson
 import pytest
+from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
 from coplace.v1.jobs_pb2 import JobFinished, JobStarted, JobSubmitted
 from coplace.v1.prediction_pb2 import PowerHistoryUpdated
 from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples
@@ -13,7 +14,11 @@ from hypothesis import strategies as st
 
 from services.prediction.processor import Prediction
 from shared.messaging.event import Event
+from shared.messaging.power_history import update_of
 from shared.messaging.stage import Processor, Round
+from shared.power_prediction.bound import FEW_JOBS
+from shared.power_prediction.kinds import KindOfJob
+from shared.power_prediction.similar_jobs import PowerTables
 from tests.unit.services.prediction.support import SECOND_US, declared, event, run
 
 HOUR_US = 3_600 * SECOND_US
@@ -240,3 +245,28 @@ def test_energy_that_makes_no_power_of_a_node_does_not_hide_what_meters_showed()
     readings = [read(n, name, 250.0, 100, 3_000) for n, name in enumerate(("n1", "n2"))]
     [row] = told(prediction, 1, [*readings, finished])
     assert row.powers_w == [250.0]
+
+
+def test_who_folds_what_was_published_predicts_jobs_with_accelerators_the_same() -> None:
+    """Through restarts, and beside jobs without any."""
+    cluster, state, tables = declared(), dict[str, bytes | None](), PowerTables()
+    assert isinstance(cluster.payload, ClusterDeclared)
+    gpus = NodeClass(nodes=16, resources={"gpu": 4}, tdp_w={"gpu": 250.0})
+    cluster.payload.node_classes.append(gpus)
+    for number in range(2 * FEW_JOBS + 6):
+        prediction = Prediction({key: value for key, value in state.items() if value})
+        submitted, *others = job(number, 700.0 if number % 2 else 300.0)
+        assert isinstance(submitted.payload, JobSubmitted)
+        if number % 2:
+            submitted.payload.resources_per_unit["gpu"] = 4
+        for row in told(prediction, number, [cluster, submitted, *others]):
+            tables.fold(update_of(row))
+        state |= prediction.changes()
+        bare = KindOfJob("platinum-8168", 2.7, "user", "calm", "2 units", 7_200.0)
+        with_gpus = bare._replace(size="2 units, 4 gpu", accelerators_w=1_000.0)
+        for kind in (bare, with_gpus):
+            assert tables.predict(kind) == prediction.power_learner.tables.predict(kind)
+        power = tables.predict(with_gpus)
+        assert power is not None
+        expected_w = 1_300.0 if (number + 1) // 2 < FEW_JOBS else 700.0
+        assert power.predicted_w == pytest.approx(expected_w)
