@@ -68,9 +68,11 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class _Record:
-    """What is known of a node, or of a cluster as a whole."""
+    """What is known of a node, or of a cluster as a whole. A drain whose time is over stays known:
+    the clock that ended it may have been wrong."""
 
     drain: Drain | None = None
+    is_over: bool = False
     resumed: Stamp = _NEVER
     failures: tuple[Failure, ...] = ()
 
@@ -78,7 +80,14 @@ class _Record:
         """JSON, in which an infinite time is null."""
         drain = asdict(self.drain) if self.drain else None
         failures = [tuple(each) for each in self.failures]
-        return orjson.dumps({"drain": drain, "resumed": self.resumed, "failures": failures})
+        return orjson.dumps(
+            {
+                "drain": drain,
+                "is_over": self.is_over,
+                "resumed": self.resumed,
+                "failures": failures,
+            }
+        )
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Self:
@@ -89,7 +98,12 @@ class _Record:
             until_s = inf if drain["until_s"] is None else drain["until_s"]
             drain = Drain(**{**drain, "stamp": tuple(drain["stamp"]), "until_s": until_s})
         failures = tuple(Failure(*each) for each in state["failures"])
-        return cls(drain, tuple(state["resumed"]), failures)
+        return cls(drain, state.get("is_over", False), tuple(state["resumed"]), failures)
+
+    @property
+    def in_force(self) -> Drain | None:
+        """The drain whose time is not over."""
+        return None if self.is_over else self.drain
 
     @property
     def newest(self) -> Stamp:
@@ -112,9 +126,9 @@ class _Cluster:
 
     def drains(self, record: _Record) -> list[Drain]:
         """What drains the node of a record."""
-        whole = self.whole
-        is_free = whole.drain is None or record.resumed > whole.drain.stamp
-        return [d for d in (record.drain, None if is_free else whole.drain) if d is not None]
+        whole = self.whole.in_force
+        is_free = whole is None or record.resumed > whole.stamp
+        return [d for d in (record.in_force, None if is_free else whole) if d is not None]
 
 
 class NodeStates:
@@ -180,7 +194,7 @@ class NodeStates:
         found = [(n, r) for n, r in records if drain.stamp > max(r.newest, resumed)]
         self._require_news(event, found)
         for node, record in found:
-            record.drain = drain
+            record.drain, record.is_over = drain, False
             self._save(message.cluster, node, record)
 
     def resume(self, event: Event, message: NodesResumed) -> None:
@@ -242,8 +256,8 @@ class NodeStates:
             return {}
         found = {}
         names, declared = self._names()[cluster], self._clusters()[cluster]
-        if known.whole.drain is not None:
-            found = {index: [known.whole.drain] for index in range(declared.nodes)}
+        if (whole := known.whole.in_force) is not None:
+            found = {index: [whole] for index in range(declared.nodes)}
         for node, record in known.records.items():
             index = names.find(node) if node else None
             if index is not None and index < declared.nodes:
@@ -279,7 +293,7 @@ class NodeStates:
 
     def due_s(self) -> Iterable[float]:
         """When the next drain ends."""
-        drains = (record.drain for known in self._known.values() for record in known)
+        drains = (record.in_force for known in self._known.values() for record in known)
         return (drain.until_s for drain in drains if drain is not None)
 
     def _ends_s(self) -> Iterator[float]:
@@ -316,7 +330,7 @@ class NodeStates:
         )
         name = f"{source}/{message.DESCRIPTOR.full_name}/{cluster}/{node}/{ended.number}"
         event = Event(name, source, ended.ended_at_us, cluster, message)
-        record.drain = Drain.of(event, message)
+        record.drain, record.is_over = Drain.of(event, message), False
         self._save(cluster, node, record)
         return Publish(topic, event)
 
@@ -351,14 +365,13 @@ class NodeStates:
             raise AlreadyAppliedError(event.id)
 
     def _expire(self, record: _Record, now_s: float) -> bool:
-        """Whether time changed what is known."""
-        before = record.drain, record.failures
-        if record.drain is not None and record.drain.until_s <= now_s:
-            record.drain = None
+        """Whether time changed what holds. It goes back where a clock was mended."""
+        before = record.is_over, record.failures
+        record.is_over = record.drain is not None and record.drain.until_s <= now_s
         since_us = (now_s - self._window_s) * 1e6
         if record.failures and record.failures[0].at_us < since_us:
             record.failures = tuple(f for f in record.failures if f.at_us >= since_us)
-        return before != (record.drain, record.failures)
+        return before != (record.is_over, record.failures)
 
     def _save(self, cluster: str, node: str, record: _Record) -> None:
         self._of(cluster).records[node] = record
@@ -370,5 +383,5 @@ def _free(record: _Record, stamp: Stamp) -> None:
     """Nothing holds that was said before."""
     record.resumed = max(record.resumed, stamp)
     if record.drain is not None and record.drain.stamp < stamp:
-        record.drain = None
+        record.drain, record.is_over = None, False
     record.failures = tuple(f for f in record.failures if f.at_us > stamp[0])

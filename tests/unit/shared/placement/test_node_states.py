@@ -26,7 +26,7 @@ from shared.eamc.ranking import Policy
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, Round
 from shared.placement.model import Rules
-from shared.placement.processor import Placement
+from shared.placement.processor import Placement, mended
 from shared.placement.start_estimates import StartEstimates
 from tests.unit.shared.placement.region import (
     T0_US,
@@ -100,6 +100,21 @@ def test_a_node_is_there_again_when_its_time_has_come_although_nothing_happens()
     assert processor.wake_us() == until_us
     assert round_of(processor, 8) == []
     assert starts(round_of(processor, 9)) == {"a": ("p1", [0])}
+
+
+def test_a_drain_comes_back_when_the_clock_that_ended_it_is_mended() -> None:
+    processor = only_p1()
+    feed(processor, [drained("p1", T0_US + 2, "p1-[0000-0003]", until_us=end_us(9))])
+    round_of(processor, 100)
+    state = {key: value for key, value in processor.changes().items() if value}
+    assert [state for _, state, _ in groups(processor)] == [NODE_STATE_IDLE]
+    mended_state = {k: v for k, v in {**state, **mended(state, end_us(3))}.items() if v}
+    again = Placement(mended_state, Rules(), 7.0)
+    [waiting] = round_of(again, 4, submitted("a", end_us(3)))
+    assert waiting.verdict == VERDICT_QUEUED
+    assert again.wake_us() == end_us(9)
+    assert starts(round_of(again, 9)) == {"a": ("p1", [0])}
+    assert again.wake_us() != end_us(9)
 
 
 def test_a_forecast_counts_on_the_node_from_that_time_on() -> None:
@@ -335,3 +350,31 @@ def test_no_start_is_on_a_node_that_is_drained_and_a_restart_decides_the_same(
         shut = {key for key, until in drains.items() if not until or until > now_us}
         for cluster, indices in starts(decided).values():
             assert not shut & {(cluster, index) for index in indices}
+
+
+@settings(max_examples=30, deadline=None)
+@given(rounds=st.lists(st.tuples(st.lists(_WORDS, max_size=3), st.booleans()), max_size=6))
+def test_a_clock_that_jumped_and_was_mended_leaves_the_drains_that_no_jump_leaves(
+    rounds: list[tuple[list[tuple[str, str, list[int]]], bool]],
+) -> None:
+    jumping, steady = placement(), placement()
+    state: dict[str, bytes | None] = {}
+    for number, (words, jumps) in enumerate(rounds, 1):
+        for place, (word, cluster, nodes) in enumerate(words):
+            at_us, names = end_us(number - 1) + place, [f"{cluster}-{n:04d}" for n in nodes]
+            until = {"until_us": end_us(number + place + 1)} if word == "until" else {}
+            one = resumed if word == "resume" else drained
+            payload = one(cluster, at_us, *names, **until)
+            told = event(f"{payload.id}/{place}", payload.payload, at_us)
+            for processor in (jumping, steady):
+                feed(processor, [told])
+        if jumps:
+            round_of(jumping, 1000)
+            state |= jumping.changes()
+            state |= mended({k: v for k, v in state.items() if v}, end_us(number - 1))
+            jumping = Placement({k: v for k, v in state.items() if v}, Rules(), 7.0)
+        for processor in (jumping, steady):
+            round_of(processor, number)
+        for cluster in BOTH:
+            assert groups(jumping, cluster) == groups(steady, cluster)
+        assert jumping.wake_us() == steady.wake_us()
