@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from kafka import KafkaAdminClient
@@ -12,31 +12,46 @@ from shared.domain.errors import UnusableError
 from shared.messaging.access import load_principals
 from shared.messaging.admin import admin_client, wanted_topics, when_coordinated
 from shared.messaging.deployment import Deployment
+from shared.messaging.topics import load_topics
 from shared.runtime.redis_client import redis_client
 from shared.runtime.settings import settings
+
+# Who writes and reads what is copied: at the hub `site`, at the site `mirror`.
+_LINK: Final = frozenset(("site", "mirror"))
 
 
 def preflight(
     new: Annotated[
         bool, typer.Option("--new", help="And that nobody runs under its COPLACE_NAMESPACE yet.")
     ] = False,
+    without_redis: Annotated[
+        bool, typer.Option("--without-redis", help="It has none: that of a site.")
+    ] = False,
+    link: Annotated[
+        str, typer.Option("--link", metavar="SITE", help="Ask the hub of this site instead.")
+    ] = "",
 ) -> None:
     """Find what a deployment could not start with, or would start wrongly with, and change
     nothing: servers that do not answer, topics with other counts of Kafka partitions, its name
     taken."""
     deployment = Deployment.of(settings())
-    asyncio.run(_require_redis(deployment))
-    with admin_client(deployment) as client:
-        found = kafka_partitions_of(client)
-        members = members_of(client, deployment) if new else {}
+    if not (without_redis or link):
+        asyncio.run(_require_redis(deployment))
     wanted = {
         name: int(str(options["num_partitions"]))
         for name, options in wanted_topics(deployment, every_stage(deployment.settings)).items()
     }
-    problems = [
-        *count_problems(wanted, found),
-        *name_problems(members, deployment.settings.namespace),
-    ]
+    with admin_client(deployment) as client:
+        found = kafka_partitions_of(client)
+        if link:
+            hosts = _hosts(client, link_group(deployment, link)) if new else []
+            shared = {deployment.name(topic) for topic in linked_topics()}
+            wanted = {name: count for name, count in wanted.items() if name in shared}
+            problems = [*hub_problems(wanted, found), *link_problems(link, hosts)]
+        else:
+            members = members_of(client, deployment) if new else {}
+            problems = list(name_problems(members, deployment.settings.namespace))
+    problems = [*count_problems(wanted, found), *problems]
     for problem in problems:
         typer.echo(problem, err=True)
     if problems:
@@ -62,6 +77,36 @@ def name_problems(members: Mapping[str, Iterable[str]], namespace: str) -> Itera
             f"somebody at {', '.join(sorted(set(hosts)))} is already in the consumer group "
             f"{group}: another deployment runs with COPLACE_NAMESPACE={namespace!r} on this Kafka; "
             "give one of both a name of its own"
+        )
+
+
+def linked_topics() -> frozenset[str]:
+    """The topics that are copied between a site and its hub, one way each."""
+    ends = {frozenset(("site",)), frozenset(("mirror",))}
+    return frozenset(
+        spec.name
+        for spec in load_topics().values()
+        if {_LINK & set(spec.producers), _LINK & set(spec.consumers)} == ends
+    )
+
+
+def link_group(deployment: Deployment, site: str) -> str:
+    """The group of the processes of MirrorMaker 2 that write to the hub for a site."""
+    return deployment.name(f"mirror.{site}.link")
+
+
+def hub_problems(wanted: Iterable[str], found: Iterable[str]) -> Iterator[str]:
+    """Topics of the link that the hub does not have, in words."""
+    for name in sorted(set(wanted) - set(found)):
+        yield f"the hub has no topic {name}: install the hub first, with the same COPLACE_NAMESPACE"
+
+
+def link_problems(site: str, hosts: Iterable[str]) -> Iterator[str]:
+    """That a site of this name sends already, in words."""
+    if there := sorted(set(hosts)):
+        yield (
+            f"somebody at {', '.join(there)} sends to the hub as the site {site} already: "
+            "give one of both sites a name of its own"
         )
 
 

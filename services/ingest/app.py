@@ -27,12 +27,13 @@ from shared.runtime.topics import wait_for_topics
 NAME: Final = "ingest"
 
 
-def intake(deployment: Deployment) -> Intake:
+def intake(deployment: Deployment, of_site: str = "") -> Intake:
     """The validation of one deployment: what it takes, the stages take too."""
     return Intake(
         deployment.topics,
         max_message_bytes=deployment.settings.max_message_bytes,
         ahead_us=deployment.limit.ahead_us,
+        of_site=of_site,
     )
 
 
@@ -64,7 +65,9 @@ async def serve(process: Process) -> None:
         await gate.open()
         meter = IngestMeter(process.telemetry.meter)
         streams = StreamLimits(own.most_streams, own.idle_s)
-        service = IngestService(intake(deployment), publisher, meter, crash, streams, gate)
+        service = IngestService(
+            intake(deployment, own.of_site), publisher, meter, crash, streams, gate
+        )
         await serve_grpc(process, own.host, own.port, service.handlers(), own.most_calls)
 
 

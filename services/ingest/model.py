@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from coplace.v1.authority_pb2 import AuthorityDeclared
 from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest, PublishStreamRequest
 from google.protobuf.message import DecodeError, Message
 
@@ -31,10 +32,12 @@ class Intake:
         *,
         max_message_bytes: int = 1_048_576,
         ahead_us: int = EventTimeLimit().ahead_us,
+        of_site: str = "",
     ) -> None:
         self._topics = topics
         self._max_message_bytes = max_message_bytes
         self._ahead_us = ahead_us
+        self._of_site = of_site
 
     def accept(self, envelope: Envelope, now_s: float) -> Publish:
         """The event to publish. Raises RejectedError, which names the field, for bad input."""
@@ -42,6 +45,8 @@ class Intake:
         name = envelope.WhichOneof("payload")
         if name is None:
             raise RejectedError("payload", f"must be one of {', '.join(KINDS)}")
+        if self._of_site and isinstance(getattr(envelope, name), AuthorityDeclared):
+            raise RejectedError(name, f"must be declared at the hub of the site {self._of_site}")
         kind, payload = KINDS[name], getattr(envelope, name)
         latest_us = round(now_s * 1e6) + self._ahead_us
         try:

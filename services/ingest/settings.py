@@ -22,6 +22,11 @@ class IngestSettings(EnvironmentSettings):
     idle_s: float = Field(
         60.0, gt=0, description="A stream on which nothing comes for so long is ended"
     )
+    of_site: str = Field(
+        "",
+        description="The site, where it is one with a hub: a table of authority comes from there, "
+        "and none can be declared here",
+    )
     remember_days: float = Field(
         30.0,
         gt=0,

@@ -17,6 +17,8 @@ PRINCIPALS_FILE: Final = TOPIC_FILES.parent / "principals.yaml"
 OPERATOR: Final = "operator"
 # How Kafka names every resource of a kind, and itself.
 ANY_NAME: Final = "*"
+# What Kafka Connect puts before its group's name to make its leader's transactional id.
+CONNECT_LEADER: Final = "connect-cluster-"
 CLUSTER_NAME: Final = "kafka-cluster"
 
 _READING: Final = ("get", "hget", "hgetall", "hmget", "mget")
@@ -104,6 +106,7 @@ class Principal:
     reads_rows: tuple[str, ...] = ()
     writes_rows: tuple[str, ...] = ()
     operates: bool = False
+    mirrors: bool = False
     is_role: bool = False
 
     @property
@@ -184,7 +187,8 @@ class Access:
         if rule.resource is Resource.CLUSTER or not self._prefix:
             return rule.resource is not Resource.CLUSTER
         reaches = rule.is_prefix and self._prefix.startswith(rule.name)
-        return reaches or rule.name == ANY_NAME or rule.name.startswith(self._prefix)
+        named = rule.name.removeprefix(CONNECT_LEADER)
+        return reaches or rule.name == ANY_NAME or named.startswith(self._prefix)
 
     def is_of_a_role(self, rule: AclRule) -> bool:
         """Whether some role allows it: clients outside are the operator's to name."""
@@ -214,6 +218,8 @@ class Access:
                 yield self._rule(user, Resource.TOPIC, f"changelog.{name}", operation)
         if one.group_prefix:
             yield self._rule(user, Resource.GROUP, one.group_prefix, Operation.READ, is_prefix=True)
+        if one.mirrors:
+            yield from self._of_mirror(user)
 
     def _of_topic(self, user: str, one: Principal, spec: TopicSpec) -> Iterator[AclRule]:
         if set(one.called) & set(spec.producers):
@@ -222,6 +228,16 @@ class Access:
             yield self._rule(user, Resource.TOPIC, spec.name, Operation.READ)
         if set(one.consumers) & set(spec.consumers):
             yield self._rule(user, Resource.TOPIC, DLQ_PREFIX + spec.name, Operation.WRITE)
+
+    def _of_mirror(self, user: str) -> Iterator[AclRule]:
+        """What exactly-once Kafka Connect needs of a group of its own (KIP-618)."""
+        own = f"mirror.{user.removeprefix(self._prefix)}."
+        for operation in (Operation.CREATE, Operation.READ, Operation.WRITE):
+            yield self._rule(user, Resource.TOPIC, own, operation, is_prefix=True)
+        yield self._rule(user, Resource.GROUP, own, Operation.READ, is_prefix=True)
+        yield self._rule(user, Resource.TRANSACTIONAL_ID, own, Operation.WRITE, is_prefix=True)
+        leader = f"{CONNECT_LEADER}{self._prefix}{own}"
+        yield AclRule(user, Resource.TRANSACTIONAL_ID, leader, Operation.WRITE, is_prefix=True)
 
     def _of_operator(self, user: str) -> Iterator[AclRule]:
         for resource in (Resource.TOPIC, Resource.GROUP, Resource.TRANSACTIONAL_ID):

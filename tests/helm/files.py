@@ -1,5 +1,6 @@
-"""Writes `topics.yaml` and `users.yaml` of `helm/coplace/files`, which the chart makes Strimzi's
-resources of: `make chart-files`. A chart can only read files of its own folder."""
+"""Writes `topics.yaml`, `users.yaml` and `mirrors.yaml` of `helm/coplace/files`, of which the chart
+makes Strimzi's resources and the link of a site: `make chart-files`. A chart can only read files of
+its own folder."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -10,6 +11,7 @@ from cli.stages import every_stage
 from shared.messaging.access import Access, load_principals, strimzi_users
 from shared.messaging.admin import wanted_topics
 from shared.messaging.deployment import Deployment
+from shared.messaging.topics import load_topics
 from shared.runtime.settings import Settings
 from tests.helm.chart import CHART
 
@@ -19,14 +21,14 @@ _PREFIX: Final = "prefix."
 
 
 def main() -> None:
-    """Write both files."""
+    """Write the files."""
     for name, text in texts().items():
         (CHART / "files" / name).write_text(text)
 
 
 def texts() -> Mapping[str, str]:
     """What the files hold."""
-    found = {"topics.yaml": topics(Settings()), "users.yaml": users()}
+    found = {"topics.yaml": topics(Settings()), "users.yaml": users(), "mirrors.yaml": mirrors()}
     return {name: HEAD + yaml.safe_dump(each, sort_keys=False) for name, each in found.items()}
 
 
@@ -39,12 +41,20 @@ def topics(settings: Settings) -> list[dict[str, Any]]:
     ]
 
 
+def mirrors() -> Mapping[str, Sequence[str]]:
+    """Topics that a site sends up to its hub, and those that come down."""
+    topics = load_topics().values()
+    up = sorted(t.name for t in topics if "mirror" in t.consumers and "site" in t.producers)
+    down = sorted(t.name for t in topics if "site" in t.consumers and "mirror" in t.producers)
+    return {"up": up, "down": down}
+
+
 def users() -> Mapping[str, Mapping[str, Any]]:
     """The access control list of each service, and of each role of those outside."""
     roles = {name: name for name, one in load_principals().items() if one.is_role}
     lists = access_lists(strimzi_users(Access(_PREFIX[:-1], _clients(roles)).rules(), "any"))
     plain = {name.removeprefix(_PREFIX): _without_prefix(acls) for name, acls in lists.items()}
-    of_roles = {role: plain.pop(f"a-{role}", []) for role in sorted(roles)}
+    of_roles = {role: _of_role(role, plain.pop(f"a-{role}", [])) for role in sorted(roles)}
     return {"services": plain, "roles": of_roles}
 
 
@@ -61,8 +71,21 @@ def _without_prefix(acls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{**acl, "resource": _resource(acl["resource"])} for acl in acls]
 
 
+def _of_role(role: str, acls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """With {client} where the client's own name stands in the name of a resource."""
+    own = (f"mirror.a-{role}.", "mirror.{client}.")
+    return [
+        {**acl, "resource": {key: name.replace(*own) for key, name in acl["resource"].items()}}
+        for acl in acls
+    ]
+
+
 def _resource(resource: Mapping[str, str]) -> dict[str, str]:
-    return {key: value.removeprefix(_PREFIX) for key, value in resource.items()}
+    """With {prefix} where the prefix does not begin a name."""
+    return {
+        key: value.removeprefix(_PREFIX).replace(f"-{_PREFIX}", "-{prefix}")
+        for key, value in resource.items()
+    }
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from tests.helm.chart import KUBERNETES_JOBS, OWN_SERVERS, STRIMZI, Document, na
 
 KAFKA_PORT: Final = 9092
 REDIS_PORT: Final = 6379
-# They have no pod: outside, or of emulated runs alone.
-ELSEWHERE: Final = {"simulation"}
+# They have no pod in a region: of emulated runs alone, or of sites (test_roles).
+ELSEWHERE: Final = {"simulation", "mirror"}
 # Pods that are the operator's, and whether they speak to Redis.
 OPERATORS_PODS: Final = {"topics": False, "preflight": True, "test": False}
 

@@ -10,15 +10,16 @@ from tests.helm import files
 from tests.helm.chart import CHART, STRIMZI, named, pods, refusal, render
 
 
-@pytest.mark.parametrize("name", ["topics.yaml", "users.yaml"])
+@pytest.mark.parametrize("name", ["topics.yaml", "users.yaml", "mirrors.yaml"])
 def test_the_charts_files_are_what_proto_says(name: str) -> None:
     assert (CHART / "files" / name).read_text() == files.texts()[name], "make chart-files"
 
 
 @pytest.mark.parametrize("prefix", ["", "north"])
 def test_each_user_may_what_the_command_line_says(prefix: str) -> None:
-    found = named(render(STRIMZI, "--set", f"topicPrefix={prefix}"), "KafkaUser")
-    access = Access(prefix, {"north": "resource-manager"})
+    sets = ("--set", f"topicPrefix={prefix},kafka.strimzi.clients.south=site")
+    found = named(render(STRIMZI, *sets), "KafkaUser")
+    access = Access(prefix, {"north": "resource-manager", "south": "site"})
     expected = files.access_lists(strimzi_users(access.rules(), "region"))
     assert files.access_lists(list(found.values())) == expected
 

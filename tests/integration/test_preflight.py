@@ -80,3 +80,21 @@ def test_a_redis_that_does_not_answer_is_told(deployment: Deployment) -> None:
     refused = preflight(Deployment.of(nowhere))
     assert refused.returncode == 1
     assert "COPLACE_REDIS_URL" in refused.stderr
+
+
+def test_a_hub_without_topics_and_a_site_whose_name_is_taken_are_told(
+    deployment: Deployment,
+) -> None:
+    lacking = preflight(deployment, "--link", "north", "--new")
+    assert lacking.returncode == 1
+    assert f"the hub has no topic {deployment.name('jobs.events')}" in lacking.stderr
+    assert "as the site north already" not in lacking.stderr
+    topic = deployment.name("jobs.events")
+    with admin_client(deployment) as client:
+        client.create_topics({topic: {"num_partitions": 12, "replication_factor": 1}})
+        client.wait_for_topics([topic])
+        with member_of(deployment, "mirror.north.link", topic):
+            taken = preflight(deployment, "--link", "north", "--new")
+        client.delete_topics([topic])
+    assert f"the hub has no topic {topic}" not in taken.stderr
+    assert "sends to the hub as the site north already" in taken.stderr

@@ -35,7 +35,7 @@ class ScriptedManager:
 
     def declare(self, node_count: int) -> None:
         """Its cluster."""
-        self._report(
+        self.report(
             self.cluster,
             cluster_declared=ClusterDeclared(
                 cluster=self.cluster,
@@ -63,7 +63,7 @@ class ScriptedManager:
             submitted_at_us=clock_us(),
             architectures=[self.cluster],
         )
-        self._report(job_id, job_submitted=submitted)
+        self.report(job_id, job_submitted=submitted)
 
     def start(self, job_id: str) -> JobStarted:
         """Start a job as soon as it is decided, and say so."""
@@ -77,7 +77,7 @@ class ScriptedManager:
             started_at_us=clock_us(),
             grant=found.allocation.grant,
         )
-        self._report(job_id, job_started=started)
+        self.report(job_id, job_started=started)
         self.until(job_id, JOB_STANDING_RUNNING)
         return started
 
@@ -99,7 +99,7 @@ class ScriptedManager:
             started_at_us=started.started_at_us,
             ended_at_us=clock_us(),
         )
-        self._report(started.job_id, job_finished=finished)
+        self.report(started.job_id, job_finished=finished)
 
     def until(self, job_id: str, standing: JobStanding.ValueType) -> ExplainResponse:
         """What placement says of a job as soon as it stands so. Raises TimeoutError."""
@@ -114,11 +114,8 @@ class ScriptedManager:
             time.sleep(0.1)
         raise TimeoutError(f"{job_id} is {JobStanding.Name(found.standing)}: {found.reason}")
 
-    def _nodes_of(self, job_id: str) -> list[str]:
-        groups = nodes.ask(self.environment["COPLACE_PLACEMENT_ADDRESS"], self.cluster).groups
-        return [name for group in groups if job_id in group.job_ids for name in group.nodes]
-
-    def _report(self, subject: str, **fact: Any) -> None:
+    def report(self, subject: str, **fact: Any) -> None:
+        """Tell ingest one fact."""
         [name] = fact
         now_us = clock_us()
         source = f"{self.site}/{self.cluster}"
@@ -126,3 +123,7 @@ class ScriptedManager:
             id=f"{source}/{name}/{subject}/{now_us}", source=source, time_us=now_us, **fact
         )
         publish(self.environment["COPLACE_INGEST_ADDRESS"], event)
+
+    def _nodes_of(self, job_id: str) -> list[str]:
+        groups = nodes.ask(self.environment["COPLACE_PLACEMENT_ADDRESS"], self.cluster).groups
+        return [name for group in groups if job_id in group.job_ids for name in group.nodes]

@@ -1,4 +1,4 @@
-"""The broker's jars: copied from Maven into a cache folder once, then used from there."""
+"""The jars of the broker and of MirrorMaker 2: copied from Maven once, then used from a cache."""
 
 import re
 import subprocess
@@ -13,11 +13,11 @@ _POM = Path(__file__).with_name("pom.xml")
 
 
 def kafka_jars() -> Path:
-    """The folder of the broker's jars, filled on first use.
+    """The folder of these jars, filled on first use.
 
     Raises PrerequisiteError without Maven, LocalServersError if Maven fails.
     """
-    jars = cache_dir() / f"kafka-{kafka_version()}"
+    jars = cache_dir() / f"kafka-{kafka_version()}-mirror"
     if not jars.is_dir():
         require_command("mvn", "The first start of Apache Kafka", "maven")
         _fill(jars)

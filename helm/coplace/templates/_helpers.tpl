@@ -42,11 +42,12 @@ capabilities:
 
 {{/* Every service: its key in values, its name, its module, what ports it has beside its metrics, and
 of which consumer group and topics more processes share the work, and whether it speaks to Redis. Its
-name is that of its principal in proto/principals.yaml. What a restart has to have back at once has a
+name is that of its principal in proto/principals.yaml. A site has the way in alone. What a restart has to have back at once has a
 lasting name: it is a StatefulSet. */}}
 {{- define "coplace.services" -}}
 - {key: ingest, name: ingest, module: services.ingest, grpc: COPLACE_INGEST, port: 50051}
 - {key: ingestJobcomp, name: ingest-jobcomp, module: services.ingest.jobcomp, stateful: true}
+{{- if ne .Values.role "site" }}
 - {key: energy, name: energy, module: services.energy, stateful: true, group: energy.appdb, topics: [telemetry.signatures]}
 - {key: appdbCache, name: appdb-cache, module: services.energy.appdb_cache, stateful: true, redis: true}
 - {key: energyApi, name: energy-api, module: services.energy.api, grpc: COPLACE_ENERGY_API, port: 50052, redis: true}
@@ -55,6 +56,7 @@ lasting name: it is a StatefulSet. */}}
 - {key: planner, name: planner, module: services.planner, stateful: true}
 - {key: pricing, name: pricing, module: services.pricing, stateful: true}
 - {key: accounts, name: accounts, module: services.pricing.accounts, stateful: true, redis: true}
+{{- end }}
 {{- end -}}
 
 {{/* A name at Kafka, as the services make it: topicPrefix, a dot, the rest. */}}
@@ -135,6 +137,27 @@ lasting name: it is a StatefulSet. */}}
 {{- end }}
 {{- end -}}
 
+{{/* How a site speaks to its hub's Kafka. */}}
+{{- define "coplace.hubEnv" -}}
+{{- $hub := .Values.hub }}
+- {name: COPLACE_KAFKA_BOOTSTRAP, value: {{ $hub.bootstrap | quote }}}
+- {name: COPLACE_KAFKA_PARTITIONS, value: {{ .Values.kafka.partitions | quote }}}
+- {name: COPLACE_KAFKA_SECURITY_PROTOCOL, value: {{ $hub.securityProtocol }}}
+{{- if and $hub.tlsSecret (hasSuffix "SSL" $hub.securityProtocol) }}
+- {name: COPLACE_KAFKA_CA_FILE, value: /etc/coplace/hub/ca.crt}
+{{- end }}
+{{- if hasPrefix "SASL_" $hub.securityProtocol }}
+- {name: COPLACE_KAFKA_SASL_MECHANISM, value: {{ $hub.sasl.mechanism }}}
+- name: COPLACE_KAFKA_SASL_USERNAME
+  valueFrom: {secretKeyRef: {name: {{ $hub.sasl.secret }}, key: username}}
+- name: COPLACE_KAFKA_SASL_PASSWORD
+  valueFrom: {secretKeyRef: {name: {{ $hub.sasl.secret }}, key: password}}
+{{- end }}
+{{- if .Values.topicPrefix }}
+- {name: COPLACE_NAMESPACE, value: {{ .Values.topicPrefix | quote }}}
+{{- end }}
+{{- end -}}
+
 {{- define "coplace.grpcTls" -}}
 {{- if .Values.grpc.tlsSecret }}
 - {name: COPLACE_GRPC_CERT_FILE, value: /etc/coplace/grpc/tls.crt}
@@ -148,6 +171,7 @@ lasting name: it is a StatefulSet. */}}
 kafka: {{ include "coplace.kafkaTlsSecret" . | quote }}
 redis: {{ .Values.redis.tlsSecret | quote }}
 grpc: {{ .Values.grpc.tlsSecret | quote }}
+hub: {{ .Values.hub.tlsSecret | quote }}
 {{- end -}}
 
 {{- define "coplace.mounts" -}}
@@ -184,8 +208,31 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
+{{/* What does not fit the role. */}}
+{{- define "coplace.requireRole" -}}
+{{- $hub := .Values.hub }}
+{{- if eq .Values.role "site" }}
+{{- if not .Values.site }}{{ fail "site is missing: role: site needs the name of the site, as in the ids of its jobs" }}{{ end }}
+{{- if not $hub.bootstrap }}{{ fail "hub.bootstrap is missing: role: site needs the brokers of its hub, host:port,..." }}{{ end }}
+{{- if and (hasPrefix "SASL_" $hub.securityProtocol) (not $hub.sasl.secret) }}{{ fail (printf "hub.sasl.secret is missing: name a secret with the keys username and password for %s" $hub.securityProtocol) }}{{ end }}
+{{- if eq .Values.kafka.securityProtocol "SSL" }}{{ fail "kafka.securityProtocol=SSL does not fit role: site: its MirrorMaker 2 shows a password, take SASL_SSL" }}{{ end }}
+{{- if eq $hub.bootstrap (include "coplace.bootstrap" .) }}{{ fail "hub.bootstrap is this site's own Kafka: on one Kafka take role: region" }}{{ end }}
+{{- if or .Values.redis.url .Values.redis.urlSecret .Values.redis.own.enabled }}{{ fail "redis is the hub's: role: site has nothing that speaks to it, take redis out" }}{{ end }}
+{{- if .Values.autoscaling.enabled }}{{ fail "autoscaling.enabled is the hub's: role: site has no keyed stage" }}{{ end }}
+{{- if .Values.services.planner.enabled }}{{ fail "services.planner.enabled is the hub's: role: site does not place" }}{{ end }}
+{{- if .Values.kubernetes.enabled }}
+{{- if not $hub.placement }}{{ fail "hub.placement is missing: kubernetes.enabled at role: site asks the hub's placement, host:port" }}{{ end }}
+{{- if ne .Values.kubernetes.site .Values.site }}{{ fail (printf "kubernetes.site is %q and site is %q: an installation is of one site" .Values.kubernetes.site .Values.site) }}{{ end }}
+{{- end }}
+{{- else }}
+{{- if or .Values.site $hub.bootstrap $hub.placement }}{{ fail (printf "site and hub are for role: site, and this is role: %s" .Values.role) }}{{ end }}
+{{- if and (eq .Values.role "hub") .Values.kubernetes.enabled }}{{ fail "kubernetes.enabled does not fit role: hub: install it with role: site near its machines, or take role: region" }}{{ end }}
+{{- end }}
+{{- end -}}
+
 {{/* What cannot work is refused before anything starts. */}}
 {{- define "coplace.require" -}}
+{{- include "coplace.requireRole" . }}
 {{- with .Values.kafka }}
 {{- $given := compact (list .bootstrap (ternary "own" "" .own.enabled) (ternary "strimzi" "" .strimzi.enabled)) }}
 {{- if gt (len $given) 1 }}{{ fail "set one of kafka.bootstrap, kafka.own.enabled and kafka.strimzi.enabled, not more" }}{{ end }}
@@ -197,7 +244,7 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- with .Values.redis }}
 {{- if gt (len (compact (list .url .urlSecret (ternary "own" "" .own.enabled)))) 1 }}{{ fail "set one of redis.url, redis.urlSecret and redis.own.enabled" }}{{ end }}
-{{- if not (or .own.enabled .url .urlSecret) }}{{ fail "redis.url is missing: name the server, redis[s]://host:port/0, a secret in redis.urlSecret, or set redis.own.enabled=true for a first try" }}{{ end }}
+{{- if not (or .own.enabled .url .urlSecret (eq $.Values.role "site")) }}{{ fail "redis.url is missing: name the server, redis[s]://host:port/0, a secret in redis.urlSecret, or set redis.own.enabled=true for a first try" }}{{ end }}
 {{- end }}
 {{- include "coplace.requireSecrets" . }}
 {{- end -}}
@@ -215,6 +262,17 @@ priorityClassName: {{ . }}
 {{- if ne (get (index $root.Values.services $service.key) "enabled" | toString) "false" }}
 - {value: kafka.sasl.secretPrefix, name: {{ $kafka.sasl.secretPrefix }}{{ $service.name }}, keys: [username, password]}
 {{- end }}
+{{- end }}
+{{- end }}
+{{- if eq .Values.role "site" }}
+{{- if and $sasl (not $kafka.sasl.secret) }}
+- {value: kafka.sasl.secretPrefix, name: {{ $kafka.sasl.secretPrefix }}mirror, keys: [username, password]}
+{{- end }}
+{{- with .Values.hub.tlsSecret }}
+- {value: hub.tlsSecret, name: {{ . }}, keys: [ca.crt]}
+{{- end }}
+{{- with .Values.hub.sasl.secret }}
+- {value: hub.sasl.secret, name: {{ . }}, keys: [username, password]}
 {{- end }}
 {{- end }}
 {{- if and $kafka.bootstrap $kafka.tlsSecret }}

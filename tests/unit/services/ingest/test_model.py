@@ -3,6 +3,7 @@
 from contextlib import suppress
 
 import pytest
+from coplace.v1.authority_pb2 import AuthorityDeclared
 from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -242,6 +243,14 @@ def test_an_envelope_without_a_payload_says_what_it_may_hold() -> None:
     empty = Envelope(id="x", source="north", time_us=NOW_US)
     with pytest.raises(RejectedError, match="payload: must be one of job_submitted"):
         INTAKE.accept(empty, NOW_S)
+
+
+def test_a_site_of_a_hub_takes_no_table_of_authority() -> None:
+    """It would hold at the site alone: the topic comes down from the hub."""
+    table = Envelope(authority_declared=AuthorityDeclared())
+    with pytest.raises(RejectedError, match="must be declared at the hub of the site north"):
+        Intake(TOPICS, of_site="north").accept(table, NOW_S)
+    Intake(TOPICS, of_site="north").accept(envelope("jobSubmitted"), NOW_S)
 
 
 def test_facts_may_lie_ahead_of_the_clock_up_to_the_horizon() -> None:

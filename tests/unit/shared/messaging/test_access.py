@@ -9,6 +9,7 @@ from cli.restore.restore import READ_MODELS
 from cli.stages import every_stage
 from shared.domain.errors import UnusableError
 from shared.messaging.access import (
+    CONNECT_LEADER,
     Access,
     AclRule,
     Operation,
@@ -72,9 +73,10 @@ def test_the_keys_of_a_read_model_are_its_principals_own() -> None:
 
 
 def test_a_namespace_goes_before_every_name_but_kafkas_own() -> None:
-    for rule in Access("prod", {"north": "resource-manager"}).rules():
+    for rule in Access("prod", {"north": "resource-manager", "south": "site"}).rules():
         assert rule.principal.startswith("prod.")
-        assert rule.name.startswith("prod.") or rule.resource is Resource.CLUSTER
+        name = rule.name.removeprefix(CONNECT_LEADER)
+        assert name.startswith("prod.") or rule.resource is Resource.CLUSTER
 
 
 def test_nobody_outside_writes_what_services_write() -> None:
@@ -89,6 +91,28 @@ def test_nobody_outside_writes_what_services_write() -> None:
         "finance may Read topic accounts.standings",
         "slurm-a may Write topic slurm.jobcomp",
     }
+
+
+def test_a_site_writes_what_goes_up_reads_what_comes_down_and_reaches_no_other_sites_link() -> None:
+    access = Access("", {"north": "site", "north2": "site"})
+    of = {str(rule) for rule in access.rules() if rule.principal == "north"}
+    up = {
+        f"north may Write topic {name}" for name in ("commands", "jobs.events", "telemetry.nodes")
+    }
+    assert up <= of
+    assert {each for each in of if "placement" in each} == {
+        "north may Read topic placement.decisions"
+    }
+    assert {each for each in of if "authority" in each} == {"north may Read topic authority"}
+    own = {each for each in of if each.endswith("*")}
+    assert own == {
+        *(f"north may {one} topic mirror.north.*" for one in ("Create", "Read", "Write")),
+        "north may Read group mirror.north.*",
+        "north may Write transactional-id mirror.north.*",
+        "north may Write transactional-id connect-cluster-mirror.north.*",
+    }
+    other = access.rules()
+    assert not [r for r in other if r.principal == "north2" and "mirror.north." in r.name]
 
 
 @pytest.mark.parametrize(

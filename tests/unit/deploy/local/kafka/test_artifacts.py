@@ -40,7 +40,7 @@ def test_the_jars_are_copied_once_and_then_used_without_maven(
     maven.write_text(f"#!/bin/sh\n{_COPIES}")
     jars = kafka_jars()
     monkeypatch.setenv("PATH", "")
-    assert kafka_jars() == jars == cache / "kafka-4.2.0"
+    assert kafka_jars() == jars == cache / "kafka-4.2.0-mirror"
     assert [file.name for file in jars.iterdir()] == ["kafka.jar"]
 
 
@@ -54,7 +54,7 @@ def test_a_failed_copy_leaves_nothing_behind_and_shows_what_maven_said(
 
 
 def test_two_at_once_end_with_one_complete_folder(cache: Path, maven: Path) -> None:
-    other = cache / "kafka-4.2.0"
+    other = cache / "kafka-4.2.0-mirror"
     maven.write_text(f"#!/bin/sh\n{_COPIES}\nmkdir {other} && touch {other}/first.jar\n")
     assert [file.name for file in kafka_jars().iterdir()] == ["first.jar"]
     assert list(cache.iterdir()) == [other]

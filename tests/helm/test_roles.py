@@ -1,0 +1,108 @@
+"""What a hub and a site are made of, and what does not fit either."""
+
+from typing import Any
+
+import pytest
+
+from tests.helm.chart import FIRST_TRY, KUBERNETES_JOBS, ROOT, named, pods, refusal, render
+
+SITE = ROOT / "helm/examples/site.yaml"
+HUB = ("--set", "role=hub")
+
+
+def components(documents: Any) -> set[str]:
+    return {labels["app.kubernetes.io/component"] for _, _, labels in pods(documents)}
+
+
+def properties(*sets: str) -> dict[str, str]:
+    words = [word for each in sets for word in ("--set", each)]
+    text = named(render(SITE, *words), "ConfigMap")["region-mirror"]["data"]["mm2.properties"]
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return {key: value for key, _, value in (line.partition("=") for line in lines)}
+
+
+def test_a_site_has_the_way_in_its_resource_manager_and_the_link() -> None:
+    hooks = {"preflight", "topics"}
+    assert components(render(SITE)) == {"ingest", "kubernetes", "mirror"} | hooks
+
+
+def test_a_hub_is_a_region_without_resource_managers() -> None:
+    assert components(render(FIRST_TRY, *HUB)) == components(render(FIRST_TRY))
+    assert "kubernetes.enabled does not fit role: hub" in refusal(
+        "role=hub", values=KUBERNETES_JOBS
+    )
+
+
+@pytest.mark.parametrize("prefix", ["", "prod."])
+def test_a_topic_goes_one_way(prefix: str) -> None:
+    found = properties(f"topicPrefix={prefix.rstrip('.')}")
+    up, down = (set(found[f"{way}.topics"].split(",")) for way in ("site->hub", "hub->site"))
+    assert not up & down
+    assert f"{prefix}jobs.events".replace(".", "[.]") in up
+    assert f"{prefix}placement.decisions".replace(".", "[.]") in down
+
+
+def test_what_was_rolled_back_is_not_copied_and_the_rest_once() -> None:
+    found = properties()
+    for cluster in ("hub", "site"):
+        assert found[f"{cluster}.consumer.isolation.level"] == "read_committed"
+        assert found[f"{cluster}.exactly.once.source.support"] == "enabled"
+
+
+def test_two_sites_of_a_hub_share_no_group_and_no_topic_of_kafka_connect() -> None:
+    keys = [f"hub.{each}.storage.topic" for each in ("offset", "config", "status")]
+    keys.append("hub.group.id")
+    of = [
+        {properties(f"site={site},kubernetes.site={site}")[key] for key in keys}
+        for site in ("north", "south")
+    ]
+    assert not of[0] & of[1]
+
+
+def test_passwords_of_the_link_come_by_reference() -> None:
+    [pod] = [pod for name, pod, _ in pods(render(SITE)) if name == "region-mirror"]
+    given = {each["name"]: each for each in pod["containers"][0]["env"]}
+    assert given["HUB_PASSWORD"]["valueFrom"]["secretKeyRef"] == {
+        "name": "coplace-hub-user",
+        "key": "password",
+    }
+    assert "SITE_PASSWORD" not in given  # that Kafka asks for none
+    assert 'password="${env:HUB_PASSWORD}"' in properties()["hub.sasl.jaas.config"]
+
+
+def test_a_site_is_asked_for_at_both_ends_before_it_is_installed() -> None:
+    [pod] = [pod for name, pod, _ in pods(render(SITE)) if name == "region-preflight"]
+    own, hub = pod["containers"]
+    assert own["command"] == ["coplace", "preflight", "--new", "--without-redis"]
+    assert hub["command"] == ["coplace", "preflight", "--link", "north", "--new"]
+    [bootstrap] = [e for e in hub["env"] if e["name"] == "COPLACE_KAFKA_BOOTSTRAP"]
+    assert bootstrap["value"] == "kafka.hub.example.org:9093"
+
+
+def test_ingest_of_a_site_takes_no_table_of_authority() -> None:
+    [pod] = [pod for name, pod, _ in pods(render(SITE)) if name == "region-ingest"]
+    given = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
+    assert given["COPLACE_INGEST_OF_SITE"] == "north"
+
+
+@pytest.mark.parametrize(
+    ("sets", "told"),
+    [
+        (("role=spoke",), "role"),
+        (("site=",), "site is missing"),
+        (("site=North",), "/site"),
+        (("site=south",), 'kubernetes.site is "north" and site is "south"'),
+        (("hub.bootstrap=",), "hub.bootstrap is missing"),
+        (("hub.bootstrap=kafka.kafka.svc:9092",), "this site's own Kafka"),
+        (("hub.placement=",), "hub.placement is missing"),
+        (("hub.sasl.secret=",), "hub.sasl.secret is missing"),
+        (("hub.securityProtocol=SSL",), "hub/securityProtocol"),
+        (("kafka.securityProtocol=SSL",), "take SASL_SSL"),
+        (("redis.own.enabled=true",), "redis is the hub's"),
+        (("autoscaling.enabled=true",), "autoscaling.enabled is the hub's"),
+        (("services.planner.enabled=true",), "services.planner.enabled is the hub's"),
+        (("role=region",), "site and hub are for role: site"),
+    ],
+)
+def test_what_does_not_fit_a_site_is_refused(sets: tuple[str, ...], told: str) -> None:
+    assert told in refusal(*sets, values=SITE)
