@@ -44,7 +44,8 @@ def preflight(
     with admin_client(deployment) as client:
         found = kafka_partitions_of(client)
         if link:
-            hosts = _hosts(client, link_group(deployment, link)) if new else []
+            group = link_group(deployment, link)
+            hosts = _members(client, {group}).get(group, []) if new else []
             shared = {deployment.name(topic) for topic in linked_topics()}
             wanted = {name: count for name, count in wanted.items() if name in shared}
             problems = [*hub_problems(wanted, found), *link_problems(link, hosts)]
@@ -120,8 +121,12 @@ def members_of(client: KafkaAdminClient, deployment: Deployment) -> Mapping[str,
     """The hosts of the members of each of the deployment's groups that has some. Raises
     KafkaError."""
     ours = {deployment.name(group) for one in load_principals().values() for group in one.consumers}
+    return _members(client, ours)
+
+
+def _members(client: KafkaAdminClient, groups: set[str]) -> Mapping[str, list[str]]:
     there = {found["group_id"] for found in client.list_groups()}
-    hosts = {group: _hosts(client, group) for group in sorted(ours & there)}
+    hosts = {group: _hosts(client, group) for group in sorted(groups & there)}
     return {group: found for group, found in hosts.items() if found}
 
 
