@@ -187,4 +187,4 @@ def _plot_outcomes(axis: Axes, runs: DeadlineRuns, tasks: int) -> None:
         begin += share
     axis.set(title=f"tasks, 1/λ = {runs.interarrival_s:g} s", xlabel="%")
     axis.invert_yaxis()
-    axis.legend(loc="lower left")
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, frameon=False)
