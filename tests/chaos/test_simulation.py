@@ -33,7 +33,7 @@ _SOONEST: Final = {
     "early_facts_are_lost_by_a_restart": 2,
     "every_barrier_is_believed": 12,
     "who_is_suspended_stays_so": 3,
-    "a_restart_forgets_operators_words": 5,
+    "a_restart_forgets_operators_words": 6,
     "rounds_creep_behind_a_clock_that_jumped": 15,
     "jobs_are_forgotten_by_their_own_times": 4,
     "isolation_takes_neighbours_along": 2,
