@@ -149,6 +149,7 @@ MUTANTS: Final = (
         "placement/measures.py",
         "if start_s < inf or not job.drawn_mw:",
         "if start_s < inf:",
+        soonest=16,
     ),
     Mutant(
         "a restart forgets what was asked of who runs",
