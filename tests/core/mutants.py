@@ -106,8 +106,8 @@ MUTANTS: Final = (
     Mutant(
         "watts are given back before an action is answered",
         "placement/jobs.py",
-        "return max([now_mw, *(action.drawn_mw for action in self.actions)])",
-        "return self.actions[-1].drawn_mw if self.actions else now_mw",
+        "return max([now_mw, *map(self.drawn_after_mw, self.actions)])",
+        "return self.drawn_after_mw(self.actions[-1]) if self.actions else now_mw",
     ),
     Mutant(
         "a P-state is raised by watts that are reserved",
