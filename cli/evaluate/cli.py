@@ -139,7 +139,7 @@ def deadlines(
 
     learned, true = read_groups(groups, alone), read_groups(measured, alone)
     note([*learned.notes, *true.notes])
-    setting = evaluation.Setting(nodes, cores, tasks, seed)
+    setting = evaluation.DeadlineSetting(nodes, cores, tasks, seed)
     believed = evaluation.beliefs(learned, true, cores, seed)
     found = evaluation.played(believed, setting, interarrival)
     Console(width=TABLE_WIDTH).print(evaluation.printed(found, setting))

@@ -29,7 +29,7 @@ PERFECT: Final = "perfect prediction"
 _MOST_APPS: Final = 8
 
 
-class Setting(NamedTuple):
+class DeadlineSetting(NamedTuple):
     """Nodes alike with so many cores each, and how many tasks come."""
 
     nodes: int
@@ -102,7 +102,7 @@ def _measured_s(runs: Iterable[GroupRun], groups: Sequence[GroupRun]) -> Floats:
 
 
 def played(
-    believed: Beliefs, setting: Setting, interarrivals_s: Sequence[float]
+    believed: Beliefs, setting: DeadlineSetting, interarrivals_s: Sequence[float]
 ) -> list[DeadlineRuns]:
     """All heuristics on the same tasks, at each mean time between arrivals."""
     found = []
@@ -124,7 +124,7 @@ HEADER: Final = (
 )  # fmt: skip
 
 
-def rows(found: Iterable[DeadlineRuns], setting: Setting) -> list[list[str]]:
+def rows(found: Iterable[DeadlineRuns], setting: DeadlineSetting) -> list[list[str]]:
     """Outcomes of tasks, and means over time until the last arrival."""
     return [
         [
@@ -137,12 +137,12 @@ def rows(found: Iterable[DeadlineRuns], setting: Setting) -> list[list[str]]:
     ]
 
 
-def _shares(run: DeadlineRun, setting: Setting, until_s: float) -> list[float]:
+def _shares(run: DeadlineRun, setting: DeadlineSetting, until_s: float) -> list[float]:
     outcomes = [count / setting.tasks for count in (run.met, run.missed, run.unassigned)]
     return [*outcomes, *mean_usage(run.usage, setting.nodes, setting.cores, until_s)]
 
 
-def printed(found: Iterable[DeadlineRuns], setting: Setting) -> Table:
+def printed(found: Iterable[DeadlineRuns], setting: DeadlineSetting) -> Table:
     """As it is printed."""
     table = Table(box=MARKDOWN)
     for place, name in enumerate(HEADER):
@@ -152,7 +152,7 @@ def printed(found: Iterable[DeadlineRuns], setting: Setting) -> Table:
     return table
 
 
-def write_plot(path: Path, found: Sequence[DeadlineRuns], setting: Setting) -> None:
+def write_plot(path: Path, found: Sequence[DeadlineRuns], setting: DeadlineSetting) -> None:
     """Outcomes, and node and core utilization over time, a row each mean time between arrivals
     (figures 5 and 6)."""
     figure = Figure(figsize=(18, 3.4 * len(found) + 0.6), layout="constrained")
@@ -168,7 +168,7 @@ def write_plot(path: Path, found: Sequence[DeadlineRuns], setting: Setting) -> N
     save_png(figure, path)
 
 
-def _usage(run: DeadlineRun, setting: Setting) -> dict[str, Floats]:
+def _usage(run: DeadlineRun, setting: DeadlineSetting) -> dict[str, Floats]:
     """Shares at each change."""
     cores = np.array([each.cores for each in run.usage]) / setting.cores
     nodes = np.array([each.nodes for each in run.usage])

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from coplace.v1.prediction_pb2 import PowerHistoryUpdated
 
-from services.prediction.publish import history_key, power_history_event
+from services.prediction.publish import power_history_event
 from services.prediction.tree_versions import TreeVersions
 from shared.domain.bounds import NODE_POWER_W
 from shared.domain.cluster import Cluster
@@ -212,7 +212,7 @@ class JobPower:
 
     def _remember(self, lesson: Lesson, progress: LearnerProgress) -> None:
         for kind in lesson.forgotten:
-            self._history.drop(history_key(kind))
+            self._history.drop(kind.name)
         for judged in lesson.judged:
             self._judged.put(f"{judged.number % MOST_JUDGED:05}", judged)
         self._progress.put(_PROGRESS, progress)

@@ -14,6 +14,7 @@ from coplace.v1.prediction_pb2 import (
     PowerTreesPublished,
     RunningPowerMeasured,
 )
+from google.protobuf.message import Message
 
 from services.prediction.model import TrainedWeights
 from shared.messaging.digest import model_sha256
@@ -21,7 +22,6 @@ from shared.messaging.event import Event, Publish
 from shared.messaging.power_history import kind_of
 from shared.messaging.stage import Round
 from shared.models import degradation
-from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.trees import TREES
 
 Trees = PowerTreesPublished | PowerTreesJudged | PowerTreesChosen
@@ -46,59 +46,26 @@ def power_event(fallback_power_w: Mapping[str, float], ended: Round) -> Publish:
 
 def power_history_event(message: PowerHistoryUpdated, ended: Round) -> Publish:
     """The rows that finished jobs of a kind replaced."""
-    event = Event(
-        id=f"{SOURCE}/{message.DESCRIPTOR.full_name}/{message.number}",
-        source=SOURCE,
-        time_us=ended.ended_at_us,
-        key=history_key(kind_of(message)),
-        payload=message,
-    )
-    return Publish(POWER_OUTPUT, event)
+    return _told(POWER_OUTPUT, message, str(message.number), kind_of(message).name, ended)
 
 
 def trees_event(message: Trees, ended: Round) -> Publish:
     """A version of the trees of power, or what is told of one; of each one at most a round."""
     if isinstance(message, PowerTreesChosen):
         message.sha256 = model_sha256(message)
-    name = message.DESCRIPTOR.full_name
-    event = Event(
-        id=f"{SOURCE}/{name}/{message.version}/{ended.number}",
-        source=SOURCE,
-        time_us=ended.ended_at_us,
-        key=TREES,
-        payload=message,
-    )
-    return Publish(OUTPUT, event)
+    return _told(OUTPUT, message, f"{message.version}/{ended.number}", TREES, ended)
 
 
 def running_power_event(message: RunningPowerMeasured, ended: Round) -> Publish:
     """What a job draws that runs."""
-    name = f"{SOURCE}/{message.DESCRIPTOR.full_name}/{message.job_id}/{message.attempt}"
-    event = Event(
-        id=f"{name}/{message.measured_at_us}",
-        source=SOURCE,
-        time_us=ended.ended_at_us,
-        key=message.job_id,
-        payload=message,
-    )
-    return Publish(POWER_OUTPUT, event)
+    name = f"{message.job_id}/{message.attempt}/{message.measured_at_us}"
+    return _told(POWER_OUTPUT, message, name, message.job_id, ended)
 
 
 def meters_read_event(message: NodeMetersRead, ended: Round) -> Publish:
     """Whose meters were read of a cluster."""
-    event = Event(
-        id=f"{SOURCE}/{message.DESCRIPTOR.full_name}/{message.cluster}/{message.told_at_us}",
-        source=SOURCE,
-        time_us=ended.ended_at_us,
-        key=message.cluster,
-        payload=message,
-    )
-    return Publish(POWER_OUTPUT, event)
-
-
-def history_key(kind: KindOfJob) -> str:
-    """Under which the newest rows of a kind of jobs stay."""
-    return kind.name
+    name = f"{message.cluster}/{message.told_at_us}"
+    return _told(POWER_OUTPUT, message, name, message.cluster, ended)
 
 
 def degradation_event(trained: TrainedWeights | None, training_pairs: int, ended: Round) -> Publish:
@@ -145,11 +112,16 @@ def _published(
     ended: Round,
 ) -> Publish:
     payload.sha256 = model_sha256(payload)
+    return _told(OUTPUT, payload, f"{name}/{ended.number}", name, ended)
+
+
+def _told(topic: str, message: Message, name: str, key: str, ended: Round) -> Publish:
+    """An event of the end of a round; `name` tells it from others of its type."""
     event = Event(
-        id=f"{SOURCE}/{payload.DESCRIPTOR.full_name}/{name}/{ended.number}",
+        id=f"{SOURCE}/{message.DESCRIPTOR.full_name}/{name}",
         source=SOURCE,
         time_us=ended.ended_at_us,
-        key=name,
-        payload=payload,
+        key=key,
+        payload=message,
     )
-    return Publish(OUTPUT, event)
+    return Publish(topic, event)

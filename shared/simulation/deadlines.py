@@ -27,7 +27,7 @@ class TimedTasks(NamedTuple):
     tasks: Sequence[Task]
 
 
-class Usage(NamedTuple):
+class CoreUsage(NamedTuple):
     """Cores with a task, and nodes with such a core, from this instant on."""
 
     time_s: float
@@ -52,7 +52,7 @@ class DeadlineRun:
     met: int
     missed: int
     unassigned: int
-    usage: tuple[Usage, ...]
+    usage: tuple[CoreUsage, ...]
 
 
 def drawn_tasks(
@@ -81,18 +81,18 @@ def play_deadlines(
         return actual.alone_s[tasks[served[1].arrival].app]
 
     engine = Engine(scheduler, timed.arrive_s, runs_s, timed.arrive_s[0] if tasks else inf)
-    started, usage = 0, list[Usage]()
+    started, usage = 0, list[CoreUsage]()
     while engine.next_s < inf:
         started += len(engine.step())
-        usage.append(Usage(engine.now_s, *scheduler.active))
+        usage.append(CoreUsage(engine.now_s, *scheduler.active))
     missed = len(scheduler.missed)
     return DeadlineRun(started - missed, missed, len(tasks) - started, tuple(usage))
 
 
-def mean_usage(usage: Iterable[Usage], nodes: int, cores: int, until_s: float) -> MeanUsage:
+def mean_usage(usage: Iterable[CoreUsage], nodes: int, cores: int, until_s: float) -> MeanUsage:
     """Of so many nodes with so many cores each, up to an instant."""
     total_s = active_s = core_s = node_s = of_active_s = 0.0
-    for now, then in pairwise([*usage, Usage(inf, 0, 0)]):
+    for now, then in pairwise([*usage, CoreUsage(inf, 0, 0)]):
         lasts_s = max(min(then.time_s, until_s) - now.time_s, 0.0)
         total_s += lasts_s
         core_s += lasts_s * now.cores

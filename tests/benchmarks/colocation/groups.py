@@ -11,7 +11,7 @@ from tests.benchmarks.placement.markdown import table
 # A tenth of the paper's 500 nodes, tasks and rates of arrivals: all of them were not done after
 # three minutes of CPU. What aware schedulers learn was chosen on seed 0.
 INTERARRIVALS_S: Final = (1.0, 2.5)
-SETTING: Final = deadlines.Setting(nodes=50, cores=contention.CORES, tasks=800, seed=2016)
+SETTING: Final = deadlines.DeadlineSetting(nodes=50, cores=contention.CORES, tasks=800, seed=2016)
 MIXED: Final = ", from mixed groups too"
 
 
@@ -24,7 +24,7 @@ def error_tables(files: GroupFiles) -> dict[str, str]:
     }
 
 
-def deadline_table(files: GroupFiles, setting: deadlines.Setting, picture: Path) -> str:
+def deadline_table(files: GroupFiles, setting: deadlines.DeadlineSetting, picture: Path) -> str:
     """All heuristics; once more those that learn, with groups whose neighbours differ."""
     cores, seed = setting.cores, setting.seed
     true = GroupFiles(files.alone, list(contention.all_groups(cores, seed + 1)), [])

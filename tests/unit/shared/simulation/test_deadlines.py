@@ -3,7 +3,7 @@
 import pytest
 
 from shared.scheduling.slack import UnitInterference, unaware
-from shared.simulation.deadlines import Usage, drawn_tasks, mean_usage, play_deadlines
+from shared.simulation.deadlines import CoreUsage, drawn_tasks, mean_usage, play_deadlines
 
 
 def test_deadlines_lie_between_1_2_and_2_run_times_behind_the_arrival() -> None:
@@ -37,7 +37,12 @@ def test_each_task_is_met_missed_or_unassigned() -> None:
 
 
 def test_means_are_over_time_and_of_active_nodes_only_while_there_are_any() -> None:
-    usage = [Usage(0.0, 2, 1), Usage(10.0, 6, 2), Usage(20.0, 0, 0), Usage(25.0, 8, 2)]
+    usage = [
+        CoreUsage(0.0, 2, 1),
+        CoreUsage(10.0, 6, 2),
+        CoreUsage(20.0, 0, 0),
+        CoreUsage(25.0, 8, 2),
+    ]
     found = mean_usage(usage, nodes=2, cores=4, until_s=30.0)
     assert found.cores == pytest.approx((10 * 2 + 10 * 6 + 5 * 8) / 30 / 8)
     assert found.nodes == pytest.approx((10 * 1 + 15 * 2) / 30 / 2)
