@@ -8,10 +8,15 @@ from tests.helm.chart import FIRST_TRY, KUBERNETES_JOBS, ROOT, named, pods, refu
 
 SITE = ROOT / "helm/examples/site.yaml"
 HUB = ("--set", "role=hub")
+WAYS: tuple[tuple[str, ...], ...] = ((), ("--is-upgrade",))
 
 
 def components(documents: Any) -> set[str]:
     return {labels["app.kubernetes.io/component"] for _, _, labels in pods(documents)}
+
+
+def containers(job: Any) -> list[str]:
+    return [each["name"] for each in job["spec"]["template"]["spec"]["containers"]]
 
 
 def properties(*sets: str) -> dict[str, str]:
@@ -77,6 +82,33 @@ def test_a_site_is_asked_for_at_both_ends_before_it_is_installed() -> None:
     assert hub["command"] == ["coplace", "preflight", "--link", "north", "--new"]
     [bootstrap] = [e for e in hub["env"] if e["name"] == "COPLACE_KAFKA_BOOTSTRAP"]
     assert bootstrap["value"] == "kafka.hub.example.org:9093"
+
+
+def test_a_site_with_a_kafka_of_its_own_asks_its_hub_before_that_kafka_is_there() -> None:
+    own = ("--set", "kafka.bootstrap=,kafka.own.enabled=true")
+    hooks = {way: named(render(SITE, *own, *way), "Job")["region-preflight"] for way in WAYS}
+    asked = {way: containers(hook) for way, hook in hooks.items()}
+    assert asked == {(): ["hub"], ("--is-upgrade",): ["preflight", "hub"]}
+    when = {hook["metadata"]["annotations"]["helm.sh/hook"] for hook in hooks.values()}
+    assert when == {"pre-install,pre-upgrade"}
+
+
+def test_the_hubs_own_kafka_is_reached_by_the_mirrors_that_are_named() -> None:
+    def lets_in(*sets: str) -> int:
+        [rule] = named(render(FIRST_TRY, *HUB, *sets), "NetworkPolicy")["region-kafka"]["spec"][
+            "ingress"
+        ]
+        return sum("namespaceSelector" in peer for peer in rule["from"])
+
+    labels = "matchLabels.kubernetes\\.io/metadata\\.name=north"
+    assert lets_in() == 0
+    assert lets_in("--set", f"networkPolicy.kafkaClients[0].namespaceSelector.{labels}") == 1
+
+
+def test_brokers_of_the_chart_are_found_from_other_namespaces() -> None:
+    pods_of = dict((name, pod) for name, pod, _ in pods(render(FIRST_TRY, "--namespace", "hub")))
+    given = {e["name"]: e["value"] for e in pods_of["region-kafka"]["containers"][0]["env"]}
+    assert given["KAFKA_ADVERTISED_LISTENERS"] == "INSIDE://region-kafka.hub.svc:9092"
 
 
 def test_ingest_of_a_site_takes_no_table_of_authority() -> None:
