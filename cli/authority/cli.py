@@ -1,4 +1,4 @@
-"""`coplace authority show|set|check`."""
+"""`coplace authority show|set|verify|check`."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from cli.times import at, clock_us
 from shared.authority.binding import EVERY, Binding
 from shared.authority.rules import About, OwnedJob
 from shared.authority.table import AuthorityTable, TableInForce, message_of
-from shared.domain.errors import UnusableError
+from shared.domain.errors import RejectedError, UnusableError
 from shared.messaging.deployment import Deployment
 from shared.runtime.settings import settings
 
@@ -61,10 +61,14 @@ def set_table(
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = OPERATOR,
 ) -> None:
-    """Declare a table, which replaces the one before. It must leave you able to change it again."""
+    """Declare a table, which replaces the one before. It must leave you able to change it again.
+    Nothing is declared where the same is in force."""
     bindings = read_table(file)
     deployment = Deployment.of(settings())
     before = declared.in_force(deployment)
+    if before.now and Counter(before.now.bindings) == Counter(bindings):
+        typer.echo(f"version {before.version} says so already, and stays in force")
+        return
     now_us = clock_us()
     table = message_of(before.version + 1, bindings, reason, now_us)
     AuthorityTable.of(table)
@@ -74,6 +78,17 @@ def set_table(
     for line in _changes(before.now.bindings if before.now else (), bindings):
         typer.echo(f"  {line}")
     note(_unknown_sites(deployment, bindings))
+
+
+@app.command()
+def verify(file: TableFile, source: Source = OPERATOR) -> None:
+    """Say whether you could declare a table as the first one, and ask no server."""
+    bindings = read_table(file)
+    try:
+        TableInForce().successor(message_of(1, bindings, "", clock_us()), source)
+    except RejectedError as error:
+        raise UnusableError(f"{file} would be refused: {error}") from error
+    typer.echo(f"{source} may declare it: {len(bindings)} bindings")
 
 
 @app.command()

@@ -23,7 +23,12 @@ REDIS_PORT: Final = 6379
 # They have no pod in a region: of emulated runs alone, or of sites (test_roles).
 ELSEWHERE: Final = {"simulation", "mirror"}
 # Pods that are the operator's, and whether they speak to Redis.
-OPERATORS_PODS: Final = {"topics": False, "preflight": True, "test": False}
+OPERATORS_PODS: Final = {
+    "topics": False,
+    "preflight": True,
+    "test": False,
+    "authority": False,
+}
 
 Labels = Mapping[str, str]
 
@@ -167,9 +172,12 @@ def test_what_listens_for_grpc_is_reached_and_nothing_else_is() -> None:
         assert lets(policies, "Ingress", labels, client, port) is (component(labels) in ports)
 
 
-def test_the_test_of_a_release_reaches_ingest() -> None:
-    every = {component(labels): labels for _, _, labels in pods(everything())}
-    assert reaches(everything(), every["test"], every["ingest"], 50051)
+def test_the_test_of_a_release_and_its_table_of_authority_reach_ingest() -> None:
+    documents = render(OWN_SERVERS)
+    every = {component(labels): labels for _, _, labels in pods(documents)}
+    for name in ("test", "authority"):
+        assert reaches(documents, every[name], every["ingest"], 50051)
+    assert not reaches(documents, every["topics"], every["ingest"], 50051)
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_the_hubs_own_kafka_is_reached_by_the_mirrors_that_are_named() -> None:
 
 
 def test_brokers_of_the_chart_are_found_from_other_namespaces() -> None:
-    pods_of = dict((name, pod) for name, pod, _ in pods(render(FIRST_TRY, "--namespace", "hub")))
+    pods_of = {name: pod for name, pod, _ in pods(render(FIRST_TRY, "--namespace", "hub"))}
     given = {e["name"]: e["value"] for e in pods_of["region-kafka"]["containers"][0]["env"]}
     assert given["KAFKA_ADVERTISED_LISTENERS"] == "INSIDE://region-kafka.hub.svc:9092"
 

@@ -118,9 +118,9 @@ lasting name: it is a StatefulSet. */}}
 {{- if .redis }}
 {{- if $root.Values.redis.own.enabled }}
 - {name: COPLACE_REDIS_URL, value: "redis://{{ include "coplace.name" $root }}-redis:6379/0"}
-{{- else if $root.Values.redis.urlSecret }}
+{{- else if or $root.Values.redis.urlSecret $root.Values.redis.urlSecretPrefix }}
 - name: COPLACE_REDIS_URL
-  valueFrom: {secretKeyRef: {name: {{ $root.Values.redis.urlSecret }}, key: url}}
+  valueFrom: {secretKeyRef: {name: {{ $root.Values.redis.urlSecret | default (printf "%s%s" $root.Values.redis.urlSecretPrefix .principal) }}, key: url}}
 {{- else }}
 - {name: COPLACE_REDIS_URL, value: {{ $root.Values.redis.url | quote }}}
 {{- end }}
@@ -217,7 +217,8 @@ priorityClassName: {{ . }}
 {{- if and (hasPrefix "SASL_" $hub.securityProtocol) (not $hub.sasl.secret) }}{{ fail (printf "hub.sasl.secret is missing: name a secret with the keys username and password for %s" $hub.securityProtocol) }}{{ end }}
 {{- if eq .Values.kafka.securityProtocol "SSL" }}{{ fail "kafka.securityProtocol=SSL does not fit role: site: its MirrorMaker 2 shows a password, take SASL_SSL" }}{{ end }}
 {{- if eq $hub.bootstrap (include "coplace.bootstrap" .) }}{{ fail "hub.bootstrap is this site's own Kafka: on one Kafka take role: region" }}{{ end }}
-{{- if or .Values.redis.url .Values.redis.urlSecret .Values.redis.own.enabled }}{{ fail "redis is the hub's: role: site has nothing that speaks to it, take redis out" }}{{ end }}
+{{- if or .Values.redis.url .Values.redis.urlSecret .Values.redis.urlSecretPrefix .Values.redis.own.enabled }}{{ fail "redis is the hub's: role: site has nothing that speaks to it, take redis out" }}{{ end }}
+{{- if include "coplace.hasAuthority" . }}{{ fail "authority is the hub's: its table of authority comes down to role: site, declare it there" }}{{ end }}
 {{- if .Values.autoscaling.enabled }}{{ fail "autoscaling.enabled is the hub's: role: site has no keyed stage" }}{{ end }}
 {{- if .Values.services.planner.enabled }}{{ fail "services.planner.enabled is the hub's: role: site does not place" }}{{ end }}
 {{- if .Values.kubernetes.enabled }}
@@ -243,10 +244,53 @@ priorityClassName: {{ . }}
 {{- if and .bootstrap (hasPrefix "SASL_" .securityProtocol) (not (or .sasl.secret .sasl.secretPrefix)) }}{{ fail (printf "kafka.sasl.secret is missing: name a secret with the keys username and password for %s" .securityProtocol) }}{{ end }}
 {{- end }}
 {{- with .Values.redis }}
-{{- if gt (len (compact (list .url .urlSecret (ternary "own" "" .own.enabled)))) 1 }}{{ fail "set one of redis.url, redis.urlSecret and redis.own.enabled" }}{{ end }}
-{{- if not (or .own.enabled .url .urlSecret (eq $.Values.role "site")) }}{{ fail "redis.url is missing: name the server, redis[s]://host:port/0, a secret in redis.urlSecret, or set redis.own.enabled=true for a first try" }}{{ end }}
+{{- $given := compact (list .url .urlSecret .urlSecretPrefix (ternary "own" "" .own.enabled)) }}
+{{- if gt (len $given) 1 }}{{ fail "set one of redis.url, redis.urlSecret, redis.urlSecretPrefix and redis.own.enabled" }}{{ end }}
+{{- if not (or $given (eq $.Values.role "site")) }}{{ fail "redis.url is missing: name the server, redis[s]://host:port/0, a secret in redis.urlSecret, or set redis.own.enabled=true for a first try" }}{{ end }}
 {{- end }}
+{{- if and .Values.authority.bindings .Values.authority.configMap }}{{ fail "set one of authority.bindings and authority.configMap" }}{{ end }}
+{{- if and (include "coplace.hasAuthority" .) (not .Values.grpc.tlsSecret) }}{{ fail "authority needs grpc.tlsSecret: who somebody is, certificates say" }}{{ end }}
+{{- if and (include "coplace.hasAuthority" .) (not .Values.authority.tlsSecret) }}{{ fail "authority.tlsSecret is missing: name a secret with the keys tls.crt, tls.key and ca.crt of an operator of all sites, who declares the table" }}{{ end }}
 {{- include "coplace.requireSecrets" . }}
+{{- end -}}
+
+{{/* The table of authority as a file, and whose certificate declares it. Bindings are an annotation of
+the pod: a ConfigMap of the release is not there before the release is. */}}
+{{- define "coplace.hasAuthority" -}}
+{{- if or .Values.authority.bindings .Values.authority.configMap }}yes{{ end -}}
+{{- end -}}
+
+{{- define "coplace.authorityAnnotations" -}}
+{{- with .Values.authority.bindings }}
+annotations:
+  coplace.io/authority: {{ dict "bindings" . | toYaml | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* Who declares the table. */}}
+{{- define "coplace.operatorTls" -}}
+- {name: COPLACE_GRPC_CERT_FILE, value: /etc/coplace/operator/tls.crt}
+- {name: COPLACE_GRPC_KEY_FILE, value: /etc/coplace/operator/tls.key}
+- {name: COPLACE_GRPC_CA_FILE, value: /etc/coplace/operator/ca.crt}
+{{- end -}}
+
+{{- define "coplace.operatorMount" -}}
+- {name: operator, mountPath: /etc/coplace/operator, readOnly: true}
+{{- end -}}
+
+{{- define "coplace.authorityVolume" -}}
+{{- with .Values.authority.configMap }}
+- {name: authority, configMap: {name: {{ . }}}}
+{{- else }}
+- name: authority
+  downwardAPI:
+    items:
+      - {path: authority.yaml, fieldRef: {fieldPath: "metadata.annotations['coplace.io/authority']"}}
+{{- end }}
+{{- end -}}
+
+{{- define "coplace.operatorVolume" -}}
+- {name: operator, secret: {secretName: {{ .Values.authority.tlsSecret }}, defaultMode: 0440}}
 {{- end -}}
 
 {{/* Each secret that has to be there before anything starts, and its keys. Strimzi makes its own. */}}
@@ -281,8 +325,20 @@ priorityClassName: {{ . }}
 {{- with .Values.redis.urlSecret }}
 - {value: redis.urlSecret, name: {{ . }}, keys: [url]}
 {{- end }}
+{{- with .Values.redis.urlSecretPrefix }}
+- {value: redis.urlSecretPrefix, name: {{ . }}operator, keys: [url]}
+{{- $prefix := . }}
+{{- range $service := include "coplace.services" $ | fromYamlArray }}
+{{- if hasKey $service "redis" }}
+- {value: redis.urlSecretPrefix, name: {{ $prefix }}{{ $service.name }}, keys: [url]}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- with .Values.redis.tlsSecret }}
 - {value: redis.tlsSecret, name: {{ . }}, keys: [ca.crt]}
+{{- end }}
+{{- if include "coplace.hasAuthority" . }}
+- {value: authority.tlsSecret, name: {{ .Values.authority.tlsSecret }}, keys: [tls.crt, tls.key, ca.crt]}
 {{- end }}
 {{- with .Values.grpc.tlsSecret }}
 - {value: grpc.tlsSecret, name: {{ . }}, keys: [tls.crt, tls.key, ca.crt]}

@@ -1,0 +1,94 @@
+"""The table of authority as part of an installation."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.authority.file import read_table
+from tests.helm.chart import FIRST_TRY, KUBERNETES_JOBS, OWN_SERVERS, named, pods, refusal, render
+from tests.helm.test_roles import SITE, containers
+
+OF_A_CONFIG_MAP = ("--set", "authority.bindings=null,authority.configMap=who-may-what")
+
+
+def job(name: str, *words: str) -> Any:
+    return named(render(OWN_SERVERS, *words), "Job")[f"region-{name}"]
+
+
+def volumes(found: Any) -> dict[str, Any]:
+    return {each["name"]: each for each in found["spec"]["template"]["spec"]["volumes"]}
+
+
+@pytest.mark.parametrize("name", ["preflight", "authority"])
+def test_the_bindings_of_values_are_a_table_in_a_file_of_the_pod(name: str, tmp_path: Path) -> None:
+    found = job(name)
+    [item] = volumes(found)["authority"]["downwardAPI"]["items"]
+    assert item["fieldRef"]["fieldPath"] == "metadata.annotations['coplace.io/authority']"
+    file = tmp_path / item["path"]
+    annotations = found["spec"]["template"]["metadata"]["annotations"]
+    file.write_text(annotations["coplace.io/authority"])
+    given = yaml.safe_load(OWN_SERVERS.read_text())["authority"]["bindings"]
+    assert [binding.who for binding in read_table(file)] == [line["who"] for line in given]
+
+
+def test_a_table_may_be_in_a_config_map_that_is_there() -> None:
+    for name in ("preflight", "authority"):
+        found = volumes(job(name, *OF_A_CONFIG_MAP))
+        assert found["authority"]["configMap"] == {"name": "who-may-what"}
+
+
+def test_it_is_looked_at_before_anything_changes_and_declared_behind_it() -> None:
+    assert containers(job("preflight")) == ["preflight", "authority"]
+    hooks = [job(n)["metadata"]["annotations"]["helm.sh/hook"] for n in ("preflight", "authority")]
+    assert hooks == ["pre-install,pre-upgrade", "post-install,post-upgrade,post-rollback"]
+
+
+def test_servers_that_come_with_the_release_are_not_asked_before_it() -> None:
+    words = ("grpc.tlsSecret=g,authority.tlsSecret=o,authority.configMap=who-may-what",)
+    hook = named(render(FIRST_TRY, "--set", *words), "Job")["region-preflight"]
+    assert containers(hook) == ["authority"]
+
+
+@pytest.mark.parametrize("name", ["region-authority", "region-test"])
+def test_an_operator_declares_and_tests_and_no_service(name: str) -> None:
+    [pod] = [pod for found, pod, _ in pods(render(OWN_SERVERS)) if found == name]
+    given = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
+    assert given["COPLACE_GRPC_CERT_FILE"] == "/etc/coplace/operator/tls.crt"
+    secrets = {
+        each["name"]: each["secret"]["secretName"]
+        for each in pod["volumes"][-3:]
+        if "secret" in each
+    }
+    assert secrets["operator"] == "coplace-operator"
+
+
+@pytest.mark.parametrize(
+    ("sets", "values", "told"),
+    [
+        (("authority.bindings[0].role=king",), OWN_SERVERS, "/authority/bindings/0/role"),
+        (("authority.bindings[0].who=",), OWN_SERVERS, "/authority/bindings/0/who"),
+        (("authority.bindings[0].town=x",), OWN_SERVERS, "town"),
+        (("authority.configMap=c",), OWN_SERVERS, "set one of authority.bindings"),
+        (("authority.tlsSecret=",), OWN_SERVERS, "authority.tlsSecret is missing"),
+        (("grpc.tlsSecret=",), OWN_SERVERS, "authority needs grpc.tlsSecret"),
+        (("authority.configMap=c,authority.tlsSecret=o,grpc.tlsSecret=g",), SITE, "the hub's"),
+        (("authority.configMap=c",), KUBERNETES_JOBS, "authority needs grpc.tlsSecret"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused(sets: tuple[str, ...], values: Path, told: str) -> None:
+    assert told in refusal(*sets, values=values)
+
+
+def test_each_service_may_have_a_user_of_its_own_at_redis() -> None:
+    words = ("--set", "redis.urlSecret=,redis.urlSecretPrefix=redis-")
+    urls = {}
+    for _, pod, labels in pods(render(OWN_SERVERS, *words)):
+        for each in pod["containers"][0]["env"]:
+            if each["name"] == "COPLACE_REDIS_URL":
+                urls[labels["app.kubernetes.io/component"]] = each["valueFrom"]["secretKeyRef"]
+    principals = {"preflight": "operator"}
+    assert {"accounts", "appdb-cache", "energy-api", "preflight"} == urls.keys()
+    for name, found in urls.items():
+        assert found == {"name": f"redis-{principals.get(name, name)}", "key": "url"}
