@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Final
 
 from kubernetes_asyncio import config
@@ -11,6 +12,7 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 from services.kubernetes.adapters.api import JOBS, NODES, PODS, ApiServer
 from services.kubernetes.adapters.decisions import TOPIC, DecisionFollower
 from services.kubernetes.adapters.ingest import FactSender
+from services.kubernetes.adapters.meter import KubernetesMeter
 from services.kubernetes.adapters.nodes import NodeReporter
 from services.kubernetes.adapters.placement import PlacementClient
 from services.kubernetes.adapters.pods import PodWatcher
@@ -32,9 +34,13 @@ async def serve(process: Process) -> None:
     own = KubernetesSettings()
     clusters = clusters_of(own.clusters_file)
     await wait_for_topics(process.settings, (TOPIC,), process.readiness, process.stop)
+    meter = KubernetesMeter(process.telemetry.meter)
     async with AsyncExitStack() as opened:
-        apis = {each.name: await opened.enter_async_context(_connected(each)) for each in clusters}
-        running = asyncio.create_task(_run(process, own, clusters, apis))
+        apis = {
+            each.name: await opened.enter_async_context(_connected(each, meter))
+            for each in clusters
+        }
+        running = asyncio.create_task(_run(process, own, clusters, apis, meter))
         running.add_done_callback(_ended)
         await process.stop.wait()
         running.cancel()
@@ -51,44 +57,53 @@ async def _run(
     own: KubernetesSettings,
     clusters: Sequence[ClusterEntry],
     apis: Mapping[str, ApiServer],
+    meter: KubernetesMeter,
 ) -> None:
     """Declare the clusters, learn what Jobs they have, then do what follows."""
     now_us = process_clock().now_us
     facts = FactSender(own.ingest_address, process.settings)
     placement = PlacementClient(own.placement_address, process.settings)
     async with asyncio.TaskGroup() as tasks:
+        watched = partial(_watched, tasks, meter)
         tasks.create_task(facts.run())
         process.readiness.wait_for("the nodes of all clusters")
         for each in clusters:
             reporter = NodeReporter(each.traits(own), facts, placement, now_us)
-            await _watched(tasks, apis[each.name], NODES, each.node_selector, reporter)
+            await watched(apis[each.name], NODES, each.node_selector, reporter)
             tasks.create_task(reporter.run())
         process.readiness.wait_for("placement to know all clusters")
         await placement.knows(frozenset(apis))
         process.readiness.wait_for("the Jobs of all clusters")
         jobs = JobReconciler(apis, facts, own.terms(list(clusters)), now_us)
+        meter.watch(jobs.mirror.jobs)
         for api in apis.values():
-            await _watched(tasks, api, PODS, GRANT, PodWatcher(jobs))
+            await watched(api, PODS, GRANT, PodWatcher(jobs))
         for api in apis.values():
-            await _watched(tasks, api, JOBS, f"{QUEUE_NAME}={own.queue}", jobs)
+            await watched(api, JOBS, f"{QUEUE_NAME}={own.queue}", jobs)
         process.readiness.ready()
         for _ in range(own.workers):
             tasks.create_task(jobs.work())
         decisions = DecisionFollower(Deployment.of(process.settings), own.name)
+        process.telemetry.hooks().meter.watch_backlog(NAME, decisions.backlog)
         tasks.create_task(decisions.run(jobs.obey))
 
 
 async def _watched(
-    tasks: asyncio.TaskGroup, api: ApiServer, path: str, selector: str, watcher: ObjectWatcher
+    tasks: asyncio.TaskGroup,
+    meter: KubernetesMeter,
+    api: ApiServer,
+    path: str,
+    selector: str,
+    watcher: ObjectWatcher,
 ) -> None:
     """Return when all objects are known; they are followed from then on."""
     listed = asyncio.Event()
-    tasks.create_task(reflect(api, path, selector, watcher, listed.set))
+    tasks.create_task(reflect(api, path, selector, watcher, listed.set, meter))
     await listed.wait()
 
 
 @asynccontextmanager
-async def _connected(cluster: ClusterEntry) -> AsyncIterator[ApiServer]:
+async def _connected(cluster: ClusterEntry, meter: KubernetesMeter) -> AsyncIterator[ApiServer]:
     """The API server of a cluster, by its kubeconfig or as the pod that this process is in.
 
     Raises CannotStartError.
@@ -105,7 +120,8 @@ async def _connected(cluster: ClusterEntry) -> AsyncIterator[ApiServer]:
         advice = "set its kubeconfig and context in the file of clusters"
         raise CannotStartError(f"cluster {cluster.name}: {error}: {advice}") from error
     async with ApiClient(found) as client:
-        yield ApiServer(cluster.name, client)
+        meter.begin(cluster.name)
+        yield ApiServer(cluster.name, client, meter.refused)
 
 
 def main() -> None:

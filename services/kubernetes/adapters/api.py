@@ -1,6 +1,6 @@
 """One API server: Jobs, pods and nodes as JSON, by the client's authentication and connections."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote
@@ -60,10 +60,13 @@ def _error(status: int, said: str) -> ApiError:
 
 
 class ApiServer:
-    """Of one cluster. Every method raises ApiError of the kind that fits."""
+    """Of one cluster. Every method raises ApiError of the kind that fits; `refused` is told the
+    cluster where that is ApiRefusedError."""
 
-    def __init__(self, cluster: str, client: ApiClient) -> None:
-        self.cluster, self._client = cluster, client
+    def __init__(
+        self, cluster: str, client: ApiClient, refused: Callable[[str], object] = str
+    ) -> None:
+        self.cluster, self._client, self._refused = cluster, client, refused
 
     async def close(self) -> None:
         """Disconnect."""
@@ -151,12 +154,15 @@ class ApiServer:
             )
             async with answer:
                 if answer.status >= 400:
-                    raise _error(answer.status, _said(await answer.read()))
+                    error = _error(answer.status, _said(await answer.read()))
+                    if isinstance(error, ApiRefusedError):
+                        self._refused(self.cluster)
+                    raise error
                 yield answer
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError) as failure:
             raise ApiUnavailableError(
-                f"{self.cluster}: {str(error) or type(error).__name__}"
-            ) from error
+                f"{self.cluster}: {str(failure) or type(failure).__name__}"
+            ) from failure
 
 
 def _said(answer: bytes) -> str:

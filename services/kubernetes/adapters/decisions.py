@@ -1,6 +1,7 @@
 """The decisions of placement since this process was stopped, and those that come."""
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
@@ -10,6 +11,7 @@ from aiokafka import TopicPartition as KafkaPartition
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from shared.messaging.deployment import Deployment
+from shared.messaging.hooks import Backlog
 
 TOPIC: Final = "placement.decisions"
 _TYPE: Final = PlacementDecided.DESCRIPTOR.full_name.encode()
@@ -38,6 +40,14 @@ class DecisionFollower:
             fetch_max_wait_ms=_FETCH_WAIT_MS,
             max_partition_fetch_bytes=deployment.max_record_bytes,
         )
+        # When each was written, in ms since 1970.
+        self._in_hand: Sequence[int] = ()
+
+    def backlog(self) -> Backlog:
+        """What has come and is not obeyed yet: while an API server does not answer, it waits."""
+        in_hand = self._in_hand
+        age_s = time.time() - min(in_hand) / 1e3 if in_hand else 0.0
+        return Backlog(len(in_hand), max(0.0, age_s))
 
     async def run(self, obey: Obey) -> None:
         """Obey what was decided and what will be, until cancelled: of a job in order, of several
@@ -48,7 +58,9 @@ class DecisionFollower:
             while True:
                 found = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_BATCH)
                 records = [record for each in found.values() for record in each]
+                self._in_hand = [record.timestamp for record in records]
                 await asyncio.gather(*(_in_order(each, obey) for each in _by_job(records)))
+                self._in_hand = ()
                 if records:
                     await self._consumer.commit()
         finally:

@@ -14,6 +14,19 @@ _MOST_RETRY_S: Final = 30.0
 log = structlog.get_logger(__name__)
 
 
+class WatchMeter:
+    """Who is told that an API server says something; this one counts nothing."""
+
+    def heard(self, cluster: str, path: str) -> None:
+        """Of the objects at this path of its API."""
+
+    def listed_anew(self, cluster: str, path: str) -> None:
+        """There was a gap."""
+
+
+_UNCOUNTED: Final = WatchMeter()
+
+
 class ObjectWatcher(Protocol):
     """Who is told of objects."""
 
@@ -33,6 +46,7 @@ async def reflect(
     selector: str,
     watcher: ObjectWatcher,
     listed: Callable[[], None],
+    meter: WatchMeter = _UNCOUNTED,
 ) -> None:
     """Tell of all objects once and of each change then, until cancelled; `listed` is called when
     all were told for the first time.
@@ -45,16 +59,19 @@ async def reflect(
         try:
             if not version:
                 found, version = await api.list(path, selector)
+                meter.heard(api.cluster, path)
                 watcher.replace(api.cluster, found)
                 listed()
             async for kind, each in api.watch(path, selector, version):
                 version, wait_s = each["metadata"]["resourceVersion"], _RETRY_S
+                meter.heard(api.cluster, path)
                 if kind == "DELETED":
                     watcher.deleted(api.cluster, each)
                 elif kind != "BOOKMARK":
                     watcher.changed(api.cluster, each)
         except WatchExpiredError:
             log.info("listing anew", cluster=api.cluster, path=path)
+            meter.listed_anew(api.cluster, path)
             version = ""
         except ApiError as error:
             log.warning("watching again", cluster=api.cluster, path=path, problem=str(error))

@@ -27,6 +27,10 @@ class JobMirror:
     def __len__(self) -> int:
         return len(self._jobs)
 
+    def jobs(self) -> list[KubernetesJob]:
+        """All of them."""
+        return list(self._jobs.values())
+
     def get(self, key: JobKey) -> KubernetesJob | None:
         """The Job there, as it was seen last."""
         return self._jobs.get(key)

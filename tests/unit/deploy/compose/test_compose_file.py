@@ -22,6 +22,7 @@ from services.energy.api.settings import EnergyApiSettings
 from services.energy.drift import Drift
 from services.ingest.meter import IngestMeter
 from services.ingest.settings import IngestSettings
+from services.kubernetes.adapters.meter import KubernetesMeter
 from services.placement.meter import watch
 from services.placement.service import Duty
 from services.placement.settings import PlacementSettings
@@ -166,6 +167,8 @@ def exported_metrics() -> str:
     drifts = DriftMeter()
     drifts.watch(learner)
     drifts.register(telemetry.meter)
+    kubernetes = KubernetesMeter(telemetry.meter)
+    kubernetes.begin("any")
     Door("any", Mock(version=1), Mock(), telemetry.meter)
     power = PowerMeter()
     progress = LearnerProgress(judged=LEAST_JUDGED, alpha=0.1)

@@ -19,7 +19,7 @@ from services.kubernetes.adapters.api import (
     ApiUnavailableError,
     WatchExpiredError,
 )
-from services.kubernetes.adapters.reflector import reflect
+from services.kubernetes.adapters.reflector import WatchMeter, reflect
 from services.kubernetes.model.jobs import JobKey
 
 KEY = JobKey("alpha", "physics", "lu")
@@ -31,6 +31,7 @@ class PlayedServer:
     def __init__(self) -> None:
         self.answers: list[tuple[int, list[Mapping[str, Any]]]] = []
         self.asked: list[tuple[str, str, dict[str, str], Any]] = []
+        self.refused: list[str] = []
 
     async def answer(self, request: web.Request) -> web.Response:
         body = await request.read()
@@ -51,7 +52,7 @@ async def played() -> AsyncIterator[tuple[PlayedServer, ApiServer]]:
         configuration = Configuration(host=str(http.make_url("")).rstrip("/"))
         configuration.api_key = {"BearerToken": "Bearer token"}
         async with ApiClient(configuration) as client:
-            yield server, ApiServer("alpha", client)
+            yield server, ApiServer("alpha", client, server.refused.append)
 
 
 def named(name: str, version: str) -> dict[str, Any]:
@@ -87,6 +88,7 @@ async def test_an_answer_says_whether_to_try_again(
     server.answers = [(status, [{"message": "because"}])]
     with pytest.raises(error, match="because"):
         await api.patch(KEY, {"metadata": {}})
+    assert server.refused == (["alpha"] if error is ApiRefusedError else [])
     assert server.asked[0][:2] == ("PATCH", "/apis/batch/v1/namespaces/physics/jobs/lu")
 
 
@@ -114,6 +116,19 @@ class Notes:
         self.enough.set()
 
 
+class Counted(WatchMeter):
+    """How often an API server was heard, and how often there was a gap."""
+
+    def __init__(self) -> None:
+        self.heard_of, self.gaps = 0, 0
+
+    def heard(self, cluster: str, path: str) -> None:
+        self.heard_of += 1
+
+    def listed_anew(self, cluster: str, path: str) -> None:
+        self.gaps += 1
+
+
 async def test_a_watch_goes_on_after_a_cut_and_lists_anew_after_a_gap(
     played: tuple[PlayedServer, ApiServer],
 ) -> None:
@@ -129,8 +144,8 @@ async def test_a_watch_goes_on_after_a_cut_and_lists_anew_after_a_gap(
         (200, [again]),
         (200, [{"type": "DELETED", "object": named("b", "11")}]),
     ]
-    notes, listed = Notes(), asyncio.Event()
-    following = asyncio.create_task(reflect(api, JOBS, "", notes, listed.set))  # type: ignore[arg-type]
+    notes, listed, counted = Notes(), asyncio.Event(), Counted()
+    following = asyncio.create_task(reflect(api, JOBS, "", notes, listed.set, counted))  # type: ignore[arg-type]
     await asyncio.wait_for(notes.enough.wait(), 10)
     following.cancel()
     assert notes.told == [
@@ -139,5 +154,6 @@ async def test_a_watch_goes_on_after_a_cut_and_lists_anew_after_a_gap(
         ("all", ["b"]),
         ("deleted", ["b"]),
     ]
+    assert (counted.heard_of, counted.gaps) == (5, 1)
     versions = [query.get("resourceVersion") for _, _, query, _ in server.asked]
     assert versions[:5] == [None, "5", "8", None, "10"]

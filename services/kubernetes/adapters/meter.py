@@ -1,0 +1,102 @@
+"""What Prometheus sees of the resource manager."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Final
+
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+from services.kubernetes.adapters.reflector import WatchMeter
+from services.kubernetes.model.jobs import KubernetesJob
+from services.kubernetes.model.names import PROBLEM
+
+_KINDS: Final = ("jobs", "pods", "nodes")
+
+Jobs = Callable[[], Iterable[KubernetesJob]]
+
+
+class HeldAs(StrEnum):
+    """How a Job stands with Coplace."""
+
+    REFUSED = "refused"
+    WAITS = "waits"
+    RUNS = "runs"
+    ENDED = "ended"
+
+
+def held_as(job: KubernetesJob) -> HeldAs:
+    """Of a Job that is no copy: refused where Coplace does not take it as it is."""
+    if job.outcome:
+        return HeldAs.ENDED
+    if PROBLEM in job.annotations:
+        return HeldAs.REFUSED
+    return HeldAs.RUNS if job.claim.is_live else HeldAs.WAITS
+
+
+class KubernetesMeter(WatchMeter):
+    """Counts what API servers say and refuse, by cluster; each is silent since it was met, until it
+    says something."""
+
+    def __init__(self, meter: Meter, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic_s = monotonic_s
+        self._heard_s: dict[tuple[str, str], float] = {}
+        self._jobs: Jobs = tuple
+        self._resyncs = meter.create_counter(
+            "kubernetes_resyncs",
+            description="Objects listed anew, since what changed in a gap was not known any more",
+        )
+        self._refusals = meter.create_counter(
+            "kubernetes_refusals", description="Requests that an API server will never take"
+        )
+        meter.create_observable_gauge(
+            "kubernetes_silence",
+            [self._observe_silence],
+            unit="s",
+            description="Since an API server said anything of its jobs, pods or nodes",
+        )
+        meter.create_observable_gauge(
+            "kubernetes_jobs",
+            [self._observe_jobs],
+            description="Jobs of the queue, by how they stand with Coplace",
+        )
+
+    def begin(self, cluster: str) -> None:
+        """Count from 0: what never happened is known not to have happened."""
+        self._refusals.add(0, {"cluster": cluster})
+        for kind in _KINDS:
+            self._resyncs.add(0, {"cluster": cluster, "objects": kind})
+            self.heard(cluster, kind)
+
+    def heard(self, cluster: str, path: str) -> None:
+        """Not silent since now."""
+        self._heard_s[cluster, _kind(path)] = self._monotonic_s()
+
+    def listed_anew(self, cluster: str, path: str) -> None:
+        """There was a gap."""
+        self._resyncs.add(1, {"cluster": cluster, "objects": _kind(path)})
+
+    def refused(self, cluster: str) -> None:
+        """A request was invalid or forbidden."""
+        self._refusals.add(1, {"cluster": cluster})
+
+    def watch(self, jobs: Jobs) -> None:
+        """Count these whenever metrics are read."""
+        self._jobs = jobs
+
+    def _observe_silence(self, _options: CallbackOptions) -> Iterable[Observation]:
+        now_s = self._monotonic_s()
+        for (cluster, kind), heard_s in sorted(self._heard_s.items()):
+            yield Observation(now_s - heard_s, {"cluster": cluster, "objects": kind})
+
+    def _observe_jobs(self, _options: CallbackOptions) -> Iterable[Observation]:
+        clusters = {cluster for cluster, _ in self._heard_s}
+        found = Counter((job.key.cluster, held_as(job)) for job in self._jobs() if not job.is_copy)
+        for cluster in sorted(clusters):
+            for state in HeldAs:
+                yield Observation(found[cluster, state], {"cluster": cluster, "state": str(state)})
+
+
+def _kind(path: str) -> str:
+    return path.rpartition("/")[2]
