@@ -1,5 +1,6 @@
 # One image for every service: `python -m services.placement`, and so on, or `coplace`.
 # Packages have a stage of their own, so that a change of the code installs nothing anew.
+# ca-certificates brings openssl, which makes credentials.
 FROM debian:bookworm-slim AS packages
 RUN apt-get update -qq \
     && apt-get install -y -qq --no-install-recommends ca-certificates python3 python3-venv \

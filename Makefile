@@ -235,8 +235,8 @@ tutorial: setup ## play the day of docs/tutorial.md again and write what comes o
 	$(BIN)/python -m tests.tutorial
 
 .PHONY: compose-check
-compose-check: setup system-servers system-containers ## play a demo through the containers
-	$(BIN)/python -m deploy.compose.check
+compose-check: setup system-servers system-containers ## play a demo through the containers: SECURE=1
+	$(BIN)/python -m deploy.compose.check $(if $(SECURE),--secure)
 
 .PHONY: e2e-k8s
 e2e-k8s: JOBS = 500

@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka import KafkaAdminClient
-from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
-from kafka.errors import KafkaError
 
 from deploy.local.credentials import Credentials
 from deploy.local.kafka.broker import KAFKA
 from deploy.local.redis_server import REDIS, SecureRedis
 from deploy.local.servers import LocalServers
 from shared.domain.errors import UnusableError
-from shared.messaging.access import OPERATOR, Access
-from shared.messaging.access_control import ensure_acls
+from shared.messaging.access import OPERATOR, Access, load_principals
+from shared.messaging.access_control import ensure_acls, set_scram_passwords
 from shared.messaging.admin import admin_client
 from shared.messaging.deployment import Deployment
 from shared.messaging.redis_access import acl_file
@@ -36,6 +34,7 @@ _FOLDER: Final = "credentials"
 _TRIES: Final = 100
 _PAUSE_S: Final = 0.1
 _CLIENTS: Final = "clients.json"
+_FOR_ALL: Final = 0o444
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
@@ -135,15 +134,7 @@ class Security:
         self, client: KafkaAdminClient, credentials: Credentials, users: Iterable[str]
     ) -> None:
         """Tell Kafka the passwords of these users. Raises KafkaError."""
-        told = [
-            UserScramCredentialUpsertion(
-                user, ScramMechanism.SCRAM_SHA_512, credentials.password(user)
-            )
-            for user in users
-        ]
-        refused = client.alter_user_scram_credentials(told)
-        if problems := [f"{user}: {why}" for user, why in refused.items() if why]:
-            raise KafkaError(f"passwords were refused: {', '.join(problems)}")
+        set_scram_passwords(client, {user: credentials.password(user) for user in users})
 
     def add_client(self, name: str, role: str) -> None:
         """Note who comes from outside; `prepare` and `provision` make what belongs to the name.
@@ -151,7 +142,7 @@ class Security:
         no file and no certificate can have."""
         if not _NAME.fullmatch(name):
             raise UnusableError(f"{name!r} is no name: use a-z, 0-9 and '-'")
-        if name in (*_SERVING, *_ASKING):
+        if name in (*_SERVING, *_ASKING, _FOLDER):
             raise UnusableError(f"{name} is the name of a service: give the client another one")
         clients = {**self.clients(), name: role}
         Access(self.namespace, clients)
@@ -185,6 +176,29 @@ class Security:
             found["grpc_cert_file"] = str(certificate)
             found["grpc_key_file"] = str(key)
         return found
+
+    def hand_out(self, folder: Path) -> None:
+        """Lay what each holder has into a folder of its own below this one, under the same names
+        for all. Containers mount nothing else, and run as users of their own, so anybody who
+        reaches a folder may read it. Raises OSError."""
+        services = [one.name for one in load_principals().values() if not one.is_role]
+        for name in {*_SERVING, *services, *self.clients()}:
+            own = folder / name
+            own.mkdir(parents=True, exist_ok=True)
+            for handed, file in self._files(name).items():
+                if file.exists():
+                    with written(own / handed) as fresh:
+                        fresh.write_bytes(file.read_bytes())
+                        fresh.chmod(_FOR_ALL)
+
+    def _files(self, name: str) -> Mapping[str, Path]:
+        """What a holder may have, by the name that it is handed under."""
+        found = {
+            "ca.pem": self.credentials.authority,
+            "certificate.pem": self.credentials.identity(name).certificate,
+            "password": self.credentials.password_file(self._user(name)),
+        }
+        return {**found, "users.acl": self.redis.users_file} if name == REDIS else found
 
     def _user(self, name: str) -> str:
         return f"{self.namespace}.{name}" if self.namespace else name

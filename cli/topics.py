@@ -1,13 +1,15 @@
 """`coplace topics` and `coplace tail`: create topics, say who may use them, list and read them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Annotated, Final
+from pathlib import Path
+from typing import Annotated
 
 import orjson
 import typer
 
 from cli import completion
+from deploy.local.credentials import Credentials
 from shared.domain.errors import RejectedError, UnusableError
 from shared.messaging.access import Access, kafka_commands, redis_commands, strimzi_users
 from shared.messaging.clients import Reader
@@ -38,7 +40,6 @@ Clients = Annotated[
         help="One from outside, who is resource-manager, slurm, billing or agent; may be repeated.",
     ),
 ]
-_NO_CLIENTS: Final[list[str]] = []
 
 
 @app.command()
@@ -47,6 +48,13 @@ def create(
         bool, typer.Option("--acls", help="And what each service may do with them.")
     ] = False,
     client: Clients = None,
+    passwords: Annotated[
+        Path | None,
+        typer.Option(
+            help="And tell Kafka the users: each with the password that USER.password has in this "
+            "folder, for SCRAM-SHA-512.",
+        ),
+    ] = None,
 ) -> None:
     """Create every topic, dead-letter queue and changelog that does not exist yet."""
     from cli.stages import create_topics
@@ -54,8 +62,11 @@ def create(
     deployment = Deployment.of(settings())
     for name in create_topics(deployment):
         typer.echo(f"created {name}")
+    access = _access(client)
     if acls:
-        _create_acls(deployment, _access(client or _NO_CLIENTS))
+        _create_acls(deployment, access)
+    if passwords:
+        _tell_passwords(deployment, access, Credentials(passwords))
 
 
 @app.command("acls")
@@ -65,7 +76,7 @@ def show_acls(
     cluster: Annotated[str, typer.Option(help="Name of Strimzi's Kafka.")] = "kafka",
 ) -> None:
     """Print what each service may do at Kafka and Redis, as proto/topics says."""
-    for line in _acl_lines(_access(client or _NO_CLIENTS), form, cluster):
+    for line in _acl_lines(_access(client), form, cluster):
         typer.echo(line)
 
 
@@ -102,9 +113,25 @@ def _create_acls(deployment: Deployment, access: Access) -> None:
         typer.echo(f"created {rule}")
 
 
-def _access(clients: list[str]) -> Access:
-    named = dict(one.partition("=")[::2] for one in clients)
-    return Access(settings().namespace, named)
+def _tell_passwords(deployment: Deployment, access: Access, kept: Credentials) -> None:
+    from shared.messaging.access_control import set_scram_passwords
+    from shared.messaging.admin import admin_client
+
+    users = access.principals
+    if missing := [str(kept.password_file(user)) for user in users if not kept.has_password(user)]:
+        raise UnusableError(f"{', '.join(missing)}: no such file; each user needs a password")
+    with admin_client(deployment) as connected:
+        set_scram_passwords(connected, {user: kept.password(user) for user in users})
+    typer.echo(f"told Kafka the passwords of {len(users)} users")
+
+
+def named_clients(clients: list[str] | None) -> Mapping[str, str]:
+    """Those of `--client` with their roles, which are not looked at."""
+    return dict(one.partition("=")[::2] for one in clients or ())
+
+
+def _access(clients: list[str] | None) -> Access:
+    return Access(settings().namespace, named_clients(clients))
 
 
 @app.command("list")

@@ -1,15 +1,19 @@
-"""`coplace certificates`: who may come to the secure installation on this machine."""
+"""`coplace certificates`: who may come to a secure installation."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cli.installation.cli import export_lines
 from cli.installation.installation import Installation
+from cli.security import Security
+from cli.topics import Clients, named_clients
+from shared.runtime.settings import settings
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Credentials of a secure installation (`coplace up --secure`).",
+    help="Credentials of a secure installation: `coplace up --secure`, or containers.",
 )
 
 
@@ -26,6 +30,25 @@ def issue(
     """Give somebody a certificate, a user and a password, and print what their programs need."""
     for line in export_lines(Installation.last().issue(name, role)):
         typer.echo(line)
+
+
+@app.command()
+def hand_out(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="All are kept in `credentials` below it, each holder's in NAME."),
+    ],
+    client: Clients = None,
+) -> None:
+    """Make what is missing of a deployment's credentials, and lay what each service and client has
+    into a folder of its own, for containers to mount."""
+    security = Security(folder, settings().namespace)
+    security.prepare()
+    for name, role in named_clients(client).items():
+        security.add_client(name, role)
+    security.prepare()
+    security.hand_out(folder)
+    typer.echo(f"each holder's credentials are in {folder}/NAME")
 
 
 @app.command()

@@ -1,11 +1,14 @@
 """Plays a demo through the containers of docker-compose.yml and compares it with the embedded run.
 
-Run it with `make compose-check`. Images that cannot be pulled are stood in for by local builds;
-what only observes (collector, Prometheus, Grafana) is left out.
+Run it with `make compose-check`; with `--secure` it plays encrypted and with passwords. Images that
+cannot be pulled are stood in for by local builds; what only observes (collector, Prometheus,
+Grafana) is left out.
 """
 
+import argparse
 import fcntl
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -36,12 +39,14 @@ SERVICES = (
     "accounts",
 )
 TOPICS = "topics"
+CREDENTIALS = "credentials"
 EMULATOR = "simulation"
 # Without one an emulated run is that of placement alone, which the check compares with.
 NOT_PLAYED = ("planner",)
 
 _NAME = "coplace-check"
 _DEMO = Path(__file__).with_name("demo.env")
+_OPERATOR = Path(__file__).with_name("operator.env")
 _OUT = Path("run/compose-check")
 _JOBS = 100
 _SEED = 1
@@ -52,39 +57,68 @@ _RUN_WITHIN_S = 300.0
 def main() -> None:
     """Exit with a message that names the problem unless both runs came to the same."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--secure", action="store_true")
+    secure = parser.parse_args().secure
     try:
         with _alone():
-            _check(_tell_since(time.monotonic()))
+            _check(_tell_since(time.monotonic()), secure=secure)
     except (LocalServersError, PodmanError, subprocess.SubprocessError) as error:
         sys.exit(f"compose-check: {error}")
 
 
-def _check(tell: Callable[[str], None]) -> None:
+def _check(tell: Callable[[str], None], *, secure: bool) -> None:
     require_command("podman", "The check of the compose file", "podman")
     shutil.rmtree(_OUT, ignore_errors=True)
+    _OUT.mkdir(parents=True)
     podman = Podman(cache_dir() / "containers", _run_dir())
     provide_images(podman, tell)
     tell(f"playing {_JOBS} jobs embedded")
-    _coplace("demo", f"--seed={_SEED}", f"--jobs={_JOBS}", f"--out={_OUT / 'embedded'}")
+    _coplace("demo", f"--seed={_SEED}", f"--jobs={_JOBS}", "--out=embedded")
     tell(f"playing {_JOBS} jobs through the containers")
-    _play_in_containers(podman, tell)
-    _coplace("compare", str(_OUT / "embedded"), str(_OUT / "containers"))
+    _play_in_containers(podman, tell, secure=secure)
+    _coplace("compare", "embedded", "containers")
     tell("the containers decided and charged what the embedded run did")
 
 
-def _play_in_containers(podman: Podman, tell: Callable[[str], None]) -> None:
+def _play_in_containers(podman: Podman, tell: Callable[[str], None], *, secure: bool) -> None:
     variables = _variables(*free_ports(5))
-    project = Project(podman, _NAME, variables)
+    project = Project(podman, _NAME, variables, secure=secure)
     # An earlier check may have been killed together with what would have cleaned up after it.
     project.down()
     with project.taken_down():
         try:
+            credentials = _make_credentials(project, tell) if secure else None
             _start(project, tell)
-            _coplace("wait", f"--jobs={_JOBS}", **variables)
-            _coplace("report", "--redis", f"--out={_OUT / 'containers'}", **variables)
+            _coplace("wait", f"--jobs={_JOBS}", as_operator=secure, **variables)
+            _coplace(*("report", "--redis", "--out=containers"), as_operator=secure, **variables)
+            if credentials:
+                _require_secrecy(project, credentials)
+                _coplace("doctor", as_operator=True, **variables)
+                tell("no secret is told, and each may do what it should")
         except BaseException:
             print(project.logs((*SERVERS, TOPICS, *SERVICES, EMULATOR)), file=sys.stderr)
             raise
+
+
+def _make_credentials(project: Project, tell: Callable[[str], None]) -> Path:
+    """Have them made in their volumes, and copied to this machine."""
+    project.run(CREDENTIALS)
+    for name in ("operator", "credentials"):
+        project.copy_out(CREDENTIALS, f"/credentials/{name}", _OUT)
+    tell("credentials are made")
+    return _OUT / "credentials"
+
+
+def _require_secrecy(project: Project, credentials: Path) -> None:
+    """No password is in an environment, a process list or a log. Raises PodmanError."""
+    running = (*SERVERS, *SERVICES)
+    told = project.described(running) + project.logs((*running, CREDENTIALS, TOPICS, EMULATOR))
+    passwords = {file.stem: file.read_text().strip() for file in credentials.glob("*.password")}
+    if found := sorted(user for user, password in passwords.items() if password in told):
+        raise PodmanError(f"passwords can be read in containers: {', '.join(found)}")
+    if len(passwords) < len(SERVICES):
+        raise PodmanError(f"{credentials} has passwords of {', '.join(sorted(passwords))} alone")
 
 
 def _start(project: Project, tell: Callable[[str], None]) -> None:
@@ -117,11 +151,14 @@ def _variables(
     }
 
 
-def _coplace(*arguments: str, **variables: str) -> None:
-    """Run the command line on this machine."""
-    command = [str(Path(sys.executable).with_name("coplace")), *arguments]
+def _coplace(*arguments: str, as_operator: bool = False, **variables: str) -> None:
+    """Run the command line on this machine, in the folder of the results."""
+    command = [str(Path(sys.executable).with_name("coplace").absolute()), *arguments]
+    if as_operator:
+        sourced = f'set -a && source {shlex.quote(str(_OPERATOR.absolute()))} && exec "$@"'
+        command = ["bash", "-c", sourced, "bash", *command]
     environment = {**os.environ, **variables}
-    subprocess.run(command, env=environment, timeout=_RUN_WITHIN_S, check=True)
+    subprocess.run(command, cwd=_OUT, env=environment, timeout=_RUN_WITHIN_S, check=True)
 
 
 def _run_dir() -> Path:

@@ -1,4 +1,4 @@
-"""The containers of docker-compose.yml under a project name, started and watched in steps."""
+"""The containers of the compose files under a project name, started and watched in steps."""
 
 import subprocess
 import sys
@@ -9,23 +9,35 @@ from pathlib import Path
 
 from deploy.compose.podman import Podman, PodmanError, require_success
 
-_FILE = Path(__file__).parents[2] / "docker-compose.yml"
+_ROOT = Path(__file__).parents[2]
+_FILE = _ROOT / "docker-compose.yml"
+# Goes over the other one.
+_SECURE_FILE = _ROOT / "docker-compose.secure.yml"
 _POLL_S = 0.5
 _LOG_LINES = 20
 _DOWN = ("down", "--volumes")
 
 
 class Project:
-    """One project, with its demo profile; `variables` are what the file leaves open."""
+    """One project, with its demo profile; `variables` are what the files leave open."""
 
-    def __init__(self, podman: Podman, name: str, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self, podman: Podman, name: str, variables: Mapping[str, str], *, secure: bool
+    ) -> None:
         self._podman = podman
         self._name = name
+        self._files = (_FILE, *((_SECURE_FILE,) if secure else ()))
         self._environment = {**podman.environment, **variables}
 
     def up(self, services: Sequence[str]) -> None:
-        """Start services in the background. Raises PodmanError."""
-        self._compose("up", "--detach", "--no-build", *services)
+        """Start services in the background, and none that they depend on. Raises PodmanError."""
+        self._compose("up", "--detach", "--no-build", "--no-deps", *services)
+
+    def run(self, service: str) -> None:
+        """Start a service and wait for its end. Raises PodmanError where that is not a good one."""
+        self.up([service])
+        if (status := self._podman.call("wait", self._container(service))) != "0":
+            raise PodmanError(f"{service} ended with status {status}")
 
     def down(self) -> None:
         """Remove the containers, their network and their volumes, whatever is there of them."""
@@ -64,6 +76,17 @@ class Project:
             for name in services
         )
 
+    def copy_out(self, service: str, path: str, folder: Path) -> None:
+        """Copy a file or folder of a service's container into a folder. Raises PodmanError."""
+        self._podman.call("cp", f"{self._container(service)}:{path}", str(folder))
+
+    def described(self, services: Sequence[str]) -> str:
+        """All that podman tells of each service's container: its environment and command, and the
+        processes in it."""
+        names = [self._container(service) for service in services]
+        running = [self._podman.call("top", name, "args") for name in names]
+        return "\n".join([self._podman.call("inspect", *names), *running])
+
     def _is_healthy(self, service: str) -> bool:
         return self._podman.succeeds("healthcheck", "run", self._container(service))
 
@@ -82,5 +105,6 @@ class Project:
         require_success(done)
 
     def _command(self, *arguments: str) -> list[str]:
-        options = (f"--file={_FILE}", f"--project-name={self._name}", "--profile=demo")
+        files = [f"--file={file}" for file in self._files]
+        options = (*files, f"--project-name={self._name}", "--profile=demo")
         return [sys.executable, "-m", "podman_compose", *options, *arguments]

@@ -16,8 +16,8 @@ _AUTHORITY_DAYS: Final = 3_650
 _DAYS: Final = 397
 _KEY: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 _CONFIG: Final = "[req]\ndistinguished_name = dn\n[dn]\n"
-# Who is reached on this machine alone.
-_HOSTS: Final = "DNS:localhost,IP:127.0.0.1"
+# Who serves is reached on this machine, and by its name where each has a container of its own.
+_HOSTS: Final = "DNS:{name},DNS:localhost,IP:127.0.0.1"
 _PASSWORD_BYTES: Final = 32
 _PRIVATE: Final = 0o077
 
@@ -119,7 +119,7 @@ class Credentials:
         extensions = (
             "basicConstraints=critical,CA:FALSE",
             f"extendedKeyUsage={usage}",
-            *((f"subjectAltName={_HOSTS}",) if serves else ()),
+            *((f"subjectAltName={_HOSTS.format(name=name)}",) if serves else ()),
         )
         signer = ("-CA", str(self.authority), "-CAkey", str(self._authority_key))
         with tempfile.TemporaryDirectory(dir=self.folder) as scratch:

@@ -1,5 +1,6 @@
-"""Kafka's access control list: created from the rules, and compared with them."""
+"""Kafka's users and access control list: created from the rules, and compared with them."""
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kafka import KafkaAdminClient
@@ -12,7 +13,10 @@ from kafka.admin import (
     ResourcePattern,
     ResourcePatternFilter,
     ResourceType,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
 )
+from kafka.errors import KafkaError
 
 from shared.messaging.access import Access, AclRule, Operation, Resource
 
@@ -42,6 +46,15 @@ def ensure_acls(client: KafkaAdminClient, access: Access) -> list[AclRule]:
     if missing and (failed := client.create_acls([acl_of(rule) for rule in missing])["failed"]):
         raise failed[0](f"{len(failed)} rules of {len(missing)} were refused")
     return missing
+
+
+def set_scram_passwords(client: KafkaAdminClient, passwords: Mapping[str, str]) -> None:
+    """Tell Kafka the password of each user, for SCRAM-SHA-512. Raises KafkaError."""
+    mechanism = ScramMechanism.SCRAM_SHA_512
+    told = [UserScramCredentialUpsertion(user, mechanism, one) for user, one in passwords.items()]
+    refused = client.alter_user_scram_credentials(told)
+    if problems := [f"{user}: {why}" for user, why in refused.items() if why]:
+        raise KafkaError(f"passwords were refused: {', '.join(problems)}")
 
 
 def difference(client: KafkaAdminClient, access: Access) -> AclDifference:
