@@ -54,6 +54,7 @@ app = typer.Typer(
             "restore": "cli.restore.cli:app",
             "slurm": "cli.slurm.cli:app",
             "tariff": "cli.tariff:app",
+            "tokens": "cli.authority.tokens:app",
         },
     ),
     no_args_is_help=True,

@@ -35,6 +35,12 @@ _GRPC_PORTS: Final = {
     _PLACEMENT: "COPLACE_PLACEMENT_PORT",
     _ENERGY_API: "COPLACE_ENERGY_API_PORT",
 }
+# The variables of where clients that have a token find them.
+_TOKEN_ADDRESSES: Final = {
+    _INGEST: "COPLACE_INGEST_TOKEN_ADDRESS",
+    _PLACEMENT: "COPLACE_PLACEMENT_TOKEN_ADDRESS",
+    _ENERGY_API: "COPLACE_ENERGY_TOKEN_ADDRESS",
+}
 # NumPy's libraries would start a thread a core in every process.
 _ONE_THREAD: Final = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -72,7 +78,8 @@ class Processes:
         }
         self._services = {module: name for name, module in every.items()}
         answering = [name for name, module in self._workers.items() if module in _GRPC_PORTS]
-        self._ports = choose_ports([*self._workers, EMULATOR, *map(_grpc, answering)])
+        further = map(_tokens, answering) if credentials else ()
+        self._ports = choose_ports([*self._workers, EMULATOR, *map(_grpc, answering), *further])
 
     @property
     def ingest_address(self) -> str:
@@ -90,6 +97,17 @@ class Processes:
         """Where gRPC clients find the energy API."""
         [address] = self._addresses(_ENERGY_API)
         return address
+
+    @property
+    def token_addresses(self) -> Mapping[str, str]:
+        """Where clients with a token find each process, by the variable of its address; none in an
+        installation that is not secure."""
+        if not self._credentials:
+            return {}
+        return {
+            variable: f"127.0.0.1:{self._ports[_tokens(self._services[module])]}"
+            for module, variable in _TOKEN_ADDRESSES.items()
+        }
 
     def services(self) -> list[Program]:
         """Every service, the stateful ones as often as they have workers."""
@@ -112,7 +130,12 @@ class Processes:
 
     def _grpc_port(self, name: str, module: str) -> Mapping[str, str]:
         variable = _GRPC_PORTS.get(module)
-        return {variable: str(self._ports[_grpc(name)])} if variable else {}
+        if variable is None:
+            return {}
+        own = {variable: str(self._ports[_grpc(name)])}
+        if self._credentials:
+            own["COPLACE_GRPC_TOKEN_PORT"] = str(self._ports[_tokens(name)])
+        return own
 
     def _program(self, name: str, module: str, further: Mapping[str, str]) -> Program:
         port = self._ports[name]
@@ -131,3 +154,7 @@ class Processes:
 
 def _grpc(name: str) -> str:
     return f"{name} gRPC"
+
+
+def _tokens(name: str) -> str:
+    return f"{name} gRPC for tokens"

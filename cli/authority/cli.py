@@ -70,13 +70,19 @@ def set_table(
         typer.echo(f"version {before.version} says so already, and stays in force")
         return
     now_us = clock_us()
-    table = message_of(before.version + 1, bindings, reason, now_us)
+    named = {binding.who for binding in bindings}
+    held = before.tokens.every
+    tokens = [one for one in held if one.who in named and one.is_worth_telling(now_us)]
+    table = message_of(before.version + 1, bindings, reason, now_us, tokens)
     AuthorityTable.of(table)
     event_id = f"{source}/{table.DESCRIPTOR.full_name}/{table.version}/{now_us}"
     publish(ingest, Envelope(id=event_id, source=source, time_us=now_us, authority_declared=table))
     typer.echo(f"version {table.version} is in force:")
     for line in _changes(before.now.bindings if before.now else (), bindings):
         typer.echo(f"  {line}")
+    for one in held:
+        if one.who not in named:
+            typer.echo(f"  - token {one.name} of {one.who}")
     note(_unknown_sites(deployment, bindings))
 
 

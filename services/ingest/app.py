@@ -14,6 +14,7 @@ from services.ingest.payloads import KINDS
 from services.ingest.region import FOLDED
 from services.ingest.service import IngestService, StreamLimits
 from services.ingest.settings import IngestSettings
+from shared.authority.bearing import TokenGate
 from shared.authority.door import AUDIT, Door
 from shared.authority.following import table_followed
 from shared.authority.table import TableInForce
@@ -68,7 +69,10 @@ async def serve(process: Process) -> None:
         service = IngestService(
             intake(deployment, own.of_site), publisher, meter, crash, streams, gate
         )
-        await serve_grpc(process, own.host, own.port, service.handlers(), own.most_calls)
+        await serve_grpc(
+            *(process, own.host, own.port, service.handlers(), own.most_calls),
+            gate=TokenGate(gate.door, crash),
+        )
 
 
 def main() -> None:

@@ -94,14 +94,14 @@ class Gate:
     """Holds each event against the table in force; without one, whatever is valid comes in."""
 
     def __init__(self, door: Door, declared: Followed, region: RegionFollowed) -> None:
-        self._door = door
+        self.door = door
         self._declared = declared
         self._region = region
 
     async def open(self) -> None:
         """Know what there is to know before the first call, and say whether anybody is held."""
-        self._door.announce()
-        if not self._door.is_open:
+        self.door.announce()
+        if not self.door.is_open:
             await self._region.ready()
 
     async def admit(self, who: str, action: str, publish: Publish) -> Sequence[Awaitable[object]]:
@@ -110,23 +110,23 @@ class Gate:
         Raises NotAllowedError, NotYetKnownError, and RejectedError for a table that would not
         count.
         """
-        if self._door.is_open and action != DECLARE:
+        if self.door.is_open and action != DECLARE:
             return ()
         attempt, verdict = await self._judge(who, action, publish)
         if not verdict.is_allowed:
-            await (await self._door.record(attempt, verdict))
+            await (await self.door.record(attempt, verdict))
             raise NotAllowedError(verdict.reason)
         if publish.topic in _RECORDED or action in ORDERS:
-            return (await self._door.record(attempt, verdict),)
+            return (await self.door.record(attempt, verdict),)
         return ()
 
     async def refuse(self, who: str, action: str, event_id: str, reason: str) -> None:
         """Put on record that somebody spoke for somebody else, where a table is in force."""
-        if self._door.is_open:
+        if self.door.is_open:
             return
         attempt = AccessRequest(who, action, About(), event_id)
-        verdict = self._door.counted(attempt, AccessVerdict(False, reason))
-        await (await self._door.record(attempt, verdict))
+        verdict = self.door.counted(attempt, AccessVerdict(False, reason))
+        await (await self.door.record(attempt, verdict))
 
     async def confirm(self, publish: Publish) -> None:
         """Return when a table that was published is in force here. Raises RejectedError where
@@ -134,7 +134,7 @@ class Gate:
         if not isinstance(publish.event.payload, AuthorityDeclared):
             return
         await self._declared.caught_up()
-        declared = self._door.table.declared
+        declared = self.door.table.declared
         if declared is None or declared.id != publish.event.id:
             problem = "another table was declared meanwhile: look at it, and set again"
             raise RejectedError(f"{DECLARE}.version", problem)
@@ -154,7 +154,7 @@ class Gate:
             await self._region.caught_up(attempt.about)
             attempt = self._attempt(who, action, publish)
             verdict = self._may(attempt)
-        return attempt, self._door.counted(attempt, verdict)
+        return attempt, self.door.counted(attempt, verdict)
 
     def _judge_table(
         self, who: str, table: AuthorityDeclared, event_id: str
@@ -164,13 +164,13 @@ class Gate:
         verdict = self._may(attempt)
         if verdict.is_allowed:
             try:
-                self._door.table.successor(table, who)
+                self.door.table.successor(table, who)
             except RejectedError as error:
                 raise RejectedError(f"{DECLARE}.{error.field}", error.problem) from None
-        return attempt, self._door.counted(attempt, verdict)
+        return attempt, self.door.counted(attempt, verdict)
 
     def _may(self, attempt: AccessRequest) -> AccessVerdict:
-        table = self._door.table.now
+        table = self.door.table.now
         if table is not None:
             return table.may(attempt.who, attempt.action, attempt.about)
         if attempt.who:

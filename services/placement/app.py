@@ -10,7 +10,9 @@ from services.placement import meter, sequencer
 from services.placement.sequencer import Sequencer
 from services.placement.service import MOST_QUESTIONS, Duty, PlacementService
 from services.placement.settings import PlacementSettings
+from shared.authority.bearing import TokenGate
 from shared.authority.questions import question_door
+from shared.messaging.crash import end_process
 from shared.messaging.stage import Stage
 from shared.placement import outcomes
 from shared.placement.processor import Placement, mended
@@ -87,7 +89,10 @@ def main() -> None:
     async def answering(process: Process) -> AsyncIterator[None]:
         async with question_door(process, DOOR) as door:
             handlers = PlacementService(duty, own.most_foreseen, door).handlers()
-            async with grpc_server(process, own.host, own.port, handlers, MOST_QUESTIONS):
+            gate = TokenGate(door, partial(end_process, DOOR))
+            async with grpc_server(
+                process, own.host, own.port, handlers, MOST_QUESTIONS, gate=gate
+            ):
                 yield
 
     measuring = partial(meter.watch, duty=duty)

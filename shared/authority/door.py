@@ -10,13 +10,17 @@ from coplace.v1.authority_pb2 import AccessAudited
 from grpc.aio import ServicerContext
 from opentelemetry.metrics import Meter, Observation
 
+from shared.authority.bearing import bearer
 from shared.authority.rules import About, AccessVerdict
 from shared.authority.table import TableInForce
+from shared.authority.tokens import RefusedTokenError
 from shared.domain.errors import RejectedError
 from shared.messaging.clock import now_us
 from shared.messaging.event import Event, Publish
 
 AUDIT: Final = "audit"
+# What is refused before it is looked at: the action of these in the audit.
+TOKEN: Final = "token"
 # The longest text that an answer or a record repeats.
 _MOST_TEXT: Final = 1_024
 _NO_TABLE: Final = (
@@ -46,8 +50,14 @@ class AccessRequest:
 
 
 def callers(context: ServicerContext[Any, Any]) -> Sequence[str]:
-    """Whom the client certificate names; nobody where none was shown. Raises RejectedError for one
-    that names nobody, who could else say anything."""
+    """Whom the client certificate names, or the token; nobody where none was shown. Raises
+    RejectedError for a certificate that names nobody, who could else say anything, and for a token
+    that does not count any more."""
+    try:
+        if held := bearer():
+            return held
+    except RefusedTokenError as error:
+        raise RejectedError("source", f"cannot be told: {error}") from None
     shown = context.auth_context()
     names = [name.decode() for name in shown.get("x509_common_name", ())]
     if "x509_pem_cert" in shown and not all(names or [""]):
@@ -56,7 +66,7 @@ def callers(context: ServicerContext[Any, Any]) -> Sequence[str]:
 
 
 def caller(context: ServicerContext[Any, Any]) -> str:
-    """The one whom the client certificate names; empty where it names nobody, or several."""
+    """The one whom the certificate or token names; empty where that is nobody, or several."""
     try:
         names = callers(context)
     except RejectedError:
@@ -79,6 +89,7 @@ class Door:
             "authority_allowed", description="What the table in force allows, by action"
         )
         self._allowed.add(0)
+        self._turned_away: dict[str, int] = {}
         meter.create_observable_gauge(
             "authority_table_version",
             [lambda _options: [Observation(table.version)]],
@@ -96,6 +107,19 @@ class Door:
     def is_open(self) -> bool:
         """Whether everybody may say and ask everything."""
         return self.table.now is None
+
+    def holder(self, token: str, at_us: int) -> str:
+        """For whom a token stands. Raises RefusedTokenError where it does not count."""
+        return self.table.tokens.holder(token, at_us)
+
+    async def turn_away(self, who: str, reason: str) -> None:
+        """Count who is not let in at all, and put the first of each second on record."""
+        self._refused.add(1, {"action": TOKEN})
+        second = now_us() // 1_000_000
+        if self._turned_away.get(who) != second:
+            self._turned_away[who] = second
+            attempt = AccessRequest(who, TOKEN, About())
+            await (await self.record(attempt, AccessVerdict(False, reason)))
 
     async def answer(
         self, context: ServicerContext[Any, Any], action: str, about: About

@@ -13,6 +13,7 @@ from coplace.v1.authority_pb2 import (
 
 from shared.authority.binding import Binding, Role
 from shared.authority.rules import About, AccessVerdict, judged
+from shared.authority.tokens import BearerToken, Tokens
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event
 
@@ -22,11 +23,15 @@ _REGION: Final = About(is_region=True)
 
 
 class AuthorityTable:
-    """Bindings of one version. Raises RejectedError, naming the field, for what is none."""
+    """Bindings and tokens of one version. Raises RejectedError, naming the field, for what is
+    none."""
 
-    def __init__(self, version: int, bindings: Iterable[Binding]) -> None:
+    def __init__(
+        self, version: int, bindings: Iterable[Binding], tokens: Tokens | None = None
+    ) -> None:
         self.version = version
         self.bindings = tuple(bindings)
+        self.tokens = tokens or Tokens()
         of: dict[str, list[Binding]] = defaultdict(list)
         for binding in self.bindings:
             of[binding.who].append(binding)
@@ -39,18 +44,23 @@ class AuthorityTable:
             raise RejectedError("version", "must be at least 1, got 0")
         if not message.bindings:
             raise RejectedError("bindings", "must hold at least one")
-        found = (_binding(number, each) for number, each in enumerate(message.bindings))
-        return cls(message.version, found)
+        found = [_binding(number, each) for number, each in enumerate(message.bindings)]
+        tokens = Tokens.of(message.tokens, (binding.who for binding in found))
+        return cls(message.version, found, tokens)
 
     def may(self, who: str, action: str, about: About) -> AccessVerdict:
         """Whether an identity may say or ask something about something, and why not."""
         if not who:
-            return AccessVerdict(False, "nobody is known by name here: show a client certificate")
+            return AccessVerdict(False, "nobody is known by name here: show a certificate or token")
         return judged(self._of.get(who, ()), action, about)
 
 
 def message_of(
-    version: int, bindings: Iterable[Binding], reason: str, now_us: int
+    version: int,
+    bindings: Iterable[Binding],
+    reason: str,
+    now_us: int,
+    tokens: Iterable[BearerToken] = (),
 ) -> AuthorityDeclared:
     """The declaration of a table."""
     rows = [
@@ -65,7 +75,13 @@ def message_of(
         )
         for each in bindings
     ]
-    return AuthorityDeclared(version=version, bindings=rows, reason=reason, declared_at_us=now_us)
+    return AuthorityDeclared(
+        version=version,
+        bindings=rows,
+        reason=reason,
+        declared_at_us=now_us,
+        tokens=[each.message for each in tokens],
+    )
 
 
 def _binding(number: int, row: RoleBinding) -> Binding:
@@ -103,6 +119,11 @@ class TableInForce:
     def version(self) -> int:
         """Of the table; 0 while there is none."""
         return self.now.version if self.now else 0
+
+    @property
+    def tokens(self) -> Tokens:
+        """Those of the table; none while there is none."""
+        return self.now.tokens if self.now else Tokens()
 
     def successor(self, message: AuthorityDeclared, declarer: str) -> AuthorityTable:
         """The table that would be in force next. Raises RejectedError where the declaration does

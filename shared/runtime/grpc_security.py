@@ -1,17 +1,22 @@
 """TLS settings in the form that gRPC wants; apart, since most processes speak no gRPC."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import grpc
 
 from shared.runtime.settings import Settings
 
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_.~+/=-]+")
 
-def grpc_server_credentials(settings: Settings) -> grpc.ServerCredentials | None:
-    """The server's certificate, None to speak plain text; with a CA, clients must show theirs. Both
-    are as the files have them when a connection begins.
+
+def grpc_server_credentials(
+    settings: Settings, *, for_tokens: bool = False
+) -> grpc.ServerCredentials | None:
+    """The server's certificate, None to speak plain text; with a CA, clients must show theirs, but
+    where they come with tokens. Both are as the files have them when a connection begins.
 
     Raises ValueError when clients shall be checked without a certificate to serve.
     """
@@ -20,7 +25,7 @@ def grpc_server_credentials(settings: Settings) -> grpc.ServerCredentials | None
         if settings.grpc_ca_file:
             raise ValueError("grpc_ca_file on a server needs grpc_cert_file and grpc_key_file")
         return None
-    files = _ServerFiles(certificate, key, settings.grpc_ca_file)
+    files = _ServerFiles(certificate, key, None if for_tokens else settings.grpc_ca_file)
     # Its types know no None, by which it goes on with what it has.
     renewed = cast(Callable[[], grpc.ServerCertificateConfiguration], files.renewed)
     return grpc.dynamic_ssl_server_credentials(
@@ -67,11 +72,36 @@ def grpc_channel_credentials(settings: Settings) -> grpc.ChannelCredentials | No
     """What a client checks servers with and shows of itself; None speaks plain text."""
     if settings.grpc_ca_file is None and settings.grpc_cert_file is None:
         return None
-    return grpc.ssl_channel_credentials(
+    connection = grpc.ssl_channel_credentials(
         root_certificates=_bytes(settings.grpc_ca_file),
         private_key=_bytes(settings.grpc_key_file),
         certificate_chain=_bytes(settings.grpc_cert_file),
     )
+    if settings.grpc_token_file is None:
+        return connection
+    shown = grpc.metadata_call_credentials(_TokenOfFile(settings.grpc_token_file))
+    return grpc.composite_channel_credentials(connection, shown)
+
+
+class _TokenOfFile(grpc.AuthMetadataPlugin):
+    """Shows the token that its file has at each call."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __call__(
+        self, _context: grpc.AuthMetadataContext, callback: grpc.AuthMetadataPluginCallback
+    ) -> None:
+        """What cannot be read or shown fails the call, by the name of the file alone."""
+        try:
+            token = self._file.read_text().strip()
+        except OSError as error:
+            callback((), error)
+            return
+        if _TOKEN.fullmatch(token):
+            callback((("authorization", f"Bearer {token}"),), None)
+        else:
+            callback((), ValueError(f"COPLACE_GRPC_TOKEN_FILE={self._file} holds no token"))
 
 
 def _bytes(path: Path | None) -> bytes | None:

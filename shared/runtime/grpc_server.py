@@ -12,6 +12,7 @@ from grpc.aio import AbortError
 from shared.runtime.grpc_security import grpc_server_credentials
 from shared.runtime.refusals import files_problem
 from shared.runtime.service import CannotStartError, Process
+from shared.runtime.settings import Settings
 
 # A call that runs when the process shall stop gets this long to finish.
 _GRACE_S: Final = 5.0
@@ -49,9 +50,11 @@ async def serve_grpc(
     port: int,
     handlers: grpc.GenericRpcHandler,
     most_calls: int | None = None,
+    *,
+    gate: grpc.aio.ServerInterceptor | None = None,
 ) -> None:
     """Answer calls until the process shall stop; a port of 0 takes a free one and logs it."""
-    async with grpc_server(process, host, port, handlers, most_calls):
+    async with grpc_server(process, host, port, handlers, most_calls, gate=gate):
         process.readiness.ready()
         await process.stop.wait()
         process.readiness.wait_for("its end")
@@ -64,11 +67,13 @@ async def grpc_server(
     port: int,
     handlers: grpc.GenericRpcHandler,
     most_calls: int | None = None,
+    *,
+    gate: grpc.aio.ServerInterceptor | None = None,
 ) -> AsyncIterator[None]:
     """Answer calls meanwhile, beside other work of the process: at most so many at once, others
-    are refused with RESOURCE_EXHAUSTED. Raises CannotStartError where another process has the
-    port."""
-    server = await _start(process, host, port, handlers, most_calls)
+    are refused with RESOURCE_EXHAUSTED. Where tokens count, all pass the gate, which looks at them.
+    Raises CannotStartError where another process has the port."""
+    server = await _start(process, host, port, handlers, most_calls, gate)
     try:
         yield
     finally:
@@ -81,15 +86,23 @@ async def _start(
     port: int,
     handlers: grpc.GenericRpcHandler,
     most_calls: int | None,
+    gate: grpc.aio.ServerInterceptor | None,
 ) -> grpc.aio.Server:
-    largest = process.settings.max_message_bytes
-    options = [("grpc.max_receive_message_length", largest), *_OPTIONS]
-    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=most_calls)
+    settings = process.settings
+    options = [("grpc.max_receive_message_length", settings.max_message_bytes), *_OPTIONS]
+    if settings.grpc_token_port and gate is None:
+        raise CannotStartError("nobody comes here with a token: unset COPLACE_GRPC_TOKEN_PORT")
+    gates = [gate] if settings.grpc_token_port and gate else []
+    server = grpc.aio.server(
+        interceptors=gates, options=options, maximum_concurrent_rpcs=most_calls
+    )
     server.add_generic_rpc_handlers((handlers,))
-    if problem := files_problem(process.settings, "grpc"):
+    if problem := files_problem(settings, "grpc"):
         raise CannotStartError(f"gRPC on {host}:{port}: {problem}")
-    credentials = grpc_server_credentials(process.settings)
+    credentials = grpc_server_credentials(settings)
     port = _take_port(server, f"{host}:{port}", credentials)
+    if gates:
+        _take_token_port(server, f"{host}:{settings.grpc_token_port}", settings)
     await server.start()
     log.info("serving gRPC", host=host, port=port, tls=credentials is not None)
     return server
@@ -107,6 +120,12 @@ def _take_port(
             f"gRPC cannot listen on {address}: another process has it, or it is no address of "
             "this machine; stop the other one, or set another host and port"
         ) from None
+
+
+def _take_token_port(server: grpc.aio.Server, address: str, settings: Settings) -> None:
+    """gRPC asks for a certificate of all who come to a port, or of nobody."""
+    _take_port(server, address, grpc_server_credentials(settings, for_tokens=True))
+    log.info("serving gRPC to who shows a token", address=address)
 
 
 def ends_process(

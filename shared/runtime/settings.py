@@ -104,6 +104,17 @@ class Settings(EnvironmentSettings):
         None, description="PEM that signs the other side's certificate; a server then demands one"
     )
 
+    grpc_token_port: int = Field(
+        0,
+        ge=0,
+        le=65535,
+        description="Of a server beside its own port: there a token counts in place of a client "
+        "certificate; 0: none",
+    )
+    grpc_token_file: FilePath | None = Field(
+        None, description="File of our token, read at each call; shown over TLS alone"
+    )
+
     @property
     def is_emulated(self) -> bool:
         """Whether barriers close the rounds and therefore have to travel through every topic."""
@@ -115,6 +126,14 @@ class Settings(EnvironmentSettings):
             cert, key = getattr(self, f"{user}_cert_file"), getattr(self, f"{user}_key_file")
             if (cert is None) != (key is None):
                 raise ValueError(f"set both {user}_cert_file and {user}_key_file, or neither")
+        return self
+
+    @model_validator(mode="after")
+    def _tokens_are_encrypted(self) -> Self:
+        if self.grpc_token_file and not self.grpc_ca_file:
+            raise ValueError("grpc_token_file needs grpc_ca_file: a token is shown over TLS alone")
+        if self.grpc_token_port and not self.grpc_cert_file:
+            raise ValueError("grpc_token_port needs grpc_cert_file: tokens come over TLS alone")
         return self
 
     @property

@@ -85,9 +85,10 @@ class Region:
         )
         create_topics(self.deployment)
         self._server = identity(self.folder, "server")
-        ports = free_ports(2 * len(_MODULES))
-        self.ports = dict(zip(_MODULES, ports[::2], strict=True))
-        self.http = dict(zip(_MODULES, ports[1::2], strict=True))
+        ports = free_ports(3 * len(_MODULES))
+        self.ports = dict(zip(_MODULES, ports[::3], strict=True))
+        self.http = dict(zip(_MODULES, ports[1::3], strict=True))
+        self.token_ports = dict(zip(_MODULES, ports[2::3], strict=True))
         self.programs = {name: self._program(name) for name in _MODULES}
         servers.start(self.programs.values())
         self.settings_of = cache(lambda who: identity(self.folder, who))
@@ -175,6 +176,7 @@ class Region:
                 **self.environment(),
                 f"COPLACE_{variable}_PORT": str(self.ports[name]),
                 "COPLACE_HTTP_PORT": str(self.http[name]),
+                "COPLACE_GRPC_TOKEN_PORT": str(self.token_ports[name]),
                 "COPLACE_SESSION_TIMEOUT_S": "6",
             },
             ready_url=f"http://127.0.0.1:{self.http[name]}/readyz",
@@ -278,9 +280,7 @@ def held(region: Region) -> Region:
     declared = region.coplace("r", "authority", "set", path, "--reason", "two sites")
     assert declared.returncode == 0, declared.stderr
     assert "version 1 is in force" in declared.stdout
-    eventually(lambda: region.metric("ingest-2", "authority_table_version") == 1)
-    eventually(lambda: region.metric("placement", "authority_table_version") == 1)
-    eventually(lambda: region.metric("energy-api", "authority_table_version") == 1)
+    until_version(region, 1)
     assert region.say("north", "cluster_declared", cluster("alpha", "north", "m0"))[0] is _OK
     assert region.say("south", "cluster_declared", cluster("sigma", "south", "m1"))[0] is _OK
     own = submission(_OWN_JOB, "ada", "physics", "alpha")
@@ -654,6 +654,77 @@ def test_a_table_is_changed_by_operators_of_all_sites_one_version_after_the_othe
     )
     assert code is _DENIED
     assert "the table of authority does not name it" in details
+
+
+def until_version(region: Region, version: int) -> None:
+    """Wait until every process holds to a version of the table."""
+
+    def is_held(process: str) -> bool:
+        return region.metric(process, "authority_table_version") == version
+
+    eventually(lambda: all(map(is_held, _MODULES)))
+
+
+def with_token(
+    region: Region, file: Path, process: str, call: Callable[[grpc.Channel], object]
+) -> tuple[grpc.StatusCode, str]:
+    """What came of a call of who has a token and no certificate."""
+    shown = Settings(grpc_ca_file=region.folder / "ca.pem", grpc_token_file=file)
+    with grpc_channel(f"localhost:{region.token_ports[process]}", shown) as channel:
+        return told(lambda: call(channel))
+
+
+def test_a_token_is_who_it_was_issued_for_until_it_is_revoked(held: Region) -> None:
+    file = held.folder / "ada.token"
+    who, version = WHO["user"].who, int(held.metric("ingest", "authority_table_version"))
+    issued = held.coplace("r", "tokens", "issue", who, str(file), "--days", "1")
+    assert f"export COPLACE_SOURCE={who}" in issued.stdout, issued.stderr
+    token = file.read_text().strip()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert token not in issued.stdout + issued.stderr
+    until_version(held, version + 1)
+
+    def submit(source: str) -> Callable[[grpc.Channel], object]:
+        payload = submission("north/ada-token", "ada", "physics", "alpha")
+        event = held.envelope(source, "job_submitted", payload)
+        stub: Any = IngestServiceStub
+        return lambda channel: stub(channel).Publish(PublishRequest(event=event), timeout=30)
+
+    def project(channel: grpc.Channel) -> object:
+        stub: Any = EnergyServiceStub
+        return stub(channel).Project(ProjectRequest(), timeout=30)
+
+    def explain(job_id: str) -> Callable[[grpc.Channel], object]:
+        stub: Any = PlacementServiceStub
+        asked = ExplainRequest(job_id=job_id)
+        return lambda channel: stub(channel).Explain(asked, timeout=30)
+
+    assert with_token(held, file, "ingest", submit(who))[0] is _OK
+    assert with_token(held, file, "ingest", submit("north"))[0] is _DENIED
+    assert with_token(held, file, "placement", explain(_OWN_JOB))[0] is _OK
+    assert with_token(held, file, "placement", explain(_THEIR_JOB))[0] is _DENIED
+    # Let in: what it asks is not complete.
+    invalid = grpc.StatusCode.INVALID_ARGUMENT
+    assert with_token(held, file, "energy-api", project)[0] is invalid
+
+    assert "counts" in held.coplace("r", "tokens", "list").stdout
+    mallory = held.coplace("north", "tokens", "revoke", who)
+    assert mallory.returncode == 1
+    assert "may not authority_declared" in mallory.stderr
+    revoked = held.coplace("r", "tokens", "revoke", who)
+    assert "counts no more" in revoked.stdout, revoked.stderr
+    until_version(held, version + 2)
+    number = len(held.audited())
+    calls = {"ingest": submit(who), "placement": explain(_OWN_JOB), "energy-api": project}
+    for process, call in calls.items():
+        code, details = with_token(held, file, process, call)
+        assert code is grpc.StatusCode.UNAUTHENTICATED, process
+        assert f"of {who!r} was revoked: have an operator issue one" in details
+    refused = held.audited()[number:]
+    assert [(each.who, each.action, each.refused) for each in refused] == [(who, "token", True)] * 3
+    everything = "".join(log.read_text() for log in held.servers.run_dir.glob("log/authority-*"))
+    assert everything
+    assert token not in everything
 
 
 def test_a_restart_keeps_the_table(held: Region) -> None:

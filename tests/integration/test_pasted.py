@@ -58,6 +58,7 @@ ELSEWHERE = {
     "coplace topics acls": "tests/unit/shared/messaging/test_access.py",
     "coplace topics create --acls": "tests/integration/test_access.py",
     "coplace tariff": "tests/unit/cli/test_tariff.py",
+    "coplace tokens": "tests/integration/test_authority.py",
     "coplace up": "tests/integration/test_pasted.py",
     "coplace wait": "tests/e2e/test_compose.py",
     "coplace why north/alpha/17": "tests/integration/test_slurm.py",

@@ -7,6 +7,7 @@ from services.energy.api.meter import EnergyApiMeter
 from services.energy.api.service import EnergyService
 from services.energy.api.settings import EnergyApiSettings
 from services.energy.appdb_cache.adapters import CachedAppDB
+from shared.authority.bearing import TokenGate
 from shared.authority.questions import question_door
 from shared.messaging.crash import end_process
 from shared.messaging.deployment import Deployment
@@ -19,7 +20,7 @@ NAME: Final = "energy.api"
 
 async def serve(process: Process) -> None:
     """Serve gRPC until the process shall stop."""
-    own = EnergyApiSettings()
+    own, crash = EnergyApiSettings(), partial(end_process, NAME)
     async with (
         question_door(process, NAME) as door,
         redis_client(process.settings) as redis,
@@ -27,8 +28,9 @@ async def serve(process: Process) -> None:
         await wait_for_redis(process.settings, redis, process.readiness, process.stop)
         appdb = CachedAppDB(redis, Deployment.of(process.settings).name)
         meter = EnergyApiMeter(process.telemetry.meter)
-        service = EnergyService(appdb, meter, own.most_points, partial(end_process, NAME), door)
-        await serve_grpc(process, own.host, own.port, service.handlers())
+        service = EnergyService(appdb, meter, own.most_points, crash, door)
+        gate = TokenGate(door, crash)
+        await serve_grpc(process, own.host, own.port, service.handlers(), gate=gate)
 
 
 def main() -> None:

@@ -1,0 +1,79 @@
+"""The way in for callers that show a token in place of a certificate."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+from grpc.aio import ServerInterceptor, ServicerContext
+
+from shared.authority.tokens import RefusedTokenError
+from shared.messaging.clock import now_us
+from shared.runtime.grpc_server import RefusedCallError, ends_process
+
+if TYPE_CHECKING:
+    from shared.authority.door import Door
+
+_SCHEME: Final = "bearer "
+_CERTIFICATE: Final = "x509_pem_cert"
+# Of the call that this task answers: who its token stands for now.
+_HOLDER: Final[ContextVar[Callable[[], str] | None]] = ContextVar("holder", default=None)
+
+
+def bearer() -> Sequence[str]:
+    """Whom the token of this call stands for now, which may be a long stream; nobody where none was
+    shown. Raises RefusedTokenError once it does not count any more."""
+    holder = _HOLDER.get()
+    return [holder()] if holder else []
+
+
+class TokenGate(ServerInterceptor):
+    """Lets no call in but of who shows a certificate, or a token that counts.
+
+    Of what is refused, at most one a second and identity is put on record: who has no token can try
+    as often as the network lets him. What fails on our side is told to `crash`.
+    """
+
+    def __init__(self, door: "Door", crash: Callable[[Exception], object]) -> None:
+        self._door = door
+        self._require_counts = ends_process(self._look_at, crash)
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """The handler of a call behind the gate; all of them give one answer."""
+        handler = await continuation(details)
+        if handler is None:
+            return None
+        token = _token_of(details.invocation_metadata)
+        if handler.stream_unary:
+            return handler._replace(stream_unary=self._behind(handler.stream_unary, token))
+        assert handler.unary_unary, "a handler that streams answers would pass by the gate"
+        return handler._replace(unary_unary=self._behind(handler.unary_unary, token))
+
+    def _behind(
+        self, answer: Callable[[Any, Any], Awaitable[object]], token: str
+    ) -> Callable[[Any, Any], Awaitable[object]]:
+        async def let_in(request: Any, context: ServicerContext[Any, Any]) -> object:
+            if _CERTIFICATE not in context.auth_context():
+                await self._require_counts(token, context)
+                _HOLDER.set(lambda: self._door.holder(token, now_us()))
+            return await answer(request, context)
+
+        return let_in
+
+    async def _look_at(self, token: str, _context: ServicerContext[Any, Any]) -> None:
+        try:
+            self._door.holder(token, now_us())
+        except RefusedTokenError as error:
+            await self._door.turn_away(error.who, str(error))
+            raise RefusedCallError(grpc.StatusCode.UNAUTHENTICATED, str(error)) from None
+
+
+def _token_of(metadata: Sequence[tuple[str, str | bytes]] | None) -> str:
+    """What `authorization: Bearer TOKEN` shows; empty where nothing is."""
+    shown = [str(value) for key, value in metadata or () if key == "authorization"]
+    is_one = len(shown) == 1 and shown[0].lower().startswith(_SCHEME)
+    return shown[0][len(_SCHEME) :].strip() if is_one else ""

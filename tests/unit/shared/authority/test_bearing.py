@@ -1,0 +1,282 @@
+"""What a gRPC server with a port for tokens lets in, over real TLS."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from coplace.v1.authority_pb2 import AccessAudited
+from opentelemetry.metrics import NoOpMeter
+
+from deploy.local.ports import free_ports
+from shared.authority.bearing import TokenGate
+from shared.authority.binding import Binding, Role
+from shared.authority.door import Door, callers
+from shared.authority.table import AuthorityTable, TableInForce, message_of
+from shared.authority.tokens import BearerToken, digest_of, fresh_token
+from shared.domain.errors import RejectedError
+from shared.messaging.clock import now_us
+from shared.messaging.event import Publish
+from shared.runtime.environment import WrongSettingsError
+from shared.runtime.grpc_security import grpc_channel_credentials
+from shared.runtime.grpc_server import grpc_server
+from shared.runtime.service import CannotStartError, Process
+from shared.runtime.settings import Settings
+from shared.runtime.telemetry import Telemetry
+from tests.support.certificates import certificate_authority, identity
+
+_HOUR_US = 3_600_000_000
+_OLGA = Binding("olga", Role.OPERATOR, sites=("*",))
+_ADA = Binding("ada", Role.USER, accounts=("physics",))
+
+
+class Audit:
+    """Keeps what is put on record."""
+
+    def __init__(self) -> None:
+        self.records: list[AccessAudited] = []
+
+    async def send(self, publish: Publish) -> Awaitable[object]:
+        """Take a record."""
+        assert isinstance(publish.event.payload, AccessAudited)
+        self.records.append(publish.event.payload)
+        return asyncio.sleep(0)
+
+
+class Served:
+    """A server that tells callers who they are, with a port for certificates and one for tokens."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.audit = Audit()
+        self.table = TableInForce()
+        self.crashes: list[Exception] = []
+        self.go_on = asyncio.Event()
+        own, ports = identity(folder, "server"), free_ports(2)
+        self.settings = own.model_copy(update={"grpc_token_port": ports[1]})
+        self.by_certificate, self.by_token = (f"localhost:{port}" for port in ports)
+        self._port = ports[0]
+
+    def declare(self, *tokens: BearerToken) -> None:
+        """Have these tokens and no other."""
+        message = message_of(1, [_OLGA, _ADA], "", 0, tokens)
+        self.table.now = AuthorityTable.of(message)
+
+    def running(self) -> Any:
+        """The server, as a context."""
+        door = Door("test", self.table, self.audit, NoOpMeter("test"))
+        process = Process(self.settings, Telemetry("test", self.settings))
+        methods: dict[str, Any] = {
+            "Who": grpc.unary_unary_rpc_method_handler(self._who),
+            "Whose": grpc.stream_unary_rpc_method_handler(self._whose),
+        }
+        handlers = grpc.method_handlers_generic_handler("test", methods)
+        gate = TokenGate(door, self.crashes.append)
+        return grpc_server(process, "127.0.0.1", self._port, handlers, gate=gate)
+
+    async def _who(self, _request: bytes, context: Any) -> bytes:
+        return ",".join(callers(context)).encode()
+
+    async def _whose(self, requests: AsyncIterator[bytes], context: Any) -> bytes:
+        said: list[str] = []
+        async for _ in requests:
+            try:
+                said += callers(context)
+            except RejectedError as error:
+                said.append(error.problem)
+            self.go_on.set()
+        return "\n".join(said).encode()
+
+    def shown(self, token: str, name: str = "token") -> Settings:
+        """Those of a client that has a token."""
+        file = self.folder / name
+        file.write_text(token + "\n")
+        return Settings(grpc_ca_file=self.folder / "ca.pem", grpc_token_file=file)
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    """A server that runs."""
+    found = Served(certificate_authority(tmp_path))
+    async with found.running():
+        yield found
+    assert not found.crashes
+
+
+def known(token: str, *, hours: float = 1.0, revoked: bool = False) -> BearerToken:
+    """What the table says of a token of ada's."""
+    now = now_us()
+    begun = now - 100 * _HOUR_US
+    return BearerToken(digest_of(token), "ada", begun, now + round(hours * _HOUR_US), int(revoked))
+
+
+async def who(address: str, settings: Settings, metadata: tuple[tuple[str, str], ...] = ()) -> str:
+    """Whom the server takes a caller for."""
+    credentials = grpc_channel_credentials(settings)
+    assert credentials
+    async with grpc.aio.secure_channel(address, credentials) as channel:
+        ask: Any = channel.unary_unary("/test/Who")
+        return bytes(await ask(b"", metadata=metadata, timeout=10)).decode()
+
+
+async def refused(address: str, settings: Settings, *metadata: tuple[str, str]) -> Any:
+    """How a caller is refused."""
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await who(address, settings, metadata)
+    return error.value
+
+
+async def test_who_shows_a_token_is_whom_it_was_issued_for(served: Served) -> None:
+    token = fresh_token()
+    served.declare(known(token))
+    assert await who(served.by_token, served.shown(token)) == "ada"
+    assert served.audit.records == []
+
+
+async def test_a_certificate_counts_as_before(served: Served) -> None:
+    served.declare()
+    assert await who(served.by_certificate, identity(served.folder, "north")) == "north"
+
+
+async def test_a_token_does_not_make_another_of_who_shows_a_certificate(served: Served) -> None:
+    token = fresh_token()
+    served.declare(known(token))
+    north = identity(served.folder, "north")
+    shown = north.model_copy(update={"grpc_token_file": served.shown(token).grpc_token_file})
+    assert await who(served.by_certificate, shown) == "north"
+
+
+@pytest.mark.parametrize(
+    ("made", "problem", "whose"),
+    [
+        ({}, "there is no such token", ""),
+        ({"hours": -1.0}, "of 'ada' has expired", "ada"),
+        ({"revoked": True}, "of 'ada' was revoked", "ada"),
+    ],
+)
+async def test_what_does_not_count_is_refused_in_one_line_and_on_record(
+    served: Served, made: dict[str, Any], problem: str, whose: str
+) -> None:
+    token = fresh_token()
+    served.declare(*([known(token, **made)] if made else []))
+    error = await refused(served.by_token, served.shown(token))
+    assert error.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert problem in error.details()
+    assert "coplace tokens issue" in error.details()
+    assert token not in error.details()
+    [record] = served.audit.records
+    assert (record.who, record.action, record.refused) == (whose, "token", True)
+    assert problem in record.reason
+    assert token not in str(record)
+
+
+async def test_without_a_token_nobody_comes_in_by_its_port_even_without_a_table(
+    served: Served,
+) -> None:
+    bare = Settings(grpc_ca_file=served.folder / "ca.pem")
+    error = await refused(served.by_token, bare)
+    assert error.code() is grpc.StatusCode.UNAUTHENTICATED
+    # gRPC asks for no certificate here, so one that is offered is not seen.
+    error = await refused(served.by_token, identity(served.folder, "north"))
+    assert error.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_token_in_another_form_and_two_at_once_are_none(served: Served) -> None:
+    token = fresh_token()
+    served.declare(known(token))
+    bare = Settings(grpc_ca_file=served.folder / "ca.pem")
+    bearer = ("authorization", f"Bearer {token}")
+    assert await who(served.by_token, bare, (bearer,)) == "ada"
+    for shown in ([("authorization", token)], [bearer, bearer], [("token", token)]):
+        error = await refused(served.by_token, bare, *shown)
+        assert error.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_who_tries_many_does_not_fill_the_record(served: Served) -> None:
+    served.declare()
+    began = now_us() // 1_000_000
+    for _ in range(20):
+        await refused(served.by_token, served.shown(fresh_token()))
+    took = now_us() // 1_000_000 - began
+    assert 1 <= len(served.audit.records) <= took + 1
+
+
+async def test_a_stream_that_was_let_in_ends_with_its_token(served: Served) -> None:
+    token = fresh_token()
+    served.declare(known(token))
+    credentials = grpc_channel_credentials(served.shown(token))
+    assert credentials
+    async with grpc.aio.secure_channel(served.by_token, credentials) as channel:
+        call: Any = channel.stream_unary("/test/Whose")()
+        await call.write(b"one")
+        await served.go_on.wait()
+        served.declare(known(token, revoked=True))
+        await call.write(b"two")
+        await call.done_writing()
+        first, second = bytes(await call).decode().splitlines()
+    assert first == "ada"
+    assert "was revoked" in second
+
+
+async def test_a_token_that_was_renewed_in_its_file_counts_from_the_next_call(
+    served: Served,
+) -> None:
+    old, new = fresh_token(), fresh_token()
+    served.declare(known(new))
+    settings = served.shown(old)
+    credentials = grpc_channel_credentials(settings)
+    assert credentials
+    async with grpc.aio.secure_channel(served.by_token, credentials) as channel:
+        ask: Any = channel.unary_unary("/test/Who")
+        with pytest.raises(grpc.aio.AioRpcError):
+            await ask(b"", timeout=10)
+        served.shown(new)
+        assert await ask(b"", timeout=10) == b"ada"
+
+
+async def test_a_file_that_holds_no_token_is_named_and_not_shown(served: Served) -> None:
+    error = await refused(served.by_token, served.shown("se cret\nline", "odd"))
+    assert str(served.folder / "odd") in error.details()
+    assert "cret" not in error.details()
+
+
+class Gone(Audit):
+    """A broker that is not there."""
+
+    async def send(self, publish: Publish) -> Awaitable[object]:
+        """Take nothing."""
+        raise OSError(f"{publish.topic} is gone")
+
+
+async def test_a_record_that_fails_ends_the_process_and_lets_nobody_in(tmp_path: Path) -> None:
+    found = Served(certificate_authority(tmp_path))
+    found.audit = Gone()
+    async with found.running():
+        await refused(found.by_token, found.shown(fresh_token()))
+    assert [type(crash) for crash in found.crashes] == [OSError]
+
+
+async def test_who_looks_at_no_token_opens_no_port_for_them(tmp_path: Path) -> None:
+    found = Served(certificate_authority(tmp_path))
+    process = Process(found.settings, Telemetry("test", found.settings))
+    handlers = grpc.method_handlers_generic_handler("test", {})
+    async with AsyncExitStack() as stack:
+        with pytest.raises(CannotStartError, match="COPLACE_GRPC_TOKEN_PORT"):
+            await stack.enter_async_context(grpc_server(process, "127.0.0.1", 0, handlers))
+
+
+def test_a_token_is_never_shown_in_plain_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "token"
+    file.write_text(fresh_token())
+    monkeypatch.setenv("COPLACE_GRPC_TOKEN_FILE", str(file))
+    with pytest.raises(WrongSettingsError, match="needs grpc_ca_file"):
+        Settings()
+    monkeypatch.delenv("COPLACE_GRPC_TOKEN_FILE")
+    monkeypatch.setenv("COPLACE_GRPC_TOKEN_PORT", "4711")
+    with pytest.raises(WrongSettingsError, match="needs grpc_cert_file"):
+        Settings()
