@@ -14,8 +14,9 @@ import pytest
 
 from cli.demo.options import DemoOptions
 from cli.demo.parity import first_difference
+from cli.rotation import has_begun
 from deploy.local.servers import LocalServers
-from tests.chaos.kills.blows import CREDENTIALS, TARGETS, on_each, run
+from tests.chaos.kills.blows import CREDENTIALS, TARGETS, on_each, rotation_amid_kills, run
 from tests.chaos.kills.matrix import secure_servers
 from tests.e2e.conftest import KILLS
 
@@ -49,6 +50,25 @@ def test_new_credentials_in_the_middle_of_a_run_change_none_of_its_files_and_res
     assert "is Denied" not in kafka
     assert "ERROR" not in kafka
     assert "not expected" not in supervisord
+
+
+@pytest.mark.long
+@pytest.mark.thorough
+@pytest.mark.usefixtures("own_servers")
+def test_kills_between_the_steps_of_new_credentials_change_none_of_a_runs_files(
+    chaos_seed: int, undisturbed: DemoOptions, tmp_path: Path, out: Path
+) -> None:
+    blow = rotation_amid_kills(TARGETS, undisturbed.jobs // 3, chaos_seed)
+    print(f"COPLACE_CHAOS_SEED={chaos_seed} draws {blow}")
+    options = replace(undisturbed, out=out, secure=True)
+    with secure_servers(tmp_path) as (servers, security):
+        old = security.credentials.authority.read_text()
+        run(options, servers, [blow], print, security)
+        kafka = servers.log("kafka").read_text()
+        assert security.credentials.authority.read_text() != old
+        assert not has_begun(security)
+    assert first_difference(undisturbed.out, out) is None
+    assert "is Denied" not in kafka
 
 
 @pytest.mark.long

@@ -81,6 +81,25 @@ def test_a_table_that_cannot_be_is_refused(sets: tuple[str, ...], values: Path, 
     assert told in refusal(*sets, values=values)
 
 
+def test_who_answers_takes_tokens_at_a_port_of_their_own_where_this_is_wanted() -> None:
+    rendered = render(OWN_SERVERS, "--set", "grpc.tokens=true")
+    ports = {"ingest": 50061, "energy-api": 50062, "placement": 50063}
+    for name, pod, _ in pods(rendered):
+        [one, *_] = pod["containers"]
+        given = {each["name"]: each.get("value") for each in one["env"]}
+        offered = {each["name"]: each["containerPort"] for each in one.get("ports", ())}
+        port = ports.get(name.removeprefix("region-"))
+        assert offered.get("grpc-tokens") == port
+        assert given.get("COPLACE_GRPC_TOKEN_PORT") == (str(port) if port else None)
+    for name, port in ports.items():
+        service = named(rendered, "Service")[f"region-{name}"]["spec"]["ports"]
+        assert {each["name"]: each["port"] for each in service}["grpc-tokens"] == port
+        rules = named(rendered, "NetworkPolicy")[f"region-{name}"]["spec"]["ingress"]
+        opened = [each["port"] for rule in rules for each in rule["ports"]]
+        assert opened == ["metrics", "grpc", "grpc-tokens"]
+    assert "grpc.tokens needs grpc.tlsSecret" in refusal("grpc.tokens=true", values=FIRST_TRY)
+
+
 def test_each_service_may_have_a_user_of_its_own_at_redis() -> None:
     words = ("--set", "redis.urlSecret=,redis.urlSecretPrefix=redis-")
     urls = {}

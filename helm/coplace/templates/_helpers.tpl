@@ -249,6 +249,7 @@ priorityClassName: {{ . }}
 {{- if not (or $given (eq $.Values.role "site")) }}{{ fail "redis.url is missing: name the server, redis[s]://host:port/0, a secret in redis.urlSecret, or set redis.own.enabled=true for a first try" }}{{ end }}
 {{- end }}
 {{- if and .Values.authority.bindings .Values.authority.configMap }}{{ fail "set one of authority.bindings and authority.configMap" }}{{ end }}
+{{- if and .Values.grpc.tokens (not .Values.grpc.tlsSecret) }}{{ fail "grpc.tokens needs grpc.tlsSecret: tokens come over TLS alone" }}{{ end }}
 {{- if and (include "coplace.hasAuthority" .) (not .Values.grpc.tlsSecret) }}{{ fail "authority needs grpc.tlsSecret: who somebody is, certificates say" }}{{ end }}
 {{- if and (include "coplace.hasAuthority" .) (not .Values.authority.tlsSecret) }}{{ fail "authority.tlsSecret is missing: name a secret with the keys tls.crt, tls.key and ca.crt of an operator of all sites, who declares the table" }}{{ end }}
 {{- include "coplace.requireSecrets" . }}

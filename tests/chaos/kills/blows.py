@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from kafka.errors import KafkaError
+from redis.exceptions import RedisError
+
 from cli.believing_servers import RunningServers
 from cli.demo.options import DemoOptions
 from cli.demo.run import PATIENCE_S, write_files
@@ -16,6 +19,7 @@ from cli.processes import EMULATOR, MODULES, PLANNER
 from cli.rotation import Rotation
 from cli.security import Security
 from deploy.local.servers import LocalServers
+from shared.runtime.refusals import RefusedError
 
 SERVERS: Final = ("kafka", "redis")
 TARGETS: Final = (*MODULES, EMULATOR, *SERVERS)
@@ -23,6 +27,8 @@ TARGETS: Final = (*MODULES, EMULATOR, *SERVERS)
 CREDENTIALS: Final = "credentials"
 # Where plans are followed: who proposes, and who sequences and decides, each of two workers.
 OF_PLANS: Final = (PLANNER, "placement", "placement-2")
+# Of a rotation.
+_STEPS: Final = 5
 # A round takes about so long: the moment within it is drawn too.
 _ROUND_S: Final = 0.2
 
@@ -30,7 +36,8 @@ _ROUND_S: Final = 0.2
 @dataclass(frozen=True, slots=True)
 class Blow:
     """A process is killed once `after_jobs` jobs have finished and `pause_s` have passed; with
-    `stopped_s` it is only stopped, for so long. CREDENTIALS are rotated.
+    `stopped_s` it is only stopped, for so long. CREDENTIALS are rotated, and behind each step of it
+    the next of `amid` is killed.
 
     Jobs, not seconds, place it in the middle of a run at any speed of the machine.
     """
@@ -39,10 +46,12 @@ class Blow:
     after_jobs: int
     pause_s: float
     stopped_s: float = 0.0
+    amid: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.target == CREDENTIALS:
-            return f"rotate credentials {self.pause_s:.3f} s after job {self.after_jobs}"
+            killed = f", killing {', '.join(self.amid)} between its steps" if self.amid else ""
+            return f"rotate credentials {self.pause_s:.3f} s after job {self.after_jobs}{killed}"
         what = f"stop for {self.stopped_s:g} s" if self.stopped_s else "kill -9"
         return f"{what} {self.target} {self.pause_s:.3f} s after job {self.after_jobs}"
 
@@ -80,6 +89,15 @@ def on_each(targets: Sequence[str], jobs: int, count: int, seed: int) -> list[Bl
     """`count` blows at each of these, at drawn moments, in the order of time."""
     blows = [blow for target in targets for blow in draw([target], jobs, count, seed)]
     return sorted(blows, key=lambda blow: blow.after_jobs)
+
+
+def rotation_amid_kills(targets: Sequence[str], after_jobs: int, seed: int) -> Blow:
+    """New credentials, and one of these that is drawn killed behind each of the five steps: among
+    them those who hold the passwords."""
+    rng = Random(f"{targets} {seed}")
+    others = [target for target in targets if target not in SERVERS]
+    amid = [*SERVERS, *rng.sample(others, _STEPS - len(SERVERS))]
+    return Blow(CREDENTIALS, after_jobs, 0.0, amid=tuple(rng.sample(amid, _STEPS)))
 
 
 class UndealtBlowsError(RuntimeError):
@@ -130,5 +148,21 @@ class _Chaos:
             raise ValueError("only a secure run has credentials")
         time.sleep(blow.pause_s)
         self._tell(f"{blow} ({self._finished} have finished)")
-        servers = RunningServers(self._security, self._servers)
-        Rotation(self._security, servers).run(self._tell)
+        rotation = Rotation(self._security, RunningServers(self._security, self._servers))
+        victims = list(blow.amid)
+
+        def told(step: str) -> None:
+            self._tell(step)
+            if victims:
+                self._servers.wait_ready(victims[0])
+                self._servers.kill(victims.pop(0))
+
+        for _ in range(len(victims)):
+            try:
+                return rotation.run(told)
+            except (KafkaError, RedisError, RefusedError, OSError) as error:
+                # As an operator does.
+                self._tell(f"rotate again: {error}")
+                for server in SERVERS:
+                    self._servers.wait_ready(server)
+        return rotation.run(told)

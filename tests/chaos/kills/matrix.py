@@ -35,6 +35,7 @@ from tests.chaos.kills.blows import (
     UndealtBlowsError,
     draw,
     on_each,
+    rotation_amid_kills,
     run,
 )
 from tests.chaos.kills.region import StuckRegionError
@@ -217,10 +218,10 @@ def trials(
 
 
 def _of_everything(jobs: int, seed: int) -> tuple[Blow, ...]:
-    """A kill of each, then new credentials: the run goes on while these are made, and would be over
-    before a kill that comes later."""
+    """A kill of each, then new credentials with kills between their steps: the run goes on while
+    these are made, and would be over before a kill that comes later."""
     kills = on_each(TARGETS, jobs, 1, seed)
-    return (*kills, Blow(CREDENTIALS, kills[-1].after_jobs, 0.0))
+    return (*kills, rotation_amid_kills(TARGETS, kills[-1].after_jobs, seed))
 
 
 def play(

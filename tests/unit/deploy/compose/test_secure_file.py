@@ -49,7 +49,7 @@ def test_every_container_but_those_that_observe_has_credentials() -> None:
 def test_a_service_is_told_what_a_secure_installation_tells_it(
     name: str, handed_out: Security
 ) -> None:
-    told = {key: as_of(value, "demo") for key, value in SECURE[name]["environment"].items()}
+    told = {key: as_of(str(value), "demo") for key, value in SECURE[name]["environment"].items()}
     own = folder_of(handed_out, name)
     for variable, value in handed_out.environment(name).items():
         if variable == "COPLACE_KAFKA_SASL_MECHANISM":
@@ -60,7 +60,9 @@ def test_a_service_is_told_what_a_secure_installation_tells_it(
             assert file.read_bytes() == Path(value).read_bytes(), variable
         else:
             assert here == value
-    assert set(told) <= {"COPLACE_REDIS_URL"}
+    assert set(told) <= {"COPLACE_REDIS_URL", "COPLACE_GRPC_TOKEN_PORT"}
+    if port := told.get("COPLACE_GRPC_TOKEN_PORT"):
+        assert [each.rpartition(":")[2] for each in SECURE[name]["ports"]] == [str(port)]
 
 
 @pytest.mark.parametrize("name", sorted({*HOLDERS, *check.SERVERS}))

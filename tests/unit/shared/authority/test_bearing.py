@@ -55,10 +55,17 @@ class Served:
         self.table = TableInForce()
         self.crashes: list[Exception] = []
         self.go_on = asyncio.Event()
-        own, ports = identity(folder, "server"), free_ports(2)
+        ports = free_ports(2)
+        own = self.certified("server")
         self.settings = own.model_copy(update={"grpc_token_port": ports[1]})
         self.by_certificate, self.by_token = (f"localhost:{port}" for port in ports)
         self._port = ports[0]
+
+    def certified(self, name: str) -> Settings:
+        """Those of who has a certificate."""
+        file, authority = self.folder / f"{name}.pem", self.folder / "ca.pem"
+        key = file.with_suffix(".key")
+        return Settings(grpc_cert_file=file, grpc_key_file=key, grpc_ca_file=authority)
 
     def declare(self, *tokens: BearerToken) -> None:
         """Have these tokens and no other."""
@@ -97,10 +104,19 @@ class Served:
         return Settings(grpc_ca_file=self.folder / "ca.pem", grpc_token_file=file)
 
 
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a certificate authority, a server and a client."""
+    folder = certificate_authority(tmp_path_factory.mktemp("authority"))
+    for name in ("server", "north"):
+        identity(folder, name)
+    return folder
+
+
 @pytest.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
+async def served(authority: Path) -> AsyncIterator[Served]:
     """A server that runs."""
-    found = Served(certificate_authority(tmp_path))
+    found = Served(authority)
     async with found.running():
         yield found
     assert not found.crashes
@@ -138,13 +154,13 @@ async def test_who_shows_a_token_is_whom_it_was_issued_for(served: Served) -> No
 
 async def test_a_certificate_counts_as_before(served: Served) -> None:
     served.declare()
-    assert await who(served.by_certificate, identity(served.folder, "north")) == "north"
+    assert await who(served.by_certificate, served.certified("north")) == "north"
 
 
 async def test_a_token_does_not_make_another_of_who_shows_a_certificate(served: Served) -> None:
     token = fresh_token()
     served.declare(known(token))
-    north = identity(served.folder, "north")
+    north = served.certified("north")
     shown = north.model_copy(update={"grpc_token_file": served.shown(token).grpc_token_file})
     assert await who(served.by_certificate, shown) == "north"
 
@@ -180,7 +196,7 @@ async def test_without_a_token_nobody_comes_in_by_its_port_even_without_a_table(
     error = await refused(served.by_token, bare)
     assert error.code() is grpc.StatusCode.UNAUTHENTICATED
     # gRPC asks for no certificate here, so one that is offered is not seen.
-    error = await refused(served.by_token, identity(served.folder, "north"))
+    error = await refused(served.by_token, served.certified("north"))
     assert error.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
@@ -251,16 +267,16 @@ class Gone(Audit):
         raise OSError(f"{publish.topic} is gone")
 
 
-async def test_a_record_that_fails_ends_the_process_and_lets_nobody_in(tmp_path: Path) -> None:
-    found = Served(certificate_authority(tmp_path))
+async def test_a_record_that_fails_ends_the_process_and_lets_nobody_in(authority: Path) -> None:
+    found = Served(authority)
     found.audit = Gone()
     async with found.running():
         await refused(found.by_token, found.shown(fresh_token()))
     assert [type(crash) for crash in found.crashes] == [OSError]
 
 
-async def test_who_looks_at_no_token_opens_no_port_for_them(tmp_path: Path) -> None:
-    found = Served(certificate_authority(tmp_path))
+async def test_who_looks_at_no_token_opens_no_port_for_them(authority: Path) -> None:
+    found = Served(authority)
     process = Process(found.settings, Telemetry("test", found.settings))
     handlers = grpc.method_handlers_generic_handler("test", {})
     async with AsyncExitStack() as stack:
