@@ -14,7 +14,7 @@ from shared.authority.bearing import TokenGate
 from shared.authority.questions import question_door
 from shared.messaging.crash import end_process
 from shared.messaging.stage import Stage
-from shared.placement import outcomes
+from shared.placement import outcomes, told
 from shared.placement.processor import Placement, mended
 from shared.runtime.grpc_server import grpc_server
 from shared.runtime.service import Process, run_service
@@ -73,6 +73,7 @@ def stages(
             create=create_placement,
             mend=mended,
             given_up=duty.end,
+            recall=told.recalled,
             single=True,
             puts_barriers=shared.is_emulated,
             wakes="" if shared.is_emulated else WAKES,

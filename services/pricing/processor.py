@@ -451,7 +451,9 @@ def mended(
     return attempts.changes()
 
 
-def recalled(restored: Mapping[str, bytes], told: Iterable[Event]) -> Mapping[str, bytes | None]:
+def recalled(
+    restored: Mapping[str, bytes], told: Iterable[Event], _next_round: int = 0
+) -> Mapping[str, bytes | None]:
     """What the ledger tells beyond the state: revisions that were given away, on which what is
     charged again follows, since accounts and billing let the highest count; and what each account
     is charged by it, and was told."""

@@ -81,7 +81,10 @@ def accept(unit: UnitAtRest) -> Mended:
     InconsistentError."""
     before, state = split_state(unit.restored)
     positions, provenance = accepted(unit.partitions, before, bool(state), unit.found)
-    changelog = _recalled(unit, state, goes_on=unit.stage.rounds is RoundSource.CLOCK)
+    closed = closed_round(state)
+    next_round = closed.number + 1 if closed else 0
+    is_clocked = unit.stage.rounds is RoundSource.CLOCK
+    changelog = _recalled(unit, state, next_round, goes_on=is_clocked)
     return Mended(Commit(changelog=changelog, positions=positions), provenance)
 
 
@@ -97,23 +100,23 @@ def replay(unit: UnitAtRest) -> Mended:
     keeps_round = ROUND_KEY in state and (is_clocked or unit.stage.puts_barriers)
     kept = {ROUND_KEY: state[ROUND_KEY]} if keeps_round else {}
     goes_on = is_clocked or not kept
-    changelog = {**dict.fromkeys(state), **kept, **_recalled(unit, kept, goes_on=goes_on)}
+    changelog = {**dict.fromkeys(state), **kept, **_recalled(unit, kept, 0, goes_on=goes_on)}
     return Mended(Commit(changelog=changelog, positions=positions), provenance)
 
 
 def _recalled(
-    unit: UnitAtRest, state: Mapping[str, bytes], *, goes_on: bool
+    unit: UnitAtRest, state: Mapping[str, bytes], next_round: int, *, goes_on: bool
 ) -> dict[str, bytes | None]:
-    """What the outputs of a unit tell beyond its state. Where it `goes_on` with their last round,
-    none begins a second time, which would not be heard by who follows its barriers; where barriers
-    close its rounds it ends them again as it did."""
+    """What the outputs of a unit tell beyond its state, which knows the rounds before `next_round`.
+    Where it `goes_on` with their last round, none begins a second time, which would not be heard by
+    who follows its barriers; where barriers close its rounds it ends them again as it did."""
     goes_on = goes_on and unit.stage.puts_barriers
     if not goes_on and unit.stage.recall is None:
         return {}
     told = list(unit.outputs())
     changes = dict(_last_round(unit, state, told)) if goes_on else {}
     if unit.stage.recall is not None:
-        changes |= unit.stage.recall(processor_state(state), told)
+        changes |= unit.stage.recall(processor_state(state), told, next_round)
     return changes
 
 

@@ -65,7 +65,7 @@ class Waking(Protocol):
         ...
 
 
-Recall = Callable[[Mapping[str, bytes], Iterable[Event]], Mapping[str, bytes | None]]
+Recall = Callable[[Mapping[str, bytes], Iterable[Event], int], Mapping[str, bytes | None]]
 
 
 class RoundSource(StrEnum):
@@ -89,8 +89,8 @@ class Stage:
     time, us. `given_up` is told the number of a unit whose processor is not used any more.
     `keyed_by` is the key of the events that a record of the state (key, value) belongs to: with it
     the state of a keyed stage moves to where its keys go with more Kafka partitions.
-    `recall` is what to change in a state that is older than the outputs, given these: what was told
-    must not be told otherwise under the same name.
+    `recall` is what to change in a state that is older than the outputs, given these and the number
+    of the first round that the state does not know: what was told must not be told otherwise.
     """
 
     name: str

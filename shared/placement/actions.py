@@ -35,6 +35,7 @@ MESSAGES: Final[dict[ActionKind, ActionKindMessage.ValueType]] = {
     ActionKind.END: ACTION_KIND_END,
     ActionKind.REQUEUE: ACTION_KIND_REQUEUE,
 }
+KINDS: Final = {message: kind for kind, message in MESSAGES.items()}
 
 # After these nothing is left to be acted on.
 ENDS: Final = frozenset({ActionKind.END, ActionKind.REQUEUE})

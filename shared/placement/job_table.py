@@ -123,6 +123,14 @@ class JobTable:
         """The job was changed from outside."""
         self._changed.add(job.job.job_id)
 
+    def revisit(self, job: Tracked) -> None:
+        """The same, and its situation may be another one now."""
+        self._touch(job)
+
+    def keep_for(self, job: Tracked, cluster: str) -> None:
+        """A job was started on a cluster of which too little is known: it starts nowhere else."""
+        self._note_run(job, cluster)
+
     def weigh(self, job: Tracked, candidates: tuple[Candidate, ...]) -> None:
         """Keep what a job's decisions weigh."""
         job.candidates = candidates

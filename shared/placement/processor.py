@@ -33,6 +33,7 @@ from coplace.v1.jobs_pb2 import (
     JobSubmitted,
     JobSuspended,
 )
+from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import NodeMetersRead, NodePowerPublished, RunningPowerMeasured
 from google.protobuf.message import Message
@@ -62,6 +63,7 @@ from shared.placement.planning import Planning
 from shared.placement.plans import Plans, jobs_of, wanted_ghz
 from shared.placement.queries import Queries
 from shared.placement.schedulers import Arriving, schedulers_of
+from shared.placement.told import ToldDecisions
 from shared.placement.waiting import WaitingJobs
 from shared.placement.withdrawals import Withdrawals
 from shared.scheduling.backfill import ClusterScheduler, schedule
@@ -104,6 +106,7 @@ class Placement:
         self._notices = Notices(self._pending_reasons, self._waiting_jobs)
         self._withdrawals = Withdrawals(self._job_table, self._models)
         self._meters = Meters(restored, self._job_table, self._models)
+        self._told = ToldDecisions(restored, self._job_table, self._models)
         self._prefer()
         self._margin = JointMargin(self._job_table, self._models, self._meters)
         self._measures = Measures(
@@ -154,14 +157,16 @@ class Placement:
         self._job_table.holdings.forget_groups()
         self._all_stale |= self._waiting_jobs.forget_kinds()
         decisions = Decisions(ended, self._models.rules, self._models.degradation_version)
-        decided = list(self._withdrawals.of_round(decisions))
+        self._told.play(ended)
+        was_decided = self._told.covers(ended)
+        decided = [one for one in self._withdrawals.of_round(decisions) if not self._is_told(one)]
         decided += self._nodes.of_round(ended, SOURCE, OUTPUT)
         silent = self._meters.of_round(ended, SOURCE, OUTPUT)
         decided += silent
         if silent:
             self._prefer()
         self._close_nodes()
-        self._judge()
+        self._judge(may_reject=not was_decided)
         touched = self._settle()
         weighed = self._weigh_news(touched)
         self._forget_undeclared()
@@ -172,6 +177,9 @@ class Placement:
             [*touched, *weighed, *offered, *self._job_table.found(replanned)]
         )
         self._refresh_stale()
+        if was_decided:
+            self.queries.end_round()
+            return decided
         decided += self._measures.before_pass(decisions)
         outcomes = self._start(decisions, decided)
         decided += self._announce(outcomes)
@@ -188,6 +196,7 @@ class Placement:
             **self._plans.changes(),
             **self._measures.changes(),
             **self._meters.changes(),
+            **self._told.changes(),
         }
 
     def wake_us(self) -> int | None:
@@ -195,7 +204,7 @@ class Placement:
         is held back no longer, a plan ends, drained nodes are back, a measure is taken since
         another one was not answered, a cap of power changes, or a meter may fall silent."""
         due = [*self._withdrawals.due_s(), *self._notices.due_s(), *self._plans.due_s()]
-        due += [self._now_s + _SOON_S] if self._stale else []
+        due += [self._now_s + _SOON_S] if self._stale or self._told.is_played else []
         due += [*self._nodes.due_s(), *self._measures.due_s(), *self._meters.due_s()]
         next_s = min([*due, self._models.next_cap_step_s(self._now_s)])
         return ceil(next_s * 1e6) if next_s < inf else None
@@ -215,8 +224,13 @@ class Placement:
         elif job is not None and job.placed is not None and job.placed.draw_mw is None:
             self._job_table.estimate(job, 0)
 
+    def _is_told(self, publish: Publish) -> bool:
+        payload = publish.event.payload
+        return isinstance(payload, PlacementDecided) and self._told.has(payload)
+
     def _happen(self, event: Event) -> None:
         """What a resource manager says of a job, and of the nodes that failed under it."""
+        self._told.play_before(event.payload)
         self._note_failures(event.payload)
         match event.payload:
             case JobSubmitted() as submitted:
@@ -256,6 +270,7 @@ class Placement:
 
     def _act(self, event: Event) -> None:
         """What is asked of a run, and what came of it."""
+        self._told.play_before(event.payload)
         match event.payload:
             case JobSuspended() as suspended:
                 self._job_table.suspend(event, suspended)
@@ -322,7 +337,7 @@ class Placement:
                 factors.setdefault(cluster, {})[node] = inf
         self._job_table.holdings.prefer(factors)
 
-    def _judge(self) -> None:
+    def _judge(self, *, may_reject: bool) -> None:
         """Accept or reject what arrived. What fits on no declared cluster may yet fit where one is
         lost, and where none was declared: it waits until that is known."""
         clusters = self._models.declared
@@ -332,7 +347,7 @@ class Placement:
             found = unknown or misfits(job.job, clusters.values())
             if not found:
                 self._job_table.admit(job)
-            elif not clusters or (lost and not unknown):
+            elif not may_reject or not clusters or (lost and not unknown):
                 self._job_table.put_off(job, found)
             else:
                 self._job_table.reject(job, found)

@@ -128,7 +128,12 @@ class Queries:
 
     def note(self, outcomes: Outcomes) -> None:
         """A round ended; `outcomes` are of its last pass."""
-        self._last, self.is_deciding = outcomes, False
+        self._last = outcomes
+        self.end_round()
+
+    def end_round(self) -> None:
+        """Nothing is being decided any more."""
+        self.is_deciding = False
 
     def arrival(self, job_id: str) -> int | None:
         """The arrival number of a job that has a place in the queue."""

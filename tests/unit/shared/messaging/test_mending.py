@@ -109,12 +109,15 @@ def test_rounds_that_barriers_close_are_decided_again_as_they_were() -> None:
 
 
 def test_what_outputs_tell_is_recalled() -> None:
-    def recall(state: Mapping[str, bytes], told: Iterable[Event]) -> Mapping[str, bytes]:
-        return {"told": ",".join([*state, *(event.id for event in told)]).encode()}
+    def recall(
+        state: Mapping[str, bytes], told: Iterable[Event], next_round: int
+    ) -> Mapping[str, bytes]:
+        words = [*state, *(event.id for event in told), f"from {next_round} on"]
+        return {"told": ",".join(words).encode()}
 
     unit = at_rest(replace(counting(), puts_barriers=False, recall=recall), 5, barrier(6))
-    assert accept(unit).commit.changelog == {"told": b"ada,m6"}
-    assert replay(unit).commit.changelog["told"] == b"m6"
+    assert accept(unit).commit.changelog == {"told": b"ada,m6,from 6 on"}
+    assert replay(unit).commit.changelog["told"] == b"m6,from 0 on"
 
 
 def test_what_lies_where_another_count_put_it_is_told_from_what_nobody_could_read() -> None:
