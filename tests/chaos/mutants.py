@@ -257,9 +257,9 @@ def jobs_are_rejected_while_clusters_are_lost() -> AbstractContextManager[Any]:
     """What a lost cluster might yet hold is rejected."""
     right = Placement._judge
 
-    def judge(placement: Placement) -> None:
+    def judge(placement: Placement, *, may_reject: bool) -> None:
         lost, placement._models._lost = placement._models._lost, {}
-        right(placement)
+        right(placement, may_reject=may_reject)
         placement._models._lost = lost
 
     return patch.object(Placement, "_judge", judge)
