@@ -30,7 +30,7 @@ Subject = Annotated[
 Reason = Annotated[str, typer.Option(help="Why: it is recorded and told to those who wait.")]
 COLUMNS: Final = (
     *("cap of", "cap W", "idle W", "committed W", "margin W", "headroom W"),
-    *("meters silent", "ahead", "declared by", "reason"),
+    *("measured W", "above cap", "meters silent", "ahead", "declared by", "reason"),
 )
 _PLACEMENT, _INGEST = "127.0.0.1:50053", "127.0.0.1:50051"
 
@@ -126,11 +126,20 @@ def _row(one: PowerStanding) -> tuple[str, ...]:
         f"{one.committed_w:,g}",
         f"{one.margin_w:,g}" if is_capped else "",
         f"{one.headroom_w:,g}" if is_capped else "",
+        f"{one.measured_w:,g}" if one.HasField("measured_w") else "",
+        _above(one),
         f"{one.silent_nodes:,}, {one.nameplate_w:,g} W" if one.silent_nodes else "",
         "; ".join(map(declare.told, one.ahead)),
         f"{one.declared_by} at {at(one.declared_at_us)}" if one.declared_by else "",
         one.reason,
     )
+
+
+def _above(one: PowerStanding) -> str:
+    """Since when meters show more than the cap, and for how long they ever did."""
+    now = f"{one.measured_w - one.cap_w:,.0f} W since {at(one.above_since_us)}; "
+    ever = f"{one.above_s / 60:,.1f} min, {one.above_j / 3.6e6:,.3g} kWh in all"
+    return (now if one.above_since_us else "") + (ever if one.above_s else "")
 
 
 def _rule(text: str) -> SignalRule:

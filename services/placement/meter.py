@@ -7,6 +7,7 @@ from coplace.v1.placement_service_pb2 import PowerStanding
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from services.placement.service import Duty
+from shared.placement.caps import Covered
 from shared.placement.queries import Queries
 
 Figures = Callable[[Queries], Iterable[Observation]]
@@ -26,10 +27,17 @@ def watch(meter: Meter, duty: Duty) -> None:
         ("power_idle", "W", "What nodes draw that idle", _idle),
         ("power_cap", "W", "What may be drawn now, where it is capped", _cap),
         ("meters_silent", "", "Nodes whose meters are silent: nameplate power counts", _silent),
+        ("power_measured", "W", "What is drawn where it is capped, as meters show", _measured),
+        ("power_above_cap", "W", "What meters show beyond a cap", _above),
         ("grants_unanswered", "", "Starts that were asked back, in silence", _unanswered),
     )
     for name, unit, description, figures in gauges:
         meter.create_observable_gauge(name, [observing(figures)], unit, description)
+    meter.create_observable_counter(
+        "power_above_cap_seconds",
+        [observing(_above_s)],
+        description="For how long meters showed more than a cap, s",
+    )
     meter.create_observable_counter(
         "late_starts",
         [observing(lambda queries: [Observation(queries.late_starts())])],
@@ -72,6 +80,23 @@ def _silent(queries: Queries) -> Iterator[Observation]:
         yield Observation(nodes, {"cluster": cluster})
 
 
+def _measured(queries: Queries) -> Iterator[Observation]:
+    for covered, under in queries.overshoots().items():
+        if under.last.stands_at(queries.as_of_us):
+            yield Observation(under.last.measured_mw / 1000, _of(covered))
+
+
+def _above(queries: Queries) -> Iterator[Observation]:
+    for covered, under in queries.overshoots().items():
+        if under.last.stands_at(queries.as_of_us):
+            yield Observation(under.last.above_mw / 1000, _of(covered))
+
+
+def _above_s(queries: Queries) -> Iterator[Observation]:
+    for covered, under in queries.overshoots().items():
+        yield Observation(under.above_us / 1e6, _of(covered))
+
+
 def _unanswered(queries: Queries) -> Iterator[Observation]:
     yield Observation(queries.unanswered())
 
@@ -80,3 +105,7 @@ def _subject(standing: PowerStanding) -> dict[str, str]:
     """Of a cluster, a site or the region."""
     scope = PowerScope.Name(standing.scope).removeprefix("POWER_SCOPE_").lower()
     return {"scope": scope, "name": standing.name}
+
+
+def _of(covered: Covered) -> dict[str, str]:
+    return {"scope": str(covered.scope), "name": covered.name}

@@ -1,9 +1,16 @@
-"""Which meters of nodes are read: what placement listens for where a cap leans on them."""
+"""Which meters of nodes are read, and what they show: what placement listens for where a cap leans
+on them."""
 
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
+from coplace.v1.control_pb2 import (
+    POWER_SCOPE_CLUSTER,
+    POWER_SCOPE_REGION,
+    POWER_SCOPE_SITE,
+    PowerCapDeclared,
+)
 from coplace.v1.prediction_pb2 import NodeMetersRead
 from coplace.v1.telemetry_pb2 import NodeSamples
 
@@ -21,15 +28,17 @@ PERIOD_US: Final = 60_000_000
 
 class LastReading(NamedTuple):
     """When the newest sample of the last reading of a meter was taken, by the node's own clock, the
-    end of the round in which it came (0: that is open), and whether it was told since."""
+    end of the round in which it came (0: that is open), whether it was told since, and the mean of
+    its samples."""
 
     until_us: int
     came_us: int
     is_told: bool
+    power_mw: int = 0
 
 
 class ReadMeters:
-    """Folds readings of nodes of clusters that declare a nameplate power.
+    """Folds readings of nodes of clusters that declare a nameplate power or are under a cap.
 
     A reading counts where it is another than the last one of its node: a collector that sends one
     again and again is silent. Clocks of nodes are compared with nothing, so one that is wrong or
@@ -39,7 +48,10 @@ class ReadMeters:
     def __init__(self, restored: Mapping[str, bytes]) -> None:
         self._last = Table("meter", restored, list, lambda v: LastReading(*v))
         self._told_us: Table[int] = Table("meters-told", restored, int, int)
+        self._clusters: dict[str, Cluster] = {}
         self._names: dict[str, NodeNames] = {}
+        # When the newest cap was declared of a cluster, site or the region, and whether it is one.
+        self._caps: Table[tuple[int, bool]] = Table("capped", restored, list, _cap)
         self._untold: dict[str, set[str]] = defaultdict(set)
         for key, last in self._last.items():
             if not last.is_told:
@@ -47,19 +59,42 @@ class ReadMeters:
 
     def declare(self, cluster: Cluster) -> None:
         """A cluster was declared, or declared anew."""
+        self._clusters[cluster.name] = cluster
         self._names.pop(cluster.name, None)
-        if cluster.nameplate_power_w:
-            self._names[cluster.name] = cluster.names()
+        self._listen()
 
-    def read(self, message: NodeSamples) -> None:
-        """A node's meter was read. Of nodes that nobody declared nothing is told."""
+    def cap(self, message: PowerCapDeclared) -> None:
+        """A cap was declared, or one that replaces it. Of what nobody declared nothing is kept."""
+        key = f"{message.scope}|{message.name}"
+        known = {each for cluster in self._clusters.values() for each in _caps_over(cluster)}
+        before = self._caps.get(key)
+        if key in known and (before is None or before[0] <= message.declared_at_us):
+            is_capped = any(step.HasField("watts") for step in message.steps)
+            self._caps.put(key, (message.declared_at_us, is_capped))
+            self._listen()
+
+    def _listen(self) -> None:
+        """Keep the names of the nodes whose readings are told."""
+        self._names = {
+            name: self._names.get(name) or cluster.names()
+            for name, cluster in self._clusters.items()
+            if cluster.nameplate_power_w or self._is_capped(cluster)
+        }
+
+    def _is_capped(self, cluster: Cluster) -> bool:
+        found = map(self._caps.get, _caps_over(cluster))
+        return any(cap is not None and cap[1] for cap in found)
+
+    def read(self, message: NodeSamples, power_w: float) -> None:
+        """A node's meter was read, so much on the mean of its samples. Of nodes that nobody
+        declared nothing is told."""
         names = self._names.get(message.cluster)
         if names is None or names.find(message.node) is None:
             return
         key = f"{message.cluster}|{message.node}"
         until_us, last = max(sample.time_us for sample in message.samples), self._last.get(key)
         if last is None or last.until_us != until_us:
-            self._last.put(key, LastReading(until_us, 0, is_told=False))
+            self._last.put(key, LastReading(until_us, 0, False, round(power_w * 1000)))
             self._untold[message.cluster].add(key)
 
     def end_round(self, ended: Round) -> list[Publish]:
@@ -69,7 +104,7 @@ class ReadMeters:
 
     def changes(self) -> dict[str, bytes | None]:
         """Records of what changed since the last call."""
-        return self._last.changes() | self._told_us.changes()
+        return self._last.changes() | self._told_us.changes() | self._caps.changes()
 
     def _due(self, cluster: str, ended: Round) -> NodeMetersRead | None:
         """Whose meters were read within the last period; None where it is too soon to tell."""
@@ -80,11 +115,20 @@ class ReadMeters:
         del self._untold[cluster]
         for key, last in came.items():
             self._last.put(key, last._replace(is_told=True))
-        nodes = [key.partition("|")[2] for key, last in came.items() if last.came_us > since_us]
-        if not nodes:
+        read = {
+            key.partition("|")[2]: last.power_mw
+            for key, last in came.items()
+            if last.came_us > since_us
+        }
+        if not read:
             return None
         self._told_us.put(cluster, ended.ended_at_us)
-        return NodeMetersRead(cluster=cluster, nodes=fold(nodes), told_at_us=ended.ended_at_us)
+        return NodeMetersRead(
+            cluster=cluster,
+            nodes=fold(read),
+            told_at_us=ended.ended_at_us,
+            node_power_mw=read.values(),
+        )
 
     def _came(self, cluster: str, ended_at_us: int) -> dict[str, LastReading]:
         """What was not told yet of a cluster; what came in the open round came at its end."""
@@ -97,3 +141,14 @@ class ReadMeters:
                 self._last.put(key, last)
             found[key] = last
         return found
+
+
+def _cap(state: list[Any]) -> tuple[int, bool]:
+    declared_at_us, is_capped = state
+    return declared_at_us, is_capped
+
+
+def _caps_over(cluster: Cluster) -> Iterator[str]:
+    """Those that a cluster can be under."""
+    of = {POWER_SCOPE_CLUSTER: cluster.name, POWER_SCOPE_SITE: cluster.site, POWER_SCOPE_REGION: ""}
+    return (f"{scope}|{name}" for scope, name in of.items())

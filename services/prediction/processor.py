@@ -4,7 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from coplace.v1.control_pb2 import ClusterDeclared, ModelPinned, ModelRolledBack
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ModelPinned,
+    ModelRolledBack,
+    PowerCapDeclared,
+)
 from coplace.v1.jobs_pb2 import (
     JobActionDone,
     JobFinished,
@@ -76,6 +81,8 @@ class Prediction:
                 self._pair(event, message)
             case ClusterDeclared() as message:
                 self._declare(message)
+            case PowerCapDeclared() as message:
+                self._meters.cap(message)
             case ModelPinned() | ModelRolledBack() as message:
                 self._order(event, message)
         return []
@@ -208,7 +215,7 @@ class Prediction:
         reading = reading_of(event, message)
         self._require_few_models(message.node_model)
         self._node_power.read(event, message, reading.power_w)
-        self._meters.read(message)
+        self._meters.read(message, reading.power_w)
         if _is_newer(reading, self._state.nodes.get(message.node)):
             self._state.nodes.put(message.node, reading)
             self._node_models.add(message.node_model)

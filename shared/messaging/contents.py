@@ -76,7 +76,7 @@ from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMea
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
-from shared.domain.bounds import CORE_S, LENGTHS, NODE_POWER_W, POWER_CAP_W, TDP_W
+from shared.domain.bounds import CORE_S, LENGTHS, NODE_POWER_W, POWER_CAP_W, READING_W, TDP_W
 from shared.domain.cap_measures import measures_of
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
@@ -135,6 +135,10 @@ _SAMPLE: Final = fields({"time_us": time_us, "power_w": quantity("samples.power_
 
 def _version(value: str) -> None:
     require_text("", value, limit=MOST_VERSION)
+
+
+def _reading_mw(value: int) -> None:
+    READING_W.require("", value / 1000)
 
 
 def _powers(by_node_model: Mapping[str, float]) -> None:
@@ -704,7 +708,12 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
         }
     ),
     NodeMetersRead: fields(
-        {"cluster": text, "nodes": each_of_any("nodes", host_list), "told_at_us": time_us}
+        {
+            "cluster": text,
+            "nodes": each_of_any("nodes", host_list),
+            "told_at_us": time_us,
+            "node_power_mw": each_of_any("nodes", _reading_mw),
+        }
     ),
     PowerTreesPublished: fields(_PUBLISHED_TREES),
     PowerTreesJudged: fields(

@@ -143,7 +143,10 @@ class JobTable:
     def estimate(self, job: Tracked, draw_mw: int) -> None:
         """Keep what a job draws where it runs."""
         if job.placed is not None:
-            job.placed.draw_mw = draw_mw
+            placed = job.placed
+            if placed.predicted_mw is None:
+                placed.predicted_mw = draw_mw if placed.draw_mw is None else placed.draw_mw
+            placed.draw_mw = draw_mw
             self.holdings.refresh(job)
             self.save(job)
 

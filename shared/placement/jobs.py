@@ -21,7 +21,8 @@ class Placed:
     idle; None until it was estimated. `freq_ghz` is 0 where placement did not choose it, and
     `plan_round` is that of the plan which it started by, None without. `power_sd` is how far its
     power may be off, as a share: None where its prediction did not say. `silent_units` of it are on
-    nodes whose meters are silent, and `nameplate_mw` is what it counts for at least meanwhile."""
+    nodes whose meters are silent, and `nameplate_mw` is what it counts for at least meanwhile.
+    `predicted_mw` is what it draws as it was predicted, whatever meters show since."""
 
     cluster: str
     nodes: tuple[int, ...]
@@ -38,6 +39,7 @@ class Placed:
     power_sd: float | None = None
     silent_units: int = 0
     nameplate_mw: int = 0
+    predicted_mw: int | None = None
 
     @property
     def walltime_s(self) -> float:
@@ -65,6 +67,7 @@ class Placed:
         """It runs at another P-state: what is left of its limit stretches as a whole run's does."""
         self._prolong(self.stretched_s(walltime_s, now_s))
         self.freq_ghz, self.draw_mw, self.mode_limit_s = freq_ghz, draw_mw, walltime_s
+        self.predicted_mw = draw_mw
 
     def stretched_s(self, walltime_s: float, now_s: float) -> float:
         """By how much its end moves where a whole run may take so long from now on."""

@@ -246,7 +246,11 @@ def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | N
 
 def _indices(names: NodeNames, message: NodeMetersRead, nodes: int) -> Iterator[int]:
     """Those of the nodes that are told which the cluster still has."""
+    return (index for index in told_nodes(names, message) if index is not None and index < nodes)
+
+
+def told_nodes(names: NodeNames, message: NodeMetersRead) -> Iterator[int | None]:
+    """The nodes that are told, in their order; None for one that nobody declared."""
     for text in message.nodes:
         alone = names.find(text)
-        found = [alone] if alone is not None else map(names.find, expand(text))
-        yield from (index for index in found if index is not None and index < nodes)
+        yield from [alone] if alone is not None else map(names.find, expand(text))

@@ -43,7 +43,7 @@ from shared.domain.job import Job
 from shared.messaging.event import Event, Publish
 from shared.messaging.quarantine import Fault
 from shared.messaging.stage import Round
-from shared.placement import job_table, meters, plans
+from shared.placement import job_table, meters, overshoots, plans
 from shared.placement.dependencies import Dependencies
 from shared.placement.explanation import Refusals
 from shared.placement.job_table import JobTable
@@ -58,6 +58,7 @@ from shared.placement.modes import modes_of, with_slower_modes
 from shared.placement.node_states import Failure, NodeStates
 from shared.placement.notices import Notices
 from shared.placement.outcomes import OUTPUT, SOURCE, Beside, Decisions, Outcomes
+from shared.placement.overshoots import Overshoots
 from shared.placement.pending_reasons import PendingReasons
 from shared.placement.planning import Planning
 from shared.placement.plans import Plans, jobs_of, wanted_ghz
@@ -107,6 +108,7 @@ class Placement:
         self._withdrawals = Withdrawals(self._job_table, self._models)
         self._meters = Meters(restored, self._job_table, self._models)
         self._told = ToldDecisions(restored, self._job_table, self._models)
+        self._overshoots = Overshoots(restored, self._job_table.holdings, self._models)
         self._prefer()
         self._margin = JointMargin(self._job_table, self._models, self._meters)
         self._measures = Measures(
@@ -126,6 +128,7 @@ class Placement:
             self._nodes,
             self._margin,
             self._meters,
+            self._overshoots,
             self._schedulers,
         )
 
@@ -140,6 +143,7 @@ class Placement:
                 self._job_table.correct_draw(event, measured, self._models.clusters)
             case NodeMetersRead() as read:
                 self._meters.read(event, read)
+                self._overshoots.read(read)
             case JobSuspended() | JobResumed() | JobActionDone() | JobActionRefused():
                 self._act(event)
             case _:
@@ -165,6 +169,7 @@ class Placement:
         decided += silent
         if silent:
             self._prefer()
+        decided += self._overshoots.of_round(ended, SOURCE, OUTPUT)
         self._close_nodes()
         self._judge(may_reject=not was_decided)
         touched = self._settle()
@@ -197,15 +202,18 @@ class Placement:
             **self._measures.changes(),
             **self._meters.changes(),
             **self._told.changes(),
+            **self._overshoots.changes(),
         }
 
     def wake_us(self) -> int | None:
         """When the next start has to be confirmed, news that was put off is told, a planned start
         is held back no longer, a plan ends, drained nodes are back, a measure is taken since
-        another one was not answered, a cap of power changes, or a meter may fall silent."""
+        another one was not answered, a cap of power changes, a meter may fall silent, or a time
+        above a cap is over."""
         due = [*self._withdrawals.due_s(), *self._notices.due_s(), *self._plans.due_s()]
         due += [self._now_s + _SOON_S] if self._stale or self._told.is_played else []
         due += [*self._nodes.due_s(), *self._measures.due_s(), *self._meters.due_s()]
+        due += self._overshoots.due_s()
         next_s = min([*due, self._models.next_cap_step_s(self._now_s)])
         return ceil(next_s * 1e6) if next_s < inf else None
 
@@ -547,7 +555,8 @@ class Placement:
 def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
     """What to change in a state of a wrong clock, so that nothing in it lies ahead of now."""
     of_jobs, of_plans = job_table.mended(restored, now_us), plans.mended(restored, now_us)
-    return {**of_jobs, **of_plans, **meters.mended(restored, now_us)}
+    of_meters = {**meters.mended(restored, now_us), **overshoots.mended(restored, now_us)}
+    return {**of_jobs, **of_plans, **of_meters}
 
 
 def _is_new(job: Tracked) -> bool:

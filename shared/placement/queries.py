@@ -60,6 +60,7 @@ from shared.placement.node_groups import MOST_GROUPS, node_groups
 from shared.placement.node_states import NodeStates
 from shared.placement.occupancy import Occupancy
 from shared.placement.outcomes import Outcomes, candidate_message, reason_of
+from shared.placement.overshoots import Overshoots, UnderCap
 from shared.placement.past_runs import TO_THEIR_LIMITS, ExpectedRuns
 from shared.placement.pending_reasons import PendingReasons
 from shared.placement.quoting import QuotedJob, Quoting
@@ -108,6 +109,7 @@ class Queries:
         nodes: NodeStates,
         margin: JointMargin,
         meters: Meters,
+        overshoots: Overshoots,
         schedulers: MakeSchedulers,
     ) -> None:
         self._job_table = job_table
@@ -118,6 +120,7 @@ class Queries:
         self._nodes = nodes
         self._margin = margin
         self._meters = meters
+        self._overshoots = overshoots
         self._last: Outcomes | None = None
         self.is_deciding = False
         self._quoting = Quoting(job_table, waiting_jobs, pending_reasons, models)
@@ -380,7 +383,12 @@ class Queries:
             found.ahead.extend(step_messages(capped.cap, now_s))
             found.declared_by, found.reason = capped.cap.author, capped.cap.reason
             found.declared_at_us = capped.declared_at_us
+            _add_metered(found, self._overshoots.under(covered), self.as_of_us)
         return found
+
+    def overshoots(self) -> dict[Covered, UnderCap]:
+        """What meters show of each cap."""
+        return {covered: self._overshoots.under(covered) for covered in self._models.caps}
 
     def silent_meters(self) -> dict[str, int]:
         """How many nodes of each cluster have a meter that is silent."""
@@ -465,6 +473,19 @@ class Queries:
                 free_nodes=held.free,
                 nodes=held.nodes,
             )
+
+
+def _add_metered(standing: PowerStanding, under: UnderCap, as_of_us: int) -> None:
+    """What meters show of a cap."""
+    standing.above_s, standing.above_j = under.above_us / 1e6, under.above_mj / 1000
+    if under.last.stands_at(as_of_us):
+        standing.measured_w, standing.metered_nodes = (
+            under.last.measured_mw / 1000,
+            under.last.metered,
+        )
+        standing.measured_at_us = under.last.at_us
+        if under.lasts and under.last.above_mw:
+            standing.above_since_us = under.lasts.began_us
 
 
 def _asked(action: Action) -> AskedAction:

@@ -36,6 +36,7 @@ from shared.placement.processor import Placement
 from shared.power_prediction.online import LearnerProgress, RecentScores
 from shared.runtime.settings import Settings
 from shared.runtime.telemetry import Telemetry
+from tests.unit.shared.placement.metered_region import read
 from tests.unit.shared.placement.region import capped, declared, feed, round_of
 
 ROOT = Path(__file__).parents[4]
@@ -144,7 +145,10 @@ def test_prometheus_has_the_alerts_where_its_configuration_looks_for_them() -> N
 def capped_region() -> Placement:
     processor = Placement({}, Rules(), 7.0)
     feed(processor, [declared("p1", 4), capped(POWER_SCOPE_CLUSTER, "p1", (0, 2000.0))])
-    round_of(processor, 0)
+    for number in range(2):
+        names = [f"p1-{node:04d}" for node in range(4)]
+        feed(processor, [read(60.0 * number, *names, powers_mw=[600_000] * 4)])
+        round_of(processor, number)
     return processor
 
 

@@ -2,7 +2,12 @@
 
 from typing import Any
 
-from coplace.v1.control_pb2 import ClusterDeclared
+from coplace.v1.control_pb2 import (
+    POWER_SCOPE_CLUSTER,
+    ClusterDeclared,
+    PowerCapDeclared,
+    PowerCapStep,
+)
 from coplace.v1.prediction_pb2 import NodeMetersRead
 
 from services.prediction.meters import ReadMeters
@@ -90,3 +95,36 @@ def test_a_restart_changes_nothing_of_what_is_told() -> None:
     assert told(prediction, 160) == [["p1-0001"]]
     assert restarted().changes() == {}
     assert ReadMeters(state).changes() == {}
+
+
+def capped(at_us: int, *watts: float | None, name: str = "p1") -> Event:
+    payload = PowerCapDeclared(scope=POWER_SCOPE_CLUSTER, name=name, declared_at_us=at_us)
+    for number, each in enumerate(watts):
+        payload.steps.append(PowerCapStep(from_us=at_us + number, watts=each))
+    return Event(f"cap/{name}/{at_us}", "test", at_us, name, payload)
+
+
+def test_of_a_cluster_under_a_cap_it_is_told_though_it_declares_no_nameplate() -> None:
+    prediction = Prediction({})
+    assert told(prediction, 100, declared(), sample(0, 90)) == []
+    assert told(prediction, 160, capped(1, 900.0), sample(0, 150)) == [["p1-0000"]]
+    again = Prediction({k: v for k, v in prediction.changes().items() if v is not None})
+    assert told(again, 220, sample(0, 210)) == [["p1-0000"]]
+    assert told(again, 280, capped(3, None), capped(2, 900.0), sample(0, 270)) == []
+
+
+def test_caps_of_what_nobody_declared_are_not_kept() -> None:
+    prediction = Prediction({})
+    told(prediction, 100, declared(), capped(1, 900.0, name="elsewhere"))
+    assert not [key for key in prediction.changes() if "elsewhere" in key]
+
+
+def test_what_each_meter_showed_is_told_in_the_order_of_the_names() -> None:
+    prediction = Prediction({})
+    events = [of_nameplate(), sample(2, 92), read("p1-0000", 250.5, 90 * SECOND_US)]
+    for each in events:
+        list(prediction.handle(each))
+    payloads = [p.event.payload for p in prediction.end_round(Round(100, 100 * SECOND_US))]
+    [message] = [each for each in payloads if isinstance(each, NodeMetersRead)]
+    assert list(message.nodes) == ["p1-[0000,0002]"]
+    assert list(message.node_power_mw) == [250_500, 300_000]

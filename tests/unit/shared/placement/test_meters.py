@@ -6,7 +6,6 @@ from math import inf
 from typing import Any
 
 import pytest
-from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER
 from coplace.v1.placement_pb2 import (
     ACTION_KIND_RESUME,
     ACTION_KIND_SUSPEND,
@@ -15,8 +14,6 @@ from coplace.v1.placement_pb2 import (
     NodeMetersSilent,
     PlacementDecided,
 )
-from coplace.v1.placement_service_pb2 import PowerStanding
-from coplace.v1.prediction_pb2 import NodeMetersRead
 from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,82 +23,37 @@ from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
 from shared.messaging.contents import check_contents
 from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.stage import AlreadyAppliedError
 from shared.placement.model import Rules
 from shared.placement.processor import Placement, mended
+from tests.unit.shared.placement.metered_region import (
+    IDLE_W,
+    NAMEPLATE_W,
+    PREDICTED_W,
+    MeteredRegion,
+    read,
+)
 from tests.unit.shared.placement.region import (
     T0_US,
-    capped,
     declared,
     done,
-    event,
     feed,
     finished,
-    power,
     started,
     submitted,
 )
 
-IDLE_W, PREDICTED_W, NAMEPLATE_W = 100.0, 333.0, 500.0
 # As long as a property waits.
 SHORT_S = 180.0
-
-
-def read(at_s: float, *nodes: str, cluster: str = "p1") -> Event:
-    at_us = T0_US + round(at_s * 1e6)
-    payload = NodeMetersRead(cluster=cluster, nodes=nodes, told_at_us=at_us)
-    return event(f"read/{cluster}/{at_us}", payload, at_us)
-
-
-@dataclass
-class Region:
-    """One cluster under a cap, and what placement publishes; times in seconds after T0."""
-
-    nodes: int
-    cap_w: float
-    nameplate_w: float = NAMEPLATE_W
-    rules: dict[str, Any] = field(default_factory=dict)
-    rounds: int = 0
-    state: dict[str, bytes] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.processor = Placement({}, Rules(**self.rules), 7.0)
-        cluster = declared("p1", self.nodes, nameplate_power_w=self.nameplate_w)
-        feed(self.processor, [cluster, power()])
-        feed(self.processor, [capped(POWER_SCOPE_CLUSTER, "p1", (0, self.cap_w))])
-
-    def round_at(self, at_s: float, *events: Event) -> list[Message]:
-        feed(self.processor, events)
-        self.rounds += 1
-        ended = Round(self.rounds, T0_US + round(at_s * 1e6))
-        return [publish.event.payload for publish in self.processor.end_round(ended)]
-
-    def run(self, at_s: float, *events: Event) -> list[PlacementDecided]:
-        """What is decided; each start is confirmed at once."""
-        found = [p for p in self.round_at(at_s, *events) if isinstance(p, PlacementDecided)]
-        feed(self.processor, [started(d) for d in found if d.verdict == VERDICT_START])
-        return found
-
-    def restart(self) -> None:
-        for key, value in self.processor.changes().items():
-            if value is None:
-                self.state.pop(key, None)
-            else:
-                self.state[key] = value
-        self.processor = Placement(self.state, Rules(**self.rules), 7.0)
-
-    @property
-    def standing(self) -> PowerStanding:
-        return next(s for s in self.processor.queries.power().standings if s.name == "p1")
 
 
 def silent(payloads: Iterable[Message]) -> list[list[str]]:
     return [list(each.nodes) for each in payloads if isinstance(each, NodeMetersSilent)]
 
 
-def metered(nodes: int = 2, cap_w: float = 1_000.0, **rules: Any) -> Region:
+def metered(nodes: int = 2, cap_w: float = 1_000.0, **rules: Any) -> MeteredRegion:
     """`a` runs on the first node, whose meter was read in its round and never after."""
-    region = Region(nodes, cap_w, rules=rules)
+    region = MeteredRegion(nodes, cap_w, rules=rules)
     region.run(30, submitted("a"))
     region.run(60, read(59, "p1-[0000-0001]"))
     return region
@@ -180,7 +132,7 @@ def test_what_exceeds_a_cap_by_nameplate_is_suspended_and_runs_on_when_it_is_rea
     ("rules", "nameplate_w"), [({"meter_silence_s": 0.0}, NAMEPLATE_W), ({}, 0.0)]
 )
 def test_nothing_counts_where_nobody_declared_it(rules: dict[str, Any], nameplate_w: float) -> None:
-    region = Region(2, 1_000.0, nameplate_w, rules)
+    region = MeteredRegion(2, 1_000.0, nameplate_w, rules)
     region.run(30, submitted("a"), read(29, "p1-0000"))
     for at_s in range(90, 3_600, 60):
         assert silent(region.round_at(at_s)) == []
@@ -188,7 +140,7 @@ def test_nothing_counts_where_nobody_declared_it(rules: dict[str, Any], nameplat
 
 
 def test_a_cluster_of_which_no_meter_was_ever_read_counts_as_predicted() -> None:
-    region = Region(2, 1_000.0)
+    region = MeteredRegion(2, 1_000.0)
     region.run(30, submitted("a"))
     for at_s in range(90, 3_600, 60):
         assert silent(region.round_at(at_s)) == []
@@ -307,7 +259,7 @@ def test_any_telemetry_rounds_and_restarts_keep_to_the_plain_rule(
     """No start takes place that the cap has no nameplate watts for, and what is told and shown is
     what follows from what was read."""
     cap_w = nodes * IDLE_W + spare * (NAMEPLATE_W - IDLE_W) + 250
-    region = Region(nodes, cap_w, rules={"cap_measures": (), "meter_silence_s": SHORT_S})
+    region = MeteredRegion(nodes, cap_w, rules={"cap_measures": (), "meter_silence_s": SHORT_S})
     plain, at_s, told = Plain(nodes), 0.0, 0
     for number in range(40):
         at_s += random.choice([60, 60, 60, 7_200])

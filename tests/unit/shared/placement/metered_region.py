@@ -1,0 +1,69 @@
+"""One cluster whose meters are read, under a cap, for tests."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER
+from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
+from coplace.v1.placement_service_pb2 import PowerStanding
+from coplace.v1.prediction_pb2 import NodeMetersRead
+from google.protobuf.message import Message
+
+from shared.messaging.event import Event
+from shared.messaging.stage import Round
+from shared.placement.model import Rules
+from shared.placement.processor import Placement
+from tests.unit.shared.placement.region import T0_US, capped, declared, event, feed, power, started
+
+IDLE_W, PREDICTED_W, NAMEPLATE_W = 100.0, 333.0, 500.0
+
+
+def read(at_s: float, *nodes: str, cluster: str = "p1", powers_mw: Iterable[int] = ()) -> Event:
+    at_us = T0_US + round(at_s * 1e6)
+    payload = NodeMetersRead(
+        cluster=cluster, nodes=nodes, told_at_us=at_us, node_power_mw=powers_mw
+    )
+    return event(f"read/{cluster}/{at_us}", payload, at_us)
+
+
+@dataclass
+class MeteredRegion:
+    """One cluster under a cap, and what placement publishes; times in seconds after T0."""
+
+    nodes: int
+    cap_w: float
+    nameplate_w: float = NAMEPLATE_W
+    rules: dict[str, Any] = field(default_factory=dict)
+    rounds: int = 0
+    state: dict[str, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.processor = Placement({}, Rules(**self.rules), 7.0)
+        cluster = declared("p1", self.nodes, nameplate_power_w=self.nameplate_w)
+        feed(self.processor, [cluster, power()])
+        feed(self.processor, [capped(POWER_SCOPE_CLUSTER, "p1", (0, self.cap_w))])
+
+    def round_at(self, at_s: float, *events: Event) -> list[Message]:
+        feed(self.processor, events)
+        self.rounds += 1
+        ended = Round(self.rounds, T0_US + round(at_s * 1e6))
+        return [publish.event.payload for publish in self.processor.end_round(ended)]
+
+    def run(self, at_s: float, *events: Event) -> list[PlacementDecided]:
+        """What is decided; each start is confirmed at once."""
+        found = [p for p in self.round_at(at_s, *events) if isinstance(p, PlacementDecided)]
+        feed(self.processor, [started(d) for d in found if d.verdict == VERDICT_START])
+        return found
+
+    def restart(self) -> None:
+        for key, value in self.processor.changes().items():
+            if value is None:
+                self.state.pop(key, None)
+            else:
+                self.state[key] = value
+        self.processor = Placement(self.state, Rules(**self.rules), 7.0)
+
+    @property
+    def standing(self) -> PowerStanding:
+        return next(s for s in self.processor.queries.power().standings if s.name == "p1")
