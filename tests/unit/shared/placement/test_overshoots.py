@@ -228,7 +228,7 @@ def test_any_readings_jobs_rounds_and_restarts_keep_to_the_plain_rule(
     found = [
         (e.began_at_us - T0_US, e.ended_at_us - T0_US, e.above_s * 1e6, e.above_j) for e in over
     ]
-    expected = [
+    expected: list[Any] = [
         (round(b * 1e6), round(e * 1e6), above_s * 1e6, pytest.approx(above_j, abs=0.1))
         for b, e, above_s, above_j in plain.overshoots()
     ]
