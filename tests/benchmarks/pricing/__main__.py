@@ -44,7 +44,11 @@ def bench(
     if not (only_ledger or only_quotes):
         found |= {name: _shown(rows) for name, rows in streams.tables()}
         real = list(pairs.measured(seconds))
-        found |= {"pairs": _shown(pairs.rows(real)), "pairs-errors": _shown(pairs.summary(real))}
+        found |= {
+            "pairs": _shown(pairs.rows(real)),
+            "pairs-errors": _shown(pairs.summary(real)),
+            "pairs-prices": _shown(pairs.prices(real)),
+        }
     typer.echo(write_tables(found, out, into))
 
 

@@ -34,6 +34,7 @@ from shared.models.shutters import (
     interference,
     unfiltered_slowdown,
 )
+from tests.benchmarks.pricing.discounts import discounts
 
 _SOURCE: Final = Path(__file__).with_name("kernels.c")
 _STRETCH_S: Final = 0.4
@@ -215,13 +216,31 @@ def rows(found: Sequence[Measured]) -> list[Mapping[str, str]]:
 
 
 def summary(found: Sequence[Measured]) -> list[Mapping[str, str]]:
-    """Mean absolute errors of the predicted runtime, of the jobs of one thread, of two, of all."""
-    groups = {
-        "one thread, a core each": [each for each in found if each.threads == 1],
-        "two threads, both cores": [each for each in found if each.threads == 2],
-        "all": list(found),
-    }
-    return [{"jobs": name, **_errors(group)} for name, group in groups.items() if group]
+    """Mean absolute errors of the predicted runtime, by threads."""
+    return [{"jobs": name, **_errors(group)} for name, group in _groups(found)]
+
+
+def prices(found: Sequence[Measured]) -> list[Mapping[str, str]]:
+    """What they pay over what they would pay alone, by threads."""
+    return [
+        {
+            "jobs": name,
+            **discounts(
+                [each.true_ratio for each in group], [each.filtered_ratio for each in group]
+            ),
+        }
+        for name, group in _groups(found)
+    ]
+
+
+def _groups(found: Sequence[Measured]) -> list[tuple[str, list[Measured]]]:
+    """The jobs of one thread, of two, and all; none that is empty."""
+    groups = [
+        ("one thread, a core each", [each for each in found if each.threads == 1]),
+        ("two threads, both cores", [each for each in found if each.threads == 2]),
+        ("all", list(found)),
+    ]
+    return [(name, group) for name, group in groups if group]
 
 
 def _errors(found: Sequence[Measured]) -> Mapping[str, str]:

@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 
-from services.agent.model import Timing
+from services.agent.model import Timing, dilation_ratio
 from shared.models.shutters import unfiltered_slowdown
+from tests.benchmarks.pricing import ledger
+from tests.benchmarks.pricing.discounts import discounts, relative_price
+from tests.benchmarks.pricing.ledger import played_ledger
 from tests.benchmarks.pricing.pairs import Measured, summary
-from tests.benchmarks.pricing.streams import Stream, shutters, stream
+from tests.benchmarks.pricing.streams import Stream, played_overhead, shutters, stream
 
 
 def test_the_true_slowdown_is_time_by_the_time_that_the_work_takes_alone() -> None:
@@ -34,3 +37,44 @@ def test_errors_are_of_the_predicted_runtime() -> None:
     assert every["filtered"] == "20.0 %"
     assert every["unfiltered"] == "0.0 %"
     assert every["degraded by 15 % or more"] == "2 of 2"
+
+
+@pytest.mark.parametrize("jobs", [2, 5])
+def test_played_shutters_take_what_equation_10_says_where_nobody_disturbs(jobs: int) -> None:
+    found, timing = Stream(np.full(300_000, 1.5), np.full(300_000, 1.5)), Timing(0.0128, 1, 0.05)
+    modelled = dilation_ratio(jobs, 0.0128, 0.05) - 1
+    # A run of 60 s is some 670 or more shutters, and may end within a turn.
+    assert played_overhead(found, timing, jobs, seed=3) == pytest.approx(modelled, rel=0.02)
+
+
+def test_a_job_gains_by_its_own_shutters_what_its_neighbours_cost_it() -> None:
+    solo, timing = np.full(300_000, 1.5), Timing(0.0128, 1, 0.05)
+    alone = played_overhead(Stream(solo, solo), timing, 2, seed=3)
+    assert played_overhead(Stream(solo, solo / 2), timing, 2, seed=3) < alone / 10
+
+
+def test_relative_prices_are_those_of_the_paper() -> None:
+    # Twice as long: full rates cost twice as much, equation 4 by the truth half, and by an estimate
+    # of 1.25 it is 2 / 1.25^2.
+    assert relative_price(2.0, 1.0) == 2
+    assert relative_price(2.0, 2.0) == 0.5
+    assert relative_price(2.0, 1.25) == 1.28
+
+
+def test_discounts_tell_means_and_who_pays_more_than_alone() -> None:
+    found = discounts([2.0, 1.25], [1.25, 1.25])
+    assert found["state of practice"] == "+62.5 %"
+    assert found["oracle"] == "-35.0 %"
+    assert found["POPPA"] == "+4.0 %"
+    assert found["above alone by POPPA"] == "1 of 2"
+    assert found["by, in the mean"] == "28.0 %"
+
+
+def test_a_ledger_is_the_same_from_a_delivery_in_disorder_with_restarts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # 200 rounds, after each hundredth of which the processor begins anew.
+    monkeypatch.setattr(ledger, "_A_ROUND", 2)
+    in_order, disordered = played_ledger(400), played_ledger(400, is_disturbed=True)
+    assert disordered.written == in_order.written
+    assert disordered.owed_micro_su == in_order.owed_micro_su > 0
