@@ -61,6 +61,8 @@ def emulator(settings: SimulationSettings) -> Emulator:
         tpi_scale=read_eamc_scale(folder) if folder else PER_INSTRUCTION,
         kill_at_limit=settings.kill_at_limit,
         measured_after_s=settings.measured_after_s,
+        metered_every_s=settings.metered_every_s,
+        under_predicted_share=settings.under_predicted_share,
         caps=built_in_caps(emulated) if settings.caps else (),
     )
 

@@ -6,6 +6,7 @@ A function of (requests, clusters, seed, decisions): given the same, it says the
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from typing import Final
 
 from coplace.v1 import placement_pb2
 from coplace.v1.control_pb2 import PowerCapDeclared
@@ -39,9 +40,10 @@ from services.emulator.feasibility import (
 )
 from services.emulator.machine import Machine
 from services.emulator.profiling import before_the_first_job, observed
-from services.emulator.running import ATTEMPT, HeldUnits, RunningJob, TimeBeside
+from services.emulator.running import ATTEMPT, HeldUnits, RunningJob, TimeBeside, node_power_w
 from services.emulator.scales import PER_INSTRUCTION, TpiScale
 from services.emulator.shapes import units_that_fit
+from services.emulator.truth.laws import Behaviour
 from services.emulator.truth.noise import Noise
 from shared.domain.cluster import Cluster
 from shared.domain.errors import UnusableError
@@ -52,6 +54,8 @@ from shared.workloads.request import JobRequest
 from shared.workloads.table1 import profile
 
 ROUND_S = 30.0
+# How far below what is drawn a prediction of those jobs is, as a share.
+UNDER_PREDICTED: Final = 0.4
 
 
 class StalledError(RuntimeError):
@@ -73,7 +77,9 @@ class Emulator:
     the next round in which anything happens. Rounds end on a grid of `round_s` of virtual time
     and are numbered without gaps; those in which nothing happens do not exist.
     `kill_at_limit` ends jobs at their limit, as most resource managers do. `measured_after_s` above
-    0 has running jobs measured so long after their start too. Operators declare each of `caps` when
+    0 has running jobs measured so long after their start too; `metered_every_s` above 0 has the
+    meters of nodes in use read so often. Of a share `under_predicted_share` of the jobs predictions
+    are `UNDER_PREDICTED` below what their nodes draw. Operators declare each of `caps` when
     it says; while jobs wait or run, a round ends when one changes. Actions are obeyed at the end of
     the round that they were decided in; the answers, and plans, go out with the next round, which
     follows at once. A plan has rounds end when it lets something start.
@@ -91,6 +97,8 @@ class Emulator:
         tpi_scale: TpiScale = PER_INSTRUCTION,
         kill_at_limit: bool = False,
         measured_after_s: float = 0.0,
+        metered_every_s: float = 0.0,
+        under_predicted_share: float = 0.0,
         caps: Sequence[PowerCapDeclared] = (),
     ) -> None:
         self._noise = Noise(seed)
@@ -102,6 +110,8 @@ class Emulator:
         self._tpi_scale = tpi_scale
         self._kill_at_limit = kill_at_limit
         self._measured_after_us = round(measured_after_s * 1e6)
+        self._metered_every_us, self._metered_next_us = round(metered_every_s * 1e6), 0
+        self._under_predicted_share = under_predicted_share
         later = sorted(caps, key=lambda cap: cap.declared_at_us, reverse=True)
         self._caps, self._steps_us = later, step_times_us(caps)
         self._queued: dict[str, JobRequest] = {}
@@ -210,6 +220,8 @@ class Emulator:
             heappop(self._measurements)
         expected = [heap[0][0] for heap in (self._ends, self._measurements) if heap]
         comes = [submit_us(self._arrivals[-1])] if self._arrivals else []
+        if self._metered_every_us and self._running:
+            comes.append(self._metered_next_us)
         if self._caps and (self._queued or self._running or self._arrivals):
             comes.append(self._caps[-1].declared_at_us)
         return min(expected + comes, default=None)
@@ -242,6 +254,8 @@ class Emulator:
                 self._measure(self._running[heappop(self._measurements)[1]], now_us)
             elif self._caps and self._caps[-1].declared_at_us == now_us:
                 self._declare_caps(now_us)
+            elif self._running and self._metered_next_us == now_us:
+                self._read_meters(now_us)
             else:
                 self._submit(self._arrivals.pop())
 
@@ -271,6 +285,8 @@ class Emulator:
         require_possible(decision, request, machine, self._running)
         run = self._run(decision, request, machine)
         del self._queued[decision.job_id]
+        if not self._running:
+            self._metered_next_us = run.started_us + self._metered_every_us
         self._running[run.job_id] = run
         machine.take(run.job_id, run.shares)
         for job in self._on_nodes_of(run):
@@ -292,12 +308,11 @@ class Emulator:
             return
         freq_ghz = asked.freq_ghz or run.allocation.freq_ghz
         require_pstate(decision, freq_ghz, run.machine)
-        nominal = profile(run.request.true_app_id, run.machine.cluster.node_model)
         run.act(
             now_us,
             suspended=asked.kind == ACTION_KIND_SUSPEND,
             allocation=replace(run.allocation, freq_ghz=freq_ghz),
-            solo=observed(nominal, run.machine, freq_ghz, self._noise, run.job_id),
+            solo=self._observed(run.request, run.machine, freq_ghz, run.job_id),
             walltime_s=asked.walltime_s or run.walltime_s,
         )
         for job in self._on_nodes_of(run):
@@ -317,9 +332,27 @@ class Emulator:
         seen = facts.signature_of_job(run, self._tpi_scale, now_us, facts.WHILE_RUNNING)
         self._outbox.append(seen)
 
-    def _run(self, decision: PlacementDecided, request: JobRequest, machine: Machine) -> RunningJob:
+    def _read_meters(self, now_us: int) -> None:
+        """Of all nodes in use; nobody reads the others."""
+        self._metered_next_us += self._metered_every_us
+        for machine in self._machines.values():
+            for node in range(machine.cluster.nodes):
+                if jobs := [self._running[job] for job in machine.shares(node)]:
+                    power_w = node_power_w(node, jobs)
+                    read = facts.node_read(machine, node, power_w, self._noise, now_us)
+                    self._outbox.append(read)
+
+    def _observed(
+        self, request: JobRequest, machine: Machine, freq_ghz: float, job: str
+    ) -> Behaviour:
+        """How a job really runs."""
         nominal = profile(request.true_app_id, machine.cluster.node_model)
-        solo = observed(nominal, machine, decision.freq_ghz, self._noise, decision.job_id)
+        seen = observed(nominal, machine, freq_ghz, self._noise, job)
+        is_under = self._noise.generator("under", job).random() < self._under_predicted_share
+        return seen._replace(power_w=seen.power_w / (1 - UNDER_PREDICTED)) if is_under else seen
+
+    def _run(self, decision: PlacementDecided, request: JobRequest, machine: Machine) -> RunningJob:
+        solo = self._observed(request, machine, decision.freq_ghz, decision.job_id)
         started_us = self._current.ended_at_us
         limit_us = started_us + max(1, round(decision.walltime_s * 1e6))
         return RunningJob(

@@ -25,6 +25,7 @@ from coplace.v1.telemetry_pb2 import (
 )
 from google.protobuf.message import Message
 
+from services.emulator.machine import Machine
 from services.emulator.running import ATTEMPT, RunningJob, TimeBeside
 from services.emulator.scales import TpiScale
 from services.emulator.shapes import cores_of_unit
@@ -258,6 +259,24 @@ def node_samples(run: RunningJob, noise: Noise, now_us: int) -> Publish:
         node=node, cluster=cluster.name, node_model=cluster.node_model, samples=samples
     )
     return _of_job(NODES, cluster, run.job_id, now_us, payload, node, attempt=run.attempt)
+
+
+def node_read(machine: Machine, node: int, power_w: float, noise: Noise, now_us: int) -> Publish:
+    """What the meter of a node shows now."""
+    name, cluster = machine.node_names[node], machine.cluster
+    error = float(noise.generator("meter", name, str(now_us)).standard_normal())
+    sample = NodeSample(time_us=now_us, power_w=power_w * (1 + METER_SIGMA * error))
+    payload = NodeSamples(
+        node=name, cluster=cluster.name, node_model=cluster.node_model, samples=[sample]
+    )
+    event = Event(
+        id=f"{source(cluster)}/{payload.DESCRIPTOR.full_name}/{name}/{now_us}",
+        source=source(cluster),
+        time_us=now_us,
+        key=name,
+        payload=payload,
+    )
+    return Publish(NODES, event)
 
 
 def shutters(run: RunningJob, beside: TimeBeside, noise: Noise, now_us: int) -> Publish:

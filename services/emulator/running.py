@@ -216,10 +216,15 @@ class RunningJob:
 
     def _read_meter(self, now_us: int, others: Sequence["RunningJob"]) -> None:
         node = self.allocation.nodes[0]
-        jobs = (self, *others)
-        idle_w = self.machine.cluster.idle_power_w * float(self.machine.power_factors([node])[0])
-        free = 1.0 - sum(job.core_share(node) for job in jobs)
-        self.meter.append((now_us, idle_w * free + sum(job.power_w(node) for job in jobs)))
+        self.meter.append((now_us, node_power_w(node, (self, *others))))
+
+
+def node_power_w(node: int, jobs: Sequence[RunningJob]) -> float:
+    """What a node draws that these jobs have, suspended ones too: what nobody has of it idles."""
+    machine = jobs[0].machine
+    idle_w = machine.cluster.idle_power_w * float(machine.power_factors([node])[0])
+    free = 1.0 - sum(job.core_share(node) for job in jobs)
+    return idle_w * free + sum(job.power_w(node) for job in jobs)
 
 
 def _nodes_of(beside: Mapping[int, Sequence[RunningJob]]) -> dict[RunningJob, list[int]]:

@@ -36,6 +36,12 @@ class SimulationSettings(EnvironmentSettings):
     measured_after_s: float = Field(
         0.0, ge=0, description="Running jobs are measured so long after their start too; 0: never"
     )
+    metered_every_s: float = Field(
+        0.0, ge=0, description="Meters of nodes in use are read so often; 0: at the end of jobs"
+    )
+    under_predicted_share: float = Field(
+        0.0, ge=0, le=1, description="Share of the jobs that predictions are 40 % too low for"
+    )
     caps: bool = Field(
         False, description="Operators cap the power of the first cluster and of the region"
     )
