@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Self
 
 from shared.messaging.codec import format_time
 from shared.messaging.provenance import FORMAT, Provenance, TopicIdentity
-from shared.messaging.record import TopicPartition
+from shared.messaging.record import Record, TopicPartition
 from shared.messaging.stage import Stage
 from shared.messaging.topics import Cleanup, Topics
 from shared.messaging.unit import unit_count, unit_partitions
@@ -57,7 +57,8 @@ class LogFacts:
 
     `sha256` is that of the record found where one was read last, None where none is now;
     `committed` and `commits` are the group's positions and the number of the commit that set them
-    last, None when they do not tell.
+    last, None when they do not tell. `told` is where the unit once wrote, looked for only when
+    neither a state nor the group says that it ever worked.
     """
 
     topics: Mapping[str, TopicIdentity] = field(default_factory=dict)
@@ -66,19 +67,21 @@ class LogFacts:
     sha256: Mapping[TopicPartition, bytes | None] = field(default_factory=dict)
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     commits: int | None = None
+    told: TopicPartition | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class UnitPartitions:
     """What a unit works with: declared counts of Kafka partitions by topic, the topics that Kafka
     compacts, the partitions that it reads, and its changelog, which may have more of them: a unit
-    looks for its own number there, not for keys."""
+    looks for its own number there, not for keys; and the partitions that it writes to."""
 
     stage: str
     kafka_partitions: Mapping[str, int]
     compacted: frozenset[str]
     inputs: tuple[TopicPartition, ...]
     changelog: TopicPartition
+    outputs: tuple[TopicPartition, ...] = ()
 
     @classmethod
     def of(cls, stage: Stage, number: int, topics: Topics) -> Self:
@@ -92,7 +95,15 @@ class UnitPartitions:
             frozenset(compacted),
             tuple(unit_partitions(stage.inputs, stage, number, topics)),
             TopicPartition(stage.changelog, number),
+            tuple(unit_partitions(stage.outputs, stage, number, topics)),
         )
+
+    def wrote(self, record: Record) -> bool:
+        """Whether a record of its outputs is of this stage, by its `ce_source`: others may write
+        there too."""
+        source = dict(record.headers).get("ce_source", b"").decode(errors="replace")
+        stage, _, unit = source.rpartition(".")
+        return source == self.stage or (stage == self.stage and unit.isdecimal())
 
     @property
     def name(self) -> str:
@@ -212,6 +223,12 @@ def _without_provenance(
         yield Inconsistency(
             f"{changelog} is empty although {partition.topic}/{partition.kafka_partition} was read "
             f"up to {position}: the state is lost",
+            f"restore a backup of {unit.changelog.topic}, or `coplace restore replay {unit.stage}`",
+        )
+    elif found.told is not None:
+        yield Inconsistency(
+            f"{changelog} is empty and the group stands nowhere, although {_at(found.told)} holds "
+            f"what {unit.stage} wrote: it is not new, its state is lost",
             f"restore a backup of {unit.changelog.topic}, or `coplace restore replay {unit.stage}`",
         )
 

@@ -32,7 +32,7 @@ class KafkaFacts:
     def of(self, unit: UnitPartitions, provenance: Provenance | None) -> LogFacts:
         """All that `shared.messaging.consistency` compares. Raises KafkaError."""
         with self._one_at_a_time:
-            return self._of(unit, provenance or Provenance())
+            return self._of(unit, provenance)
 
     def of_partitions(
         self,
@@ -57,7 +57,8 @@ class KafkaFacts:
             self._admin = admin_client(self._deployment)
         return self._admin
 
-    def _of(self, unit: UnitPartitions, known: Provenance) -> LogFacts:
+    def _of(self, unit: UnitPartitions, provenance: Provenance | None) -> LogFacts:
+        known = provenance or Provenance()
         group = self._deployment.name(unit.stage)
         wanted = {self._named(partition): partition for partition in unit.inputs}
         positions = {
@@ -75,7 +76,48 @@ class KafkaFacts:
             sha256=log.sha256,
             committed={partition: found.offset for partition, found in positions.items()},
             commits=max(numbers, default=None),
+            told=None if provenance or positions else self._told(unit, log.topics),
         )
+
+    def _told(
+        self, unit: UnitPartitions, topics: Mapping[str, TopicIdentity]
+    ) -> TopicPartition | None:
+        """Where a unit that looks new once wrote."""
+        there = [
+            partition
+            for partition in unit.outputs
+            if partition.topic in topics
+            and partition.kafka_partition < topics[partition.topic].kafka_partitions
+        ]
+        begins = self._offsets(there, OffsetSpec.EARLIEST)
+        ends = self._offsets(there, OffsetSpec.LATEST)
+        filled = {partition for partition in there if begins[partition] < ends[partition]}
+        return self._first_of(unit, filled, ends) if filled else None
+
+    def _first_of(
+        self,
+        unit: UnitPartitions,
+        filled: set[TopicPartition],
+        ends: Mapping[TopicPartition, int],
+    ) -> TopicPartition | None:
+        consumer = self._consumer(isolation_level="read_committed")
+        left, idle = {self._named(partition): partition for partition in filled}, 0
+        try:
+            consumer.assign(list(left))
+            consumer.seek_to_beginning(*left)
+            while left and idle < _POLLS:
+                polled = consumer.poll(timeout_ms=_POLL_MS)
+                idle = 0 if polled else idle + 1
+                for named, records in polled.items():
+                    if any(unit.wrote(self._deployment.record(record)) for record in records):
+                        return left[named]
+                read = [at for at, p in left.items() if consumer.position(at) >= ends[p]]
+                for named in read:
+                    del left[named]
+                    consumer.pause(named)
+        finally:
+            consumer.close()
+        return None
 
     def _offsets_of(self, group: str) -> Mapping[KafkaPartition, Any]:
         found: Mapping[KafkaPartition, Any] = when_coordinated(
@@ -129,17 +171,21 @@ class KafkaFacts:
         found: dict[TopicPartition, bytes | None] = dict.fromkeys(wanted)
         if not wanted:
             return found
-        consumer = KafkaConsumer(
-            **self._deployment.connection,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            max_partition_fetch_bytes=_FETCH_BYTES,
-        )
+        consumer = self._consumer()
         try:
             self._read(consumer, wanted, found)
         finally:
             consumer.close()
         return found
+
+    def _consumer(self, **settings: Any) -> KafkaConsumer:
+        return KafkaConsumer(
+            **self._deployment.connection,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            max_partition_fetch_bytes=_FETCH_BYTES,
+            **settings,
+        )
 
     def _read(
         self,

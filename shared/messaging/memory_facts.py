@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from shared.messaging.consistency import LogFacts, UnitPartitions
 from shared.messaging.memory import InMemoryLog
 from shared.messaging.provenance import Provenance, content_sha256
 from shared.messaging.record import TopicPartition
+
+_WHOLE: Final = 1 << 60
 
 
 def facts_in_memory(
@@ -16,9 +19,11 @@ def facts_in_memory(
     known = provenance or Provenance()
     committed = {partition: log.committed(unit.stage, partition) for partition in unit.inputs}
     partitions = {*unit.inputs, *known.written_to}
+    positions = {partition: at for partition, at in committed.items() if at is not None}
     return replace(
         facts_of_partitions(log, unit.kafka_partitions, known, partitions),
-        committed={partition: at for partition, at in committed.items() if at is not None},
+        committed=positions,
+        told=None if provenance or positions else _told(log, unit),
         commits=_latest(log.commits(unit.stage, partition) for partition in unit.inputs),
     )
 
@@ -41,6 +46,11 @@ def facts_of_partitions(
             for partition, last in known.last_read.items()
         },
     )
+
+
+def _told(log: InMemoryLog, unit: UnitPartitions) -> TopicPartition | None:
+    there = (p for p in log.partitions() if p in unit.outputs)
+    return next((p for p in there if any(map(unit.wrote, log.read(p, 0, _WHOLE)))), None)
 
 
 def _sha256(log: InMemoryLog, partition: TopicPartition, offset: int) -> bytes | None:

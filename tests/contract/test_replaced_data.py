@@ -65,6 +65,24 @@ def test_a_changelog_that_was_lost_or_is_older_is_refused(backend: Backend) -> N
     assert any("changelog.counting is another topic" in one for one in older)
 
 
+def test_a_unit_that_looks_new_is_refused_where_it_has_written(backend: Backend) -> None:
+    worked(backend)
+    backend.recreate(CHANGELOG)
+    backend.forget_positions("counting")
+    found = backend.inconsistencies()
+    assert len(found) == 4
+    for number, one in enumerate(found):
+        assert f"although prices.charges/{number} holds what counting wrote: it is not new" in one
+        assert "`coplace restore replay counting`" in one
+
+
+def test_a_new_unit_may_begin_where_only_others_have_written(backend: Backend) -> None:
+    others = [("ce_source", b"counting.x"), ("ce_source", b"pricing"), ("ce_source", b"\xff")]
+    places = [TopicPartition(OUTPUT, number) for number in range(4)]
+    backend.append([NewRecord(place, b"", b"", (one,)) for place in places for one in others])
+    assert backend.inconsistencies() == []
+
+
 def test_a_refused_worker_stays_and_does_nothing_until_what_it_misses_is_back(
     backend: Backend,
 ) -> None:

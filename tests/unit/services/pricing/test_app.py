@@ -1,10 +1,12 @@
 """The stage over the log in memory, its rounds closed by a clock."""
 
+import pytest
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from services.pricing.app import stages
 from shared.messaging.codec import Codec
+from shared.messaging.consistency import InconsistentError
 from shared.messaging.embedded import EmbeddedRuntime
 from shared.messaging.event import Event, Publish
 from shared.messaging.memory import InMemoryLog
@@ -56,3 +58,13 @@ def test_a_delayed_charge_is_made_when_its_grace_is_over_although_nothing_else_h
             charged_s.append(second)
     assert charged_s[0] == 61
     assert len(records) == 1
+    _looks_new_and_is_refused(log)
+
+
+def _looks_new_and_is_refused(log: InMemoryLog) -> None:
+    """It would begin with revision 1 of the charge again."""
+    log.recreate("changelog.pricing")
+    log.forget_positions("pricing")
+    runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.CLOCK)), TOPICS)
+    with pytest.raises(InconsistentError, match="holds what pricing wrote: it is not new"):
+        runtime.run_until_quiet(START_US + 90_000_000)

@@ -135,6 +135,13 @@ def test_a_lost_changelog_is_named() -> None:
     assert "coplace restore replay pricing" in lost.advice
 
 
+def test_a_unit_that_looks_new_and_has_written_is_named() -> None:
+    looks_new = replace(FOUND, committed={}, commits=None, told=OUT)
+    [lost] = found_wrong(looks_new, None, has_state=False)
+    assert "although prices.charges/1 holds what pricing wrote: it is not new" in lost.what
+    assert "coplace restore replay pricing" in lost.advice
+
+
 def test_state_that_does_not_say_what_it_was_made_from_is_refused() -> None:
     [old] = found_wrong(FOUND, None)
     assert "does not say what its state was made from" in old.what
