@@ -68,13 +68,15 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class _Record:
-    """What is known of a node, or of a cluster as a whole. A drain whose time is over stays known:
-    the clock that ended it may have been wrong."""
+    """What is known of a node, or of a cluster as a whole. A drain whose time is over stays known,
+    and so do the first `aged` of its failures, which count no more: the clock that ended them may
+    have been wrong."""
 
     drain: Drain | None = None
     is_over: bool = False
     resumed: Stamp = _NEVER
     failures: tuple[Failure, ...] = ()
+    aged: int = 0
 
     def to_bytes(self) -> bytes:
         """JSON, in which an infinite time is null."""
@@ -86,6 +88,7 @@ class _Record:
                 "is_over": self.is_over,
                 "resumed": self.resumed,
                 "failures": failures,
+                "aged": self.aged,
             }
         )
 
@@ -98,7 +101,13 @@ class _Record:
             until_s = inf if drain["until_s"] is None else drain["until_s"]
             drain = Drain(**{**drain, "stamp": tuple(drain["stamp"]), "until_s": until_s})
         failures = tuple(Failure(*each) for each in state["failures"])
-        return cls(drain, state.get("is_over", False), tuple(state["resumed"]), failures)
+        is_over, aged = state.get("is_over", False), state.get("aged", 0)
+        return cls(drain, is_over, tuple(state["resumed"]), failures, aged)
+
+    @property
+    def recent(self) -> tuple[Failure, ...]:
+        """The failures that count, oldest first."""
+        return self.failures[self.aged :]
 
     @property
     def in_force(self) -> Drain | None:
@@ -226,6 +235,7 @@ class NodeStates:
             if failure.at_us > resumed_us and failure[1:] not in told:
                 kept = sorted({*record.failures, failure})
                 record.failures = tuple(kept[-max(1, self._rules.now.most_node_failures) :])
+                record.aged = 0  # until this round ends
                 self._save(cluster, node, record)
 
     def forget(self, cluster: str) -> None:
@@ -275,7 +285,7 @@ class NodeStates:
         if known is None:
             return set()
         names = self._names()[cluster]
-        found = (names.find(n) for n, record in known.records.items() if record.failures and n)
+        found = (names.find(n) for n, record in known.records.items() if record.recent and n)
         return {index for index in found if index is not None}
 
     def told(self, cluster: str) -> str:
@@ -300,7 +310,7 @@ class NodeStates:
         """When what is known becomes another thing by itself."""
         yield from self.due_s()
         for known in self._known.values():
-            firsts = (record.failures[0] for record in known if record.failures)
+            firsts = (record.recent[0] for record in known if record.recent)
             yield from (first.at_us / 1e6 + self._window_s for first in firsts)
 
     def _pass_time(self, cluster: str, node: str, now_s: float) -> None:
@@ -314,14 +324,14 @@ class NodeStates:
             self.touch(cluster)
 
     def _fails_too_often(self, cluster: str, record: _Record) -> bool:
-        too_often = 0 < self._rules.now.most_node_failures <= len(record.failures)
+        too_often = 0 < self._rules.now.most_node_failures <= len(record.recent)
         return too_often and not self._known[cluster].drains(record)
 
     def _drain_failed(self, ended: Round, source: str, topic: str, at: tuple[str, str]) -> Publish:
         cluster, node = at
         record = self._known[cluster].records[node]
-        jobs = ", ".join(each.job_id for each in record.failures[-_MOST_JOBS_TOLD:])
-        within = f"{len(record.failures)} times within {self._window_s / 3600:g} h"
+        jobs = ", ".join(each.job_id for each in record.recent[-_MOST_JOBS_TOLD:])
+        within = f"{len(record.recent)} times within {self._window_s / 3600:g} h"
         message = NodesDrained(
             cluster=cluster,
             nodes=[node],
@@ -366,12 +376,11 @@ class NodeStates:
 
     def _expire(self, record: _Record, now_s: float) -> bool:
         """Whether time changed what holds. It goes back where a clock was mended."""
-        before = record.is_over, record.failures
+        before = record.is_over, record.aged
         record.is_over = record.drain is not None and record.drain.until_s <= now_s
         since_us = (now_s - self._window_s) * 1e6
-        if record.failures and record.failures[0].at_us < since_us:
-            record.failures = tuple(f for f in record.failures if f.at_us >= since_us)
-        return before != (record.is_over, record.failures)
+        record.aged = sum(each.at_us < since_us for each in record.failures)
+        return before != (record.is_over, record.aged)
 
     def _save(self, cluster: str, node: str, record: _Record) -> None:
         self._of(cluster).records[node] = record
@@ -385,3 +394,4 @@ def _free(record: _Record, stamp: Stamp) -> None:
     if record.drain is not None and record.drain.stamp < stamp:
         record.drain, record.is_over = None, False
     record.failures = tuple(f for f in record.failures if f.at_us > stamp[0])
+    record.aged = min(record.aged, len(record.failures))

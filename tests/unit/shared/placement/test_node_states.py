@@ -263,6 +263,26 @@ def test_failures_of_long_ago_do_not_count() -> None:
     assert starts(round_of(processor, 11)) == {"a": ("p1", [0])}
 
 
+@pytest.mark.parametrize("jumps", [False, True])
+def test_failures_that_a_clock_ahead_aged_count_again_when_it_is_mended(jumps: bool) -> None:
+    rules: dict[str, Any] = {"most_node_failures": 2, "node_failure_window_s": 300.0}
+    processor = only_p1(1, **rules)
+    run_and_fail(processor, 1, "a", 1)
+    [start] = round_of(processor, 2)
+    state = processor.changes()
+    if jumps:
+        assert processor._nodes.failing("p1") == {0}
+        round_of(processor, 1000)
+        assert processor._nodes.failing("p1") == set()
+        state = {**state, **processor.changes()}
+        state = {**state, **mended({k: v for k, v in state.items() if v}, end_us(2))}
+    again = Placement({k: v for k, v in state.items() if v}, Rules(**rules), 7.0)
+    how = {"cluster": "p1", "failed_nodes": ["p1-0000"]}
+    feed(again, [started(start), requeued("a", end_us(2) + 1, 3, **how)])
+    assert starts(round_of(again, 3)) == {}
+    assert [state for _, state, _ in groups(again)] == [NODE_STATE_DRAINED]
+
+
 def test_a_failure_on_a_node_that_nobody_knows_is_none_and_its_job_is_put_back() -> None:
     processor = only_p1()
     [start] = round_of(processor, 0, submitted("a"))
