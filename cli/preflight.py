@@ -18,6 +18,7 @@ from shared.runtime.settings import settings
 
 # Who writes and reads what is copied: at the hub `site`, at the site `mirror`.
 _LINK: Final = frozenset(("site", "mirror"))
+_NO_MEMBERS: Final = ("Empty", "Dead")
 
 
 def preflight(
@@ -44,11 +45,10 @@ def preflight(
     with admin_client(deployment) as client:
         found = kafka_partitions_of(client)
         if link:
-            group = link_group(deployment, link)
-            hosts = _members(client, {group}).get(group, []) if new else []
+            is_taken = new and _has_members(client, link_group(deployment, link))
             shared = {deployment.name(topic) for topic in linked_topics()}
             wanted = {name: count for name, count in wanted.items() if name in shared}
-            problems = [*hub_problems(wanted, found), *link_problems(link, hosts)]
+            problems = [*hub_problems(wanted, found), *link_problems(link, is_taken=is_taken)]
         else:
             members = members_of(client, deployment) if new else {}
             problems = list(name_problems(members, deployment.settings.namespace))
@@ -102,11 +102,11 @@ def hub_problems(wanted: Iterable[str], found: Iterable[str]) -> Iterator[str]:
         yield f"the hub has no topic {name}: install the hub first, with the same COPLACE_NAMESPACE"
 
 
-def link_problems(site: str, hosts: Iterable[str]) -> Iterator[str]:
+def link_problems(site: str, *, is_taken: bool) -> Iterator[str]:
     """That a site of this name sends already, in words."""
-    if there := sorted(set(hosts)):
+    if is_taken:
         yield (
-            f"somebody at {', '.join(there)} sends to the hub as the site {site} already: "
+            f"somebody sends to the hub as the site {site} already: "
             "give one of both sites a name of its own"
         )
 
@@ -121,18 +121,21 @@ def members_of(client: KafkaAdminClient, deployment: Deployment) -> Mapping[str,
     """The hosts of the members of each of the deployment's groups that has some. Raises
     KafkaError."""
     ours = {deployment.name(group) for one in load_principals().values() for group in one.consumers}
-    return _members(client, ours)
-
-
-def _members(client: KafkaAdminClient, groups: set[str]) -> Mapping[str, list[str]]:
     there = {found["group_id"] for found in client.list_groups()}
-    hosts = {group: _hosts(client, group) for group in sorted(groups & there)}
+    hosts = {group: _hosts(client, group) for group in sorted(ours & there)}
     return {group: found for group, found in hosts.items() if found}
 
 
 def _hosts(client: KafkaAdminClient, group: str) -> list[str]:
     described = when_coordinated(lambda: client.describe_groups([group]))[group]
     return [member["client_host"] for member in described["members"]]
+
+
+def _has_members(client: KafkaAdminClient, group: str) -> bool:
+    """Of any kind of group: the client cannot read what members of Kafka Connect say of
+    themselves."""
+    states = {found["group_id"]: found["group_state"] for found in client.list_groups()}
+    return states.get(group, _NO_MEMBERS[0]) not in _NO_MEMBERS
 
 
 async def _require_redis(deployment: Deployment) -> None:

@@ -232,7 +232,11 @@ class Access:
     def _of_mirror(self, user: str) -> Iterator[AclRule]:
         """What exactly-once Kafka Connect needs of a group of its own (KIP-618)."""
         own = f"mirror.{user.removeprefix(self._prefix)}."
-        for operation in (Operation.CREATE, Operation.READ, Operation.WRITE):
+        for operation in (
+            *(Operation.CREATE, Operation.READ, Operation.WRITE),
+            # It looks whether its topics are compacted.
+            Operation.DESCRIBE_CONFIGS,
+        ):
             yield self._rule(user, Resource.TOPIC, own, operation, is_prefix=True)
         yield self._rule(user, Resource.GROUP, own, Operation.READ, is_prefix=True)
         yield self._rule(user, Resource.TRANSACTIONAL_ID, own, Operation.WRITE, is_prefix=True)

@@ -31,9 +31,9 @@ def test_a_hub_without_the_topics_of_the_link_is_no_hub() -> None:
 
 
 def test_a_second_site_of_a_name_is_told() -> None:
-    assert not list(link_problems("north", []))
-    [told] = link_problems("north", ["/10.0.0.2", "/10.0.0.2"])
-    assert told.startswith("somebody at /10.0.0.2 sends to the hub as the site north already")
+    assert not list(link_problems("north", is_taken=False))
+    [told] = link_problems("north", is_taken=True)
+    assert told.startswith("somebody sends to the hub as the site north already")
 
 
 def test_what_goes_over_the_link_is_what_one_end_writes_and_the_other_reads() -> None:

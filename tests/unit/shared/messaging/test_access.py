@@ -25,6 +25,7 @@ from shared.runtime.settings import Settings
 
 # The command line reads as the operator.
 _OF_THE_OPERATOR = {"console"}
+_OF_CONNECT = ("Create", "DescribeConfigs", "Read", "Write")
 
 
 def stages() -> list[Stage]:
@@ -106,7 +107,7 @@ def test_a_site_writes_what_goes_up_reads_what_comes_down_and_reaches_no_other_s
     assert {each for each in of if "authority" in each} == {"north may Read topic authority"}
     own = {each for each in of if each.endswith("*")}
     assert own == {
-        *(f"north may {one} topic mirror.north.*" for one in ("Create", "Read", "Write")),
+        *(f"north may {one} topic mirror.north.*" for one in _OF_CONNECT),
         "north may Read group mirror.north.*",
         "north may Write transactional-id mirror.north.*",
         "north may Write transactional-id connect-cluster-mirror.north.*",
