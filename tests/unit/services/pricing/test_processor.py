@@ -296,6 +296,7 @@ def test_charges_of_a_round_are_in_the_order_of_job_ids() -> None:
         ("cores", {"nodes": 0}),
         ("cores", {"nodes": 2**32 - 1, "cores_per_node": 2**32 - 1}),
         ("ended_at_us", {"ended_at_us": -1}),
+        ("ended_at_us", {"ended_at_us": START_US - 1}),
         ("job_id", {"job_id": ""}),
         ("attempt", {"attempt": 0}),
     ],

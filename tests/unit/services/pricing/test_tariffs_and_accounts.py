@@ -17,7 +17,14 @@ from coplace.v1.accounts_pb2 import (
     WhenEmpty,
 )
 from coplace.v1.control_pb2 import ClusterDeclared
-from coplace.v1.jobs_pb2 import JobFinished, JobRequeued, JobStarted, JobSubmitted
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_COMPLETED,
+    JobFinished,
+    JobRequeued,
+    JobStarted,
+    JobSubmitted,
+    RunInterval,
+)
 from coplace.v1.pricing_pb2 import ChargeMade, ChargeReason, RepriceAsked
 from coplace.v1.tariffs_pb2 import (
     PAYER_OPERATOR,
@@ -34,6 +41,7 @@ from google.protobuf.message import Message
 from services.pricing.charge import audit
 from services.pricing.processor import SOURCE, PriceRule, PricingProcessor, recalled
 from shared.domain.errors import RejectedError
+from shared.messaging.contents import check_contents
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, Round
 
@@ -109,13 +117,15 @@ def finished(attempt: int = 1, start_us: int = T0_US, **others: Any) -> JobFinis
     return JobFinished(**{**fields, **others})
 
 
-def shutters(ipc_during: float, beside: str = "b", ipc_after: float = 1.0) -> ShuttersMeasured:
+def shutters(
+    ipc_during: float, beside: str = "b", ipc_after: float = 1.0, until_us: int = T0_US + HOUR_US
+) -> ShuttersMeasured:
     return ShuttersMeasured(
         job_id=JOB,
         attempt=1,
         co_runner_job_id=beside,
         began_at_us=T0_US,
-        ended_at_us=T0_US + HOUR_US,
+        ended_at_us=until_us,
         shutters=[Shutter(ipc_before=1.0, ipc_during=ipc_during, ipc_after=ipc_after)],
     )
 
@@ -244,6 +254,12 @@ def test_a_version_of_a_tariff_never_changes() -> None:
         ((finished(started_at_us=0),), "NEVER_STARTED", "0.000000", "0.000000"),
         ((finished(ended_at_us=T0_US),), "NO_RUN_TIME", "0.000000", "0.000000"),
         (
+            (finished(intervals=[RunInterval(began_at_us=T0_US, freq_ghz=0.0)]),),
+            "NO_RUN_TIME",
+            "0.000000",
+            "0.000000",
+        ),
+        (
             (finished(ended_at_us=T0_US + 87_660 * HOUR_US),),
             "IMPLAUSIBLE",
             "0.000000",
@@ -266,6 +282,29 @@ def test_each_price_has_a_reason(
         charge = priced(tariff(**policy), *order)
         assert ChargeReason.Name(charge.reason) == f"CHARGE_REASON_{reason}"
         assert (charge.price_su, charge.state_of_practice_su) == (price_su, in_full_su)
+
+
+def test_what_would_cost_more_than_any_job_costs_nothing() -> None:
+    charge = priced(tariff(core="1000000"), finished(nodes=10_000, cores_per_node=1_000))
+    assert ChargeReason.Name(charge.reason) == "CHARGE_REASON_IMPLAUSIBLE"
+    assert (charge.price_su, charge.state_of_practice_su) == ("0.000000", "0.000000")
+
+
+@pytest.mark.parametrize(
+    ("field", "fact"),
+    [
+        ("ended_at_us", finished(ended_at_us=T0_US - 1, outcome=JOB_OUTCOME_COMPLETED)),
+        ("started_at_us", finished(submitted_at_us=T0_US + 1, outcome=JOB_OUTCOME_COMPLETED)),
+        ("ended_at_us", shutters(1.25, until_us=T0_US - 1)),
+        ("shutters[0].ipc_during", shutters(0.0)),
+    ],
+)
+def test_times_and_shutters_that_cannot_be_are_refused_at_the_door(
+    field: str, fact: Message
+) -> None:
+    with pytest.raises(RejectedError) as refused:
+        check_contents(fact)
+    assert refused.value.field == field
 
 
 def test_a_run_that_is_put_back_after_its_charge_is_charged_anew_where_the_operator_bears_it() -> (
