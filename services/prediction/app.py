@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from services.prediction.adapters import PowerMeter
+from services.prediction.job_power import recalled
 from services.prediction.processor import Prediction
 from services.prediction.publish import OUTPUT, POWER_OUTPUT, SOURCE
 from services.prediction.settings import PredictionSettings
@@ -36,6 +37,7 @@ def stages(shared: Settings, meter: PowerMeter | None = None) -> list[Stage]:
             single=True,
             rounds=shared.rounds,
             puts_barriers=shared.is_emulated,
+            recall=recalled,
         )
     ]
 

@@ -2,19 +2,19 @@
 
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from coplace.v1.prediction_pb2 import PowerHistoryUpdated
 
-from services.prediction.publish import power_history_event
+from services.prediction.publish import SOURCE, power_history_event
 from services.prediction.tree_versions import TreeVersions
 from shared.domain.bounds import NODE_POWER_W
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.domain.resources import Resources
-from shared.messaging.event import Publish
+from shared.messaging.event import Event, Publish
 from shared.messaging.power_history import update_of, updated
 from shared.messaging.stage import Round
 from shared.messaging.table import Table
@@ -30,6 +30,8 @@ from shared.power_prediction.online import (
 from shared.power_prediction.similar_jobs import ORIGIN, PowerAtStart
 
 _PROGRESS: Final = "learner"
+# The highest number that was told before the state was put back.
+_TOLD: Final = "told"
 Metered = Callable[[str], float | None]
 
 
@@ -114,6 +116,7 @@ class JobPower:
         self._history = Table("power-history", restored, _packed, _unpacked)
         self._judged = Table("power-judged", restored, list, lambda v: JudgedPrediction(*v))
         self._progress = Table("power-progress", restored, list, lambda v: LearnerProgress(*v))
+        self._numbers = _numbers(restored)
         self._started = Table("power-started", restored, list, lambda v: JobOnCluster(*v))
         self._expected = Table("power-expected", restored, _nested, _expected)
         self._ended = Table("power-ended", restored, _nested, _ended)
@@ -158,7 +161,8 @@ class JobPower:
         runs = sorted(self._ended.values())
         found = [self._taken(run, clusters, metered_w(run.key)) for run in runs]
         jobs = [job for job in found if job is not None]
-        number = max(ended.ended_at_us, self.learner.tables.number + 1)
+        before = max(self.learner.tables.number, self._numbers.get(_TOLD) or 0)
+        number = max(ended.ended_at_us, before + 1)
         lesson = self.learner.learn(jobs, number)
         published = self._publish(lesson, ended)
         return published + self.versions.end_round(lesson.judged, self.learner, ended)
@@ -222,6 +226,23 @@ class JobPower:
         for key, message in list(self._history.items()):
             if message.origin != ORIGIN:
                 self._history.drop(key)
+
+
+def recalled(
+    restored: Mapping[str, bytes], told: Iterable[Event], _next_round: int
+) -> Mapping[str, bytes | None]:
+    """The highest number of rows that were told: what is learned anew counts only behind it, and
+    time may not have come that far where a clock was ahead."""
+    numbers, rows = _numbers(restored), (event.payload for event in told if event.source == SOURCE)
+    given = [row.number for row in rows if isinstance(row, PowerHistoryUpdated)]
+    highest = max(given, default=0)
+    if highest > (numbers.get(_TOLD) or 0):
+        numbers.put(_TOLD, highest)
+    return numbers.changes()
+
+
+def _numbers(restored: Mapping[str, bytes]) -> Table[int]:
+    return Table("power-numbers", restored, int, int)
 
 
 def _outcome(kind: KindOfJob | None, power_w: float) -> PowerOutcome:

@@ -428,9 +428,9 @@ def _subject(message: Message) -> str:
 
 
 def _order(event: Event) -> tuple[int, str]:
-    """What tells the newest word on a subject: its number where pricing gave it one, which no clock
-    that was wrong puts ahead, else its time."""
-    if isinstance(event.payload, AccountStanding):
+    """What tells the newest word on a subject: its number where pricing or prediction gave it one,
+    which grows whatever clocks show, else its time."""
+    if isinstance(event.payload, AccountStanding | PowerHistoryUpdated):
         return event.payload.number, event.id
     return event.time_us, event.id
 

@@ -12,6 +12,7 @@ from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.prediction.job_power import recalled
 from services.prediction.processor import Prediction
 from shared.messaging.event import Event
 from shared.messaging.power_history import update_of
@@ -62,6 +63,18 @@ def test_a_prediction_is_made_when_a_job_starts_and_judged_when_it_ends() -> Non
     assert second.recent_above_share == 0
     assert len(second.similar[0].losses) > 0
     assert (second.learned_jobs, second.highest_power_w) == (2, 330.0)
+
+
+def test_rows_that_are_learned_anew_follow_on_those_that_a_clock_ahead_numbered() -> None:
+    ahead, lesson = 10_000, [declared(), *job(0, 300.0)]
+    [first] = told(Prediction({}), ahead, lesson)
+    assert first.number > (0 + 2) * HOUR_US
+    events = [Event("row", "prediction", 1, "row", first), Event("lie", "nobody", 1, "row", first)]
+    state = {key: value for key, value in recalled({}, events, 0).items() if value}
+    assert recalled({}, events[1:], 0) == {}
+    assert recalled(state, events, 0) == {}
+    [again] = told(Prediction(state), 0, lesson)
+    assert again.number == first.number + 1
 
 
 def test_a_job_that_started_elsewhere_or_at_another_pstate_judges_nothing() -> None:

@@ -10,6 +10,7 @@ from coplace.v1.prediction_pb2 import PowerHistoryUpdated
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event
 from shared.messaging.power_history import updated
+from shared.messaging.stage import AlreadyAppliedError
 from shared.placement.model import Rules
 from shared.placement.model_store import ModelStore
 from shared.placement.processor import Placement
@@ -79,6 +80,17 @@ def test_rows_of_another_origin_are_refused_and_the_former_ones_stay() -> None:
         processor.handle(last)
     [decided] = round_of(processor, 0, submitted("a", app_id="new"))
     assert on_p1(decided).power_model_version == "power-history@8"
+
+
+def test_rows_of_a_clock_that_was_ahead_make_room_for_those_that_follow_on_them() -> None:
+    store = ModelStore(Rules())
+    first, second = history(2)
+    ahead = region.event(first.id, first.payload, first.time_us + 3_600_000_000)
+    for row in (ahead, second):
+        store.fold(row)
+    assert store.power_model.version == "power-history@2"
+    with pytest.raises(AlreadyAppliedError):
+        store.fold(ahead)
 
 
 def test_rows_whose_digest_is_wrong_are_refused() -> None:
