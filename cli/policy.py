@@ -1,12 +1,17 @@
-"""`coplace policy show|set|reset`: by what placement decides, and since whose word."""
+"""`coplace policy show|set|reset|allow`: by what placement decides, and since whose word."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
 import typer
-from coplace.v1.control_pb2 import PolicyDeclared
+from coplace.v1.control_pb2 import PairsAllowed, PolicyDeclared
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.placement_service_pb2 import PolicySetting, ShowPolicyRequest, ShowPolicyResponse
+from coplace.v1.placement_service_pb2 import (
+    PairApart,
+    PolicySetting,
+    ShowPolicyRequest,
+    ShowPolicyResponse,
+)
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 from rich.box import MARKDOWN
 from rich.console import Console
@@ -88,6 +93,24 @@ def reset(
 
 
 @app.command()
+def allow(
+    app_id: Annotated[
+        str, typer.Option("--app", help="An application; every one if none is named.")
+    ] = "",
+    beside: Annotated[str, typer.Option(help="The one beside it; every one if empty.")] = "",
+    node_model: Annotated[str, typer.Option(help="On these nodes; on all if empty.")] = "",
+    reason: Reason = "",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
+) -> None:
+    """Let applications share nodes again that are kept apart, since they broke a promise. `coplace
+    policy show` names them."""
+    now_us = clock_us()
+    publish(ingest, allowed(app_id, beside, node_model, reason, source, now_us))
+    typer.echo("asked for: these may share nodes again from the next round on")
+
+
+@app.command()
 def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50053") -> None:
     """Say by what placement decides, what it was started with, and who declared what."""
     answer = ask(placement)
@@ -103,6 +126,8 @@ def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50
             typer.echo(f"{setting.name}: declared by {word}")
     if answer.still_to_weigh:
         typer.echo(f"{answer.still_to_weigh:,} jobs that wait are not weighed by it yet")
+    for line in promises(answer):
+        typer.echo(line)
 
 
 def ask(placement: str) -> ShowPolicyResponse:
@@ -131,6 +156,42 @@ def declaration(settings: Mapping[str, Any], reason: str, source: str, now_us: i
     check_contents(declared)
     event_id = f"{source}/{declared.DESCRIPTOR.full_name}/{now_us}"
     return Envelope(id=event_id, source=source, time_us=now_us, policy_declared=declared)
+
+
+def allowed(
+    app_id: str, beside: str, node_model: str, reason: str, source: str, now_us: int
+) -> Envelope:
+    """The event that lets applications share nodes again. Raises RejectedError."""
+    order = PairsAllowed(
+        node_model=node_model,
+        app_id=app_id,
+        co_runner_app_id=beside,
+        reason=reason,
+        allowed_at_us=now_us,
+    )
+    check_contents(order)
+    event_id = f"{source}/{order.DESCRIPTOR.full_name}/{now_us}"
+    return Envelope(id=event_id, source=source, time_us=now_us, pairs_allowed=order)
+
+
+def promises(answer: ShowPolicyResponse) -> list[str]:
+    """What came of promised slowdowns, and who is kept apart since; nothing where none was
+    measured."""
+    kept, broken = answer.promises_kept, answer.promises_broken
+    if not (kept or broken or answer.pairs_kept_apart):
+        return []
+    told = [f"promised slowdowns: {kept:,} kept, {broken:,} broken, as measured"]
+    told += map(_apart, answer.pairs_apart)
+    more = answer.pairs_kept_apart - len(answer.pairs_apart)
+    return [*told, f"and {more:,} more pairs are kept apart"] if more > 0 else told
+
+
+def _apart(pair: PairApart) -> str:
+    by = f"{pair.measured_slowdown_ratio:.3f} times, {pair.promised_slowdown_ratio:g} promised"
+    return (
+        f"apart on {pair.node_model}: {pair.app_id} and {pair.co_runner_app_id} since "
+        f"{at(pair.since_us)}: {pair.job_id}: {by}"
+    )
 
 
 def row(setting: PolicySetting) -> Row:

@@ -6,7 +6,12 @@ from typing import Self, TypeVar
 
 from coplace.v1.control_pb2 import ClusterDeclared, PowerCapDeclared
 from coplace.v1.jobs_pb2 import JobActionDone, JobFinished, JobSubmitted
-from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDecided
+from coplace.v1.placement_pb2 import (
+    VERDICT_ACTION,
+    VERDICT_START,
+    PlacementDecided,
+    SlowdownPromiseBroken,
+)
 from coplace.v1.pricing_pb2 import ChargeMade
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 from google.protobuf.message import Message
@@ -46,6 +51,7 @@ class History:
     charges: list[ChargeMade]
     caps: list[PowerCapDeclared]
     done: list[JobActionDone]
+    broken: list[SlowdownPromiseBroken]
 
     @classmethod
     def read(cls, topic: ReadTopic) -> Self:
@@ -56,13 +62,14 @@ class History:
         jobs, commands = list(topic("jobs.events")), list(topic("commands"))
         submitted = {job.job_id for job in payloads(jobs, JobSubmitted)}
         finished = [job for job in payloads(jobs, JobFinished) if job.job_id in submitted]
+        decided = list(topic("placement.decisions"))
         return cls(
             clusters=_as_declared_last(commands),
             finished=finished,
             signatures=payloads(topic("telemetry.signatures"), SignatureMeasured),
             submission_powers=submission_powers(topic("placement.inputs"), finished),
             decisions=sorted(
-                payloads(topic("placement.decisions"), PlacementDecided),
+                payloads(decided, PlacementDecided),
                 key=lambda d: (d.job_id, d.attempt, d.round),
             ),
             charges=sorted(
@@ -71,6 +78,7 @@ class History:
             ),
             caps=sorted(payloads(commands, PowerCapDeclared), key=lambda c: c.declared_at_us),
             done=payloads(jobs, JobActionDone),
+            broken=payloads(decided, SlowdownPromiseBroken),
         )
 
     def starts(self) -> dict[JobKey, PlacementDecided]:

@@ -124,6 +124,10 @@ def _rows(summary: DemoSummary) -> Iterable[tuple[str, str]]:
     yield "ran beside another job", _as_percent(summary.share_shared_nodes)
     parts, beside = summary.jobs_on_parts_of_nodes, summary.most_co_runners
     yield "on part of a node", f"{parts:,} jobs, beside {beside} at most"
+    yield (
+        "promised slowdowns",
+        f"{summary.promises_kept:,} kept, {summary.promises_broken:,} broken",
+    )
     yield "with GPUs", f"{summary.jobs_with_gpus:,} jobs"
     yield "discounted", _as_percent(summary.share_discounted)
     yield "told to wait for power", f"{summary.jobs_waited_for_power:,} jobs"

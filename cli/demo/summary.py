@@ -1,7 +1,7 @@
 """The figures of a run: pure functions over its history."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from itertools import accumulate
@@ -24,6 +24,7 @@ from cli.demo.caps import CapFigures, cap_figures, waited_for_power
 from cli.demo.history import History, JobKey
 from shared.domain.errors import UnusableError
 from shared.messaging.domain_types import cores_of
+from shared.placement.promises import LEAST_SHUTTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ class DemoSummary:
     total_price_su: str
     jobs_on_parts_of_nodes: int
     most_co_runners: int
+    promises_kept: int
+    promises_broken: int
     jobs_with_gpus: int
     jobs_waited_for_power: int
     jobs_rejected: int
@@ -94,6 +97,7 @@ def summarise(history: History) -> DemoSummary:
     if not done:
         raise UnusableError("no job finished: nothing to report; look at the decisions' reasons")
     starts, outcomes = history.starts(), history.first_outcomes()
+    broken = {(each.job_id, each.attempt) for each in history.broken}
     charges = history.final_charges()
     keys = [(job.job_id, job.attempt) for job in done]
     prices = [(Decimal(c.price_su), Decimal(c.state_of_practice_su)) for c in charges.values()]
@@ -113,6 +117,8 @@ def summarise(history: History) -> DemoSummary:
         total_price_su=str(sum((price for price, _ in prices), Decimal(0))),
         jobs_on_parts_of_nodes=sum(_is_on_parts(history, job) for job in done),
         most_co_runners=_most_co_runners(done, starts),
+        promises_kept=len(_held_to_promises(history, starts) - broken),
+        promises_broken=len(broken),
         jobs_with_gpus=sum("gpu" in job.resources for job in done),
         jobs_waited_for_power=waited_for_power(history),
         jobs_rejected=sum(d.verdict == VERDICT_REJECTED for d in history.decisions),
@@ -160,6 +166,16 @@ def _most_co_runners(done: Iterable[JobFinished], starts: dict[JobKey, Placement
             changes[job.cluster, node] += [(job.started_at_us, 1), (job.ended_at_us, -1)]
     there = (max(accumulate(sign for _, sign in sorted(each))) for each in changes.values())
     return max(there, default=1) - 1
+
+
+def _held_to_promises(history: History, starts: Mapping[JobKey, PlacementDecided]) -> set[JobKey]:
+    """Attempts that were promised a slowdown and measured beside a neighbour."""
+    return {
+        key
+        for key, charge in history.final_charges().items()
+        if starts[key].promised_slowdown_ratio
+        and any(e.shutters_used + e.shutters_dropped >= LEAST_SHUTTERS for e in charge.evidence)
+    }
 
 
 def _share(flags: Iterable[bool]) -> float:

@@ -75,6 +75,7 @@ KINDS: Final[Mapping[str, PayloadKind]] = {
     "plan_proposed": PayloadKind("commands"),
     "model_pinned": PayloadKind("commands"),
     "model_rolled_back": PayloadKind("commands"),
+    "pairs_allowed": PayloadKind("commands"),
     "tariff_declared": PayloadKind("billing"),
     "allocation_declared": PayloadKind("billing"),
     "period_closed": PayloadKind("billing"),

@@ -39,6 +39,7 @@ SEQUENCED = (
     "prediction.models",
     "prediction.power",
     "accounts.standings",
+    "telemetry.shutters",
 )
 
 

@@ -29,6 +29,13 @@ def watch(meter: Meter, duty: Duty) -> None:
         ("meters_silent", "", "Nodes whose meters are silent: nameplate power counts", _silent),
         ("power_measured", "W", "What is drawn where it is capped, as meters show", _measured),
         ("power_above_cap", "W", "What meters show beyond a cap", _above),
+        (
+            "promises",
+            "",
+            "Jobs that were measured beside neighbours, by what came of it",
+            _promises,
+        ),
+        ("pairs_apart", "", "Pairs of applications that broke a promise", _pairs_apart),
         ("grants_unanswered", "", "Starts that were asked back, in silence", _unanswered),
     )
     for name, unit, description, figures in gauges:
@@ -95,6 +102,15 @@ def _above(queries: Queries) -> Iterator[Observation]:
 def _above_s(queries: Queries) -> Iterator[Observation]:
     for covered, under in queries.overshoots().items():
         yield Observation(under.above_us / 1e6, _of(covered))
+
+
+def _promises(queries: Queries) -> Iterator[Observation]:
+    yield Observation(queries.promises.kept, {"outcome": "kept"})
+    yield Observation(queries.promises.broken, {"outcome": "broken"})
+
+
+def _pairs_apart(queries: Queries) -> Iterator[Observation]:
+    yield Observation(queries.promises.pairs_apart)
 
 
 def _unanswered(queries: Queries) -> Iterator[Observation]:

@@ -15,6 +15,7 @@ from coplace.v1.control_pb2 import (
     ModelRolledBack,
     NodesDrained,
     NodesResumed,
+    PairsAllowed,
     PolicyDeclared,
     PowerCapDeclared,
 )
@@ -47,6 +48,7 @@ from coplace.v1.prediction_pb2 import (
     PowerTreesPublished,
     RunningPowerMeasured,
 )
+from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from google.protobuf.message import Message
 
 from shared.messaging.digest import Model, require_sha256
@@ -68,6 +70,7 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     LimitsDeclared,
     PowerCapDeclared,
     PolicyDeclared,
+    PairsAllowed,
     AccountStanding,
     CoefficientsPublished,
     SignatureUpdated,
@@ -92,6 +95,7 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     JobResumed,
     JobRequeueAsked,
     RunningPowerMeasured,
+    ShuttersMeasured,
     PlanProposed,
 )
 _MADE_INTO_OTHERS: Final = (

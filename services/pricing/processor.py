@@ -17,6 +17,7 @@ from coplace.v1.control_pb2 import (
     ModelRolledBack,
     NodesDrained,
     NodesResumed,
+    PairsAllowed,
     PolicyDeclared,
     PowerCapDeclared,
 )
@@ -89,6 +90,7 @@ _COST_NOTHING: Final = (
     PlanProposed,
     ModelPinned,
     ModelRolledBack,
+    PairsAllowed,
 )
 CHARGES: Final = "prices.charges"
 STANDINGS: Final = "accounts.standings"

@@ -229,6 +229,7 @@ RULES: Final[Mapping[str, AccessRule]] = {
     "plan_proposed": AccessRule((Role.OPERATOR,), _of_region),
     "model_pinned": AccessRule((Role.OPERATOR,), _of_region),
     "model_rolled_back": AccessRule((Role.OPERATOR,), _of_region),
+    "pairs_allowed": AccessRule((Role.OPERATOR,), _of_region),
     "tariff_declared": AccessRule((Role.OPERATOR,), _of_region),
     "allocation_declared": AccessRule((Role.OPERATOR,), _of_limited),
     "period_closed": AccessRule((Role.OPERATOR,), _of_region),

@@ -28,6 +28,7 @@ from coplace.v1.control_pb2 import (
     ModelRolledBack,
     NodesDrained,
     NodesResumed,
+    PairsAllowed,
     PolicyDeclared,
     PowerCapDeclared,
     PowerCapStep,
@@ -535,6 +536,15 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
     ),
     ModelRolledBack: fields(
         {"model": _named([TREES]), "reason": text_or_empty, "rolled_back_at_us": time_us}
+    ),
+    PairsAllowed: fields(
+        {
+            "node_model": text_or_empty,
+            "app_id": text_or_empty,
+            "co_runner_app_id": text_or_empty,
+            "reason": text_or_empty,
+            "allowed_at_us": time_us,
+        }
     ),
     TariffDeclared: fields(
         {

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from math import inf
 from typing import Any, Self
 
@@ -12,6 +13,14 @@ from shared.placement.actions import Action, ActionKind, Refused
 from shared.placement.grants import Void
 from shared.placement.misfits import Misfit
 from shared.placement.model import Candidate, SlowerMode
+
+
+class Promise(StrEnum):
+    """What shutters said of a promised slowdown."""
+
+    UNMEASURED = "unmeasured"
+    KEPT = "kept"
+    BROKEN = "broken"
 
 
 @dataclass(slots=True)
@@ -105,7 +114,8 @@ class Tracked:
     operator wants this attempt put back, None where nobody does, `requeue_asked` the time and id of
     the newest word on that. `runs_on` is the cluster on which this attempt runs as the resource
     manager there says, while that is not declared. `ran` is for what share of its limit it ran,
-    None where it did not, or nobody says.
+    None where it did not, or nobody says. `promised` is T_co / T_solo that no neighbour may make it
+    exceed, 0 where nothing was promised, and `promise` what came of it so far.
     """
 
     job: Job
@@ -145,6 +155,8 @@ class Tracked:
     requeue_asked: tuple[int, str] = (0, "")
     runs_on: str = ""
     ran: float | None = None
+    promised: float = 0.0
+    promise: Promise = Promise.UNMEASURED
 
     @property
     def is_suspended(self) -> bool:
@@ -226,6 +238,7 @@ class Tracked:
             Dependency(d["job_id"], Condition(d["condition"])) for d in state["awaits"]
         )
         state["asked"] = tuple(state["asked"])
+        state["promise"] = Promise(state.get("promise", Promise.UNMEASURED))
         for name in ("suspend_asked", "requeue_asked"):
             state[name] = tuple(state.get(name, (0, "")))
         state["actions"] = tuple(map(_action, state.get("actions", ())))

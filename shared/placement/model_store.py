@@ -52,7 +52,7 @@ from shared.power_prediction.power_model import PowerModel
 from shared.power_prediction.similar_jobs import ORIGIN
 from shared.power_prediction.trees import TREES_ORIGIN
 from shared.scheduling.power import Cap, PowerBudget
-from shared.scheduling.sharing import Contention
+from shared.scheduling.sharing import Contention, Pair
 
 _PREFIX: Final = "known/"
 
@@ -73,6 +73,7 @@ class ModelStore:
         self._times: defaultdict[str, KnownApplications[AppTime]] = defaultdict(KnownApplications)
         self._rows: defaultdict[str, KnownApplications[Row]] = defaultdict(KnownApplications)
         self._neighbours: dict[str, Contention] = {}
+        self._apart: Mapping[str, Set[Pair]] = {}
         self._names: dict[str, NodeNames] = {}
         self._lost: dict[str, str] = {}
         self._undeclared: dict[str, str] = {}
@@ -289,6 +290,11 @@ class ModelStore:
             self._neighbours = {name: self._rule(c) for name, c in self._clusters.items()}
         return self._neighbours
 
+    def keep_apart(self, pairs: Mapping[str, Set[Pair]]) -> None:
+        """By node model, the applications that start beside each other no more."""
+        self._apart = pairs
+        self._neighbours.clear()
+
     @property
     def degradation_version(self) -> str:
         """The version of the model behind `neighbours`."""
@@ -299,7 +305,8 @@ class ModelStore:
         gbps = {app: rows[-1].mem_gbps for app, rows in signatures.items()}
         weights = self.degradation.weights if self.degradation else None
         node = cluster.peak_bandwidth_gbps, cluster.cores_per_node
-        return Contention(gbps, *node, weights, self.rules.now.max_slowdown)
+        apart = self._apart.get(cluster.node_model, frozenset())
+        return Contention(gbps, *node, weights, self.rules.now.max_slowdown, apart)
 
     def _take(self, event: Event) -> None:
         message = event.payload

@@ -234,6 +234,7 @@ class Outcomes:
         decided.co_runner_job_id = next(iter(beside.job_ids), "")
         decided.co_runner_job_ids.extend(beside.job_ids[:_MOST_CO_RUNNERS])
         decided.predicted_slowdown_ratio = beside.slowdown_ratio
+        decided.promised_slowdown_ratio = job.promised
         decided.backfilled = start.backfilled
         timeout_us = round(self.decisions.rules.now.start_timeout_s * 1e6)
         decided.start_by_us = decided.decided_at_us + timeout_us if timeout_us else 0

@@ -14,6 +14,7 @@ from coplace.v1.control_pb2 import (
     LimitsDeclared,
     NodesDrained,
     NodesResumed,
+    PairsAllowed,
     PolicyDeclared,
     PowerCapDeclared,
 )
@@ -36,6 +37,7 @@ from coplace.v1.jobs_pb2 import (
 from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import NodeMetersRead, NodePowerPublished, RunningPowerMeasured
+from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from google.protobuf.message import Message
 
 from shared.domain.cluster import Cluster
@@ -62,6 +64,7 @@ from shared.placement.overshoots import Overshoots
 from shared.placement.pending_reasons import PendingReasons
 from shared.placement.planning import Planning
 from shared.placement.plans import Plans, jobs_of, wanted_ghz
+from shared.placement.promises import Promises
 from shared.placement.queries import Queries
 from shared.placement.schedulers import Arriving, schedulers_of
 from shared.placement.told import ToldDecisions
@@ -109,6 +112,8 @@ class Placement:
         self._meters = Meters(restored, self._job_table, self._models)
         self._told = ToldDecisions(restored, self._job_table, self._models)
         self._overshoots = Overshoots(restored, self._job_table.holdings, self._models)
+        self._promises = Promises(restored, self._job_table)
+        self._models.keep_apart(self._promises.apart())
         self._prefer()
         self._margin = JointMargin(self._job_table, self._models, self._meters)
         self._measures = Measures(
@@ -129,6 +134,7 @@ class Placement:
             self._margin,
             self._meters,
             self._overshoots,
+            self._promises,
             self._schedulers,
         )
 
@@ -144,6 +150,8 @@ class Placement:
             case NodeMetersRead() as read:
                 self._meters.read(event, read)
                 self._overshoots.read(read)
+            case ShuttersMeasured() | PairsAllowed() as message:
+                self._hold_to_promises(event, message)
             case JobSuspended() | JobResumed() | JobActionDone() | JobActionRefused():
                 self._act(event)
             case _:
@@ -167,6 +175,7 @@ class Placement:
         decided += self._nodes.of_round(ended, SOURCE, OUTPUT)
         silent = self._meters.of_round(ended, SOURCE, OUTPUT)
         decided += silent
+        decided += self._promises.of_round(ended, SOURCE, OUTPUT)
         if silent:
             self._prefer()
         decided += self._overshoots.of_round(ended, SOURCE, OUTPUT)
@@ -203,6 +212,7 @@ class Placement:
             **self._meters.changes(),
             **self._told.changes(),
             **self._overshoots.changes(),
+            **self._promises.changes(),
         }
 
     def wake_us(self) -> int | None:
@@ -275,6 +285,14 @@ class Placement:
                 self._job_table.seize(event, seized)
             case JobRequeueAsked() as asked:
                 self._job_table.ask_back(event, asked)
+
+    def _hold_to_promises(self, event: Event, message: ShuttersMeasured | PairsAllowed) -> None:
+        """What was measured of jobs that share nodes, and which pairs may share them again."""
+        if isinstance(message, PairsAllowed):
+            self._promises.allow(message)
+        elif not self._promises.measure(event, message):
+            return
+        self._models.keep_apart(self._promises.apart())
 
     def _act(self, event: Event) -> None:
         """What is asked of a run, and what came of it."""
@@ -524,6 +542,7 @@ class Placement:
             own_ghz = chosen.candidate.freq_ghz
             placed = self._job_table.place(job, start, plan.now_s, mode, own_ghz, plan_round)
             self._job_table.count_nameplate(job, *self._meters.counted(job, placed))
+            self._promises.make(job, self._rules.max_slowdown)
             self._waiting_jobs.leave(job.job.job_id)
             yield outcomes.started(job, placed, start, weighed, instead, self._beside(job))
 

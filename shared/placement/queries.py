@@ -63,6 +63,7 @@ from shared.placement.outcomes import Outcomes, candidate_message, reason_of
 from shared.placement.overshoots import Overshoots, UnderCap
 from shared.placement.past_runs import TO_THEIR_LIMITS, ExpectedRuns
 from shared.placement.pending_reasons import PendingReasons
+from shared.placement.promises import Promises
 from shared.placement.quoting import QuotedJob, Quoting
 from shared.placement.rules_in_force import told
 from shared.placement.schedulers import Arriving
@@ -110,6 +111,7 @@ class Queries:
         margin: JointMargin,
         meters: Meters,
         overshoots: Overshoots,
+        promises: Promises,
         schedulers: MakeSchedulers,
     ) -> None:
         self._job_table = job_table
@@ -121,6 +123,7 @@ class Queries:
         self._margin = margin
         self._meters = meters
         self._overshoots = overshoots
+        self.promises = promises
         self._last: Outcomes | None = None
         self.is_deciding = False
         self._quoting = Quoting(job_table, waiting_jobs, pending_reasons, models)
@@ -321,7 +324,15 @@ class Queries:
                 setting.reason = getattr(word.payload, "reason", "")
         waiting = self._job_table.waiting()
         stale = sum(news.are_for(job.job.app_id, job.weighed) for job in waiting)
-        return ShowPolicyResponse(as_of_us=self.as_of_us, settings=settings, still_to_weigh=stale)
+        return ShowPolicyResponse(
+            as_of_us=self.as_of_us,
+            settings=settings,
+            still_to_weigh=stale,
+            promises_kept=self.promises.kept,
+            promises_broken=self.promises.broken,
+            pairs_kept_apart=self.promises.pairs_apart,
+            pairs_apart=self.promises.listed(),
+        )
 
     @property
     def as_of_us(self) -> int:

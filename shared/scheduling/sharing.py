@@ -1,6 +1,6 @@
 """Who may be whose neighbour on a node, and what it costs: a policy that the scheduler asks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from math import inf, isnan, nan
 from typing import Final, Protocol
@@ -11,8 +11,16 @@ from shared.scheduling.capacity import Group
 # A job on a node: its application and its cores there.
 Member = tuple[str, int]
 
+# Two applications, which may be one, in the order of their names.
+Pair = tuple[str, str]
+
 # Costs that are kept at most: as many applications as jobs would otherwise keep one a pair of them.
 _MOST_COSTS: Final = 50_000
+
+
+def pair_of_apps(one: str, other: str) -> Pair:
+    """Both in the order of their names."""
+    return (one, other) if one <= other else (other, one)
 
 
 class Neighbours(Protocol):
@@ -64,7 +72,8 @@ class Contention:
     `gbps` holds the bandwidth of each application on a node used whole; a job draws the part of it
     that its cores are of `cores_per_node`. All slowdowns on a node have to be predicted and none
     may be above `max_slowdown`. `weights` is None while no degradation model is published: then
-    nobody shares.
+    nobody shares. Applications that are kept `apart`, pairs in the order of their names, are not
+    each other's newcomers, whatever is predicted.
     """
 
     gbps: Mapping[str, float]
@@ -72,6 +81,7 @@ class Contention:
     cores_per_node: int
     weights: tuple[float, ...] | None
     max_slowdown: float
+    apart: Set[Pair] = frozenset()
     _costs: dict[tuple[Member, Group], float] = field(default_factory=dict, init=False)
 
     def accepts_anyone(self, app: str) -> bool:
@@ -88,7 +98,8 @@ class Contention:
         if key not in self._costs:
             if len(self._costs) == _MOST_COSTS:
                 self._costs.clear()
-            self._costs[key] = self._cost((*group, newcomer))
+            apart = self._are_apart(newcomer, group)
+            self._costs[key] = inf if apart else self._cost((*group, newcomer))
         return self._costs[key]
 
     def slowdown(self, one: Member, others: Group) -> float:
@@ -102,13 +113,22 @@ class Contention:
 
     def refusal(self, newcomer: Member, groups: Iterable[Group]) -> str:
         """The mildest of the slowdowns that the rule refuses."""
-        worst = [self._worst((*group, newcomer)) for group in groups]
+        asked = list(groups)
+        together = [group for group in asked if not self._are_apart(newcomer, group)]
+        if asked and not together:
+            return "beside each of those who run there a promised slowdown was exceeded"
+        worst = [self._worst((*group, newcomer)) for group in together]
         mildest = min((slowdown for slowdown in worst if not isnan(slowdown)), default=None)
         if mildest is None:
             return "no slowdown is predicted for it and those who run there"
         return (
             f"neighbours would slow down {mildest:.2f} times or more, {self.max_slowdown} is most"
         )
+
+    def _are_apart(self, newcomer: Member, group: Group) -> bool:
+        if not self.apart:
+            return False
+        return any(pair_of_apps(newcomer[0], app) in self.apart for app, _ in group)
 
     def _share(self, member: Member) -> float:
         """Of the peak bandwidth of a node."""

@@ -530,6 +530,7 @@ def payloads(kind: str, is_own: bool, n: int) -> dict[str, object]:
         },
         "model_pinned": {"model": "power-trees", "pinnedAtUs": NOW_US},
         "model_rolled_back": {"model": "power-trees", "rolledBackAtUs": NOW_US},
+        "pairs_allowed": {"allowedAtUs": NOW_US},
         "tariff_declared": {
             "name": "held",
             "version": n + 1,

@@ -14,6 +14,7 @@ from shared.messaging.topics import Topics
 from shared.placement.processor import Placement
 from tests.unit.cli.served import Served
 from tests.unit.shared.placement.region import placement, policy, round_of
+from tests.unit.shared.placement.test_promises import APP, MODEL, seen, sharing, told
 
 
 @pytest.fixture
@@ -118,3 +119,24 @@ def test_an_unknown_setting_is_not_reset(published: list[Envelope]) -> None:
     assert told.exit_code == 1
     assert told.stderr.startswith("error: reset[0]: must be one of policy, t_weight")
     assert published == []
+
+
+def test_promises_are_counted_and_pairs_named_until_an_operator_allows_them(
+    published: list[Envelope],
+) -> None:
+    processor = sharing()
+    told(processor, 1, seen("one", "two", 1.4), seen("two", "one", 1.1))
+    *_, counts, pair = call(processor, "show").splitlines()
+    assert counts == "promised slowdowns: 1 kept, 1 broken, as measured"
+    assert pair.startswith(
+        f"apart on {MODEL}: {APP} and {APP} since 2026-01-01T00:00:30Z: one: 1.4"
+    )
+    words = ["policy", "allow", "--app", APP, "--beside", APP, "--node-model", MODEL]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    [event] = published
+    round_of(processor, 2, taken(event))
+    assert call(processor, "show").splitlines()[-1] == counts
+
+
+def test_where_nothing_was_measured_nothing_is_told_of_promises() -> None:
+    assert "promised" not in call(placement(), "show")

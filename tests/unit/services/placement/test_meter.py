@@ -48,6 +48,9 @@ def test_jobs_nodes_and_watts_are_shown_as_they_are_now() -> None:
     assert 'coplace_power_committed_watts{name="",scope="region"} 699.0' in shown
     assert not any(line.startswith('coplace_power_cap_watts{name=""') for line in shown)
     assert "coplace_late_starts_total 0.0" in shown
+    assert 'coplace_promises{outcome="kept"} 0.0' in shown
+    assert 'coplace_promises{outcome="broken"} 0.0' in shown
+    assert "coplace_pairs_apart 0.0" in shown
 
 
 def test_a_standby_shows_nothing_of_what_another_process_decides() -> None:

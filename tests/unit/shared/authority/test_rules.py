@@ -198,6 +198,7 @@ STATEMENT: Final[dict[str, tuple[str, _Allowed]]] = {
     "plan_proposed": ("region", {"region": ("region",)}),
     "model_pinned": ("region", {"region": ("region",)}),
     "model_rolled_back": ("region", {"region": ("region",)}),
+    "pairs_allowed": ("region", {"region": ("region",)}),
     "allocation_declared": (
         "limit",
         {"operator": ("own user", "own account"), "region": tuple(SITUATIONS["limit"])},
