@@ -171,6 +171,7 @@ class ToldDecisions:
             job.admitted, job.missed, job.runs_on, job.misfits = True, False, "", ()
             job.announced, job.told = decided.verdict, ""
             self._job_table.holdings.hold(job, self._placed(job, decided))
+            job.promised = decided.promised_slowdown_ratio
         self._job_table.revisit(job)
         return True
 

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.domain.errors import RejectedError
+from shared.eamc.ranking import Policy
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, Round
 from shared.placement import promises
+from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, finished, policy, round_of
@@ -205,7 +207,7 @@ def test_what_is_kept_apart_outlives_a_restart() -> None:
     told(processor, 1, seen("one", "two", 1.4), seen("two", "one", 1.1))
     state |= processor.changes()
     kept = {key: value for key, value in state.items() if value is not None}
-    again = Placement(kept, region.Rules(policy=region.Policy.BASE), 7.0)
+    again = Placement(kept, Rules(policy=Policy.BASE), 7.0)
     before, after = processor.queries.policy(), again.queries.policy()
     assert list(after.pairs_apart) == list(before.pairs_apart)
     assert (after.promises_kept, after.promises_broken) == (1, 1)
