@@ -69,7 +69,8 @@ def waited_for_power(history: History) -> int:
     return len(_told(history, history.caps))
 
 
-def _figures(history: History, cap: PowerCapDeclared) -> CapFigures:
+def as_predicted(history: History) -> Callable[[JobFinished, ClusterDeclared], list[Change]]:
+    """How what a job was predicted to draw beyond idle changed."""
     starts, actions = history.starts(), history.actions()
     done: dict[JobKey, list[JobActionDone]] = defaultdict(list)
     for each in sorted(history.done, key=lambda each: each.number):
@@ -83,6 +84,22 @@ def _figures(history: History, cap: PowerCapDeclared) -> CapFigures:
         levels += [(d.done_at_us, actions[*key, d.number].action.draw_w) for d in done[key]]
         return list(_changes(levels, job.ended_at_us))
 
+    return predicted
+
+
+def region_levels(
+    history: History, beyond_idle_w: Callable[[JobFinished, ClusterDeclared], Sequence[Change]]
+) -> list[Change]:
+    """What the region draws from each time on, all nodes that idle included (W)."""
+    clusters = {each.cluster: each for each in history.clusters}
+    jobs = [job for job in history.finished if job.started_at_us]
+    changes = [c for job in jobs for c in beyond_idle_w(job, clusters[job.cluster])]
+    idle_w = sum(each.nodes * each.idle_power_w for each in history.clusters)
+    return list(_levels(changes, idle_w))
+
+
+def _figures(history: History, cap: PowerCapDeclared) -> CapFigures:
+    predicted = as_predicted(history)
     jobs, clusters = history.finished, history.clusters
     return CapFigures(
         subject="region" if cap.scope == POWER_SCOPE_REGION else cap.name,

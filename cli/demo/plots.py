@@ -1,6 +1,8 @@
 """Pictures of a run: who ran where, and what power it drew."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import matplotlib as mpl
 import numpy as np
@@ -10,11 +12,17 @@ from coplace.v1.control_pb2 import (
     ClusterDeclared,
     PowerCapDeclared,
 )
+from coplace.v1.placement_pb2 import (
+    ACTION_KIND_RESUME,
+    ACTION_KIND_SET_PSTATE,
+    ACTION_KIND_SUSPEND,
+)
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from cli.demo.bands import Bands
+from cli.demo.caps import as_predicted, metered, region_levels, standing_caps
 from cli.demo.history import History
 from shared.messaging.domain_types import cores_of
 from shared.runtime.pictures import save_png
@@ -23,6 +31,12 @@ from shared.simulation.steps import Steps, stacked
 from shared.simulation.units import runs
 
 HOUR_US = 3.6e9
+_DONE: Final = {
+    (ACTION_KIND_SET_PSTATE, True): "clocked down",
+    (ACTION_KIND_SUSPEND, True): "suspended",
+    (ACTION_KIND_RESUME, False): "resumed",
+    (ACTION_KIND_SET_PSTATE, False): "clocked up",
+}
 
 
 def gantt(history: History, path: Path) -> None:
@@ -90,6 +104,57 @@ def power(history: History, path: Path) -> None:
     layers["idle nodes and cores"] = Steps.sum_of([idle for _, idle in drawn.values()])
     panels.append(PowerPanel("region", layers, caps.get((POWER_SCOPE_REGION, ""))))
     draw_power(panels, (begin_s, end_s), path)
+
+
+def falling_cap(history: History, path: Path) -> None:
+    """Draw as PNG how the region kept to the cap that fell last, from an hour before to an hour
+    after it: predicted, metered, and what was done to jobs that ran. Nothing but axes where it has
+    none."""
+    figure = Figure(figsize=(12, 5), layout="constrained")
+    axis = figure.subplots()
+    declared = [cap for cap in history.caps if cap.scope == POWER_SCOPE_REGION]
+    if declared:
+        begin_us, end_us = (declared[-1].steps[i].from_us for i in (0, -1))
+        _draw_levels(axis, history, declared, begin_us)
+        _draw_actions(axis, history, begin_us)
+        axis.set_xlim(-1, (end_us - begin_us) / HOUR_US + 1)
+        axis.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    axis.set(xlabel="hours since the cap fell", ylabel="power of the region, kW")
+    save_png(figure, path)
+
+
+def _draw_levels(
+    axis: Axes, history: History, declared: Sequence[PowerCapDeclared], begin_us: int
+) -> None:
+    [merged] = standing_caps(declared)
+    caps = [
+        (step.from_us, step.watts if step.HasField("watts") else np.nan) for step in merged.steps
+    ]
+    lines = (
+        ("cap", caps, {"color": "black", "linestyle": "--"}),
+        ("predicted", region_levels(history, as_predicted(history)), {"color": "tab:blue"}),
+        ("metered", region_levels(history, metered), {"color": "tab:red"}),
+    )
+    for label, levels, style in lines:
+        hours = [(time_us - begin_us) / HOUR_US for time_us, _ in levels]
+        axis.step(
+            hours, [w / 1e3 for _, w in levels], where="post", label=label, linewidth=1, **style
+        )
+
+
+def _draw_actions(axis: Axes, history: History, begin_us: int) -> None:
+    """Below the curves, a row of marks for each measure and for what took it back, when done."""
+    done_h: dict[tuple[int, bool], list[float]] = {kind: [] for kind in _DONE}
+    asked = history.actions()
+    for done in history.done:
+        action = asked[done.job_id, done.attempt, done.number].action
+        kind = action.kind, bool(action.power.shortages)
+        done_h.setdefault(kind, []).append((done.done_at_us - begin_us) / HOUR_US)
+    low_kw = sum(each.nodes * each.idle_power_w for each in history.clusters) / 1e3
+    taken = [(_DONE[kind], hours) for kind, hours in done_h.items() if hours and kind in _DONE]
+    for row, (label, hours) in enumerate(taken):
+        height_kw = low_kw * (1 - 0.08 * row)
+        axis.plot(hours, [height_kw] * len(hours), "|", label=label, markersize=9)
 
 
 def _drawn(history: History, cluster: ClusterDeclared) -> tuple[Steps, Steps]:

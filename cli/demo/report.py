@@ -25,6 +25,7 @@ FILES = (
     "summary.json",
     "gantt.png",
     "power.png",
+    "cap.png",
     "placement.inputs.jsonl",
 )
 INPUTS = "placement.inputs"
@@ -54,6 +55,7 @@ def write(history: History, spent_micro_su: Mapping[str, int], folder: Path) -> 
     _write_json(folder / "summary.json", summary.as_json())
     plots.gantt(history, folder / "gantt.png")
     plots.power(history, folder / "power.png")
+    plots.falling_cap(history, folder / "cap.png")
     return summary
 
 

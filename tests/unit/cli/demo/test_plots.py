@@ -1,0 +1,12 @@
+"""The picture of the cap that falls."""
+
+from pathlib import Path
+
+from cli.demo import plots
+from cli.demo.history import History
+
+
+def test_a_run_without_a_cap_of_the_region_has_an_empty_picture(tmp_path: Path) -> None:
+    nothing = History([], [], [], [], [], [], [], [])
+    plots.falling_cap(nothing, tmp_path / "cap.png")
+    assert (tmp_path / "cap.png").read_bytes().startswith(b"\x89PNG")
