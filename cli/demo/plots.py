@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import matplotlib as mpl
 import numpy as np
@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from cli.demo.bands import Bands
-from cli.demo.caps import as_predicted, metered, region_levels, standing_caps
+from cli.demo.caps import Change, as_predicted, metered, region_levels, standing_caps
 from cli.demo.history import History
 from shared.messaging.domain_types import cores_of
 from shared.runtime.pictures import save_png
@@ -130,7 +130,7 @@ def _draw_levels(
     caps = [
         (step.from_us, step.watts if step.HasField("watts") else np.nan) for step in merged.steps
     ]
-    lines = (
+    lines: tuple[tuple[str, list[Change], dict[str, Any]], ...] = (
         ("cap", caps, {"color": "black", "linestyle": "--"}),
         ("predicted", region_levels(history, as_predicted(history)), {"color": "tab:blue"}),
         ("metered", region_levels(history, metered), {"color": "tab:red"}),
