@@ -89,7 +89,7 @@ def _play_in_containers(podman: Podman, tell: Callable[[str], None], *, secure: 
     with project.taken_down():
         try:
             credentials = _make_credentials(project, tell) if secure else None
-            _start(project, tell)
+            _start(project, tell, secure=secure)
             _coplace("wait", f"--jobs={_JOBS}", as_operator=secure, **variables)
             _coplace(*("report", "--redis", "--out=containers"), as_operator=secure, **variables)
             if credentials:
@@ -120,10 +120,15 @@ def _require_secrecy(project: Project, credentials: Path) -> None:
         raise PodmanError(f"{credentials} has passwords of {', '.join(sorted(passwords))} alone")
 
 
-def _start(project: Project, tell: Callable[[str], None]) -> None:
+def _start(project: Project, tell: Callable[[str], None], *, secure: bool) -> None:
     """In steps, since not every podman waits for the health that the compose file asks for."""
-    for services, one_shot in ((SERVERS, []), (SERVICES, [TOPICS])):
-        project.up([*services, *one_shot])
+    for services in (SERVERS, SERVICES):
+        if services == SERVICES and secure:
+            # Before, Kafka believes nobody, and all would try in vain.
+            project.run(TOPICS)
+        elif services == SERVICES:
+            project.up([TOPICS])
+        project.up(services)
         project.wait_until_healthy(services, _HEALTHY_WITHIN_S)
         tell(f"healthy: {', '.join(services)}")
     project.up([EMULATOR])
