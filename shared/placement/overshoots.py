@@ -100,14 +100,10 @@ class UnderCap:
         if self.lasts and above_mw:
             above_mj = for_us * above_mw // 1_000_000
             self.lasts.until_us = self.last.at_us + for_us
-            self.lasts.above_us, self.above_us = (
-                self.lasts.above_us + for_us,
-                self.above_us + for_us,
-            )
-            self.lasts.above_mj, self.above_mj = (
-                self.lasts.above_mj + above_mj,
-                self.above_mj + above_mj,
-            )
+            self.lasts.above_us += for_us
+            self.lasts.above_mj += above_mj
+            self.above_us += for_us
+            self.above_mj += above_mj
 
     def show(self, now: Shown, misjudged: tuple[Misjudged, ...], in_all: int) -> bool:
         """Take new figures; whether it is above the cap since now."""

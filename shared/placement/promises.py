@@ -108,12 +108,9 @@ class Promises:
             raise AlreadyAppliedError(event.id)
         if len(shutters) < LEAST_SHUTTERS:
             return False
-        measured = unfiltered_slowdown(shutters)
-        least = (
-            slowdown_interval(shutters, unfiltered_slowdown)[0]
-            if (measured > job.promised)
-            else measured
-        )
+        measured = least = unfiltered_slowdown(shutters)
+        if measured > job.promised:
+            least, _ = slowdown_interval(shutters, unfiltered_slowdown)
         if least <= job.promised:
             self._count(job, Promise.KEPT)
             return False

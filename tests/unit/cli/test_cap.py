@@ -47,6 +47,9 @@ def answer() -> ShowPowerResponse:
         declared_at_us=NOW_US,
         idle_w=56_320.0,
         committed_w=20_410.0,
+        measured_w=77_204.0,
+        above_s=240.0,
+        above_j=403_200.0,
         silent_nodes=3,
         nameplate_w=1_290.0,
     )
