@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
 from typing import Final
 
 from coplace.v1.jobs_pb2 import JobFinished
@@ -57,13 +58,18 @@ _FREE: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AttemptEnd:
     """A finish, and what else is known of how the attempt ended."""
 
     finished: JobFinished
     node_failed: bool = False
     requeued: bool = False
+
+    @cached_property
+    def usage(self) -> Occupied:
+        """What it occupied. Raises RejectedError."""
+        return usage_of(self.finished)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ def charge_message(
 ) -> ChargeMade:
     """The charge for a finished attempt with all that reproduces it: by a tariff or, where none is
     declared, by the rate of a core and second alone, fair."""
-    finished, usage = end.finished, usage_of(end.finished)
+    finished, usage = end.finished, end.usage
     charge = ChargeMade(
         job_id=finished.job_id,
         attempt=finished.attempt,

@@ -61,6 +61,8 @@ class Occupied:
 
     def run_us(self, from_us: int, until_us: int) -> int:
         """For how long it ran in a part of the time from its start to its end."""
+        if not self.suspended:
+            return until_us - from_us
         overlaps = (min(end, until_us) - max(begin, from_us) for begin, end in self.suspended)
         return until_us - from_us - sum(max(0, overlap) for overlap in overlaps)
 

@@ -340,7 +340,7 @@ class PricingProcessor:
         facts.charge_due_us = 0
         facts.forget_due_us = ended.ended_at_us + self._rule.remember_us
         end = AttemptEnd(facts.finished, facts.node_failed, facts.requeued)
-        rows = evidence(attempt.co_runs(), usage_of(facts.finished))
+        rows = evidence(attempt.co_runs(), end.usage)
         return self._made(attempt, end, rows, ended.ended_at_us)
 
     def _made(

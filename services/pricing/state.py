@@ -52,6 +52,7 @@ class Attempts:
         self._attempts: dict[AttemptKey, Attempt] = {}
         self._of_jobs: dict[str, set[int]] = defaultdict(set)
         self._changes: dict[str, bytes | None] = {}
+        self._saved: set[AttemptKey] = set()
         for value in restored.values():
             self._restore(PricingState.FromString(value))
         for job_id, number in self._attempts:
@@ -81,11 +82,12 @@ class Attempts:
         return self._attempts.get(key) or _unknown(key)
 
     def save(self, attempt: Attempt) -> None:
-        """Remember the attempt's facts as they are now."""
-        self._attempts[attempt.key] = attempt
-        self._of_jobs[attempt.facts.job_id].add(attempt.facts.attempt)
-        state = PricingState(attempt=attempt.facts)
-        self._changes[_facts_key(attempt.key)] = state.SerializeToString()
+        """Remember the attempt, with its facts as they will be when `changes` is asked: they change
+        several times a round, and are written once."""
+        key = job_id, number = attempt.key
+        self._attempts[key] = attempt
+        self._of_jobs[job_id].add(number)
+        self._saved.add(key)
 
     def add_interval(self, attempt: Attempt, interval: CoRunInterval) -> None:
         """Remember one more interval of the attempt."""
@@ -97,6 +99,7 @@ class Attempts:
         """Drop all that is known of the attempt."""
         job_id, number = attempt.key
         del self._attempts[attempt.key]
+        self._saved.discard(attempt.key)
         self._of_jobs[job_id].discard(number)
         if not self._of_jobs[job_id]:
             del self._of_jobs[job_id]
@@ -106,6 +109,10 @@ class Attempts:
 
     def changes(self) -> Mapping[str, bytes | None]:
         """What changed since the last call, by changelog key."""
+        for key in sorted(self._saved):
+            state = PricingState(attempt=self._attempts[key].facts)
+            self._changes[_facts_key(key)] = state.SerializeToString()
+        self._saved.clear()
         changes, self._changes = self._changes, {}
         return changes
 

@@ -4,7 +4,7 @@ Decimal throughout, and whole microseconds: the same digits everywhere.
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
@@ -71,6 +71,8 @@ class Rate:
 
     def holds_for(self, place: JobPlace) -> bool:
         """Whether a job there pays it."""
+        if self.place == ANYWHERE:
+            return True
         return all(not of or of == has for of, has in zip(self.place, place, strict=True))
 
 
@@ -127,8 +129,11 @@ class PriceTariff:
     idle_w_per_core: Decimal = _ZERO
     operator_pays_failures: bool = False
     operator_pays_requeues: bool = False
+    # The factors of a day's hours until each of them, and of the whole day.
+    _until_hour: tuple[Decimal, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_until_hour", (_ZERO, *accumulate(self.hour_factors)))
         require_text("name", self.name)
         require_count("version", self.version)
         if self.from_us < 0 or (self.until_us and self.until_us <= self.from_us):
@@ -157,6 +162,5 @@ class PriceTariff:
     def _weighed_since_1970_us(self, time_us: int) -> Decimal:
         hours, rest_us = divmod(time_us, HOUR_US)
         days, hour = divmod(hours, HOURS_A_DAY)
-        until = (_ZERO, *accumulate(self.hour_factors))
-        whole = days * until[-1] + until[hour]
+        whole = days * self._until_hour[-1] + self._until_hour[hour]
         return whole * HOUR_US + self.hour_factors[hour] * rest_us

@@ -5,6 +5,7 @@ a processor that begins anew from its state after each hundredth round. Both mus
 bytes of statements, and to balances that were added up apart from the code, in whole 0.000001 SU.
 """
 
+import gc
 import hashlib
 import resource
 import time
@@ -28,6 +29,7 @@ from services.pricing.accounts.statement import ChargeEntry, postings, statement
 from services.pricing.processor import PriceRule, PricingProcessor
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.runtime.service import GC_THRESHOLDS
 
 T0_US: Final = 1_767_225_600_000_000
 HOUR_US: Final = 3_600_000_000
@@ -166,6 +168,7 @@ class PlayedLedger:
 
 def played_ledger(jobs: int, *, is_disturbed: bool = False) -> PlayedLedger:
     """A delivery; of the disturbed one a tenth is read twice too, and all in another order."""
+    gc.set_threshold(*GC_THRESHOLDS)
     begun_s = time.process_time()
     ledger = [ChargeEntry.of(charge) for charge in played(jobs, is_disturbed=is_disturbed)]
     rated_s = time.process_time() - begun_s
