@@ -19,7 +19,7 @@ from cli.kafka_topics import CHARGES, KafkaTopics
 from cli.output import Output, OutputName, write
 from cli.speaking import Source
 from cli.times import at, clock_us, time_us
-from services.pricing.accounts.focus import FocusRow, focus_rows, page
+from services.pricing.accounts.focus import FocusRow, FocusValue, focus_rows, page
 from services.pricing.accounts.statement import (
     ChargeEntry,
     Statement,
@@ -174,5 +174,10 @@ def _csv(rows: Sequence[FocusRow]) -> str:
     text = StringIO()
     writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
+
+
+def _cell(value: FocusValue) -> FocusValue:
+    """A list as JSON, nothing where it is empty."""
+    return (json.dumps(value) if value else None) if isinstance(value, list) else value

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -128,6 +129,8 @@ def _agent(settings: AgentSettings, ready: int) -> NoReturn:
         controller = Controller(settings, table, pauser, spool, meter, Clocks(now_us))
         os.write(ready, b"+")
         controller.run(threading.Event())
+    except Exception:  # noqa: BLE001 the parent knows only that it ended
+        traceback.print_exc()
     finally:
         os._exit(1)
 

@@ -1,6 +1,7 @@
 """Statements in the columns of FOCUS 1.2, the FinOps Open Cost and Usage Specification; as a page.
 
-Times are ISO 8601 in UTC, costs are exact decimals in service units.
+Times are ISO 8601 in UTC, costs are exact decimals in service units. `x_SlowedDownBy` is a column
+of our own: who is behind the difference of `ListCost` and `BilledCost`, which the parts come to.
 """
 
 import html
@@ -8,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from services.pricing.accounts.statement import OPERATOR, Posting, Statement
+from services.pricing.accounts.statement import OPERATOR, Posting, SlowedBy, Statement
 
-FocusRow = Mapping[str, str | int | float | None]
+FocusValue = str | int | float | None | list[dict[str, str | int]]
+FocusRow = Mapping[str, FocusValue]
 
 
 def focus_rows(statement: Statement) -> Iterator[FocusRow]:
@@ -23,7 +25,7 @@ def _row(statement: Statement, posting: Posting) -> FocusRow:
     entry = posting.entry
     cost, in_full = f"{posting.amount_su:f}", f"{posting.in_full_su:f}"
     core_h = Decimal(entry.cores) * Decimal(round(entry.runtime_s * 1e6)) / 3_600_000_000
-    quantity = f"{core_h if posting.amount_su >= 0 else -core_h:.6f}"
+    quantity = f"{-core_h if posting.is_reversal else core_h:.6f}"
     start_us = entry.started_at_us or entry.ended_at_us
     return {
         "BilledCost": cost,
@@ -54,6 +56,17 @@ def _row(statement: Statement, posting: Posting) -> FocusRow:
         "ServiceName": "Batch jobs",
         "SkuId": entry.tariff or None,
         "SubAccountId": statement.account,
+        "x_SlowedDownBy": [_part(each) for each in posting.slowed_by],
+    }
+
+
+def _part(each: SlowedBy) -> dict[str, str | int]:
+    return {
+        "job": each.co_runner_job_id,
+        "jobs": each.co_runners,
+        "share": f"{each.share:f}",
+        "discount_su": f"{each.discount_su:f}",
+        "energy_j": f"{each.energy_j:f}",
     }
 
 
@@ -68,12 +81,12 @@ def page(statement: Statement) -> str:
 td:first-child,th:first-child{{text-align:left}}</style>
 <h1>Statement of {account}</h1><p>{period}, service units</p>
 <table><tr><th>job</th><th>cluster</th><th>revision</th><th>booked</th><th>reason</th>
-<th>in full</th><th>price</th></tr>
+<th>in full</th><th>price</th><th>slowed down by</th></tr>
 <tr><td>opening balance</td><td></td><td></td><td></td><td></td><td></td>
-<td>{statement.opening_su:f}</td></tr>
+<td>{statement.opening_su:f}</td><td></td></tr>
 {rows}
 <tr><th>closing balance</th><td></td><td></td><td></td><td></td><td></td>
-<th>{statement.closing_su:f}</th></tr></table></html>
+<th>{statement.closing_su:f}</th><td></td></tr></table></html>
 """
 
 
@@ -89,8 +102,14 @@ def _html_row(posting: Posting) -> str:
         reason,
         f"{posting.in_full_su:f}",
         f"{posting.amount_su:f}",
+        "; ".join(map(_named, posting.slowed_by)),
     )
     return f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>"
+
+
+def _named(each: SlowedBy) -> str:
+    who = each.co_runner_job_id or f"{each.co_runners} others"
+    return f"{who}: {each.share * 100:.4f} %, {each.discount_su:f} SU, {each.energy_j:f} J"
 
 
 def _at(time_us: int) -> str:

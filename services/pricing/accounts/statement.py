@@ -13,7 +13,30 @@ from typing import Final, NamedTuple
 
 from coplace.v1.pricing_pb2 import ChargeMade, ChargeReason
 
+from services.pricing.attribution import apportioned, attributed
+from shared.domain.money import QUANTUM
+
 OPERATOR: Final = "operator"
+# Shares are told in millionths.
+_SHARES: Final = 1_000_000
+
+
+class SlowedBy(NamedTuple):
+    """What of a run's discount, and of the energy of the time that it lost, one co-runner is
+    behind, or several without an id: as `attributed`, shares as decimals that come to 1."""
+
+    co_runner_job_id: str
+    co_runners: int
+    share: Decimal
+    discount_su: Decimal
+    energy_j: Decimal
+
+    @property
+    def reversed(self) -> "SlowedBy":
+        """The same amounts given back."""
+        return self._replace(
+            share=-self.share, discount_su=-self.discount_su, energy_j=-self.energy_j
+        )
 
 
 class ChargeEntry(NamedTuple):
@@ -33,10 +56,12 @@ class ChargeEntry(NamedTuple):
     booked_at_us: int
     tariff: str
     reason: str
+    slowed_by: tuple[SlowedBy, ...] = ()
 
     @classmethod
     def of(cls, charge: ChargeMade) -> "ChargeEntry":
-        """Charges of before they were booked count when they were made."""
+        """Charges of before they were booked count when they were made. Raises RejectedError for
+        evidence that is none."""
         ended_us = charge.finished.ended_at_us or charge.charged_at_us
         tariff = f"{charge.tariff}/{charge.tariff_version}" if charge.tariff else ""
         return cls(
@@ -54,7 +79,23 @@ class ChargeEntry(NamedTuple):
             charge.booked_at_us or charge.charged_at_us,
             tariff,
             ChargeReason.Name(charge.reason).removeprefix("CHARGE_REASON_"),
+            _slowed_by(charge),
         )
+
+
+def _slowed_by(charge: ChargeMade) -> tuple[SlowedBy, ...]:
+    parts = attributed(charge)
+    shares = apportioned(_SHARES, [part.share for part in parts]) if parts else ()
+    return tuple(
+        SlowedBy(
+            part.co_runner_job_id,
+            part.co_runners,
+            share * QUANTUM,
+            part.discount_su,
+            part.energy_j,
+        )
+        for part, share in zip(parts, shares, strict=True)
+    )
 
 
 class Posting(NamedTuple):
@@ -65,6 +106,13 @@ class Posting(NamedTuple):
     amount_su: Decimal
     in_full_su: Decimal
     is_adjustment: bool
+    is_reversal: bool = False
+
+    @property
+    def slowed_by(self) -> tuple[SlowedBy, ...]:
+        """Who is behind the discount; of all postings of a charge what its last revision says."""
+        found = self.entry.slowed_by
+        return tuple(each.reversed for each in found) if self.is_reversal else found
 
 
 def postings(entries: Iterable[ChargeEntry]) -> list[Posting]:
@@ -76,7 +124,7 @@ def postings(entries: Iterable[ChargeEntry]) -> list[Posting]:
             booked_us = entry.booked_at_us
             if before is not None:
                 reversed_su = -before.price_su, -before.in_full_su
-                found.append(Posting(booked_us, before, *reversed_su, is_adjustment=True))
+                found.append(Posting(booked_us, before, *reversed_su, True, is_reversal=True))
             is_late = before is not None or booked_us > entry.ended_at_us
             found.append(Posting(booked_us, entry, entry.price_su, entry.in_full_su, is_late))
             before = entry

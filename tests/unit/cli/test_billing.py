@@ -2,7 +2,9 @@
 
 import csv
 import json
+from collections import defaultdict
 from collections.abc import Iterable
+from decimal import Decimal
 from io import StringIO
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from coplace.v1.accounts_pb2 import WHEN_EMPTY_WARN
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobFinished
-from coplace.v1.pricing_pb2 import ChargeMade
+from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
 from typer.testing import CliRunner
 
 import cli.billing
@@ -109,6 +111,39 @@ def test_a_page_escapes_what_others_named(ledger: list[ChargeMade]) -> None:
     shown = run("statement", "physics", "--format=html")
     assert "&lt;job&gt;" in shown
     assert "<job>" not in shown
+
+
+def test_a_statement_says_who_slowed_a_run_down_and_the_parts_come_to_its_discount(
+    ledger: list[ChargeMade],
+) -> None:
+    def beside(name: str, seconds: int) -> InterferenceEvidence:
+        return InterferenceEvidence(co_runner_job_id=name, duration_s=seconds, slowdown_ratio=1.5)
+
+    rows = [beside("<a>", 700), beside("b", 700), beside("c", 700)]
+    ledger += [
+        charge(1, "1.999999", evidence=rows[:1]),
+        charge(2, "1.280000", evidence=rows),
+    ]
+    for each in ledger:
+        each.finished.energy_j = 1e6
+    told = csv.DictReader(StringIO(run("statement", "physics")))
+    sums: dict[str, Decimal] = defaultdict(Decimal)
+    for row in told:
+        parts = json.loads(row["x_SlowedDownBy"])
+        of_row = sum((Decimal(part["discount_su"]) for part in parts), Decimal(0))
+        assert of_row == Decimal(row["ListCost"]) - Decimal(row["BilledCost"])
+        assert abs(sum(Decimal(part["share"]) for part in parts)) == 1
+        for part in parts:
+            sums[part["job"]] += Decimal(part["energy_j"])
+    assert sums == {
+        "<a>": Decimal("64814.815"),
+        "b": Decimal("64814.815"),
+        "c": Decimal("64814.814"),
+    }
+    *listed, _ = map(json.loads, run("statement", "physics", "--format=json").splitlines())
+    assert [part["job"] for part in listed[-1]["x_SlowedDownBy"]] == ["<a>", "b", "c"]
+    shown = run("statement", "physics", "--format=html")
+    assert "&lt;a&gt;: 33.3334 %, 0.240000 SU, 64814.815 J; b: 33.3333 %" in shown
 
 
 def test_both_sides_of_the_ledger_come_to_nothing(ledger: list[ChargeMade]) -> None:
