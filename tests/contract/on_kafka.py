@@ -9,6 +9,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
@@ -51,6 +52,12 @@ class KafkaWorker:
     def ended(self) -> bool:
         """Whether the process is gone."""
         return self._process.poll() is not None
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the process is stopped, as SIGSTOP leaves it."""
+        status = Path(f"/proc/{self._process.pid}/stat").read_text()
+        return status.rpartition(")")[2].split()[0] == "T"
 
     @property
     def pid(self) -> int:
@@ -236,7 +243,8 @@ class KafkaBackend:
         return len(client.describe_topics([self.deployment.name(topic)])[0]["partitions"])
 
     def start(self, plan: Plan) -> KafkaWorker:
-        """Start a worker."""
+        """Start a worker. One that is to stall has done so when this returns: beside a quicker one
+        it might find nothing left to stall at."""
         plan_environment = {
             "TEST_STAGE": plan.stage,
             "TEST_SINGLE": "yes" if plan.single else "",
@@ -245,7 +253,10 @@ class KafkaBackend:
             "TEST_BUG_AT": plan.bug_at,
             "TEST_FRAGILE": "yes" if plan.fragile else "",
         }
-        return self.start_process("tests.contract.worker", plan_environment)
+        worker = self.start_process("tests.contract.worker", plan_environment)
+        if plan.action == "stall":
+            self.until(lambda: worker.stalled)
+        return worker
 
     def start_process(self, module: str, environment: Mapping[str, str]) -> KafkaWorker:
         """Start a program in this namespace."""
