@@ -16,47 +16,18 @@ from kafka import KafkaProducer
 
 from cli.kafka_topics import KafkaTopics
 from cli.processes import Processes
-from cli.stages import create_topics
 from cli.times import clock_us
-from deploy.local.kafka.artifacts import kafka_jars
-from deploy.local.ports import free_ports
-from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from shared.messaging.deployment import Deployment
-from shared.runtime.settings import Settings
-from tests.helm.chart import ROOT, named, render
-from tests.support.link import NetworkLink
 from tests.support.manager import ScriptedManager
+from tests.support.sites import MIRROR, SITE_PARTITIONS, HubServers, mirror, topics_of
 
 pytestmark = pytest.mark.thorough
 
-_PARTITIONS = 2
 _UP = {"ingest": "services.ingest"}
 _HUB = {**_UP, "placement": "services.placement", "pricing": "services.pricing"}
-_MIRROR = "mirror"
 _WITHIN_S = 120.0
 _CUT_S = 20.0
 _NODES, _JOBS = 16, 12
-
-
-class HubServers(LocalServers):
-    """Servers whose Kafka is reached a second way: over a link."""
-
-    def __init__(self, run_dir: Path) -> None:
-        super().__init__(run_dir)
-        [self.far_port] = free_ports(1)
-        self.link = NetworkLink(self.far_port)
-
-    def _servers(self) -> list[Program]:
-        servers = super()._servers()
-        config = self.run_dir / "kafka" / "server.properties"
-        told = dict(line.split("=", 1) for line in config.read_text().splitlines())
-        told["listeners"] += f",LINK://127.0.0.1:{self.far_port}"
-        told["advertised.listeners"] += f",LINK://127.0.0.1:{self.link.port}"
-        kinds = (f"{each}:PLAINTEXT" for each in ("PLAINTEXT", "CONTROLLER", "LINK"))
-        told["listener.security.protocol.map"] = ",".join(kinds)
-        config.write_text("".join(f"{key}={value}\n" for key, value in told.items()))
-        return servers
 
 
 @dataclass
@@ -117,7 +88,7 @@ class TwoKafkas:
             self.manager.obey()
             if self.failed.exists() and self.failed.stat().st_size:
                 self.failed.unlink()
-                self.site.kill(_MIRROR)
+                self.site.kill(MIRROR)
             assert time.monotonic() < until_s, what
             time.sleep(0.5)
 
@@ -131,36 +102,9 @@ def ids(topics: KafkaTopics, topic: str) -> Counter[str]:
     return Counter(event.id for event in topics.topic(topic))
 
 
-def topics_of(servers: LocalServers) -> KafkaTopics:
-    settings = Settings(kafka_bootstrap=servers.kafka_bootstrap, kafka_partitions=_PARTITIONS)
-    deployment = Deployment.of(settings)
-    create_topics(deployment)
-    return KafkaTopics(deployment)
-
-
-def mirror(folder: Path, hub: HubServers, site: LocalServers) -> Program:
-    """MirrorMaker 2 by the very files that the chart makes, but for its own port."""
-    sets = (
-        f"kafka.bootstrap={site.kafka_bootstrap}",
-        f"hub.bootstrap=127.0.0.1:{hub.link.port}",
-        "hub.securityProtocol=PLAINTEXT,hub.tlsSecret=,hub.sasl.secret=",
-    )
-    words = [word for each in sets for word in ("--set", each)]
-    files = named(render(ROOT / "helm/examples/site.yaml", *words), "ConfigMap")["region-mirror"]
-    [port] = free_ports(1)
-    for name, text in files["data"].items():
-        (folder / name).write_text(text.replace("127.0.0.1:8083", f"127.0.0.1:{port}"))
-    java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    java += [f"-Dlog4j2.configurationFile={folder / 'log4j2.xml'}", "-cp", f"{kafka_jars()}/*"]
-    main = "org.apache.kafka.connect.mirror.MirrorMaker"
-    failed = {"MIRROR_FAILED": str(folder / "failed")}
-    ready = f"tcp://127.0.0.1:{port}"
-    return Program(_MIRROR, [*java, main, str(folder / "mm2.properties")], failed, ready)
-
-
 def processes(folder: Path, modules: dict[str, str]) -> Processes:
     environment = {
-        "COPLACE_KAFKA_PARTITIONS": str(_PARTITIONS),
+        "COPLACE_KAFKASITE_PARTITIONS": str(SITE_PARTITIONS),
         "COPLACE_ROUNDS": "clock",
         "COPLACE_PRICING_GRACE_S": "1",
     }
@@ -214,7 +158,7 @@ def test_jobs_of_a_site_run_and_are_charged_once_over_cuts_and_kills(two: TwoKaf
     two.until(lambda: len(two.charged()) == len(jobs), "what waited at both ends comes")
 
     jobs += two.submit("killed")
-    two.site.kill(_MIRROR, signal.SIGKILL)
+    two.site.kill(MIRROR, signal.SIGKILL)
     two.until(lambda: len(two.charged()) == len(jobs), "a mirror that was killed goes on")
 
     assert two.charged() == Counter(jobs)
