@@ -90,7 +90,7 @@ system-kubernetes:
 	@deploy/require-commands.sh $(KUBERNETES_PACKAGES)
 # All at once, while pip installs.
 system-tests:
-	@deploy/require-commands.sh $(SERVER_PACKAGES) $(SLURM_PACKAGES) $(CONTAINER_PACKAGES)
+	@deploy/require-commands.sh $(SERVER_PACKAGES) $(SLURM_PACKAGES)
 
 ## Checks ------------------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ run-tests: setup
 	    -m 'not thorough'
 
 .PHONY: test-thorough
-test-thorough: setup system-servers ## what CI has no time for: kills of Kafka and of secure runs, more planted bugs
+test-thorough: setup system-servers system-containers ## what CI has no time for: containers, kills of Kafka and of secure runs
 	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadscope -m thorough
 
 .PHONY: paste-readme

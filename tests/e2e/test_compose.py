@@ -7,6 +7,7 @@ import pytest
 
 
 # A machine that has none of the images yet builds them all first.
+@pytest.mark.thorough
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_a_secure_demo_through_the_containers_decides_what_the_embedded_one_does() -> None:

@@ -42,11 +42,11 @@ def test_another_seed_is_another_run(
     assert figures(replace(undisturbed, seed=2))["energy_j"] != first["energy_j"]
 
 
-def test_no_share_of_a_thousand_jobs_is_zero_and_no_prediction_is_perfect(
+def test_no_share_of_a_day_is_zero_and_no_prediction_is_perfect(
     figures: Callable[[DemoOptions], Figures],
 ) -> None:
-    found = figures(DemoOptions(jobs=1000))
-    assert found["jobs"] == 1000
+    found = figures(DemoOptions(jobs=400))
+    assert found["jobs"] == 400
     shares = {name: share for name, share in found.items() if name.startswith("share_")}
     assert len(shares) == 5
     assert all(0 < share < 1 for share in shares.values()), shares

@@ -20,7 +20,7 @@ def test_a_scheduler_s_module_is_compiled(scheduler: str) -> None:
     assert list(compiled), f"{scheduler} was not compiled: install gcc, then make clean setup"
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_the_schedulers_pass_their_tests_as_plain_python_too(tmp_path: Path) -> None:
     here = Path(__file__).relative_to(_ROOT)
     without = shutil.ignore_patterns("*.so")
