@@ -41,7 +41,7 @@ class _Partition:
 
     @property
     def stable_end(self) -> int:
-        return min(self.open.values(), default=self.end)
+        return min(self.open.values()) if self.open else self.end
 
     def append(self, new: NewRecord) -> Record:
         record = Record(new.partition, self.end, new.key, new.value, new.headers)
@@ -50,8 +50,8 @@ class _Partition:
 
     def read(self, from_offset: int, limit: int) -> list[Record]:
         begin, end = max(from_offset, self.first) - self.first, self.stable_end - self.first
-        slots = (self.slots[index] for index in range(begin, end))
-        return list(islice((record for record in slots if record is not None), limit))
+        slots = map(self.slots.__getitem__, range(begin, end))
+        return list(islice(filter(None, slots), limit))
 
     def empty(self, offset: int) -> None:
         if offset >= self.first:

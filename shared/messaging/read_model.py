@@ -75,10 +75,10 @@ class ReadModel(Generic[Entry]):
         """What the rows were made from."""
         positions: dict[TopicPartition, int] = {}
         applied: dict[TopicPartition, Applied] = {}
-        for partition in partitions:
-            position, text = await self._redis.mget(
-                self._position_key(partition), self._key_of(partition)
-            )
+        places = list(partitions)
+        keys = [key for p in places for key in (self._position_key(p), self._key_of(p))]
+        found = iter(await self._redis.mget(keys) if keys else ())
+        for partition, position, text in zip(places, found, found, strict=True):
             if position is not None:
                 positions[partition] = int(position)
             if text is not None:

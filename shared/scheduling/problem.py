@@ -188,6 +188,12 @@ def most_units(job: Job, cluster: Cluster) -> int:
     """How many units of the job the cluster takes when nothing runs."""
     if job.is_of_nodes and not job.memory_gib:
         return cluster.nodes
-    names, amounts, nodes = _classes(cluster)
-    shape = shape_on(job, cluster, names)
-    return int((units_in(amounts, shape) * nodes).sum()) if shape is not None else 0
+    shape = shape_on(job, cluster, _classes(cluster)[0])
+    return _most_of_shape(shape, cluster) if shape is not None else 0
+
+
+@lru_cache(maxsize=1024)
+def _most_of_shape(shape: Shape, cluster: Cluster) -> int:
+    """Jobs are weighed again and again, and there are few shapes."""
+    _, amounts, nodes = _classes(cluster)
+    return int((units_in(amounts, shape) * nodes).sum())

@@ -34,6 +34,7 @@ from tests.chaos.journal import Journal
 from tests.chaos.managers import Manager, Managers
 from tests.chaos.network import INGEST, Network
 from tests.chaos.operators import Operator
+from tests.chaos.remembering import RememberingCodec
 from tests.chaos.restoring import repartition
 from tests.chaos.workers import Plant, Worker
 
@@ -195,7 +196,9 @@ class World:
     def _deploy(self, kafka_partitions: int) -> None:
         settings = self._settings(kafka_partitions)
         clock = self.clock.guarded(ACCOUNTS)
-        self.deployment = replace(Deployment.of(settings), clock=clock)
+        found = Deployment.of(settings)
+        codec = RememberingCodec(found.codec)
+        self.deployment = replace(found, clock=clock, codec=codec)
         self.stages = {
             service: _stages(service, settings, Duty())
             for service in ("energy", "prediction", "placement", "pricing", *self._planners)
