@@ -56,7 +56,10 @@ class Story:
             self._step("helm install of the hub", lambda: self._install(HUB))
             for name in SITES:
                 self._step(f"helm install of the site {name}", partial(self._install, name))
-            self._step("helm test: one job, from submission to price", self._test)
+            self._step("helm test: one job, from submission to price", lambda: self._test(HUB))
+            for name in SITES:
+                what = f"helm test of the site {name}: one job, to where it starts"
+                self._step(what, partial(self._test, name))
             self._step("refused: a second hub of the same name", self._refuse_same_name)
             self._step("refused: a second site of the same name", self._refuse_same_site)
             self._step("refused: a topic with another count of partitions", self._refuse_count)
@@ -133,8 +136,8 @@ class Story:
         self._helm("install", release, *words, "--wait", "--timeout", _WITHIN)
         return f"{len(self._pods(release))} pods"
 
-    def _test(self) -> str:
-        self._helm("test", HUB, "--timeout", _WITHIN)
+    def _test(self, release: str) -> str:
+        self._helm("test", release, "--timeout", _WITHIN)
         return ""
 
     def _upgrade(self, **more: Any) -> str:

@@ -28,7 +28,21 @@ def properties(*sets: str) -> dict[str, str]:
 
 def test_a_site_has_the_way_in_its_resource_manager_and_the_link() -> None:
     hooks = {"preflight", "topics"}
-    assert components(render(SITE)) == {"ingest", "kubernetes", "mirror"} | hooks
+    assert components(render(SITE)) == {"ingest", "kubernetes", "mirror", "test"} | hooks
+
+
+def test_each_site_is_tested_to_where_its_job_starts_on_a_cluster_of_its_own() -> None:
+    [command] = [
+        pod["containers"][0]["command"] for name, pod, _ in pods(render(SITE)) if "test" in name
+    ]
+    assert command[command.index("--cluster") + 1] == "coplace-test-north"
+    assert "--no-price" in command
+    [command] = [
+        pod["containers"][0]["command"]
+        for name, pod, _ in pods(render(FIRST_TRY))
+        if name == "region-test"
+    ]
+    assert "--no-price" not in command
 
 
 def test_a_hub_is_a_region_without_resource_managers() -> None:

@@ -8,8 +8,9 @@ from coplace.v1.placement_pb2 import (
     PlacementDecided,
     Verdict,
 )
+from coplace.v1.pricing_pb2 import ChargeMade
 
-from cli.smoke_test import SmokeJob, SmokeTestError, start_of
+from cli.smoke_test import SmokeJob, SmokeTestError, price_of, start_of
 from shared.messaging.contents import check_contents
 
 NOW_US = 1_767_225_600_000_000
@@ -29,6 +30,8 @@ def test_all_that_is_said_is_what_ingest_takes() -> None:
 
 def test_the_job_fits_on_its_own_cluster_alone() -> None:
     assert list(JOB.submitted().architectures) == [JOB.declared().architecture]
+    elsewhere = SmokeJob("smoke-north", NOW_US)
+    assert JOB.declared().architecture not in elsewhere.submitted().architectures
 
 
 def test_a_job_that_waits_at_first_starts_when_it_is_its_turn() -> None:
@@ -49,3 +52,9 @@ def test_a_job_that_does_not_start_is_told_with_how_far_it_came(
 ) -> None:
     with pytest.raises(SmokeTestError, match=f"{JOB.job_id} {told}"):
         start_of(JOB, (decided(verdict) for verdict in verdicts))
+
+
+def test_a_job_without_a_price_is_told() -> None:
+    assert price_of(JOB, iter([ChargeMade(job_id=JOB.job_id, price_su="0.25")])) == "0.25"
+    with pytest.raises(SmokeTestError, match="ended and is not charged"):
+        price_of(JOB, iter([]))
