@@ -19,7 +19,7 @@ from grpc.aio import ServicerContext
 from services.ingest.gate import DECLARE, Gate, NotAllowedError, NotYetKnownError
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake, check_source, parse_envelope
-from shared.authority.door import caller, callers
+from shared.authority.callers import caller, callers
 from shared.domain.errors import RejectedError
 from shared.messaging.clock import now_us
 from shared.messaging.event import Publish

@@ -1,30 +1,19 @@
 """The way in for callers that show a token in place of a certificate."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import grpc
 from grpc.aio import ServerInterceptor, ServicerContext
 
+from shared.authority.callers import bear
+from shared.authority.door import Door
 from shared.authority.tokens import RefusedTokenError
 from shared.messaging.clock import now_us
 from shared.runtime.grpc_server import RefusedCallError, ends_process
 
-if TYPE_CHECKING:
-    from shared.authority.door import Door
-
 _SCHEME: Final = "bearer "
 _CERTIFICATE: Final = "x509_pem_cert"
-# Of the call that this task answers: who its token stands for now.
-_HOLDER: Final[ContextVar[Callable[[], str] | None]] = ContextVar("holder", default=None)
-
-
-def bearer() -> Sequence[str]:
-    """Whom the token of this call stands for now, which may be a long stream; nobody where none was
-    shown. Raises RefusedTokenError once it does not count any more."""
-    holder = _HOLDER.get()
-    return [holder()] if holder else []
 
 
 class TokenGate(ServerInterceptor):
@@ -34,7 +23,7 @@ class TokenGate(ServerInterceptor):
     as often as the network lets him. What fails on our side is told to `crash`.
     """
 
-    def __init__(self, door: "Door", crash: Callable[[Exception], object]) -> None:
+    def __init__(self, door: Door, crash: Callable[[Exception], object]) -> None:
         self._door = door
         self._require_counts = ends_process(self._look_at, crash)
 
@@ -59,7 +48,7 @@ class TokenGate(ServerInterceptor):
         async def let_in(request: Any, context: ServicerContext[Any, Any]) -> object:
             if _CERTIFICATE not in context.auth_context():
                 await self._require_counts(token, context)
-                _HOLDER.set(lambda: self._door.holder(token, now_us()))
+                bear(lambda: self._door.holder(token, now_us()))
             return await answer(request, context)
 
         return let_in

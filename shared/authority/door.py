@@ -1,6 +1,6 @@
 """Where somebody says or asks something: who it is, whether it may, and the record of it."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from uuid import uuid4
@@ -10,11 +10,9 @@ from coplace.v1.authority_pb2 import AccessAudited
 from grpc.aio import ServicerContext
 from opentelemetry.metrics import Meter, Observation
 
-from shared.authority.bearing import bearer
+from shared.authority.callers import caller
 from shared.authority.rules import About, AccessVerdict
 from shared.authority.table import TableInForce
-from shared.authority.tokens import RefusedTokenError
-from shared.domain.errors import RejectedError
 from shared.messaging.clock import now_us
 from shared.messaging.event import Event, Publish
 
@@ -47,31 +45,6 @@ class AccessRequest:
     action: str
     about: About
     event_id: str = ""
-
-
-def callers(context: ServicerContext[Any, Any]) -> Sequence[str]:
-    """Whom the client certificate names, or the token; nobody where none was shown. Raises
-    RejectedError for a certificate that names nobody, who could else say anything, and for a token
-    that does not count any more."""
-    try:
-        if held := bearer():
-            return held
-    except RefusedTokenError as error:
-        raise RejectedError("source", f"cannot be told: {error}") from None
-    shown = context.auth_context()
-    names = [name.decode() for name in shown.get("x509_common_name", ())]
-    if "x509_pem_cert" in shown and not all(names or [""]):
-        raise RejectedError("source", "cannot be told: the client certificate has no common name")
-    return names
-
-
-def caller(context: ServicerContext[Any, Any]) -> str:
-    """The one whom the certificate or token names; empty where that is nobody, or several."""
-    try:
-        names = callers(context)
-    except RejectedError:
-        return ""
-    return names[0] if len(names) == 1 else ""
 
 
 class Door:

@@ -14,7 +14,8 @@ from opentelemetry.metrics import NoOpMeter
 from deploy.local.ports import free_ports
 from shared.authority.bearing import TokenGate
 from shared.authority.binding import Binding, Role
-from shared.authority.door import Door, callers
+from shared.authority.callers import callers
+from shared.authority.door import Door
 from shared.authority.table import AuthorityTable, TableInForce, message_of
 from shared.authority.tokens import BearerToken, digest_of, fresh_token
 from shared.domain.errors import RejectedError
