@@ -6,7 +6,6 @@ from typing import Final
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobActionRefused, JobDeclined
 from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_REJECTED, PlacementDecided
-from kafka import KafkaConsumer, TopicPartition
 
 from cli.asking import publish
 from cli.slurm.jobs import SlurmJob
@@ -15,6 +14,7 @@ from cli.slurm.slurm import Slurm
 from cli.times import clock_us
 from services.ingest.jobcomp.model import Site, submission
 from shared.domain.errors import RejectedError
+from shared.messaging.clients import Reader
 from shared.messaging.deployment import Deployment
 
 _TOPIC: Final = "placement.decisions"
@@ -119,25 +119,14 @@ class DecisionReader:
     """The decisions since this cluster's obedience was stopped, and those that come."""
 
     def __init__(self, deployment: Deployment, cluster: str) -> None:
-        self._consumer = KafkaConsumer(
-            **deployment.connection,
-            group_id=deployment.name(f"resource-manager.{cluster}"),
-            isolation_level="read_committed",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            max_partition_fetch_bytes=deployment.max_record_bytes,
-        )
-        self._consumer.assign(
-            [
-                TopicPartition(deployment.name(_TOPIC), each.kafka_partition)
-                for each in deployment.topics.partitions(_TOPIC)
-            ]
-        )
+        partitions = deployment.topics.partitions(_TOPIC)
+        self._reader = Reader(deployment, partitions, group=f"resource-manager.{cluster}")
         self._type = PlacementDecided.DESCRIPTOR.full_name.encode()
 
     def __iter__(self) -> Iterator[PlacementDecided]:
         """Each counts as obeyed when the next one is asked for."""
-        for record in self._consumer:
-            if dict(record.headers).get("ce_type") == self._type:
-                yield PlacementDecided.FromString(record.value)
-            self._consumer.commit()
+        while True:
+            for record in self._reader.poll():
+                if dict(record.headers).get("ce_type") == self._type:
+                    yield PlacementDecided.FromString(record.value)
+                self._reader.commit(record)

@@ -1,0 +1,75 @@
+"""A reader of kafka-python that is silent for long connects anew, and goes on where it was."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from shared.messaging import clients
+from shared.messaging.clients import Reader
+from shared.messaging.record import Record
+from tests.contract.on_kafka import KafkaBackend
+from tests.support.messaging import TOPICS, encoded, submission
+
+_PARTITIONS = TOPICS.partitions("jobs.events")
+
+Read = Callable[[Reader, int], list[str]]
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[Read]:
+    """Reads so many records one call at a time, each half second of silence followed by a new connection."""
+    monkeypatch.setattr(clients, "_SILENT_S", 0.5)
+
+    def until(reader: Reader, count: int) -> list[str]:
+        found: list[Record] = []
+        for _ in range(300):
+            found += reader.poll(timeout_s=0.1)
+            if len(found) >= count:
+                break
+        # What would come twice comes now.
+        found += [record for _ in range(15) for record in reader.poll(timeout_s=0.1)]
+        return sorted(dict(record.headers)["ce_id"].decode() for record in found)
+
+    return until
+
+
+def sent(on_kafka: KafkaBackend, name: str) -> list[str]:
+    """Ids of submissions to all partitions."""
+    records = encoded(*(submission(f"{name}-{number}") for number in range(20)))
+    on_kafka.append(records)
+    return sorted(dict(record.headers)["ce_id"].decode() for record in records)
+
+
+def test_a_silent_reader_that_connects_anew_loses_and_doubles_nothing(
+    on_kafka: KafkaBackend, read: Read
+) -> None:
+    with Reader(on_kafka.deployment, _PARTITIONS) as reader:
+        for name in ("first", "second"):
+            expected = sent(on_kafka, name)
+            assert read(reader, len(expected)) == expected
+
+
+def test_a_reader_that_skipped_to_the_end_stays_there(on_kafka: KafkaBackend, read: Read) -> None:
+    sent(on_kafka, "before")
+    with Reader(on_kafka.deployment, _PARTITIONS) as reader:
+        reader.skip_to_end()
+        assert read(reader, 0) == []
+        expected = sent(on_kafka, "after")
+        assert read(reader, len(expected)) == expected
+
+
+def test_a_group_goes_on_behind_what_it_committed(on_kafka: KafkaBackend, read: Read) -> None:
+    expected = sent(on_kafka, "once")
+    with Reader(on_kafka.deployment, _PARTITIONS, group="obeys") as reader:
+        found: list[Record] = []
+        while len(found) < len(expected):
+            found += reader.poll()
+        last: dict[int, list[Record]] = {}
+        for record in found:
+            last.setdefault(record.partition.kafka_partition, []).append(record)
+        for records in last.values():
+            for record in records[:-1]:
+                reader.commit(record)
+    with Reader(on_kafka.deployment, _PARTITIONS, group="obeys") as reader:
+        again = read(reader, len(last))
+    assert again == sorted(dict(r[-1].headers)["ce_id"].decode() for r in last.values())
