@@ -127,6 +127,6 @@ class DecisionReader:
         """Each counts as obeyed when the next one is asked for."""
         while True:
             for record in self._reader.poll():
-                if dict(record.headers).get("ce_type") == self._type:
+                if record.value and dict(record.headers).get("ce_type") == self._type:
                     yield PlacementDecided.FromString(record.value)
                 self._reader.commit(record)

@@ -1,6 +1,6 @@
 """A reader of kafka-python that is silent for long connects anew, and goes on where it was."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -16,7 +16,7 @@ Read = Callable[[Reader, int], list[str]]
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[Read]:
+def read(monkeypatch: pytest.MonkeyPatch) -> Read:
     """Reads so many records one call at a time, each half second of silence followed by a new connection."""
     monkeypatch.setattr(clients, "_SILENT_S", 0.5)
 
