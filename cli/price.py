@@ -1,6 +1,7 @@
 """`coplace price explain`: a charge, made again from the shutters that topics hold."""
 
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from typing import Annotated, Final
 
 import typer
@@ -19,7 +20,8 @@ from cli.speaking import Source
 from cli.tariff import BILLING, newest, tariffs
 from cli.telling import utc
 from cli.times import clock_us, time_us
-from services.pricing.attribution import attributed
+from services.pricing.attribution import attributed, discount_su
+from services.pricing.charge import surcharges_of
 from services.pricing.explanation import Explanation, explained, shutters_of
 from shared.domain.errors import UnusableError
 from shared.domain.tariff import ENERGY
@@ -190,6 +192,20 @@ def _by_tariff(charge: ChargeMade) -> Iterator[str]:
         yield f"{line.resource}: {line.quantity} {unit} at {line.su} SU {rate}"
     yield f"in full: {charge.state_of_practice_su} SU"
     yield (f"T_solo = {charge.solo_time_s:.6f} s of T = {charge.runtime_s} s: {charge.price_su} SU")
+    if charge.surcharge_share:
+        yield from _surcharges(charge)
+
+
+def _surcharges(charge: ChargeMade) -> Iterator[str]:
+    """By whom the discount is borne."""
+    most = charge.surcharge_most_su
+    bound = f", at most {most} SU for an hour beside it" if most else ""
+    yield f"surcharge: {charge.surcharge_share} of the discount on those who slowed it down{bound}"
+    surcharged = list(surcharges_of(charge))
+    for each in surcharged:
+        yield f"surcharged: {each.su} SU to {each.account}, for {each.co_runner_job_id}"
+    left = discount_su(charge) - sum((each.su for each in surcharged), Decimal(0))
+    yield f"of the discount the operator bears: {left} SU"
 
 
 def part_rows(charge: ChargeMade) -> Iterator[Row]:

@@ -28,7 +28,7 @@ from shared.runtime.settings import settings
 app = typer.Typer(no_args_is_help=True, help="What jobs are charged by.")
 BILLING: Final = "billing"
 _COLUMNS: Final = ("tariff", "version", "from", "until", "model", "rates", "declared")
-_PLAIN: Final = ("name", "version", "idle_w_per_core")
+_PLAIN: Final = ("name", "version", "idle_w_per_core", "surcharge_share", "surcharge_most_su")
 _PAYERS: Final = ("node_failure", "requeue")
 _TIMES: Final = ("from", "until")
 _KNOWN: Final = (*_PLAIN, *_PAYERS, *_TIMES, "model", "points", "rates", "hour_factors")
@@ -62,6 +62,10 @@ def check(file: File) -> None:
         where = [rate.cluster, rate.node_model, rate.partition, rate.qos]
         holds = ", ".join(filter(None, where)) or "anywhere"
         typer.echo(f"{rate.resource}: {rate.su} SU {_unit(rate)}, {holds}")
+    if declared.surcharge_share:
+        most = declared.surcharge_most_su
+        bound = f", at most {most} SU for an hour beside a run" if most else ""
+        typer.echo(f"surcharge: {declared.surcharge_share} of what neighbours take off{bound}")
 
 
 @app.command()
@@ -116,7 +120,10 @@ def _fields(found: Mapping[str, Any]) -> dict[str, Any]:
             for rate in found.get("rates", ())
         ],
         "hour_factors": [str(factor) for factor in found.get("hour_factors", ())],
-        "idle_w_per_core": str(found.get("idle_w_per_core", "")),
+        **{
+            name: str(found.get(name, ""))
+            for name in ("idle_w_per_core", "surcharge_share", "surcharge_most_su")
+        },
         **{
             name: Payer.Value(f"PAYER_{str(found[name]).upper()}")
             for name in _PAYERS

@@ -6,7 +6,6 @@ are fractions, so that they come to 1 exactly; what is told in units of 0.000001
 apportioned by largest remainders (Hamilton's method), so that the parts come to the whole.
 """
 
-from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final, NamedTuple
@@ -14,7 +13,7 @@ from typing import Final, NamedTuple
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from services.pricing.charge import evidence_of, is_borne
-from services.pricing.model import Evidence
+from services.pricing.surcharging import apportioned
 from shared.domain.money import QUANTUM, micro_units
 
 _MILLIJOULES: Final = 1_000
@@ -44,7 +43,7 @@ def attributed(charge: ChargeMade) -> tuple[InterferencePart, ...]:
     rows = [row for row in evidence_of(charge) if row.slowdown_ratio > 1 and row.duration_us]
     if not rows:
         return ()
-    lost_us = [_lost_us(row) for row in rows]
+    lost_us = [row.lost_us for row in rows]
     shares = [each / sum(lost_us) for each in lost_us]
     discounts = apportioned(micro_units(discount_su(charge)), shares)
     energies = apportioned(lost_energy_mj(charge), shares)
@@ -76,20 +75,5 @@ def lost_energy_mj(charge: ChargeMade) -> int:
     runtime_us = round(charge.runtime_s * 1e6)
     if not runtime_us:
         return 0
-    lost_us = sum(map(_lost_us, evidence_of(charge)), Fraction(0))
+    lost_us = sum((row.lost_us for row in evidence_of(charge)), Fraction(0))
     return int(Fraction(charge.finished.energy_j) * _MILLIJOULES * lost_us / runtime_us)
-
-
-def _lost_us(row: Evidence) -> Fraction:
-    return row.duration_us - row.duration_us / Fraction(row.slowdown_ratio)
-
-
-def apportioned(whole: int, shares: Sequence[Fraction]) -> list[int]:
-    """Whole parts by shares that come to 1: each its share rounded down, and one more for those of
-    the largest remainders, of equal ones the first, until the parts come to the whole."""
-    exact = [whole * share for share in shares]
-    parts = [each.numerator // each.denominator for each in exact]
-    by_remainder = sorted(range(len(parts)), key=lambda i: (parts[i] - exact[i], i))
-    for i in by_remainder[: whole - sum(parts)]:
-        parts[i] += 1
-    return parts

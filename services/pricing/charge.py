@@ -1,10 +1,10 @@
 """Charges as they stand in the ledger, and how anybody computes them again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.pricing_pb2 import (
@@ -31,12 +31,13 @@ from coplace.v1.tariffs_pb2 import (
 
 from services.pricing.model import Evidence, Occupied, Price, price
 from services.pricing.rating import RatedAmount, amounts, rated_price
+from services.pricing.surcharging import su_of, surcharges_micro_su
 from shared.domain.bounds import WALLTIME_S
 from shared.domain.errors import RejectedError
-from shared.domain.money import service_units
+from shared.domain.money import micro_units, service_units
 from shared.domain.tariff import FAIR, PriceTariff
 from shared.messaging.domain_types import cores_of, suspensions
-from shared.messaging.tariffs import function_of
+from shared.messaging.tariffs import function_of, surcharge_of
 
 # More than any job costs, and few enough that integer accounts of 0.000001 SU cannot overflow.
 _MOST_SU: Final = Decimal(10**12)
@@ -120,6 +121,8 @@ def charge_message(
     charge.state_of_practice_su = f"{priced.state_of_practice_su:f}"
     charge.solo_time_s = priced.solo_time_s
     charge.slowdown_ratio = priced.slowdown_ratio
+    for row, micro_su in zip(charge.evidence, _surcharges(charge, priced), strict=True):
+        row.surcharge_su = su_of(micro_su)
     return charge
 
 
@@ -170,6 +173,10 @@ def _put_terms(charge: ChargeMade, usage: Occupied, terms: Decimal | PriceTariff
             RatePoint(solo_share=f"{share:f}", factor=f"{factor:f}")
             for share, factor in terms.function.points
         )
+    if terms.surcharge is not None:
+        most_su = terms.surcharge.most_su_per_hour
+        charge.surcharge_share = f"{terms.surcharge.share:f}"
+        charge.surcharge_most_su = "" if most_su is None else f"{most_su:f}"
 
 
 def is_borne(reason: ChargeReason.ValueType) -> bool:
@@ -206,6 +213,7 @@ def _evidence_message(row: Evidence) -> InterferenceEvidence:
         shutters_used=row.shutters_used,
         shutters_dropped=row.shutters_dropped,
         co_runners=row.co_runners if row.co_runners > 1 else 0,
+        co_runner_account=row.co_runner_account,
     )
 
 
@@ -232,6 +240,46 @@ def audit(charge: ChargeMade) -> None:
         charged, computed = _decimal(field, getattr(charge, field)), getattr(again, field)
         if charged != computed:
             raise RejectedError(field, f"is {charged}, the evidence gives {computed}")
+    told = [micro_units(each) for each in _surcharges_su(charge)]
+    if told != (found := _surcharges(charge, again)):
+        problem = f"are {told}, the evidence gives {found} (0.000001 SU)"
+        raise RejectedError("evidence.surcharge_su", problem)
+
+
+class ChargedSurcharge(NamedTuple):
+    """What a charge puts on the account of a co-runner for having slowed its run down."""
+
+    account: str
+    co_runner_job_id: str
+    su: Decimal
+
+
+def surcharges_of(charge: ChargeMade) -> Iterator[ChargedSurcharge]:
+    """Those of a charge, as it says. Raises RejectedError."""
+    for row, su in zip(charge.evidence, _surcharges_su(charge), strict=True):
+        if su:
+            yield ChargedSurcharge(row.co_runner_account, row.co_runner_job_id, su)
+
+
+def charged_micro_su(charge: ChargeMade) -> list[tuple[str, int]]:
+    """What a charge comes to for each account, 0.000001 SU: first its own, then those that it
+    surcharges, one for each co-runner. Raises RejectedError."""
+    surcharged = [(each.account, micro_units(each.su)) for each in surcharges_of(charge)]
+    return [(charge.account, micro_units(Decimal(charge.price_su))), *surcharged]
+
+
+def _surcharges_su(charge: ChargeMade) -> list[Decimal]:
+    return [_decimal("evidence.surcharge_su", row.surcharge_su or "0") for row in charge.evidence]
+
+
+def _surcharges(charge: ChargeMade, priced: Price) -> list[int]:
+    """What the charge's own evidence and terms give for each row, 0.000001 SU. What the operator
+    bears of a run is nobody's."""
+    surcharge = surcharge_of(charge.surcharge_share, charge.surcharge_most_su)
+    if surcharge is None or is_borne(charge.reason):
+        return [0] * len(charge.evidence)
+    discount_su = priced.state_of_practice_su - priced.price_su
+    return surcharges_micro_su(evidence_of(charge), micro_units(discount_su), surcharge)
 
 
 def evidence_of(charge: ChargeMade) -> list[Evidence]:
@@ -249,6 +297,7 @@ def _evidence(row: InterferenceEvidence) -> Evidence:
         row.shutters_used,
         row.shutters_dropped,
         row.co_runners or 1,
+        row.co_runner_account,
     )
 
 

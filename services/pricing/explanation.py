@@ -1,7 +1,7 @@
 """A charge made again from what was told: the finish of its attempt, all shutters, its tariff."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from coplace.v1.jobs_pb2 import JobFinished
@@ -54,9 +54,15 @@ def explained(
     measured: Mapping[str, ShuttersMeasured],
     declared: Sequence[TariffDeclared] = (),
 ) -> Explanation:
-    """`measured` has each event once, of the charge's attempt; `declared` all tariffs. Raises
-    RejectedError, and UnusableError where the charge's tariff was never declared."""
-    rows = evidence(map(co_run_of, measured.values()), usage_of(finished))
+    """`measured` has each event once, of the charge's attempt; `declared` all tariffs. Whose the
+    co-runners are the charge tells. Raises RejectedError, and UnusableError where the charge's
+    tariff was never declared."""
+    accounts = {row.co_runner_job_id: row.co_runner_account for row in charge.evidence}
+    co_runs = (
+        replace(found, co_runner_account=accounts.get(found.co_runner_job_id, ""))
+        for found in map(co_run_of, measured.values())
+    )
+    rows = evidence(co_runs, usage_of(finished))
     tariff = _tariff_of(charge, declared)
     terms: Decimal | PriceTariff = (
         Decimal(charge.rate_su_per_core_s) if tariff is None else tariff_of(tariff)

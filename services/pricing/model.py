@@ -7,6 +7,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
+from fractions import Fraction
 from itertools import pairwise
 from typing import Final
 
@@ -23,12 +24,14 @@ EXACT: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
 
 @dataclass(frozen=True, slots=True)
 class CoRun:
-    """One interval beside one co-runner. Raises RejectedError on construction."""
+    """One interval beside one co-runner, whose account is named where it is known and may be
+    surcharged. Raises RejectedError on construction."""
 
     co_runner_job_id: str
     began_at_us: int
     ended_at_us: int
     interference: Interference
+    co_runner_account: str = ""
 
     def __post_init__(self) -> None:
         require_text("co_runner_job_id", self.co_runner_job_id)
@@ -78,11 +81,17 @@ class Evidence:
     shutters_used: int = 0
     shutters_dropped: int = 0
     co_runners: int = 1
+    co_runner_account: str = ""
 
     @property
     def solo_us(self) -> Decimal:
         """What the same work takes alone."""
         return Decimal(self.duration_us) / Decimal(self.slowdown_ratio)
+
+    @property
+    def lost_us(self) -> Fraction:
+        """What the co-runner cost the run, d - d / s, exactly."""
+        return self.duration_us - self.duration_us / Fraction(self.slowdown_ratio)
 
 
 def evidence(co_runs: Iterable[CoRun], usage: Occupied) -> tuple[Evidence, ...]:
@@ -136,12 +145,14 @@ def _row(co_runner_job_id: str, segments: Sequence[tuple[CoRun, int]]) -> Eviden
         (Decimal(us) / Decimal(run.interference.slowdown_ratio) for run, us in segments), Decimal(0)
     )
     measured = {run for run, _ in segments}
+    accounts = {run.co_runner_account for run, _ in segments}
     return Evidence(
         co_runner_job_id,
         duration_us,
         max(1.0, float(duration_us / solo_us)),
         sum(run.interference.shutters_used for run in measured),
         sum(run.interference.shutters_dropped for run in measured),
+        co_runner_account=accounts.pop() if len(accounts) == 1 else "",
     )
 
 

@@ -2,7 +2,7 @@
 left. No clock, no I/O."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
@@ -40,7 +40,12 @@ from coplace.v1.jobs_pb2 import (
 )
 from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.pricing_pb2 import ChargeMade, RepriceAsked
-from coplace.v1.pricing_state_pb2 import CoRunInterval, PricedAttempt, PricingState
+from coplace.v1.pricing_state_pb2 import (
+    CoRunInterval,
+    PostedSurcharge,
+    PricedAttempt,
+    PricingState,
+)
 from coplace.v1.tariffs_pb2 import TariffDeclared
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
@@ -50,8 +55,10 @@ from services.pricing.charge import (
     ChargeMark,
     audit,
     charge_message,
+    charged_micro_su,
     end_of,
     evidence_of,
+    surcharges_of,
     usage_of,
 )
 from services.pricing.explanation import co_run_of
@@ -200,6 +207,9 @@ class PricingProcessor:
         attempt = self._advance(_key(submitted.job_id, submitted.attempt), JobFact.SUBMITTED)
         attempt.facts.submitted.CopyFrom(_needed_of(submitted))
         self._save(attempt)
+        for beside in self._attempts.name_account(submitted.job_id):
+            if beside.is_charged and _surcharges(self._terms_of(beside)):
+                self._reopen(beside)
 
     def _advance(self, key: AttemptKey, fact: JobFact) -> Attempt:
         attempt = self._attempts.get(key)
@@ -236,6 +246,11 @@ class PricingProcessor:
             return rate
         named = self._tariffs.named(facts.tariff, facts.tariff_version)
         return named or self._tariffs.at(time_us) or rate
+
+    def _terms_of(self, attempt: Attempt) -> Decimal | PriceTariff:
+        """Of one that has finished."""
+        finished = attempt.facts.finished
+        return self._terms(attempt, finished.started_at_us or finished.ended_at_us)
 
     def _finish(self, finished: JobFinished, traceparent: str) -> None:
         """A finish carries all that a price needs but that somebody submitted the job; whether its
@@ -340,7 +355,8 @@ class PricingProcessor:
         facts.charge_due_us = 0
         facts.forget_due_us = ended.ended_at_us + self._rule.remember_us
         end = AttemptEnd(facts.finished, facts.node_failed, facts.requeued)
-        rows = evidence(attempt.co_runs(), end.usage)
+        with_accounts = _surcharges(self._terms_of(attempt))
+        rows = evidence(attempt.co_runs(with_accounts=with_accounts), end.usage)
         return self._made(attempt, end, rows, ended.ended_at_us)
 
     def _made(
@@ -352,15 +368,21 @@ class PricingProcessor:
         mark = ChargeMark(facts.revision + 1, now_us, self._tariffs.closed_until_us)
         charge = charge_message(end, mark, terms, tuple(rows))
         self._reserve(attempt, 0)
-        self._accounts.charge(facts.charged_account, -facts.charged_micro_su)
+        self._post(facts, -1)
         _note(attempt, charge)
-        self._accounts.charge(facts.charged_account, facts.charged_micro_su)
+        self._post(facts, 1)
         facts.revision = charge.revision
         self._save(attempt)
         subject = f"{facts.job_id}/{facts.attempt}/{facts.revision}"
         event_id = f"{SOURCE}/{charge.DESCRIPTOR.full_name}/{subject}"
         event = Event(event_id, SOURCE, now_us, facts.job_id, charge, facts.traceparent)
         return Publish(CHARGES, event)
+
+    def _post(self, facts: PricedAttempt, sign: int) -> None:
+        """The charge in force, on all its accounts; reversed where the sign is negative."""
+        self._accounts.charge(facts.charged_account, sign * facts.charged_micro_su)
+        for each in facts.surcharges:
+            self._accounts.charge(each.account, sign * each.micro_su)
 
     def _reprice(self, asked: RepriceAsked) -> Publish:
         """Charge again by another tariff what the ledger has, whether it is remembered or not: the
@@ -383,7 +405,11 @@ class PricingProcessor:
             facts.state = JobState.FINISHED
             facts.forget_due_us = asked.asked_at_us + self._rule.remember_us
         facts.tariff, facts.tariff_version = asked.tariff, asked.tariff_version
-        return self._made(attempt, end_of(told), evidence_of(told), asked.asked_at_us)
+        rows = evidence_of(told)
+        if _surcharges(self._terms(attempt, 0)):
+            known = attempt.accounts()
+            rows = [replace(row, co_runner_account=_account(row, known)) for row in rows]
+        return self._made(attempt, end_of(told), rows, asked.asked_at_us)
 
 
 def _needed_of(submitted: JobSubmitted) -> JobSubmitted:
@@ -404,6 +430,19 @@ def _note(attempt: Attempt, charge: ChargeMade) -> None:
     attempt.facts.charged_account = charge.account
     attempt.facts.charged_micro_su = micro_units(Decimal(charge.price_su))
     attempt.facts.tariff, attempt.facts.tariff_version = charge.tariff, charge.tariff_version
+    del attempt.facts.surcharges[:]
+    attempt.facts.surcharges.extend(
+        PostedSurcharge(account=each.account, micro_su=micro_units(each.su))
+        for each in surcharges_of(charge)
+    )
+
+
+def _account(row: Evidence, known: Mapping[str, str]) -> str:
+    return row.co_runner_account or known.get(row.co_runner_job_id, "")
+
+
+def _surcharges(terms: Decimal | PriceTariff) -> bool:
+    return isinstance(terms, PriceTariff) and terms.surcharge is not None
 
 
 def _told(standing: AccountStanding) -> Publish:
@@ -434,6 +473,7 @@ def _interval(measured: ShuttersMeasured, event_id: str) -> CoRunInterval:
         slowdown_ratio=found.interference.slowdown_ratio,
         shutters_used=found.interference.shutters_used,
         shutters_dropped=found.interference.shutters_dropped,
+        co_runners=measured.co_runners or 1,
     )
 
 
@@ -465,8 +505,8 @@ def recalled(
         _recall(attempts, attempt, charges.get(attempt.key))
     charged: dict[str, int] = {}
     for charge in charges.values():
-        micro_su = micro_units(Decimal(charge.price_su))
-        charged[charge.account] = charged.get(charge.account, 0) + micro_su
+        for account, micro_su in charged_micro_su(charge):
+            charged[account] = charged.get(account, 0) + micro_su
     accounts.settle(charged, standings)
     return {**attempts.changes(), **accounts.changes()}
 
@@ -478,6 +518,7 @@ def _recall(attempts: Attempts, attempt: Attempt, charge: ChargeMade | None) -> 
     before.CopyFrom(facts)
     if charge is None:
         facts.charged_account, facts.charged_micro_su = "", 0
+        del facts.surcharges[:]
     else:
         _note(attempt, charge)
         if charge.revision > facts.revision:

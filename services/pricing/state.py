@@ -36,13 +36,28 @@ class Attempt:
         """True when it was said, or will be at the round's end, when it is forgotten."""
         return self.facts.is_open or bool(self.facts.forget_due_us)
 
-    def co_runs(self) -> Iterator[CoRun]:
+    def co_runs(self, *, with_accounts: bool) -> Iterator[CoRun]:
         """Its intervals in the model's terms."""
         for found in self.intervals.values():
             measured = Interference(
                 found.slowdown_ratio, found.shutters_used, found.shutters_dropped
             )
-            yield CoRun(found.co_runner_job_id, found.began_at_us, found.ended_at_us, measured)
+            times_us = found.began_at_us, found.ended_at_us
+            account = found.co_runner_account if with_accounts else ""
+            yield CoRun(found.co_runner_job_id, *times_us, measured, account)
+
+    def accounts(self) -> Mapping[str, str]:
+        """Whose its co-runners are, where all intervals beside one say so."""
+        told: dict[str, set[str]] = defaultdict(set)
+        for found in self.intervals.values():
+            told[found.co_runner_job_id].add(found.co_runner_account)
+        return {name: accounts.pop() for name, accounts in told.items() if len(accounts) == 1}
+
+    @property
+    def is_charged(self) -> bool:
+        """True when it was, and is not about to be charged again."""
+        facts = self.facts
+        return bool(facts.revision) and not (facts.is_open or facts.charge_due_us)
 
 
 class Attempts:
@@ -53,6 +68,7 @@ class Attempts:
         self._of_jobs: dict[str, set[int]] = defaultdict(set)
         self._changes: dict[str, bytes | None] = {}
         self._saved: set[AttemptKey] = set()
+        self._nameless: dict[str, set[AttemptKey]] = defaultdict(set)
         for value in restored.values():
             self._restore(PricingState.FromString(value))
         for job_id, number in self._attempts:
@@ -90,8 +106,35 @@ class Attempts:
         self._saved.add(key)
 
     def add_interval(self, attempt: Attempt, interval: CoRunInterval) -> None:
-        """Remember one more interval of the attempt."""
+        """Remember one more interval of the attempt, and whose its co-runner is where one alone was
+        beside it and is known."""
+        if interval.co_runners == 1:
+            interval.co_runner_account = self._account_of(interval.co_runner_job_id)
         attempt.intervals[interval.event_id] = interval
+        self._save_interval(attempt, interval)
+
+    def name_account(self, co_runner_job_id: str) -> list[Attempt]:
+        """Note whose a job is in the intervals that were told before it; the attempts of these."""
+        account = self._account_of(co_runner_job_id)
+        if not account:
+            return []
+        keys = sorted(self._nameless.pop(co_runner_job_id, ()))
+        attempts = [self._attempts[key] for key in keys if key in self._attempts]
+        for attempt in attempts:
+            for interval in attempt.intervals.values():
+                if _is_nameless(interval) and interval.co_runner_job_id == co_runner_job_id:
+                    interval.co_runner_account = account
+                    self._save_interval(attempt, interval)
+        return attempts
+
+    def _account_of(self, job_id: str) -> str:
+        """Empty for a job of which nothing is known."""
+        told = (attempt.facts.submitted.account for attempt in self.of_job(job_id))
+        return next(filter(None, told), "")
+
+    def _save_interval(self, attempt: Attempt, interval: CoRunInterval) -> None:
+        if _is_nameless(interval):
+            self._nameless[interval.co_runner_job_id].add(attempt.key)
         state = PricingState(interval=interval)
         self._changes[_interval_key(attempt.key, interval.event_id)] = state.SerializeToString()
 
@@ -104,7 +147,10 @@ class Attempts:
         if not self._of_jobs[job_id]:
             del self._of_jobs[job_id]
         self._changes[_facts_key(attempt.key)] = None
-        for event_id in attempt.intervals:
+        for event_id, interval in attempt.intervals.items():
+            self._nameless[interval.co_runner_job_id].discard(attempt.key)
+            if not self._nameless[interval.co_runner_job_id]:
+                del self._nameless[interval.co_runner_job_id]
             self._changes[_interval_key(attempt.key, event_id)] = None
 
     def changes(self) -> Mapping[str, bytes | None]:
@@ -126,11 +172,19 @@ class Attempts:
             attempt.facts.CopyFrom(found)
         else:
             attempt.intervals[found.event_id] = found
+            if _is_nameless(found):
+                self._nameless[found.co_runner_job_id].add(key)
 
 
 def _unknown(key: AttemptKey) -> Attempt:
     job_id, number = key
     return Attempt(PricedAttempt(job_id=job_id, attempt=number, state=JobState.UNKNOWN))
+
+
+def _is_nameless(interval: CoRunInterval) -> bool:
+    """Whether nobody said so far whose its co-runner is; beside several nobody ever does, since
+    shutters tell only what all of them cost."""
+    return interval.co_runners == 1 and not interval.co_runner_account
 
 
 def _facts_key(key: AttemptKey) -> str:

@@ -112,11 +112,26 @@ FAIR: Final = RateFunction(((_ZERO, _ZERO), (_ONE, _ONE)))
 
 
 @dataclass(frozen=True, slots=True)
+class Surcharge:
+    """What of a run's discount is put on those who slowed it down, from 0 to 1; and the most for an
+    hour beside it, service units, None: without such a bound. Raises RejectedError."""
+
+    share: Decimal
+    most_su_per_hour: Decimal | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            problem = f"must lie above 0, and at most at 1, got {self.share}"
+            raise RejectedError("surcharge_share", problem)
+
+
+@dataclass(frozen=True, slots=True)
 class PriceTariff:
     """One version of a tariff, for jobs that start from `from_us` until `until_us` (0: for ever).
 
     Without a `function` neighbours take nothing off. `operator_pays_failures` and `_requeues` say
-    who bears runs that came to nothing. Raises RejectedError on construction.
+    who bears runs that came to nothing, `surcharge` who bears what neighbours take off (None: the
+    operator). Raises RejectedError on construction.
     """
 
     name: str
@@ -129,6 +144,7 @@ class PriceTariff:
     idle_w_per_core: Decimal = _ZERO
     operator_pays_failures: bool = False
     operator_pays_requeues: bool = False
+    surcharge: Surcharge | None = None
     # The factors of a day's hours until each of them, and of the whole day.
     _until_hour: tuple[Decimal, ...] = field(init=False, repr=False, compare=False)
 

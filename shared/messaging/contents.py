@@ -559,6 +559,8 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             "idle_w_per_core": text_or_empty,
             "node_failure": _or_unspecified(Payer.items()),
             "requeue": _or_unspecified(Payer.items()),
+            "surcharge_share": text_or_empty,
+            "surcharge_most_su": text_or_empty,
             "reason": text_or_empty,
             "declared_at_us": time_us,
         },

@@ -26,6 +26,7 @@ from shared.domain.tariff import (
     PriceTariff,
     Rate,
     RateFunction,
+    Surcharge,
     decimal_of,
 )
 
@@ -57,7 +58,18 @@ def tariff_of(message: TariffDeclared) -> PriceTariff:
         idle_w_per_core=decimal_of("idle_w_per_core", message.idle_w_per_core or "0", MOST_IDLE_W),
         operator_pays_failures=message.node_failure == PAYER_OPERATOR,
         operator_pays_requeues=message.requeue == PAYER_OPERATOR,
+        surcharge=surcharge_of(message.surcharge_share, message.surcharge_most_su),
     )
+
+
+def surcharge_of(share: str, most_su: str) -> Surcharge | None:
+    """Of the texts of a tariff or a charge; None: nobody is surcharged. Raises RejectedError."""
+    if not share:
+        if most_su:
+            raise RejectedError("surcharge_most_su", "bounds nothing without surcharge_share")
+        return None
+    most = decimal_of("surcharge_most_su", most_su, MOST_RATE_SU) if most_su else None
+    return Surcharge(decimal_of("surcharge_share", share, _ONE), most)
 
 
 def function_of(model: PriceModel.ValueType, points: Sequence[RatePoint]) -> RateFunction | None:

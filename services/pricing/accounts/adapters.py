@@ -1,5 +1,6 @@
 """Accounts in Redis: integers of 0.000001 service unit beside the position that made them."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -32,4 +33,6 @@ def _text(found: bytes | str) -> str:
 
 
 def _fields(entry: AccountEntry) -> Sequence[Field]:
-    return (entry.subject, entry.account, entry.revision, entry.amount_micro_su)
+    surcharges = [[account, str(micro_su)] for account, micro_su in entry.surcharges_micro_su]
+    told = json.dumps(surcharges) if surcharges else ""
+    return (entry.subject, entry.account, entry.revision, entry.amount_micro_su, told)

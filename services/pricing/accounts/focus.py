@@ -25,6 +25,9 @@ def _row(statement: Statement, posting: Posting) -> FocusRow:
     entry = posting.entry
     cost, in_full = f"{posting.amount_su:f}", f"{posting.in_full_su:f}"
     core_h = Decimal(entry.cores) * Decimal(round(entry.runtime_s * 1e6)) / 3_600_000_000
+    surcharge = posting.surcharge
+    if surcharge is not None:
+        core_h = Decimal(0)
     quantity = f"{-core_h if posting.is_reversal else core_h:.6f}"
     start_us = entry.started_at_us or entry.ended_at_us
     return {
@@ -35,7 +38,7 @@ def _row(statement: Statement, posting: Posting) -> FocusRow:
         "BillingPeriodStart": _at(statement.from_us),
         "ChargeCategory": "Adjustment" if posting.is_adjustment else "Usage",
         "ChargeClass": "Correction" if posting.is_adjustment else None,
-        "ChargeDescription": f"attempt {entry.attempt}, revision {entry.revision}, {entry.reason}",
+        "ChargeDescription": _description(posting),
         "ChargeFrequency": "Usage-Based",
         "ChargePeriodEnd": _at(entry.ended_at_us),
         "ChargePeriodStart": _at(start_us),
@@ -50,7 +53,7 @@ def _row(statement: Statement, posting: Posting) -> FocusRow:
         "ProviderName": "Coplace",
         "PublisherName": "Coplace",
         "RegionId": entry.cluster,
-        "ResourceId": entry.job_id,
+        "ResourceId": surcharge.co_runner_job_id if surcharge else entry.job_id,
         "ResourceType": "Job",
         "ServiceCategory": "Compute",
         "ServiceName": "Batch jobs",
@@ -58,6 +61,12 @@ def _row(statement: Statement, posting: Posting) -> FocusRow:
         "SubAccountId": statement.account,
         "x_SlowedDownBy": [_part(each) for each in posting.slowed_by],
     }
+
+
+def _description(posting: Posting) -> str:
+    entry = posting.entry
+    told = f"attempt {entry.attempt}, revision {entry.revision}, {entry.reason}"
+    return f"surcharge: slowed down {entry.job_id}, {told}" if posting.surcharge else told
 
 
 def _part(each: SlowedBy) -> dict[str, str | int]:
@@ -93,7 +102,11 @@ td:first-child,th:first-child{{text-align:left}}</style>
 def _html_row(posting: Posting) -> str:
     entry = posting.entry
     name = f"{entry.job_id} ({entry.attempt})" if entry.attempt > 1 else entry.job_id
-    reason = f"{entry.reason}, adjustment" if posting.is_adjustment else entry.reason
+    reason = entry.reason
+    if posting.surcharge is not None:
+        name, reason = posting.surcharge.co_runner_job_id, f"surcharge: slowed down {name}"
+    if posting.is_adjustment:
+        reason = f"{reason}, adjustment"
     cells = (
         name,
         entry.cluster,

@@ -2,24 +2,24 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 
 from coplace.v1.pricing_pb2 import ChargeMade
 
-from services.pricing.charge import audit
+from services.pricing.charge import audit, charged_micro_su
 from shared.domain.checks import require_count, require_text
-from shared.domain.money import micro_units
 
 
 @dataclass(frozen=True, slots=True)
 class AccountEntry:
-    """One charge: whom it belongs to, and how many 0.000001 service units it is."""
+    """One charge: whom it belongs to, and how many 0.000001 service units it is; and what it puts
+    on the accounts of those who slowed its run down."""
 
     account: str
     job_id: str
     attempt: int
     revision: int
     amount_micro_su: int
+    surcharges_micro_su: tuple[tuple[str, int], ...] = ()
 
     @property
     def subject(self) -> str:
@@ -34,12 +34,16 @@ def entry_of(charge: ChargeMade) -> AccountEntry:
     for field in ("attempt", "revision"):
         require_count(field, getattr(charge, field))
     audit(charge)
+    (_, amount_micro_su), *surcharges = charged_micro_su(charge)
+    for account, _ in surcharges:
+        require_text("evidence.co_runner_account", account)
     return AccountEntry(
         charge.account,
         charge.job_id,
         charge.attempt,
         charge.revision,
-        micro_units(Decimal(charge.price_su)),
+        amount_micro_su,
+        tuple(surcharges),
     )
 
 
@@ -52,5 +56,9 @@ def spent_micro_su(entries: Iterable[AccountEntry]) -> Mapping[str, int]:
             latest[entry.subject] = entry
     spent: dict[str, int] = {}
     for entry in latest.values():
-        spent[entry.account] = spent.get(entry.account, 0) + entry.amount_micro_su
+        for account, micro_su in (
+            (entry.account, entry.amount_micro_su),
+            *entry.surcharges_micro_su,
+        ):
+            spent[account] = spent.get(account, 0) + micro_su
     return spent

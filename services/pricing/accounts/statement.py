@@ -1,11 +1,12 @@
 """What accounts owe, as postings that always balance: pure, the same from any copy of the ledger.
 
-Each posting is of two sides: it debits an account and credits the operator. A revision of a charge
+Each posting is of two sides: it debits an account and credits the operator. A charge is posted on
+its account, and its surcharges on those of co-runners (ADR 0059). A revision of a charge
 reverses the one before and posts itself, both when it is booked; nothing posted is ever edited. So
 what was booked before a period was closed stays as it is.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import groupby
@@ -13,7 +14,9 @@ from typing import Final, NamedTuple
 
 from coplace.v1.pricing_pb2 import ChargeMade, ChargeReason
 
-from services.pricing.attribution import apportioned, attributed
+from services.pricing.attribution import attributed
+from services.pricing.charge import ChargedSurcharge, surcharges_of
+from services.pricing.surcharging import apportioned
 from shared.domain.money import QUANTUM
 
 OPERATOR: Final = "operator"
@@ -57,6 +60,7 @@ class ChargeEntry(NamedTuple):
     tariff: str
     reason: str
     slowed_by: tuple[SlowedBy, ...] = ()
+    surcharges: tuple[ChargedSurcharge, ...] = ()
 
     @classmethod
     def of(cls, charge: ChargeMade) -> "ChargeEntry":
@@ -80,7 +84,16 @@ class ChargeEntry(NamedTuple):
             tariff,
             ChargeReason.Name(charge.reason).removeprefix("CHARGE_REASON_"),
             _slowed_by(charge),
+            tuple(surcharges_of(charge)),
         )
+
+    def posted(self, booked_at_us: int, *, is_adjustment: bool) -> "Iterator[Posting]":
+        """On its own account, and on those that it surcharges."""
+        own = self.account, self.price_su, self.in_full_su
+        yield Posting(booked_at_us, self, *own, is_adjustment)
+        for each in self.surcharges:
+            surcharged = each.account, each.su, Decimal(0)
+            yield Posting(booked_at_us, self, *surcharged, is_adjustment, surcharge=each)
 
 
 def _slowed_by(charge: ChargeMade) -> tuple[SlowedBy, ...]:
@@ -99,19 +112,29 @@ def _slowed_by(charge: ChargeMade) -> tuple[SlowedBy, ...]:
 
 
 class Posting(NamedTuple):
-    """An amount that an account owes the operator, or below 0 the operator an account."""
+    """An amount that an account owes the operator, or below 0 the operator an account: for a run of
+    its own, or as a surcharge for having slowed down that of the entry."""
 
     booked_at_us: int
     entry: ChargeEntry
+    account: str
     amount_su: Decimal
     in_full_su: Decimal
     is_adjustment: bool
     is_reversal: bool = False
+    surcharge: ChargedSurcharge | None = None
+
+    @property
+    def reversed(self) -> "Posting":
+        """The same given back."""
+        given_back = self._replace(amount_su=-self.amount_su, in_full_su=-self.in_full_su)
+        return given_back._replace(is_adjustment=True, is_reversal=True)
 
     @property
     def slowed_by(self) -> tuple[SlowedBy, ...]:
-        """Who is behind the discount; of all postings of a charge what its last revision says."""
-        found = self.entry.slowed_by
+        """Who is behind the discount of a run; all postings of it come to what its last revision
+        says."""
+        found = () if self.surcharge else self.entry.slowed_by
         return tuple(each.reversed for each in found) if self.is_reversal else found
 
 
@@ -123,10 +146,10 @@ def postings(entries: Iterable[ChargeEntry]) -> list[Posting]:
         for entry in revisions:
             booked_us = entry.booked_at_us
             if before is not None:
-                reversed_su = -before.price_su, -before.in_full_su
-                found.append(Posting(booked_us, before, *reversed_su, True, is_reversal=True))
+                again = before.posted(booked_us, is_adjustment=True)
+                found.extend(each.reversed for each in again)
             is_late = before is not None or booked_us > entry.ended_at_us
-            found.append(Posting(booked_us, entry, entry.price_su, entry.in_full_su, is_late))
+            found.extend(entry.posted(booked_us, is_adjustment=is_late))
             before = entry
     return sorted(
         found, key=lambda each: (each.booked_at_us, each.entry.job_id, each.entry.attempt)
@@ -152,7 +175,7 @@ class Statement:
 
 def statement_of(account: str, posted: Iterable[Posting], from_us: int, until_us: int) -> Statement:
     """Of one account and a time."""
-    own = [each for each in posted if each.entry.account == account]
+    own = [each for each in posted if each.account == account]
     before = (each.amount_su for each in own if each.booked_at_us < from_us)
     within = [each for each in own if from_us <= each.booked_at_us < until_us]
     return Statement(account, from_us, until_us, sum(before, Decimal(0)), within)
@@ -162,7 +185,7 @@ def trial_balance(posted: Iterable[Posting]) -> dict[str, Decimal]:
     """What each account owes, and the operator with the opposite sign: together always 0."""
     balances = {OPERATOR: Decimal(0)}
     for each in posted:
-        name = f"account {each.entry.account}"
+        name = f"account {each.account}"
         balances[name] = balances.get(name, Decimal(0)) + each.amount_su
         balances[OPERATOR] -= each.amount_su
     return balances

@@ -1,0 +1,57 @@
+"""What of a run's discount is put on the accounts of those who slowed it down.
+
+Of the discount a share, rounded down, is apportioned among all co-runners by the time that each
+cost the run (`attribution.py`). A co-runner's account is charged its part, up to a bound for each
+hour beside the run; the part of one whose account is not known stays with the operator, and so does
+what lies above the bound. So with the price of the run it comes to its price in full at most, and
+exactly where all of the discount is put on known accounts.
+"""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+from services.pricing.model import Evidence
+from shared.domain.money import QUANTUM
+from shared.domain.tariff import HOUR_US, Surcharge
+
+_MICRO_SU: Final = 1_000_000
+
+
+def surcharges_micro_su(
+    rows: Sequence[Evidence], discount_micro_su: int, surcharge: Surcharge
+) -> list[int]:
+    """Of each row, 0.000001 SU; 0 where nobody pays."""
+    lost_us = [row.lost_us for row in rows]
+    if not sum(lost_us) or discount_micro_su <= 0:
+        return [0] * len(rows)
+    whole = int(discount_micro_su * Fraction(surcharge.share))
+    parts = apportioned(whole, [each / sum(lost_us) for each in lost_us])
+    return [
+        _bounded(part, row, surcharge) if row.co_runner_account else 0
+        for row, part in zip(rows, parts, strict=True)
+    ]
+
+
+def _bounded(part: int, row: Evidence, surcharge: Surcharge) -> int:
+    if surcharge.most_su_per_hour is None:
+        return part
+    most_su = Fraction(surcharge.most_su_per_hour) * row.duration_us / HOUR_US
+    return min(part, int(most_su * _MICRO_SU))
+
+
+def su_of(micro_su: int) -> str:
+    """As evidence has it: empty for nothing."""
+    return f"{Decimal(micro_su) * QUANTUM:f}" if micro_su else ""
+
+
+def apportioned(whole: int, shares: Sequence[Fraction]) -> list[int]:
+    """Whole parts by shares that come to 1: each its share rounded down, and one more for those of
+    the largest remainders, of equal ones the first, until the parts come to the whole."""
+    exact = [whole * share for share in shares]
+    parts = [each.numerator // each.denominator for each in exact]
+    by_remainder = sorted(range(len(parts)), key=lambda i: (parts[i] - exact[i], i))
+    for i in by_remainder[: whole - sum(parts)]:
+        parts[i] += 1
+    return parts
