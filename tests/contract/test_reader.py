@@ -17,7 +17,7 @@ Read = Callable[[Reader, int], list[str]]
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> Read:
-    """Reads so many records one call at a time, each half second of silence followed by a new connection."""
+    """Reads so many records; each half second of silence is followed by a new connection."""
     monkeypatch.setattr(clients, "_SILENT_S", 0.5)
 
     def until(reader: Reader, count: int) -> list[str]:
