@@ -17,9 +17,10 @@ _WHOLE = 1 << 60
 def lose_a_changelog(world: World) -> None:
     """Somebody deletes a changelog under the stage; Kafka creates an empty one of its name. What
     was written before there were more Kafka partitions could not be read again."""
-    _, stage = _some_stage(world)
+    service, stage = _some_stage(world)
     if world.deployment.settings.kafka_partitions != world.scale.kafka_partitions:
         return
+    world.journal.pricing_forgot |= service == "pricing"
     world.log.recreate(stage.changelog)
 
 
@@ -29,6 +30,7 @@ def put_back_a_changelog(world: World) -> None:
     backup = world.log.backup(stage.changelog)
     _some_time_passes(world)
     world.stop(service)
+    world.journal.pricing_forgot |= service == "pricing"
     world.log.put_back(stage.changelog, backup)
 
 
