@@ -54,7 +54,8 @@ class Journal:
     """Facts in the order in which they happened. `acknowledged` counts how often ingest took an id;
     `cores` is what each node of a cluster has; `own` are the jobs that resource managers started
     by themselves; `lost_charges` (job, attempt, revision) were in the ledger until an operator put
-    an older one back, `pricing_forgot` whether its changelog was replaced too; `mended` counts how often an operator mended a stage;
+    an older one back, `pricing_forgot` whether its changelog was replaced too; `mended` counts how
+    often an operator mended a stage;
     `refusals` are what stages said that refused to work."""
 
     acknowledged: Counter[str] = field(default_factory=Counter)

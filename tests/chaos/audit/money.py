@@ -21,15 +21,7 @@ def each_finished_run_has_one_final_charge(found: Evidence) -> Iterator[str]:
     """Its revisions count from 1 without gap or copy, and nothing else is charged. What an operator
     took out of the ledger was there, though who lost pricing's changelog too leaves nobody who
     knows of it: it may be charged again."""
-    journal = found.world.journal
-    revisions: dict[Key, list[int]] = defaultdict(list)
-    for charge in found.charges:
-        revisions[charge.job_id, charge.attempt].append(charge.revision)
-    for job_id, attempt, revision in journal.lost_charges:
-        there = revisions[job_id, attempt]
-        if revision not in there or not journal.pricing_forgot:
-            there.append(revision)
-    finished = journal.finishes
+    revisions, finished = _revisions(found), found.world.journal.finishes
     for key in finished:
         if key not in revisions and not is_hostile(key[0]):
             yield f"{key} finished and was never charged"
@@ -77,6 +69,19 @@ def balances_are_the_ledger(found: Evidence) -> Iterator[str]:
                 f"{account} spent {balances.get(account, 0)} by Redis and "
                 f"{expected.get(account, 0)} by the ledger (0.000001 SU)"
             )
+
+
+def _revisions(found: Evidence) -> dict[Key, list[int]]:
+    """Of each run, those in the ledger and those that were."""
+    journal = found.world.journal
+    revisions: dict[Key, list[int]] = defaultdict(list)
+    for charge in found.charges:
+        revisions[charge.job_id, charge.attempt].append(charge.revision)
+    for job_id, attempt, revision in journal.lost_charges:
+        there = revisions[job_id, attempt]
+        if revision not in there or not journal.pricing_forgot:
+            there.append(revision)
+    return revisions
 
 
 def _is_lost(found: Evidence, charge: ChargeMade) -> bool:
