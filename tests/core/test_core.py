@@ -26,7 +26,7 @@ from tests.core.systems import (
     script,
 )
 
-_SEEDS: Final = 96
+_SEEDS: Final = 48
 _AT_ONCE: Final = 12
 # CI has time for every second one.
 _PLANTED: Final = [

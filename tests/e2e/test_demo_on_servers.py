@@ -56,6 +56,7 @@ def parity(own_servers: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield Played(running.wait(), said.read(), list(seen.values()), folder / "run")
 
 
+@pytest.mark.thorough
 def test_two_workers_for_each_stateful_service_decide_and_charge_what_the_embedded_run_does(
     parity: Played,
 ) -> None:
@@ -63,12 +64,14 @@ def test_two_workers_for_each_stateful_service_decide_and_charge_what_the_embedd
     assert "both runs decided and charged the same" in parity.said
 
 
+@pytest.mark.thorough
 def test_a_demo_leaves_no_process_behind(parity: Played) -> None:
     # Two servers, supervisord, ingest, the emulator, and two workers for each of five services.
     assert len(parity.processes) >= 15
     assert gone(parity.processes, within_s=1.0)
 
 
+@pytest.mark.thorough
 def test_the_trace_of_a_job_and_its_signature_spans_the_processes(parity: Played) -> None:
     assert parity.exit_code == 0, parity.said
     services: dict[str, set[str]] = defaultdict(set)
