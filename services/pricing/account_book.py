@@ -19,7 +19,7 @@ from coplace.v1.accounts_pb2 import (
 )
 from coplace.v1.pricing_state_pb2 import AccountState, PricingState
 
-from shared.domain.money import QUANTUM, micro_units
+from shared.domain.money import micro_units, su_text
 from shared.messaging.stage import AlreadyAppliedError
 from shared.messaging.tariffs import allocated_su
 
@@ -110,7 +110,7 @@ class AccountBook:
 
     def _saved(self, name: str) -> bytes:
         account = self._accounts[name]
-        account.facts.charged_su = _su(account.charged_micro_su)
+        account.facts.charged_su = su_text(account.charged_micro_su)
         return PricingState(account=account.facts).SerializeToString()
 
     def settle(
@@ -143,12 +143,8 @@ def _told(name: str, account: _Account, now_us: int) -> AccountStanding:
         account=name,
         number=account.facts.told.number + 1,
         standing=account.standing,
-        allocated_su=_su(account.allocated_micro_su),
-        charged_su=_su(account.charged_micro_su),
-        reserved_su=_su(account.reserved_micro_su),
+        allocated_su=su_text(account.allocated_micro_su),
+        charged_su=su_text(account.charged_micro_su),
+        reserved_su=su_text(account.reserved_micro_su),
         changed_at_us=now_us,
     )
-
-
-def _su(micro_su: int) -> str:
-    return f"{Decimal(micro_su) * QUANTUM:f}"

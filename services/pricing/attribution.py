@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from services.pricing.charge import evidence_of, is_borne
-from services.pricing.surcharging import apportioned
-from shared.domain.money import QUANTUM, micro_units
+from shared.domain.money import QUANTUM, apportioned, micro_units
 
 _MILLIJOULES: Final = 1_000
 

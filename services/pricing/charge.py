@@ -31,10 +31,10 @@ from coplace.v1.tariffs_pb2 import (
 
 from services.pricing.model import Evidence, Occupied, Price, price
 from services.pricing.rating import RatedAmount, amounts, rated_price
-from services.pricing.surcharging import su_of, surcharges_micro_su
+from services.pricing.surcharging import surcharges_micro_su
 from shared.domain.bounds import WALLTIME_S
 from shared.domain.errors import RejectedError
-from shared.domain.money import micro_units, service_units
+from shared.domain.money import micro_units, service_units, su_text
 from shared.domain.tariff import FAIR, PriceTariff
 from shared.messaging.domain_types import cores_of, suspensions
 from shared.messaging.tariffs import function_of, surcharge_of
@@ -122,7 +122,7 @@ def charge_message(
     charge.solo_time_s = priced.solo_time_s
     charge.slowdown_ratio = priced.slowdown_ratio
     for row, micro_su in zip(charge.evidence, _surcharges(charge, priced), strict=True):
-        row.surcharge_su = su_of(micro_su)
+        row.surcharge_su = su_text(micro_su) if micro_su else ""
     return charge
 
 

@@ -39,10 +39,9 @@ from coplace.v1.jobs_pb2 import (
     JobSuspended,
 )
 from coplace.v1.plans_pb2 import PlanProposed
-from coplace.v1.pricing_pb2 import ChargeMade, RepriceAsked
+from coplace.v1.pricing_pb2 import RepriceAsked
 from coplace.v1.pricing_state_pb2 import (
     CoRunInterval,
-    PostedSurcharge,
     PricedAttempt,
     PricingState,
 )
@@ -55,10 +54,8 @@ from services.pricing.charge import (
     ChargeMark,
     audit,
     charge_message,
-    charged_micro_su,
     end_of,
     evidence_of,
-    surcharges_of,
     usage_of,
 )
 from services.pricing.explanation import co_run_of
@@ -69,7 +66,6 @@ from services.pricing.tariff_book import TariffBook
 from shared.domain.checks import require_count, require_text
 from shared.domain.errors import RejectedError
 from shared.domain.job import JobFact, JobState, next_state
-from shared.domain.money import micro_units
 from shared.domain.tariff import PriceTariff
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, EarlyError, Round
@@ -369,7 +365,7 @@ class PricingProcessor:
         charge = charge_message(end, mark, terms, tuple(rows))
         self._reserve(attempt, 0)
         self._post(facts, -1)
-        _note(attempt, charge)
+        attempt.hold_to(charge)
         self._post(facts, 1)
         facts.revision = charge.revision
         self._save(attempt)
@@ -400,7 +396,7 @@ class PricingProcessor:
             facts.revision = told.revision
             facts.finished.CopyFrom(end_of(told).finished)
             facts.node_failed, facts.requeued = told.node_failed, told.requeued
-            _note(attempt, told)
+            attempt.hold_to(told)
         if attempt.state is JobState.UNKNOWN:
             facts.state = JobState.FINISHED
             facts.forget_due_us = asked.asked_at_us + self._rule.remember_us
@@ -422,18 +418,6 @@ def _needed_of(submitted: JobSubmitted) -> JobSubmitted:
         cores_per_unit=submitted.cores_per_unit,
         memory_gib_per_unit=submitted.memory_gib_per_unit,
         resources_per_unit=submitted.resources_per_unit,
-    )
-
-
-def _note(attempt: Attempt, charge: ChargeMade) -> None:
-    """The charge is the one in force."""
-    attempt.facts.charged_account = charge.account
-    attempt.facts.charged_micro_su = micro_units(Decimal(charge.price_su))
-    attempt.facts.tariff, attempt.facts.tariff_version = charge.tariff, charge.tariff_version
-    del attempt.facts.surcharges[:]
-    attempt.facts.surcharges.extend(
-        PostedSurcharge(account=each.account, micro_su=micro_units(each.su))
-        for each in surcharges_of(charge)
     )
 
 
@@ -475,81 +459,3 @@ def _interval(measured: ShuttersMeasured, event_id: str) -> CoRunInterval:
         shutters_dropped=found.interference.shutters_dropped,
         co_runners=measured.co_runners or 1,
     )
-
-
-def mended(
-    restored: Mapping[str, bytes], rule: PriceRule, now_us: int
-) -> Mapping[str, bytes | None]:
-    """The attempts of which something was put off into a future that a wrong clock made, with what
-    is due as soon as it may be after `now_us`."""
-    attempts = Attempts(restored)
-    for attempt in attempts:
-        facts = attempt.facts
-        charge_us = min(facts.charge_due_us, now_us + rule.grace_us)
-        forget_us = min(facts.forget_due_us, now_us + rule.remember_us)
-        if (charge_us, forget_us) != (facts.charge_due_us, facts.forget_due_us):
-            facts.charge_due_us, facts.forget_due_us = charge_us, forget_us
-            attempts.save(attempt)
-    return attempts.changes()
-
-
-def recalled(
-    restored: Mapping[str, bytes], told: Iterable[Event], _next_round: int = 0
-) -> Mapping[str, bytes | None]:
-    """What the ledger tells beyond the state: revisions that were given away, on which what is
-    charged again follows, since accounts and billing let the highest count; and what each account
-    is charged by it, and was told."""
-    attempts, accounts = Attempts(restored), _accounts_of(restored)
-    charges, standings = _told_last(told)
-    for attempt in [attempts.get(key) for key in {*charges, *(each.key for each in attempts)}]:
-        _recall(attempts, attempt, charges.get(attempt.key))
-    charged: dict[str, int] = {}
-    for charge in charges.values():
-        for account, micro_su in charged_micro_su(charge):
-            charged[account] = charged.get(account, 0) + micro_su
-    accounts.settle(charged, standings)
-    return {**attempts.changes(), **accounts.changes()}
-
-
-def _recall(attempts: Attempts, attempt: Attempt, charge: ChargeMade | None) -> None:
-    """Hold an attempt to its charge in the ledger; one that is not there was lost."""
-    facts = attempt.facts
-    before = PricedAttempt()
-    before.CopyFrom(facts)
-    if charge is None:
-        facts.charged_account, facts.charged_micro_su = "", 0
-        del facts.surcharges[:]
-    else:
-        _note(attempt, charge)
-        if charge.revision > facts.revision:
-            facts.revision, facts.is_open = charge.revision, True
-    if facts != before:
-        attempts.save(attempt)
-
-
-def _accounts_of(restored: Mapping[str, bytes]) -> AccountBook:
-    accounts = AccountBook()
-    for value in restored.values():
-        state = PricingState.FromString(value)
-        if state.HasField("account"):
-            accounts.restore(state.account)
-    return accounts
-
-
-def _told_last(
-    told: Iterable[Event],
-) -> tuple[dict[AttemptKey, ChargeMade], dict[str, AccountStanding]]:
-    """The last revision of each charge and the last standing of each account."""
-    charges: dict[AttemptKey, ChargeMade] = {}
-    standings: dict[str, AccountStanding] = {}
-    for event in told:
-        match event.payload:
-            case ChargeMade() as charge if event.source == SOURCE:
-                known = charges.get((charge.job_id, charge.attempt))
-                if known is None or charge.revision > known.revision:
-                    charges[charge.job_id, charge.attempt] = charge
-            case AccountStanding() as standing if event.source == SOURCE:
-                before = standings.get(standing.account)
-                if before is None or standing.number > before.number:
-                    standings[standing.account] = standing
-    return charges, standings

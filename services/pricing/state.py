@@ -5,8 +5,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from coplace.v1.pricing_state_pb2 import CoRunInterval, PricedAttempt, PricingState
+from coplace.v1.pricing_pb2 import ChargeMade
+from coplace.v1.pricing_state_pb2 import (
+    CoRunInterval,
+    PostedSurcharge,
+    PricedAttempt,
+    PricingState,
+)
 
+from services.pricing.charge import charged_micro_su
 from services.pricing.model import CoRun
 from shared.domain.job import JobState
 from shared.models.shutters import Interference
@@ -52,6 +59,16 @@ class Attempt:
         for found in self.intervals.values():
             told[found.co_runner_job_id].add(found.co_runner_account)
         return {name: accounts.pop() for name, accounts in told.items() if len(accounts) == 1}
+
+    def hold_to(self, charge: ChargeMade) -> None:
+        """The charge is the one in force."""
+        facts, [own, *put_on] = self.facts, charged_micro_su(charge)
+        facts.charged_account, facts.charged_micro_su = own
+        facts.tariff, facts.tariff_version = charge.tariff, charge.tariff_version
+        del facts.surcharges[:]
+        facts.surcharges.extend(
+            PostedSurcharge(account=account, micro_su=micro_su) for account, micro_su in put_on
+        )
 
     @property
     def is_charged(self) -> bool:

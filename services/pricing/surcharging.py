@@ -8,12 +8,11 @@ exactly where all of the discount is put on known accounts.
 """
 
 from collections.abc import Sequence
-from decimal import Decimal
 from fractions import Fraction
 from typing import Final
 
 from services.pricing.model import Evidence
-from shared.domain.money import QUANTUM
+from shared.domain.money import apportioned
 from shared.domain.tariff import HOUR_US, Surcharge
 
 _MICRO_SU: Final = 1_000_000
@@ -39,19 +38,3 @@ def _bounded(part: int, row: Evidence, surcharge: Surcharge) -> int:
         return part
     most_su = Fraction(surcharge.most_su_per_hour) * row.duration_us / HOUR_US
     return min(part, int(most_su * _MICRO_SU))
-
-
-def su_of(micro_su: int) -> str:
-    """As evidence has it: empty for nothing."""
-    return f"{Decimal(micro_su) * QUANTUM:f}" if micro_su else ""
-
-
-def apportioned(whole: int, shares: Sequence[Fraction]) -> list[int]:
-    """Whole parts by shares that come to 1: each its share rounded down, and one more for those of
-    the largest remainders, of equal ones the first, until the parts come to the whole."""
-    exact = [whole * share for share in shares]
-    parts = [each.numerator // each.denominator for each in exact]
-    by_remainder = sorted(range(len(parts)), key=lambda i: (parts[i] - exact[i], i))
-    for i in by_remainder[: whole - sum(parts)]:
-        parts[i] += 1
-    return parts

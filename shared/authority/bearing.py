@@ -6,14 +6,13 @@ from typing import Any, Final
 import grpc
 from grpc.aio import ServerInterceptor, ServicerContext
 
-from shared.authority.callers import bear
+from shared.authority.callers import bear, shows_certificate
 from shared.authority.door import Door
 from shared.authority.tokens import RefusedTokenError
 from shared.messaging.clock import now_us
 from shared.runtime.grpc_server import RefusedCallError, ends_process
 
 _SCHEME: Final = "bearer "
-_CERTIFICATE: Final = "x509_pem_cert"
 
 
 class TokenGate(ServerInterceptor):
@@ -46,7 +45,7 @@ class TokenGate(ServerInterceptor):
         self, answer: Callable[[Any, Any], Awaitable[object]], token: str
     ) -> Callable[[Any, Any], Awaitable[object]]:
         async def let_in(request: Any, context: ServicerContext[Any, Any]) -> object:
-            if _CERTIFICATE not in context.auth_context():
+            if not shows_certificate(context):
                 await self._require_counts(token, context)
                 bear(lambda: self._door.holder(token, now_us()))
             return await answer(request, context)

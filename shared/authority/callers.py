@@ -13,6 +13,11 @@ from shared.domain.errors import RejectedError
 _HOLDER: Final[ContextVar[Callable[[], str] | None]] = ContextVar("holder", default=None)
 
 
+def shows_certificate(context: ServicerContext[Any, Any]) -> bool:
+    """Whether the caller showed one, which TLS has believed."""
+    return "x509_pem_cert" in context.auth_context()
+
+
 def bear(holder: Callable[[], str]) -> None:
     """Whom the token of this call stands for, asked anew each time: it may be a long stream. It
     raises RefusedTokenError once the token does not count any more."""
@@ -28,9 +33,8 @@ def callers(context: ServicerContext[Any, Any]) -> Sequence[str]:
             return [holder()]
     except RefusedTokenError as error:
         raise RejectedError("source", f"cannot be told: {error}") from None
-    shown = context.auth_context()
-    names = [name.decode() for name in shown.get("x509_common_name", ())]
-    if "x509_pem_cert" in shown and not all(names or [""]):
+    names = [name.decode() for name in context.auth_context().get("x509_common_name", ())]
+    if shows_certificate(context) and not all(names or [""]):
         raise RejectedError("source", "cannot be told: the client certificate has no common name")
     return names
 

@@ -149,6 +149,5 @@ class Reader:
         """Connect anew; while Kafka is away the consumer that is there waits for it."""
         self._heard_s = time.monotonic()
         with suppress(KafkaError):
-            fresh = self._connected()
-            self._consumer.close(autocommit=False, timeout_ms=_CLOSE_WITHIN_MS)
-            self._consumer = fresh
+            deaf, self._consumer = self._consumer, self._connected()
+            deaf.close(autocommit=False, timeout_ms=_CLOSE_WITHIN_MS)

@@ -42,7 +42,7 @@ def test_another_seed_is_another_run(
     assert figures(replace(undisturbed, seed=2))["energy_j"] != first["energy_j"]
 
 
-def test_no_share_of_a_day_is_zero_and_no_prediction_is_perfect(
+def test_no_share_of_four_hundred_jobs_is_zero_and_no_prediction_is_perfect(
     figures: Callable[[DemoOptions], Figures],
 ) -> None:
     found = figures(DemoOptions(jobs=400))

@@ -19,6 +19,13 @@ def containers(job: Any) -> list[str]:
     return [each["name"] for each in job["spec"]["template"]["spec"]["containers"]]
 
 
+def smoke_test(documents: Any) -> list[str]:
+    """The command of `helm test`."""
+    found = {name: pod for name, pod, _ in pods(documents)}
+    command: list[str] = found["region-test"]["containers"][0]["command"]
+    return command
+
+
 def properties(*sets: str) -> dict[str, str]:
     words = [word for each in sets for word in ("--set", each)]
     text = named(render(SITE, *words), "ConfigMap")["region-mirror"]["data"]["mm2.properties"]
@@ -32,17 +39,10 @@ def test_a_site_has_the_way_in_its_resource_manager_and_the_link() -> None:
 
 
 def test_each_site_is_tested_to_where_its_job_starts_on_a_cluster_of_its_own() -> None:
-    [command] = [
-        pod["containers"][0]["command"] for name, pod, _ in pods(render(SITE)) if "test" in name
-    ]
-    assert command[command.index("--cluster") + 1] == "coplace-test-north"
-    assert "--no-price" in command
-    [command] = [
-        pod["containers"][0]["command"]
-        for name, pod, _ in pods(render(FIRST_TRY))
-        if name == "region-test"
-    ]
-    assert "--no-price" not in command
+    at_site, at_hub = smoke_test(render(SITE)), smoke_test(render(FIRST_TRY))
+    assert at_site[at_site.index("--cluster") + 1] == "coplace-test-north"
+    assert "--no-price" in at_site
+    assert "--no-price" not in at_hub
 
 
 def test_a_hub_is_a_region_without_resource_managers() -> None:

@@ -16,13 +16,12 @@ from kafka.errors import TopicAuthorizationFailedError
 
 from cli.security import Security
 from cli.stages import create_topics
-from deploy.local.kafka.artifacts import kafka_jars
-from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from shared.messaging.deployment import Deployment
 from tests.helm.chart import ROOT, named, render
 from tests.support.secured import Secured
+from tests.support.sites import mirror_program
 
 pytestmark = pytest.mark.thorough
 
@@ -89,37 +88,23 @@ def mirror(folder: Path, link: SecuredLink) -> Program:
         f"hub.bootstrap={link.hub.servers.kafka_bootstrap}",
     )
     rendered = render(_SITE, *(word for each in sets for word in ("--set", each)))
-    [port] = free_ports(1)
     mended = {
-        "127.0.0.1:8083": f"127.0.0.1:{port}",
         "/etc/coplace/hub/ca.crt": str(link.hub.security.credentials.authority),
         "/etc/coplace/kafka/ca.crt": str(link.site.security.credentials.authority),
     }
-    for name, text in named(rendered, "ConfigMap")["region-mirror"]["data"].items():
-        (folder / name).write_text(replaced(text, mended))
+    files = named(rendered, "ConfigMap")["region-mirror"]["data"]
     secrets = {"coplace-hub-user": (link.hub, "north"), "kafka-mirror": (link.site, "mirror")}
     [container] = named(rendered, "Deployment")["region-mirror"]["spec"]["template"]["spec"][
         "containers"
     ]
-    env = {"MIRROR_FAILED": str(folder / "failed")}
+    env: dict[str, str] = {}
     for each in container["env"]:
         if "valueFrom" in each:
             found = each["valueFrom"]["secretKeyRef"]
             end, user = secrets[found["name"]]
             password = end.security.credentials.password(user)
             env[each["name"]] = {"username": user, "password": password}[found["key"]]
-    java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    java += [f"-Dlog4j2.configurationFile={folder / 'log4j2.xml'}", "-cp", f"{kafka_jars()}/*"]
-    main = "org.apache.kafka.connect.mirror.MirrorMaker"
-    return Program(
-        "mirror", [*java, main, str(folder / "mm2.properties")], env, f"tcp://127.0.0.1:{port}"
-    )
-
-
-def replaced(text: str, mended: dict[str, str]) -> str:
-    for what, instead in mended.items():
-        text = text.replace(what, instead)
-    return text
+    return mirror_program(folder, files, mended, env)
 
 
 @pytest.fixture

@@ -104,7 +104,7 @@ def ids(topics: KafkaTopics, topic: str) -> Counter[str]:
 
 def processes(folder: Path, modules: dict[str, str]) -> Processes:
     environment = {
-        "COPLACE_KAFKASITE_PARTITIONS": str(SITE_PARTITIONS),
+        "COPLACE_KAFKA_PARTITIONS": str(SITE_PARTITIONS),
         "COPLACE_ROUNDS": "clock",
         "COPLACE_PRICING_GRACE_S": "1",
     }

@@ -1,5 +1,6 @@
 """The Kafka of a hub, that of a site, and MirrorMaker 2 between them as the chart sets it up."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -54,12 +55,29 @@ def mirror(folder: Path, hub: HubServers, site: LocalServers) -> Program:
     )
     words = [word for each in sets for word in ("--set", each)]
     files = named(render(ROOT / "helm/examples/site.yaml", *words), "ConfigMap")["region-mirror"]
+    return mirror_program(folder, files["data"])
+
+
+def mirror_program(
+    folder: Path,
+    files: Mapping[str, str],
+    mended: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Program:
+    """MirrorMaker 2 by files of the chart in which paths are `mended`; on a port of its own."""
     [port] = free_ports(1)
-    for name, text in files["data"].items():
-        (folder / name).write_text(text.replace("127.0.0.1:8083", f"127.0.0.1:{port}"))
+    instead = {"127.0.0.1:8083": f"127.0.0.1:{port}", **(mended or {})}
+    for name, text in files.items():
+        (folder / name).write_text(_replaced(text, instead))
     java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     java += [f"-Dlog4j2.configurationFile={folder / 'log4j2.xml'}", "-cp", f"{kafka_jars()}/*"]
     main = "org.apache.kafka.connect.mirror.MirrorMaker"
-    failed = {"MIRROR_FAILED": str(folder / "failed")}
+    told = {"MIRROR_FAILED": str(folder / "failed"), **(environment or {})}
     ready = f"tcp://127.0.0.1:{port}"
-    return Program(MIRROR, [*java, main, str(folder / "mm2.properties")], failed, ready)
+    return Program(MIRROR, [*java, main, str(folder / "mm2.properties")], told, ready)
+
+
+def _replaced(text: str, instead: Mapping[str, str]) -> str:
+    for what, ours in instead.items():
+        text = text.replace(what, ours)
+    return text

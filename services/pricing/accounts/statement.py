@@ -16,8 +16,7 @@ from coplace.v1.pricing_pb2 import ChargeMade, ChargeReason
 
 from services.pricing.attribution import attributed
 from services.pricing.charge import ChargedSurcharge, surcharges_of
-from services.pricing.surcharging import apportioned
-from shared.domain.money import QUANTUM
+from shared.domain.money import QUANTUM, apportioned
 
 OPERATOR: Final = "operator"
 # Shares are told in millionths.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from services.pricing.attribution import attributed, discount_su, lost_energy_mj
 from services.pricing.charge import AttemptEnd, ChargeMark, charge_message, recompute
 from services.pricing.model import Evidence
-from services.pricing.surcharging import apportioned
+from shared.domain.money import apportioned
 from shared.domain.tariff import FAIR, PriceTariff, Rate
 
 _T0_US = 1_767_225_600_000_000

@@ -23,7 +23,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.pricing.charge import audit
-from services.pricing.processor import SOURCE, PriceRule, PricingProcessor, mended, recalled
+from services.pricing.processor import SOURCE, PriceRule, PricingProcessor
+from services.pricing.restoring import mended, recalled
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event
 from shared.messaging.schemas import MESSAGES

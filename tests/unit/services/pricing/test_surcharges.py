@@ -23,7 +23,8 @@ from services.pricing.accounts.model import entry_of, spent_micro_su
 from services.pricing.accounts.statement import ChargeEntry, postings, statement_of, trial_balance
 from services.pricing.charge import audit
 from services.pricing.explanation import explained
-from services.pricing.processor import PriceRule, PricingProcessor, recalled
+from services.pricing.processor import PriceRule, PricingProcessor
+from services.pricing.restoring import recalled
 from shared.domain.errors import RejectedError
 from shared.messaging.contents import check_contents
 from shared.messaging.event import Event, Publish

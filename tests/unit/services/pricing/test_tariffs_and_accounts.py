@@ -39,7 +39,8 @@ from coplace.v1.telemetry_pb2 import Shutter, ShuttersMeasured
 from google.protobuf.message import Message
 
 from services.pricing.charge import audit
-from services.pricing.processor import SOURCE, PriceRule, PricingProcessor, recalled
+from services.pricing.processor import SOURCE, PriceRule, PricingProcessor
+from services.pricing.restoring import recalled
 from shared.domain.errors import RejectedError
 from shared.messaging.contents import check_contents
 from shared.messaging.event import Event
