@@ -120,6 +120,9 @@ release-proto: setup ## make the current schemas the ones that later changes may
 # ones last: they even the workers out.
 WORKERS ?= 3
 
+# A run starts hundreds of processes: each would compile all sources anew.
+run-tests test-thorough: export PYTHONDONTWRITEBYTECODE =
+
 # What lint finds is shown at once, and fails the target once the tests are over.
 .PHONY: test
 test: system-python system-compiler ## everything that CI runs: WORKERS=

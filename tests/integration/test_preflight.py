@@ -46,8 +46,12 @@ def preflight(deployment: Deployment, *options: str) -> subprocess.CompletedProc
 
 @contextmanager
 def member_of(deployment: Deployment, group: str, topic: str) -> Iterator[None]:
-    """Somebody who is in a consumer group."""
-    options = deployment.connection
+    """Somebody who is in a consumer group.
+
+    A leader that joins before it heard of a new topic shares nothing out until it asks for topics
+    again, which it would do after five minutes.
+    """
+    options = {**deployment.connection, "metadata_max_age_ms": 1_000}
     with closing(KafkaConsumer(topic, group_id=deployment.name(group), **options)) as consumer:
         deadline_s = time.monotonic() + _JOINED_WITHIN_S
         while not consumer.assignment():

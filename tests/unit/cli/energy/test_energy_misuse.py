@@ -14,7 +14,7 @@ from services.emulator.app import workload
 from services.emulator.facts import id_of
 from shared.workloads.request import JobRequest
 
-OPTIONS = DemoOptions(seed=2, jobs=250)
+OPTIONS = DemoOptions(seed=2, jobs=150)
 
 
 def played(monkeypatch: pytest.MonkeyPatch, share: float) -> tuple[EmbeddedSystem, list[str]]:
