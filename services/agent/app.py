@@ -12,7 +12,8 @@ from services.agent.adapters.jobs import AttachedJobs, JobFolder
 from services.agent.adapters.pausing import Pauser
 from services.agent.adapters.spool import Spool
 from services.agent.adapters.watchdog import Watchdog
-from services.agent.controller import Clocks, Controller
+from services.agent.clocks import Clocks
+from services.agent.controller import Controller
 from services.agent.meter import AgentMeter
 from services.agent.settings import AgentSettings
 from shared.messaging.clock import process_clock

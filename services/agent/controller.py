@@ -1,9 +1,8 @@
 """The controller of shutters: algorithms 1 to 3 over the jobs of a node."""
 
 import threading
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
@@ -12,7 +11,8 @@ from services.agent.adapters.jobs import AttachedJob, AttachedJobs, JobFile
 from services.agent.adapters.pausing import Pauser
 from services.agent.adapters.progress import ProgressCounter
 from services.agent.adapters.spool import Spool
-from services.agent.messages import envelope, shutters_measured
+from services.agent.clocks import Clocks
+from services.agent.messages import shutters_event, shutters_measured
 from services.agent.meter import AgentMeter, ShutterResult
 from services.agent.model import (
     Interval,
@@ -24,19 +24,11 @@ from services.agent.model import (
     next_in_turn,
     rate,
 )
+from services.agent.observer import NodeObserver
 from services.agent.settings import AgentSettings
 
 # Of the newest shutter in the mean of what one costs beyond its measurements.
 _NEWEST: Final = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Clocks:
-    """The wall clock, for what is told of when; all else goes by one that never steps."""
-
-    wall_us: Callable[[], int]
-    steady_s: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
 
 class Controller:
@@ -52,6 +44,7 @@ class Controller:
         clocks: Clocks,
     ) -> None:
         self._settings = settings
+        self._observer = NodeObserver(settings, spool, clocks)
         self._table = table
         self._pauser = pauser
         self._spool = spool
@@ -68,6 +61,7 @@ class Controller:
         while not stop.is_set():
             stop.wait(self.step())
         self._together({})
+        self._observer.close()
         self._table.close()
 
     def step(self) -> float:
@@ -75,8 +69,7 @@ class Controller:
 
         Raises WatchdogLostError, OSError.
         """
-        self._look()
-        running = self._table.running()
+        running = self._look()
         self._meter.jobs(len(running))
         self._together(running)
         measured = {key: job.progress for key, job in running.items() if job.progress}
@@ -94,10 +87,15 @@ class Controller:
         self._meter.shared(len(running), took_s + timing.period_s)
         return timing.period_s
 
-    def _look(self) -> None:
-        if self._clocks.steady_s() >= self._look_at_s:
-            self._table.look()
-            self._look_at_s = self._clocks.steady_s() + self._settings.look_s
+    def _look(self) -> Mapping[str, AttachedJob]:
+        """The jobs that run; now and then with a look for new ones, and at the node."""
+        if self._clocks.steady_s() < self._look_at_s:
+            return self._table.running()
+        self._table.look()
+        running = self._table.running()
+        self._observer.look(running)
+        self._look_at_s = self._clocks.steady_s() + self._settings.look_s
+        return running
 
     def _shutter(
         self,
@@ -154,4 +152,4 @@ class Controller:
         measured = shutters_measured(
             interval, job, co_runner, settings.node_model, settings.node_cores
         )
-        return envelope(measured, settings.source) if measured else None
+        return shutters_event(measured, settings.source) if measured else None

@@ -1,15 +1,23 @@
-"""Intervals as ingest takes them."""
+"""What was measured as ingest takes it."""
+
+from collections.abc import Sequence
 
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.telemetry_pb2 import (
     PROGRESS_SOURCE_HEARTBEATS,
     PROGRESS_SOURCE_IPC,
+    NodeSample,
+    NodeSamples,
     Shutter,
     ShuttersMeasured,
+    SignatureMeasured,
 )
 
 from services.agent.adapters.jobs import JobFile
 from services.agent.model import Interval, relative, tellable
+from services.agent.node_power import PowerSample
+from services.agent.settings import AgentSettings
+from services.agent.signature import TPI_SCALE, Signature
 
 
 def shutters_measured(
@@ -45,13 +53,55 @@ def shutters_measured(
     )
 
 
-def envelope(measured: ShuttersMeasured, source: str) -> Envelope:
-    """The event of one node's measurement: told again it has the same id, so that copies harm
-    nobody, and no two intervals of an attempt begin at once."""
+def shutters_event(measured: ShuttersMeasured, source: str) -> Envelope:
+    """The event of one interval, of which no two of an attempt begin at once."""
     subject = f"{measured.job_id}/{measured.attempt}/{measured.began_at_us}"
-    return Envelope(
-        id=f"{source}/{measured.DESCRIPTOR.full_name}/{subject}",
-        source=source,
-        time_us=measured.ended_at_us,
-        shutters_measured=measured,
+    return _event(measured, subject, measured.ended_at_us, source)
+
+
+def node_samples(batch: Sequence[PowerSample], settings: AgentSettings) -> Envelope:
+    """The event of a batch of samples, which is not empty."""
+    samples = [NodeSample(time_us=each.time_us, power_w=each.power_w) for each in batch]
+    message = NodeSamples(
+        node=settings.node,
+        cluster=settings.cluster,
+        node_model=settings.node_model,
+        samples=samples,
     )
+    subject = f"{settings.node}/{batch[0].time_us}"
+    return _event(message, subject, batch[-1].time_us, settings.source)
+
+
+def signature_measured(
+    found: Signature, job: JobFile, time_us: int, settings: AgentSettings
+) -> Envelope:
+    """The event of a job's signature, one for each frequency."""
+    message = SignatureMeasured(
+        app_id=job.app_id,
+        node_model=settings.node_model,
+        job_id=job.job_id,
+        tpi_scale=TPI_SCALE,
+        **found._asdict(),
+    )
+    subject = f"{job.job_id}/{job.attempt}@{found.freq_ghz:.1f}"
+    return _event(message, subject, time_us, settings.source)
+
+
+def _event(
+    payload: ShuttersMeasured | NodeSamples | SignatureMeasured,
+    subject: str,
+    time_us: int,
+    source: str,
+) -> Envelope:
+    """What is told again has the same id, so that copies harm nobody."""
+    event = Envelope(
+        id=f"{source}/{payload.DESCRIPTOR.full_name}/{subject}", source=source, time_us=time_us
+    )
+    match payload:
+        case ShuttersMeasured():
+            event.shutters_measured.CopyFrom(payload)
+        case NodeSamples():
+            event.node_samples.CopyFrom(payload)
+        case SignatureMeasured():
+            event.signature_measured.CopyFrom(payload)
+    return event

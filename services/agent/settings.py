@@ -24,6 +24,13 @@ class AgentSettings(EnvironmentSettings):
         max_length=256,
         description="Of its events, such as SITE/CLUSTER/NODE; the host's name",
     )
+    cluster: str = Field("", max_length=256, description="Of the node, whose power it then tells")
+    node: str = Field(
+        default_factory=socket.gethostname,
+        min_length=1,
+        max_length=256,
+        description="As the cluster declares it; the host's name",
+    )
     node_model: str = Field("", max_length=256, description="As the cluster declares it")
     node_cores: int = Field(
         default_factory=lambda: os.cpu_count() or 1, ge=1, description="That jobs share; all"
@@ -62,6 +69,19 @@ class AgentSettings(EnvironmentSettings):
         60.0, gt=0, le=3600, description="How often shutters are told, at the least"
     )
     look_s: float = Field(1.0, gt=0, le=60, description="How often it looks for new jobs")
+
+    sys_dir: Path = Field(
+        Path("/sys"), description="Where power meters, counters of energy and P-states are"
+    )
+    rest_power_w: float = Field(
+        0.0, ge=0, le=1e5, description="What the node draws beside what RAPL counts"
+    )
+    sample_s: float = Field(
+        10.0, gt=0, le=3600, description="Over so long its power is a mean; told by INTERVAL_S"
+    )
+    signature_s: float = Field(
+        60.0, gt=0, le=3600, description="So long a job has the node alone before it has one"
+    )
 
     @property
     def timing(self) -> Timing:

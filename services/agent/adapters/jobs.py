@@ -8,6 +8,7 @@ from typing import Final, Self
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from services.agent.adapters.counters import NoCounterError
 from services.agent.adapters.processes import (
     ControlGroup,
     JobProcesses,
@@ -15,7 +16,7 @@ from services.agent.adapters.processes import (
     ProcessTree,
     require_apart,
 )
-from services.agent.adapters.progress import Counters, Heartbeats, NoProgressError, ProgressCounter
+from services.agent.adapters.progress import Counters, Heartbeats, ProgressCounter
 from shared.domain.errors import UnusableError
 from shared.runtime.folders import written
 
@@ -68,7 +69,7 @@ class AttachedJob:
             if self.progress is None:
                 self.progress = _progress(self.file)
             self.progress.follow(self.processes.pids())
-        except NoProgressError as error:
+        except NoCounterError as error:
             if self._problem != str(error):
                 self._problem = str(error)
                 log.warning("job is not measured", job=self.file.key, problem=self._problem)

@@ -11,13 +11,8 @@ from typing import Final
 import pytest
 
 from services.agent import client
-from services.agent.adapters.progress import (
-    CounterKind,
-    Counters,
-    Heartbeats,
-    NoProgressError,
-    scaled,
-)
+from services.agent.adapters.counters import CounterKind, NoCounterError, scaled
+from services.agent.adapters.progress import Counters, Heartbeats
 from services.agent.client.coplace_heartbeat import Heartbeat
 from services.agent.model import rate
 from tests.support.agent import job, pids_of
@@ -82,7 +77,7 @@ def test_what_is_no_file_of_heartbeats_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "text")
     os.mkfifo(tmp_path / "pipe")
     for name in ("text", "link", "pipe", "nothing", "."):
-        with pytest.raises(NoProgressError):
+        with pytest.raises(NoCounterError):
             Heartbeats(tmp_path / name)
 
 
@@ -112,7 +107,7 @@ def test_counters_that_took_turns_are_scaled(read: str, value: float) -> None:
 def _counters() -> Counters:
     try:
         return Counters(_TASK_CLOCK, _CPU_CLOCK)
-    except NoProgressError as error:
+    except NoCounterError as error:
         pytest.skip(str(error))
 
 
@@ -130,7 +125,7 @@ def test_counters_follow_all_threads_of_a_job_and_those_that_have_ended(tmp_path
 
 
 def test_a_machine_without_counters_says_so() -> None:
-    with pytest.raises(NoProgressError, match="no counter of the processor"):
+    with pytest.raises(NoCounterError, match="no counter of the processor"):
         Counters(CounterKind(2**20, 0), CounterKind(2**20, 0))
 
 
