@@ -158,10 +158,8 @@ def _alone(running: Mapping[str, AttachedJob], node_cores: int) -> AttachedJob |
 
 def _meter(settings: AgentSettings, clocks: Clocks) -> NodeMeter | None:
     if not (settings.cluster and settings.node_model):
-        log.info(
-            "power of the node is not told",
-            problem="COPLACE_AGENT_CLUSTER or NODE_MODEL is not set",
-        )
+        problem = "COPLACE_AGENT_CLUSTER and COPLACE_AGENT_NODE_MODEL are not both set"
+        log.info("power of the node is not told", problem=problem)
         return None
     try:
         return node_meter(settings.sys_dir, settings.rest_power_w, clocks.steady_s())

@@ -1,13 +1,9 @@
 """Pairs of kernels on this machine: slowdowns by shutters against those of long stretches."""
 
-import os
-import signal
-import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -15,20 +11,10 @@ from typing import Final
 
 from opentelemetry.metrics import NoOpMeter
 
-from services.agent import client
-from services.agent.adapters.jobs import AttachedJobs, JobFile, JobFolder
 from services.agent.adapters.pausing import Pauser
 from services.agent.adapters.processes import ProcessTree
-from services.agent.adapters.progress import Heartbeats
-from services.agent.adapters.spool import Spool
-from services.agent.adapters.watchdog import Watchdog
-from services.agent.app import job_folder, pauses_file
-from services.agent.clocks import Clocks
-from services.agent.controller import Controller
 from services.agent.meter import AgentMeter
-from services.agent.model import rate
 from services.agent.settings import AgentSettings
-from shared.messaging.clock import now_us
 from shared.models.shutters import (
     Shutter,
     filtered_slowdown,
@@ -36,21 +22,20 @@ from shared.models.shutters import (
     unfiltered_slowdown,
 )
 from tests.benchmarks.pricing.discounts import discounts
+from tests.benchmarks.pricing.kernels import WARM_S, Kernel, agent_beside, compiled, rates, running
 
-_SOURCE: Final = Path(__file__).with_name("kernels.c")
 _STRETCH_S: Final = 0.4
 _ROUNDS: Final = 5
-_WARM_S: Final = 0.3
 # Both kernels on both cores, or each on a core of its own.
-_BOTH: Final = ((0, 1), (0, 1))
-_APART: Final = ((0,), (1,))
+BOTH: Final = ((0, 1), (0, 1))
+APART: Final = ((0,), (1,))
 PAIRS: Final = (
-    *(("triad", "gather", cores) for cores in (_APART, _BOTH)),
-    *(("triad", "matrix", cores) for cores in (_APART, _BOTH)),
-    *(("gather", "sort", cores) for cores in (_APART, _BOTH)),
-    *(("compress", "triad", cores) for cores in (_APART, _BOTH)),
-    *(("pages", "matrix", cores) for cores in (_APART, _BOTH)),
-    *(("pages", "triad", cores) for cores in (_APART, _BOTH)),
+    *(("triad", "gather", cores) for cores in (APART, BOTH)),
+    *(("triad", "matrix", cores) for cores in (APART, BOTH)),
+    *(("gather", "sort", cores) for cores in (APART, BOTH)),
+    *(("compress", "triad", cores) for cores in (APART, BOTH)),
+    *(("pages", "matrix", cores) for cores in (APART, BOTH)),
+    *(("pages", "triad", cores) for cores in (APART, BOTH)),
 )
 
 
@@ -69,20 +54,10 @@ class Measured:
     shutters: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Kernel:
-    name: str
-    pid: int
-    beats: Path
-
-
 def measured(seconds: float) -> Iterator[Measured]:
     """All pairs, each shuttered for so long."""
     with tempfile.TemporaryDirectory() as folder:
-        program = Path(folder, "kernels")
-        include = str(Path(client.__file__).parent)
-        command = ["gcc", "-O2", "-pthread", "-I", include, str(_SOURCE), "-o", str(program)]
-        subprocess.run(command, check=True)
+        program = compiled(Path(folder))
         for number, (one, other, cores) in enumerate(PAIRS):
             place = Path(folder, str(number))
             place.mkdir()
@@ -107,20 +82,16 @@ def _pair(
         source="bench",
     )
     with ExitStack() as stack:
-        kernels = [
-            stack.enter_context(_running(program, folder / f"beats-{place}", name, cores[place]))
+        both = [
+            stack.enter_context(running(program, folder / f"beats-{place}", name, cores[place]))
             for place, name in enumerate(names)
         ]
-        settings.run_dir.mkdir()
-        spool = Spool(settings.spool_dir, 1 << 30)
-        watchdog = Watchdog(pauses_file(settings), 5.0)
-        stack.callback(watchdog.close)
-        pauser = Pauser(watchdog, settings.standstill_s)
-        time.sleep(_WARM_S)
-        truths = _truths(kernels, pauser)
-        _shuttered(settings, kernels, pauser, watchdog, spool, seconds)
-        told = {event.shutters_measured.job_id: event for _, event in spool.waiting()}
-    for kernel, beside in (kernels, kernels[::-1]):
+        agent = stack.enter_context(agent_beside(settings, both))
+        time.sleep(WARM_S)
+        truths = _truths(both, agent.pauser)
+        agent.work(AgentMeter(NoOpMeter("agent")), seconds)
+        told = {event.shutters_measured.job_id: event for _, event in agent.spool.waiting()}
+    for kernel, beside in (both, both[::-1]):
         event = told[str(kernel.pid)].shutters_measured
         seen = [Shutter(s.ipc_before, s.ipc_during, s.ipc_after) for s in event.shutters]
         ratio, noise = truths[kernel.pid]
@@ -137,30 +108,17 @@ def _pair(
         )
 
 
-@contextmanager
-def _running(program: Path, beats: Path, name: str, cores: Sequence[int]) -> Iterator[_Kernel]:
-    environment = {**os.environ, "COPLACE_HEARTBEATS": str(beats)}
-    command = [str(program), name, *map(str, cores)]
-    with subprocess.Popen(command, env=environment, cwd=beats.parent) as process:
-        try:
-            while not (beats.exists() and beats.stat().st_size):
-                time.sleep(0.01)
-            yield _Kernel(name, process.pid, beats)
-        finally:
-            process.send_signal(signal.SIGKILL)
-
-
-def _truths(kernels: Sequence[_Kernel], pauser: Pauser) -> dict[int, tuple[float, float]]:
+def _truths(kernels: Sequence[Kernel], pauser: Pauser) -> dict[int, tuple[float, float]]:
     """T_co / T_solo of each, and the standard deviation of its own mean, from stretches alone and
     together by turns: the two of a round lie beside each other."""
     trees = {kernel.pid: ProcessTree(kernel.pid) for kernel in kernels}
     ratios: dict[int, list[float]] = {kernel.pid: [] for kernel in kernels}
     for _ in range(_ROUNDS):
-        together = _rates(kernels)
+        together = rates(kernels, _STRETCH_S)
         for kernel in kernels:
             others = [tree for pid, tree in trees.items() if pid != kernel.pid]
             with pauser.paused(others):
-                [alone] = _rates([kernel])
+                [alone] = rates([kernel], _STRETCH_S)
             ratios[kernel.pid].append(alone / together[kernels.index(kernel)])
     return {
         pid: (median(each), stdev(each) / len(each) ** 0.5 / median(each))
@@ -168,36 +126,14 @@ def _truths(kernels: Sequence[_Kernel], pauser: Pauser) -> dict[int, tuple[float
     }
 
 
-def _rates(kernels: Sequence[_Kernel]) -> list[float]:
-    sources = [Heartbeats(kernel.beats) for kernel in kernels]
-    begins = [source.read() for source in sources]
-    time.sleep(_STRETCH_S)
-    found = [rate(begin, each.read()) for begin, each in zip(begins, sources, strict=True)]
-    for source in sources:
-        source.close()
-    return found
-
-
-def _shuttered(
-    settings: AgentSettings,
-    kernels: Sequence[_Kernel],
-    pauser: Pauser,
-    watchdog: Watchdog,
-    spool: Spool,
-    seconds: float,
-) -> None:
-    """The agent at work on the pair, as its service puts it together."""
-    folder = job_folder(settings)
-    for kernel in kernels:
-        job = JobFile(job_id=str(kernel.pid), pid=kernel.pid, heartbeats=kernel.beats)
-        folder.attach(job)
-    own = frozenset({os.getpid(), watchdog.pid})
-    table = AttachedJobs(JobFolder(settings.run_dir / "jobs"), own)
-    meter = AgentMeter(NoOpMeter("agent"))
-    controller = Controller(settings, table, pauser, spool, meter, Clocks(now_us))
-    stop = threading.Event()
-    threading.Timer(seconds, stop.set).start()
-    controller.run(stop)
+def tables(seconds: float) -> list[tuple[str, list[Mapping[str, str]]]]:
+    """All pairs, their errors and their prices."""
+    found = list(measured(seconds))
+    return [
+        ("pairs", rows(found)),
+        ("pairs-errors", summary(found)),
+        ("pairs-prices", prices(found)),
+    ]
 
 
 def rows(found: Sequence[Measured]) -> list[Mapping[str, str]]:

@@ -1,0 +1,121 @@
+"""Kernels that count heartbeats, and an agent at work on them as its service puts it together."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from services.agent import client
+from services.agent.adapters.jobs import AttachedJobs, JobFile
+from services.agent.adapters.pausing import Pauser
+from services.agent.adapters.progress import Heartbeats
+from services.agent.adapters.spool import Spool
+from services.agent.adapters.watchdog import Watchdog
+from services.agent.app import job_folder, pauses_file
+from services.agent.clocks import Clocks
+from services.agent.controller import Controller
+from services.agent.meter import AgentMeter
+from services.agent.model import rate
+from services.agent.settings import AgentSettings
+from shared.messaging.clock import now_us
+
+_SOURCE: Final = Path(__file__).with_name("kernels.c")
+_WATCHED_S: Final = 5.0
+WARM_S: Final = 0.3
+"""Until what they read and write is where it stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One that runs."""
+
+    name: str
+    pid: int
+    beats: Path
+
+
+def compiled(folder: Path) -> Path:
+    """The program of all kernels."""
+    program = folder / "kernels"
+    include = str(Path(client.__file__).parent)
+    command = ["gcc", "-O2", "-pthread", "-I", include, str(_SOURCE), "-o", str(program)]
+    subprocess.run(command, check=True)
+    return program
+
+
+@contextmanager
+def running(program: Path, beats: Path, name: str, cores: Sequence[int]) -> Iterator[Kernel]:
+    """A kernel with a thread on each of these cores, killed behind it."""
+    environment = {**os.environ, "COPLACE_HEARTBEATS": str(beats)}
+    command = [str(program), name, *map(str, cores)]
+    with subprocess.Popen(command, env=environment, cwd=beats.parent) as process:
+        try:
+            while not (beats.exists() and beats.stat().st_size):
+                time.sleep(0.01)
+            yield Kernel(name, process.pid, beats)
+        finally:
+            process.send_signal(signal.SIGKILL)
+
+
+class Stretch:
+    """Heartbeats from now on."""
+
+    def __init__(self, kernels: Sequence[Kernel]) -> None:
+        self._sources = [Heartbeats(kernel.beats) for kernel in kernels]
+        self._begins = [source.read() for source in self._sources]
+
+    def rates(self) -> list[float]:
+        """A second of each, up to now, when the stretch ends."""
+        both = zip(self._begins, self._sources, strict=True)
+        found = [rate(begin, source.read()) for begin, source in both]
+        for source in self._sources:
+            source.close()
+        return found
+
+
+def rates(kernels: Sequence[Kernel], stretch_s: float) -> list[float]:
+    """Heartbeats a second of each over a stretch of so long."""
+    stretch = Stretch(kernels)
+    time.sleep(stretch_s)
+    return stretch.rates()
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """The parts of an agent, which works when it is told to."""
+
+    settings: AgentSettings
+    spool: Spool
+    watchdog: Watchdog
+    pauser: Pauser
+
+    def work(self, meter: AgentMeter, seconds: float) -> None:
+        """Shutter the attached jobs for so long."""
+        table = AttachedJobs(job_folder(self.settings), frozenset({os.getpid(), self.watchdog.pid}))
+        controller = Controller(
+            self.settings, table, self.pauser, self.spool, meter, Clocks(now_us)
+        )
+        stop = threading.Event()
+        threading.Timer(seconds, stop.set).start()
+        controller.run(stop)
+
+
+@contextmanager
+def agent_beside(settings: AgentSettings, kernels: Sequence[Kernel]) -> Iterator[Agent]:
+    """An agent to which these are attached."""
+    settings.run_dir.mkdir()
+    spool = Spool(settings.spool_dir, 1 << 30)
+    watchdog = Watchdog(pauses_file(settings), _WATCHED_S)
+    try:
+        for kernel in kernels:
+            job = JobFile(job_id=str(kernel.pid), pid=kernel.pid, heartbeats=kernel.beats)
+            job_folder(settings).attach(job)
+        yield Agent(settings, spool, watchdog, Pauser(watchdog, settings.standstill_s))
+    finally:
+        watchdog.close()
