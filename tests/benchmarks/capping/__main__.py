@@ -1,7 +1,5 @@
 """`python -m tests.benchmarks.capping`: dispatchers under a power cap on Eurora's instances."""
 
-import csv
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -10,15 +8,16 @@ import typer
 from cli.failures import TellingGroup
 from cli.main import Out
 from shared.domain.errors import UnusableError
-from shared.runtime.folders import written
 from tests.benchmarks.capping.figure import write_figure
 from tests.benchmarks.capping.instances import read_instances
-from tests.benchmarks.capping.plays import CONTENDERS, SOLVERS, Outcome, play_all
+from tests.benchmarks.capping.outcomes import appended, read_outcomes
+from tests.benchmarks.capping.plays import CONTENDERS, SOLVERS, play_all
 from tests.benchmarks.capping.tables import (
     beside_published,
     equal_waits,
     headline,
     rows_of,
+    searches,
     slowdowns,
 )
 from tests.benchmarks.placement.markdown import filled
@@ -29,6 +28,7 @@ _PUBLISHED = {
     "LS": "LS",
     "LS by walltime": "LS",
     **{name: name for name in ("BF", "DynShare_0", "DynShare_0.5", "DynShare_1")},
+    **{f"DEC+RAPL_{factor}": f"DynShare_{factor}" for factor in ("0.5", "1")},
 }
 _DRAWN = ("LS", "LS by walltime", "hybrid", "BF", "DVFS", "DynShare_0", "DynShare_mixed")
 
@@ -45,6 +45,12 @@ def bench(
         list[str] | None,
         typer.Option(help="Name of a dispatcher, such as LS; again; else all but DEC, DEC+RAPL."),
     ] = None,
+    cap: Annotated[
+        list[int] | None, typer.Option(help="Of full power, %; again; else 100, 75, 50, 30.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option(help="Play only what is not in outcomes.csv yet, of the same code.")
+    ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
     out: Out = Path("out/capping"),
     into: Annotated[
@@ -59,8 +65,13 @@ def bench(
     chosen = named or ([] if contender else [*CONTENDERS])
     if not chosen or not instances:
         raise UnusableError("no such instance or dispatcher: see tests/benchmarks/capping")
-    outcomes = play_all(machine, instances, chosen, workers)
-    _write(out / "outcomes.csv", outcomes)
+    instances = [each.under(cap) for each in instances] if cap else instances
+    path = out / "outcomes.csv"
+    known = read_outcomes(path) if resume else []
+    found = play_all(machine, instances, chosen, workers, known)
+    played = [*appended(path, known, found)]
+    wanted = {(i.name, cap_pct, c.name) for i in instances for cap_pct in i.caps_w for c in chosen}
+    outcomes = [outcome for outcome in played if outcome.play in wanted]
     rows, names = rows_of(instances, outcomes), [each.name for each in chosen]
     write_figure(out / "power-capping.png", rows, [name for name in names if name in _DRAWN])
     tables = {
@@ -72,17 +83,12 @@ def bench(
         "capping headline": headline(rows, names),
         "capping weighted": slowdowns(rows, names, "weighted_queue_time_s"),
     }
+    if any(each in SOLVERS for each in chosen):
+        tables["capping searches"] = searches(rows, [c.name for c in SOLVERS if c in chosen])
     tables["capping equal"] = equal_waits(instances, outcomes, "LS by walltime", "LS")
     if into is not None:
         into.write_text(filled(into.read_text(encoding="utf-8"), tables), encoding="utf-8")
     typer.echo("\n\n".join(f"## {name}\n\n{text}" for name, text in tables.items()))
-
-
-def _write(path: Path, outcomes: list[Outcome]) -> None:
-    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(asdict(outcomes[0])), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(map(asdict, outcomes))
 
 
 if __name__ == "__main__":

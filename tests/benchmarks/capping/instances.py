@@ -2,9 +2,9 @@
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from shared.simulation.capping import CappingMethod, CappingRules, play_capped
 from shared.simulation.eurora import figures_of
@@ -35,6 +35,11 @@ class Instance:
     caps_w: Mapping[int, float]
     published: Mapping[tuple[int, str], float]
     published_waits_s: Mapping[tuple[int, str], float]
+
+    def under(self, caps_pct: Sequence[int]) -> Self:
+        """It with these of its caps alone."""
+        caps_w = {percent: cap_w for percent, cap_w in self.caps_w.items() if percent in caps_pct}
+        return replace(self, caps_w=caps_w)
 
 
 def read_instances(folder: Path, wanted: Sequence[str]) -> tuple[EuroraMachine, list[Instance]]:

@@ -1,9 +1,8 @@
-"""Every instance under every cap by every dispatcher, one process for each instance."""
+"""Every instance under every cap by every dispatcher, a play a process at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import get_context
 from time import process_time
 from typing import Final
@@ -52,9 +51,15 @@ SOLVERS: Final = (
 )
 
 
+# Instance, cap in percent, and contender.
+Play = tuple[str, int, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one dispatcher came to on one instance under one cap. CPU time is of the whole play."""
+    """What one dispatcher came to on one instance under one cap. CPU time is of the whole play;
+    plans are counted where a search makes them: all, those cheaper than the list schedule, and
+    those without an answer in time."""
 
     group: str
     instance: str
@@ -67,6 +72,14 @@ class Outcome:
     makespan_s: float
     max_power_w: float
     cpu_s: float
+    plans: int = 0
+    improved: int = 0
+    unanswered: int = 0
+
+    @property
+    def play(self) -> Play:
+        """What it is the outcome of."""
+        return self.instance, self.cap_pct, self.contender
 
 
 def play_all(
@@ -74,35 +87,32 @@ def play_all(
     instances: Sequence[Instance],
     contenders: Sequence[Contender],
     workers: int,
-) -> list[Outcome]:
-    """The outcomes; none where a cap lets a job never start. Raises AssertionError for a schedule
-    that the checker finds wrong."""
-    found: list[Outcome] = []
-    with (
-        progress_of(len(instances), "instances") as tell,
-        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
-    ):
-        play = partial(_played, machine, contenders)
-        for done, future in enumerate(as_completed([pool.submit(play, i) for i in instances]), 1):
-            found += future.result()
-            tell(done)
-    return sorted(found, key=lambda o: (o.group, o.instance, -o.cap_pct))
-
-
-def _played(
-    machine: EuroraMachine, contenders: Sequence[Contender], instance: Instance
-) -> list[Outcome]:
-    return [
-        outcome
+    known: Iterable[Outcome] = (),
+) -> Iterator[Outcome]:
+    """The outcomes as plays end, but of those that are known; none where a cap lets a job never
+    start. Raises AssertionError for a schedule that the checker finds wrong."""
+    played = {outcome.play for outcome in known}
+    wanted = [
+        (instance, cap_pct, contender)
+        for instance in instances
         for cap_pct in instance.caps_w
         for contender in contenders
-        for outcome in _outcome(machine, instance, cap_pct, contender)
+        if (instance.name, cap_pct, contender.name) not in played
     ]
+    with (
+        progress_of(len(wanted), "plays") as tell,
+        ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
+    ):
+        plays = [pool.submit(_outcome, machine, *each) for each in wanted]
+        for done, future in enumerate(as_completed(plays), 1):
+            tell(done)
+            if (outcome := future.result()) is not None:
+                yield outcome
 
 
 def _outcome(
     machine: EuroraMachine, instance: Instance, cap_pct: int, contender: Contender
-) -> Iterator[Outcome]:
+) -> Outcome | None:
     jobs = instance.jobs
     factors = [
         mixed_factor(job.job_id) if contender.factor is None else contender.factor for job in jobs
@@ -112,12 +122,13 @@ def _outcome(
     try:
         run = play_capped(machine, jobs, rules)
     except UnusableError:
-        return  # a job draws more than the cap
+        return None  # a job draws more than the cap
     cpu_s = process_time() - began_s
     wrong = impossible_under(rules, run, machine)
     assert not wrong, f"{contender.name} on {instance.name} at {cap_pct} %: {wrong[0]}"
     figures = figures_of(run)
-    yield Outcome(
+    searches = run.searches
+    return Outcome(
         group=instance.group,
         instance=instance.name,
         cap_pct=cap_pct,
@@ -129,4 +140,7 @@ def _outcome(
         makespan_s=figures.makespan_s,
         max_power_w=figures.max_power_w,
         cpu_s=cpu_s,
+        plans=searches.plans,
+        improved=searches.improved,
+        unanswered=searches.unanswered,
     )

@@ -12,6 +12,7 @@ from tests.benchmarks.placement.markdown import table
 # The published methods that the headline is measured by.
 _THEIR_LS, _THEIR_BF = "LS", "BF"
 _NOTHING: Final = "-"
+_SEARCHES: Final = ("plans", "improved", "unanswered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,20 @@ def equal_waits(
             equal[outcome.cap_pct] += abs(outcome.queue_time_s - theirs_s) <= 1
     rows = [[str(cap_pct), str(plays[cap_pct]), str(equal[cap_pct])] for cap_pct in CAPS_PCT]
     return table(["cap, %", "plays", "waits as published, to the second"], rows)
+
+
+def searches(rows: Sequence[Row], contenders: Sequence[str]) -> str:
+    """Plans that contenders looked for, those cheaper than the list schedule and those without an
+    answer in time, and the CPU time of an instance, s."""
+    header = ["set", "cap, %", "dispatcher", "plans", "cheaper", "unanswered", "CPU s an instance"]
+    lines = []
+    for row in rows:
+        for name in contenders:
+            found = row.outcomes[name]
+            counts = (sum(getattr(o, of) for o in found) for of in _SEARCHES)
+            cells = [f"{each:,}" for each in counts]
+            lines.append([*_name(row)[:2], name, *cells, f"{row.mean(name, 'cpu_s'):,.1f}"])
+    return table(header, lines)
 
 
 def headline(rows: Sequence[Row], contenders: Sequence[str]) -> str:
