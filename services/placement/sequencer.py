@@ -41,6 +41,9 @@ from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodeMetersRead,
     NodePowerPublished,
+    PairTreesChosen,
+    PairTreesJudged,
+    PairTreesPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
     PowerTreesChosen,
@@ -78,6 +81,7 @@ _KINDS: Final[tuple[type[Message], ...]] = (
     PowerHistoryUpdated,
     PowerTreesChosen,
     DegradationModelPublished,
+    PairTreesChosen,
     NodePowerPublished,
     NodeMetersRead,
     JobFinished,
@@ -101,6 +105,7 @@ _KINDS: Final[tuple[type[Message], ...]] = (
 _MADE_INTO_OTHERS: Final = (
     *(CoefficientsDeclared, ModelPinned, ModelRolledBack),
     *(PowerTreesPublished, PowerTreesJudged),
+    *(PairTreesPublished, PairTreesJudged),
 )
 _RANKS: Final = {kind.DESCRIPTOR.full_name: rank for rank, kind in enumerate(_KINDS)}
 

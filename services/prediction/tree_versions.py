@@ -19,7 +19,8 @@ from services.prediction.publish import SOURCE, trees_event
 from shared.domain.errors import RejectedError
 from shared.messaging.digest import model_sha256
 from shared.messaging.event import Publish
-from shared.messaging.power_trees import data_sha256, packed, trees_of, with_models_of_users
+from shared.messaging.power_trees import data_sha256, trees_of, with_models_of_users
+from shared.messaging.regression_trees import packed
 from shared.messaging.stage import Round
 from shared.messaging.table import Table
 from shared.numerics.elementary import exps, logs

@@ -63,6 +63,9 @@ from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodeMetersRead,
     NodePowerPublished,
+    PairTreesChosen,
+    PairTreesJudged,
+    PairTreesPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
     PowerTreesChosen,
@@ -366,10 +369,33 @@ _PUBLISHED_TREES: Final[Mapping[str, Check]] = {
 }
 
 
-def _chosen_trees(message: PowerTreesChosen) -> None:
+_PUBLISHED_PAIR_TREES: Final[Mapping[str, Check]] = {
+    "version": _version,
+    "trees": _trees,
+    "unseen_error": quantity("losses"),
+    "unseen_error_of_weights": quantity("losses"),
+}
+
+
+def _chosen_trees(message: PowerTreesChosen | PairTreesChosen) -> None:
     """None come with the word that none are in force."""
+    is_of_pairs = isinstance(message, PairTreesChosen)
     if message.HasField("trees"):
-        fields({"trees": fields(_PUBLISHED_TREES)})(message)
+        published = _PUBLISHED_PAIR_TREES if is_of_pairs else _PUBLISHED_TREES
+        fields({"trees": fields(published)})(message)
+
+
+_JUDGED_TREES: Final = fields(
+    {
+        "version": _version,
+        "in_force": text_or_empty,
+        "error": quantity("losses"),
+        "error_in_force": quantity("losses"),
+    }
+)
+_CHOSEN_TREES: Final = fields(
+    {"version": text_or_empty, "who": text, "reason": text_or_empty}, _chosen_trees
+)
 
 
 _CHECKS: Final[Mapping[type[Message], Check]] = {
@@ -535,7 +561,11 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
         }
     ),
     ModelRolledBack: fields(
-        {"model": _named([TREES]), "reason": text_or_empty, "rolled_back_at_us": time_us}
+        {
+            "model": _named([TREES]),
+            "reason": text_or_empty,
+            "rolled_back_at_us": time_us,
+        }
     ),
     PairsAllowed: fields(
         {
@@ -728,17 +758,11 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
         }
     ),
     PowerTreesPublished: fields(_PUBLISHED_TREES),
-    PowerTreesJudged: fields(
-        {
-            "version": _version,
-            "in_force": text_or_empty,
-            "error": quantity("losses"),
-            "error_in_force": quantity("losses"),
-        }
-    ),
-    PowerTreesChosen: fields(
-        {"version": text_or_empty, "who": text, "reason": text_or_empty}, _chosen_trees
-    ),
+    PowerTreesJudged: _JUDGED_TREES,
+    PowerTreesChosen: _CHOSEN_TREES,
+    PairTreesPublished: fields(_PUBLISHED_PAIR_TREES),
+    PairTreesJudged: _JUDGED_TREES,
+    PairTreesChosen: _CHOSEN_TREES,
     DegradationModelPublished: fields(
         {"version": _version, "weights": each_of_any("coefficients", quantity("coefficient"))}
     ),

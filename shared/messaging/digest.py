@@ -7,6 +7,8 @@ from coplace.v1.energy_pb2 import CoefficientsPublished
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
+    PairTreesChosen,
+    PairTreesPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
     PowerTreesChosen,
@@ -21,6 +23,8 @@ Model = (
     | PowerHistoryUpdated
     | PowerTreesPublished
     | PowerTreesChosen
+    | PairTreesPublished
+    | PairTreesChosen
     | DegradationModelPublished
     | NodePowerPublished
 )

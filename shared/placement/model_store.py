@@ -18,6 +18,7 @@ from coplace.v1.energy_pb2 import CoefficientsPublished, SignatureUpdated
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
+    PairTreesChosen,
     PowerHistoryUpdated,
     PowerModelPublished,
     PowerTreesChosen,
@@ -33,9 +34,11 @@ from shared.domain.signature import Signature
 from shared.messaging.digest import Model, require_sha256
 from shared.messaging.domain_types import cluster_of, coefficients_of, signatures_of
 from shared.messaging.event import Event
+from shared.messaging.pair_trees import chosen_pair_trees
 from shared.messaging.power_history import kind_of, update_of
 from shared.messaging.power_trees import chosen_trees
 from shared.messaging.stage import AlreadyAppliedError
+from shared.models.pair_trees import PAIRS_ORIGIN, PairTrees
 from shared.models.time_coefficient import AppTime
 from shared.placement import caps as power_caps
 from shared.placement import payloads
@@ -52,7 +55,7 @@ from shared.power_prediction.power_model import PowerModel
 from shared.power_prediction.similar_jobs import ORIGIN
 from shared.power_prediction.trees import TREES_ORIGIN
 from shared.scheduling.power import Cap, PowerBudget
-from shared.scheduling.sharing import Contention, Pair
+from shared.scheduling.sharing import Contention, Pair, PairCosts
 
 _PREFIX: Final = "known/"
 
@@ -65,6 +68,7 @@ class ModelStore:
         self.power_model = PowerModel()
         self.node_factors: Mapping[str, Mapping[int, float]] = {}
         self.degradation: payloads.Degradation | None = None
+        self.pair_trees: PairTrees | None = None
         self._most_applications = rules.most_applications
         self._caps: dict[power_caps.Covered, power_caps.Declared] = {}
         self._clusters: dict[str, Cluster] = {}
@@ -298,7 +302,8 @@ class ModelStore:
     @property
     def degradation_version(self) -> str:
         """The version of the model behind `neighbours`."""
-        return self.degradation.version if self.degradation else ""
+        in_force = self.pair_trees or self.degradation
+        return in_force.version if in_force else ""
 
     def _rule(self, cluster: Cluster) -> Contention:
         signatures = self._signatures.get(cluster.node_model, {})
@@ -306,7 +311,11 @@ class ModelStore:
         weights = self.degradation.weights if self.degradation else None
         node = cluster.peak_bandwidth_gbps, cluster.cores_per_node
         apart = self._apart.get(cluster.node_model, frozenset())
-        return Contention(gbps, *node, weights, self.rules.now.max_slowdown, apart)
+        pairs = None
+        if self.pair_trees is not None:
+            newest = {app: rows[-1] for app, rows in signatures.items()}
+            pairs = PairCosts(self.pair_trees, newest, cluster.cores_per_node, node[0])
+        return Contention(gbps, *node, weights, self.rules.now.max_slowdown, apart, pairs)
 
     def _take(self, event: Event) -> None:
         message = event.payload
@@ -357,6 +366,8 @@ class ModelStore:
                 self.power_model.tables.take_trees(chosen_trees(message))
             case DegradationModelPublished():
                 self.degradation = payloads.degradation(message)
+            case PairTreesChosen():
+                self.pair_trees = chosen_pair_trees(message)
             case NodePowerPublished():
                 self.node_factors = payloads.node_factors(message, self._names)
 
@@ -448,6 +459,8 @@ def _is_foreign(message: Message) -> bool:
             return message.origin != ORIGIN
         case PowerTreesChosen():
             return message.HasField("trees") and message.trees.origin != TREES_ORIGIN
+        case PairTreesChosen():
+            return message.HasField("trees") and message.trees.origin != PAIRS_ORIGIN
         case _:
             return False
 

@@ -1,11 +1,14 @@
 """Who may be whose neighbour on a node, and what it costs: a policy that the scheduler asks."""
 
+from array import array
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from math import inf, isnan, nan
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from shared.domain.signature import Signature
 from shared.models.degradation import slowdown_of_shares
+from shared.models.pair_trees import PairTrees, Side
 from shared.scheduling.capacity import Group
 
 # A job on a node: its application and its cores there.
@@ -16,6 +19,8 @@ Pair = tuple[str, str]
 
 # Costs that are kept at most: as many applications as jobs would otherwise keep one a pair of them.
 _MOST_COSTS: Final = 50_000
+# Pairs of jobs of which is kept what they cost each other, 16 bytes each.
+_MOST_PAIRS: Final = 1_000_000
 
 
 def pair_of_apps(one: str, other: str) -> Pair:
@@ -65,6 +70,109 @@ class Apart:
         return "nobody shares nodes"
 
 
+class PairCosts:
+    """What jobs on nodes of one model cost each other, by trees of pairs; NaN beside an application
+    without a signature.
+
+    Rows of a job beside all who were neighbours so far are kept, and what a group costs itself: the
+    same groups are asked about for each application that waits.
+    """
+
+    def __init__(
+        self,
+        trees: PairTrees,
+        signatures: Mapping[str, Signature],
+        cores_per_node: int,
+        peak_gbps: float,
+    ) -> None:
+        self.version = trees.version
+        self._trees, self._signatures = trees, signatures
+        self._cores_per_node, self._peak_gbps = cores_per_node, peak_gbps
+        self._forget()
+
+    def slowdown(self, one: Member, others: Group) -> float:
+        """Predicted T_co / T_solo."""
+        row = self._row(one, others)
+        if row is None:
+            return nan
+        return 1.0 + sum(row.suffers[self._places[other]] for other in others)
+
+    def slowdowns(self, group: Group, newcomer: Member) -> list[float]:
+        """Of those who run on a node, in their order, and of a newcomer."""
+        among = self._among(group)
+        row = self._row(newcomer, group)
+        if row is None or among is None:
+            return [nan] * (len(group) + 1)
+        places = [self._places[member] for member in group]
+        found = [own + row.presses[at] for own, at in zip(among, places, strict=True)]
+        found.append(1.0 + sum(row.suffers[at] for at in places))
+        return found
+
+    def _among(self, group: Group) -> list[float] | None:
+        """Slowdowns of those on a node, as it is."""
+        if group not in self._groups:
+            if len(self._groups) == _MOST_COSTS:
+                self._groups.clear()
+            rows = [
+                self.slowdown(member, group[:place] + group[place + 1 :])
+                for place, member in enumerate(group)
+            ]
+            self._groups[group] = None if any(map(isnan, rows)) else rows
+        return self._groups[group]
+
+    def _row(self, one: Member, others: Group) -> "_Row | None":
+        """Of one beside all neighbours so far, these among them; None where one is not known."""
+        if any(other not in self._places for other in others) and not self._met(others):
+            return None
+        row = self._rows.get(one)
+        if row is None:
+            side = self._side(one)
+            if side is None:
+                return None
+            row = self._rows[one] = _Row(side, array("d"), array("d"))
+        missing = self._sides[len(row.suffers) :]
+        if missing:
+            suffers, presses = self._trees.among(row.side, missing)
+            row.suffers.extend(suffers)
+            row.presses.extend(presses)
+        return row
+
+    def _met(self, others: Group) -> bool:
+        """Give neighbours places; False where one has no signature."""
+        if len(self._rows) * len(self._places) > _MOST_PAIRS:
+            self._forget()
+        for other in others:
+            if other in self._places:
+                continue
+            side = self._side(other)
+            if side is None:
+                return False
+            self._places[other] = len(self._sides)
+            self._sides.append(side)
+        return True
+
+    def _side(self, member: Member) -> Side | None:
+        app, cores = member
+        signature = self._signatures.get(app)
+        if signature is None:
+            return None
+        return Side.of(signature, cores / self._cores_per_node, self._peak_gbps)
+
+    def _forget(self) -> None:
+        self._places: dict[Member, int] = {}
+        self._sides: list[Side] = []
+        self._rows: dict[Member, _Row] = {}
+        self._groups: dict[Group, list[float] | None] = {}
+
+
+class _Row(NamedTuple):
+    """What one suffers from each neighbour by place, and what it costs them."""
+
+    side: Side
+    suffers: "array[float]"
+    presses: "array[float]"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Contention:
     """Neighbours contend for memory bandwidth: those of one add up as far as its slowdown goes.
@@ -74,6 +182,8 @@ class Contention:
     may be above `max_slowdown`. `weights` is None while no degradation model is published: then
     nobody shares. Applications that are kept `apart`, pairs in the order of their names, are not
     each other's newcomers, whatever is predicted.
+
+    Where `pairs` are known, they say what neighbours cost each other instead of the weights.
     """
 
     gbps: Mapping[str, float]
@@ -82,11 +192,12 @@ class Contention:
     weights: tuple[float, ...] | None
     max_slowdown: float
     apart: Set[Pair] = frozenset()
+    pairs: PairCosts | None = None
     _costs: dict[tuple[Member, Group], float] = field(default_factory=dict, init=False)
 
     def accepts_anyone(self, app: str) -> bool:
         """True where a slowdown can be predicted: a model is published and its signature known."""
-        return self.weights is not None and app in self.gbps
+        return (self.weights is not None or self.pairs is not None) and app in self.gbps
 
     def cost(self, newcomer: Member, group: Group) -> float:
         """The sum of all slowdowns on the node, infinite where the rule refuses one of them."""
@@ -106,6 +217,8 @@ class Contention:
         """Predicted T_co / T_solo; NaN without a prediction."""
         if not others:
             return 1.0
+        if self.pairs is not None:
+            return self.pairs.slowdown(one, others)
         if self.weights is None:
             return nan
         beside = sum(map(self._share, others))
@@ -145,6 +258,8 @@ class Contention:
         return nan if any(map(isnan, found)) else max(found)
 
     def _slowdowns(self, members: Group) -> list[float]:
+        if self.pairs is not None:
+            return self.pairs.slowdowns(members[:-1], members[-1])
         return [
             self.slowdown(member, members[:place] + members[place + 1 :])
             for place, member in enumerate(members)

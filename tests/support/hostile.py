@@ -14,11 +14,15 @@ from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodeMetersRead,
     NodePowerPublished,
+    PairTreesChosen,
+    PairTreesJudged,
+    PairTreesPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
     PowerTreesChosen,
     PowerTreesJudged,
     PowerTreesPublished,
+    RegressionTrees,
     RunningPowerMeasured,
 )
 from google.protobuf.descriptor import FieldDescriptor
@@ -27,6 +31,7 @@ from google.protobuf.message import Message
 from shared.domain.bounds import LENGTHS, QUANTITIES
 from shared.messaging.digest import Model, model_sha256
 from shared.models import degradation
+from shared.models.pair_trees import COLUMNS, PAIRS_ORIGIN, UNIT
 from shared.power_prediction.bound import SPREAD_GROUPS
 from shared.power_prediction.kinds import MEMORIES, SHAPES
 from shared.power_prediction.similar_jobs import ORIGIN, PREDICTORS
@@ -80,6 +85,7 @@ class Adversary:
             *(SignatureUpdated, AppIdMismatch, CoefficientsPublished),
             *(PowerModelPublished, DegradationModelPublished, NodePowerPublished),
             *(PowerHistoryUpdated, PowerTreesPublished, PowerTreesChosen, PowerTreesJudged),
+            *(PairTreesPublished, PairTreesChosen, PairTreesJudged),
             *(RunningPowerMeasured, NodeMetersRead),
         )
         found = self.random.choice(kinds)()
@@ -211,11 +217,17 @@ class Adversary:
             self._refill(message.weights, [self._float("weights") for _ in degradation.FEATURES])
         elif isinstance(message, PowerHistoryUpdated):
             self._tabulate_power(message)
-        elif isinstance(message, PowerTreesPublished | PowerTreesChosen):
-            self._plant(message)
         elif isinstance(message, NodePowerPublished):
             self._refill(message.clusters, [self._text("cluster") for _ in message.factors])
             self._refill(message.nodes, [self._text("node") for _ in message.factors])
+        else:
+            self._consistent_trees(message)
+
+    def _consistent_trees(self, message: Message) -> None:
+        if isinstance(message, PowerTreesPublished | PowerTreesChosen):
+            self._plant(message)
+        elif isinstance(message, PairTreesPublished | PairTreesChosen):
+            self._plant_pairs(message)
 
     def _tabulate(self, message: CoefficientsPublished) -> None:
         """Tables of all pairs of P-states."""
@@ -236,12 +248,25 @@ class Adversary:
         for each in message.users:
             trees += [each.tree, each.forest]
         for tree in trees:
-            self._refill(tree.sizes, [3])
-            self._refill(tree.feature, [self.random.randint(1, len(SUBMITTED)), 0, 0])
-            self._refill(tree.threshold, [self._float("log_w")])
-            self._refill(tree.right, [2])
-            self._refill(tree.value, [self._float("log_w") for _ in range(3)])
+            self._split(tree, len(SUBMITTED), [self._float("log_w") for _ in range(3)])
         message.sha256 = model_sha256(message)
+
+    def _plant_pairs(self, told: PairTreesPublished | PairTreesChosen) -> None:
+        """One split, and values whose sums are exact."""
+        message = told.trees if isinstance(told, PairTreesChosen) else told
+        told.version = message.version
+        message.origin = PAIRS_ORIGIN
+        values = [self.random.randint(0, 2_000_000) * UNIT for _ in range(3)]
+        self._split(message.trees, len(COLUMNS), values)
+        message.sha256 = model_sha256(message)
+
+    def _split(self, tree: RegressionTrees, features: int, values: list[float]) -> None:
+        """A tree of one split."""
+        self._refill(tree.sizes, [3])
+        self._refill(tree.feature, [self.random.randint(1, features), 0, 0])
+        self._refill(tree.threshold, [self._float("log_w")])
+        self._refill(tree.right, [2])
+        self._refill(tree.value, values)
 
     def _refill(self, column: Any, values: Sequence[object]) -> None:
         del column[:]

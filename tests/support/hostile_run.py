@@ -49,6 +49,9 @@ _TOPICS = {
     "PowerTreesPublished": "prediction.models",
     "PowerTreesJudged": "prediction.models",
     "PowerTreesChosen": "prediction.models",
+    "PairTreesPublished": "prediction.models",
+    "PairTreesJudged": "prediction.models",
+    "PairTreesChosen": "prediction.models",
     "DegradationModelPublished": "prediction.models",
     "NodePowerPublished": "prediction.models",
 }

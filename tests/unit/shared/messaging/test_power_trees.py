@@ -20,10 +20,10 @@ from shared.messaging.digest import model_sha256
 from shared.messaging.power_trees import (
     MOST_OF_USERS_BYTES,
     chosen_trees,
-    packed,
     trees_of,
     with_models_of_users,
 )
+from shared.messaging.regression_trees import packed
 from shared.power_prediction.forests import NEW_USER
 from shared.power_prediction.online import JudgedPrediction
 from shared.power_prediction.trees import FEATURES, SUBMITTED, TREES_ORIGIN

@@ -1,0 +1,182 @@
+"""How much one job slows another down on a node, by trees over what is known of both alone.
+
+Each split asks one of the two, so that a leaf is a set of jobs that suffer times a set of jobs that
+press them. Of each job it is kept which leaves it can reach in either role; a pair is in the leaves
+that both can reach, one a tree, and no row of a pair is ever built.
+
+What several neighbours cost adds up, each as it would alone: so that whom a rule accepts beside
+some it accepts beside fewer of them too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.domain.errors import RejectedError
+from shared.domain.signature import Signature
+from shared.models.forest import LEAF, Forest
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+# Versions are named by it and the number of the newest interval that they were grown of.
+PAIR_TREES: Final = "pair-trees"
+# Leaves are whole numbers of it and at most MOST_EXCESS, which 24 bits hold; trees are a power of
+# two. So sums over trees and neighbours are exact in whatever order a processor adds.
+UNIT: Final = 2.0**-20
+MOST_EXCESS: Final = 15.0
+MOST_TREES: Final = 64
+MOST_DEPTH: Final = 16
+# Jobs of which is kept which leaves they reach; beyond it, it is found again.
+_MOST_KEPT: Final = 20_000
+
+
+class Side(NamedTuple):
+    """One job on a node, by its application's signature at the highest P-state: what it draws of
+    the node's peak bandwidth, its part of the cores, cycles per instruction, and what a node used
+    whole draws, W."""
+
+    bandwidth_share: float
+    core_share: float
+    cpi: float
+    power_w: float
+
+    @classmethod
+    def of(cls, signature: Signature, core_share: float, peak_gbps: float) -> "Side":
+        """A job on this share of a node's cores, which draws the same share of the bandwidth."""
+        bandwidth_share = signature.mem_gbps * core_share / peak_gbps
+        return cls(bandwidth_share, core_share, signature.cpi, signature.power_w)
+
+
+# Of a row: those of the job that is slowed down, then those of its neighbour.
+COLUMNS: Final = tuple(f"{who} {name}" for who in ("own", "other") for name in Side._fields)
+# 1 where more of it never slows down less: more cores of either, and what they draw.
+RISING: Final = tuple(int(name.endswith("_share")) for name in COLUMNS)
+# Of what columns and values mean: trees of another origin would be asked something else.
+PAIRS_ORIGIN: Final = sha256(repr((COLUMNS, RISING, UNIT)).encode()).digest()
+
+
+def row_of_pair(own: Side, other: Side) -> tuple[float, ...]:
+    """COLUMNS of a job beside another one: what trees are grown of."""
+    return (*own, *other)
+
+
+class _Level(NamedTuple):
+    """Nodes of all trees at one depth that split, and their children: all by number."""
+
+    node: Ints
+    left: Ints
+    right: Ints
+    feature: Ints
+    threshold: Floats
+
+
+class _Reached(NamedTuple):
+    """Leaves that a job can reach, as the one that is slowed down and as the neighbour."""
+
+    own: Mask
+    other: Mask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairTrees:
+    """An immutable version. Raises RejectedError for trees whose sums would not be exact."""
+
+    version: str
+    forest: Forest
+    _levels: tuple[_Level, ...] = field(init=False, repr=False)
+    _leaves: Ints = field(init=False, repr=False)
+    _values: Floats = field(init=False, repr=False)
+    _kept: dict[Side, _Reached] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        trees, values = len(self.forest.feature), self.forest.value
+        if trees > MOST_TREES or trees & (trees - 1):
+            raise RejectedError("trees.sizes", f"must be a power of two, at most {MOST_TREES}")
+        scaled = values / UNIT
+        if (np.rint(scaled) != scaled).any() or (values < 0).any() or (values > MOST_EXCESS).any():
+            problem = f"must be multiples of {UNIT!r} from 0 to {MOST_EXCESS:g}"
+            raise RejectedError("trees.value", problem)
+        levels, leaves = _levels_of(self.forest)
+        object.__setattr__(self, "_levels", levels)
+        object.__setattr__(self, "_leaves", leaves)
+        object.__setattr__(self, "_values", values.ravel()[leaves] / trees)
+
+    def excess(self, own: Side, other: Side) -> float:
+        """T_co / T_alone - 1 of one beside another."""
+        there = self._reached(own).own & self._reached(other).other
+        return float(self._values[there].sum())
+
+    def among(self, one: Side, others: Sequence[Side]) -> tuple[list[float], list[float]]:
+        """Of one beside each of the others, and of each of the others beside it."""
+        me, found = self._reached(one), [self._reached(other) for other in others]
+        suffers = _summed(self._values, me.own, [other.other for other in found])
+        return suffers, _summed(self._values, me.other, [other.own for other in found])
+
+    def _reached(self, side: Side) -> _Reached:
+        found = self._kept.get(side)
+        if found is None:
+            if len(self._kept) == _MOST_KEPT:
+                self._kept.clear()
+            found = self._kept[side] = self._walked(side)
+        return found
+
+    def _walked(self, side: Side) -> _Reached:
+        """Down all trees at once; splits that ask the other job are followed both ways."""
+        # Rounded to 32 bits, as scikit-learn does before it compares.
+        asked = np.array(side, dtype=np.float32).astype(np.float64)
+        nobody = np.full(len(side), np.nan)
+        rows = np.concatenate([asked, nobody]), np.concatenate([nobody, asked])
+        own, other = (self._walked_as(row) for row in rows)
+        return _Reached(own, other)
+
+    def _walked_as(self, row: Floats) -> Mask:
+        reached = np.zeros(self.forest.feature.size, dtype=np.bool_)
+        reached[_roots(self.forest)] = True
+        for level in self._levels:
+            value, here = row[level.feature], reached[level.node]
+            is_unasked = np.isnan(value)
+            reached[level.left] = here & (is_unasked | (value <= level.threshold))
+            reached[level.right] = here & (is_unasked | (value > level.threshold))
+        return reached[self._leaves]
+
+
+def _summed(values: Floats, mine: Mask, theirs: Sequence[Mask]) -> list[float]:
+    at = np.flatnonzero(mine)
+    there = np.array([other[at] for other in theirs], dtype=np.bool_).reshape(len(theirs), len(at))
+    found: list[float] = np.where(there, values[at], 0.0).sum(axis=1).tolist()
+    return found
+
+
+def _roots(forest: Forest) -> Ints:
+    trees, width = forest.feature.shape
+    return np.asarray(np.arange(trees) * width, dtype=np.int64)
+
+
+def _levels_of(forest: Forest) -> tuple[tuple[_Level, ...], Ints]:
+    """Nodes that split by depth, and the leaves; a node is tree x width + its number there."""
+    trees, width = forest.feature.shape
+    first = np.repeat(np.arange(trees) * width, width)
+    feature, threshold = forest.feature.ravel(), forest.threshold.ravel()
+    left, right = first + forest.left.ravel(), first + forest.right.ravel()
+    levels: list[_Level] = []
+    leaves: list[Ints] = []
+    here = _roots(forest)
+    is_known = np.zeros(feature.size, dtype=np.bool_)
+    while here.size:
+        is_new = len(np.unique(here)) == len(here) and not is_known[here].any()
+        if not is_new or len(levels) > MOST_DEPTH:
+            problem = f"must be trees, of {MOST_DEPTH} splits one below the other at most"
+            raise RejectedError("trees", problem)
+        is_known[here] = True
+        splits = here[feature[here] != LEAF]
+        leaves.append(here[feature[here] == LEAF])
+        level = _Level(splits, left[splits], right[splits], feature[splits], threshold[splits])
+        levels.append(level)
+        here = np.concatenate([level.left, level.right])
+    return tuple(levels), np.sort(np.concatenate(leaves))

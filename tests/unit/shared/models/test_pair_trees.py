@@ -1,0 +1,116 @@
+"""Trees of pairs: leaves that both can reach say what a row of the pair would."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.ensemble import ExtraTreesRegressor
+
+from services.prediction.model import open_tree
+from shared.domain.errors import RejectedError
+from shared.models.forest import Forest, Tree
+from shared.models.pair_forest import all_pairs
+from shared.models.pair_trees import (
+    COLUMNS,
+    MOST_DEPTH,
+    RISING,
+    UNIT,
+    PairTrees,
+    Side,
+    row_of_pair,
+)
+
+SIDES = st.builds(Side, *(st.floats(0, 2) for _ in Side._fields))
+
+
+def grown(seed: int, trees: int = 4) -> Forest:
+    rng = np.random.default_rng(seed)
+    rows, excess = rng.uniform(0, 2, (60, len(COLUMNS))), rng.uniform(0, 3, 60)
+    forest = ExtraTreesRegressor(
+        n_estimators=trees, max_depth=5, monotonic_cst=RISING, random_state=seed % 1000
+    ).fit(rows, excess)
+    found = [open_tree(each.tree_) for each in forest.estimators_]
+    rounded = [t._replace(value=(np.rint(np.array(t.value) / UNIT) * UNIT).tolist()) for t in found]
+    return Forest.of(rounded, features=len(COLUMNS))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.lists(SIDES, min_size=2, max_size=6))
+def test_a_pair_is_said_to_cost_what_its_row_and_all_pairs_say(
+    seed: int, sides: list[Side]
+) -> None:
+    forest = grown(seed)
+    # On thresholds themselves, too.
+    edges = forest.threshold.ravel()[: 4 * len(Side._fields)].reshape(4, -1)
+    sides = [*sides, *(Side(*map(float, edge)) for edge in edges)]
+    trees = PairTrees("pair-trees@1", forest)
+    table = np.array(sides)
+    of_all = all_pairs(forest, table, table)
+    for at, one in enumerate(sides):
+        by_row = forest.predict(np.array([row_of_pair(one, other) for other in sides]))
+        suffers, presses = trees.among(one, sides)
+        # Sums are exact: in any order.
+        assert suffers == by_row.tolist() == of_all[at].tolist()
+        assert presses == of_all[:, at].tolist()
+        assert suffers == [trees.excess(one, other) for other in sides]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), SIDES, SIDES, st.floats(1, 4))
+def test_more_cores_of_either_never_cost_less(
+    seed: int, own: Side, other: Side, times: float
+) -> None:
+    trees = PairTrees("pair-trees@1", grown(seed))
+    wider = [
+        side._replace(
+            bandwidth_share=side.bandwidth_share * times, core_share=side.core_share * times
+        )
+        for side in (own, other)
+    ]
+    least = trees.excess(own, other)
+    assert trees.excess(wider[0], other) >= least
+    assert trees.excess(own, wider[1]) >= least
+
+
+def test_nobody_beside_nobody_is_asked_of_an_empty_list() -> None:
+    assert PairTrees("pair-trees@1", grown(1)).among(Side(0, 1, 1, 300), []) == ([], [])
+
+
+LEAF = Tree([-1], [0.0], [0], [0], [0.5])
+CHAIN = MOST_DEPTH + 2
+
+
+@pytest.mark.parametrize(
+    ("trees", "problem"),
+    [
+        ([LEAF] * 3, "power of two"),
+        ([LEAF] * 128, "power of two"),
+        ([LEAF._replace(value=[-UNIT])], "multiples"),
+        ([LEAF._replace(value=[UNIT / 2])], "multiples"),
+        ([LEAF._replace(value=[16.0])], "multiples"),
+        # Both children are one node: not a tree, and twice as many walks a level.
+        ([Tree([0, -1], [0.0, 0.0], [1, 0], [1, 0], [0.0, 0.0])], "must be trees"),
+        (
+            [
+                Tree(
+                    [*(0 for _ in range(CHAIN)), *(-1 for _ in range(CHAIN + 1))],
+                    [0.0] * (2 * CHAIN + 1),
+                    [n + 1 for n in range(CHAIN)] + [0] * (CHAIN + 1),
+                    [CHAIN + 1 + n for n in range(CHAIN)] + [0] * (CHAIN + 1),
+                    [0.0] * (2 * CHAIN + 1),
+                )
+            ],
+            "one below the other",
+        ),
+    ],
+)
+def test_what_cannot_be_added_up_exactly_or_is_no_tree_is_refused(
+    trees: list[Tree], problem: str
+) -> None:
+    build: Callable[[], PairTrees] = lambda: PairTrees(  # noqa: E731
+        "pair-trees@1", Forest.of(trees, features=len(COLUMNS))
+    )
+    with pytest.raises(RejectedError, match=problem):
+        build()
