@@ -39,6 +39,12 @@ def tell(
         str,
         typer.Option(help="Thermal design power of one accelerator, W: gpu=400,gpu:l4=72."),
     ] = "",
+    nameplate_power_w: Annotated[
+        float,
+        typer.Option(
+            help="What a node draws at most: counts where its meter is silent; 0: unknown."
+        ),
+    ] = 0.0,
     account: Account = "none",
     period_s: Annotated[float, typer.Option(min=0.1, help="How often Slurm is looked at.")] = 5.0,
     placement: Placement = "127.0.0.1:50053",
@@ -50,6 +56,7 @@ def tell(
     hardware = NodeHardware(
         *(node_model, _numbers(pstates_ghz), idle_power_w, peak_bandwidth_gbps),
         tdp_w=_design_powers(tdp_w),
+        nameplate_power_w=nameplate_power_w,
     )
     binding = architecture or cluster
     teller = Teller(ingest, Site(site, account, node_model), binding)

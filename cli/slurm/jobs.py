@@ -157,13 +157,15 @@ def _under(word: Word, later: Envelope) -> Envelope:
 
 class NodeHardware(NamedTuple):
     """What Slurm does not know of the nodes of its cluster; `tdp_w` is the thermal design power of
-    one accelerator by its name in Gres, W."""
+    one accelerator by its name in Gres, and `nameplate_power_w` what a node draws at most, W; 0:
+    nobody said."""
 
     node_model: str
     pstates_ghz: Sequence[float]
     idle_power_w: float
     peak_bandwidth_gbps: float
     tdp_w: Mapping[str, float] = MappingProxyType({})
+    nameplate_power_w: float = 0.0
 
 
 class UnlikeNodesError(UnusableError):
@@ -194,6 +196,7 @@ def declared(
         pstates_ghz=of.pstates_ghz,
         idle_power_w=of.idle_power_w,
         peak_bandwidth_gbps=of.peak_bandwidth_gbps,
+        nameplate_power_w=of.nameplate_power_w,
         architecture=architecture,
         node_names=fold(str(node["name"]) for node in shown),
     )

@@ -39,11 +39,13 @@ def _labelled_workload(
     if settings.swf is None:
         return _built_in(settings)
     log_workload = replay(settings.swf, settings.jobs, seed=settings.seed)
-    return log_workload.requests, clusters(log_workload.max_nodes)
+    nameplate_w = settings.nameplate_power_w
+    return log_workload.requests, clusters(log_workload.max_nodes, nameplate_power_w=nameplate_w)
 
 
 def _built_in(settings: SimulationSettings) -> tuple[list[JobRequest], tuple[Cluster, ...]]:
-    emulated = clusters(gpu_nodes=GPU_NODES if settings.gpus_share else 0)
+    gpu_nodes = GPU_NODES if settings.gpus_share else 0
+    emulated = clusters(gpu_nodes=gpu_nodes, nameplate_power_w=settings.nameplate_power_w)
     requests = built_in(settings.seed, settings.jobs, emulated)
     shares = settings.quarters_share, settings.gpus_share
     return with_parts(requests, emulated, settings.seed, *shares), emulated

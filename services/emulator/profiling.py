@@ -59,6 +59,7 @@ def _declaration(cluster: Cluster) -> Publish:
         pstates_ghz=cluster.pstates_ghz,
         idle_power_w=cluster.idle_power_w,
         peak_bandwidth_gbps=cluster.peak_bandwidth_gbps,
+        nameplate_power_w=cluster.nameplate_power_w,
         memory_gib_per_node=cluster.memory_gib_per_node,
         architecture=cluster.architecture,
         node_names=cluster.node_names,

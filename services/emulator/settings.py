@@ -39,6 +39,9 @@ class SimulationSettings(EnvironmentSettings):
     metered_every_s: float = Field(
         0.0, ge=0, description="Meters of nodes in use are read so often; 0: at the end of jobs"
     )
+    nameplate_power_w: float = Field(
+        0.0, ge=0, description="Declared of all nodes as the most that one draws; 0: not declared"
+    )
     under_predicted_share: float = Field(
         0.0, ge=0, le=1, description="Share of the jobs that predictions are 40 % too low for"
     )

@@ -69,6 +69,9 @@ class ClusterEntry(BaseModel):
     tdp_w: dict[str, float] = Field(
         {}, description="Thermal design power of one accelerator, by resource, W"
     )
+    nameplate_power_w: float = Field(
+        0.0, description="What a node draws at most: counts where its meter is silent; 0: unknown"
+    )
     kubeconfig: Path | None = Field(None, description="Else that of the pod's service account")
     context: str = Field("", description="Of the kubeconfig; its current one")
     node_selector: str = Field("", description="Labels of the nodes that Jobs may have; all")
@@ -84,6 +87,7 @@ class ClusterEntry(BaseModel):
             peak_bandwidth_gbps=self.peak_bandwidth_gbps,
             architecture=settings.architecture,
             tdp_w=self.tdp_w,
+            nameplate_power_w=self.nameplate_power_w,
         )
 
 

@@ -23,9 +23,12 @@ PEAK_BANDWIDTH_GBPS: Final[Mapping[str, float]] = MappingProxyType(
 )
 
 
-def clusters(nodes: int = NODES, gpu_nodes: int = 0) -> tuple[Cluster, ...]:
+def clusters(
+    nodes: int = NODES, gpu_nodes: int = 0, nameplate_power_w: float = 0.0
+) -> tuple[Cluster, ...]:
     """One cluster of `nodes` nodes of each node model: p1 and p2 of the EAMC paper. The last
-    `gpu_nodes` of the first have two GPUs each, which no source has there: they draw nothing."""
+    `gpu_nodes` of the first have two GPUs each, which no source has there: they draw nothing.
+    `nameplate_power_w` is what operators declare as the most that a node draws; 0: nothing."""
     return tuple(
         Cluster(
             name=model.partition,
@@ -36,6 +39,7 @@ def clusters(nodes: int = NODES, gpu_nodes: int = 0) -> tuple[Cluster, ...]:
             pstates_ghz=model.pstates_ghz,
             idle_power_w=IDLE_POWER_W[model.name],
             peak_bandwidth_gbps=PEAK_BANDWIDTH_GBPS[model.name],
+            nameplate_power_w=nameplate_power_w,
             declared_classes=_classes(nodes, gpu_nodes) if model is PLATINUM_8168 else (),
         )
         for model in NODE_MODELS.values()

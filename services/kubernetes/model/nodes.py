@@ -27,7 +27,8 @@ class MixedNodesError(UnusableError):
 @dataclass(frozen=True, slots=True)
 class NodeTraits:
     """What Kubernetes does not know of a cluster's nodes; `tdp_w` is the thermal design power of
-    one of a resource by its name, W."""
+    one of a resource by its name, and `nameplate_power_w` what a node draws at most, W; 0:
+    nobody said."""
 
     cluster: str
     site: str
@@ -37,6 +38,7 @@ class NodeTraits:
     peak_bandwidth_gbps: float
     architecture: str
     tdp_w: Mapping[str, float] = field(default_factory=dict)
+    nameplate_power_w: float = 0.0
 
 
 def is_worker(node: Mapping[str, Any]) -> bool:
@@ -77,6 +79,7 @@ def cluster_declared(nodes: Sequence[Mapping[str, Any]], traits: NodeTraits) -> 
         pstates_ghz=traits.pstates_ghz,
         idle_power_w=traits.idle_power_w,
         peak_bandwidth_gbps=traits.peak_bandwidth_gbps,
+        nameplate_power_w=traits.nameplate_power_w,
         architecture=traits.architecture,
         node_names=fold(str(node["metadata"]["name"]) for node in nodes),
     )

@@ -122,6 +122,14 @@ def test_nodes_of_several_models_are_no_cluster() -> None:
         declared([], "alpha", "north", "alpha", HARDWARE)
 
 
+def test_what_a_node_draws_at_most_is_declared_where_it_is_known() -> None:
+    known = HARDWARE._replace(nameplate_power_w=700.0)
+    found = declared([NODE], "alpha", "north", "alpha", known)
+    check_contents(found)
+    assert cluster_of(found).nameplate_power_w == 700.0
+    assert declared([NODE], "alpha", "north", "alpha", HARDWARE).nameplate_power_w == 0
+
+
 def test_the_design_power_of_accelerators_is_declared_where_nodes_have_them() -> None:
     gpus = {"tres": "cpu=36,mem=384G,billing=36,gres/gpu=2,gres/gpu:a100=2"}
     nodes = [{**NODE, "name": "n1"}, {**NODE, **gpus, "name": "g1"}]

@@ -23,9 +23,11 @@ from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMea
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.emulator.app import emulator
 from services.emulator.emulator import Emulator, StalledError
 from services.emulator.facts import EPOCH_US
 from services.emulator.feasibility import ImpossibleDecisionError
+from services.emulator.settings import SimulationSettings
 from services.emulator.truth.interference import slowdown_ratio
 from services.emulator.truth.kernels import KERNELS
 from shared.messaging.event import Event
@@ -58,6 +60,13 @@ def test_round_zero_declares_the_clusters_and_profiles_them() -> None:
     assert {s.node_model for s in payloads([output], NodeSamples)} == {
         c.node_model for c in CLUSTERS
     }
+
+
+def test_what_nodes_draw_at_most_is_declared_of_all_clusters_where_it_is_set() -> None:
+    for nameplate_w in (0.0, 650.0):
+        wanted = SimulationSettings(jobs=1, nameplate_power_w=nameplate_w)
+        [_, p2] = payloads([emulator(wanted).next_round()], ClusterDeclared)
+        assert p2.nameplate_power_w == nameplate_w
 
 
 def test_a_job_takes_its_repetitions_of_the_published_time() -> None:

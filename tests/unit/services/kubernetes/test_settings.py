@@ -25,6 +25,8 @@ def test_clusters_are_read_from_their_file(tmp_path: Path, monkeypatch: pytest.M
     settings = KubernetesSettings()
     [alpha] = clusters_of(path)
     assert alpha.traits(settings).architecture == "north/kubernetes"
+    rated = written(tmp_path, ALPHA.replace("}", ", nameplate_power_w: 700}"))
+    assert clusters_of(rated)[0].traits(settings).nameplate_power_w == 700
     assert settings.terms([alpha]).node_models == {"alpha": "g"}
 
 

@@ -65,3 +65,9 @@ def test_the_design_power_of_accelerators_is_declared_where_nodes_have_them() ->
     traits = replace(TRAITS, tdp_w={"gpu": 400.0, "fpga": 90.0})
     found = cluster_declared([node("n1"), gpus], traits)
     assert [dict(each.tdp_w) for each in found.node_classes] == [{}, {"gpu": 400.0}]
+
+
+def test_what_a_node_draws_at_most_is_declared_where_it_is_known() -> None:
+    traits = replace(TRAITS, nameplate_power_w=1500.0)
+    assert cluster_declared([node("n1")], traits).nameplate_power_w == 1500
+    assert cluster_declared([node("n1")], TRAITS).nameplate_power_w == 0
