@@ -1,23 +1,33 @@
 """Composition root of the planner."""
 
 from collections.abc import Mapping
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from services.planner.meter import watch
 from services.planner.processor import OUTPUT, Planner, Search, mended
-from services.planner.settings import PlannerSettings
+from services.planner.settings import PlannerSettings, SearchKind
 from shared.messaging.stage import Stage
 from shared.placement.settings import RuleSettings
+from shared.planning.searches import Searches
 from shared.runtime.service import run_service
 from shared.runtime.settings import Settings, settings
 from shared.workloads.tariff_files import read_tariffs
+
+if TYPE_CHECKING:
+    from shared.planning.region_decomposition import RegionDecomposition
 
 _INPUT: Final = "placement.inputs"
 
 
 def stages(
-    shared: Settings, own: PlannerSettings | None = None, rules: RuleSettings | None = None
+    shared: Settings,
+    own: PlannerSettings | None = None,
+    rules: RuleSettings | None = None,
+    searches: Searches | None = None,
 ) -> list[Stage]:
-    """The planner, whose rounds are placement's. Raises UnusableError for tariffs that are none."""
+    """The planner, whose rounds are placement's. `searches` counts what CP-SAT answers. Raises
+    UnusableError for tariffs that are none."""
     own, rules = own or PlannerSettings(), rules or RuleSettings()
     search = Search(
         tariffs=read_tariffs(own.tariffs) if own.tariffs else {},
@@ -26,6 +36,7 @@ def stages(
         most_jobs=own.most_jobs,
         period_us=round(own.period_s * 1e6),
         valid_us=round(own.valid_s * 1e6),
+        solving=_solving(own, searches or Searches()),
     )
 
     def create(_number: int, restored: Mapping[str, bytes]) -> Planner:
@@ -44,6 +55,16 @@ def stages(
     ]
 
 
+def _solving(own: PlannerSettings, searches: Searches) -> "RegionDecomposition | None":
+    """The solver is loaded where it is asked for alone."""
+    if own.search is not SearchKind.DEC:
+        return None
+    from shared.planning.region_decomposition import RegionDecomposition
+
+    return RegionDecomposition(own.solve_s, own.longest_solve_s, searches)
+
+
 def main() -> None:
     """Run the process."""
-    run_service("planner", stages(settings()))
+    searches = Searches()
+    run_service("planner", stages(settings(), searches=searches), partial(watch, searches))

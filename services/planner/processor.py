@@ -6,7 +6,7 @@ what placement has started, without asking it, and what a plan would have to be 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 from coplace.v1.jobs_pb2 import JobFinished
@@ -22,6 +22,9 @@ from shared.placement.processor import Placement
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices
 from shared.scheduling.run_share import RunShare
 from shared.workloads.tariff import Tariff
+
+if TYPE_CHECKING:  # a planner that only looks ahead loads no solver
+    from shared.planning.region_decomposition import RegionDecomposition
 
 OUTPUT: Final = "placement.plans"
 SOURCE: Final = "planner"
@@ -46,6 +49,8 @@ class Search:
     most_jobs: int
     period_us: int
     valid_us: int
+    # Set where CP-SAT plans, and not look-ahead.
+    solving: "RegionDecomposition | None" = None
 
     def look_ahead(self, clusters: Iterable[str]) -> LookAhead:
         """The search over these clusters: 1 per kWh where no tariff is known."""
@@ -104,11 +109,14 @@ class Planner:
         self._placement.hold_back(subject, fault)
 
     def _planned(self, ended: Round) -> list[PlanItem]:
-        """The items of the best plan; none where the policy's order is as good."""
+        """The items of the best plan; none where the policy's order is as good, or all of a solved
+        plan starts at once."""
         self._searched_us = ended.ended_at_us
         self._changed[_SEARCHED] = str(self._searched_us).encode()
         planning, share = self._placement.planning, self._share.mean
         problem = planning.problem(ended.now_s, share, self._search.most_jobs)
+        if (solving := self._search.solving) is not None:
+            return list(_that_fit(problem.items(solving.plan(problem.situation, problem.waiting))))
         look_ahead = self._search.look_ahead(problem.clusters)
         plan = look_ahead.plan(problem.situation, problem.waiting, share)
         return list(_that_fit(problem.items(plan or ())))

@@ -3,6 +3,7 @@
 The rules that it shares with placement are COPLACE_PLACEMENT_*: shared/placement/settings.py.
 """
 
+from enum import StrEnum
 from pathlib import Path
 
 from pydantic import Field
@@ -15,6 +16,13 @@ from shared.scheduling.lookahead import Bounds, Prices
 _HOUR_S = 3600.0
 _DAY_S = 86_400.0
 _PRICES, _BOUNDS = Prices(), Bounds()
+
+
+class SearchKind(StrEnum):
+    """How plans are looked for."""
+
+    LOOK_AHEAD = "look-ahead"
+    DEC = "dec"
 
 
 class PlannerSettings(EnvironmentSettings):
@@ -35,6 +43,16 @@ class PlannerSettings(EnvironmentSettings):
     )
     makespan_price: float = Field(
         _PRICES.makespan_per_h, ge=0, description="An hour until the last limit"
+    )
+    search: SearchKind = Field(
+        SearchKind.LOOK_AHEAD,
+        description="dec: CP-SAT orders the queue under the caps; look-ahead's settings count not",
+    )
+    solve_s: float = Field(
+        1.0, gt=0, le=60, description="Work of one answer of CP-SAT, about seconds of one core"
+    )
+    longest_solve_s: float = Field(
+        8.0, gt=0, le=600, description="SOLVE_S is doubled up to here while there is no answer"
     )
     head: int = Field(_BOUNDS.head, ge=1, le=1000, description="Jobs that are played forward")
     budget: int = Field(_BOUNDS.budget, ge=0, le=1000, description="Proposals a round; 0: no plan")

@@ -25,7 +25,7 @@ from shared.scheduling.list_scheduling import (
 
 # Weights become whole numbers: so many parts of one.
 _PARTS: Final = 1000
-# No start within the limit: it is doubled, up to here.
+# No start within the limit: it is doubled, up to here unless something else is said.
 _LONGEST_LIMIT_S: Final = 60.0
 # Jobs that may not all run at the instant at which one of them starts: its place, and theirs; below
 # 0 are those that run already, counted from -1.
@@ -47,9 +47,15 @@ class DecompositionPlanner:
     """
 
     def __init__(
-        self, rule: Order, searches: Searches, limit_s: float = 1.0, rounds: int = 3
+        self,
+        rule: Order,
+        searches: Searches,
+        limit_s: float = 1.0,
+        rounds: int = 3,
+        longest_s: float = _LONGEST_LIMIT_S,
     ) -> None:
         self._rule, self._limit_s, self._rounds = rule, limit_s, rounds
+        self._longest_s = max(limit_s, longest_s)
         self._searches = searches
 
     def plan(self, at: CappedSituation) -> Sequence[Planned]:
@@ -86,7 +92,7 @@ class DecompositionPlanner:
         """Starts by place; None without an answer at the longest limit."""
         model, starts = _model(at, hint, conflicts)
         limit_s = self._limit_s
-        while limit_s <= max(self._limit_s, _LONGEST_LIMIT_S):
+        while limit_s <= self._longest_s:
             solver = cp_model.CpSolver()
             solver.parameters.num_workers = 1
             solver.parameters.random_seed = 0

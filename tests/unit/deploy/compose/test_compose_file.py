@@ -26,6 +26,7 @@ from services.kubernetes.adapters.meter import KubernetesMeter
 from services.placement.meter import watch
 from services.placement.service import Duty
 from services.placement.settings import PlacementSettings
+from services.planner.meter import watch as watch_searches
 from services.prediction.adapters import LEAST_JUDGED, PowerMeter
 from services.prediction.job_power import PowerOutcome
 from shared.authority.door import Door
@@ -33,6 +34,7 @@ from shared.messaging.event import Event, Publish
 from shared.messaging.hooks import Backlog, Tally
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
+from shared.planning.searches import Searches
 from shared.power_prediction.online import LearnerProgress, RecentScores
 from shared.runtime.settings import Settings
 from shared.runtime.telemetry import Telemetry
@@ -180,6 +182,7 @@ def exported_metrics() -> str:
     job_power = Mock(outcomes={PowerOutcome.LEARNED: 1}, known_shapes={"user": 1})
     power.watch(Mock(power_learner=power_learner, job_power=job_power))
     power.register(telemetry.meter)
+    watch_searches(Searches(), telemetry.meter)
     placement = Duty()
     placement.begin(capped_region().queries)
     watch(telemetry.meter, placement)

@@ -1,9 +1,10 @@
 """What the planner proposes after a round, when it is silent, and what placement starts by it."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from coplace.v1.control_pb2 import POWER_SCOPE_REGION
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.plans_pb2 import PlanProposed
 
@@ -14,11 +15,14 @@ from shared.messaging.event import Event
 from shared.messaging.stage import Round
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
+from shared.planning.region_decomposition import RegionDecomposition
+from shared.planning.searches import Searches
 from shared.runtime.environment import WrongSettingsError
 from shared.scheduling.lookahead import Bounds, Prices
 from shared.workloads.tariff import Tariff
 from tests.unit.shared.placement.region import (
     T0_US,
+    capped,
     decisions,
     end_us,
     feed,
@@ -120,6 +124,29 @@ def test_nothing_is_proposed_where_nothing_waits_or_no_round_follows_or_no_budge
     assert plan_of(planner(), 0, *queue(), last=True) is None
     none = Search({}, Prices(), Bounds(budget=0), 500, 0, 3_600_000_000)
     assert plan_of(planner(none), 0, *queue()) is None
+
+
+SOLVED: Final = replace(FLAT, solving=RegionDecomposition(0.5, 0.5, Searches()))
+
+
+def test_a_solved_order_is_followed_under_a_cap_that_placement_holds() -> None:
+    """The watts are for four nodes: one holder runs, the other waits as the long one does."""
+    cap = capped(POWER_SCOPE_REGION, "", (0, 8 * 100.0 + 4 * 300.0))
+    processor, placement = planner(SOLVED), Placement({}, Rules(), 7.0)
+    found = plan_of(processor, 0, cap, *queue())
+    first = [one.job_id for one in plan_in(found).items]
+    assert [*dict.fromkeys(first)] == [*(f"short-{n}" for n in range(4)), "holder-1", "long"]
+    feed(placement, [*models(4), cap, *queue()])
+    placement.end_round(Round(0, end_us(0)))
+    assert found is not None
+    feed(placement, [found, finished("holder-0", end_us(1) - 1)])
+    started = {d.job_id: d for d in decisions(placement.end_round(Round(1, end_us(1))))}
+    assert [name for name, d in started.items() if d.cluster] == ["short-0", "short-1"]
+    assert started["short-0"].plan_round == 0
+
+
+def test_a_solved_plan_is_the_same_wherever_it_is_solved() -> None:
+    assert plan_of(planner(SOLVED), 0, *queue()) == plan_of(planner(SOLVED), 0, *queue())
 
 
 def test_rounds_that_follow_sooner_than_the_period_are_not_searched() -> None:

@@ -1,0 +1,148 @@
+"""DEC for a region: an order of what waits, by starts of CP-SAT under the budgets of now.
+
+The relaxed model of `decomposition.py`: the nodes of a cluster are one pool. Each job is where the
+policy would have it first. A budget of all clusters is the cap, one of a single cluster is a pool
+beside its nodes; budgets of some clusters are left to placement, which holds all of them whatever
+a plan says. Nobody declares how long jobs expect to wait by their queue, so the walltime stands in
+equation 2: a second of waiting costs the longest walltime / the job's.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from shared.planning.decomposition import DecompositionPlanner
+from shared.planning.searches import Searches
+from shared.scheduling.list_scheduling import (
+    CappedSituation,
+    FreeNodes,
+    PriorityRule,
+    Using,
+    Wanted,
+)
+from shared.scheduling.lookahead import Waiting
+from shared.scheduling.plan_evaluation import PlannedEntry, Situation
+from shared.scheduling.power import NO_CAP_MW, milliwatts
+from shared.scheduling.problem import Allocation
+from shared.scheduling.wait_queue import order_of, tier_of
+
+# Below it all walltimes weigh alike, s: the threshold of bounded slowdowns.
+_THRESHOLD_S: Final = 60.0
+_MOST_RANK: Final = 255
+
+
+@dataclass(slots=True)
+class RegionDecomposition:
+    """Plans for a region, from the list schedule by tier and walltime on. The same calls have the
+    same answers: the solver counts its work, not the time; `limit_s` of it, about a second each,
+    doubled up to `longest_s` while there is no answer. Without one the list schedule holds, and
+    `searches` counts it."""
+
+    limit_s: float
+    longest_s: float
+    searches: Searches
+
+    def plan(self, situation: Situation, waiting: Mapping[int, Waiting]) -> list[PlannedEntry]:
+        """The jobs in the order of their starts, on all clusters that the policy has them on; empty
+        where everything starts at once. Who never fits is not in it."""
+        jobs = [job for job in waiting.values() if job.usual]
+        at, firsts = _situation(situation, jobs)
+        ranked = sorted(
+            range(len(firsts)),
+            key=lambda n: (tier_of(firsts[n].order), firsts[n].mode.limit_s, firsts[n].arrival),
+        )
+        ranks = [0] * len(firsts)
+        for rank, place in enumerate(ranked):
+            ranks[place] = rank
+        planner = DecompositionPlanner(
+            PriorityRule(ranks), self.searches, self.limit_s, longest_s=self.longest_s
+        )
+        found = planner.cheapest(at)
+        if not found.cost:
+            return []
+        order = [waiting[firsts[place].arrival] for _, place in found.starts]
+        return [entry for n, job in enumerate(order) for entry in _entries(job, n)]
+
+
+class _Budgets(NamedTuple):
+    """What may be drawn beyond idle nodes now, mW: by all clusters together, and by each."""
+
+    together_mw: int
+    each_mw: list[int]
+
+
+def _situation(
+    situation: Situation, jobs: Sequence[Waiting]
+) -> tuple[CappedSituation, list[PlannedEntry]]:
+    """It as the model takes it, and by place the entry that each job is planned by. Clusters are
+    nodes of their own two resources: how many nodes they have, and what these may draw."""
+    clusters = len(situation.pools)
+    budgets = _budgets(situation)
+    amounts = np.zeros((2 * clusters, clusters), dtype=np.int64)
+    for number, pool in enumerate(situation.pools):
+        amounts[2 * number : 2 * number + 2, number] = pool.units, budgets.each_mw[number]
+    using, lasting_mw = list[Using](), 0
+    for arrival, held in situation.running.items():
+        draw_mw = milliwatts(held.power_w)
+        amounts[2 * held.cluster : 2 * held.cluster + 2, held.cluster] -= held.units, draw_mw
+        if held.release_s == inf:
+            lasting_mw += draw_mw
+            continue
+        needs = _needs(clusters, held.cluster, held.units, draw_mw)
+        on = Allocation((held.cluster,), (1,))
+        using.append(Using(held.release_s, arrival, needs, on, draw_mw))
+    cap_mw = budgets.together_mw - lasting_mw
+    free = FreeNodes.of(amounts)
+    most = [int(left) for left in free.totals]
+    for each in using:
+        most = [left + need for left, need in zip(most, each.needs, strict=True)]
+    firsts, waiting = list[PlannedEntry](), list[Wanted]()
+    for job in jobs:
+        first = min(job.usual)
+        draw_mw = milliwatts(first.mode.draw_w)
+        needs = _needs(clusters, first.cluster, first.units, draw_mw)
+        if draw_mw <= cap_mw and all(map(int.__le__, needs, most)):
+            limit_s = first.mode.limit_s
+            waiting.append(Wanted(len(firsts), 1, needs, draw_mw, limit_s, _length_s(limit_s)))
+            firsts.append(first)
+    longest_s = max((job.weight for job in waiting), default=_THRESHOLD_S)
+    weighed = [job._replace(weight=longest_s / job.weight) for job in waiting]
+    return CappedSituation(situation.now_s, cap_mw, free, using, weighed), firsts
+
+
+def _budgets(situation: Situation) -> _Budgets:
+    by_cluster = situation.budgets()
+    clusters_of: dict[int, set[int]] = {}
+    together_mw, each_mw = NO_CAP_MW, [NO_CAP_MW] * len(by_cluster)
+    for number, budgets in enumerate(by_cluster):
+        for budget in budgets:
+            clusters_of.setdefault(id(budget), set()).add(number)
+    for number, budgets in enumerate(by_cluster):
+        for budget in budgets:
+            left_mw = budget.cap.at(situation.now_s) - budget.base_mw
+            covered = len(clusters_of[id(budget)])
+            if covered == len(by_cluster):
+                together_mw = min(together_mw, left_mw)
+            elif covered == 1:
+                each_mw[number] = min(each_mw[number], left_mw)
+    return _Budgets(together_mw, each_mw)
+
+
+def _needs(clusters: int, cluster: int, units: int, draw_mw: int) -> tuple[int, ...]:
+    needs = [0] * (2 * clusters)
+    needs[2 * cluster : 2 * cluster + 2] = units, draw_mw
+    return tuple(needs)
+
+
+def _length_s(limit_s: float) -> float:
+    return max(_THRESHOLD_S, limit_s)
+
+
+def _entries(job: Waiting, place: int) -> Iterator[PlannedEntry]:
+    """The job at a place of the plan, its clusters in the policy's order."""
+    for rank, entry in enumerate(sorted(job.usual)):
+        order = order_of(tier_of(entry.order), place, min(rank, _MOST_RANK))
+        yield entry._replace(order=order)
