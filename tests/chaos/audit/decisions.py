@@ -64,8 +64,8 @@ def no_job_starts_on_a_lost_cluster(evidence: Evidence) -> Iterator[str]:
 def no_start_delays_a_reservation(evidence: Evidence) -> Iterator[str]:
     """What is promised in a round can be kept beside what starts in it."""
     for decided in evidence.decisions:
-        job, promise = evidence.world.journal.submissions.get(decided.job_id), decided.reservation
-        if job is None or job.shareable or job.cores_per_unit or not promise.nodes:
+        promise = decided.reservation
+        if not promise.nodes or not _takes_whole_nodes(evidence, decided.job_id):
             continue
         taken = {
             node
@@ -75,6 +75,15 @@ def no_start_delays_a_reservation(evidence: Evidence) -> Iterator[str]:
         }
         if len(taken) + promise.nodes > evidence.known.most_nodes[promise.cluster]:
             yield f"{_name(decided)} is promised nodes that starts of the round have by then"
+
+
+def _takes_whole_nodes(evidence: Evidence, job_id: str) -> bool:
+    """Of a hostile id the journal may have another submission than placement, to whose topic one
+    came past the door."""
+    job = evidence.world.journal.submissions.get(job_id)
+    if job is None or is_hostile(job_id):
+        return False
+    return not (job.shareable or job.cores_per_unit)
 
 
 def _unexplained_start(decided: PlacementDecided) -> Iterator[str]:
