@@ -32,6 +32,8 @@ from tests.chaos.world import World
 
 _NAMES: Final = ("summer", "winter")
 _POINTS: Final = [("0", "0.25"), ("0.7", "0.5"), ("0.9", "0.975"), ("1", "1")]
+# What of a discount its aggressors pay, and the most of an hour: by turns, with no draw of its own.
+_SURCHARGES: Final = (("", ""), ("1", ""), ("0.35", "0.02"))
 
 
 def declare_tariff(world: World) -> None:
@@ -45,6 +47,7 @@ def declare_tariff(world: World) -> None:
         TariffRate(resource="core", su="3.000001", cluster=rng.choice(["alpha", "beta"])),
         TariffRate(resource="core", su=rng.choice(["0", "0.1", "1"])),
     ]
+    surcharge_share, surcharge_most_su = _SURCHARGES[world.events % len(_SURCHARGES)]
     declared = TariffDeclared(
         name=rng.choice(_NAMES),
         version=world.events,
@@ -57,6 +60,8 @@ def declare_tariff(world: World) -> None:
         node_failure=rng.choice([PAYER_ACCOUNT, PAYER_OPERATOR]),
         requeue=rng.choice([PAYER_ACCOUNT, PAYER_OPERATOR]),
         declared_at_us=now_us,
+        surcharge_share=surcharge_share,
+        surcharge_most_su=surcharge_most_su,
     )
     publish(world, f"{declared.name}/{declared.version}", 1, tariff_declared=declared)
 

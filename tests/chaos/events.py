@@ -413,7 +413,7 @@ def shutter(world: World) -> None:
     measured = ShuttersMeasured(
         job_id=run.job_id,
         attempt=run.attempt,
-        co_runner_job_id=rng.choice(["site/alpha/x/1", "site/alpha/y/1"]),
+        co_runner_job_id=rng.choice(_co_runners(world, run.job_id)),
         app_id=_APPS[0],
         co_runner_app_id=_APPS[1],
         node_model="gold",
@@ -423,6 +423,12 @@ def shutter(world: World) -> None:
     )
     delay_us = some_time_us(rng, 1000, 600 * SECOND_US)
     publish(world, run.job_id, _sequence(world), delay_us, shutters_measured=measured)
+
+
+def _co_runners(world: World, job_id: str) -> Sequence[str]:
+    """Two that may have been beside a job: others of the region, or such as nobody knows."""
+    others = [each for each in list(world.journal.submissions)[-3:] if each != job_id]
+    return [*others, "site/alpha/x/1", "site/alpha/y/1"][:2]
 
 
 def _nodes_of(declared: ClusterDeclared) -> Sequence[str]:

@@ -1,7 +1,7 @@
 """Planted bugs: each replaces right code by a realistic mistake, which the auditor must find. To
 add one, write a context manager and list it in MUTANTS."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from decimal import Decimal
@@ -14,11 +14,13 @@ from coplace.v1.placement_pb2 import VERDICT_QUEUED, PlacementDecided
 
 from services.energy.processor.learner import Learner
 from services.placement.sequencer import Sequencer
+from services.pricing import charge, surcharging
 from services.pricing.accounts.adapters import RedisAccounts
+from services.pricing.model import Evidence as PricedEvidence
 from services.pricing.processor import PricingProcessor
 from services.pricing.state import Attempts
 from shared.domain.job import TRANSITIONS, JobFact, JobState
-from shared.domain.tariff import FAIR, PriceTariff, RateFunction
+from shared.domain.tariff import FAIR, PriceTariff, RateFunction, Surcharge
 from shared.messaging import embedded, memory, unit
 from shared.messaging.clock import GuardedClock
 from shared.messaging.early import EarlyFacts
@@ -40,6 +42,7 @@ from shared.placement.outcomes import Outcomes
 from shared.placement.pending_reasons import PendingReasons
 from shared.placement.processor import Placement
 from shared.placement.rules_in_force import RulesInForce
+from shared.placement.told import ToldDecisions
 from shared.placement.withdrawals import Withdrawals
 
 Mutant = Callable[[], AbstractContextManager[Any]]
@@ -537,6 +540,22 @@ def degradation_counts_once() -> AbstractContextManager[Any]:
     )
 
 
+def surcharges_go_by_time_beside() -> AbstractContextManager[Any]:
+    """Who was there pays, not who slowed the run down."""
+    right = surcharging.surcharges_micro_su
+
+    def wrong(rows: Sequence[PricedEvidence], discount_micro_su: int, surcharge: Surcharge) -> Any:
+        same = [replace(row, slowdown_ratio=2.0) for row in rows]
+        return right(same, discount_micro_su, surcharge)
+
+    return patch.object(charge, "surcharges_micro_su", wrong)
+
+
+def what_was_told_is_decided_again() -> AbstractContextManager[Any]:
+    """A state that was put back decides in rounds that it told of before."""
+    return patch.object(ToldDecisions, "covers", lambda *_: False)
+
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
     state_is_lost_beside_its_position,
     position_is_lost_beside_its_state,
@@ -582,4 +601,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     tariffs_hold_for_ever,
     empty_accounts_get_nodes,
     degradation_counts_once,
+    surcharges_go_by_time_beside,
+    what_was_told_is_decided_again,
 )

@@ -47,7 +47,11 @@ _SOONEST: Final = {
     "empty_accounts_get_nodes": 8,
     "degradation_counts_once": 8,
     "no_share_of_a_cap_is_kept_free": 8,
+    "surcharges_go_by_time_beside": 8,
+    "what_was_told_is_decided_again": 6_000_286,
 }
+# A clock has to have been wrong, and a state to be put back behind that.
+_LONG: Final = {"what_was_told_is_decided_again": 1_000}
 # CI has time for every third one.
 _PLANTED: Final = [
     pytest.param(mutant, marks=pytest.mark.thorough) if number % 3 else mutant
@@ -97,9 +101,10 @@ def test_no_seed_finds_a_violation_where_plans_are_followed(seed: int) -> None:
 
 @pytest.mark.parametrize("mutant", _PLANTED, ids=lambda mutant: mutant.__name__)
 def test_each_planted_bug_is_found(mutant: Mutant) -> None:
+    events = _LONG.get(mutant.__name__, _MUTANT_EVENTS)
     for seed in dict.fromkeys([_SOONEST.get(mutant.__name__, 1), *_MUTANT_SEEDS]):
         with mutant():
-            found = Episode(seed, _MUTANT_EVENTS).play().violations
+            found = Episode(seed, events).play().violations
         assert not any("mutants.py" in each and "AttributeError" in each for each in found), found
         if found:
             return

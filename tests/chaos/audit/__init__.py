@@ -14,6 +14,7 @@ from tests.chaos.audit import (
     rejections,
     rules,
     starts,
+    surcharges,
     suspensions,
 )
 from tests.chaos.audit.evidence import Evidence
@@ -45,6 +46,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     billing.nothing_is_booked_in_a_closed_period,
     billing.no_job_of_an_empty_account_starts,
     billing.each_account_stands_as_the_ledger_says,
+    surcharges.each_surcharge_is_a_part_of_the_discount,
+    surcharges.each_aggressor_is_whose_job_slowed_the_run_down,
     decisions.every_decision_is_explained,
     decisions.no_job_starts_on_a_lost_cluster,
     decisions.no_start_delays_a_reservation,

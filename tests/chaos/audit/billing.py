@@ -37,7 +37,7 @@ from tests.chaos.journal import Journal
 
 _PRICING: Final = "pricing"
 _STANDINGS: Final = {WHEN_EMPTY_REFUSE: STANDING_REFUSED, WHEN_EMPTY_WARN: STANDING_WARNED}
-_FREE: Final = (CHARGE_REASON_NODE_FAILED, CHARGE_REASON_REQUEUED)
+FREE: Final = (CHARGE_REASON_NODE_FAILED, CHARGE_REASON_REQUEUED)
 
 
 def each_tariff_holds_for_what_is_charged_by_it(found: Evidence) -> Iterator[str]:
@@ -121,7 +121,7 @@ def each_account_stands_as_the_ledger_says(found: Evidence) -> Iterator[str]:
 
 
 def _price_su(tariff: TariffDeclared, charge: ChargeMade, run: JobFinished) -> Fraction:
-    if charge.reason in _FREE or not run.started_at_us:
+    if charge.reason in FREE or not run.started_at_us:
         return Fraction(0)
     cores = run.cores or run.nodes * run.cores_per_node
     rates = (rate for rate in tariff.rates if rate.cluster in ("", run.cluster))
@@ -202,6 +202,9 @@ def _charged(found: Evidence) -> dict[str, Fraction]:
     sums: dict[str, Fraction] = {}
     for charge in last.values():
         sums[charge.account] = sums.get(charge.account, Fraction(0)) + Fraction(charge.price_su)
+        for row in charge.evidence:
+            told = Fraction(row.surcharge_su or 0)
+            sums[row.co_runner_account] = sums.get(row.co_runner_account, Fraction(0)) + told
     return sums
 
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from coplace.v1.pricing_pb2 import ChargeMade
+from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
 from services.pricing.accounts.model import entry_of, spent_micro_su
@@ -43,7 +43,7 @@ def each_price_follows_from_what_was_measured(found: Evidence) -> Iterator[str]:
         rows = evidence(shutters[key], usage_of(finished))
         end, mark = AttemptEnd(finished), ChargeMark(charge.revision, charge.charged_at_us)
         expected = charge_message(end, mark, rate, rows)
-        if list(expected.evidence) != list(charge.evidence):
+        if list(expected.evidence) != _measured(charge):
             yield f"{key} is charged by other evidence than was measured"
         is_as_expected = charge.tariff or expected.price_su == charge.price_su
         if not is_as_expected or expected.account != charge.account:
@@ -82,6 +82,15 @@ def _revisions(found: Evidence) -> dict[Key, list[int]]:
         if revision not in there or not journal.pricing_forgot:
             there.append(revision)
     return revisions
+
+
+def _measured(charge: ChargeMade) -> list[InterferenceEvidence]:
+    """Its evidence without what follows from a tariff."""
+    told = ChargeMade(evidence=charge.evidence)
+    for row in told.evidence:
+        row.ClearField("co_runner_account")
+        row.ClearField("surcharge_su")
+    return list(told.evidence)
 
 
 def _is_lost(found: Evidence, charge: ChargeMade) -> bool:
