@@ -12,6 +12,9 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
+    PairTreesChosen,
+    PairTreesJudged,
+    PairTreesPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
     PowerTreesChosen,
@@ -31,6 +34,7 @@ from shared.domain.errors import UnusableError
 from shared.messaging.deployment import Deployment
 from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event
+from shared.models.pair_trees import PAIR_TREES
 from shared.power_prediction.trees import TREES
 from shared.runtime.settings import settings
 
@@ -41,11 +45,18 @@ Model = (
     | PowerHistoryUpdated
     | PowerTreesPublished
     | DegradationModelPublished
+    | PairTreesPublished
     | NodePowerPublished
 )
-Trees = PowerTreesJudged | PowerTreesChosen
+Judged = PowerTreesJudged | PairTreesJudged
+Chosen = PowerTreesChosen | PairTreesChosen
+Trees = Judged | Chosen
 _TOPICS: Final = ("prediction.models", "prediction.power")
+_OF_TREES: Final = (TREES, PAIR_TREES)
 _COLUMNS: Final = ("version", "published", "learned from", "error on others", "state", "sha256")
+
+
+OfTrees = Annotated[str, typer.Option("--model", help="power-trees or pair-trees.")]
 
 
 class Published(NamedTuple):
@@ -59,7 +70,7 @@ class Published(NamedTuple):
 def list_models(output: OutputName = Output.TABLE) -> None:
     """One line a version, the oldest first: what it was learned from, and how wrong it was. Of what
     similar jobs drew, which every finished job changes, the newest version alone. The newest of a
-    model is what placement evaluates; of trees of power, what is in force."""
+    model is what placement evaluates; of trees, what is in force."""
     events = list(_events())
     write(rows(published(events), trees_told(events)), _COLUMNS, output)
 
@@ -74,42 +85,55 @@ def show(
 
 @app.command()
 def pin(
-    version: Annotated[str, typer.Argument(help="Of trees of power, as the list names it.")],
+    version: Annotated[str, typer.Argument(help="Of trees, as the list names it.")],
     reason: Reason = "",
     ingest: Ingest = "127.0.0.1:50051",
     source: Source = "operator",
 ) -> None:
     """Put a version into force from the end of the round on; it stays, whatever would be better.
     The newest five can be."""
-    chosen(published(_events()), version)
-    publish(ingest, pinned(version, reason, source, clock_us()))
+    model = _known(_name(chosen(published(_events()), version)))
+    publish(ingest, pinned(version, reason, source, clock_us(), model))
     typer.echo(f"asked for {version}: it stays until it is unpinned")
 
 
 @app.command()
 def unpin(
-    reason: Reason = "", ingest: Ingest = "127.0.0.1:50051", source: Source = "operator"
+    model: OfTrees = TREES,
+    reason: Reason = "",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
 ) -> None:
     """Let a better version replace the one in force again."""
-    publish(ingest, pinned("", reason, source, clock_us()))
+    publish(ingest, pinned("", reason, source, clock_us(), _known(model)))
     typer.echo("asked for: the next better version takes its place")
 
 
 @app.command()
 def rollback(
-    reason: Reason = "", ingest: Ingest = "127.0.0.1:50051", source: Source = "operator"
+    model: OfTrees = TREES,
+    reason: Reason = "",
+    ingest: Ingest = "127.0.0.1:50051",
+    source: Source = "operator",
 ) -> None:
     """Put the version into force that was before the present one; before the first one, none. A
     later one replaces it once it is better."""
     now_us = clock_us()
-    order = ModelRolledBack(model=TREES, reason=reason, rolled_back_at_us=now_us)
+    order = ModelRolledBack(model=_known(model), reason=reason, rolled_back_at_us=now_us)
     publish(ingest, _envelope(order.DESCRIPTOR.full_name, source, now_us, model_rolled_back=order))
     typer.echo("asked for: the version before is in force from the end of the round on")
 
 
-def pinned(version: str, reason: str, source: str, now_us: int) -> Envelope:
+def _known(model: str) -> str:
+    """Raises UnusableError for one of which several versions are not kept."""
+    if model not in _OF_TREES:
+        raise UnusableError(f"of {model} no versions are kept, but of {' and '.join(_OF_TREES)}")
+    return model
+
+
+def pinned(version: str, reason: str, source: str, now_us: int, model: str) -> Envelope:
     """The event that pins a version; an empty one unpins."""
-    order = ModelPinned(model=TREES, version=version, reason=reason, pinned_at_us=now_us)
+    order = ModelPinned(model=model, version=version, reason=reason, pinned_at_us=now_us)
     return _envelope(order.DESCRIPTOR.full_name, source, now_us, model_pinned=order)
 
 
@@ -167,9 +191,9 @@ def text(model: Model) -> str:
     """JSON."""
     content = MessageToDict(model, preserving_proto_field_name=True)
     content["sha256"] = _sha256(model)
-    if isinstance(model, PowerTreesPublished):
+    if isinstance(model, PowerTreesPublished | PairTreesPublished):
         content["data_sha256"] = model.data_sha256.hex()
-    if isinstance(model, PowerHistoryUpdated | PowerTreesPublished):
+    if isinstance(model, PowerHistoryUpdated | PowerTreesPublished | PairTreesPublished):
         content["origin"] = model.origin.hex()
     return json.dumps(content, indent=2)
 
@@ -186,6 +210,8 @@ def _learned_from(model: Model) -> str:
             return f"{model.learned_jobs} jobs"
         case PowerTreesPublished():
             return f"{model.trained_jobs} jobs"
+        case PairTreesPublished():
+            return f"{model.trained_intervals} intervals"
         case DegradationModelPublished():
             return f"{model.training_pairs} pairs"
         case NodePowerPublished():
@@ -194,9 +220,10 @@ def _learned_from(model: Model) -> str:
 
 def _state(model: Model, told: Sequence[Trees], *, is_newest: bool) -> str:
     """Whether placement evaluates it; of trees, what they are instead."""
-    if not isinstance(model, PowerTreesPublished):
+    if not isinstance(model, PowerTreesPublished | PairTreesPublished):
         return "newest" if is_newest else ""
-    choices = [each for each in told if isinstance(each, PowerTreesChosen)]
+    kind = PowerTreesChosen if isinstance(model, PowerTreesPublished) else PairTreesChosen
+    choices = [each for each in told if isinstance(each, kind)]
     if choices and choices[-1].version == model.version:
         return f"in force{', pinned' if choices[-1].is_pinned else ''}: {choices[-1].reason}"
     if any(each.version == model.version for each in choices):
@@ -204,15 +231,16 @@ def _state(model: Model, told: Sequence[Trees], *, is_newest: bool) -> str:
     return "not better" if _judged(model, told) else "in the shadow" if is_newest else ""
 
 
-def _judged(model: PowerTreesPublished, told: Sequence[Trees]) -> PowerTreesJudged | None:
-    found = [each for each in told if isinstance(each, PowerTreesJudged)]
+def _judged(model: Model, told: Sequence[Trees]) -> Judged | None:
+    found = [each for each in told if isinstance(each, Judged)]
     return next((each for each in found if each.version == model.version), None)
 
 
 def _error(model: Model, told: Sequence[Trees]) -> str:
     """Of the newest predictions, each made before the job was learned from; of trees, of the jobs
-    in whose shadow they were, beside what was in force; nothing where it is not known."""
-    if isinstance(model, PowerTreesPublished) and (judged := _judged(model, told)):
+    or intervals for which they were in the shadow, beside what was in force; nothing where it is
+    not known."""
+    if judged := _judged(model, told):
         return f"{100 * judged.error:.2f} %, not {100 * judged.error_in_force:.2f} %"
     if isinstance(model, PowerHistoryUpdated) and model.recent_error:
         return f"{100 * model.recent_error:.2f} %"

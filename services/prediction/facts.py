@@ -71,7 +71,8 @@ def pair_of(event: Event, message: ShuttersMeasured) -> CoRunPair | None:
 
 
 def traffic_of(event: Event, message: SignatureMeasured) -> Traffic:
-    """The bandwidth of one run."""
+    """How one run behaved."""
     CLOCK_GHZ.require("freq_ghz", message.freq_ghz)
     BANDWIDTH_GBPS.require("mem_gbps", message.mem_gbps)
-    return Traffic(message.freq_ghz, event.time_us, event.id, message.mem_gbps)
+    measured = message.mem_gbps, message.cpi, message.power_w
+    return Traffic(message.freq_ghz, event.time_us, event.id, *measured)

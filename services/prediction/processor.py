@@ -31,15 +31,24 @@ from services.prediction.job_power import JobPower
 from services.prediction.meters import ReadMeters
 from services.prediction.model import train_weights
 from services.prediction.node_power import NodePower
-from services.prediction.publish import degradation_event, power_event
+from services.prediction.pair_versions import PairVersions
+from services.prediction.publish import DEGRADATION, degradation_event, power_event
 from services.prediction.state import FinishedRun, MeanReading, State, Traffic, TrainingProgress
-from services.prediction.training import fallback_power_w, in_order, pair_rows
+from services.prediction.training import (
+    fallback_power_w,
+    in_order,
+    new_examples,
+    pair_examples,
+    pair_rows,
+)
 from shared.domain.cluster import MOST_CLUSTERS, require_few_clusters
 from shared.domain.errors import RejectedError
 from shared.messaging.domain_types import cluster_of, job_of
 from shared.messaging.event import Event, Publish
 from shared.messaging.stage import AlreadyAppliedError, Round
 from shared.messaging.table import Table
+from shared.models.degradation import PRIOR_WEIGHTS
+from shared.models.pair_trees import PAIR_TREES
 from shared.power_prediction.online import OnlineLearner
 
 # The least that a model is trained on; from there on it is trained again whenever there is twice as
@@ -63,6 +72,7 @@ class Prediction:
     def __init__(self, restored: Mapping[str, bytes], alpha: float = 0.1) -> None:
         self._state = State(restored)
         self._job_power = JobPower(restored, alpha)
+        self._pair_versions = PairVersions(restored)
         self._node_power = NodePower(restored)
         self._meters = ReadMeters(restored)
         for cluster in self._state.clusters.values():
@@ -112,6 +122,8 @@ class Prediction:
         published += self._meters.end_round(ended)
         published += self._job_power.end_round(ended, clusters, self._node_power.metered_w)
         self._node_power.forget_ended()
+        # Before weights are learned anew: those that hold know nothing of the round.
+        published += self._end_round_of_pairs(progress, ended)
         if before is None or self._power_is_due(progress):
             event, progress = self._power(progress, ended)
             published.append(event)
@@ -129,7 +141,20 @@ class Prediction:
     def changes(self) -> Mapping[str, bytes | None]:
         """Records of what changed."""
         return self._state.changes() | (
-            self._node_power.changes() | self._meters.changes() | self._job_power.changes()
+            self._node_power.changes()
+            | self._meters.changes()
+            | self._job_power.changes()
+            | self._pair_versions.changes()
+        )
+
+    def _end_round_of_pairs(self, progress: TrainingProgress, ended: Round) -> list[Publish]:
+        state = self._state
+        return self._pair_versions.end_round(
+            new_examples(state),
+            state.weights.get(DEGRADATION) or PRIOR_WEIGHTS,
+            self._pairs(progress),
+            lambda: pair_examples(state),
+            ended,
         )
 
     @property
@@ -171,6 +196,7 @@ class Prediction:
         features, slowdown = pair_rows(self._state)
         trained = train_weights(features, slowdown) if len(slowdown) >= MIN_PAIRS else None
         event = degradation_event(trained, len(slowdown) if trained else 0, ended)
+        self._state.weights.put(DEGRADATION, trained.weights if trained else PRIOR_WEIGHTS)
         pairs = self._pairs(progress) if self._pairs(progress) >= MIN_PAIRS else 0
         return event, progress._replace(pairs=pairs)
 
@@ -233,6 +259,7 @@ class Prediction:
         pair = pair_of(event, message)
         if pair is not None:
             self._state.pairs.put(event.id, pair)
+            self._state.new_pairs.put(event.id, True)
 
     def _declare(self, message: ClusterDeclared) -> None:
         require_few_clusters(self._state.clusters, message.cluster)
@@ -243,8 +270,9 @@ class Prediction:
         self._node_models.add(message.node_model)
 
     def _order(self, event: Event, message: ModelPinned | ModelRolledBack) -> None:
-        """What operators want of versions of trees, the one model of which several are kept."""
-        versions = self._job_power.versions
+        """What operators want of versions of trees, the models of which several are kept."""
+        of_pairs = message.model == PAIR_TREES
+        versions = self._pair_versions if of_pairs else self._job_power.versions
         if isinstance(message, ModelPinned):
             versions.pin(message.version, event.source, message.reason)
         else:

@@ -7,11 +7,10 @@ from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodeMetersRead,
     NodePowerPublished,
+    PairTreesChosen,
     PowerHistoryUpdated,
     PowerModelPublished,
     PowerTreesChosen,
-    PowerTreesJudged,
-    PowerTreesPublished,
     RunningPowerMeasured,
 )
 from google.protobuf.message import Message
@@ -22,9 +21,6 @@ from shared.messaging.event import Event, Publish
 from shared.messaging.power_history import kind_of
 from shared.messaging.stage import Round
 from shared.models import degradation
-from shared.power_prediction.trees import TREES
-
-Trees = PowerTreesPublished | PowerTreesJudged | PowerTreesChosen
 
 SOURCE: Final = "prediction"
 OUTPUT: Final = "prediction.models"
@@ -49,11 +45,12 @@ def power_history_event(message: PowerHistoryUpdated, ended: Round) -> Publish:
     return _told(POWER_OUTPUT, message, str(message.number), kind_of(message).name, ended)
 
 
-def trees_event(message: Trees, ended: Round) -> Publish:
-    """A version of the trees of power, or what is told of one; of each one at most a round."""
-    if isinstance(message, PowerTreesChosen):
+def trees_event(message: Message, model: str, ended: Round) -> Publish:
+    """A version of a model of trees, or what is told of one; of each one at most a round."""
+    if isinstance(message, PowerTreesChosen | PairTreesChosen):
         message.sha256 = model_sha256(message)
-    return _told(OUTPUT, message, f"{message.version}/{ended.number}", TREES, ended)
+    version = message.version  # type: ignore[attr-defined]
+    return _told(OUTPUT, message, f"{version}/{ended.number}", model, ended)
 
 
 def running_power_event(message: RunningPowerMeasured, ended: Round) -> Publish:

@@ -24,12 +24,15 @@ class MeanReading(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """An application's bandwidth on a node model: its newest run at the highest P-state."""
+    """How an application behaves on a node model: its newest run at the highest P-state. 0 is
+    not known: of a state of before trees of pairs asked."""
 
     freq_ghz: float
     time_us: int
     event_id: str
     mem_gbps: float
+    cpi: float = 0.0
+    power_w: float = 0.0
 
 
 class FinishedRun(NamedTuple):
@@ -79,9 +82,19 @@ class State:
             lambda v: FinishedRun(v[0]),
         )
         self.pairs = Table("pair", restored, list, lambda v: CoRunPair(*v))
+        # Intervals that came in this round: no version was held to them yet.
+        self.new_pairs = Table("new-pair", restored, bool, bool)
+        # The weights that were published last.
+        self.weights = Table("weights", restored, list, tuple)
         self.nodes = Table("node", restored, list, lambda v: MeanReading(*v))
         self.traffic = Table("traffic", restored, list, lambda v: Traffic(*v))
         self.progress = Table("progress", restored, list, _progress)
+
+    def peak_gbps(self, node_model: str) -> float | None:
+        """What a node of a model moves at most."""
+        clusters = self.clusters.values()
+        found = [c.peak_bandwidth_gbps for c in clusters if c.node_model == node_model]
+        return found[-1] if found else None
 
     def changes(self) -> dict[str, bytes | None]:
         """Records of what changed since the last call."""
@@ -90,6 +103,8 @@ class State:
             self.jobs,
             self.runs,
             self.pairs,
+            self.new_pairs,
+            self.weights,
             self.nodes,
             self.traffic,
             self.progress,

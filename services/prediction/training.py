@@ -8,10 +8,12 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from services.prediction.pair_trees import PairExample
 from services.prediction.state import HALF, CoRunPair, State
 from shared.domain.bounds import NODE_POWER_W
 from shared.messaging.table import Table
 from shared.models import degradation
+from shared.models.pair_trees import Side
 
 Floats = NDArray[np.float64]
 
@@ -57,6 +59,41 @@ def _pair_row(
         peak_gbps,
     )
     return features, pair.slowdown_ratio
+
+
+def pair_examples(state: State) -> list[PairExample]:
+    """What trees of pairs are grown of: intervals of applications whose signatures are known."""
+    found = (_example(pair, state) for _, pair in in_order(state.pairs))
+    return [example for example in found if example is not None]
+
+
+def new_examples(state: State) -> list[PairExample]:
+    """Those that came since it was asked last."""
+    keys = [key for key, _ in state.new_pairs.items()]
+    for key in keys:
+        state.new_pairs.drop(key)
+    came = ((key, state.pairs.get(key)) for key in keys)
+    pairs = sorted((pair.time_us, key, pair) for key, pair in came if pair is not None)
+    found = (_example(pair, state) for _, _, pair in pairs)
+    return [example for example in found if example is not None]
+
+
+def _example(pair: CoRunPair, state: State) -> PairExample | None:
+    own = _side(pair.app_id, pair.core_share, pair.node_model, state)
+    other = _side(pair.co_runner_app_id, pair.co_runner_core_share, pair.node_model, state)
+    if own is None or other is None:
+        return None
+    return PairExample((pair.app_id, pair.co_runner_app_id), own, other, pair.slowdown_ratio)
+
+
+def _side(app: str, core_share: float, node_model: str, state: State) -> Side | None:
+    """None where its application, or what its node moves at most, is not known."""
+    known = state.traffic.get(f"{app}|{node_model}")
+    peak_gbps = state.peak_gbps(node_model)
+    if known is None or not known.cpi or peak_gbps is None:
+        return None
+    bandwidth_share = known.mem_gbps * core_share / peak_gbps
+    return Side(bandwidth_share, core_share, known.cpi, known.power_w)
 
 
 def fallback_power_w(state: State) -> dict[str, float]:

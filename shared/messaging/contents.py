@@ -106,6 +106,7 @@ from shared.messaging.field_checks import (
     time_us_or_never,
 )
 from shared.messaging.tariffs import allocated_su, require_finish, require_past, tariff_of
+from shared.models.pair_trees import PAIR_TREES
 from shared.power_prediction.trees import TREES
 
 MOST_UNKNOWN_BYTES: Final = 16_384
@@ -385,6 +386,7 @@ def _chosen_trees(message: PowerTreesChosen | PairTreesChosen) -> None:
         fields({"trees": fields(published)})(message)
 
 
+_TREES: Final = [TREES, PAIR_TREES]
 _JUDGED_TREES: Final = fields(
     {
         "version": _version,
@@ -554,7 +556,7 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
     ),
     ModelPinned: fields(
         {
-            "model": _named([TREES]),
+            "model": _named(_TREES),
             "version": text_or_empty,
             "reason": text_or_empty,
             "pinned_at_us": time_us,
@@ -562,7 +564,7 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
     ),
     ModelRolledBack: fields(
         {
-            "model": _named([TREES]),
+            "model": _named(_TREES),
             "reason": text_or_empty,
             "rolled_back_at_us": time_us,
         }

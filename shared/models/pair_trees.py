@@ -32,8 +32,8 @@ UNIT: Final = 2.0**-20
 MOST_EXCESS: Final = 15.0
 MOST_TREES: Final = 64
 MOST_DEPTH: Final = 16
-# Jobs of which is kept which leaves they reach; beyond it, it is found again.
-_MOST_KEPT: Final = 20_000
+# What is kept of which leaves jobs reach, a byte a leaf and role; beyond it, it is found again.
+_MOST_KEPT_BYTES: Final = 32 * 2**20
 
 
 class Side(NamedTuple):
@@ -121,7 +121,7 @@ class PairTrees:
     def _reached(self, side: Side) -> _Reached:
         found = self._kept.get(side)
         if found is None:
-            if len(self._kept) == _MOST_KEPT:
+            if 2 * len(self._leaves) * len(self._kept) > _MOST_KEPT_BYTES:
                 self._kept.clear()
             found = self._kept[side] = self._walked(side)
         return found

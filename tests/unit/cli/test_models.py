@@ -9,6 +9,9 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodePowerPublished,
+    PairTreesChosen,
+    PairTreesJudged,
+    PairTreesPublished,
     PowerHistoryUpdated,
     PowerModelPublished,
     PowerTreesChosen,
@@ -20,7 +23,7 @@ from typer.testing import CliRunner
 from cli import models
 from cli.kafka_topics import KafkaTopics
 from cli.main import app
-from cli.models import Model, published, rows
+from cli.models import Model, Trees, published, rows
 from shared.messaging.contents import check_contents
 from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event
@@ -96,7 +99,7 @@ def trees(number: int) -> PowerTreesPublished:
     )
 
 
-TOLD: list[PowerTreesPublished | PowerTreesJudged | PowerTreesChosen] = [
+TOLD: list[Model | Trees] = [
     trees(300),
     PowerTreesJudged(version="power-trees@300", error=0.1, error_in_force=0.12, is_better=True),
     PowerTreesChosen(version="power-trees@300", who="prediction", reason="better"),
@@ -107,6 +110,9 @@ TOLD: list[PowerTreesPublished | PowerTreesJudged | PowerTreesChosen] = [
     PowerTreesChosen(version="power-trees@700", who="prediction", reason="better"),
     PowerTreesChosen(version="power-trees@300", who="operator", reason="why", is_pinned=True),
     trees(900),
+    PairTreesPublished(version="pair-trees@130", trained_intervals=128),
+    PairTreesJudged(version="pair-trees@130", error=0.02, error_in_force=0.03, is_better=True),
+    PairTreesChosen(version="pair-trees@130", who="prediction", reason="better"),
 ]
 
 
@@ -128,8 +134,10 @@ def test_trees_are_listed_with_what_came_of_them_in_the_shadow(of_trees: CliRunn
         ("power-trees@500", "20.00 %, not 11.00 %", "not better"),
         ("power-trees@700", "9.00 %, not 10.00 %", "was in force"),
         ("power-trees@900", "", "in the shadow"),
+        ("pair-trees@130", "2.00 %, not 3.00 %", "in force: better"),
     ]
     assert found[0]["learned from"] == "300 jobs"
+    assert found[-1]["learned from"] == "128 intervals"
     shown = json.loads(of_trees.invoke(app, ["models", "show", "power-trees@500"]).output)
     assert shown["data_sha256"] == "0b" * 32
 
@@ -137,9 +145,12 @@ def test_trees_are_listed_with_what_came_of_them_in_the_shadow(of_trees: CliRunn
 @pytest.mark.parametrize(
     ("arguments", "order"),
     [
-        (["pin", "power-trees@500"], ModelPinned(version="power-trees@500")),
-        (["unpin"], ModelPinned()),
-        (["rollback"], ModelRolledBack()),
+        (["pin", "power-trees@500"], ModelPinned(model="power-trees", version="power-trees@500")),
+        (["pin", "pair-trees@130"], ModelPinned(model="pair-trees", version="pair-trees@130")),
+        (["unpin"], ModelPinned(model="power-trees")),
+        (["unpin", "--model", "pair-trees"], ModelPinned(model="pair-trees")),
+        (["rollback"], ModelRolledBack(model="power-trees")),
+        (["rollback", "--model", "pair-trees"], ModelRolledBack(model="pair-trees")),
     ],
 )
 def test_operators_say_which_trees_hold_and_why(
@@ -157,7 +168,7 @@ def test_operators_say_which_trees_hold_and_why(
     name = envelope.WhichOneof("payload")
     found = getattr(envelope, str(name))
     check_contents(found)
-    order.model, order.reason = "power-trees", "why"
+    order.reason = "why"
     setattr(order, "rolled_back_at_us" if "rolled" in str(name) else "pinned_at_us", 10**15)
     assert (found, envelope.source, envelope.time_us) == (order, "ada", 10**15)
 
@@ -165,6 +176,13 @@ def test_operators_say_which_trees_hold_and_why(
 def test_a_version_that_nobody_published_is_not_pinned(of_trees: CliRunner) -> None:
     told = of_trees.invoke(app, ["models", "pin", "power-trees@1"])
     assert "there is no version 'power-trees@1'" in told.output
+
+
+def test_of_other_models_no_version_is_put_into_force(run: CliRunner) -> None:
+    for arguments in (["pin", "power@9"], ["unpin", "--model", "power"]):
+        told = run.invoke(app, ["models", *arguments])
+        assert told.exit_code == 1
+        assert "of power no versions are kept, but of power-trees and pair-trees" in told.output
 
 
 def test_a_version_that_was_not_published_is_told_in_one_line(run: CliRunner) -> None:

@@ -80,9 +80,11 @@ def run(number: int, app_id: str, power_w: float, **changes: Any) -> list[Event]
     ]
 
 
-def measured(app_id: str, mem_gbps: float, freq_ghz: float = 2.7, time_us: int = 1) -> Event:
+def measured(
+    app_id: str, mem_gbps: float, freq_ghz: float = 2.7, time_us: int = 1, **changes: Any
+) -> Event:
     payload = SignatureMeasured(
-        app_id=app_id, node_model="platinum-8168", freq_ghz=freq_ghz, mem_gbps=mem_gbps
+        app_id=app_id, node_model="platinum-8168", freq_ghz=freq_ghz, mem_gbps=mem_gbps, **changes
     )
     return event(f"{app_id} {freq_ghz} {time_us}", time_us, f"{app_id}|platinum-8168", payload)
 

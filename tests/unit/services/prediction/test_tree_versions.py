@@ -21,6 +21,7 @@ from services.prediction import tree_versions
 from services.prediction.power_trees import Growth
 from services.prediction.processor import Prediction
 from services.prediction.tree_versions import TreeVersions
+from services.prediction.versions import MOST_VERSIONS
 from shared.domain.errors import RejectedError
 from shared.messaging.event import Event
 from shared.messaging.power_history import update_of
@@ -152,7 +153,7 @@ def test_no_job_that_a_version_is_held_to_was_learned_by_it_or_by_what_is_in_for
 ) -> None:
     learned: dict[str, set[int]] = {"": set()}
     held: list[tuple[str, str, int]] = []
-    grow, hold = tree_versions.grown, TreeVersions._hold_to
+    grow, hold = tree_versions.grown, TreeVersions._errors
 
     def growing(examples: Sequence[JudgedPrediction]) -> PowerTreesPublished:
         message = grow(examples)
@@ -166,7 +167,7 @@ def test_no_job_that_a_version_is_held_to_was_learned_by_it_or_by_what_is_in_for
         return hold(versions, judged)
 
     monkeypatch.setattr(tree_versions, "grown", growing)
-    monkeypatch.setattr(TreeVersions, "_hold_to", holding)
+    monkeypatch.setattr(TreeVersions, "_errors", holding)
     Region().plays(50)
     assert len(held) > 40
     for shadow, in_force, number in held:
@@ -274,7 +275,7 @@ def test_a_few_versions_are_kept_and_that_in_force_always() -> None:
     region.told([pinned(version)])
     region.plays(40)
     kept = [key for key in region.state if key.startswith("power-trees|")]
-    assert len(kept) == tree_versions.MOST_VERSIONS
+    assert len(kept) == MOST_VERSIONS
     assert f"power-trees|{version}" in kept
 
 

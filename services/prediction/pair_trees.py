@@ -1,0 +1,98 @@
+"""Grows trees of pairs, with scikit-learn's single trees."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.prediction.model import open_tree, train_weights
+from shared.models.degradation import slowdown_of_shares
+from shared.models.forest import Forest, Tree
+from shared.models.pair_trees import COLUMNS, MOST_EXCESS, RISING, UNIT, Side, row_of_pair
+
+Floats = NDArray[np.float64]
+
+TREES: Final = 16
+LEAVES: Final = 48
+LEAST_OF_LEAF: Final = 3
+# Parts of the pairs of applications, of which each is held out in turn.
+FOLDS: Final = 5
+
+
+class PairExample(NamedTuple):
+    """What the shutters of one interval said of a job beside one other."""
+
+    apps: tuple[str, str]
+    own: Side
+    other: Side
+    slowdown_ratio: float
+
+    @property
+    def weighed(self) -> tuple[float, float]:
+        """What weights of degradation ask: shares of the peak bandwidth."""
+        return self.own.bandwidth_share, self.other.bandwidth_share
+
+
+Predict = Callable[[Sequence[PairExample]], Floats]
+
+
+def grow(examples: Sequence[PairExample]) -> Forest:
+    """Extremely randomised trees (Geurts, Ernst and Wehenkel, Machine Learning 63, 2006) of
+    T_co / T_alone - 1, whose sums are exact, and which never fall where a share rises."""
+    rows = np.array([row_of_pair(each.own, each.other) for each in examples])
+    excess = np.array([each.slowdown_ratio for each in examples]) - 1
+    return Forest.of([_tree(rows, excess, seed) for seed in range(TREES)], features=len(COLUMNS))
+
+
+def _tree(rows: Floats, excess: Floats, seed: int) -> Tree:
+    from sklearn.tree import ExtraTreeRegressor
+
+    tree = ExtraTreeRegressor(
+        random_state=seed,
+        max_features=1.0,
+        max_leaf_nodes=LEAVES,
+        max_depth=12,
+        min_samples_leaf=LEAST_OF_LEAF,
+        monotonic_cst=RISING,
+    )
+    found = open_tree(tree.fit(rows, excess).tree_)
+    values = np.clip(np.array(found.value), 0.0, MOST_EXCESS)
+    return found._replace(value=(np.rint(values / UNIT) * UNIT).tolist())
+
+
+def unseen_errors(examples: Sequence[PairExample]) -> tuple[float, float]:
+    """Mean absolute error of T_co / T_alone of pairs of applications that are held out in turn, in
+    both directions: by trees, and by weights of the same examples. 0 of fewer pairs than parts."""
+    pairs = sorted({_unordered(each) for each in examples})
+    if len(pairs) < FOLDS:
+        return 0.0, 0.0
+    fold = {pair: number % FOLDS for number, pair in enumerate(pairs)}
+    totals = [0.0, 0.0]
+    for number in range(FOLDS):
+        learned = [each for each in examples if fold[_unordered(each)] != number]
+        held_out = [each for each in examples if fold[_unordered(each)] == number]
+        actual = [each.slowdown_ratio for each in held_out]
+        for place, predict in enumerate((_by_trees(learned), _by_weights(learned))):
+            off = zip(predict(held_out).tolist(), actual, strict=True)
+            totals[place] += sum(abs(said - was) for said, was in off)
+    return totals[0] / len(examples), totals[1] / len(examples)
+
+
+def _unordered(example: PairExample) -> tuple[str, ...]:
+    return tuple(sorted(example.apps))
+
+
+def _by_trees(learned: Sequence[PairExample]) -> Predict:
+    forest = grow(learned)
+    return lambda asked: (
+        1 + forest.predict(np.array([row_of_pair(each.own, each.other) for each in asked]))
+    )
+
+
+def _by_weights(learned: Sequence[PairExample]) -> Predict:
+    shares = [each.weighed for each in learned]
+    features = np.array([[1.0, own, other, own * other] for own, other in shares])
+    ratios = np.array([each.slowdown_ratio for each in learned])
+    weights = train_weights(features, ratios).weights
+    return lambda asked: np.array([slowdown_of_shares(weights, *each.weighed) for each in asked])

@@ -1,0 +1,124 @@
+"""Versions of the trees of pairs: grown of the newest intervals that shutters measured, and held to
+intervals that came later."""
+
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+from importlib.metadata import version as version_of
+from typing import Final
+
+from coplace.v1.prediction_pb2 import PairTreesChosen, PairTreesJudged, PairTreesPublished
+from google.protobuf.message import Message
+
+from services.prediction.pair_trees import PairExample, grow, unseen_errors
+from services.prediction.publish import trees_event
+from services.prediction.versions import VersionChoice, Versions, Wish
+from shared.messaging.digest import model_sha256
+from shared.messaging.event import Publish
+from shared.messaging.pair_trees import pair_trees_of
+from shared.messaging.regression_trees import packed
+from shared.messaging.stage import Round
+from shared.models.degradation import slowdown_of_shares
+from shared.models.pair_trees import PAIR_TREES, PAIRS_ORIGIN, PairTrees
+
+# Grown of so many intervals first, then whenever there are as much more as this share, or this
+# many; of no more than the newest.
+FIRST_TRAINING: Final = 100
+GROWN_SHARE: Final = 0.3
+MOST_UNTRAINED: Final = 1_000
+MOST_EXAMPLES: Final = 5_000
+# Intervals that a version is held to in the shadow.
+SHADOWED: Final = 100
+
+
+class PairVersions(Versions[PairTreesPublished, PairTrees]):
+    """Folds what shutters said of what was predicted."""
+
+    name = PAIR_TREES
+    cases = "intervals"
+    nothing = "weights over bandwidths"
+    kept = PairTreesPublished
+
+    def end_round(
+        self,
+        measured: Sequence[PairExample],
+        weights: Sequence[float],
+        intervals: int,
+        examples: Callable[[], Sequence[PairExample]],
+        ended: Round,
+    ) -> list[Publish]:
+        """Hold the shadow to what the round measured, as what is in force is, or `weights` where no
+        version is; replace it where the shadow is better or somebody wants it; and grow the next
+        version of the newest `examples` when it is due, of `intervals` so far."""
+        published: list[Message] = []
+        if self._shadow is not None:
+            published += self._held(self._errors(measured, self._shadow, weights), SHADOWED)
+        published += self._put_wish_into_force()
+        if self._is_due(intervals, FIRST_TRAINING, GROWN_SHARE, MOST_UNTRAINED):
+            newest = examples()[-MOST_EXAMPLES:]
+            if len(newest) >= FIRST_TRAINING:
+                published.append(self._take(grown(newest, intervals)))
+        self._forget()
+        return [trees_event(each, PAIR_TREES, ended) for each in published]
+
+    def evaluated(self, message: PairTreesPublished) -> PairTrees:
+        """Raises RejectedError for what is no version."""
+        return pair_trees_of(message)
+
+    def is_of_this_origin(self, message: PairTreesPublished) -> bool:
+        """By what columns mean."""
+        return message.origin == PAIRS_ORIGIN
+
+    def number(self, message: PairTreesPublished) -> int:
+        """Of its newest interval."""
+        return message.newest_interval
+
+    def judgement(self, choice: VersionChoice) -> Message:
+        """Both errors."""
+        return PairTreesJudged(
+            version=choice.shadow,
+            in_force=choice.in_force,
+            intervals=choice.cases,
+            error=choice.error,
+            error_in_force=choice.error_in_force,
+            is_better=choice.error < choice.error_in_force,
+        )
+
+    def word(self, wish: Wish, trees: PairTreesPublished | None) -> Message:
+        """Who wanted it, and why."""
+        return PairTreesChosen(
+            version=wish.version,
+            trees=trees,
+            is_pinned=wish.is_pinned,
+            who=wish.who,
+            reason=wish.reason,
+        )
+
+    def _errors(
+        self, measured: Sequence[PairExample], shadow: PairTrees, weights: Sequence[float]
+    ) -> Iterator[tuple[float, float]]:
+        """Both were learned before any of it was measured."""
+        for each in measured:
+            if self.in_force is None:
+                said = slowdown_of_shares(weights, *each.weighed)
+            else:
+                said = 1 + self.in_force.excess(each.own, each.other)
+            of_shadow = 1 + shadow.excess(each.own, each.other)
+            yield abs(of_shadow - each.slowdown_ratio), abs(said - each.slowdown_ratio)
+
+
+def grown(examples: Sequence[PairExample], number: int) -> PairTreesPublished:
+    """Trees of intervals in the order of their times, of which the newest is so many-th."""
+    by_trees, by_weights = unseen_errors(examples)
+    message = PairTreesPublished(
+        version=f"{PAIR_TREES}@{number}",
+        origin=PAIRS_ORIGIN,
+        data_sha256=sha256(repr([tuple(each) for each in examples]).encode()).digest(),
+        code_version=version_of("coplace"),
+        trained_intervals=len(examples),
+        newest_interval=number,
+        trees=packed(grow(examples)),
+        unseen_error=by_trees,
+        unseen_error_of_weights=by_weights,
+    )
+    message.sha256 = model_sha256(message)
+    return message

@@ -1,0 +1,239 @@
+"""Versions of a model of trees: held to those in force, and put into force.
+
+A version is evaluated in the shadow of the one in force on what was measured later, which neither
+had seen: it takes its place where it errs less. Operators may pin a version, or go back to the one
+before.
+"""
+
+from abc import ABC, abstractmethod
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from google.protobuf.message import Message
+
+from services.prediction.publish import SOURCE
+from shared.domain.errors import RejectedError
+from shared.messaging.table import Table
+
+# Versions that can be put into force again.
+MOST_VERSIONS: Final = 5
+_CHOICE: Final = "choice"
+
+
+class Wish(NamedTuple):
+    """What somebody wants in force from the end of the round on, and why."""
+
+    version: str
+    who: str
+    reason: str
+    is_pinned: bool
+
+
+class VersionChoice(NamedTuple):
+    """Versions in force and in its shadow, by name, empty where there is none; those that were in
+    force before, the newest last; how far the shadow is: cases, and sums of its errors and of those
+    of what is in force; and the number of the case at which trees were grown last."""
+
+    in_force: str = ""
+    shadow: str = ""
+    former: tuple[str, ...] = ()
+    is_pinned: bool = False
+    cases: int = 0
+    errors: float = 0.0
+    errors_in_force: float = 0.0
+    grown_at: int = 0
+    wish: Wish | None = None
+
+    @property
+    def error(self) -> float:
+        """Mean, of the shadow."""
+        return self.errors / self.cases
+
+    @property
+    def error_in_force(self) -> float:
+        """Mean, on the same cases."""
+        return self.errors_in_force / self.cases
+
+
+class VersionMessage(Protocol):
+    """A version as it is published."""
+
+    version: str
+
+    def SerializeToString(self, *, deterministic: bool = ...) -> bytes:  # noqa: N802
+        """What the changelog keeps."""
+        ...
+
+
+Published = TypeVar("Published", bound=VersionMessage)
+Trees = TypeVar("Trees")
+
+
+class Versions(ABC, Generic[Published, Trees]):
+    """Folds how right versions turned out to be; says at the end of a round what is told of it."""
+
+    # What the model is called, what it is a number of, and what holds without any version.
+    name: ClassVar[str]
+    cases: ClassVar[str]
+    nothing: ClassVar[str]
+    kept: ClassVar[type[Any]]
+
+    def __init__(self, restored: Mapping[str, bytes]) -> None:
+        self._versions: Table[Published] = Table(
+            self.name, restored, _packed, lambda value: self.kept.FromString(b64decode(value))
+        )
+        self._choices = Table(f"{self.name}-choice", restored, list, _choice)
+        self._choice = self._choices.get(_CHOICE) or VersionChoice()
+        self._forget_other_origin()
+        self.in_force = self._evaluated(self._choice.in_force)
+        self._shadow = self._evaluated(self._choice.shadow)
+
+    def pin(self, version: str, who: str, reason: str) -> None:
+        """Want a version in force, and to stay; empty: want what is in force to stay no longer.
+        Raises RejectedError for one that is not known any more."""
+        if version and version not in self._versions:
+            known = ", ".join(key for key, _ in self._versions.items()) or "none"
+            raise RejectedError("version", f"must be one of those that are kept: {known}")
+        wish = Wish(version or self._wanted, who, reason, is_pinned=bool(version))
+        self._choose(self._choice._replace(wish=wish))
+
+    def roll_back(self, who: str, reason: str) -> None:
+        """Want what was in force before. Raises RejectedError where nothing was."""
+        if not self._choice.in_force:
+            raise RejectedError("model", f"{self.name}: no version is in force")
+        before = self._choice.former[-1] if self._choice.former else ""
+        self._choose(self._choice._replace(wish=Wish(before, who, reason, is_pinned=False)))
+
+    def changes(self) -> dict[str, bytes | None]:
+        """Records of what changed since the last call."""
+        return self._versions.changes() | self._choices.changes()
+
+    @abstractmethod
+    def evaluated(self, message: Published) -> Trees:
+        """What evaluates a version."""
+
+    @abstractmethod
+    def is_of_this_origin(self, message: Published) -> bool:
+        """False where columns meant something else to who grew it."""
+
+    @abstractmethod
+    def number(self, message: Published) -> int:
+        """Of the newest case that a version was grown of."""
+
+    @abstractmethod
+    def judgement(self, choice: VersionChoice) -> Message:
+        """What is told when the time of a version in the shadow is over."""
+
+    @abstractmethod
+    def word(self, wish: Wish, trees: Published | None) -> Message:
+        """What is told when a version, or none, is put into force."""
+
+    @property
+    def _wanted(self) -> str:
+        return self._choice.wish.version if self._choice.wish else self._choice.in_force
+
+    def _held(self, errors: Iterable[tuple[float, float]], enough: int) -> list[Message]:
+        """The shadow to cases, by its errors and those of what is in force: of `enough` cases it is
+        judged."""
+        choice = self._choice
+        for error, error_in_force in errors:
+            choice = choice._replace(
+                cases=choice.cases + 1,
+                errors=choice.errors + error,
+                errors_in_force=choice.errors_in_force + error_in_force,
+            )
+        if choice != self._choice:
+            self._choose(choice)
+        return self._judge() if choice.cases >= enough else []
+
+    def _judge(self) -> list[Message]:
+        """Put the shadow into force where it errs less, unless what is there is pinned; else it is
+        let go of."""
+        choice = self._choice
+        judged = self.judgement(choice)
+        self._let_shadow_go()
+        is_better = choice.error < choice.error_in_force
+        if not is_better or choice.is_pinned or choice.wish is not None:
+            return [judged]
+        than = f"{choice.in_force or self.nothing} {100 * choice.error_in_force:.2f} %"
+        of = f"{choice.cases} {self.cases} that neither had seen"
+        reason = f"{100 * choice.error:.2f} % error of {of}, {than}"
+        wish = Wish(choice.shadow, SOURCE, reason, is_pinned=False)
+        self._choose(self._choice._replace(wish=wish))
+        return [judged]
+
+    def _put_wish_into_force(self) -> list[Message]:
+        choice, wish = self._choice, self._choice.wish
+        if wish is None:
+            return []
+        former = choice.former
+        if wish.version != choice.in_force:
+            goes_back = bool(former) and former[-1] == wish.version
+            former = former[:-1] if goes_back else (*former, choice.in_force)
+        chosen = choice._replace(in_force=wish.version, former=former, is_pinned=wish.is_pinned)
+        self._choose(chosen._replace(wish=None))
+        self._let_shadow_go()
+        self.in_force = self._evaluated(wish.version)
+        return [self.word(wish, self._versions.get(wish.version))]
+
+    def _let_shadow_go(self) -> None:
+        """What was to be compared with something else is compared with nothing."""
+        cleared = self._choice._replace(shadow="", cases=0, errors=0.0, errors_in_force=0.0)
+        self._choose(cleared)
+        self._shadow = None
+
+    def _is_due(self, number: int, first: int, share: float, most: int) -> bool:
+        """Of `first` cases, then of as much more as this share, or as `most`."""
+        if self._choice.shadow or number < first:
+            return False
+        return number - self._choice.grown_at >= min(share * self._choice.grown_at, most)
+
+    def _take(self, message: Published) -> Published:
+        """The next version, which is in the shadow from here on."""
+        self._versions.put(message.version, message)
+        self._let_shadow_go()
+        number = self.number(message)
+        self._choose(self._choice._replace(shadow=message.version, grown_at=number))
+        self._shadow = self.evaluated(message)
+        return message
+
+    def _forget(self) -> None:
+        """Keep what is in force, in its shadow, what was in force, and of the others the newest."""
+        choice = self._choice
+        if len(self._versions) <= MOST_VERSIONS:
+            return
+        used = {choice.in_force, choice.shadow}
+        others = [each for each in self._versions.values() if each.version not in used]
+        others.sort(key=lambda each: (each.version in choice.former, self.number(each)))
+        for each in others[: len(self._versions) - MOST_VERSIONS]:
+            self._versions.drop(each.version)
+        kept = tuple(each for each in choice.former if not each or each in self._versions)
+        self._choose(choice._replace(former=kept))
+
+    def _evaluated(self, version: str) -> Trees | None:
+        message = self._versions.get(version)
+        return self.evaluated(message) if message else None
+
+    def _choose(self, choice: VersionChoice) -> None:
+        self._choice = choice
+        self._choices.put(_CHOICE, choice)
+
+    def _forget_other_origin(self) -> None:
+        """Trees that another version grew are of columns that mean something else here."""
+        items = list(self._versions.items())
+        foreign = [key for key, message in items if not self.is_of_this_origin(message)]
+        for key in foreign:
+            self._versions.drop(key)
+        if foreign:
+            self._choose(VersionChoice())
+
+
+def _packed(message: VersionMessage) -> str:
+    return b64encode(message.SerializeToString(deterministic=True)).decode()
+
+
+def _choice(value: list[Any]) -> VersionChoice:
+    choice = VersionChoice(*value)
+    wish = Wish(*choice.wish) if choice.wish else None
+    return choice._replace(former=tuple(choice.former), wish=wish)

@@ -1,0 +1,273 @@
+"""Versions of the trees of pairs: grown of what shutters said, and held to what they say later."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+from coplace.v1.control_pb2 import ModelPinned, ModelRolledBack
+from coplace.v1.prediction_pb2 import (
+    DegradationModelPublished,
+    PairTreesChosen,
+    PairTreesJudged,
+    PairTreesPublished,
+)
+from google.protobuf.message import Message
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from services.prediction import pair_trees, pair_versions
+from services.prediction.pair_trees import PairExample, grow, unseen_errors
+from services.prediction.pair_versions import grown
+from services.prediction.processor import Prediction
+from services.prediction.versions import MOST_VERSIONS
+from shared.domain.errors import RejectedError
+from shared.messaging.codec import MAX_MESSAGE_BYTES
+from shared.messaging.contents import check_contents
+from shared.messaging.digest import model_sha256
+from shared.messaging.event import Event
+from shared.messaging.pair_trees import chosen_pair_trees, pair_trees_of
+from shared.messaging.stage import Round
+from shared.models.pair_trees import PairTrees, Side, row_of_pair
+from tests.unit.services.prediction.support import SECOND_US, beside, declared, event, measured
+
+# GB/s and cycles per instruction of each application.
+APPS = {"calm": (10.0, 0.5), "busy": (90.0, 0.8), "loud": (200.0, 1.6), "deaf": (160.0, 0.4)}
+
+
+def slowdown(own: str, other: str) -> float:
+    """Not linear: only who waits for memory suffers, and only beside who presses."""
+    return 1 + 0.6 * (APPS[own][1] > 0.7) * (APPS[other][0] > 100)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions come every few intervals."""
+    monkeypatch.setattr(pair_trees, "TREES", 4)
+    monkeypatch.setattr(pair_versions, "FIRST_TRAINING", 24)
+    monkeypatch.setattr(pair_versions, "MOST_UNTRAINED", 12)
+    monkeypatch.setattr(pair_versions, "SHADOWED", 8)
+
+
+class Region:
+    """Rounds of four intervals of applications beside others; the stage lives on, or is killed and
+    restored from its changelog."""
+
+    def __init__(self, seed: int = 3) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.stage, self.state = Prediction({}), dict[str, bytes]()
+        self.rounds, self.intervals = count(1), count(1)
+        self.published: list[Message] = []
+        known = [measured(app, gbps, cpi=cpi, power_w=300.0) for app, (gbps, cpi) in APPS.items()]
+        self.told([declared(), *known])
+
+    def told(self, events: Iterable[Event], *, dies_before_the_end: bool = False) -> list[Message]:
+        """What a round of events publishes."""
+        for one in events:
+            list(self.stage.handle(one))
+        if dies_before_the_end:
+            self.dies()
+        number = next(self.rounds)
+        found = list(self.stage.end_round(Round(number, (number + 1) * 60 * SECOND_US)))
+        self._commit()
+        self.published += [publish.event.payload for publish in found]
+        return [publish.event.payload for publish in found]
+
+    def plays(self, rounds: int, *, dies: bool = False) -> None:
+        for _ in range(rounds):
+            self.told([self._interval() for _ in range(4)], dies_before_the_end=dies)
+
+    def dies(self) -> None:
+        """A kill behind a commit."""
+        self._commit()
+        self.stage = Prediction(self.state)
+
+    def _commit(self) -> None:
+        for key, value in self.stage.changes().items():
+            if value is None:
+                self.state.pop(key, None)
+            else:
+                self.state[key] = value
+
+    def _interval(self) -> Event:
+        own, other = (list(APPS)[n] for n in self.rng.integers(len(APPS), size=2).tolist())
+        noise = 1 + 0.01 * float(self.rng.standard_normal())
+        return beside(next(self.intervals), own, other, slowdown(own, other) * noise)
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [message for message in self.published if isinstance(message, kind)]
+
+    @property
+    def in_force(self) -> str:
+        """As placement was told last."""
+        chosen = self.of(PairTreesChosen)
+        return chosen[-1].version if chosen else ""
+
+
+def pinned(version: str) -> Event:
+    payload = ModelPinned(model="pair-trees", version=version, reason="why", pinned_at_us=1)
+    return Event("pin", "operator/ada", 1, "pair-trees", payload)
+
+
+def rolled_back() -> Event:
+    payload = ModelRolledBack(model="pair-trees", reason="worse", rolled_back_at_us=1)
+    return Event("back", "operator/ada", 1, "pair-trees", payload)
+
+
+def test_trees_take_the_place_of_weights_once_they_are_better_on_what_neither_had_seen() -> None:
+    region = Region()
+    region.plays(24)
+    judged = next(each for each in region.of(PairTreesJudged) if each.is_better)
+    [published] = [e for e in region.of(PairTreesPublished) if e.version == judged.version]
+    chosen = region.of(PairTreesChosen)[0]
+    assert judged.in_force == ""
+    assert judged.error < judged.error_in_force
+    assert (chosen.trees, chosen.who) == (published, "prediction")
+    assert "neither had seen, weights over bandwidths" in chosen.reason
+    trees = chosen_pair_trees(chosen)
+    assert isinstance(trees, PairTrees)
+    calm, loud = (Side(gbps / 512, 0.5, cpi, 300.0) for gbps, cpi in (APPS["calm"], APPS["loud"]))
+    assert 2 * trees.excess(calm, loud) < trees.excess(loud, loud)
+    for each in (published, judged, chosen):
+        check_contents(each)
+
+
+def test_no_interval_that_a_version_is_held_to_was_learned_by_it_or_by_what_is_in_force(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learned: dict[str, set[float]] = {"": set()}
+    held: list[tuple[str, str, float]] = []
+    grows, errors = pair_versions.grown, pair_versions.PairVersions._errors
+
+    def growing(examples: Sequence[PairExample], number: int) -> PairTreesPublished:
+        message = grows(examples, number)
+        learned[message.version] = {each.slowdown_ratio for each in examples}
+        return message
+
+    def holding(
+        versions: Any, of: Sequence[PairExample], *others: Any
+    ) -> Iterator[tuple[float, float]]:
+        choice = versions._choice
+        held.extend((choice.shadow, choice.in_force, each.slowdown_ratio) for each in of)
+        return errors(versions, of, *others)
+
+    monkeypatch.setattr(pair_versions, "grown", growing)
+    monkeypatch.setattr(pair_versions.PairVersions, "_errors", holding)
+    Region().plays(24)
+    assert len(held) > 40
+    for shadow, in_force, ratio in held:
+        assert ratio not in learned[shadow] | learned[in_force]
+
+
+@settings(max_examples=2, deadline=None, phases=(Phase.explicit, Phase.generate))
+@given(st.integers(0, 2**32 - 1), st.sets(st.integers(0, 13), min_size=2, max_size=4))
+def test_kills_change_nothing(seed: int, deaths: set[int]) -> None:
+    lived, killed = Region(seed), Region(seed)
+    for step in range(14):
+        lived.plays(1)
+        killed.plays(1, dies=step in deaths)
+    assert lived.published == killed.published
+    assert lived.state == killed.state
+
+
+def test_copies_and_another_order_of_a_round_give_the_same_versions() -> None:
+    one, two = Region(), Region()
+    for _ in range(12):
+        events = [one._interval() for _ in range(4)]
+        one.told(events)
+        two.told([*events[::-1]])
+    assert one.of(PairTreesPublished)
+    assert one.published == two.published
+
+
+def test_a_pinned_version_stays_and_one_is_rolled_back_to_weights() -> None:
+    region = Region()
+    region.plays(20)
+    first = region.in_force
+    [chosen] = [m for m in region.told([pinned(first)]) if isinstance(m, PairTreesChosen)]
+    assert (chosen.version, chosen.is_pinned, chosen.who) == (first, True, "operator/ada")
+    region.plays(12)
+    assert any(each.is_better for each in region.of(PairTreesJudged)[1:])
+    assert region.in_force == first
+    while region.in_force:
+        before = region.in_force
+        region.told([rolled_back()])
+        assert region.in_force != before
+    back = region.of(PairTreesChosen)[-1]
+    assert (back.version, back.HasField("trees"), back.reason) == ("", False, "worse")
+    with pytest.raises(RejectedError, match="no version is in force"):
+        region.told([rolled_back()])
+    with pytest.raises(RejectedError, match="must be one of those that are kept: pair-trees@"):
+        region.told([pinned("pair-trees@7")])
+
+
+def test_orders_about_pairs_leave_trees_of_power_alone() -> None:
+    region = Region()
+    with pytest.raises(RejectedError, match="pair-trees: no version"):
+        list(region.stage.handle(rolled_back()))
+    order = ModelRolledBack(model="power-trees", rolled_back_at_us=1)
+    with pytest.raises(RejectedError, match="power-trees: no version"):
+        list(region.stage.handle(event("back", 1, "power-trees", order)))
+
+
+def test_a_few_versions_are_kept() -> None:
+    region = Region()
+    region.plays(36)
+    kept = [key for key in region.state if key.startswith("pair-trees|")]
+    assert len(region.of(PairTreesPublished)) > MOST_VERSIONS == len(kept)
+    assert not [key for key in region.state if key.startswith("new-pair|")]
+
+
+def test_trees_of_another_origin_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    region = Region()
+    region.plays(20)
+    assert region.in_force
+    monkeypatch.setattr(pair_versions, "PAIRS_ORIGIN", b"another")
+    region.dies()
+    assert region.stage._pair_versions.in_force is None
+
+
+def test_a_version_says_how_wrong_it_is_of_pairs_that_it_never_saw() -> None:
+    region = Region()
+    region.plays(7)
+    published = region.of(PairTreesPublished)[0]
+    assert 0 < published.unseen_error < 1
+    assert 0 < published.unseen_error_of_weights < 1
+    assert published.trained_intervals == published.newest_interval
+    assert published.data_sha256
+    assert published.code_version
+    assert published.sha256 == model_sha256(published)
+    assert len(region.of(DegradationModelPublished)) >= 1
+
+
+def drawn(number: int, apps: int, seed: int) -> list[PairExample]:
+    rng = np.random.default_rng(seed)
+    sides = [Side(*rng.uniform(0, 1, 4).tolist()) for _ in range(apps)]
+    pairs = rng.integers(apps, size=(number, 2)).tolist()
+    return [
+        PairExample((f"a{i}", f"a{j}"), sides[i], sides[j], float(rng.uniform(1, 3)))
+        for i, j in pairs
+    ]
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_what_is_published_says_what_was_grown_to_the_last_digit(seed: int) -> None:
+    examples = drawn(80, 6, seed)
+    forest, trees = grow(examples), pair_trees_of(grown(examples, 80))
+    rows = np.array([row_of_pair(each.own, each.other) for each in examples])
+    said = [trees.excess(each.own, each.other) for each in examples]
+    assert forest.predict(rows).tolist() == said
+
+
+def test_of_few_pairs_none_is_held_out() -> None:
+    assert unseen_errors(drawn(30, 2, 1)) == (0.0, 0.0)
+    assert min(unseen_errors(drawn(60, 6, 1))) > 0
+
+
+def test_the_largest_version_fits_into_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_trees, "TREES", 16)
+    message = grown(drawn(2_000, 60, 1), 5_000)
+    chosen = PairTreesChosen(version=message.version, trees=message, who="prediction")
+    assert chosen.ByteSize() * 4 / 3 < MAX_MESSAGE_BYTES / 10
