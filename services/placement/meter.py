@@ -46,6 +46,11 @@ def watch(meter: Meter, duty: Duty) -> None:
         description="For how long meters showed more than a cap, s",
     )
     meter.create_observable_counter(
+        "shareable_starts",
+        [observing(_told_by)],
+        description="Starts of jobs that accept neighbours, by what said who may be one",
+    )
+    meter.create_observable_counter(
         "late_starts",
         [observing(lambda queries: [Observation(queries.late_starts())])],
         description="Starts under grants that had been taken away",
@@ -107,6 +112,11 @@ def _above_s(queries: Queries) -> Iterator[Observation]:
 def _promises(queries: Queries) -> Iterator[Observation]:
     yield Observation(queries.promises.kept, {"outcome": "kept"})
     yield Observation(queries.promises.broken, {"outcome": "broken"})
+
+
+def _told_by(queries: Queries) -> Iterator[Observation]:
+    for what, starts in list(queries.promises.told_by.items()):
+        yield Observation(starts, {"by": what})
 
 
 def _pairs_apart(queries: Queries) -> Iterator[Observation]:

@@ -1,6 +1,8 @@
 """Grows trees of pairs, with scikit-learn's single trees."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,6 +18,9 @@ Floats = NDArray[np.float64]
 TREES: Final = 16
 LEAVES: Final = 48
 LEAST_OF_LEAF: Final = 3
+# Applications of a node model, those measured last, whose unmeasured pairs are learned as weights
+# say them.
+MOST_BELIEVED: Final = 40
 # Parts of the pairs of applications, of which each is held out in turn.
 FOLDS: Final = 5
 
@@ -23,6 +28,7 @@ FOLDS: Final = 5
 class PairExample(NamedTuple):
     """What the shutters of one interval said of a job beside one other."""
 
+    node_model: str
     apps: tuple[str, str]
     own: Side
     other: Side
@@ -39,10 +45,33 @@ Predict = Callable[[Sequence[PairExample]], Floats]
 
 def grow(examples: Sequence[PairExample]) -> Forest:
     """Extremely randomised trees (Geurts, Ernst and Wehenkel, Machine Learning 63, 2006) of
-    T_co / T_alone - 1, whose sums are exact, and which never fall where a share rises."""
+    T_co / T_alone - 1, whose sums are exact, and which never fall where a share rises. Of pairs
+    that nobody measured they learn what weights say, each as often as makes a leaf."""
+    examples = [*examples, *LEAST_OF_LEAF * believed(examples)]
     rows = np.array([row_of_pair(each.own, each.other) for each in examples])
     excess = np.array([each.slowdown_ratio for each in examples]) - 1
     return Forest.of([_tree(rows, excess, seed) for seed in range(TREES)], features=len(COLUMNS))
+
+
+def believed(examples: Sequence[PairExample]) -> list[PairExample]:
+    """What weights say of pairs of which none of the examples is: of few applications trees know
+    each pair that they saw, and nothing of others."""
+    sides: dict[str, dict[str, Side]] = defaultdict(dict)
+    for each in examples:
+        known = sides[each.node_model]
+        for app, side in zip(each.apps, (each.own, each.other), strict=True):
+            known.pop(app, None)
+            known[app] = side
+    measured, weights = {each[:2] for each in examples}, _weights(examples)
+    found = []
+    for node_model, known in sides.items():
+        newest = list(known)[-MOST_BELIEVED:]
+        for apps in product(newest, newest):
+            if (node_model, apps) not in measured:
+                own, other = known[apps[0]], known[apps[1]]
+                said = slowdown_of_shares(weights, own.bandwidth_share, other.bandwidth_share)
+                found.append(PairExample(node_model, apps, own, other, said))
+    return found
 
 
 def _tree(rows: Floats, excess: Floats, seed: int) -> Tree:
@@ -91,8 +120,12 @@ def _by_trees(learned: Sequence[PairExample]) -> Predict:
 
 
 def _by_weights(learned: Sequence[PairExample]) -> Predict:
+    weights = _weights(learned)
+    return lambda asked: np.array([slowdown_of_shares(weights, *each.weighed) for each in asked])
+
+
+def _weights(learned: Sequence[PairExample]) -> tuple[float, ...]:
     shares = [each.weighed for each in learned]
     features = np.array([[1.0, own, other, own * other] for own, other in shares])
     ratios = np.array([each.slowdown_ratio for each in learned])
-    weights = train_weights(features, ratios).weights
-    return lambda asked: np.array([slowdown_of_shares(weights, *each.weighed) for each in asked])
+    return train_weights(features, ratios).weights

@@ -83,7 +83,9 @@ def _example(pair: CoRunPair, state: State) -> PairExample | None:
     other = _side(pair.co_runner_app_id, pair.co_runner_core_share, pair.node_model, state)
     if own is None or other is None:
         return None
-    return PairExample((pair.app_id, pair.co_runner_app_id), own, other, pair.slowdown_ratio)
+    return PairExample(
+        pair.node_model, (pair.app_id, pair.co_runner_app_id), own, other, pair.slowdown_ratio
+    )
 
 
 def _side(app: str, core_share: float, node_model: str, state: State) -> Side | None:

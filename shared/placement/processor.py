@@ -542,7 +542,7 @@ class Placement:
             own_ghz = chosen.candidate.freq_ghz
             placed = self._job_table.place(job, start, plan.now_s, mode, own_ghz, plan_round)
             self._job_table.count_nameplate(job, *self._meters.counted(job, placed))
-            self._promises.make(job, self._rules.max_slowdown)
+            self._promises.make(job, self._models.neighbours()[placed.cluster])
             self._waiting_jobs.leave(job.job.job_id)
             yield outcomes.started(job, placed, start, weighed, instead, self._beside(job))
 

@@ -5,6 +5,7 @@ A job that accepts neighbours is promised, when it starts, that none slow it dow
 each other on that node model any more, until an operator allows it.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from typing import Final, NamedTuple
 
@@ -20,7 +21,7 @@ from shared.messaging.stage import AlreadyAppliedError, Round
 from shared.models.shutters import Shutter, slowdown_interval, unfiltered_slowdown
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Promise, Tracked
-from shared.scheduling.sharing import Pair, pair_of_apps
+from shared.scheduling.sharing import Contention, Pair, pair_of_apps
 
 # Fewer shutters say nothing of how far they may be off.
 LEAST_SHUTTERS: Final = 4
@@ -70,6 +71,8 @@ class Promises:
         }
         self.kept: int
         self.broken: int
+        # Starts of jobs that accept neighbours in this process, by what said who may be one.
+        self.told_by: Counter[str] = Counter()
         self.kept, self.broken = orjson.loads(restored.get(_COUNTS, b"[0,0]"))
         self._to_tell: list[tuple[Event, SlowdownPromiseBroken]] = []
         self._changed: set[ApartKey] = set()
@@ -90,9 +93,11 @@ class Promises:
             found.setdefault(node_model, set()).add(pair)
         return found
 
-    def make(self, job: Tracked, max_slowdown: float) -> None:
-        """A job starts: one that accepts neighbours is promised that they keep to a limit."""
-        job.promised = max_slowdown if job.job.shareable else 0.0
+    def make(self, job: Tracked, rule: Contention) -> None:
+        """A job starts: one that accepts neighbours is promised that they keep to the limit."""
+        job.promised = rule.max_slowdown if job.job.shareable else 0.0
+        if job.job.shareable:
+            self.told_by[rule.told_by(job.job.app_id)] += 1
         job.promise = Promise.UNMEASURED
         self._job_table.save(job)
 

@@ -199,6 +199,13 @@ class Contention:
         """True where a slowdown can be predicted: a model is published and its signature known."""
         return (self.weights is not None or self.pairs is not None) and app in self.gbps
 
+    def told_by(self, app: str) -> str:
+        """What says how an application gets on with others: trees of pairs, the weights while none
+        are in force, or nothing without a signature."""
+        if not self.accepts_anyone(app):
+            return "nothing"
+        return "weights" if self.pairs is None else "trees"
+
     def cost(self, newcomer: Member, group: Group) -> float:
         """The sum of all slowdowns on the node, infinite where the rule refuses one of them."""
         if not group:

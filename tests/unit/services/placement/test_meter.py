@@ -53,6 +53,15 @@ def test_jobs_nodes_and_watts_are_shown_as_they_are_now() -> None:
     assert "coplace_pairs_apart 0.0" in shown
 
 
+def test_starts_of_jobs_that_accept_neighbours_are_counted_by_what_said_who_may_be_one() -> None:
+    processor = Placement({}, Rules(), 7.0)
+    feed(processor, [declared("p1", 4), power()])
+    round_of(processor, 0, submitted("a", nodes=1, shareable=True, app_id="new"))
+    duty = Duty()
+    duty.begin(processor.queries)
+    assert 'coplace_shareable_starts_total{by="nothing"} 1.0' in exposition(duty)
+
+
 def test_a_standby_shows_nothing_of_what_another_process_decides() -> None:
     duty = on_duty()
     duty.end()

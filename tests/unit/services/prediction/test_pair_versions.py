@@ -246,7 +246,7 @@ def drawn(number: int, apps: int, seed: int) -> list[PairExample]:
     sides = [Side(*rng.uniform(0, 1, 4).tolist()) for _ in range(apps)]
     pairs = rng.integers(apps, size=(number, 2)).tolist()
     return [
-        PairExample((f"a{i}", f"a{j}"), sides[i], sides[j], float(rng.uniform(1, 3)))
+        PairExample("gold", (f"a{i}", f"a{j}"), sides[i], sides[j], float(rng.uniform(1, 3)))
         for i, j in pairs
     ]
 

@@ -3,7 +3,7 @@
 from importlib.metadata import version as version_of
 
 import pytest
-from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.prediction_pb2 import PairTreesChosen, PairTreesPublished
 
 from shared.domain.errors import RejectedError
@@ -58,6 +58,9 @@ def test_neighbours_cost_what_the_trees_in_force_say(excess: float) -> None:
     region.feed(processor, [chosen(1, excess)])
     decided = three_on_two_nodes(processor)
     assert {each.degradation_model_version for each in decided} == {"pair-trees@1"}
+    assert processor.queries.promises.told_by == {
+        "trees": sum(each.verdict == VERDICT_START for each in decided)
+    }
     shares = [each for each in decided if each.co_runner_job_ids]
     # Beyond the limit of 1.25 nobody shares.
     assert bool(shares) == (excess <= 0.25)
@@ -74,7 +77,9 @@ def test_weights_hold_again_where_no_trees_are_in_force() -> None:
     assert store.degradation_version == "pair-trees@1"
     store.fold(chosen(2, None))
     assert store.degradation_version == before
-    assert all(rule.pairs is None for rule in store.neighbours().values())
+    for rule in store.neighbours().values():
+        assert rule.pairs is None
+        assert [rule.told_by(app) for app in (region.APPS[0], "new")] == ["weights", "nothing"]
 
 
 def test_trees_of_another_origin_are_refused_and_the_former_ones_stay() -> None:
