@@ -37,6 +37,8 @@ class PairVersions(Versions[PairTreesPublished, PairTrees]):
     cases = "intervals"
     nothing = "weights over bandwidths"
     kept = PairTreesPublished
+    # Weights say less wrong things of pairs that nobody measured: in doubt they hold.
+    clearly = 2.0
 
     def end_round(
         self,
@@ -80,7 +82,8 @@ class PairVersions(Versions[PairTreesPublished, PairTrees]):
             intervals=choice.cases,
             error=choice.error,
             error_in_force=choice.error_in_force,
-            is_better=choice.error < choice.error_in_force,
+            error_of_weights=choice.errors_without / choice.cases,
+            is_better=choice.is_better(self.clearly),
         )
 
     def word(self, wish: Wish, trees: PairTreesPublished | None) -> Message:
@@ -95,15 +98,16 @@ class PairVersions(Versions[PairTreesPublished, PairTrees]):
 
     def _errors(
         self, measured: Sequence[PairExample], shadow: PairTrees, weights: Sequence[float]
-    ) -> Iterator[tuple[float, float]]:
-        """Both were learned before any of it was measured."""
+    ) -> Iterator[tuple[float, float, float]]:
+        """All were learned before any of it was measured."""
         for each in measured:
-            if self.in_force is None:
-                said = slowdown_of_shares(weights, *each.weighed)
-            else:
-                said = 1 + self.in_force.excess(each.own, each.other)
-            of_shadow = 1 + shadow.excess(each.own, each.other)
-            yield abs(of_shadow - each.slowdown_ratio), abs(said - each.slowdown_ratio)
+            without = abs(slowdown_of_shares(weights, *each.weighed) - each.slowdown_ratio)
+            now = _error(self.in_force, each) if self.in_force else without
+            yield _error(shadow, each), now, without
+
+
+def _error(trees: PairTrees, of: PairExample) -> float:
+    return abs(1 + trees.excess(of.own, of.other) - of.slowdown_ratio)
 
 
 def grown(examples: Sequence[PairExample], number: int) -> PairTreesPublished:

@@ -79,7 +79,7 @@ class TreeVersions(Versions[PowerTreesPublished, PowerTrees]):
             jobs=choice.cases,
             error=choice.error,
             error_in_force=choice.error_in_force,
-            is_better=choice.error < choice.error_in_force,
+            is_better=choice.is_better(self.clearly),
         )
 
     def word(self, wish: Wish, trees: PowerTreesPublished | None) -> Message:
@@ -92,16 +92,16 @@ class TreeVersions(Versions[PowerTreesPublished, PowerTrees]):
             reason=wish.reason,
         )
 
-    def _errors(self, judged: Sequence[JudgedPrediction]) -> Iterator[tuple[float, float]]:
+    def _errors(self, judged: Sequence[JudgedPrediction]) -> Iterator[tuple[float, float, float]]:
         """Of jobs that what is in force now predicted, and of which the shadow knows nothing: it
-        was grown before they ended."""
+        was grown before they ended. What rows alone would have erred is not known."""
         fair = [each for each in judged if each.row and each.trees == self._choice.in_force]
         if self._shadow is None or not fair:
             return
         said = self._shadow.said([each.of_user for each in fair], [each.row for each in fair])
         said_w = exps(said[:, MEAN_OF_BOTH])
         for each, power_w in zip(fair, said_w.tolist(), strict=True):
-            yield abs(power_w / each.power_w - 1), each.trees_error
+            yield abs(power_w / each.power_w - 1), each.trees_error, each.trees_error
 
 
 def grown(examples: Sequence[JudgedPrediction]) -> PowerTreesPublished:

@@ -33,7 +33,9 @@ class Wish(NamedTuple):
 class VersionChoice(NamedTuple):
     """Versions in force and in its shadow, by name, empty where there is none; those that were in
     force before, the newest last; how far the shadow is: cases, and sums of its errors and of those
-    of what is in force; and the number of the case at which trees were grown last."""
+    of what is in force; the number of the case at which trees were grown last; and sums of the
+    errors of what holds without any version, and of squares of how much less the shadow erred than
+    what is in force."""
 
     in_force: str = ""
     shadow: str = ""
@@ -44,6 +46,37 @@ class VersionChoice(NamedTuple):
     errors_in_force: float = 0.0
     grown_at: int = 0
     wish: Wish | None = None
+    errors_without: float = 0.0
+    squares: float = 0.0
+
+    def with_case(self, error: float, in_force: float, without: float) -> "VersionChoice":
+        """One case more: what the shadow, what is in force and what holds without any erred."""
+        return self._replace(
+            cases=self.cases + 1,
+            errors=self.errors + error,
+            errors_in_force=self.errors_in_force + in_force,
+            errors_without=self.errors_without + without,
+            squares=self.squares + (in_force - error) * (in_force - error),
+        )
+
+    def without_cases(self) -> "VersionChoice":
+        """The shadow begins anew."""
+        return self._replace(
+            cases=0, errors=0.0, errors_in_force=0.0, errors_without=0.0, squares=0.0
+        )
+
+    def is_better(self, standard_errors: float) -> bool:
+        """Whether the shadow erred less than what is in force, by more than so many standard errors
+        of the mean difference, and no more than what holds without any version."""
+        less = self.error_in_force - self.error
+        variance = self.squares / self.cases - less * less
+        is_clear = less * less * self.cases > standard_errors * standard_errors * variance
+        return less > 0 and is_clear and self.errors <= self.errors_without
+
+    @property
+    def is_none_better(self) -> bool:
+        """Whether what is in force erred more than what holds without any version."""
+        return bool(self.in_force) and self.errors_without < self.errors_in_force
 
     @property
     def error(self) -> float:
@@ -77,6 +110,8 @@ class Versions(ABC, Generic[Published, Trees]):
     name: ClassVar[str]
     cases: ClassVar[str]
     nothing: ClassVar[str]
+    # How many standard errors a version has to be better by.
+    clearly: ClassVar[float] = 0.0
     kept: ClassVar[type[Any]]
 
     def __init__(self, restored: Mapping[str, bytes]) -> None:
@@ -133,34 +168,30 @@ class Versions(ABC, Generic[Published, Trees]):
     def _wanted(self) -> str:
         return self._choice.wish.version if self._choice.wish else self._choice.in_force
 
-    def _held(self, errors: Iterable[tuple[float, float]], enough: int) -> list[Message]:
-        """The shadow to cases, by its errors and those of what is in force: of `enough` cases it is
-        judged."""
+    def _held(self, errors: Iterable[tuple[float, float, float]], enough: int) -> list[Message]:
+        """The shadow to cases, by its errors, those of what is in force and those of what holds
+        without any version: of `enough` cases it is judged."""
         choice = self._choice
-        for error, error_in_force in errors:
-            choice = choice._replace(
-                cases=choice.cases + 1,
-                errors=choice.errors + error,
-                errors_in_force=choice.errors_in_force + error_in_force,
-            )
+        for case in errors:
+            choice = choice.with_case(*case)
         if choice != self._choice:
             self._choose(choice)
         return self._judge() if choice.cases >= enough else []
 
     def _judge(self) -> list[Message]:
-        """Put the shadow into force where it errs less, unless what is there is pinned; else it is
-        let go of."""
+        """Put the shadow into force where it is better, unless what is there is pinned; else it is
+        let go of, and what is in force too where none is better."""
         choice = self._choice
         judged = self.judgement(choice)
         self._let_shadow_go()
-        is_better = choice.error < choice.error_in_force
-        if not is_better or choice.is_pinned or choice.wish is not None:
+        version = choice.shadow if choice.is_better(self.clearly) else ""
+        if not (version or choice.is_none_better) or choice.is_pinned or choice.wish is not None:
             return [judged]
+        error = choice.error if version else choice.errors_without / choice.cases
         than = f"{choice.in_force or self.nothing} {100 * choice.error_in_force:.2f} %"
         of = f"{choice.cases} {self.cases} that neither had seen"
-        reason = f"{100 * choice.error:.2f} % error of {of}, {than}"
-        wish = Wish(choice.shadow, SOURCE, reason, is_pinned=False)
-        self._choose(self._choice._replace(wish=wish))
+        reason = f"{100 * error:.2f} % error of {of}, {than}"
+        self._choose(self._choice._replace(wish=Wish(version, SOURCE, reason, is_pinned=False)))
         return [judged]
 
     def _put_wish_into_force(self) -> list[Message]:
@@ -179,8 +210,7 @@ class Versions(ABC, Generic[Published, Trees]):
 
     def _let_shadow_go(self) -> None:
         """What was to be compared with something else is compared with nothing."""
-        cleared = self._choice._replace(shadow="", cases=0, errors=0.0, errors_in_force=0.0)
-        self._choose(cleared)
+        self._choose(self._choice.without_cases()._replace(shadow=""))
         self._shadow = None
 
     def _is_due(self, number: int, first: int, share: float, most: int) -> bool:
@@ -236,4 +266,7 @@ def _packed(message: VersionMessage) -> str:
 def _choice(value: list[Any]) -> VersionChoice:
     choice = VersionChoice(*value)
     wish = Wish(*choice.wish) if choice.wish else None
+    if len(value) < len(VersionChoice._fields):
+        # Of a state of before all three were compared.
+        choice = choice.without_cases()
     return choice._replace(former=tuple(choice.former), wish=wish)

@@ -387,14 +387,12 @@ def _chosen_trees(message: PowerTreesChosen | PairTreesChosen) -> None:
 
 
 _TREES: Final = [TREES, PAIR_TREES]
-_JUDGED_TREES: Final = fields(
-    {
-        "version": _version,
-        "in_force": text_or_empty,
-        "error": quantity("losses"),
-        "error_in_force": quantity("losses"),
-    }
-)
+_JUDGED: Final[Mapping[str, Check]] = {
+    "version": _version,
+    "in_force": text_or_empty,
+    "error": quantity("losses"),
+    "error_in_force": quantity("losses"),
+}
 _CHOSEN_TREES: Final = fields(
     {"version": text_or_empty, "who": text, "reason": text_or_empty}, _chosen_trees
 )
@@ -760,10 +758,10 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
         }
     ),
     PowerTreesPublished: fields(_PUBLISHED_TREES),
-    PowerTreesJudged: _JUDGED_TREES,
+    PowerTreesJudged: fields(_JUDGED),
     PowerTreesChosen: _CHOSEN_TREES,
     PairTreesPublished: fields(_PUBLISHED_PAIR_TREES),
-    PairTreesJudged: _JUDGED_TREES,
+    PairTreesJudged: fields({**_JUDGED, "error_of_weights": quantity("losses")}),
     PairTreesChosen: _CHOSEN_TREES,
     DegradationModelPublished: fields(
         {"version": _version, "weights": each_of_any("coefficients", quantity("coefficient"))}

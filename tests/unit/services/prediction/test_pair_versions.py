@@ -21,7 +21,7 @@ from services.prediction import pair_trees, pair_versions
 from services.prediction.pair_trees import PairExample, grow, unseen_errors
 from services.prediction.pair_versions import grown
 from services.prediction.processor import Prediction
-from services.prediction.versions import MOST_VERSIONS
+from services.prediction.versions import MOST_VERSIONS, VersionChoice
 from shared.domain.errors import RejectedError
 from shared.messaging.codec import MAX_MESSAGE_BYTES
 from shared.messaging.contents import check_contents
@@ -29,6 +29,7 @@ from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event
 from shared.messaging.pair_trees import chosen_pair_trees, pair_trees_of
 from shared.messaging.stage import Round
+from shared.messaging.table import Table
 from shared.models.pair_trees import PairTrees, Side, row_of_pair
 from tests.unit.services.prediction.support import SECOND_US, beside, declared, event, measured
 
@@ -147,7 +148,7 @@ def test_no_interval_that_a_version_is_held_to_was_learned_by_it_or_by_what_is_i
 
     def holding(
         versions: Any, of: Sequence[PairExample], *others: Any
-    ) -> Iterator[tuple[float, float]]:
+    ) -> Iterator[tuple[float, float, float]]:
         choice = versions._choice
         held.extend((choice.shadow, choice.in_force, each.slowdown_ratio) for each in of)
         return errors(versions, of, *others)
@@ -200,6 +201,52 @@ def test_a_pinned_version_stays_and_one_is_rolled_back_to_weights() -> None:
         region.told([rolled_back()])
     with pytest.raises(RejectedError, match="must be one of those that are kept: pair-trees@"):
         region.told([pinned("pair-trees@7")])
+
+
+def test_weights_come_back_where_they_err_less_than_trees(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    region = Region()
+    region.plays(20)
+    assert region.in_force
+    app_of = {gbps / 512: app for app, (gbps, _) in APPS.items()}
+    monkeypatch.setattr(
+        pair_versions,
+        "slowdown_of_shares",
+        lambda _weights, own, other: slowdown(app_of[own], app_of[other]),
+    )
+    region.plays(12)
+    back = next(each for each in region.of(PairTreesChosen) if not each.version)
+    assert (back.who, back.HasField("trees"), region.in_force) == ("prediction", False, "")
+    judged = region.of(PairTreesJudged)[-1]
+    assert judged.error_of_weights < judged.error
+    assert not judged.is_better
+
+
+def judged_of(pairs: Sequence[tuple[float, float]], without: float = 1.0) -> VersionChoice:
+    choice = VersionChoice(in_force="old", shadow="new")
+    for error, in_force in pairs:
+        choice = choice.with_case(error, in_force, without)
+    return choice
+
+
+def test_in_doubt_what_is_in_force_stays() -> None:
+    clearly = judged_of([(0.1, 0.2), (0.1, 0.21)] * 20)
+    by_chance = judged_of([(0.0, 0.5), (0.49, 0.0)] * 20)
+    assert clearly.is_better(2.0)
+    assert by_chance.is_better(0.0)
+    assert not by_chance.is_better(2.0)
+    assert not judged_of([(0.2, 0.2)] * 9).is_better(0.0)
+    assert not judged_of([(0.1, 0.2), (0.1, 0.21)] * 20, without=0.05).is_better(2.0)
+
+
+def test_a_shadow_of_an_older_state_begins_anew() -> None:
+    state: dict[str, bytes] = {}
+    choices = Table("pair-trees-choice", {}, list, list)
+    choices.put("choice", ["", "", [], False, 30, 1.0, 2.0, 100, None])
+    state |= {key: value for key, value in choices.changes().items() if value}
+    choice = pair_versions.PairVersions(state)._choice
+    assert (choice.cases, choice.errors, choice.grown_at) == (0, 0.0, 100)
 
 
 def test_orders_about_pairs_leave_trees_of_power_alone() -> None:
