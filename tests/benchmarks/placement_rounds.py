@@ -1,5 +1,6 @@
 """How fast the placement processor decides with 10,000 jobs queued: python -m
 tests.benchmarks.placement_rounds [rounds] [clusters] [asking] [capped] [in_parts] [planned]
+[solving]
 
 Clusters of 512 nodes of two models, eight applications with signatures and coefficients over all
 P-states, a degradation model, rounds of 50 submissions. Every job has an entry on every cluster. As
@@ -16,15 +17,19 @@ With `in_parts` 1, half of the jobs are of units of 6 or 12 cores and accept nei
 
 With `planned` N, a plan of the queue as the planner's look-ahead makes it is in every Nth round.
 The planner is another process: what it takes to search is not counted, what placement does with
-its plan is.
+its plan is. With `solving` 1 CP-SAT makes the plans, and another process solves all the time, for
+the same queue, as a planner does beside placement.
 """
 
 import asyncio
 import gc
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
 
 import grpc
 import numpy as np
@@ -40,8 +45,11 @@ from shared.messaging.event import Event
 from shared.messaging.stage import Round
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
+from shared.planning.region_decomposition import RegionDecomposition
+from shared.planning.searches import Searches
 from shared.runtime.service import GC_THRESHOLDS
 from shared.scheduling.lookahead import LookAhead, Objective
+from shared.scheduling.plan_evaluation import PlannedEntry
 from shared.workloads.tariff import Tariff
 from tests.unit.shared.placement import region
 
@@ -111,18 +119,26 @@ class Site:
 
 
 class Planner:
-    """Makes plans of what a placement leaves waiting, with the defaults of the planner."""
+    """Makes plans of what a placement leaves waiting, with the defaults of the planner, by CP-SAT
+    where it is `solving`."""
 
-    def __init__(self, clusters_: int) -> None:
+    def __init__(self, clusters_: int, *, solving: bool = False) -> None:
         settings = PlannerSettings()
+        limits_s = settings.solve_s, settings.longest_solve_s
+        self.searches = Searches()
+        self._solver = RegionDecomposition(*limits_s, self.searches) if solving else None
         self._objective = Objective((Tariff(),) * clusters_, settings.prices)
         self._bounds, self._most_jobs = settings.bounds, settings.most_jobs
 
     def plan(self, placement: Placement, number: int) -> Iterator[Event]:
         """One made after a round, if there is a better one than the policy's order."""
         problem = placement.planning.problem(region.end_us(number) / 1e6, 1.0, self._most_jobs)
-        search = LookAhead(self._objective, self._bounds)
-        found = search.plan(problem.situation, problem.waiting, 1.0)
+        found: list[PlannedEntry] | None
+        if self._solver is not None:
+            found = self._solver.plan(problem.situation, problem.waiting)
+        else:
+            search = LookAhead(self._objective, self._bounds)
+            found = search.plan(problem.situation, problem.waiting, 1.0)
         if found is not None:
             yield region.proposed(number, *problem.items(found))
 
@@ -131,10 +147,17 @@ class Rounds:
     """Plays rounds and times them."""
 
     def __init__(
-        self, count: int, *, is_capped: bool, in_parts: bool = False, planned: int = 0
+        self,
+        count: int,
+        *,
+        is_capped: bool,
+        in_parts: bool = False,
+        planned: int = 0,
+        solving: bool = False,
     ) -> None:
         self._rng, self._site = np.random.default_rng(1), Site()
-        self._in_parts, self._planned, self._planner = in_parts, planned, Planner(count)
+        self._in_parts, self._planned = in_parts, planned
+        self.planner = Planner(count, solving=solving)
         self.placement = Placement({}, Rules(), 7.0)
         region.feed(self.placement, clusters(count))
         if is_capped:
@@ -150,7 +173,7 @@ class Rounds:
         now_us = region.T0_US + (number + 1) * PERIOD_US
         new = self._submissions(10**5 + number * 100, PER_ROUND)
         is_planned = self._planned and not number % self._planned
-        plans = [*self._planner.plan(self.placement, number - 1)] if is_planned else []
+        plans = [*self.planner.plan(self.placement, number - 1)] if is_planned else []
         events = [*self._site.finish(self._started, now_us), *new, *plans]
         began, began_cpu = time.perf_counter(), time.thread_time()
         region.feed(self.placement, events)
@@ -168,6 +191,16 @@ class Rounds:
         decided = region.decisions(self.placement.end_round(Round(number, now_us)))
         self.placement.changes()
         return self._site.start(decided, now_us)
+
+
+def solve_for_ever(count: int, is_capped: bool, told: Connection) -> None:
+    """Be a planner beside placement: solve for the first queue again and again, and tell how long
+    each solve took."""
+    rounds = Rounds(count, is_capped=is_capped, solving=True)
+    while True:
+        began = time.perf_counter()
+        deque(rounds.planner.plan(rounds.placement, 0), maxlen=0)
+        told.send(time.perf_counter() - began)
 
 
 async def ask(channel: grpc.aio.Channel, answered: list[float]) -> None:
@@ -213,12 +246,33 @@ def main(
     capped: int = 0,
     in_parts: int = 0,
     planned: int = 0,
+    solving: int = 0,
 ) -> None:
     """Print milliseconds a round and jobs decided a second, and what an answer takes."""
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(QUICK_SWITCH_S)
-    rounds = Rounds(clusters_, is_capped=bool(capped), in_parts=bool(in_parts), planned=planned)
+    rounds = Rounds(
+        clusters_,
+        is_capped=bool(capped),
+        in_parts=bool(in_parts),
+        planned=planned,
+        solving=bool(solving),
+    )
+    spawned, (told, telling) = get_context("spawn"), Pipe(duplex=False)
+    beside = spawned.Process(
+        target=solve_for_ever, args=(clusters_, bool(capped), telling), daemon=True
+    )
+    solved = list[float]()
+    if solving:
+        beside.start()
+        solved.append(told.recv())
     answered = asyncio.run(play(rounds, count, asking=bool(asking)))
+    if solving:
+        while told.poll():
+            solved.append(told.recv())
+        beside.kill()
+        print(f"solves beside it: {len(solved)}, {sum(solved) / len(solved):.1f} s in the mean")
+        print(f"plans in the rounds: {rounds.planner.searches}")
     print(
         f"{count} rounds of {PER_ROUND} submissions, {QUEUED} queued, {clusters_} clusters, "
         f"{rounds.starts} later starts, {rounds.plans} plans"
