@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from shared.domain.errors import UnusableError
+from shared.runtime.folders import written
 from tests.benchmarks.capping.plays import Outcome
 
 _COLUMNS: Final = [field.name for field in fields(Outcome)]
@@ -28,12 +29,12 @@ def read_outcomes(path: Path) -> list[Outcome]:
 def appended(path: Path, known: Iterable[Outcome], found: Iterable[Outcome]) -> Iterator[Outcome]:
     """All outcomes, those that are found on disk before they are passed on; what the file held
     before is replaced by those that are known."""
-    with path.open("w", newline="", encoding="utf-8") as file:
+    kept = list(known)
+    with written(path) as fresh, fresh.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([_COLUMNS, *map(astuple, kept)])
+    yield from kept
+    with path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(_COLUMNS)
-        for outcome in known:
-            writer.writerow(astuple(outcome))
-            yield outcome
         for outcome in found:
             writer.writerow(astuple(outcome))
             file.flush()

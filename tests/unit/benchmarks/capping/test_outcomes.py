@@ -44,3 +44,11 @@ def test_a_file_of_other_columns_is_refused(tmp_path: Path) -> None:
     path.write_text("instance,cap\na,30\n")
     with pytest.raises(UnusableError, match="--resume"):
         read_outcomes(path)
+
+
+def test_what_is_known_stays_when_a_run_that_goes_on_finds_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "outcomes.csv"
+    [*appended(path, [], [OUTCOME])]
+    going_on = appended(path, read_outcomes(path), iter([OTHER]))
+    assert next(going_on) == OUTCOME
+    assert read_outcomes(path) == [OUTCOME]
