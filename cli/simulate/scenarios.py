@@ -253,7 +253,7 @@ class EuroraScenario(Scenario):
         None, "Dynamic power of all jobs at most, W."
     )
     policy: Annotated[CappingMethod, BeforeValidator(_only)] = _field(
-        CappingMethod.LS, "What decides under the cap."
+        CappingMethod.HYBRID, "What decides under the cap."
     )
     nodes: Path | None = _field(None, "Its nodes; else nodes_64.csv beside or above it.")
     queues: Path | None = _field(None, "Expected waits; else queues.txt beside or above it.")

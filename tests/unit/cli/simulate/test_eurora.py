@@ -116,7 +116,7 @@ def test_clocks_per_instruction_slow_jobs_down(files: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--cap", 0), "job 7 (number 1 of 2) draws 40 W at least under ls: a cap of 0 W"),
+        (("--cap", 0), "job 7 (number 1 of 2) draws 40 W at least under hybrid: a cap of 0 W"),
         (("--cap", 39.9), "a cap of 39.9 W never lets it start"),
         (("--cap", "nan"), "--cap: Input should be a finite number"),
         (("--cap", -1), "--cap: Input should be greater than or equal to 0"),
