@@ -67,11 +67,11 @@ def bench(
     for count in queued or _QUEUED:
         at, rule = situation(machine, list(islice(cycle(every), count)), queues)
         deciding = rule.plan, partial(_listed, rule), OrderSearch(Searches()).plan
-        times.append([f"{count:,}", *(f"{_cpu_s(each, at):,.3f}" for each in deciding)])
+        times.append([f"{count:,}", *(f"{1000 * _cpu_s(each, at):,.2f}" for each in deciding)])
         if count <= most_solved:
             solved.append([f"{count:,}", *_solved(at, rule)])
             typer.echo(" | ".join(solved[-1]), err=True)
-    header = ["jobs that wait", "LS, what starts now", "LS, whole schedule", "hybrid"]
+    header = ["jobs that wait", "LS, what starts now, ms", "LS, whole schedule, ms", "hybrid, ms"]
     typer.echo(table(header, times))
     found = [f"within {limit_s:g} s, %; CPU s" for limit_s in _LIMITS_S]
     typer.echo(table(["jobs that wait", "LS (equation 2)", *found], solved))
