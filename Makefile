@@ -153,8 +153,8 @@ test-helm: setup ## lint the chart, validate what it renders: HELM= tries anothe
 ## Runs --------------------------------------------------------------------------------------
 
 .PHONY: demo
-demo: setup ## replay a workload with no server: SEED= JOBS= POLICY= OUT= SWF= COEFFICIENTS=
-	$(BIN)/coplace demo $(WORKLOAD)
+demo: setup ## replay a workload with no server: SEED= JOBS= POLICY= OUT= SWF= COEFFICIENTS=, with and without neighbours: SHARING=1
+	$(BIN)/coplace demo $(WORKLOAD) $(if $(SHARING),--compare-sharing)
 
 .PHONY: demo-kafka
 demo-kafka: setup system-servers ## the same on real Kafka and Redis

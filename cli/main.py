@@ -114,14 +114,21 @@ def demo(
     kafka: Annotated[bool, typer.Option(help="On real Kafka and Redis.")] = False,
     workers: Workers = 1,
     secure: Secure = False,
+    compare_sharing: Annotated[
+        bool, typer.Option(help="Play it again without neighbours; no server.")
+    ] = False,
     run_dir: RunDir = Path("run/demo"),
 ) -> None:
     """Replay a workload through the whole system and report what it came to."""
     from cli.demo.options import DemoOptions
-    from cli.demo.run import run_embedded, run_on_servers
+    from cli.demo.run import run_embedded, run_on_servers, run_sharing
 
     options = DemoOptions(seed, jobs, policy, out, swf, coefficients, workers, secure=secure)
-    if kafka:
+    if compare_sharing:
+        if kafka:
+            raise typer.BadParameter("is played without servers", param_hint="--compare-sharing")
+        run_sharing(options, Console())
+    elif kafka:
         run_on_servers(options, Console(), run_dir)
     else:
         run_embedded(options, Console())

@@ -24,7 +24,8 @@ _KAFKA_PARTITIONS: Final = 2
 class DemoOptions:
     """The knobs of `make demo`; on Kafka each stateful service has `workers` processes. With `caps`
     the operators declare what a cluster and the region may draw; a `secure` run on Kafka has TLS,
-    passwords and access control everywhere."""
+    passwords and access control everywhere. Without `sharing` nobody has a neighbour that slows him
+    down at all."""
 
     seed: int = 1
     jobs: int = 1000
@@ -35,6 +36,7 @@ class DemoOptions:
     workers: int = 1
     caps: bool = True
     secure: bool = False
+    sharing: bool = True
 
     @property
     def simulation(self) -> SimulationSettings:
@@ -54,7 +56,11 @@ class DemoOptions:
     def placement(self) -> PlacementSettings:
         """Placement's settings: what it decides by where no plan holds."""
         ranking = Policy.PRIORITY_INC_V if self.planned else Policy(self.policy.value)
-        return PlacementSettings(policy=ranking)
+        return PlacementSettings(policy=ranking, **_given(max_slowdown=self._max_slowdown))
+
+    @property
+    def _max_slowdown(self) -> float | None:
+        return None if self.sharing else 1.0
 
     @property
     def planned(self) -> bool:

@@ -2,8 +2,9 @@
 
 import csv
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 import orjson
 from google.protobuf.message import Message
@@ -104,6 +105,14 @@ def _write_jobs(path: Path, history: History) -> None:
             )
 
 
+_OF_SHARING: Final[tuple[tuple[str, str, Callable[[DemoSummary], float]], ...]] = (
+    ("makespan", "h", lambda summary: summary.makespan_s / 3600),
+    ("mean response time", "h", lambda summary: summary.mean_response_s / 3600),
+    ("energy of jobs", "MWh", lambda summary: summary.energy_j / 3.6e9),
+    ("price", "SU", lambda summary: float(summary.total_price_su)),
+)
+
+
 def table(summary: DemoSummary, title: str) -> Table:
     """The figures as people read them."""
     rows = Table(title=title, show_header=False)
@@ -111,6 +120,23 @@ def table(summary: DemoSummary, title: str) -> Table:
     rows.add_column("value", justify="right")
     for name, value in _rows(summary):
         rows.add_row(name, value)
+    return rows
+
+
+def of_sharing(beside: DemoSummary, apart: DemoSummary) -> Table:
+    """What sharing nodes by the policy came to, against nobody having a neighbour."""
+    rows = Table(title="neighbours by the policy")
+    for name in ("figure", "with", "without", "difference"):
+        rows.add_column(name, justify="left" if name == "figure" else "right")
+    for name, unit, figure in _OF_SHARING:
+        with_, without = figure(beside), figure(apart)
+        change = f"{100 * (with_ / without - 1):+.2f} %" if without else ""
+        rows.add_row(name, f"{with_:,.2f} {unit}", f"{without:,.2f} {unit}", change)
+    both = beside, apart
+    shares = (_as_percent(each.share_shared_nodes) for each in both)
+    rows.add_row("ran beside another job", *shares, "")
+    kept = (f"{e.promises_kept:,} of {e.promises_kept + e.promises_broken:,}" for e in both)
+    rows.add_row("promised slowdowns, kept", *kept, "")
     return rows
 
 

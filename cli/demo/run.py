@@ -22,7 +22,7 @@ from shared.runtime.folders import within
 PATIENCE_S: Final = 180.0
 
 
-def run_embedded(options: DemoOptions, console: Console) -> None:
+def run_embedded(options: DemoOptions, console: Console) -> DemoSummary:
     """Play the workload in this process and report it."""
     with _finished_jobs(options, console) as told:
         system = embedded.run(options, told)
@@ -30,6 +30,15 @@ def run_embedded(options: DemoOptions, console: Console) -> None:
     summary = report.write(history, accounts.folded(history.charges), options.out)
     report.write_inputs(system.topic, options.out)
     _show(summary, options, console, "no server")
+    return summary
+
+
+def run_sharing(options: DemoOptions, console: Console) -> None:
+    """Play the workload with neighbours and again without, each in a folder of its own, and report
+    what sharing by the policy came to."""
+    beside = run_embedded(replace(options, out=within(options.out, "sharing")), console)
+    apart = replace(options, out=within(options.out, "alone"), sharing=False)
+    console.print(report.of_sharing(beside, run_embedded(apart, console)))
 
 
 def run_on_servers(options: DemoOptions, console: Console, run_dir: Path) -> None:

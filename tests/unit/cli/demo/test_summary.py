@@ -1,6 +1,7 @@
 """The figures and the files of a run come from its topics."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,13 @@ from coplace.v1.placement_pb2 import (
 from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
 from coplace.v1.telemetry_pb2 import SignatureMeasured
 from google.protobuf.message import Message
+from typer.testing import CliRunner
 
 from cli.demo import report
 from cli.demo.history import History
+from cli.demo.options import DemoOptions
 from cli.demo.summary import summarise
+from cli.main import app
 from shared.messaging.event import Event
 
 HOUR_US = 3_600_000_000
@@ -151,6 +155,27 @@ def test_prediction_errors_compare_what_was_believed_with_what_was_measured(
     assert errors.power_percent == pytest.approx(0)
     assert errors.slowdown_percent == pytest.approx(100 * (1.21 - 1.1) / 1.21)
     assert errors.submission_power_percent is None
+
+
+def test_sharing_is_compared_figure_by_figure(topics: dict[str, list[Event]]) -> None:
+    summary = summarise(History.read(topics.__getitem__))
+    beside = replace(summary, makespan_s=summary.makespan_s / 2, promises_kept=8, promises_broken=2)
+    table = report.of_sharing(beside, summary)
+    rows = dict(zip(table.columns[0].cells, table.columns[3].cells, strict=True))
+    assert rows["makespan"] == "-50.00 %"
+    assert rows["price"] == "+0.00 %"
+    assert list(table.columns[1].cells)[-1] == "8 of 10"
+
+
+def test_without_sharing_no_slowdown_is_accepted() -> None:
+    assert DemoOptions(sharing=False).placement.max_slowdown == 1.0
+    assert DemoOptions().placement.max_slowdown == 1.25
+
+
+def test_servers_are_not_asked_to_compare() -> None:
+    told = CliRunner().invoke(app, ["demo", "--compare-sharing", "--kafka"])
+    assert told.exit_code == 2
+    assert "is played without servers" in told.output
 
 
 def test_a_run_without_a_finished_job_says_where_to_look(topics: dict[str, list[Event]]) -> None:
