@@ -76,8 +76,9 @@ class _Level(NamedTuple):
     threshold: Floats
 
 
-class _Reached(NamedTuple):
-    """Leaves that a job can reach, as the one that is slowed down and as the neighbour."""
+class Reached(NamedTuple):
+    """Leaves that a job can reach, as the one that is slowed down and as the neighbour; or those of
+    several jobs, a row each."""
 
     own: Mask
     other: Mask
@@ -92,7 +93,7 @@ class PairTrees:
     _levels: tuple[_Level, ...] = field(init=False, repr=False)
     _leaves: Ints = field(init=False, repr=False)
     _values: Floats = field(init=False, repr=False)
-    _kept: dict[Side, _Reached] = field(init=False, repr=False, default_factory=dict)
+    _kept: dict[Side, Reached] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         trees, values = len(self.forest.feature), self.forest.value
@@ -112,13 +113,25 @@ class PairTrees:
         there = self._reached(own).own & self._reached(other).other
         return float(self._values[there].sum())
 
-    def among(self, one: Side, others: Sequence[Side]) -> tuple[list[float], list[float]]:
-        """Of one beside each of the others, and of each of the others beside it."""
-        me, found = self._reached(one), [self._reached(other) for other in others]
-        suffers = _summed(self._values, me.own, [other.other for other in found])
-        return suffers, _summed(self._values, me.other, [other.own for other in found])
+    def reached(self, sides: Sequence[Side]) -> Reached:
+        """Leaves of several jobs."""
+        shape = len(sides), len(self._leaves)
+        found = [self._reached(side) for side in sides]
+        own, other = ([each[role] for each in found] for role in (0, 1))
+        return Reached(*(np.array(of, dtype=np.bool_).reshape(shape) for of in (own, other)))
 
-    def _reached(self, side: Side) -> _Reached:
+    def among(self, one: Side, others: Reached) -> tuple[list[float], list[float]]:
+        """Of one beside each of the others, and of each of the others beside it."""
+        me = self._reached(one)
+        return self._summed(me.own, others.other), self._summed(me.other, others.own)
+
+    def _summed(self, mine: Mask, theirs: Mask) -> list[float]:
+        at = np.flatnonzero(mine)
+        there = theirs.take(at, axis=1)
+        found: list[float] = (there * self._values[at]).sum(axis=1).tolist()
+        return found
+
+    def _reached(self, side: Side) -> Reached:
         found = self._kept.get(side)
         if found is None:
             if 2 * len(self._leaves) * len(self._kept) > _MOST_KEPT_BYTES:
@@ -126,31 +139,21 @@ class PairTrees:
             found = self._kept[side] = self._walked(side)
         return found
 
-    def _walked(self, side: Side) -> _Reached:
+    def _walked(self, side: Side) -> Reached:
         """Down all trees at once; splits that ask the other job are followed both ways."""
         # Rounded to 32 bits, as scikit-learn does before it compares.
         asked = np.array(side, dtype=np.float32).astype(np.float64)
         nobody = np.full(len(side), np.nan)
-        rows = np.concatenate([asked, nobody]), np.concatenate([nobody, asked])
-        own, other = (self._walked_as(row) for row in rows)
-        return _Reached(own, other)
-
-    def _walked_as(self, row: Floats) -> Mask:
-        reached = np.zeros(self.forest.feature.size, dtype=np.bool_)
-        reached[_roots(self.forest)] = True
+        rows = np.array([[*asked, *nobody], [*nobody, *asked]])
+        reached = np.zeros((2, self.forest.feature.size), dtype=np.bool_)
+        reached[:, _roots(self.forest)] = True
         for level in self._levels:
-            value, here = row[level.feature], reached[level.node]
-            is_unasked = np.isnan(value)
-            reached[level.left] = here & (is_unasked | (value <= level.threshold))
-            reached[level.right] = here & (is_unasked | (value > level.threshold))
-        return reached[self._leaves]
-
-
-def _summed(values: Floats, mine: Mask, theirs: Sequence[Mask]) -> list[float]:
-    at = np.flatnonzero(mine)
-    there = np.array([other[at] for other in theirs], dtype=np.bool_).reshape(len(theirs), len(at))
-    found: list[float] = np.where(there, values[at], 0.0).sum(axis=1).tolist()
-    return found
+            value, here = rows[:, level.feature], reached[:, level.node]
+            # Not a number is neither: who is not asked goes both ways.
+            reached[:, level.left] = here & ~(value > level.threshold)
+            reached[:, level.right] = here & ~(value <= level.threshold)
+        own, other = reached[:, self._leaves]
+        return Reached(own, other)
 
 
 def _roots(forest: Forest) -> Ints:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 
 from shared.domain.signature import Signature
 from shared.models.degradation import slowdown_of_shares
-from shared.models.pair_trees import PairTrees, Side
+from shared.models.pair_trees import PairTrees, Reached, Side
 from shared.scheduling.capacity import Group
 
 # A job on a node: its application and its cores there.
@@ -78,6 +78,8 @@ class PairCosts:
     same groups are asked about for each application that waits.
     """
 
+    _leaves: Reached
+
     def __init__(
         self,
         trees: PairTrees,
@@ -92,6 +94,10 @@ class PairCosts:
 
     def slowdown(self, one: Member, others: Group) -> float:
         """Predicted T_co / T_solo."""
+        self._make_room()
+        return self._slowdown(one, others)
+
+    def _slowdown(self, one: Member, others: Group) -> float:
         row = self._row(one, others)
         if row is None:
             return nan
@@ -99,30 +105,45 @@ class PairCosts:
 
     def slowdowns(self, group: Group, newcomer: Member) -> list[float]:
         """Of those who run on a node, in their order, and of a newcomer."""
-        among = self._among(group)
-        row = self._row(newcomer, group)
-        if row is None or among is None:
+        self._make_room()
+        together, row = self._together(group), self._row(newcomer, group)
+        if row is None or together is None:
             return [nan] * (len(group) + 1)
-        places = [self._places[member] for member in group]
-        found = [own + row.presses[at] for own, at in zip(among, places, strict=True)]
-        found.append(1.0 + sum(row.suffers[at] for at in places))
-        return found
+        found = [own + row.presses[at] for at, own in together]
+        return [*found, 1.0 + sum(row.suffers[at] for at, _ in together)]
 
-    def _among(self, group: Group) -> list[float] | None:
-        """Slowdowns of those on a node, as it is."""
+    def cost(self, group: Group, newcomer: Member, most: float) -> float:
+        """The sum of them; infinite where one is not known or above `most`."""
+        self._make_room()
+        together, row = self._together(group), self._row(newcomer, group)
+        if row is None or together is None:
+            return inf
+        mine, total = 1.0, 0.0
+        for at, own in together:
+            slowdown = own + row.presses[at]
+            if slowdown > most:
+                return inf
+            mine += row.suffers[at]
+            total += slowdown
+        return inf if mine > most else total + mine
+
+    def _together(self, group: Group) -> list[tuple[int, float]] | None:
+        """Places of those on a node, and their slowdowns as it is; None where one is not known."""
         if group not in self._groups:
             if len(self._groups) == _MOST_COSTS:
                 self._groups.clear()
-            rows = [
-                self.slowdown(member, group[:place] + group[place + 1 :])
+            found = [
+                self._slowdown(member, group[:place] + group[place + 1 :])
                 for place, member in enumerate(group)
             ]
-            self._groups[group] = None if any(map(isnan, rows)) else rows
+            is_known = self._met(group) and not any(map(isnan, found))
+            places = [self._places[member] for member in group] if is_known else []
+            self._groups[group] = list(zip(places, found, strict=True)) if is_known else None
         return self._groups[group]
 
     def _row(self, one: Member, others: Group) -> "_Row | None":
         """Of one beside all neighbours so far, these among them; None where one is not known."""
-        if any(other not in self._places for other in others) and not self._met(others):
+        if not self._groups.get(others) and not self._met(others):
             return None
         row = self._rows.get(one)
         if row is None:
@@ -130,17 +151,25 @@ class PairCosts:
             if side is None:
                 return None
             row = self._rows[one] = _Row(side, array("d"), array("d"))
-        missing = self._sides[len(row.suffers) :]
-        if missing:
+        count = len(row.suffers)
+        if count < len(self._sides):
+            met = self._reached()
+            missing = Reached(met.own[count:], met.other[count:])
             suffers, presses = self._trees.among(row.side, missing)
             row.suffers.extend(suffers)
             row.presses.extend(presses)
         return row
 
+    def _reached(self) -> Reached:
+        """Leaves of all neighbours so far, by place."""
+        if len(self._leaves.own) < len(self._sides):
+            self._leaves = self._trees.reached(self._sides)
+        return self._leaves
+
     def _met(self, others: Group) -> bool:
         """Give neighbours places; False where one has no signature."""
-        if len(self._rows) * len(self._places) > _MOST_PAIRS:
-            self._forget()
+        if all(other in self._places for other in others):
+            return True
         for other in others:
             if other in self._places:
                 continue
@@ -158,11 +187,16 @@ class PairCosts:
             return None
         return Side.of(signature, cores / self._cores_per_node, self._peak_gbps)
 
+    def _make_room(self) -> None:
+        if len(self._rows) * len(self._places) > _MOST_PAIRS:
+            self._forget()
+
     def _forget(self) -> None:
         self._places: dict[Member, int] = {}
         self._sides: list[Side] = []
         self._rows: dict[Member, _Row] = {}
-        self._groups: dict[Group, list[float] | None] = {}
+        self._groups: dict[Group, list[tuple[int, float]] | None] = {}
+        self._leaves = self._trees.reached([])
 
 
 class _Row(NamedTuple):
@@ -212,6 +246,10 @@ class Contention:
             return 0.0
         if not self.accepts_anyone(newcomer[0]):
             return inf
+        if self.pairs is not None:
+            # What costs each other is kept by pairs: as much a group as looking it up.
+            is_apart = self._are_apart(newcomer, group)
+            return inf if is_apart else self.pairs.cost(group, newcomer, self.max_slowdown)
         key = newcomer, group
         if key not in self._costs:
             if len(self._costs) == _MOST_COSTS:
@@ -267,7 +305,10 @@ class Contention:
     def _slowdowns(self, members: Group) -> list[float]:
         if self.pairs is not None:
             return self.pairs.slowdowns(members[:-1], members[-1])
+        if self.weights is None:
+            return [nan] * len(members)
+        shares = [self._share(member) for member in members]
         return [
-            self.slowdown(member, members[:place] + members[place + 1 :])
-            for place, member in enumerate(members)
+            slowdown_of_shares(self.weights, own, sum(shares[:place] + shares[place + 1 :]))
+            for place, own in enumerate(shares)
         ]

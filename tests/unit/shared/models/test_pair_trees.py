@@ -50,7 +50,7 @@ def test_a_pair_is_said_to_cost_what_its_row_and_all_pairs_say(
     of_all = all_pairs(forest, table, table)
     for at, one in enumerate(sides):
         by_row = forest.predict(np.array([row_of_pair(one, other) for other in sides]))
-        suffers, presses = trees.among(one, sides)
+        suffers, presses = trees.among(one, trees.reached(sides))
         # Sums are exact: in any order.
         assert suffers == by_row.tolist() == of_all[at].tolist()
         assert presses == of_all[:, at].tolist()
@@ -75,7 +75,8 @@ def test_more_cores_of_either_never_cost_less(
 
 
 def test_nobody_beside_nobody_is_asked_of_an_empty_list() -> None:
-    assert PairTrees("pair-trees@1", grown(1)).among(Side(0, 1, 1, 300), []) == ([], [])
+    trees = PairTrees("pair-trees@1", grown(1))
+    assert trees.among(Side(0, 1, 1, 300), trees.reached([])) == ([], [])
 
 
 LEAF = Tree([-1], [0.0], [0], [0], [0.5])
