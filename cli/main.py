@@ -51,6 +51,7 @@ app = typer.Typer(
             "policy": "cli.policy:app",
             "quote": "cli.quote:quote",
             "price": "cli.price:app",
+            "profile": "cli.profile.cli:app",
             "restore": "cli.restore.cli:app",
             "slurm": "cli.slurm.cli:app",
             "tariff": "cli.tariff:app",

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from services.agent import client
 from services.agent.adapters.jobs import AttachedJobs, JobFile
 from services.agent.adapters.pausing import Pauser
 from services.agent.adapters.progress import Heartbeats
@@ -25,8 +24,8 @@ from services.agent.model import rate
 from services.agent.settings import AgentSettings
 from shared.messaging.clock import now_us
 
-_SOURCE: Final = Path(__file__).with_name("kernels.c")
 _WATCHED_S: Final = 5.0
+_FOR_EVER: Final = "0"
 WARM_S: Final = 0.3
 """Until what they read and write is where it stays."""
 
@@ -40,20 +39,11 @@ class Kernel:
     beats: Path
 
 
-def compiled(folder: Path) -> Path:
-    """The program of all kernels."""
-    program = folder / "kernels"
-    include = str(Path(client.__file__).parent)
-    command = ["gcc", "-O2", "-pthread", "-I", include, str(_SOURCE), "-o", str(program)]
-    subprocess.run(command, check=True)
-    return program
-
-
 @contextmanager
 def running(program: Path, beats: Path, name: str, cores: Sequence[int]) -> Iterator[Kernel]:
     """A kernel with a thread on each of these cores, killed behind it."""
     environment = {**os.environ, "COPLACE_HEARTBEATS": str(beats)}
-    command = [str(program), name, *map(str, cores)]
+    command = [str(program), name, _FOR_EVER, *map(str, cores)]
     with subprocess.Popen(command, env=environment, cwd=beats.parent) as process:
         try:
             while not (beats.exists() and beats.stat().st_size):

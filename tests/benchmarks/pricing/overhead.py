@@ -13,6 +13,7 @@ from typing import Final
 import psutil
 from opentelemetry.metrics import NoOpMeter
 
+from cli.profile.kernels import compiled
 from services.agent.meter import AgentMeter
 from services.agent.model import Timing, dilation_ratio
 from services.agent.settings import AgentSettings
@@ -22,7 +23,6 @@ from tests.benchmarks.pricing.kernels import (
     Kernel,
     Stretch,
     agent_beside,
-    compiled,
     rates,
     running,
 )

@@ -11,6 +11,7 @@ from typing import Final
 
 from opentelemetry.metrics import NoOpMeter
 
+from cli.profile.kernels import compiled
 from services.agent.adapters.pausing import Pauser
 from services.agent.adapters.processes import ProcessTree
 from services.agent.meter import AgentMeter
@@ -22,7 +23,7 @@ from shared.models.shutters import (
     unfiltered_slowdown,
 )
 from tests.benchmarks.pricing.discounts import discounts
-from tests.benchmarks.pricing.kernels import WARM_S, Kernel, agent_beside, compiled, rates, running
+from tests.benchmarks.pricing.kernels import WARM_S, Kernel, agent_beside, rates, running
 
 _STRETCH_S: Final = 0.4
 _ROUNDS: Final = 5

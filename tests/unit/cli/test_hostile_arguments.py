@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from cli.demo import embedded
 from cli.kafka_topics import StalledRunError
 from cli.main import app
+from cli.profile import kernels
 from deploy.local.errors import LocalServersError
 from deploy.local.servers import LocalServers
 from shared.runtime.settings import settings
@@ -62,6 +63,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         raise StalledRunError("nothing is played here")
 
     monkeypatch.setattr(LocalServers, "up", refuse)
+    monkeypatch.setattr(kernels, "compiled", refuse)
     monkeypatch.setattr(embedded, "run", stall)
     settings.cache_clear()
     yield tmp_path

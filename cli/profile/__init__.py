@@ -1,0 +1,1 @@
+"""`coplace profile`: a measuring campaign of programs alone and beside each other."""

@@ -1,0 +1,90 @@
+"""Runs of real programs: alone, beside one that is restarted, and such as fail."""
+
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cli.profile.campaign import ALONE, Campaign, Run
+from cli.profile.counters import schema
+from cli.profile.running import Bench, Measured, ProgramFailedError
+
+
+def bench(most_s: float = 60, events: tuple[str, ...] = (), **commands: str) -> Bench:
+    places = {"here": {"primary": [0], "beside": [0]}}
+    given = {"applications": commands, "placements": places, "most_s": most_s}
+    return Bench(Campaign.model_validate(given), schema(), events)
+
+
+def ran(bench: Bench, primary: str, beside: str = ALONE) -> Measured:
+    return bench.measured(Run("here", 0, primary, beside))
+
+
+def test_a_run_alone_has_its_time_and_what_was_counted() -> None:
+    found = ran(bench(nap="sleep 0.1"), "nap")
+    assert 0.1 <= found.run_s < 5
+    assert found.restarts == 0
+    assert found.features["peak_rss_kib"] > 0
+    assert found.features["user_s"] < 1
+
+
+def test_who_runs_beside_is_restarted_until_the_measured_one_ends() -> None:
+    found = ran(bench(nap="sleep 1", short="true"), "nap", "short")
+    assert found.restarts > 2
+    assert not found.features
+
+
+def test_who_runs_beside_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    loop = f"sh -c 'sleep 1000 & echo $! >> {pids}; wait'"
+    ran(bench(nap="sleep 0.3", loop=loop), "nap", "loop")
+    assert not [pid for pid in map(int, pids.read_text().split()) if _lives(pid)]
+
+
+def _lives(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_both_are_pinned(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    ran(bench(look=f"sh -c 'grep Cpus_allowed_list /proc/self/status > {told}'"), "look")
+    assert told.read_text().split() == ["Cpus_allowed_list:", "0"]
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("no-such-program", "bad ended with 127: .*no-such-program"),
+        ("sh -c 'echo it is full >&2; exit 3'", "bad ended with 3: it is full"),
+        ("sh -c 'kill -9 $$'", "bad ended with -9"),
+    ],
+)
+def test_a_program_that_fails_is_named_with_its_last_words(command: str, told: str) -> None:
+    with pytest.raises(ProgramFailedError, match=told):
+        ran(bench(bad=command), "bad")
+    with pytest.raises(ProgramFailedError, match=told):
+        ran(bench(bad=command, nap="sleep 1"), "nap", "bad")
+
+
+def test_a_program_that_never_ends_is_ended_and_named() -> None:
+    before = {process.pid for process in psutil.process_iter()}
+    began_s = time.monotonic()
+    with pytest.raises(ProgramFailedError, match="long ran for 0 s: give it less, or raise most_s"):
+        ran(bench(most_s=0.3, long="sleep 1000"), "long")
+    assert time.monotonic() - began_s < 30
+    left = [p for p in psutil.process_iter() if p.pid not in before and p.name() == "sleep"]
+    assert not left
+
+
+def test_perf_counts_who_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A perf that runs the command and writes what was recorded of one that counts."""
+    perf = tmp_path / "perf"
+    perf.write_text(
+        '#!/bin/sh\nfile="$5"\nwhile [ "$1" != -- ]; do shift; done\nshift\n"$@"\n'
+        'echo "1000;;instructions:u;1;100.00;;" > "$file"\n'
+    )
+    perf.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    found = ran(bench(events=("instructions",), nap="sleep 0.1"), "nap")
+    assert found.features["instructions"] == pytest.approx(1000 / found.run_s)
