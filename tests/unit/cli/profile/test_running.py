@@ -9,6 +9,7 @@ import pytest
 from cli.profile.campaign import ALONE, Campaign, Run
 from cli.profile.counters import schema
 from cli.profile.running import Bench, Measured, ProgramFailedError
+from tests.support.processes import gone
 
 
 def bench(most_s: float = 60, events: tuple[str, ...] = (), **commands: str) -> Bench:
@@ -39,7 +40,8 @@ def test_who_runs_beside_is_ended_with_all_that_it_started(tmp_path: Path) -> No
     pids = tmp_path / "pids"
     loop = f"sh -c 'sleep 1000 & echo $! >> {pids}; wait'"
     ran(bench(nap="sleep 0.3", loop=loop), "nap", "loop")
-    assert not [pid for pid in map(int, pids.read_text().split()) if _lives(pid)]
+    left = [psutil.Process(pid) for pid in map(int, pids.read_text().split()) if _lives(pid)]
+    assert gone(left, 10)
 
 
 def _lives(pid: int) -> bool:
