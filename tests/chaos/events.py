@@ -93,6 +93,8 @@ def declare(world: World) -> None:
         architecture=rng.choice(_ARCHITECTURES),
         node_names=rng.choice([[], [f"{name}-n[01-{nodes:02d}]"]]),
         node_classes=_node_classes(rng, nodes),
+        # Where meters are silent it counts, on every other one.
+        nameplate_power_w=450.0 if nodes % 2 else 0.0,
     )
     before = world.clusters.get(name)
     if before is not None:

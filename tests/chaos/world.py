@@ -39,8 +39,11 @@ from tests.chaos.restoring import repartition
 from tests.chaos.workers import Plant, Worker
 
 ACCOUNTS: Final = "accounts"
-# What a cap refuses may start at a lower P-state; where one falls all that there is is done.
-RULES: Final = PlacementSettings(cap_slowdown=1.5, cap_measures="lower-frequency,suspend")
+# What a cap refuses may start at a lower P-state; where one falls all that there is is done. Meters
+# are read rarely, so that some are silent.
+RULES: Final = PlacementSettings(
+    cap_slowdown=1.5, cap_measures="lower-frequency,suspend", meter_silence_s=120.0
+)
 
 # A stalled worker lets the others go on; one that stalls meanwhile lets them go on once more.
 _MOST_STALLED: Final = 2
