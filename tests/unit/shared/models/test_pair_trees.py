@@ -32,8 +32,25 @@ def grown(seed: int, trees: int = 4) -> Forest:
         n_estimators=trees, max_depth=5, monotonic_cst=RISING, random_state=seed % 1000
     ).fit(rows, excess)
     found = [open_tree(each.tree_) for each in forest.estimators_]
-    rounded = [t._replace(value=(np.rint(np.array(t.value) / UNIT) * UNIT).tolist()) for t in found]
+    rounded = [
+        each._replace(
+            value=(np.rint(np.array(each.value) / UNIT) * UNIT).tolist(),
+            # What rows are rounded to, too: else none lies on a threshold.
+            threshold=np.array(each.threshold).astype(np.float32).tolist(),
+        )
+        for each in found
+    ]
     return Forest.of(rounded, features=len(COLUMNS))
+
+
+def edges(forest: Forest) -> list[Side]:
+    """Jobs that lie on the thresholds of the first splits."""
+    width, found = len(Side._fields), []
+    for feature, threshold in zip(forest.feature[:, 0], forest.threshold[:, 0], strict=True):
+        columns = [1.0] * width
+        columns[int(feature) % width] = float(threshold)
+        found.append(Side(*columns))
+    return found
 
 
 @settings(max_examples=30, deadline=None)
@@ -43,8 +60,7 @@ def test_a_pair_is_said_to_cost_what_its_row_and_all_pairs_say(
 ) -> None:
     forest = grown(seed)
     # On thresholds themselves, too.
-    edges = forest.threshold.ravel()[: 4 * len(Side._fields)].reshape(4, -1)
-    sides = [*sides, *(Side(*map(float, edge)) for edge in edges)]
+    sides = [*sides, *edges(forest)]
     trees = PairTrees("pair-trees@1", forest)
     table = np.array(sides)
     of_all = all_pairs(forest, table, table)
