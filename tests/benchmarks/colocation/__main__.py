@@ -8,7 +8,7 @@ import typer
 from cli.failures import TellingGroup
 from cli.main import Out
 from tests.benchmarks.colocation import groups
-from tests.benchmarks.colocation.run import run
+from tests.benchmarks.colocation.run import on_kernels, run
 from tests.benchmarks.placement.markdown import write_tables
 
 app = typer.Typer(cls=TellingGroup)
@@ -20,6 +20,9 @@ def bench(
         Path,
         typer.Option(envvar="COPLACE_DATA", help="Folder of published data: colocation/ is read."),
     ] = Path("../shared/data"),
+    only_kernels: Annotated[
+        bool, typer.Option(help="Only what was measured of Coplace's own kernels.")
+    ] = False,
     out: Out = Path("out/colocation"),
     into: Annotated[
         Path | None,
@@ -28,8 +31,10 @@ def bench(
 ) -> None:
     """Compare predictors of degradation, and policies that pair jobs by it."""
     out.mkdir(parents=True, exist_ok=True)
-    found = run(data / "colocation" / "spec2017", out / "colocation.png")
-    typer.echo(write_tables(found | groups.run(out), out, into))
+    found = on_kernels()
+    if not only_kernels:
+        found |= run(data / "colocation" / "spec2017", out / "colocation.png") | groups.run(out)
+    typer.echo(write_tables(found, out, into))
 
 
 if __name__ == "__main__":

@@ -17,12 +17,13 @@ from tests.benchmarks.placement.markdown import table
 
 Makespans = dict[str, float]
 MOST_SERVERS: Final = 5
+KERNELS: Final = Path(__file__).with_name("kernels")
+"""What `coplace profile` measured of its own kernels, with a description."""
 
 
 def run(folder: Path, picture: Path) -> dict[str, str]:
     """The tables by name."""
-    names = ("pairs", "sensitivity", "contentiousness")
-    files = read_pairs(*(folder / f"{name}.csv" for name in names))
+    files = read(folder)
     drawn = draw(files, queues.QUEUES)
     single = [queues.makespans(queue) for queue in drawn]
     write_picture(picture, single)
@@ -36,6 +37,19 @@ def run(folder: Path, picture: Path) -> dict[str, str]:
         ),
         "matching": table(["matching", "jobs", "CPU, ms", "above the least, %"], matching_rows()),
     }
+
+
+def on_kernels(folder: Path = KERNELS) -> dict[str, str]:
+    """The tables of pairs that a campaign measured here."""
+    files = read(folder)
+    single = [queues.makespans(queue) for queue in draw(files, queues.QUEUES)]
+    return {"kernel errors": errors(files), "kernel queues": of_queues(single)}
+
+
+def read(folder: Path) -> PairFiles:
+    """The three files of a folder."""
+    names = ("pairs", "sensitivity", "contentiousness")
+    return read_pairs(*(folder / f"{name}.csv" for name in names))
 
 
 def draw(files: PairFiles, many: int, jobs: int = queues.JOBS) -> list[queues.Queue]:
