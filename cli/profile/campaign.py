@@ -19,7 +19,7 @@ Cores = Annotated[tuple[int, ...], Field(min_length=1, max_length=1_024)]
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 
 
-class Placement(BaseModel):
+class Pinning(BaseModel):
     """The cores of who is measured, alone too, and of who runs beside it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,7 +37,7 @@ class Campaign(BaseModel):
     applications: Mapping[Name, str] = Field(min_length=1, max_length=200)
     bubbles: Mapping[Annotated[float, Field(gt=0, lt=1e6)], str] = {}
     reporter: str = ""
-    placements: Mapping[Name, Placement] = Field(min_length=1, max_length=20)
+    placements: Mapping[Name, Pinning] = Field(min_length=1, max_length=20)
     repetitions: int = Field(3, ge=1, le=100)
     most_s: float = Field(600, gt=0, le=86_400)
 
@@ -88,7 +88,7 @@ def read_campaign(path: Path) -> Campaign:
         raise UnusableError(f"{path}: {place}: {message}") from None
 
 
-class Run(NamedTuple):
+class ProfiledRun(NamedTuple):
     """One program from its start to its end, alone or beside another that is restarted. `take`
     tells runs of a repetition apart that are the same otherwise."""
 
@@ -99,7 +99,7 @@ class Run(NamedTuple):
     take: int = 0
 
 
-def runs(campaign: Campaign) -> Iterator[Run]:
+def runs(campaign: Campaign) -> Iterator[ProfiledRun]:
     """All of a campaign: repetitions outermost, and each program alone before and behind its runs
     beside others, so that what changes on the machine changes both."""
     apps = list(campaign.applications)
@@ -109,14 +109,16 @@ def runs(campaign: Campaign) -> Iterator[Run]:
         turned = apps[repetition % len(apps) :] + apps[: repetition % len(apps)]
         for config in campaign.placements:
             for primary in turned:
-                others = (Run(config, repetition, primary, each) for each in beside)
+                others = (ProfiledRun(config, repetition, primary, each) for each in beside)
                 yield from _enclosed(config, repetition, primary, others)
             if campaign.reporter:
-                others = (Run(config, repetition, REPORTER, each) for each in turned)
+                others = (ProfiledRun(config, repetition, REPORTER, each) for each in turned)
                 yield from _enclosed(config, repetition, REPORTER, others)
 
 
-def _enclosed(config: str, repetition: int, primary: str, others: Iterator[Run]) -> Iterator[Run]:
-    yield Run(config, repetition, primary, ALONE, 0)
+def _enclosed(
+    config: str, repetition: int, primary: str, others: Iterator[ProfiledRun]
+) -> Iterator[ProfiledRun]:
+    yield ProfiledRun(config, repetition, primary, ALONE, 0)
     yield from others
-    yield Run(config, repetition, primary, ALONE, 1)
+    yield ProfiledRun(config, repetition, primary, ALONE, 1)

@@ -12,17 +12,17 @@ from resource import struct_rusage
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from cli.profile.campaign import ALONE, Campaign, Run, words
+from cli.profile.campaign import ALONE, Campaign, ProfiledRun, words
 from cli.profile.counters import Counter, features, parsed, stat_words
 from shared.domain.errors import UnusableError
 
 _TAIL: Final = 300
 
 
-class Measured(NamedTuple):
+class MeasuredRun(NamedTuple):
     """What a run took and, of one alone, what was counted; `restarts` of who ran beside it."""
 
-    run: Run
+    run: ProfiledRun
     run_s: float
     restarts: int
     features: Mapping[str, float]
@@ -42,7 +42,7 @@ class Bench:
         self._counters = counters
         self._events = events
 
-    def measured(self, run: Run) -> Measured:
+    def measured(self, run: ProfiledRun) -> MeasuredRun:
         """One run. Raises ProgramFailedError naming the program."""
         place = self._campaign.placements[run.config]
         with TemporaryDirectory(prefix="coplace-profile-") as folder:
@@ -59,7 +59,7 @@ class Bench:
                 restarts = other.restarts
             found = parsed(stat.read_text()) if is_counted else {}
         counted = features(self._counters, run_s, usage, found) if run.beside == ALONE else {}
-        return Measured(run, run_s, restarts, counted)
+        return MeasuredRun(run, run_s, restarts, counted)
 
     def _words(self, name: str, cores: Sequence[int]) -> list[str]:
         pinned = ["taskset", "--cpu-list", ",".join(map(str, cores))]

@@ -17,7 +17,7 @@ from services.agent.adapters.jobs import JobFile
 from services.agent.model import Interval, relative, tellable
 from services.agent.node_power import PowerSample
 from services.agent.settings import AgentSettings
-from services.agent.signature import TPI_SCALE, Signature
+from shared.domain.signature import Signature
 
 
 def shutters_measured(
@@ -77,11 +77,16 @@ def signature_measured(
 ) -> Envelope:
     """The event of a job's signature, one for each frequency."""
     message = SignatureMeasured(
-        app_id=job.app_id,
-        node_model=settings.node_model,
+        app_id=found.app_id,
+        node_model=found.node_model,
         job_id=job.job_id,
-        tpi_scale=TPI_SCALE,
-        **found._asdict(),
+        freq_ghz=found.freq_ghz,
+        time_s=found.time_s,
+        power_w=found.power_w,
+        cpi=found.cpi,
+        tpi=found.tpi,
+        mem_gbps=found.mem_gbps,
+        tpi_scale=found.tpi_scale,
     )
     subject = f"{job.job_id}/{job.attempt}@{found.freq_ghz:.1f}"
     return _event(message, subject, time_us, settings.source)

@@ -10,7 +10,7 @@ class PowerSample(NamedTuple):
     power_w: float
 
 
-class PowerLog:
+class PowerSampler:
     """Samples from readings of a counter of energy, given out in batches."""
 
     def __init__(self, sample_s: float, batch_s: float) -> None:

@@ -20,7 +20,7 @@ from services.agent.adapters.progress import Heartbeats
 from services.agent.adapters.spool import Spool
 from services.agent.clocks import Clocks
 from services.agent.messages import node_samples, signature_measured
-from services.agent.node_power import PowerLog, PowerSample
+from services.agent.node_power import PowerSample, PowerSampler
 from services.agent.settings import AgentSettings
 from services.agent.signature import JobCounts, signature
 
@@ -41,7 +41,7 @@ class NodeObserver:
         self._spool = spool
         self._clocks = clocks
         self._meter = _meter(settings, clocks)
-        self._power = PowerLog(settings.sample_s, settings.interval_s)
+        self._power = PowerSampler(settings.sample_s, settings.interval_s)
         self._alone: _Stretch | None = None
         self._told: set[tuple[str, float]] = set()
         self._counts_nothing = False
@@ -96,13 +96,13 @@ class NodeObserver:
     def _tell_signature(self, stretch: "_Stretch", now: JobCounts) -> None:
         if now.at_s - stretch.began.at_s < self._settings.signature_s:
             return
-        found = signature(stretch.began, now)
+        job = stretch.job.file
+        found = signature(job.app_id, self._settings.node_model, stretch.began, now)
         stretch.began = now
-        if found and (stretch.job.file.key, found.freq_ghz) not in self._told:
-            self._told.add((stretch.job.file.key, found.freq_ghz))
+        if found and (job.key, found.freq_ghz) not in self._told:
+            self._told.add((job.key, found.freq_ghz))
             time_us = self._clocks.wall_us()
-            event = signature_measured(found, stretch.job.file, time_us, self._settings)
-            self._spool.add(event)
+            self._spool.add(signature_measured(found, job, time_us, self._settings))
 
     def _end_stretch(self) -> None:
         if self._alone is not None:

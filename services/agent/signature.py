@@ -2,7 +2,8 @@
 
 from typing import Final, NamedTuple
 
-from shared.domain.bounds import BANDWIDTH_GBPS, CLOCK_GHZ, CPI, ITERATION_S, NODE_POWER_W, TPI
+from shared.domain.errors import RejectedError
+from shared.domain.signature import Signature
 
 # Of the last level; each brings a line from memory.
 TPI_SCALE: Final = "llc-misses"
@@ -25,18 +26,7 @@ class JobCounts(NamedTuple):
     beats: float | None
 
 
-class Signature(NamedTuple):
-    """What SignatureMeasured tells of a run on one node."""
-
-    freq_ghz: float
-    time_s: float
-    power_w: float
-    cpi: float
-    tpi: float
-    mem_gbps: float
-
-
-def signature(begin: JobCounts, end: JobCounts) -> Signature | None:
+def signature(app_id: str, node_model: str, begin: JobCounts, end: JobCounts) -> Signature | None:
     """The means of a stretch; None where it has nothing to divide by, or shows what no processor
     does. An iteration is a heartbeat, or 10^9 instructions of all cores together."""
     wall_s = end.at_s - begin.at_s
@@ -49,20 +39,17 @@ def signature(begin: JobCounts, end: JobCounts) -> Signature | None:
         iterations = end.beats - begin.beats
     if min(wall_s, instructions, cycles, cpu_s, iterations) <= 0:
         return None
-    found = Signature(
-        freq_ghz=round(cycles / cpu_s / 1e9 * _STEPS_A_GHZ) / _STEPS_A_GHZ,
-        time_s=wall_s / iterations,
-        power_w=(end.energy_j - begin.energy_j) / wall_s,
-        cpi=cycles / instructions,
-        tpi=misses / instructions,
-        mem_gbps=misses * _LINE_BYTES / wall_s / 1e9,
-    )
-    bounds = {
-        CLOCK_GHZ: found.freq_ghz,
-        ITERATION_S: found.time_s,
-        NODE_POWER_W: found.power_w,
-        CPI: found.cpi,
-        TPI: found.tpi,
-        BANDWIDTH_GBPS: found.mem_gbps,
-    }
-    return found if all(bound.has(value) for bound, value in bounds.items()) else None
+    try:
+        return Signature(
+            app_id=app_id,
+            node_model=node_model,
+            freq_ghz=round(cycles / cpu_s / 1e9 * _STEPS_A_GHZ) / _STEPS_A_GHZ,
+            time_s=wall_s / iterations,
+            power_w=(end.energy_j - begin.energy_j) / wall_s,
+            cpi=cycles / instructions,
+            tpi=misses / instructions,
+            mem_gbps=misses * _LINE_BYTES / wall_s / 1e9,
+            tpi_scale=TPI_SCALE,
+        )
+    except RejectedError:
+        return None

@@ -6,9 +6,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cli.profile.campaign import ALONE, Campaign, Run
+from cli.profile.campaign import ALONE, Campaign, ProfiledRun
 from cli.profile.counters import schema
-from cli.profile.running import Bench, Measured, ProgramFailedError
+from cli.profile.running import Bench, MeasuredRun, ProgramFailedError
 from tests.support.processes import gone
 
 
@@ -18,8 +18,8 @@ def bench(most_s: float = 60, events: tuple[str, ...] = (), **commands: str) -> 
     return Bench(Campaign.model_validate(given), schema(), events)
 
 
-def ran(bench: Bench, primary: str, beside: str = ALONE) -> Measured:
-    return bench.measured(Run("here", 0, primary, beside))
+def ran(bench: Bench, primary: str, beside: str = ALONE) -> MeasuredRun:
+    return bench.measured(ProfiledRun("here", 0, primary, beside))
 
 
 def test_a_run_alone_has_its_time_and_what_was_counted() -> None:

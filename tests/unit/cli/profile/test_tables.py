@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cli.evaluate.pair_files import read_pairs
-from cli.profile.campaign import ALONE, Campaign, Run, runs
-from cli.profile.running import Measured
+from cli.profile.campaign import ALONE, Campaign, ProfiledRun, runs
+from cli.profile.running import MeasuredRun
 from cli.profile.tables import Results, write
 
 _APPS = ("a", "b", "c", "d", "e")
@@ -27,18 +27,18 @@ def campaign() -> Campaign:
     )
 
 
-def slowdown(run: Run) -> float:
+def slowdown(run: ProfiledRun) -> float:
     """More beside later letters, and in later repetitions; the machine is twice as slow in the
     second, which both sides of a ratio have."""
     by = {ALONE: 0, "bubble of 4 MiB": 1, "bubble of 16 MiB": 3}.get(run.beside)
     return 1 + (_APPS.index(run.beside) + 1 if by is None else by) / 10
 
 
-def measured() -> Iterator[Measured]:
+def measured() -> Iterator[MeasuredRun]:
     for run in runs(campaign()):
         machine = 2 if run.repetition == 1 else 1
         counted = {"user_s": 0.25 * (run.repetition + 1)} if run.beside == ALONE else {}
-        yield Measured(run, _ALONE_S[run.primary] * slowdown(run) * machine, 0, counted)
+        yield MeasuredRun(run, _ALONE_S[run.primary] * slowdown(run) * machine, 0, counted)
 
 
 def rows(path: Path) -> list[dict[str, str]]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.agent.adapters.power import NoMeterError, node_meter
-from services.agent.node_power import PowerLog
+from services.agent.node_power import PowerSampler
 from tests.support.sysfs import RANGE_UJ, counters, supply
 
 _ZONES = {
@@ -78,7 +78,7 @@ def test_no_meter_or_one_that_may_not_be_read_is_told(tmp_path: Path) -> None:
 def test_samples_hold_all_energy_up_to_the_last_one_in_the_order_of_time(
     steps: list[tuple[float, float]], sample_s: float, batch_s: float
 ) -> None:
-    power = PowerLog(sample_s, batch_s)
+    power = PowerSampler(sample_s, batch_s)
     now_s = energy_j = 0.0
     at = {0: energy_j}
     power.read(energy_j, now_s, 0)
@@ -100,7 +100,7 @@ def test_samples_hold_all_energy_up_to_the_last_one_in_the_order_of_time(
 
 
 def test_no_sample_goes_over_a_time_in_which_the_meter_did_not_answer() -> None:
-    power = PowerLog(10.0, 1.0)
+    power = PowerSampler(10.0, 1.0)
     power.read(0.0, 0.0, 0)
     power.lost()
     assert power.read(5_000.0, 100.0, 100_000_000) == []

@@ -2,25 +2,34 @@
 
 import pytest
 
-from services.agent.signature import JobCounts, Signature, signature
+from services.agent.signature import JobCounts, signature
+from shared.domain.signature import Signature
 
 _BEGIN = JobCounts(100.0, 1_000.0, 0.0, 0.0, 0.0, 0.0, None)
 # Sixteen cores for ten seconds at 2.4 GHz: 1.25 cycles an instruction, one miss in a hundred.
 _END = JobCounts(110.0, 4_500.0, 307.2e9, 384e9, 3.072e9, 160.0, None)
 
 
+def found(begin: JobCounts, end: JobCounts) -> Signature | None:
+    return signature("hpcg", "skylake", begin, end)
+
+
 def test_it_is_the_means_of_the_stretch() -> None:
-    found = signature(_BEGIN, _END)
-    assert found is not None
-    expected = Signature(2.4, 10 / 307.2, 350.0, 1.25, 0.01, 19.6608)
-    assert found == pytest.approx(expected)
+    measured = found(_BEGIN, _END)
+    assert measured is not None
+    assert (measured.app_id, measured.node_model) == ("hpcg", "skylake")
+    assert measured.tpi_scale == "llc-misses"
+    assert (measured.freq_ghz, measured.power_w, measured.cpi) == (2.4, 350.0, 1.25)
+    assert measured.time_s == pytest.approx(10 / 307.2)
+    assert measured.tpi == pytest.approx(0.01)
+    assert measured.mem_gbps == pytest.approx(19.6608)
 
 
 def test_an_iteration_is_a_heartbeat_where_the_application_counts_them() -> None:
     begin, end = _BEGIN._replace(beats=50.0), _END._replace(beats=90.0)
-    found = signature(begin, end)
-    assert found is not None
-    assert found.time_s == 0.25
+    measured = found(begin, end)
+    assert measured is not None
+    assert measured.time_s == 0.25
 
 
 @pytest.mark.parametrize(
@@ -35,4 +44,4 @@ def test_an_iteration_is_a_heartbeat_where_the_application_counts_them() -> None
     ],
 )
 def test_what_no_processor_does_has_none(end: JobCounts) -> None:
-    assert signature(_BEGIN, end) is None
+    assert found(_BEGIN, end) is None
