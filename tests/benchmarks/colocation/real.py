@@ -67,10 +67,10 @@ def play(
     }
     makespans_s: dict[str, list[float]] = {name: [] for name in plans}
     with progress_of(repetitions * len(plans), "queues") as tell:
-        for repetition in range(repetitions):
+        for _ in range(repetitions):
             for name, plan in plans.items():
                 makespans_s[name].append(_makespan_s(programs, config, queue, plan))
-                tell(repetition * len(plans) + len(makespans_s[name]))
+                tell(sum(map(len, makespans_s.values())))
     header = ["policy", "pairs", "makespan, s", "of FIFO's in the same repetition"]
     pairs = {"FIFO": "0", "FIFO shared": "as they come", "blossom, predicted": str(len(matching))}
     rows = (
