@@ -48,11 +48,13 @@ def preflight(deployment: Deployment, *options: str) -> subprocess.CompletedProc
 def member_of(deployment: Deployment, group: str, topic: str) -> Iterator[None]:
     """Somebody who is in a consumer group.
 
-    A leader that joins before it heard of a new topic shares nothing out until it asks for topics
-    again, which it would do after five minutes.
+    It asks who has the topic before it joins: a leader whose topics come in while it joins would
+    share nothing out for ever, since kafka-python takes what it heard meanwhile for shared out.
     """
-    options = {**deployment.connection, "metadata_max_age_ms": 1_000}
-    with closing(KafkaConsumer(topic, group_id=deployment.name(group), **options)) as consumer:
+    options = {**deployment.connection, "group_id": deployment.name(group)}
+    with closing(KafkaConsumer(**options)) as consumer:
+        assert consumer.partitions_for_topic(topic)
+        consumer.subscribe([topic])
         deadline_s = time.monotonic() + _JOINED_WITHIN_S
         while not consumer.assignment():
             consumer.poll(timeout_ms=100)
