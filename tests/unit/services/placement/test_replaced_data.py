@@ -1,0 +1,48 @@
+"""Both stages over the log in memory, whose data somebody replaces: the operator mends them as
+`coplace restore` and `coplace clock mend` do."""
+
+from coplace.v1.placement_pb2 import VERDICT_REJECTED
+
+from services.placement.app import stages
+from shared.messaging.embedded import EmbeddedRuntime
+from shared.messaging.memory import InMemoryLog
+from shared.messaging.mending import replay
+from shared.messaging.stage import RoundSource
+from shared.runtime.settings import Settings
+from tests.chaos.restoring import mend, mend_clock
+from tests.unit.services.placement.test_app import CODEC, TOPICS, append, close, decisions
+from tests.unit.shared.placement.region import T0_US, declared, models, submitted
+
+STAGES = stages(Settings(rounds=RoundSource.CLOCK))
+SEQUENCER, PLACEMENT = STAGES
+SECOND_US = 1_000_000
+HOUR_US = 3600 * SECOND_US
+
+
+def started(log: InMemoryLog) -> EmbeddedRuntime:
+    """The one process of both stages, in place of the one before."""
+    return EmbeddedRuntime(log, STAGES, TOPICS)
+
+
+def mend_clocks(log: InMemoryLog, now_us: int) -> None:
+    """Of a region whose states are ahead of the clock."""
+    for stage in STAGES:
+        mend_clock(log, TOPICS, stage, lambda _: True, now_us)
+
+
+def test_who_was_rejected_under_a_clock_that_jumped_stays_so_when_the_state_is_lost() -> None:
+    """The end of its round lies in the future when it is read again, and is not believed."""
+    log = InMemoryLog()
+    append(log, [*models(nodes=4), submitted("a", T0_US + 1, nodes=5)])
+    close(started(log), T0_US + HOUR_US)
+    assert decisions(log)["a"].verdict == VERDICT_REJECTED
+    mend_clocks(log, T0_US + 10 * SECOND_US)
+    log.recreate(PLACEMENT.changelog)
+    mend(log, CODEC, PLACEMENT, replay)
+    region = started(log)
+    append(log, [declared("p1", 8, T0_US + 11 * SECOND_US), submitted("b", T0_US + 11 * SECOND_US)])
+    for seconds in (12, 13):
+        close(region, T0_US + seconds * SECOND_US)
+    decided = decisions(log)
+    assert (decided["a"].verdict, decided["a"].round) == (VERDICT_REJECTED, 0)
+    assert decided["b"].round > 0
