@@ -164,9 +164,17 @@ class Tracked:
         return self.placed is not None and self.placed.suspended_s is not None
 
     @property
+    def awaited(self) -> Action | None:
+        """What was asked last, until it is answered. Of those before it none is answered any more:
+        resource managers obey the newest alone. So whether they were done is not known where that
+        was refused."""
+        last = self.actions[-1] if self.actions else None
+        return last if last and last.number == self.asked_actions else None
+
+    @property
     def will_be_suspended(self) -> bool:
-        """The same when all that was asked is done."""
-        return self.actions[-1].is_suspended if self.actions else self.is_suspended
+        """The same when what was asked last is done."""
+        return self.awaited.is_suspended if self.awaited else self.is_suspended
 
     @property
     def drawn_mw(self) -> int:

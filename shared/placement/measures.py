@@ -154,7 +154,7 @@ class Measures:
         slowed = [
             (job, placed)
             for job, placed in self._job_table.holdings.running()
-            if not (job.actions or job.is_suspended or placed.silent_units)
+            if not (job.awaited or job.is_suspended or placed.silent_units)
             and 0 < placed.freq_ghz < placed.wanted_ghz
         ]
         for job, placed in sorted(slowed, key=_last_to_suffer):
@@ -189,7 +189,7 @@ class Measures:
         running.sort(key=_last_to_suffer, reverse=True)
         over_mw = excess.committed_mw - excess.cap_mw
         over_mw -= sum(
-            job.drawn_mw - job.drawn_after_mw(job.actions[-1]) for job, _ in self._coming(running)
+            job.drawn_mw - job.drawn_after_mw(awaited) for job, awaited in self._coming(running)
         )
         if over_mw > 0:
             for job, placed, action in self._chosen(running, over_mw):
@@ -235,19 +235,18 @@ class Measures:
 
     def _coming(
         self, running: Iterable[tuple[Tracked, Placed]]
-    ) -> Iterator[tuple[Tracked, Placed]]:
-        """Those of whom something was asked that may be answered yet."""
+    ) -> Iterator[tuple[Tracked, Action]]:
+        """Those of whom something was asked that may be answered yet, with what that is."""
         since_s = self._now_s - self._rules.now.action_timeout_s
-        return (
-            (j, placed) for j, placed in running if j.actions and j.actions[-1].asked_s >= since_s
-        )
+        awaited = ((job, job.awaited) for job, _ in running)
+        return ((job, each) for job, each in awaited if each and each.asked_s >= since_s)
 
     def _measure(
         self, measure: Measure, job: Tracked, placed: Placed, drawn_mw: int, over_mw: int
     ) -> Action | None:
         """What a measure asks of a job that draws so much by what was chosen before it; None where
         it has nothing to ask."""
-        is_falling = job.actions and job.drawn_after_mw(job.actions[-1]) < job.drawn_mw
+        is_falling = job.awaited and job.drawn_after_mw(job.awaited) < job.drawn_mw
         if not drawn_mw or is_falling or over_mw <= 0:
             return None
         match measure:

@@ -33,6 +33,7 @@ from shared.messaging.unit import Unit
 from shared.placement import caps
 from shared.placement.eligible import Choice
 from shared.placement.job_table import JobTable
+from shared.placement.jobs import Tracked
 from shared.placement.measures import Measures
 from shared.placement.model_store import ModelStore
 from shared.placement.news import News
@@ -556,6 +557,12 @@ def what_was_told_is_decided_again() -> AbstractContextManager[Any]:
     return patch.object(ToldDecisions, "covers", lambda *_: False)
 
 
+def requests_that_were_overtaken_are_waited_for() -> AbstractContextManager[Any]:
+    """Nothing is asked again of who refused what came behind a request."""
+    last = property(lambda job: job.actions[-1] if job.actions else None)
+    return patch.object(Tracked, "awaited", last)
+
+
 MUTANTS: Final[tuple[Mutant, ...]] = (
     state_is_lost_beside_its_position,
     position_is_lost_beside_its_state,
@@ -603,4 +610,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     degradation_counts_once,
     surcharges_go_by_time_beside,
     what_was_told_is_decided_again,
+    requests_that_were_overtaken_are_waited_for,
 )

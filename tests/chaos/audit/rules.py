@@ -103,7 +103,7 @@ def _newest_declared(evidence: Evidence) -> dict[str, list[CoefficientsDeclared]
     of which it refused a copy, under a clock that was wrong then, and may have taken another."""
     told: dict[str, list[tuple[CoefficientsDeclared, bool]]] = defaultdict(list)
     for event in events_of(evidence.world.log, evidence.world.codec, "commands"):
-        if isinstance(event.payload, CoefficientsDeclared):
+        if isinstance(event.payload, CoefficientsDeclared) and _is_table(event.payload):
             is_refused = (_LEARNER, event.id) in evidence.refused
             told[event.payload.node_model].append((event.payload, is_refused))
     return {name: _down_to_taken(each) for name, each in told.items()}
@@ -116,6 +116,12 @@ def _down_to_taken(told: list[tuple[CoefficientsDeclared, bool]]) -> list[Coeffi
         if not is_refused:
             break
     return found
+
+
+def _is_table(told: CoefficientsDeclared) -> bool:
+    """False for what no clock would have made believable."""
+    columns = (told.a, told.b, told.c, told.d, told.e, told.f, told.available)
+    return {len(each) for each in columns} == {len(told.pstates_ghz) ** 2}
 
 
 def _table(told: CoefficientsDeclared | CoefficientsPublished) -> dict[Any, Any]:

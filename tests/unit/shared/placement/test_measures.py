@@ -447,6 +447,34 @@ def test_an_action_that_was_overtaken_by_a_newer_one_is_not_waited_for() -> None
         processor.handle(done(resume, end_us(6)))
 
 
+def test_who_refuses_to_stop_before_it_was_seen_to_run_on_is_asked_to_run_on_again() -> None:
+    """A resource manager that finds two requests obeys the newer one, here by refusing it."""
+    processor = region()
+    running(processor, job("a"))
+    [stop] = round_of(processor, 2, suspended("a", end_us(2) - 9))
+    round_of(processor, 3, done(stop, end_us(2)))
+    [overtaken] = round_of(processor, 4, unsuspended("a", end_us(4) - 9))
+    [again] = round_of(processor, 5, suspended("a", end_us(5) - 9))
+    round_of(processor, 6, refused(again, end_us(5)))
+    [resume] = round_of(processor, 7, unsuspended("a", end_us(7) - 9))
+    assert (resume.action.kind, resume.action.number) == (ACTION_KIND_RESUME, 4)
+    assert actions(round_of(processor, 8, done(overtaken, end_us(7)))) == []
+    assert actions(round_of(processor, 9, done(resume, end_us(8)))) == []
+
+
+def test_a_cap_asks_again_of_whom_something_newer_was_refused() -> None:
+    """Whether job a was clocked down is not known: it obeys, and refuses, the newer request."""
+    processor = region(LOWER)
+    running(processor, job("a"))
+    [clocked] = round_of(processor, 2, cap(250.0, 2))
+    assert clocked.action.kind == ACTION_KIND_SET_PSTATE
+    [stop] = round_of(processor, 3, suspended("a", end_us(3) - 9))
+    [lower] = round_of(processor, 4, refused(stop, end_us(3)), unsuspended("a", end_us(4) - 9))
+    assert (lower.action.kind, lower.action.number) == (ACTION_KIND_SET_PSTATE, 3)
+    round_of(processor, 5, done(lower, end_us(4)))
+    assert committed_w(processor) <= 250.0
+
+
 @pytest.mark.parametrize("text", ["lower_frequency", "suspend,suspend", "kill"])
 def test_measures_are_named_as_they_are_called(text: str) -> None:
     with pytest.raises(ValueError, match=r"must be some of lower-frequency, suspend, end, each"):
