@@ -24,8 +24,11 @@ from shared.messaging.record import Record, TopicPartition
 from shared.messaging.stage import Round, RoundSource, Stage
 from shared.messaging.unit import Commit
 from shared.messaging.unit_state import (
+    HEARD_KEY,
     ROUND_KEY,
+    TOLD_KEY,
     closed_round,
+    heard_of,
     processor_state,
     with_round_ended,
 )
@@ -84,7 +87,8 @@ def accept(unit: UnitAtRest) -> Mended:
     closed = closed_round(state)
     next_round = closed.number + 1 if closed else 0
     is_clocked = unit.stage.rounds is RoundSource.CLOCK
-    changelog = _recalled(unit, state, next_round, goes_on=is_clocked)
+    recalled = _recalled(unit, state, next_round, goes_on=is_clocked)
+    changelog = {**recalled, **_heard(unit, recalled)}
     return Mended(Commit(changelog=changelog, positions=positions), provenance)
 
 
@@ -100,7 +104,8 @@ def replay(unit: UnitAtRest) -> Mended:
     keeps_round = ROUND_KEY in state and (is_clocked or unit.stage.puts_barriers)
     kept = {ROUND_KEY: state[ROUND_KEY]} if keeps_round else {}
     goes_on = is_clocked or not kept
-    changelog = {**dict.fromkeys(state), **kept, **_recalled(unit, kept, 0, goes_on=goes_on)}
+    recalled = _recalled(unit, kept, 0, goes_on=goes_on)
+    changelog = {**dict.fromkeys(state), **kept, **recalled, **_heard(unit, recalled)}
     return Mended(Commit(changelog=changelog, positions=positions), provenance)
 
 
@@ -118,6 +123,17 @@ def _recalled(
     if unit.stage.recall is not None:
         changes |= unit.stage.recall(processor_state(state), told, next_round)
     return changes
+
+
+def _heard(unit: UnitAtRest, recalled: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
+    """Up to which round the numbers of barriers may have gaps: their topic may have been put back
+    older than the state or its outputs."""
+    if unit.stage.rounds is RoundSource.CLOCK:
+        return {}
+    closed = closed_round(unit.restored)
+    told = int(recalled.get(TOLD_KEY) or b"-1")
+    last = max(heard_of(unit.restored), closed.number if closed else -1, told)
+    return {HEARD_KEY: str(last).encode()} if last >= 0 else {}
 
 
 def _last_round(

@@ -34,7 +34,13 @@ from shared.messaging.stage import (
     Waking,
 )
 from shared.messaging.topics import Topics
-from shared.messaging.unit_state import ROUND_KEY, WAKE_KEY, closed_round, processor_state
+from shared.messaging.unit_state import (
+    ROUND_KEY,
+    WAKE_KEY,
+    closed_round,
+    heard_of,
+    processor_state,
+)
 
 # The key of what is wanted of the one writer of a region's rounds.
 _REGION_KEY = "region"
@@ -152,6 +158,7 @@ class Unit:
         # What a predecessor handled may still wait for the end of its round.
         self._has_news = True
         self._closed = closed_round(restored)
+        self._heard_of = heard_of(restored)
         self._processor = stage.create(number, processor_state(restored))
         self._early = EarlyFacts(restored)
         self._codec = codec
@@ -337,7 +344,9 @@ class Unit:
         if barrier.round < self.next_round:
             self._commit.tally.copies_dropped += 1
             return
-        check_number(barrier, self._closed, skips=not self._now_us)
+        # Of rounds that it had heard of, a topic that was put back older may lack some.
+        skips = not self._now_us or barrier.round <= self._heard_of + 1
+        check_number(barrier, self._closed, skips=skips)
         self._check_time(barrier)
         self._barriers[record.partition] = (
             Round(barrier.round, barrier.ended_at_us, barrier.last),

@@ -13,7 +13,11 @@ BEGINNINGS_KEY: Final = "coplace.beginnings"
 FAILURES_KEY: Final = "coplace.failures"
 ROUND_KEY: Final = ROUND_ENDED
 WAKE_KEY: Final = "coplace.wake"
-OWN_KEYS: Final = frozenset({ROUND_KEY, WAKE_KEY, FAILURES_KEY, BEGINNINGS_KEY})
+# The last round that a state which was put back, or begun anew, had heard of before.
+HEARD_KEY: Final = "coplace.heard"
+OWN_KEYS: Final = frozenset({ROUND_KEY, WAKE_KEY, HEARD_KEY, FAILURES_KEY, BEGINNINGS_KEY})
+# What a stage that recalls what its outputs tell keeps of it: of which round they told last.
+TOLD_KEY: Final = "told-through"
 
 
 def processor_state(restored: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -31,6 +35,11 @@ def closed_round(restored: Mapping[str, bytes]) -> Round | None:
         return None
     barrier = RoundEnded.FromString(restored[ROUND_KEY])
     return Round(barrier.round, barrier.ended_at_us)
+
+
+def heard_of(restored: Mapping[str, bytes]) -> int:
+    """The last round of which a mended state had heard before, -1 where it was not mended."""
+    return int(restored.get(HEARD_KEY, b"-1"))
 
 
 def closed_at_us(restored: Mapping[str, bytes]) -> int:

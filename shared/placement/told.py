@@ -30,6 +30,7 @@ from google.protobuf.message import Message
 from shared.domain.job import JobFact, JobState, next_state
 from shared.messaging.event import Event
 from shared.messaging.stage import Round
+from shared.messaging.unit_state import TOLD_KEY
 from shared.placement.actions import KINDS, Action, ActionKind
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Placed, Tracked
@@ -39,7 +40,6 @@ from shared.placement.model_store import ModelStore
 from shared.placement.outcomes import SOURCE
 
 _PREFIX: Final = "told/"
-_LAST: Final = "told-through"
 # What somebody may have acted on; that a job waits, and why, is told anew.
 _BINDING: Final = frozenset(
     {VERDICT_START, VERDICT_WITHDRAWN, VERDICT_CANCELLED, VERDICT_REJECTED, VERDICT_ACTION}
@@ -55,7 +55,7 @@ def recalled(
     told since. Of two decisions on one start the first counts: the other came of a state that was
     put back when nothing was recalled yet."""
     found: dict[_What, tuple[str, PlacementDecided]] = {}
-    last = int(restored.get(_LAST, b"-1"))
+    last = int(restored.get(TOLD_KEY, b"-1"))
     for event in told:
         decided = event.payload
         if not isinstance(decided, PlacementDecided) or event.source != SOURCE:
@@ -65,7 +65,7 @@ def recalled(
             if decided.verdict in _BINDING:
                 found.setdefault(_what(decided), (event.id, decided))
     kept = {f"{_PREFIX}{name}": _shortened(decided) for name, decided in found.values()}
-    return {**kept, _LAST: str(last).encode()} if last >= next_round else kept
+    return {**kept, TOLD_KEY: str(last).encode()} if last >= next_round else kept
 
 
 class ToldDecisions:
@@ -79,7 +79,7 @@ class ToldDecisions:
         self, restored: Mapping[str, bytes], job_table: JobTable, models: ModelStore
     ) -> None:
         self._job_table, self._models = job_table, models
-        self._last = int(restored.get(_LAST, b"-1"))
+        self._last = int(restored.get(TOLD_KEY, b"-1"))
         self._round = -1
         self._left: dict[str, dict[str, PlacementDecided]] = {}
         self._what: set[_What] = set()
@@ -109,7 +109,7 @@ class ToldDecisions:
     def play(self, ended: Round) -> None:
         """What was told up to a round comes true."""
         if self._last < ended.number and self._last >= 0:
-            self._last, self._changes[_LAST] = -1, None
+            self._last, self._changes[TOLD_KEY] = -1, None
         self._round = ended.number
         left = list(chain.from_iterable(found.items() for found in self._left.values()))
         due = [(key, decided) for key, decided in left if decided.round <= ended.number]

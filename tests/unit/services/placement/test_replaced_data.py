@@ -1,12 +1,16 @@
 """Both stages over the log in memory, whose data somebody replaces: the operator mends them as
 `coplace restore` and `coplace clock mend` do."""
 
-from coplace.v1.placement_pb2 import VERDICT_REJECTED
+from collections.abc import Callable
+
+import pytest
+from coplace.v1.placement_pb2 import VERDICT_REJECTED, VERDICT_START
 
 from services.placement.app import stages
+from shared.messaging.consistency import InconsistentError
 from shared.messaging.embedded import EmbeddedRuntime
 from shared.messaging.memory import InMemoryLog
-from shared.messaging.mending import replay
+from shared.messaging.mending import Mended, UnitAtRest, accept, replay
 from shared.messaging.stage import RoundSource
 from shared.runtime.settings import Settings
 from tests.chaos.restoring import mend, mend_clock
@@ -46,3 +50,49 @@ def test_who_was_rejected_under_a_clock_that_jumped_stays_so_when_the_state_is_l
     decided = decisions(log)
     assert (decided["a"].verdict, decided["a"].round) == (VERDICT_REJECTED, 0)
     assert decided["b"].round > 0
+
+
+Mending = tuple[bool, bool, Callable[[UnitAtRest], Mended]]
+MENDINGS: dict[str, Mending] = {
+    "placement has its state": (False, False, accept),
+    "placement has lost its state": (True, False, replay),
+    "placement has an older state": (False, True, accept),
+    "placement begins anew": (False, False, replay),
+}
+
+
+@pytest.mark.parametrize(
+    ("is_lost", "is_older", "how"), list(MENDINGS.values()), ids=list(MENDINGS)
+)
+def test_inputs_alone_that_were_put_back_older_are_refused_and_then_lose_nothing_that_comes(
+    is_lost: bool, is_older: bool, how: Callable[[UnitAtRest], Mended]
+) -> None:
+    log = InMemoryLog()
+    append(log, models(nodes=64))
+    rounds(log, 0, 3)
+    inputs, state = log.backup("placement.inputs"), log.backup(PLACEMENT.changelog)
+    rounds(log, 3, 10)
+    told = decisions(log)
+    log.put_back("placement.inputs", inputs)
+    with pytest.raises(InconsistentError, match=r"placement.inputs/0 ends at \d+, "):
+        rounds(log, 10, 11)
+    if is_lost:
+        log.recreate(PLACEMENT.changelog)
+    if is_older:
+        log.put_back(PLACEMENT.changelog, state)
+    mend(log, CODEC, SEQUENCER, accept)
+    mend(log, CODEC, PLACEMENT, how)
+    rounds(log, 11, 14)
+    decided = decisions(log)
+    assert {job: decided[job] for job in told} == told
+    assert [(decided[f"j{n}"].verdict, decided[f"j{n}"].round) for n in (11, 12, 13)] == [
+        (VERDICT_START, number) for number in (10, 11, 12)
+    ]
+
+
+def rounds(log: InMemoryLog, first: int, end: int) -> None:
+    """One job comes in each, in a process that ends after it."""
+    region = started(log)
+    for number in range(first, end):
+        append(log, [submitted(f"j{number}", T0_US + number * SECOND_US + 1)])
+        close(region, T0_US + (number + 1) * SECOND_US)

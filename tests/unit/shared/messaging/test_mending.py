@@ -19,7 +19,7 @@ from shared.messaging.mending import (
 from shared.messaging.provenance import PROVENANCE_KEY, TopicIdentity
 from shared.messaging.stage import RoundSource, Stage
 from shared.messaging.topics import Topics
-from shared.messaging.unit_state import ROUND_KEY
+from shared.messaging.unit_state import HEARD_KEY, ROUND_KEY, TOLD_KEY, heard_of
 from tests.support.messaging import CODEC, at_offset, barriers, counting, encoded, submission
 from tests.unit.shared.messaging.test_consistency import FOUND, IN, STATE, TOPICS, UNIT
 
@@ -103,7 +103,7 @@ def test_rounds_that_barriers_close_are_decided_again_as_they_were() -> None:
     unit = at_rest(unheard, 5, barrier(6))
     assert closed_by(accept(unit)) is None
     again = replay(unit).commit.changelog
-    assert again == {ROUND_KEY: None, "ada": None}
+    assert again == {ROUND_KEY: None, "ada": None, HEARD_KEY: b"5"}
     heard = at_rest(counting(), 5, barrier(6))
     assert closed_by(replay(heard)) == 5
 
@@ -116,8 +116,29 @@ def test_what_outputs_tell_is_recalled() -> None:
         return {"told": ",".join(words).encode()}
 
     unit = at_rest(replace(counting(), puts_barriers=False, recall=recall), 5, barrier(6))
-    assert accept(unit).commit.changelog == {"told": b"ada,m6,from 6 on"}
+    assert accept(unit).commit.changelog == {"told": b"ada,m6,from 6 on", HEARD_KEY: b"5"}
     assert replay(unit).commit.changelog["told"] == b"m6,from 0 on"
+
+
+def test_what_was_heard_of_is_the_most_that_state_outputs_and_an_earlier_mending_say() -> None:
+    def recall(*_: object) -> Mapping[str, bytes]:
+        return {TOLD_KEY: b"7"}
+
+    unheard = replace(counting(), puts_barriers=False)
+    state_says = at_rest(unheard, 5)
+    outputs_say = at_rest(replace(unheard, recall=recall), 5)
+    mended = {**state_says.restored, HEARD_KEY: b"9"}
+    clocked = replace(unheard, rounds=RoundSource.CLOCK)
+    for how in (accept, replay):
+        units = state_says, outputs_say, replace(state_says, restored=mended)
+        assert [heard_in(how(unit)) for unit in units] == [5, 7, 9]
+        assert heard_in(how(at_rest(clocked, 5))) == -1
+
+
+def heard_in(mended: Mended) -> int:
+    """Of which round a mended state had heard."""
+    changelog = mended.commit.changelog
+    return heard_of({key: value for key, value in changelog.items() if value is not None})
 
 
 def test_what_lies_where_another_count_put_it_is_told_from_what_nobody_could_read() -> None:
