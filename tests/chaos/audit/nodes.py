@@ -3,7 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from coplace.v1.control_pb2 import ClusterUndeclared, NodesDrained, NodesResumed, RoundEnded
+from coplace.v1.control_pb2 import (
+    ClusterDeclared,
+    ClusterUndeclared,
+    NodesDrained,
+    NodesResumed,
+    RoundEnded,
+)
 
 from shared.domain.hostlist import expand
 from shared.domain.node import node_name
@@ -29,13 +35,18 @@ def _misplaced(
     evidence: Evidence, words: "Words", declared: Declared, ended: RoundEnded
 ) -> Iterator[str]:
     for name, cluster in declared.clusters.items():
-        listed = expand(",".join(cluster.node_names)) if cluster.node_names else []
-        names = listed or [node_name(name, index) for index in range(cluster.nodes)]
+        names = names_of(cluster)
         words.forget(name, names)
         for decided in evidence.starts.get((ended.round, name), []):
             for index in decided.node_indices:
                 if words.drains(name, names[index], ended.ended_at_us):
                     yield f"{decided.job_id} starts in round {ended.round} on {names[index]}"
+
+
+def names_of(cluster: ClusterDeclared) -> list[str]:
+    """The names of a cluster's nodes, by index."""
+    listed = expand(",".join(cluster.node_names)) if cluster.node_names else []
+    return listed or [node_name(cluster.cluster, index) for index in range(cluster.nodes)]
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ that may end it. So nothing is called a violation that is none.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, sqrt
 from statistics import NormalDist
 from typing import Final
@@ -37,6 +37,7 @@ from google.protobuf.message import Message
 
 from shared.messaging.event import Event
 from tests.chaos.audit.evidence import Evidence
+from tests.chaos.audit.meters import Nodes, SilentMeters
 from tests.chaos.audit.rules import Rules
 
 _MAY_END = (
@@ -63,7 +64,7 @@ class _Run:
     cluster: str
     draw_w: float
     freq_ghz: float
-    nodes: float
+    nodes: Nodes
     is_confirmed: bool = False
     is_untouched: bool = True
 
@@ -72,14 +73,16 @@ class _Run:
 class _Known:
     """What placement has been told, each as last said, and what runs."""
 
+    silent: SilentMeters
     rules: Rules = field(default_factory=Rules)
     newest: dict[tuple[str, str], tuple[Stamp, Message]] = field(default_factory=dict)
-    # By job: cluster, W, until when, and mean and deviation of what it draws beyond that, W.
-    draws: dict[str, tuple[str, float, int, tuple[float, float]]] = field(default_factory=dict)
+    # By job: its start, until when, and mean and deviation of what it draws beyond that, W.
+    draws: dict[str, tuple[_Run, int, tuple[float, float]]] = field(default_factory=dict)
     runs: dict[str, _Run] = field(default_factory=dict)
 
     def learn(self, event: Event) -> None:
         self.rules.learn(event)
+        self.silent.learn(event)
         subject = _subject(event.payload)
         stamp = event.time_us, event.id
         if subject is not None:
@@ -115,7 +118,8 @@ class _Known:
             return
         here = measured.attempt, measured.cluster, measured.freq_ghz
         if here == (run.attempt, run.cluster, run.freq_ghz):
-            run.draw_w = _least_w(measured.node_power_w, self.clusters[run.cluster], run.nodes)
+            cluster = self.clusters[run.cluster]
+            run.draw_w = _least_w(measured.node_power_w, cluster, _whole(run.nodes, cluster))
 
     def ask(self, decided: PlacementDecided) -> None:
         """Placement asked for something to be done."""
@@ -138,10 +142,21 @@ class _Known:
         draw_w = _draw_w(decided, self.clusters[decided.cluster])
         ends_us = decided.decided_at_us + round(decided.walltime_s * 1e6)
         error_w = _error_w(decided, self.clusters[decided.cluster])
-        self.draws[decided.job_id] = decided.cluster, draw_w, ends_us, error_w
-        nodes = _nodes(decided, self.clusters[decided.cluster])
-        grant = decided.attempt, decided.grant
-        self.runs[decided.job_id] = _Run(*grant, decided.cluster, draw_w, decided.freq_ghz, nodes)
+        grant, mode = (decided.attempt, decided.grant), (draw_w, decided.freq_ghz)
+        run = _Run(*grant, decided.cluster, *mode, Nodes.of(decided))
+        self.draws[decided.job_id] = replace(run), ends_us, error_w
+        self.runs[decided.job_id] = run
+
+    def counted_w(self, run: _Run) -> float:
+        """Of a run: by nameplate where meters are silent."""
+        if self.is_seen(run):
+            return run.draw_w
+        silent, cluster = self.silent.on(run.cluster), self.clusters[run.cluster]
+        return run.nodes.counted_w(run.draw_w, silent, cluster)
+
+    def is_seen(self, run: _Run) -> bool:
+        """Whether all its meters are read."""
+        return self.silent.on(run.cluster).isdisjoint(run.nodes.units)
 
     @property
     def lost(self) -> set[str]:
@@ -165,9 +180,9 @@ class _Known:
         is overdue draws on."""
         covered = self.covered_by(cap)
         there = [
-            (draw_w, *error_w)
-            for cluster, draw_w, ends_us, error_w in self.draws.values()
-            if cluster in covered and (ends_us > at_us or ends_us <= now_us)
+            (self.counted_w(run), *(error_w if self.is_seen(run) else (0.0, 0.0)))
+            for run, ends_us, error_w in self.draws.values()
+            if run.cluster in covered and (ends_us > at_us or ends_us <= now_us)
         ]
         drawn_w = self.idle_w(cap) + sum(draw_w for draw_w, _, _ in there)
         if self.rules["cap_risk"] == 0.5:
@@ -180,9 +195,10 @@ class _Known:
 def no_start_breaks_a_cap(evidence: Evidence) -> Iterator[str]:
     """Now and at each step ahead until its limit, as predicted."""
     starts = _by_round(evidence, VERDICT_START)
-    known = _Known()
+    known = _Known(SilentMeters.of(evidence))
     for event in evidence.taken():
         if isinstance(event.payload, RoundEnded):
+            known.silent.end_round(event.payload.round, known.clusters)
             of_round = starts.pop(event.payload.round, [])
             for decided in of_round:
                 known.start(decided)
@@ -196,8 +212,9 @@ def what_exceeds_a_cap_is_asked_to_draw_less(evidence: Evidence) -> Iterator[str
     """Of what nobody was asked yet alone: the round in which it comes to more than a cap allows
     asks something of one of them."""
     starts, actions = _by_round(evidence, VERDICT_START), _by_round(evidence, VERDICT_ACTION)
-    known = _Known()
+    known = _Known(SilentMeters.of(evidence))
     for ended in evidence.ends_of_rounds(known.learn):
+        known.silent.end_round(ended.round, known.clusters)
         for decided in actions.pop(ended.round, []):
             known.ask(decided)
         for cap in known.caps:
@@ -220,7 +237,7 @@ def _unasked(known: _Known, cap: PowerCapDeclared, ended: RoundEnded) -> Iterato
     if not known.rules.measures & {"suspend", "end"}:
         return  # some have no lower P-state
     runs = {
-        job_id: run.draw_w
+        job_id: known.counted_w(run)
         for job_id, run in known.runs.items()
         if run.cluster in covered and run.cluster not in known.lost
         if run.is_confirmed and run.is_untouched and run.draw_w
@@ -287,13 +304,12 @@ def _error_w(decided: PlacementDecided, cluster: ClusterDeclared) -> tuple[float
 def _draw_w(decided: PlacementDecided, cluster: ClusterDeclared) -> float:
     """Beyond idle, in whole milliwatts as placement counts them, rounded down."""
     [on] = [c for c in decided.candidates if c.cluster == decided.cluster]
-    return _least_w(on.power_w, cluster, _nodes(decided, cluster))
+    return _least_w(on.power_w, cluster, _whole(Nodes.of(decided), cluster))
 
 
-def _nodes(decided: PlacementDecided, cluster: ClusterDeclared) -> float:
+def _whole(nodes: Nodes, cluster: ClusterDeclared) -> float:
     """How many whole nodes its cores come to."""
-    units = sum(decided.node_units) or len(decided.node_indices)
-    return units * decided.cores_per_node / cluster.cores_per_node
+    return sum(nodes.units.values()) * nodes.cores_per_node / cluster.cores_per_node
 
 
 def _least_w(node_w: float, cluster: ClusterDeclared, nodes: float) -> float:
