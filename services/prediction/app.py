@@ -5,6 +5,8 @@ from typing import Final
 
 from services.prediction.adapters import PowerMeter
 from services.prediction.job_power import recalled
+from services.prediction.node_statistics import INPUT, STAGE, NodeStatistics, node_of
+from services.prediction.node_statistics import OUTPUT as READINGS
 from services.prediction.processor import Prediction
 from services.prediction.publish import OUTPUT, POWER_OUTPUT, SOURCE
 from services.prediction.settings import PredictionSettings
@@ -14,7 +16,7 @@ from shared.runtime.settings import Settings, settings
 
 _INPUTS: Final = (
     "jobs.events",
-    "telemetry.nodes",
+    READINGS,
     "telemetry.signatures",
     "telemetry.shutters",
     "commands",
@@ -22,13 +24,22 @@ _INPUTS: Final = (
 
 
 def stages(shared: Settings, meter: PowerMeter | None = None) -> list[Stage]:
-    """The one stage of prediction; `meter` is told of its processor."""
+    """What nodes show, by node, and the one that learns; `meter` is told of its processor."""
     own, watching = PredictionSettings(), meter or PowerMeter()
 
     def create(_number: int, restored: Mapping[str, bytes]) -> Prediction:
         return watching.watch(Prediction(restored, own.alpha))
 
     return [
+        Stage(
+            name=STAGE,
+            inputs=(INPUT,),
+            outputs=(READINGS,),
+            create=lambda _number, restored: NodeStatistics(restored),
+            rounds=shared.rounds,
+            puts_barriers=shared.is_emulated,
+            keyed_by=node_of,
+        ),
         Stage(
             name=SOURCE,
             inputs=_INPUTS,
@@ -38,7 +49,7 @@ def stages(shared: Settings, meter: PowerMeter | None = None) -> list[Stage]:
             rounds=shared.rounds,
             puts_barriers=shared.is_emulated,
             recall=recalled,
-        )
+        ),
     ]
 
 

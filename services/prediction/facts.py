@@ -1,17 +1,15 @@
 """Facts as the tables keep them. All raise RejectedError for what cannot be used."""
 
 from coplace.v1.jobs_pb2 import JobFinished
-from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
+from coplace.v1.telemetry_pb2 import ShuttersMeasured, SignatureMeasured
 
 from services.prediction.job_power import EndedRun, JobOnCluster
-from services.prediction.state import HALF, CoRunPair, MeanReading, Traffic
+from services.prediction.state import HALF, CoRunPair, Traffic
 from shared.domain.bounds import (
     BANDWIDTH_GBPS,
     CLOCK_GHZ,
     JOB_ENERGY_J,
-    READING_W,
 )
-from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.job import Job
 from shared.messaging.domain_types import cores_of
@@ -37,18 +35,6 @@ def run_of(key: str, job: Job, message: JobFinished) -> EndedRun | None:
         node_power_w=node_power_w,
         cores_per_node=cores_of(message) / message.nodes,
     )
-
-
-def reading_of(event: Event, message: NodeSamples) -> MeanReading:
-    """The mean of the readings in one event."""
-    for field in ("node", "cluster", "node_model"):
-        require_text(field, getattr(message, field))
-    for sample in message.samples:
-        READING_W.require("samples.power_w", sample.power_w)
-    if not message.samples:
-        raise RejectedError("samples", "must hold at least one reading")
-    mean_w = sum(sample.power_w for sample in message.samples) / len(message.samples)
-    return MeanReading(event.time_us, event.id, message.node_model, mean_w)
 
 
 def pair_of(event: Event, message: ShuttersMeasured) -> CoRunPair | None:

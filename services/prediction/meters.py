@@ -11,8 +11,7 @@ from coplace.v1.control_pb2 import (
     POWER_SCOPE_SITE,
     PowerCapDeclared,
 )
-from coplace.v1.prediction_pb2 import NodeMetersRead
-from coplace.v1.telemetry_pb2 import NodeSamples
+from coplace.v1.prediction_pb2 import NodeMetersRead, NodePowerMeasured
 
 from services.prediction.publish import meters_read_event
 from shared.domain.cluster import Cluster
@@ -85,16 +84,16 @@ class ReadMeters:
         found = map(self._caps.get, _caps_over(cluster))
         return any(cap is not None and cap[1] for cap in found)
 
-    def read(self, message: NodeSamples, power_w: float) -> None:
+    def read(self, message: NodePowerMeasured) -> None:
         """A node's meter was read, so much on the mean of its samples. Of nodes that nobody
         declared nothing is told."""
         names = self._names.get(message.cluster)
         if names is None or names.find(message.node) is None:
             return
         key = f"{message.cluster}|{message.node}"
-        until_us, last = max(sample.time_us for sample in message.samples), self._last.get(key)
+        until_us, last = message.last_at_us, self._last.get(key)
         if last is None or last.until_us != until_us:
-            self._last.put(key, LastReading(until_us, 0, False, round(power_w * 1000)))
+            self._last.put(key, LastReading(until_us, 0, False, round(message.power_w * 1000)))
             self._untold[message.cluster].add(key)
 
     def end_round(self, ended: Round) -> list[Publish]:

@@ -7,8 +7,7 @@ from math import fsum
 from typing import Any, Final, NamedTuple
 
 from coplace.v1.jobs_pb2 import JobStarted
-from coplace.v1.prediction_pb2 import RunningPowerMeasured
-from coplace.v1.telemetry_pb2 import NodeSamples
+from coplace.v1.prediction_pb2 import NodePowerMeasured, RunningPowerMeasured
 
 from services.prediction.node_factors import NodeDraw, node_factors
 from services.prediction.node_shares import NodeUser, shares_mw
@@ -195,20 +194,19 @@ class NodePower:
             return None
         return fsum(each.mean_w for each in nodes) / len(nodes)
 
-    def read(self, event: Event, message: NodeSamples, power_w: float) -> None:
+    def read(self, event: Event, message: NodePowerMeasured) -> None:
         """A node's meter showed so much on the mean of some readings."""
-        times_us = [sample.time_us for sample in message.samples]
-        if power_w > 0:
+        if message.power_w > 0:
             reading = WaitingReading(
                 event.time_us,
                 event.id,
                 message.cluster,
                 message.node,
                 message.node_model,
-                min(times_us),
-                max(times_us),
-                power_w,
-                len(times_us),
+                message.first_at_us,
+                message.last_at_us,
+                message.power_w,
+                message.samples,
             )
             self._readings.put(event.id, reading)
 

@@ -18,12 +18,12 @@ from coplace.v1.jobs_pb2 import (
     JobStarted,
     JobSubmitted,
 )
-from coplace.v1.telemetry_pb2 import NodeSamples, ShuttersMeasured, SignatureMeasured
+from coplace.v1.prediction_pb2 import NodePowerMeasured
+from coplace.v1.telemetry_pb2 import ShuttersMeasured, SignatureMeasured
 from google.protobuf.message import Message
 
 from services.prediction.facts import (
     pair_of,
-    reading_of,
     run_of,
     traffic_of,
 )
@@ -83,7 +83,7 @@ class Prediction:
         """Remember one fact. Raises RejectedError for bad input, AlreadyAppliedError for a copy."""
         self._follow(event.payload)
         match event.payload:
-            case NodeSamples() as message:
+            case NodePowerMeasured() as message:
                 self._read(event, message)
             case SignatureMeasured() as message:
                 self._measure(event, message)
@@ -237,11 +237,11 @@ class Prediction:
         if run is not None:
             self._state.runs.put(key, FinishedRun(message.ended_at_us))
 
-    def _read(self, event: Event, message: NodeSamples) -> None:
-        reading = reading_of(event, message)
+    def _read(self, event: Event, message: NodePowerMeasured) -> None:
+        reading = MeanReading(event.time_us, event.id, message.node_model, message.power_w)
         self._require_few_models(message.node_model)
-        self._node_power.read(event, message, reading.power_w)
-        self._meters.read(message, reading.power_w)
+        self._node_power.read(event, message)
+        self._meters.read(message)
         if _is_newer(reading, self._state.nodes.get(message.node)):
             self._state.nodes.put(message.node, reading)
             self._node_models.add(message.node_model)

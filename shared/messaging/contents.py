@@ -62,6 +62,7 @@ from coplace.v1.plans_pb2 import PlanProposed
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodeMetersRead,
+    NodePowerMeasured,
     NodePowerPublished,
     PairTreesChosen,
     PairTreesJudged,
@@ -144,6 +145,12 @@ def _version(value: str) -> None:
 
 def _reading_mw(value: int) -> None:
     READING_W.require("", value / 1000)
+
+
+def _samples(count: int) -> None:
+    if not count:
+        raise RejectedError("", "must be at least 1")
+    LENGTHS["samples"].require("", count)
 
 
 def _powers(by_node_model: Mapping[str, float]) -> None:
@@ -738,6 +745,17 @@ _CHECKS: Final[Mapping[type[Message], Check]] = {
             ),
             "job_ids": each_of_any("job_ids", text),
             "powers_w": each_of_any("job_ids", quantity("power_w")),
+        }
+    ),
+    NodePowerMeasured: fields(
+        {
+            "node": text,
+            "cluster": text,
+            "node_model": text,
+            "power_w": quantity("samples.power_w"),
+            "samples": _samples,
+            "first_at_us": time_us,
+            "last_at_us": time_us,
         }
     ),
     RunningPowerMeasured: fields(

@@ -98,7 +98,7 @@ def compact(world: World) -> None:
 def retain(world: World) -> None:
     """Kafka deletes what every group has read of a telemetry topic."""
     for partition in (TopicPartition("telemetry.nodes", 0), TopicPartition("telemetry.nodes", 1)):
-        world.log.delete_before(partition, world.log.position("prediction", partition))
+        world.log.delete_before(partition, world.log.position("prediction.nodes", partition))
 
 
 def power_off_and_seize(world: World) -> None:

@@ -34,6 +34,7 @@ _TOPICS: Final = (
     "energy.coefficients",
     "prediction.models",
     "prediction.power",
+    "prediction.readings",
     "prices.charges",
 )
 _OF_MONEY: Final = ("tariff_declared", "allocation_declared", "period_closed", "reprice_asked")

@@ -13,6 +13,7 @@ from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.prediction_pb2 import (
     DegradationModelPublished,
     NodeMetersRead,
+    NodePowerMeasured,
     NodePowerPublished,
     PairTreesChosen,
     PairTreesJudged,
@@ -86,7 +87,7 @@ class Adversary:
             *(PowerModelPublished, DegradationModelPublished, NodePowerPublished),
             *(PowerHistoryUpdated, PowerTreesPublished, PowerTreesChosen, PowerTreesJudged),
             *(PairTreesPublished, PairTreesChosen, PairTreesJudged),
-            *(RunningPowerMeasured, NodeMetersRead),
+            *(RunningPowerMeasured, NodeMetersRead, NodePowerMeasured),
         )
         found = self.random.choice(kinds)()
         self._fill(found)

@@ -46,6 +46,7 @@ _TOPICS = {
     "PowerHistoryUpdated": "prediction.power",
     "RunningPowerMeasured": "prediction.power",
     "NodeMetersRead": "prediction.power",
+    "NodePowerMeasured": "prediction.readings",
     "PowerTreesPublished": "prediction.models",
     "PowerTreesJudged": "prediction.models",
     "PowerTreesChosen": "prediction.models",

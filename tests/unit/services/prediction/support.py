@@ -4,9 +4,8 @@ from typing import Any
 
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobSubmitted
+from coplace.v1.prediction_pb2 import NodePowerMeasured
 from coplace.v1.telemetry_pb2 import (
-    NodeSample,
-    NodeSamples,
     Shutter,
     ShuttersMeasured,
     SignatureMeasured,
@@ -39,11 +38,14 @@ def declared(node_model: str = "platinum-8168", cluster: str = "p1") -> Event:
 
 
 def read(node: str, power_w: float, time_us: int = 1, node_model: str = "platinum-8168") -> Event:
-    payload = NodeSamples(
+    payload = NodePowerMeasured(
         node=node,
         cluster="p1",
         node_model=node_model,
-        samples=[NodeSample(time_us=time_us, power_w=power_w + d) for d in (-5, 5)],
+        power_w=power_w,
+        samples=2,
+        first_at_us=time_us,
+        last_at_us=time_us,
     )
     return event(f"samples {node} {time_us}", time_us, node, payload)
 

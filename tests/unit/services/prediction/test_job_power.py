@@ -7,8 +7,7 @@ import orjson
 import pytest
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
 from coplace.v1.jobs_pb2 import JobFinished, JobStarted, JobSubmitted
-from coplace.v1.prediction_pb2 import PowerHistoryUpdated
-from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples
+from coplace.v1.prediction_pb2 import NodePowerMeasured, PowerHistoryUpdated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -112,8 +111,15 @@ def test_rows_of_another_version_are_forgotten() -> None:
 
 
 def read(number: int, node: str, power_w: float, *at_s: int) -> Event:
-    samples = [NodeSample(time_us=second * SECOND_US, power_w=power_w) for second in at_s]
-    payload = NodeSamples(node=node, cluster="p1", node_model="platinum-8168", samples=samples)
+    payload = NodePowerMeasured(
+        node=node,
+        cluster="p1",
+        node_model="platinum-8168",
+        power_w=power_w,
+        samples=len(at_s),
+        first_at_us=min(at_s) * SECOND_US,
+        last_at_us=max(at_s) * SECOND_US,
+    )
     return event(f"read {number} {node} {at_s}", at_s[0] * SECOND_US, node, payload)
 
 

@@ -1,0 +1,91 @@
+"""What the samples of a record come to, by node: a keyed stage, so that telemetry has as many
+owners as its Kafka partitions."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from coplace.v1.prediction_pb2 import NodePowerMeasured
+from coplace.v1.telemetry_pb2 import NodeSamples
+
+from shared.domain.bounds import READING_W
+from shared.domain.checks import require_text
+from shared.domain.errors import RejectedError
+from shared.messaging.event import Event, Publish
+from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.table import Table
+
+STAGE: Final = "prediction.nodes"
+INPUT: Final = "telemetry.nodes"
+OUTPUT: Final = "prediction.readings"
+# Of a node so many records are told from their copies: clients send again what got no answer, and
+# that is among the newest.
+REMEMBERED: Final = 8
+_TABLE: Final = "seen"
+
+
+class NodeStatistics:
+    """Folds telemetry.nodes into prediction.readings, record by record; what was told is not told
+    again."""
+
+    def __init__(self, restored: Mapping[str, bytes]) -> None:
+        self._seen: Table[list[str]] = Table(_TABLE, restored, list, list)
+
+    def handle(self, event: Event) -> Iterable[Publish]:
+        """Tell what one record showed. Raises RejectedError for readings that cannot be used,
+        AlreadyAppliedError for a copy."""
+        message = event.payload
+        if not isinstance(message, NodeSamples):
+            return []
+        measured = node_power(message)
+        seen = self._seen.get(event.key) or []
+        if event.id in seen:
+            raise AlreadyAppliedError(event.id)
+        self._seen.put(event.key, [*seen, event.id][-REMEMBERED:])
+        return [_published(event, measured)]
+
+    def end_round(self, ended: Round) -> Iterable[Publish]:
+        """Nothing waits for it."""
+        return []
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """Records of what changed."""
+        return self._seen.changes()
+
+
+def node_of(key: str, _value: bytes) -> str:
+    """The node that a record of the changelog belongs to."""
+    return key.removeprefix(f"{_TABLE}|")
+
+
+def node_power(message: NodeSamples) -> NodePowerMeasured:
+    """The mean of the samples, W, and when they were taken. Raises RejectedError where there are
+    none, or such as no meter shows."""
+    for field in ("node", "cluster", "node_model"):
+        require_text(field, getattr(message, field))
+    if not message.samples:
+        raise RejectedError("samples", "must hold at least one reading")
+    powers_w = [sample.power_w for sample in message.samples]
+    for power_w in powers_w:
+        READING_W.require("samples.power_w", power_w)
+    times_us = [sample.time_us for sample in message.samples]
+    return NodePowerMeasured(
+        node=message.node,
+        cluster=message.cluster,
+        node_model=message.node_model,
+        power_w=sum(powers_w) / len(powers_w),
+        samples=len(powers_w),
+        first_at_us=min(times_us),
+        last_at_us=max(times_us),
+    )
+
+
+def _published(cause: Event, message: NodePowerMeasured) -> Publish:
+    event = Event(
+        id=f"{STAGE}/{message.DESCRIPTOR.full_name}/{cause.id}",
+        source=STAGE,
+        time_us=cause.time_us,
+        key=cause.key,
+        payload=message,
+        traceparent=cause.traceparent,
+    )
+    return Publish(OUTPUT, event)
