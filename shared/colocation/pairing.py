@@ -60,17 +60,20 @@ def distributed_intensity(intensity: Floats) -> Matching:
 def greedy(saved: Floats) -> Matching:
     """Again and again the pair that saves most. Two jobs that save most with each other are such a
     pair among all that touch them: all of these are taken at once."""
-    left, found = np.arange(len(saved)), Matching()
+    among, left, found = saved.copy(), np.arange(len(saved)), Matching()
+    best = among.argmax(axis=1) if len(saved) else left
     while len(left) > 1:
-        among = saved[np.ix_(left, left)]
-        best = among.argmax(axis=1)
-        here = np.arange(len(left))
-        is_best = (best[best] == here) & (here < best) & (among[here, best] > 0)
+        to = best[left]
+        is_best = (best[to] == left) & (left < to) & (among[left, to] > 0)
         if not is_best.any():
             break
-        first, second = left[here[is_best]], left[best[is_best]]
+        first, second = left[is_best], to[is_best]
         found += zip(first.tolist(), second.tolist(), strict=True)
-        left = np.setdiff1d(left, np.concatenate([first, second]), assume_unique=True)
+        taken = np.concatenate([first, second])
+        among[:, taken] = -1.0
+        left = np.setdiff1d(left, taken, assume_unique=True)
+        bereft = left[np.isin(best[left], taken)]
+        best[bereft] = among[bereft].argmax(axis=1)
     return sorted(found)
 
 
