@@ -69,7 +69,7 @@ def play(
     with progress_of(repetitions * len(plans), "queues") as tell:
         for _ in range(repetitions):
             for name, plan in plans.items():
-                makespans_s[name].append(_makespan_s(programs, config, queue, plan))
+                makespans_s[name].append(makespan_s(programs, config, queue, plan))
                 tell(sum(map(len, makespans_s.values())))
     header = ["policy", "pairs", "makespan, s", "of FIFO's in the same repetition"]
     pairs = {"FIFO": "0", "FIFO shared": "as they come", "blossom, predicted": str(len(matching))}
@@ -94,18 +94,39 @@ def planned(files: PairFiles, config: str, jobs: int, seed: int) -> tuple[list[s
     return [files.profiles.apps[each] for each in apps], blossom(saved)
 
 
-def _makespan_s(campaign: Campaign, config: str, queue: Sequence[str], plan: Plan) -> float:
+def makespan_s(campaign: Campaign, config: str, queue: Sequence[str], plan: Plan) -> float:
+    """From the first start to the last end of a queue, wall clock.
+
+    Raises CalledProcessError where a program fails, and leaves none running.
+    """
+    running: list[subprocess.Popen[bytes]] = []
     with TemporaryDirectory(prefix="coplace-real-") as folder:
-        start = partial(_started, campaign, config, folder)
+
+        def start(name: str, slot: int) -> subprocess.Popen[bytes]:
+            running.append(_started(campaign, config, folder, name, slot))
+            return running[-1]
+
         began_s = time.monotonic()
-        if plan is None:
-            _play_in_two_slots(queue, start)
-        else:
-            for together in plan:
-                running = [start(queue[job], slot) for slot, job in enumerate(together)]
-                for process in running:
-                    _require_ended(process)
+        try:
+            if plan is None:
+                _play_in_two_slots(queue, start)
+            else:
+                _play_in_order(queue, plan, start)
+        finally:
+            for process in running:
+                process.kill()
+                process.wait()
         return time.monotonic() - began_s
+
+
+def _play_in_order(
+    queue: Sequence[str],
+    plan: Sequence[tuple[int, ...]],
+    start: Callable[[str, int], subprocess.Popen[bytes]],
+) -> None:
+    for together in plan:
+        for process in [start(queue[job], slot) for slot, job in enumerate(together)]:
+            _require_ended(process)
 
 
 def _play_in_two_slots(
