@@ -8,10 +8,11 @@ from cli.evaluate.group_files import GroupFiles
 from tests.benchmarks.colocation import contention
 from tests.benchmarks.placement.markdown import table
 
-# A tenth of the paper's 500 nodes, tasks and rates of arrivals: all of them were not done after
-# three minutes of CPU. What aware schedulers learn was chosen on seed 0.
-INTERARRIVALS_S: Final = (1.0, 2.5)
-SETTING: Final = deadlines.DeadlineSetting(nodes=50, cores=contention.CORES, tasks=800, seed=2016)
+# The paper's nodes, tasks and rates of arrivals. What aware schedulers learn was chosen on seed 0.
+INTERARRIVALS_S: Final = (0.1, 0.25)
+SETTING: Final = deadlines.DeadlineSetting(
+    nodes=500, cores=contention.CORES, tasks=8_000, seed=2016
+)
 MIXED: Final = ", from mixed groups too"
 
 
