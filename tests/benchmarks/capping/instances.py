@@ -47,7 +47,7 @@ def read_instances(folder: Path, wanted: Sequence[str]) -> tuple[EuroraMachine, 
     all where nothing is wanted. Raises OSError or UnusableError.
 
     Powers are those by what a job uses, not the predicted ones: so the published results were got,
-    on 45 of 123 plays list scheduling by walltime waits as long as published, to the second.
+    on 45 of 115 plays list scheduling by walltime waits as long as published, to the second.
     """
     machine = read_machine(folder / "nodes_64.csv")
     queues, rows = read_queues(folder / "queues.txt"), _published(folder / _RESULTS)
