@@ -6,7 +6,8 @@ and NaN between jobs that may not share.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,40 +17,87 @@ from shared.colocation.pairing import Matching
 Floats = NDArray[np.float64]
 
 
+class Run(NamedTuple):
+    """When and on which server a job of the queue runs."""
+
+    job: int
+    server: int
+    begin_s: float
+    end_s: float
+
+
 def fifo_s(alone_s: Floats, servers: int = 1) -> float:
     """Each job has a server for itself, in the order of arrival."""
-    return _served(alone_s.tolist(), servers)
+    return _makespan_s(fifo(alone_s, servers))
+
+
+def fifo(alone_s: Floats, servers: int = 1) -> list[Run]:
+    """The runs of that."""
+    return paired(alone_s, np.empty((0, 0)), [], servers)
 
 
 def paired_s(alone_s: Floats, degradation: Floats, matching: Matching, servers: int = 1) -> float:
     """Pairs, and then each other job alone, in the order of arrival of their first jobs; a server
     takes the next when it is empty."""
+    return _makespan_s(paired(alone_s, degradation, matching, servers))
+
+
+def paired(alone_s: Floats, degradation: Floats, matching: Matching, servers: int = 1) -> list[Run]:
+    """The runs of that."""
     partner = dict(matching)
     seconds = set(partner.values())
-    kept = [
-        pair_s(alone_s, degradation, job, partner[job]) if job in partner else float(alone_s[job])
-        for job in range(len(alone_s))
-        if job not in seconds
-    ]
-    return _served(kept, servers)
+    free = [(0.0, server) for server in range(servers)]
+    runs: list[Run] = []
+    for job in range(len(alone_s)):
+        if job in seconds:
+            continue
+        begin_s, server = free[0]
+        first = len(runs)
+        if job in partner:
+            lasts_s = pair_lasts_s(alone_s, degradation, job, partner[job])
+            runs += (
+                Run(each, server, begin_s + from_s, begin_s + to_s)
+                for each, (from_s, to_s) in zip((job, partner[job]), lasts_s, strict=True)
+            )
+        else:
+            runs.append(Run(job, server, begin_s, begin_s + float(alone_s[job])))
+        heapq.heapreplace(free, (_makespan_s(runs[first:]), server))
+    return runs
+
+
+def _makespan_s(runs: Sequence[Run]) -> float:
+    return max((run.end_s for run in runs), default=0.0)
 
 
 def pair_s(alone_s: Floats, degradation: Floats, one: int, two: int) -> float:
     """How long two jobs keep a server: side by side until the first ends, then the other alone.
     One after the other where they may not share."""
+    return max(end_s for _, end_s in pair_lasts_s(alone_s, degradation, one, two))
+
+
+def pair_lasts_s(
+    alone_s: Floats, degradation: Floats, one: int, two: int
+) -> list[tuple[float, float]]:
+    """From when to when each of them runs, from the beginning of the first on."""
     slowed = 1 + np.maximum([degradation[one, two], degradation[two, one]], 0.0)
+    first_s, second_s = own_s = alone_s[[one, two]]
     if np.isnan(slowed).any():
-        return float(alone_s[one] + alone_s[two])
-    own_s = alone_s[[one, two]]
+        return [(0.0, float(first_s)), (float(first_s), float(first_s + second_s))]
     beside_s = float((own_s * slowed).min())
-    return beside_s + float((own_s - beside_s / slowed).max())
+    return [(0.0, float(beside_s + left_s)) for left_s in own_s - beside_s / slowed]
 
 
 def fifo_shared_s(alone_s: Floats, degradation: Floats, servers: int = 1) -> float:
     """Each job begins as soon as half a server is free, in the order of arrival, whoever is its
     neighbour; one that may share with nobody who runs lets the next go first."""
+    return _makespan_s([*fifo_shared(alone_s, degradation, servers)])
+
+
+def fifo_shared(alone_s: Floats, degradation: Floats, servers: int = 1) -> Iterator[Run]:
+    """The runs of that, by their ends."""
     waiting = list(range(len(alone_s)))
     running: list[dict[int, float]] = [{} for _ in range(servers)]  # remaining own seconds of jobs
+    began_s: dict[int, float] = {}
     now_s = 0.0
     while waiting or any(running):
         _begin(waiting, running, alone_s, degradation)
@@ -59,13 +107,14 @@ def fifo_shared_s(alone_s: Floats, degradation: Floats, servers: int = 1) -> flo
             for server, rate in zip(running, rates, strict=True)
             for job, left_s in server.items()
         )
-        now_s += step_s
-        for server, rate in zip(running, rates, strict=True):
+        for number, (server, rate) in enumerate(zip(running, rates, strict=True)):
             for job in list(server):
+                began_s.setdefault(job, now_s)
                 server[job] -= step_s * rate[job]
                 if server[job] <= 1e-9 * alone_s[job]:
                     del server[job]
-    return now_s
+                    yield Run(job, number, began_s[job], now_s + step_s)
+        now_s += step_s
 
 
 def _begin(
@@ -94,11 +143,3 @@ def _rates(jobs: Sequence[int], degradation: Floats) -> dict[int, float]:
     one, two = jobs
     slowed = {one: degradation[one, two], two: degradation[two, one]}
     return {job: 1 / (1 + max(float(by), 0.0)) for job, by in slowed.items()}
-
-
-def _served(kept_s: Sequence[float], servers: int) -> float:
-    """When the last server is empty, if each takes the next piece of work once it is free."""
-    free_s = [0.0] * servers
-    for each in kept_s:
-        heapq.heapreplace(free_s, free_s[0] + each)
-    return max(free_s)

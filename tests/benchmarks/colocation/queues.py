@@ -36,10 +36,11 @@ _LEVEL_BOUNDS: Final = {"low": (0.0, 0.75), "medium": (0.75, 1.0), "high": (1.0,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Queue:
-    """Jobs in the order of arrival: run times alone, and degradation as it was measured and as it
-    was predicted, shares, (jobs, jobs); `intensity` is contentiousness, which stands for the misses
-    of the last-level cache that nobody counted."""
+    """Jobs in the order of arrival: names of applications, run times alone, and degradation as it
+    was measured and as it was predicted, shares, (jobs, jobs); `intensity` is contentiousness,
+    which stands for the misses of the last-level cache that nobody counted."""
 
+    apps: tuple[str, ...]
     alone_s: Floats
     measured: Floats
     predicted: Floats
@@ -60,6 +61,7 @@ def drawn(files: PairFiles, seed: int, jobs: int = JOBS) -> Queue:
     predicted = np.where(np.isnan(measured), np.nan, model.all_pairs(machine, apps))
     profiles = files.profiles
     return Queue(
+        tuple(profiles.apps[each] for each in apps),
         profiles.alone_s[machine, apps],
         measured,
         predicted,
@@ -105,8 +107,17 @@ def at_level(queue: Queue, level: str, seed: int) -> Queue:
     return _only(queue, np.array(order, dtype=np.int64))
 
 
+def first_of(queue: Queue, jobs: int) -> Queue:
+    """The first jobs alone."""
+    return _only(queue, np.arange(jobs))
+
+
 def _only(queue: Queue, jobs: np.ndarray) -> Queue:
     square = np.ix_(jobs, jobs)
     return Queue(
-        queue.alone_s[jobs], queue.measured[square], queue.predicted[square], queue.intensity[jobs]
+        tuple(queue.apps[job] for job in jobs),
+        queue.alone_s[jobs],
+        queue.measured[square],
+        queue.predicted[square],
+        queue.intensity[jobs],
     )

@@ -13,6 +13,7 @@ from cli.simulate.progress import progress_of
 from shared.runtime.pictures import save_png
 from tests.benchmarks.colocation import queues
 from tests.benchmarks.colocation.speed import all_pairs_rows, matching_rows
+from tests.benchmarks.colocation.timeline import write_timeline
 from tests.benchmarks.placement.markdown import table
 
 Makespans = dict[str, float]
@@ -27,6 +28,7 @@ def run(folder: Path, picture: Path) -> dict[str, str]:
     drawn = draw(files, queues.QUEUES)
     single = [queues.makespans(queue) for queue in drawn]
     write_picture(picture, single)
+    write_timeline(picture.with_name("colocation-timeline.png"), drawn)
     return {
         "degradation errors": errors(files),
         "colocation queues": of_queues(single),

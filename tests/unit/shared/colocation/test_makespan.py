@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.colocation.makespan import fifo_s, fifo_shared_s, pair_s, paired_s
+from shared.colocation.makespan import (
+    fifo_s,
+    fifo_shared,
+    fifo_shared_s,
+    pair_s,
+    paired,
+    paired_s,
+)
 
 NONE = np.zeros((3, 3))
 
@@ -49,3 +56,26 @@ def test_sharing_is_between_all_at_once_and_all_slowed_down(
     assert found >= alone_s.max() * (1 - 1e-9)
     assert found <= alone_s.sum() * (1 + max(degradation, 0)) * (1 + 1e-9)
     assert paired_s(alone_s, slowed, [], servers) == fifo_s(alone_s, servers)
+
+
+@given(
+    times=st.lists(st.sampled_from([1.0, 2.0, 7.5, 100.0]), min_size=2, max_size=7),
+    shares=st.lists(st.sampled_from([0.0, 0.3, 1.5, np.nan]), min_size=49, max_size=49),
+    servers=st.integers(1, 3),
+)
+def test_each_job_runs_once_and_no_server_has_three(
+    times: list[float], shares: list[float], servers: int
+) -> None:
+    alone_s = np.array(times)
+    slowed = np.array(shares).reshape(7, 7)[: len(times), : len(times)]
+    matching = [(job, job + 1) for job in range(0, len(times) - 1, 2)]
+    for runs in (
+        [*fifo_shared(alone_s, slowed, servers)],
+        paired(alone_s, slowed, matching, servers),
+    ):
+        assert sorted(run.job for run in runs) == [*range(len(times))]
+        for run in runs:
+            assert run.end_s - run.begin_s >= times[run.job] * (1 - 1e-9)
+            there = [r for r in runs if r.server == run.server]
+            at_once = [r for r in there if r.begin_s <= run.begin_s < r.end_s - 1e-6]
+            assert len(at_once) <= 2
