@@ -88,7 +88,7 @@ def accept(unit: UnitAtRest) -> Mended:
     next_round = closed.number + 1 if closed else 0
     is_clocked = unit.stage.rounds is RoundSource.CLOCK
     recalled = _recalled(unit, state, next_round, goes_on=is_clocked)
-    changelog = {**recalled, **_heard(unit, recalled)}
+    changelog = {**recalled, **_heard(unit, recalled, next_round - 1)}
     return Mended(Commit(changelog=changelog, positions=positions), provenance)
 
 
@@ -105,7 +105,9 @@ def replay(unit: UnitAtRest) -> Mended:
     kept = {ROUND_KEY: state[ROUND_KEY]} if keeps_round else {}
     goes_on = is_clocked or not kept
     recalled = _recalled(unit, kept, 0, goes_on=goes_on)
-    changelog = {**dict.fromkeys(state), **kept, **recalled, **_heard(unit, recalled)}
+    kept_round = closed_round(kept)
+    heard = _heard(unit, recalled, kept_round.number if kept_round else -1)
+    changelog = {**dict.fromkeys(state), **kept, **recalled, **heard}
     return Mended(Commit(changelog=changelog, positions=positions), provenance)
 
 
@@ -125,15 +127,18 @@ def _recalled(
     return changes
 
 
-def _heard(unit: UnitAtRest, recalled: Mapping[str, bytes | None]) -> dict[str, bytes | None]:
-    """Up to which round the numbers of barriers may have gaps: their topic may have been put back
-    older than the state or its outputs."""
+def _heard(
+    unit: UnitAtRest, recalled: Mapping[str, bytes | None], kept_round: int
+) -> dict[str, bytes | None]:
+    """Up to which round the numbers of barriers may have gaps, where that is beyond the one that
+    the state goes on behind: their topic may have been put back older than the state of before or
+    its outputs."""
     if unit.stage.rounds is RoundSource.CLOCK:
         return {}
     closed = closed_round(unit.restored)
     told = int(recalled.get(TOLD_KEY) or b"-1")
     last = max(heard_of(unit.restored), closed.number if closed else -1, told)
-    return {HEARD_KEY: str(last).encode()} if last >= 0 else {}
+    return {HEARD_KEY: str(last).encode()} if last > kept_round else {}
 
 
 def _last_round(
