@@ -290,6 +290,19 @@ def test_ended_jobs_are_forgotten_after_a_while() -> None:
     assert processor.changes() == {"job/a": None}
 
 
+def test_events_of_eight_days_ago_that_come_twice_start_no_job_twice() -> None:
+    """How long a job is remembered counts from when it was heard that it ended."""
+    processor, old_us = placement(), T0_US - 8 * 86_400 * 10**6
+    old = submitted("a", old_us)
+    [start] = round_of(processor, 0, old)
+    assert start.verdict == VERDICT_START
+    round_of(processor, 1, region.started(start), finished("a", old_us + 1))
+    round_of(processor, 2)
+    with pytest.raises(AlreadyAppliedError):
+        processor.handle(old)
+    assert round_of(processor, 3) == []
+
+
 def test_decisions_carry_the_trace_of_their_job() -> None:
     processor = placement()
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
