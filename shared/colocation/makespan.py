@@ -1,6 +1,6 @@
 """How long a queue takes on servers that one or two jobs at a time share.
 
-Run times integrate interference: beside a neighbour a job advances at 1 / (1 + its degradation),
+ServerRun times integrate interference: beside a neighbour a job advances at 1 / (1 + its degradation),
 and at full speed once it is alone. Degradation is a share here, T_co / T_alone - 1, (jobs, jobs),
 and NaN between jobs that may not share.
 """
@@ -17,7 +17,7 @@ from shared.colocation.pairing import Matching
 Floats = NDArray[np.float64]
 
 
-class Run(NamedTuple):
+class ServerRun(NamedTuple):
     """When and on which server a job of the queue runs."""
 
     job: int
@@ -31,7 +31,7 @@ def fifo_s(alone_s: Floats, servers: int = 1) -> float:
     return _makespan_s(fifo(alone_s, servers))
 
 
-def fifo(alone_s: Floats, servers: int = 1) -> list[Run]:
+def fifo(alone_s: Floats, servers: int = 1) -> list[ServerRun]:
     """The runs of that."""
     return paired(alone_s, np.empty((0, 0)), [], servers)
 
@@ -42,12 +42,14 @@ def paired_s(alone_s: Floats, degradation: Floats, matching: Matching, servers: 
     return _makespan_s(paired(alone_s, degradation, matching, servers))
 
 
-def paired(alone_s: Floats, degradation: Floats, matching: Matching, servers: int = 1) -> list[Run]:
+def paired(
+    alone_s: Floats, degradation: Floats, matching: Matching, servers: int = 1
+) -> list[ServerRun]:
     """The runs of that."""
     partner = dict(matching)
     seconds = set(partner.values())
     free = [(0.0, server) for server in range(servers)]
-    runs: list[Run] = []
+    runs: list[ServerRun] = []
     for job in range(len(alone_s)):
         if job in seconds:
             continue
@@ -56,16 +58,16 @@ def paired(alone_s: Floats, degradation: Floats, matching: Matching, servers: in
         if job in partner:
             lasts_s = pair_lasts_s(alone_s, degradation, job, partner[job])
             runs += (
-                Run(each, server, begin_s + from_s, begin_s + to_s)
+                ServerRun(each, server, begin_s + from_s, begin_s + to_s)
                 for each, (from_s, to_s) in zip((job, partner[job]), lasts_s, strict=True)
             )
         else:
-            runs.append(Run(job, server, begin_s, begin_s + float(alone_s[job])))
+            runs.append(ServerRun(job, server, begin_s, begin_s + float(alone_s[job])))
         heapq.heapreplace(free, (_makespan_s(runs[first:]), server))
     return runs
 
 
-def _makespan_s(runs: Sequence[Run]) -> float:
+def _makespan_s(runs: Sequence[ServerRun]) -> float:
     return max((run.end_s for run in runs), default=0.0)
 
 
@@ -93,7 +95,7 @@ def fifo_shared_s(alone_s: Floats, degradation: Floats, servers: int = 1) -> flo
     return _makespan_s([*fifo_shared(alone_s, degradation, servers)])
 
 
-def fifo_shared(alone_s: Floats, degradation: Floats, servers: int = 1) -> Iterator[Run]:
+def fifo_shared(alone_s: Floats, degradation: Floats, servers: int = 1) -> Iterator[ServerRun]:
     """The runs of that, by their ends."""
     waiting = list(range(len(alone_s)))
     running: list[dict[int, float]] = [{} for _ in range(servers)]  # remaining own seconds of jobs
@@ -113,7 +115,7 @@ def fifo_shared(alone_s: Floats, degradation: Floats, servers: int = 1) -> Itera
                 server[job] -= step_s * rate[job]
                 if server[job] <= 1e-9 * alone_s[job]:
                     del server[job]
-                    yield Run(job, number, began_s[job], now_s + step_s)
+                    yield ServerRun(job, number, began_s[job], now_s + step_s)
         now_s += step_s
 
 

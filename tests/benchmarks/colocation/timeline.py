@@ -9,7 +9,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from shared.colocation.makespan import Run, fifo, fifo_shared, paired
+from shared.colocation.makespan import ServerRun, fifo, fifo_shared, paired
 from shared.runtime.pictures import save_png
 from tests.benchmarks.colocation.queues import Queue, at_level, first_of, matchings
 
@@ -37,7 +37,7 @@ def write_timeline(path: Path, drawn: Sequence[Queue]) -> None:
     save_png(figure, path)
 
 
-def runs(queue: Queue) -> Iterator[tuple[str, list[Run]]]:
+def runs(queue: Queue) -> Iterator[tuple[str, list[ServerRun]]]:
     """By policy, on one server."""
     yield "FIFO", fifo(queue.alone_s)
     yield "FIFO shared", list(fifo_shared(queue.alone_s, queue.measured))
@@ -46,7 +46,7 @@ def runs(queue: Queue) -> Iterator[tuple[str, list[Run]]]:
             yield name, paired(queue.alone_s, queue.measured, matching)
 
 
-def halves(found: Sequence[Run]) -> dict[int, int]:
+def halves(found: Sequence[ServerRun]) -> dict[int, int]:
     """Which half of the server each job has, the first that is free; by job."""
     free_s, taken = [0.0] * _HALVES, {}
     for run in sorted(found, key=lambda run: run.begin_s):
