@@ -9,10 +9,10 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from cli.profile.campaign import Campaign
-from cli.profile.running import MeasuredRun
+from cli.profile.running import TimedRun
 from shared.domain.errors import UnusableError
 
-_LINES: Final = TypeAdapter(list[MeasuredRun])
+_LINES: Final = TypeAdapter(list[TimedRun])
 
 
 class Journal:
@@ -21,7 +21,7 @@ class Journal:
     def __init__(self, path: Path, campaign: Campaign) -> None:
         """Raises UnusableError where it is of another campaign, or no journal."""
         self._path = path
-        self.measured: list[MeasuredRun] = []
+        self.measured: list[TimedRun] = []
         if not path.exists() or not path.stat().st_size:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._append({"campaign": campaign.digest})
@@ -37,7 +37,7 @@ class Journal:
         except ValidationError as error:
             raise self._unreadable(error) from None
 
-    def add(self, measured: MeasuredRun) -> None:
+    def add(self, measured: TimedRun) -> None:
         """Returns when it outlives a crash. Raises OSError."""
         self._append(measured._asdict())
         self.measured.append(measured)

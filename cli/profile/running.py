@@ -19,7 +19,7 @@ from shared.domain.errors import UnusableError
 _TAIL: Final = 300
 
 
-class MeasuredRun(NamedTuple):
+class TimedRun(NamedTuple):
     """What a run took and, of one alone, what was counted; `restarts` of who ran beside it."""
 
     run: ProfiledRun
@@ -42,7 +42,7 @@ class Bench:
         self._counters = counters
         self._events = events
 
-    def measured(self, run: ProfiledRun) -> MeasuredRun:
+    def measured(self, run: ProfiledRun) -> TimedRun:
         """One run. Raises ProgramFailedError naming the program."""
         place = self._campaign.placements[run.config]
         with TemporaryDirectory(prefix="coplace-profile-") as folder:
@@ -59,7 +59,7 @@ class Bench:
                 restarts = other.restarts
             found = parsed(stat.read_text()) if is_counted else {}
         counted = features(self._counters, run_s, usage, found) if run.beside == ALONE else {}
-        return MeasuredRun(run, run_s, restarts, counted)
+        return TimedRun(run, run_s, restarts, counted)
 
     def _words(self, name: str, cores: Sequence[int]) -> list[str]:
         pinned = ["taskset", "--cpu-list", ",".join(map(str, cores))]

@@ -14,7 +14,7 @@ from statistics import fmean, median, stdev
 from typing import Final
 
 from cli.profile.campaign import ALONE, REPORTER, Campaign, bubble_name
-from cli.profile.running import MeasuredRun
+from cli.profile.running import TimedRun
 from shared.runtime.folders import written
 
 PAIRS: Final = ("config", "app1", "app2", "meas_rel_perf1", "meas_rel_perf2", "noise1", "noise2")
@@ -28,7 +28,7 @@ Rows = Iterator[Sequence[object]]
 class Results:
     """What a campaign came to, whole or as far as it is."""
 
-    def __init__(self, campaign: Campaign, measured: Iterable[MeasuredRun]) -> None:
+    def __init__(self, campaign: Campaign, measured: Iterable[TimedRun]) -> None:
         self._campaign = campaign
         alone: dict[tuple[str, str, int], list[float]] = defaultdict(list)
         self._beside: dict[tuple[str, str, str], dict[int, float]] = defaultdict(dict)

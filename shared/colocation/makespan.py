@@ -1,6 +1,6 @@
 """How long a queue takes on servers that one or two jobs at a time share.
 
-ServerRun times integrate interference: beside a neighbour a job advances at 1 / (1 + its degradation),
+Run times integrate interference: beside a neighbour a job advances at 1 / (1 + its degradation),
 and at full speed once it is alone. Degradation is a share here, T_co / T_alone - 1, (jobs, jobs),
 and NaN between jobs that may not share.
 """

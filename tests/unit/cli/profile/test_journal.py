@@ -6,7 +6,7 @@ import pytest
 
 from cli.profile.campaign import ALONE, Campaign, ProfiledRun
 from cli.profile.journal import Journal
-from cli.profile.running import MeasuredRun
+from cli.profile.running import TimedRun
 from shared.domain.errors import UnusableError
 
 
@@ -15,8 +15,8 @@ def campaign(command: str = "x") -> Campaign:
     return Campaign.model_validate({"applications": {"a": command}, "placements": places})
 
 
-def measured(repetition: int) -> MeasuredRun:
-    return MeasuredRun(ProfiledRun("here", repetition, "a", ALONE, 1), 1.5, 0, {"user_s": 0.5})
+def measured(repetition: int) -> TimedRun:
+    return TimedRun(ProfiledRun("here", repetition, "a", ALONE, 1), 1.5, 0, {"user_s": 0.5})
 
 
 def test_what_was_added_is_there_again(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from cli.profile.campaign import ALONE, Campaign, ProfiledRun
 from cli.profile.counters import schema
-from cli.profile.running import Bench, MeasuredRun, ProgramFailedError
+from cli.profile.running import Bench, ProgramFailedError, TimedRun
 from tests.support.processes import gone
 
 
@@ -18,7 +18,7 @@ def bench(most_s: float = 60, events: tuple[str, ...] = (), **commands: str) -> 
     return Bench(Campaign.model_validate(given), schema(), events)
 
 
-def ran(bench: Bench, primary: str, beside: str = ALONE) -> MeasuredRun:
+def ran(bench: Bench, primary: str, beside: str = ALONE) -> TimedRun:
     return bench.measured(ProfiledRun("here", 0, primary, beside))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cli.evaluate.pair_files import read_pairs
 from cli.profile.campaign import ALONE, Campaign, ProfiledRun, runs
-from cli.profile.running import MeasuredRun
+from cli.profile.running import TimedRun
 from cli.profile.tables import Results, write
 
 _APPS = ("a", "b", "c", "d", "e")
@@ -34,11 +34,11 @@ def slowdown(run: ProfiledRun) -> float:
     return 1 + (_APPS.index(run.beside) + 1 if by is None else by) / 10
 
 
-def measured() -> Iterator[MeasuredRun]:
+def measured() -> Iterator[TimedRun]:
     for run in runs(campaign()):
         machine = 2 if run.repetition == 1 else 1
         counted = {"user_s": 0.25 * (run.repetition + 1)} if run.beside == ALONE else {}
-        yield MeasuredRun(run, _ALONE_S[run.primary] * slowdown(run) * machine, 0, counted)
+        yield TimedRun(run, _ALONE_S[run.primary] * slowdown(run) * machine, 0, counted)
 
 
 def rows(path: Path) -> list[dict[str, str]]:
