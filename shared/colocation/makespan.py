@@ -6,7 +6,7 @@ and NaN between jobs that may not share.
 """
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,26 +26,21 @@ class ServerRun(NamedTuple):
     end_s: float
 
 
-def fifo_s(alone_s: Floats, servers: int = 1) -> float:
-    """Each job has a server for itself, in the order of arrival."""
-    return _makespan_s(fifo(alone_s, servers))
+def makespan_s(runs: Iterable[ServerRun]) -> float:
+    """When the last run of a queue ends."""
+    return max((run.end_s for run in runs), default=0.0)
 
 
 def fifo(alone_s: Floats, servers: int = 1) -> list[ServerRun]:
-    """The runs of that."""
+    """Each job has a server for itself, in the order of arrival."""
     return paired(alone_s, np.empty((0, 0)), [], servers)
-
-
-def paired_s(alone_s: Floats, degradation: Floats, matching: Matching, servers: int = 1) -> float:
-    """Pairs, and then each other job alone, in the order of arrival of their first jobs; a server
-    takes the next when it is empty."""
-    return _makespan_s(paired(alone_s, degradation, matching, servers))
 
 
 def paired(
     alone_s: Floats, degradation: Floats, matching: Matching, servers: int = 1
 ) -> list[ServerRun]:
-    """The runs of that."""
+    """Pairs, and then each other job alone, in the order of arrival of their first jobs; a server
+    takes the next when it is empty."""
     partner = dict(matching)
     seconds = set(partner.values())
     free = [(0.0, server) for server in range(servers)]
@@ -56,31 +51,22 @@ def paired(
         begin_s, server = free[0]
         first = len(runs)
         if job in partner:
-            lasts_s = pair_lasts_s(alone_s, degradation, job, partner[job])
+            lasts_s = _pair_lasts_s(alone_s, degradation, job, partner[job])
             runs += (
                 ServerRun(each, server, begin_s + from_s, begin_s + to_s)
                 for each, (from_s, to_s) in zip((job, partner[job]), lasts_s, strict=True)
             )
         else:
             runs.append(ServerRun(job, server, begin_s, begin_s + float(alone_s[job])))
-        heapq.heapreplace(free, (_makespan_s(runs[first:]), server))
+        heapq.heapreplace(free, (makespan_s(runs[first:]), server))
     return runs
 
 
-def _makespan_s(runs: Sequence[ServerRun]) -> float:
-    return max((run.end_s for run in runs), default=0.0)
-
-
-def pair_s(alone_s: Floats, degradation: Floats, one: int, two: int) -> float:
-    """How long two jobs keep a server: side by side until the first ends, then the other alone.
-    One after the other where they may not share."""
-    return max(end_s for _, end_s in pair_lasts_s(alone_s, degradation, one, two))
-
-
-def pair_lasts_s(
+def _pair_lasts_s(
     alone_s: Floats, degradation: Floats, one: int, two: int
 ) -> list[tuple[float, float]]:
-    """From when to when each of them runs, from the beginning of the first on."""
+    """From when to when each of them runs, since they got their server: side by side until the
+    first ends, then the other alone. One after the other where they may not share."""
     slowed = 1 + np.maximum([degradation[one, two], degradation[two, one]], 0.0)
     first_s, second_s = own_s = alone_s[[one, two]]
     if np.isnan(slowed).any():
@@ -89,14 +75,9 @@ def pair_lasts_s(
     return [(0.0, float(beside_s + left_s)) for left_s in own_s - beside_s / slowed]
 
 
-def fifo_shared_s(alone_s: Floats, degradation: Floats, servers: int = 1) -> float:
-    """Each job begins as soon as half a server is free, in the order of arrival, whoever is its
-    neighbour; one that may share with nobody who runs lets the next go first."""
-    return _makespan_s([*fifo_shared(alone_s, degradation, servers)])
-
-
 def fifo_shared(alone_s: Floats, degradation: Floats, servers: int = 1) -> Iterator[ServerRun]:
-    """The runs of that, by their ends."""
+    """Each job begins as soon as half a server is free, in the order of arrival, whoever is its
+    neighbour; one that may share with nobody who runs lets the next go first. By their ends."""
     waiting = list(range(len(alone_s)))
     running: list[dict[int, float]] = [{} for _ in range(servers)]  # remaining own seconds of jobs
     began_s: dict[int, float] = {}

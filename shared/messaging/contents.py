@@ -83,7 +83,7 @@ from google.protobuf.message import Message
 
 from shared.domain.bounds import CORE_S, LENGTHS, NODE_POWER_W, POWER_CAP_W, READING_W, TDP_W
 from shared.domain.cap_measures import measures_of
-from shared.domain.checks import require_text
+from shared.domain.checks import require_count, require_text
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
 from shared.domain.resources import require_resources, resources_of
@@ -148,8 +148,7 @@ def _reading_mw(value: int) -> None:
 
 
 def _samples(count: int) -> None:
-    if not count:
-        raise RejectedError("", "must be at least 1")
+    require_count("", count)
     LENGTHS["samples"].require("", count)
 
 

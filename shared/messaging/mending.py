@@ -29,6 +29,7 @@ from shared.messaging.unit_state import (
     TOLD_KEY,
     closed_round,
     heard_of,
+    last_round,
     processor_state,
     with_round_ended,
 )
@@ -84,11 +85,9 @@ def accept(unit: UnitAtRest) -> Mended:
     InconsistentError."""
     before, state = split_state(unit.restored)
     positions, provenance = accepted(unit.partitions, before, bool(state), unit.found)
-    closed = closed_round(state)
-    next_round = closed.number + 1 if closed else 0
     is_clocked = unit.stage.rounds is RoundSource.CLOCK
-    recalled = _recalled(unit, state, next_round, goes_on=is_clocked)
-    changelog = {**recalled, **_heard(unit, recalled, next_round - 1)}
+    recalled = _recalled(unit, state, last_round(state) + 1, goes_on=is_clocked)
+    changelog = {**recalled, **_heard(unit, state, recalled)}
     return Mended(Commit(changelog=changelog, positions=positions), provenance)
 
 
@@ -105,9 +104,7 @@ def replay(unit: UnitAtRest) -> Mended:
     kept = {ROUND_KEY: state[ROUND_KEY]} if keeps_round else {}
     goes_on = is_clocked or not kept
     recalled = _recalled(unit, kept, 0, goes_on=goes_on)
-    kept_round = closed_round(kept)
-    heard = _heard(unit, recalled, kept_round.number if kept_round else -1)
-    changelog = {**dict.fromkeys(state), **kept, **recalled, **heard}
+    changelog = {**dict.fromkeys(state), **kept, **recalled, **_heard(unit, kept, recalled)}
     return Mended(Commit(changelog=changelog, positions=positions), provenance)
 
 
@@ -128,17 +125,16 @@ def _recalled(
 
 
 def _heard(
-    unit: UnitAtRest, recalled: Mapping[str, bytes | None], kept_round: int
+    unit: UnitAtRest, kept: Mapping[str, bytes], recalled: Mapping[str, bytes | None]
 ) -> dict[str, bytes | None]:
     """Up to which round the numbers of barriers may have gaps, where that is beyond the one that
-    the state goes on behind: their topic may have been put back older than the state of before or
-    its outputs."""
+    the state which is kept goes on behind: their topic may have been put back older than the state
+    of before or its outputs."""
     if unit.stage.rounds is RoundSource.CLOCK:
         return {}
-    closed = closed_round(unit.restored)
     told = int(recalled.get(TOLD_KEY) or b"-1")
-    last = max(heard_of(unit.restored), closed.number if closed else -1, told)
-    return {HEARD_KEY: str(last).encode()} if last > kept_round else {}
+    heard = max(heard_of(unit.restored), last_round(unit.restored), told)
+    return {HEARD_KEY: str(heard).encode()} if heard > last_round(kept) else {}
 
 
 def _last_round(

@@ -37,6 +37,12 @@ def closed_round(restored: Mapping[str, bytes]) -> Round | None:
     return Round(barrier.round, barrier.ended_at_us)
 
 
+def last_round(restored: Mapping[str, bytes]) -> int:
+    """The number of the last round that a changelog closed, -1 when there was none."""
+    closed = closed_round(restored)
+    return closed.number if closed else -1
+
+
 def heard_of(restored: Mapping[str, bytes]) -> int:
     """The last round of which a mended state had heard before, -1 where it was not mended."""
     return int(restored.get(HEARD_KEY, b"-1"))

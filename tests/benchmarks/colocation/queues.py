@@ -13,7 +13,7 @@ import numpy as np
 
 from cli.evaluate.pair_files import PairFiles
 from services.prediction.degradation_trees import train_extra_trees
-from shared.colocation.makespan import fifo_s, fifo_shared_s, paired_s
+from shared.colocation.makespan import fifo, fifo_shared, makespan_s, paired
 from shared.colocation.measured import Floats
 from shared.colocation.model import DegradationModel
 from shared.colocation.pairing import (
@@ -82,10 +82,12 @@ def matchings(queue: Queue) -> Iterator[tuple[str, Matching]]:
 
 def makespans(queue: Queue, servers: int = 1) -> dict[str, float]:
     """By policy, as a share of FIFO's."""
-    fifo = fifo_s(queue.alone_s, servers)
-    found = {"FIFO shared": fifo_shared_s(queue.alone_s, queue.measured, servers) / fifo}
+    fifo_s = makespan_s(fifo(queue.alone_s, servers))
+    shared = fifo_shared(queue.alone_s, queue.measured, servers)
+    found = {"FIFO shared": makespan_s(shared) / fifo_s}
     for name, matching in matchings(queue):
-        found[name] = paired_s(queue.alone_s, queue.measured, matching, servers) / fifo
+        runs = paired(queue.alone_s, queue.measured, matching, servers)
+        found[name] = makespan_s(runs) / fifo_s
     return found
 
 

@@ -5,14 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.colocation.makespan import (
-    fifo_s,
-    fifo_shared,
-    fifo_shared_s,
-    pair_s,
-    paired,
-    paired_s,
-)
+from shared.colocation.makespan import fifo, fifo_shared, makespan_s, paired
 
 NONE = np.zeros((3, 3))
 
@@ -21,25 +14,25 @@ def test_a_job_runs_at_full_speed_once_its_neighbour_has_ended() -> None:
     alone_s = np.array([100.0, 30.0])
     slowed = np.array([[0.0, 1.0], [0.5, 0.0]])
     # 45 s together, in which the first does 22.5 of its 100; the rest alone.
-    assert pair_s(alone_s, slowed, 0, 1) == pytest.approx(45 + 77.5)
-    assert fifo_shared_s(alone_s, slowed) == pytest.approx(45 + 77.5)
+    assert makespan_s(paired(alone_s, slowed, [(0, 1)])) == pytest.approx(45 + 77.5)
+    assert makespan_s(fifo_shared(alone_s, slowed)) == pytest.approx(45 + 77.5)
 
 
 def test_jobs_that_may_not_share_run_one_after_the_other() -> None:
     alone_s, never = np.array([10.0, 20.0]), np.full((2, 2), np.nan)
-    assert pair_s(alone_s, never, 0, 1) == 30.0
-    assert fifo_shared_s(alone_s, never) == pytest.approx(30.0)
+    assert makespan_s(paired(alone_s, never, [(0, 1)])) == 30.0
+    assert makespan_s(fifo_shared(alone_s, never)) == pytest.approx(30.0)
 
 
 def test_half_a_server_that_is_free_takes_the_next_job() -> None:
     alone_s = np.array([100.0, 40.0, 60.0])
-    assert fifo_shared_s(alone_s, NONE) == pytest.approx(100.0)
-    assert paired_s(alone_s, NONE, [(0, 1)]) == pytest.approx(160.0)
+    assert makespan_s(fifo_shared(alone_s, NONE)) == pytest.approx(100.0)
+    assert makespan_s(paired(alone_s, NONE, [(0, 1)])) == pytest.approx(160.0)
 
 
 def test_servers_take_work_as_they_are_free() -> None:
-    assert fifo_s(np.array([50.0, 20.0, 20.0, 30.0]), 2) == 70.0
-    assert fifo_shared_s(np.array([50.0, 20.0, 20.0]), NONE, 3) == pytest.approx(50.0)
+    assert makespan_s(fifo(np.array([50.0, 20.0, 20.0, 30.0]), 2)) == 70.0
+    assert makespan_s(fifo_shared(np.array([50.0, 20.0, 20.0]), NONE, 3)) == pytest.approx(50.0)
 
 
 @given(
@@ -52,10 +45,10 @@ def test_sharing_is_between_all_at_once_and_all_slowed_down(
 ) -> None:
     alone_s = np.array(times)
     slowed = np.full((len(times), len(times)), degradation)
-    found = fifo_shared_s(alone_s, slowed, servers)
+    found = makespan_s(fifo_shared(alone_s, slowed, servers))
     assert found >= alone_s.max() * (1 - 1e-9)
     assert found <= alone_s.sum() * (1 + max(degradation, 0)) * (1 + 1e-9)
-    assert paired_s(alone_s, slowed, [], servers) == fifo_s(alone_s, servers)
+    assert makespan_s(paired(alone_s, slowed, [], servers)) == makespan_s(fifo(alone_s, servers))
 
 
 @given(
