@@ -181,7 +181,9 @@ class Episode:
         for name in sorted(world.clusters):
             resumed = NodesResumed(cluster=name, resumed_at_us=now_us)
             publish(world, name, f"{now_us}-calm", nodes_resumed=resumed)
-        for job_id in world.journal.submissions:
+        # Some that run were submitted by nobody: past the door, or to the resource manager alone.
+        known = dict.fromkeys(world.journal.submissions)
+        for job_id in known | dict.fromkeys(run.job_id for run in world.journal.runs):
             if job_id not in ended:
                 released = JobReleased(job_id=job_id, released_at_us=now_us)
                 publish(world, job_id, f"{now_us}-calm", job_released=released)

@@ -88,7 +88,8 @@ def nothing_is_booked_in_a_closed_period(found: Evidence) -> Iterator[str]:
 
 
 def no_job_of_an_empty_account_starts(found: Evidence) -> Iterator[str]:
-    """From the round on in which placement reads that it is."""
+    """From the round on in which placement reads that it is. Of a hostile id several submissions
+    name several accounts."""
     refused: dict[str, tuple[int, bool]] = {}
 
     def learn(event: Event) -> None:
@@ -100,7 +101,9 @@ def no_job_of_an_empty_account_starts(found: Evidence) -> Iterator[str]:
     for ended in found.ends_of_rounds(learn):
         for decided in found.by_round.get(ended.round, []):
             job = found.world.journal.submissions.get(decided.job_id)
-            if decided.verdict == VERDICT_START and job and refused.get(job.account, (0, False))[1]:
+            if job is None or is_hostile(decided.job_id):
+                continue
+            if decided.verdict == VERDICT_START and refused.get(job.account, (0, False))[1]:
                 yield f"{decided.job_id} starts in round {ended.round}, {job.account} is empty"
 
 
