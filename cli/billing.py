@@ -28,7 +28,7 @@ from services.pricing.accounts.statement import (
     trial_balance,
 )
 from shared.domain.errors import UnusableError
-from shared.messaging.contents import check_contents
+from shared.messaging.contents.check import check_contents
 from shared.messaging.deployment import Deployment
 from shared.messaging.event import Event
 from shared.runtime.settings import settings

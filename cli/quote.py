@@ -27,7 +27,7 @@ from services.pricing.settings import PricingSettings
 from services.pricing.tariff_book import TariffBook
 from shared.domain.errors import UnusableError
 from shared.domain.tariff import JobPlace, PriceTariff
-from shared.messaging.contents import check_contents
+from shared.messaging.contents.check import check_contents
 from shared.messaging.deployment import Deployment
 from shared.messaging.tariffs import tariff_of
 from shared.runtime.settings import settings

@@ -21,7 +21,7 @@ from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import at, clock_us, time_us
 from shared.domain.errors import RejectedError, UnusableError
-from shared.messaging.contents import check_contents
+from shared.messaging.contents.check import check_contents
 from shared.messaging.deployment import Deployment
 from shared.runtime.settings import settings
 

@@ -10,7 +10,8 @@ from google.protobuf.message import DecodeError, Message
 from services.ingest.payloads import KINDS, PayloadKind
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
-from shared.messaging.contents import check_contents, times_us
+from shared.messaging.contents.check import check_contents
+from shared.messaging.contents.times import times_us
 from shared.messaging.event import Event, Publish
 from shared.messaging.field_checks import YEAR_2000_US
 from shared.messaging.texts import MOST_TEXT_BYTES, require_short_texts

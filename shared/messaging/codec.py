@@ -12,7 +12,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from shared.domain.errors import RejectedError
 from shared.messaging.batches import require_readable
-from shared.messaging.contents import check_contents
+from shared.messaging.contents.check import check_contents
 from shared.messaging.event import Event, Publish
 from shared.messaging.record import NewRecord, Record, TopicPartition
 from shared.messaging.schemas import MESSAGES

@@ -7,6 +7,7 @@ from typing import Any, Final
 from shared.domain.bounds import LENGTHS, QUANTITIES, Bound
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
+from shared.domain.resources import require_resources, resources_of
 from shared.messaging.texts import MOST_LIST_BYTES
 
 YEAR_2000_US: Final = 946_684_800_000_000
@@ -73,6 +74,9 @@ def time_us_or_never(value: int) -> None:
         time_us(value)
 
 
+ATTEMPT: Final[Mapping[str, Check]] = {"job_id": text, "attempt": quantity("attempt")}
+
+
 def one_of(values: Iterable[tuple[str, int]]) -> Check:
     """An enum value that this version knows, other than UNSPECIFIED (0)."""
     names = {value: name for name, value in values if value}
@@ -82,6 +86,28 @@ def one_of(values: Iterable[tuple[str, int]]) -> Check:
             raise RejectedError("", f"must be one of {', '.join(names.values())}, got {value}")
 
     return check
+
+
+def one_of_or_none(values: Iterable[tuple[str, int]]) -> Check:
+    """Likewise, where it may be left open."""
+    check = one_of(values)
+    return lambda value: check(value) if value else None
+
+
+def named(names: Iterable[str]) -> Check:
+    """One of these names."""
+    known = tuple(names)
+
+    def check(value: str) -> None:
+        if value not in known:
+            raise RejectedError("", f"must be one of {', '.join(known)}, got {value[:40]!r}")
+
+    return check
+
+
+def resources(counts: Mapping[str, int]) -> None:
+    """Named resources as the domain knows them: of a unit, or of a node."""
+    require_resources("", resources_of(counts))
 
 
 def each(name: str, check: Check) -> Check:

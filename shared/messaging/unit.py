@@ -18,7 +18,7 @@ from shared.domain.errors import RejectedError
 from shared.messaging.barriers import check_number, check_time, check_writer
 from shared.messaging.clock import TOLERANCE_US
 from shared.messaging.codec import Codec, OversizeError, count_unknown_fields
-from shared.messaging.contents import time_fields
+from shared.messaging.contents.times import time_fields
 from shared.messaging.dead_letters import dead_letter, posted, quarantined
 from shared.messaging.early import EarlyFacts
 from shared.messaging.event import Event, Publish

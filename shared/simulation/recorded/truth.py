@@ -24,7 +24,7 @@ from coplace.v1.placement_pb2 import PlacementDecided
 from shared.domain.errors import RejectedError
 from shared.domain.job import Job
 from shared.eamc.frequency import EVEN, FrequencyRule
-from shared.messaging.contents import check_contents
+from shared.messaging.contents.check import check_contents
 from shared.messaging.domain_types import job_of
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError

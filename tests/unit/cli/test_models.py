@@ -24,7 +24,7 @@ from cli import models
 from cli.kafka_topics import KafkaTopics
 from cli.main import app
 from cli.models import Model, Trees, published, rows
-from shared.messaging.contents import check_contents
+from shared.messaging.contents.check import check_contents
 from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event
 

@@ -13,7 +13,7 @@ from cli.slurm.jobs import NodeHardware, SlurmJob, UnlikeNodesError, Word, decla
 from services.ingest.jobcomp.model import Site
 from services.ingest.model import Intake
 from shared.domain.cluster import Cluster
-from shared.messaging.contents import check_contents
+from shared.messaging.contents.check import check_contents
 from shared.messaging.domain_types import cluster_of
 from shared.messaging.topics import Topics
 from tests.unit.cli.slurm.fields import JOB, NODE, RUNS, SUBMIT_S

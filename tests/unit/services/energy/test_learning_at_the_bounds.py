@@ -8,7 +8,7 @@ from coplace.v1.telemetry_pb2 import SignatureMeasured
 
 from services.energy.processor.learner import Learner
 from shared.domain.bounds import QUANTITIES
-from shared.messaging.contents import check_contents
+from shared.messaging.contents.check import check_contents
 from shared.messaging.event import Event
 from shared.messaging.stage import Round
 

@@ -24,7 +24,7 @@ from services.prediction.processor import Prediction
 from services.prediction.versions import MOST_VERSIONS, VersionChoice
 from shared.domain.errors import RejectedError
 from shared.messaging.codec import MAX_MESSAGE_BYTES
-from shared.messaging.contents import check_contents
+from shared.messaging.contents.check import check_contents
 from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event
 from shared.messaging.pair_trees import chosen_pair_trees, pair_trees_of

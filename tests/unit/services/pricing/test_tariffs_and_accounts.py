@@ -42,7 +42,7 @@ from services.pricing.charge import audit
 from services.pricing.processor import SOURCE, PriceRule, PricingProcessor
 from services.pricing.restoring import recalled
 from shared.domain.errors import RejectedError
-from shared.messaging.contents import check_contents
+from shared.messaging.contents.check import check_contents
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, Round
 

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from shared.domain.errors import RejectedError
-from shared.messaging.contents import check_contents
+from shared.messaging.contents.check import check_contents
 from shared.messaging.digest import require_sha256
 from shared.messaging.power_history import kind_of, update_of, updated
 from shared.power_prediction.kinds import KindOfJob

@@ -15,7 +15,7 @@ from services.prediction.power_trees import Growth, train_forests
 from services.prediction.tree_versions import GROWTH, grown
 from shared.domain.errors import RejectedError
 from shared.messaging.codec import MAX_MESSAGE_BYTES
-from shared.messaging.contents import check_contents
+from shared.messaging.contents.check import check_contents
 from shared.messaging.digest import model_sha256
 from shared.messaging.power_trees import (
     MOST_OF_USERS_BYTES,

@@ -7,7 +7,7 @@ from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.prediction_pb2 import PairTreesChosen, PairTreesPublished
 
 from shared.domain.errors import RejectedError
-from shared.messaging.contents import check_contents
+from shared.messaging.contents.check import check_contents
 from shared.messaging.digest import model_sha256
 from shared.messaging.event import Event
 from shared.messaging.regression_trees import packed

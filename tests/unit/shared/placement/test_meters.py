@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from shared.domain.cap_measures import Measure
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
-from shared.messaging.contents import check_contents
+from shared.messaging.contents.check import check_contents
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError
 from shared.placement.model import Rules

@@ -6,7 +6,7 @@ import pytest
 from coplace.v1.jobs_pb2 import JobStarted
 
 from shared.domain.errors import RejectedError
-from shared.messaging.contents import check_contents
+from shared.messaging.contents.check import check_contents
 
 START: Any = {"job_id": "a", "attempt": 1, "cluster": "p1", "started_at_us": 1_767_225_600_000_000}
 

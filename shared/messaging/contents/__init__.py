@@ -1,0 +1,1 @@
+"""What each field of each event must be, by what it is about."""

@@ -1,0 +1,23 @@
+"""When an event says that something happened."""
+
+from collections.abc import Iterator
+from functools import cache
+
+from coplace.v1.telemetry_pb2 import NodeSamples
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
+
+
+@cache
+def time_fields(message: Descriptor) -> tuple[str, ...]:
+    """The fields of a message that say when something happened."""
+    return tuple(field.name for field in message.fields if field.name.endswith("_at_us"))
+
+
+def times_us(message: Message) -> Iterator[tuple[str, int]]:
+    """When a message says that something happened, by field."""
+    for name in time_fields(message.DESCRIPTOR):
+        yield name, getattr(message, name)
+    if isinstance(message, NodeSamples):
+        for index, sample in enumerate(message.samples):
+            yield f"samples[{index}].time_us", sample.time_us
