@@ -190,9 +190,9 @@ bench-pricing: setup system-compiler ## hold slowdowns by shutters to true ones:
 	    $(if $(INTO),--into '$(INTO)')
 
 .PHONY: bench-colocation
-bench-colocation: setup ## hold predictions of neighbours and pairing to measured pairs: OUT= INTO=
+bench-colocation: setup ## hold predictions of neighbours and pairing to pairs: OUT= INTO= ONLY=models
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks.colocation --out '$(OUT)/colocation' \
-	    $(if $(INTO),--into '$(INTO)')
+	    $(if $(ONLY),--only-$(ONLY)) $(if $(INTO),--into '$(INTO)')
 
 .PHONY: bench-chaos
 bench-chaos: JOBS = 200

@@ -8,7 +8,7 @@ import typer
 from cli.failures import TellingGroup
 from cli.main import Out
 from tests.benchmarks.colocation import groups
-from tests.benchmarks.colocation.run import on_kernels, run
+from tests.benchmarks.colocation.run import of_zacarias, on_kernels, run
 from tests.benchmarks.placement.markdown import write_tables
 
 app = typer.Typer(cls=TellingGroup)
@@ -23,6 +23,9 @@ def bench(
     only_kernels: Annotated[
         bool, typer.Option(help="Only what was measured of Coplace's own kernels.")
     ] = False,
+    only_models: Annotated[
+        bool, typer.Option(help="Only the models of Zacarias et al., some minutes.")
+    ] = False,
     out: Out = Path("out/colocation"),
     into: Annotated[
         Path | None,
@@ -31,9 +34,10 @@ def bench(
 ) -> None:
     """Compare predictors of degradation, and policies that pair jobs by it."""
     out.mkdir(parents=True, exist_ok=True)
-    found = on_kernels()
-    if not only_kernels:
-        found |= run(data / "colocation" / "spec2017", out / "colocation.png") | groups.run(out)
+    spec = data / "colocation" / "spec2017"
+    found = of_zacarias(spec) if only_models else on_kernels()
+    if not only_kernels and not only_models:
+        found |= run(spec, out / "colocation.png") | groups.run(out) | of_zacarias(spec)
     typer.echo(write_tables(found, out, into))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from cli.evaluate.pair_files import PairFiles
 from services.prediction.degradation_trees import train_extra_trees
+from shared.colocation.history import Ints, Mask
 from shared.colocation.makespan import fifo, fifo_shared, makespan_s, paired
 from shared.colocation.measured import Floats
 from shared.colocation.model import DegradationModel
@@ -47,15 +48,36 @@ class Queue:
     intensity: Floats
 
 
-def drawn(files: PairFiles, seed: int, jobs: int = JOBS) -> Queue:
+@dataclass(frozen=True, slots=True, eq=False)
+class QueuedApps:
+    """What the jobs of a queue run on a machine, as indexes, and which applications they are of."""
+
+    machine: int
+    held: Ints
+    apps: Ints
+
+    def hidden(self, degradation: Floats) -> Mask:
+        """The pairs that one of these applications has part in, on all machines."""
+        found = np.zeros(degradation.shape, dtype=np.bool_)
+        found[:, self.held, :] = found[:, :, self.held] = True
+        return found
+
+
+def queued_apps(files: PairFiles, seed: int, jobs: int = JOBS) -> QueuedApps:
     """Jobs of APPS applications on one machine, all by the seed."""
     rng = np.random.default_rng(seed)
     machine = int(rng.integers(len(files.profiles.machines)))
     of_machine = ~np.isnan(files.degradation[machine]).all(axis=1)
     held = rng.permutation(np.flatnonzero(of_machine))[:APPS]
-    apps = rng.choice(held, jobs)
-    left = files.degradation.copy()
-    left[:, held, :] = left[:, :, held] = np.nan
+    return QueuedApps(machine, held, rng.choice(held, jobs))
+
+
+def drawn(files: PairFiles, seed: int, jobs: int = JOBS) -> Queue:
+    """A queue by the seed, and what a model predicts of it that knows no pair of its
+    applications."""
+    queued = queued_apps(files, seed, jobs)
+    machine, apps = queued.machine, queued.apps
+    left = np.where(queued.hidden(files.degradation), np.nan, files.degradation)
     model = DegradationModel(files.profiles, left, partial(train_extra_trees, seed=seed))
     measured = files.degradation[machine][np.ix_(apps, apps)]
     predicted = np.where(np.isnan(measured), np.nan, model.all_pairs(machine, apps))

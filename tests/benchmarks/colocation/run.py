@@ -11,7 +11,8 @@ from cli.evaluate import degradation
 from cli.evaluate.pair_files import PairFiles, read_pairs
 from cli.simulate.progress import progress_of
 from shared.runtime.pictures import save_png
-from tests.benchmarks.colocation import queues
+from tests.benchmarks.colocation import models, queues
+from tests.benchmarks.colocation.pair_rows import counter_sets, profile_sets
 from tests.benchmarks.colocation.speed import all_pairs_rows, matching_rows
 from tests.benchmarks.colocation.timeline import write_timeline
 from tests.benchmarks.placement.markdown import table
@@ -46,6 +47,22 @@ def on_kernels(folder: Path = KERNELS) -> dict[str, str]:
     files = read(folder)
     single = [queues.makespans(queue) for queue in draw(files, queues.QUEUES)]
     return {"kernel errors": errors(files), "kernel queues": of_queues(single)}
+
+
+def of_zacarias(folder: Path) -> dict[str, str]:
+    """The tables of models by counters, and of what stands for counters in a folder of published
+    pairs; and of how a model is chosen."""
+    kernels, spec = read(KERNELS), read(folder)
+    by_profile = profile_sets(kernels.profiles)
+    by_counters = counter_sets(KERNELS / "alone.csv", kernels.profiles) | by_profile
+    found = {}
+    for name, files, features in (
+        ("kernel models", kernels, by_counters),
+        ("SPEC models", spec, profile_sets(spec.profiles)),
+    ):
+        judged = models.judged(files, features)
+        found |= {name: models.of_models(judged), f"{name} chosen": models.of_choices(judged)}
+    return found
 
 
 def read(folder: Path) -> PairFiles:
