@@ -48,7 +48,7 @@ def _alone(path: Path, notes: Counter[str]) -> dict[tuple[str, float], AppAlone]
     for row in rows_of(path, *_ALONE):
         freq_ghz, *figures = (positive(row, name) for name in _ALONE[1:])
         if not row["app"] or any(map(math.isnan, (freq_ghz, *figures))):
-            notes["runs alone have something missing or not above 0: left out"] += 1
+            notes["runs alone have something missing or no measurable number: left out"] += 1
         else:
             found.setdefault((row["app"], freq_ghz), AppAlone(*figures))
     return found
@@ -62,7 +62,7 @@ def _runs(
         neighbours = tuple(sorted(filter(None, row["neighbours"].split("+"))))
         freq_ghz, time_s, energy_j = (positive(row, name) for name in _GROUPS[2:])
         if any(map(math.isnan, (freq_ghz, time_s, energy_j))):
-            notes["runs of groups have something missing or not above 0: left out"] += 1
+            notes["runs of groups have something missing or no measurable number: left out"] += 1
         elif any((app, freq_ghz) not in alone for app in (row["target"], *neighbours)):
             notes["runs of groups have an application not measured alone: left out"] += 1
         else:

@@ -21,6 +21,12 @@ from shared.domain.errors import UnusableError
 
 # A configuration with fewer pairs was broken off: what it holds compares with no other.
 LEAST_PAIRS: Final = 10
+# Nobody measures less or more, in any unit. The ratio of any two of them is a number in the 32 bits
+# that trees read, and the sum of squares of such ratios one in 64.
+LEAST: Final = 1e-18
+MOST: Final = 1e18
+# Nor does anybody run a million times as long beside another, or as short.
+MOST_TIMES: Final = 1e6
 _MOST_CHARACTERS: Final = 1024
 
 Curve = dict[float, float]
@@ -78,11 +84,11 @@ def _measured(path: Path, notes: Counter[str]) -> dict[str, dict[tuple[str, str]
             notes["rows of pairs name no two applications: left out"] += 1
             continue
         for number, pair in ("1", apps), ("2", apps[::-1]):
-            rel_perf = positive(row, f"meas_rel_perf{number}")
+            rel_perf = _relative(row, f"meas_rel_perf{number}")
             if math.isnan(rel_perf):
                 notes["sides of pairs have no usable measurement: left out"] += 1
             else:
-                said = positive(row, f"pred_rel_perf{number}")
+                said = _relative(row, f"pred_rel_perf{number}")
                 found[row["config"]].setdefault(pair, _Measured(rel_perf, said))
     return found
 
@@ -115,7 +121,7 @@ def _curves(path: Path, notes: Counter[str]) -> dict[tuple[str, str], Curve]:
     found: dict[tuple[str, str], Curve] = defaultdict(dict)
     for row in rows_of(path, "config", "app", "bubble_mb", "solo_or_bubble_time_s"):
         size, time_s = _number(row, "bubble_mb"), positive(row, "solo_or_bubble_time_s")
-        if math.isnan(time_s) or not 0 <= size < math.inf:
+        if math.isnan(time_s) or not 0 <= size <= MOST:
             notes["points of sensitivity curves are not usable: left out"] += 1
         else:
             found[row["config"], _name(row["app"])].setdefault(size, time_s)
@@ -193,7 +199,13 @@ def _number(row: Mapping[str, str], name: str) -> float:
         return math.nan
 
 
-def positive(row: Mapping[str, str], name: str) -> float:
-    """NaN for what is missing, no number, not finite or not above 0."""
+def _relative(row: Mapping[str, str], name: str) -> float:
+    """NaN for what is missing, no number, or not within a part of MOST_TIMES and MOST_TIMES."""
     value = _number(row, name)
-    return value if 0 < value < math.inf else math.nan
+    return value if 1 / MOST_TIMES <= value <= MOST_TIMES else math.nan
+
+
+def positive(row: Mapping[str, str], name: str) -> float:
+    """NaN for what is missing, no number, or not within LEAST and MOST."""
+    value = _number(row, name)
+    return value if LEAST <= value <= MOST else math.nan

@@ -55,7 +55,7 @@ def of_zacarias(folder: Path) -> dict[str, str]:
     kernels, spec = read(KERNELS), read(folder)
     by_profile = profile_sets(kernels.profiles)
     by_counters = counter_sets(KERNELS / "alone.csv", kernels.profiles) | by_profile
-    found = {}
+    found: dict[str, str] = {}
     for name, files, features in (
         ("kernel models", kernels, by_counters),
         ("SPEC models", spec, profile_sets(spec.profiles)),

@@ -92,15 +92,17 @@ def _improvement(space: Space, points: Floats, values: Floats, asked: Floats) ->
     from scipy.stats import norm
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import Matern, WhiteKernel
+    from threadpoolctl import threadpool_limits
 
     filled = _filled(values)
     known = np.maximum(filled, np.median(filled))
     columns = _columns(space, np.vstack([points, asked]))
     kernel = Matern(np.ones(columns.shape[1]), (0.1, 10.0), nu=2.5) + WhiteKernel(1e-2, (1e-4, 1))
     process = GaussianProcessRegressor(kernel, normalize_y=True)
-    with warnings.catch_warnings(action="ignore"):  # lengths at their bounds
+    # The matrices are small, and the sum of several threads would be another one.
+    with threadpool_limits(1), warnings.catch_warnings(action="ignore"):  # lengths at bounds
         process.fit(columns[: len(points)], known)
-    mean, deviation = process.predict(columns[len(points) :], return_std=True)
+        mean, deviation = process.predict(columns[len(points) :], return_std=True)
     above = mean - known.max()
     standard = above / np.maximum(deviation, 1e-12)
     return int((above * norm.cdf(standard) + deviation * norm.pdf(standard)).argmax())

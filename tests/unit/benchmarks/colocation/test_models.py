@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cli.evaluate.degradation import DegradationScore
+from cli.evaluate.degradation import DegradationScore, Predict
 from cli.evaluate.pair_files import PairFiles
 from shared.colocation.history import Mask
 from shared.colocation.measured import Floats
@@ -59,7 +59,7 @@ def test_each_candidate_is_judged_on_the_same_pairs_and_queues(files: PairFiles)
 def _knowing(degradation: Floats, seen: list[Mask]) -> models.Candidate:
     """It cheats: it knows all pairs; and tells what it was not to know."""
 
-    def learned(hidden: Mask) -> models.Predict:
+    def learned(hidden: Mask) -> Predict:
         seen.append(hidden)
         return lambda cells: degradation[cells]
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.evaluate.degradation import score
-from cli.evaluate.pair_files import PairFiles, read_pairs
+from cli.evaluate.pair_files import LEAST, MOST, MOST_TIMES, PairFiles, read_pairs
 from cli.main import app
 from tests.unit.shared.colocation.machines import made
 
@@ -92,7 +92,7 @@ def test_duplicates_and_what_was_broken_off_are_left_out_and_told(tmp_path: Path
     assert "configuration short has 6 sides of pairs: left out" in found.notes
 
 
-@pytest.mark.parametrize("value", ["", "inf", "nan", "0", "-1", "x"])
+@pytest.mark.parametrize("value", ["", "inf", "nan", "0", "-1", "x", "1e308", "1e-320"])
 def test_what_is_no_measurement_is_left_out_and_counted(tmp_path: Path, value: str) -> None:
     files = Files()
     files.pairs[0][5] = value
@@ -106,6 +106,17 @@ def test_what_is_no_measurement_is_left_out_and_counted(tmp_path: Path, value: s
     assert "1 points of sensitivity curves are not usable: left out" in found.notes
     assert "1 scores of contentiousness are not usable: left out" in found.notes
     assert "1 applications have no contentiousness: the median one" in found.notes
+
+
+def test_the_least_and_the_most_that_count_as_measured_are_learned_from(tmp_path: Path) -> None:
+    files = Files()
+    for row, value in (0, LEAST), (-1, MOST):  # of one machine and of the other
+        files.pairs[row][5] = 1 / MOST_TIMES if value == LEAST else MOST_TIMES
+        files.sensitivity[row][3] = files.contentiousness[row][2] = value
+    files.sensitivity[3][2] = MOST
+    assert "left out" not in run(files, tmp_path)
+    said = np.array([row.split(",")[4:] for row in (tmp_path / "out.csv").read_text().split()[1:]])
+    assert np.isfinite(said.astype(np.float64)).all()
 
 
 def test_an_application_that_only_the_pairs_name_counts_as_the_median_one(tmp_path: Path) -> None:

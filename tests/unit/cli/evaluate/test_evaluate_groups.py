@@ -78,14 +78,16 @@ def test_figures_that_are_none_and_strangers_are_left_out_and_counted(
     words: list[str], tmp_path: Path
 ) -> None:
     with (tmp_path / "groups.csv").open("a", encoding="utf-8") as file:
-        file.write("cg,nobody,3.2,100,1000\ncg,sp,3.2,inf,1000\ncg,sp,3.2,,1000\n")
+        file.write(
+            "cg,nobody,3.2,100,1000\ncg,sp,3.2,inf,1000\ncg,sp,3.2,,1000\ncg,sp,3.2,1e308,1000\n"
+        )
     with (tmp_path / "alone.csv").open("a", encoding="utf-8") as file:
         file.write("new,3.2,0,1,1,1,1\n")
     notes = read_groups(tmp_path / "groups.csv", tmp_path / "alone.csv").notes
     assert notes == [
-        "1 runs alone have something missing or not above 0: left out",
+        "1 runs alone have something missing or no measurable number: left out",
         "1 runs of groups have an application not measured alone: left out",
-        "2 runs of groups have something missing or not above 0: left out",
+        "3 runs of groups have something missing or no measurable number: left out",
     ]
     (tmp_path / "groups.csv").write_text("target,neighbours,freq_ghz,time_s,energy_j\nx,y,1,1,1\n")
     assert "measured alone" in run(["groups", *words, "--csv", str(tmp_path / "o")], expected=1)
