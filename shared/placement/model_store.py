@@ -77,6 +77,7 @@ class ModelStore:
         self._times: defaultdict[str, KnownApplications[AppTime]] = defaultdict(KnownApplications)
         self._rows: defaultdict[str, KnownApplications[Row]] = defaultdict(KnownApplications)
         self._neighbours: dict[str, Contention] = {}
+        self._neighbours_checked = False
         self._apart: Mapping[str, Set[Pair]] = {}
         self._names: dict[str, NodeNames] = {}
         self._lost: dict[str, str] = {}
@@ -140,7 +141,7 @@ class ModelStore:
         if self.rules.declare(event, message):
             self.news.of_all()
             self.rules.rank_earlier(self.news.number, before)
-        self._neighbours.clear()
+        self._neighbours_checked = False
 
     def _require_declared_since(self, event: Event) -> None:
         """Raise RejectedError for the undeclaration of what is not declared, AlreadyAppliedError
@@ -184,7 +185,7 @@ class ModelStore:
         self._newest[key] = event
         self._changed.add(key)
         if not isinstance(event.payload, PowerHistoryUpdated | PowerTreesChosen):
-            self._neighbours.clear()
+            self._neighbours_checked = False
 
     @property
     def clusters(self) -> Mapping[str, Cluster]:
@@ -224,7 +225,7 @@ class ModelStore:
         del self._clusters[name], self._names[name], self._undeclared[name]
         self._times.pop(name, None)
         self._rows.pop(name, None)
-        self._neighbours.clear()
+        self._neighbours_checked = False
         self.node_factors = self._node_factors()
         self._forget_word(ClusterDeclared, name)
 
@@ -289,21 +290,27 @@ class ModelStore:
         ]
 
     def neighbours(self) -> Mapping[str, Contention]:
-        """Who may be beside whom on each cluster."""
-        if not self._neighbours:
-            self._neighbours = {name: self._rule(c) for name, c in self._clusters.items()}
+        """Who may be beside whom on each cluster. A rule stays, with the costs that it keeps, until
+        something is known anew that it follows from."""
+        if not self._neighbours_checked:
+            self._neighbours = {name: self._newest_rule(c) for name, c in self._clusters.items()}
+            self._neighbours_checked = True
         return self._neighbours
 
     def keep_apart(self, pairs: Mapping[str, Set[Pair]]) -> None:
         """By node model, the applications that start beside each other no more."""
         self._apart = pairs
-        self._neighbours.clear()
+        self._neighbours_checked = False
 
     @property
     def degradation_version(self) -> str:
         """The version of the model behind `neighbours`."""
         in_force = self.pair_trees or self.degradation
         return in_force.version if in_force else ""
+
+    def _newest_rule(self, cluster: Cluster) -> Contention:
+        rule, before = self._rule(cluster), self._neighbours.get(cluster.name)
+        return before if before is not None and rule.says_as(before) else rule
 
     def _rule(self, cluster: Cluster) -> Contention:
         signatures = self._signatures.get(cluster.node_model, {})
@@ -400,7 +407,7 @@ class ModelStore:
             self._changed.add(keys[app])
         self._times.clear()
         self._rows.clear()
-        self._neighbours.clear()
+        self._neighbours_checked = False
 
     def _undeclare(self, event: Event, message: ClusterUndeclared) -> None:
         """Unless it was declared since: where this is restored, both are known."""

@@ -92,6 +92,13 @@ class PairCosts:
         self._cores_per_node, self._peak_gbps = cores_per_node, peak_gbps
         self._forget()
 
+    def says_as(self, other: "PairCosts | None") -> bool:
+        """True where all costs are the same on equal nodes: those of one version of trees and of
+        equal signatures."""
+        if other is None or self._trees is not other._trees:
+            return False
+        return self._signatures == other._signatures
+
     def slowdown(self, one: Member, others: Group) -> float:
         """Predicted T_co / T_solo."""
         self._make_room()
@@ -232,6 +239,15 @@ class Contention:
     def accepts_anyone(self, app: str) -> bool:
         """True where a slowdown can be predicted: a model is published and its signature known."""
         return (self.weights is not None or self.pairs is not None) and app in self.gbps
+
+    def says_as(self, other: "Contention") -> bool:
+        """True where all answers are the same, since they follow from equal things."""
+        pairs = self.pairs is None if other.pairs is None else other.pairs.says_as(self.pairs)
+        return pairs and self._follows_from() == other._follows_from()
+
+    def _follows_from(self) -> tuple[object, ...]:
+        node = self.peak_gbps, self.cores_per_node
+        return node, self.weights, self.max_slowdown, self.apart, self.gbps
 
     def told_by(self, app: str) -> str:
         """What says how an application gets on with others: trees of pairs, the weights while none

@@ -21,8 +21,10 @@ from tests.unit.shared.placement.region import round_of, submitted
 
 
 def published(number: int, excess: float, *, origin: bytes = PAIRS_ORIGIN) -> PairTreesPublished:
-    """A tree that says the same of every pair."""
-    leaf = Forest.of([Tree([-1], [0.0], [0], [0], [excess])], features=len(COLUMNS))
+    """A tree that says the same of every pair whose slowed down job draws above 100 W, alone."""
+    power = COLUMNS.index("own power_w")
+    tree = Tree([power, -1, -1], [100.0, 0.0, 0.0], [1, 0, 0], [2, 0, 0], [0.0, 0.0, excess])
+    leaf = Forest.of([tree], features=len(COLUMNS))
     message = PairTreesPublished(
         version=f"pair-trees@{number}",
         origin=origin,
