@@ -62,7 +62,8 @@ def _store(events: list[Event], apart: Mapping[str, frozenset[tuple[str, str]]])
 @example(words=[("trees", 1), ("power", 2)])
 @example(words=[("trees", 1), ("apart", 0), ("trees", 0), ("apart", 1)])
 def test_what_is_kept_is_what_a_new_process_would_say(words: list[tuple[str, int]]) -> None:
-    events, apart, clock = list(region.models()), {}, count(region.T0_US + 1)
+    events, clock = list(region.models()), count(region.T0_US + 1)
+    apart: dict[str, frozenset[tuple[str, str]]] = {}
     lived = _store(events, apart)
     for word, n in words:
         at = next(clock)
