@@ -127,6 +127,22 @@ def test_an_application_that_only_the_pairs_name_counts_as_the_median_one(tmp_pa
     assert "2 applications have no sensitivity curve from 0 on: the median one" in told
 
 
+def test_a_machine_on_which_nothing_ran_alone_has_applications_that_are_all_alike(
+    tmp_path: Path,
+) -> None:
+    files = Files()
+    for name in ("sensitivity", "contentiousness"):
+        rows = [
+            ["elsewhere" if row[0] == "m1" else row[0], *row[1:]] for row in getattr(files, name)
+        ]
+        setattr(files, name, rows)
+    found = read(files, tmp_path)
+    assert found.profiles.machines == ("m0", "m1")  # strangers in profiles are nobody's
+    columns = found.profiles.columns()[1]
+    assert (columns == columns[0]).all()
+    assert f"{APPS} applications have no contentiousness: the median one" in found.notes
+
+
 def test_constant_columns_are_no_obstacle(tmp_path: Path) -> None:
     files = Files()
     for row in files.sensitivity:

@@ -1,5 +1,7 @@
 """Degradation of pairs that were not measured."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -58,3 +60,34 @@ def test_all_pairs_are_what_is_said_of_each() -> None:
 def test_the_same_seed_says_the_same() -> None:
     first, second = (hidden((2, 9)).predict(cells(2, 9)) for _ in range(2))
     assert first.tobytes() == second.tobytes()
+
+
+def test_of_one_pair_that_was_measured_all_others_are_told_as_it_was() -> None:
+    left = np.full(DEGRADATION.shape, np.nan)
+    left[0, 2, 9] = DEGRADATION[0, 2, 9]
+    model = DegradationModel(PROFILES, left, train_extra_trees)
+    for target, neighbour in (2, 9), (9, 2), (3, 5):
+        said = model.predict(cells(target, neighbour))
+        assert said == pytest.approx(DEGRADATION[0, 2, 9])
+
+
+def test_who_was_never_measured_alone_is_told_as_the_median_one() -> None:
+    curves, contentiousness = PROFILES.curves.copy(), PROFILES.contentiousness.copy()
+    curves[:, 2], contentiousness[:, 2] = np.nan, np.nan
+    profiles = replace(PROFILES, curves=curves, contentiousness=contentiousness)
+    for model in (
+        DegradationModel(profiles, DEGRADATION, train_extra_trees),
+        DegradationModel(profiles, without(2).degradation, train_extra_trees),
+    ):
+        for target, neighbour in (2, 9), (9, 2):
+            said = model.predict(cells(target, neighbour))
+            assert 0.0 < said[0] < np.nanmax(DEGRADATION)
+
+
+def test_columns_that_are_constant_leave_what_pairs_say() -> None:
+    ones = np.ones_like(PROFILES.alone_s)
+    flat = np.ones_like(PROFILES.curves)
+    profiles = replace(PROFILES, curves=flat, contentiousness=ones, alone_s=ones)
+    left = hidden((2, 9)).degradation
+    said = DegradationModel(profiles, left, train_extra_trees).predict(cells(2, 9))
+    assert said == pytest.approx(DEGRADATION[0, 2, 9], abs=0.25)
