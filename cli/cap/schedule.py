@@ -18,7 +18,7 @@ class Period(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    watts: float
+    watts: float = Field(ge=0, allow_inf_nan=False)
     from_us: int = Field(alias="from")
     until_us: int | None = Field(None, alias="until")
 

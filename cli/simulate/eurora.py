@@ -3,12 +3,14 @@
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
+from cli.cap.schedule import read_schedule, steps
 from cli.simulate.scenarios import MIXED, EuroraScenario
 from cli.telling import TABLE_WIDTH
 from shared.domain.bounds import CAP_RISK
@@ -18,9 +20,11 @@ from shared.runtime.user_files import lines
 from shared.simulation.capping import (
     CappingRules,
     KeptFree,
+    cap_of,
     counting_deviations,
     impossible_under,
     play_capped,
+    told,
     weighted_queue_time_s,
 )
 from shared.simulation.eurora import (
@@ -37,6 +41,7 @@ from shared.workloads.eurora import (
     EuroraMachine,
     expected_waits_s,
     read_cpi,
+    read_first_submission_s,
     read_jobs,
     read_machine,
     read_power_deviations,
@@ -64,10 +69,10 @@ class _Compared:
 def run(scenario: EuroraScenario) -> None:
     """Play and print; check each schedule. Raises OSError, and UnusableError for what cannot be
     played or came out impossible."""
-    if scenario.cap is None:
-        _compare(scenario)
+    if scenario.is_capped:
+        _cap(scenario)
     else:
-        _cap(scenario, scenario.cap)
+        _compare(scenario)
 
 
 def _compare(scenario: EuroraScenario) -> None:
@@ -88,7 +93,7 @@ def _compare(scenario: EuroraScenario) -> None:
     Console(width=TABLE_WIDTH).print(_table(rows))
 
 
-def _cap(scenario: EuroraScenario, cap_w: float) -> None:
+def _cap(scenario: EuroraScenario) -> None:
     """One instance under a cap."""
     files = _files(scenario, scenario.eurora)
     machine = read_machine(files.nodes)
@@ -98,14 +103,31 @@ def _cap(scenario: EuroraScenario, cap_w: float) -> None:
     kept = KeptFree(
         scenario.cap_margin, scenario.cap_risk, _deviations(scenario, files.power, jobs)
     )
-    jobs, cap_w = counting_deviations(jobs, cap_w, kept)
-    rules = CappingRules(scenario.policy, cap_w, waits_s, factors)
+    steps_w = _steps_w(scenario)
+    jobs, left_w = counting_deviations(jobs, [watts for _, watts in steps_w], kept)
+    steps_s = [from_s for from_s, _ in steps_w]
+    cap = cap_of(*zip(steps_s, left_w, strict=True))
+    rules = CappingRules(scenario.policy, cap, waits_s, factors)
     played = play_capped(machine, jobs, rules)
     if wrong := impossible_under(rules, played, machine):
         raise UnusableError(f"the schedule of {scenario.eurora} is impossible: {wrong[0]}")
     if scenario.jobs_csv is not None:
         write_placements(scenario.jobs_csv, played.placements)
     Console(width=TABLE_WIDTH).print(_capped_table(scenario, rules, played))
+
+
+def _steps_w(scenario: EuroraScenario) -> list[tuple[float, float]]:
+    """The cap as it was given: from when on, in s since the first submission, how many W:
+    infinitely many where no period is. Raises UnusableError for what is no schedule."""
+    if scenario.cap_schedule is None:
+        assert scenario.cap is not None
+        return [(-inf, scenario.cap)]
+    periods = read_schedule(scenario.cap_schedule)
+    first_s = read_first_submission_s(scenario.eurora)
+    return [
+        (step.from_us / 1e6 - first_s, step.watts if step.HasField("watts") else inf)
+        for step in steps(periods)
+    ]
 
 
 def _deviations(scenario: EuroraScenario, power: Path, jobs: Sequence[EuroraJob]) -> list[float]:
@@ -201,7 +223,8 @@ def _table(rows: list[_Compared]) -> Table:
 
 def _capped_table(scenario: EuroraScenario, rules: CappingRules, played: EuroraRun) -> Table:
     figures = figures_of(played)
-    table = Table(title=f"{scenario.eurora.name} under {rules.cap_w:g} W; the schedule was checked")
+    title = f"{scenario.eurora.name} under {told(rules.cap)}; the schedule was checked"
+    table = Table(title=title)
     table.add_column("by")
     table.add_column(rules.method, justify="right")
     table.add_row("bounded slowdown, 60 s", f"{figures.bounded_slowdown:.5f}")

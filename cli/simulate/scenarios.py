@@ -252,6 +252,9 @@ class EuroraScenario(Scenario):
     cap: Annotated[Amount | None, BeforeValidator(_only)] = _field(
         None, "Dynamic power of all jobs at most, W."
     )
+    cap_schedule: Path | None = _field(
+        None, "The same in periods, as `coplace cap set --schedule` reads them."
+    )
     policy: Annotated[CappingMethod, BeforeValidator(_only)] = _field(
         CappingMethod.HYBRID, "What decides under the cap."
     )
@@ -278,13 +281,20 @@ class EuroraScenario(Scenario):
     def _agrees(self) -> Self:
         of_a_cap = {"policy", "slowdown", "jobs_csv", "cap_margin", "cap_risk", "power_sd"}
         said = sorted(of_a_cap & self.model_fields_set)
-        if self.cap is None and said:
+        if self.cap is not None and self.cap_schedule is not None:
+            raise ValueError("give one of {cap} and {cap_schedule}")
+        if not self.is_capped and said:
             raise ValueError(f"{{{said[0]}}} needs {{cap}}: without one instances are compared")
         is_kept = self.cap_margin > 0 or self.cap_risk < CAP_RISK.most
         if is_kept and self.policy not in AS_PREDICTED:
             raise ValueError(f"{{cap_margin}} and {{cap_risk}} are of no use to {self.policy}")
         _ = self.factor
         return self
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether there is a cap."""
+        return self.cap is not None or self.cap_schedule is not None
 
     @property
     def factor(self) -> float | None:

@@ -25,7 +25,8 @@ class ArrivalSwitch:
     def plan(self, at: CappedSituation) -> Sequence[Planned]:
         """What the one whose time it is plans."""
         if self.comes_often(at.now_s):
-            return self._often.plan(at._replace(cap_mw=at.cap_mw // self._times))
+            steps = [(from_s, cap_mw // self._times) for from_s, cap_mw in at.steps]
+            return self._often.plan(at._replace(cap_mw=at.cap_mw // self._times, steps=steps))
         return self._seldom.plan(at)
 
     def comes_often(self, now_s: float) -> bool:

@@ -8,8 +8,9 @@ any more, and the solver is asked again; the order of the starts is also played 
 which always can be.
 """
 
-from collections.abc import Sequence
-from math import ceil, inf
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import ceil, floor, inf
 from typing import Any, Final, Protocol
 
 from ortools.sat.python import cp_model
@@ -124,7 +125,11 @@ def _model(
             for start, size_s in zip(starts, limits_s, strict=True)
         ),
     ]
-    for capacity, demands in _pools(at):
+    (most_mw, draws_mw), *pools = _pools(at)
+    lower = _lower(model, at, most_mw, horizon_s + max(limits_s))
+    watts = [*draws_mw, *(less_mw for _, less_mw in lower)]
+    model.add_cumulative([*intervals, *(interval for interval, _ in lower)], watts, most_mw)
+    for capacity, demands in pools:
         model.add_cumulative(intervals, demands, capacity)
     for job, others in conflicts:
         model.add_bool_or([_apart(model, starts, limits_s, left_s, job, o) for o in others])
@@ -140,12 +145,37 @@ def _pools(at: CappedSituation) -> list[tuple[int, list[int]]]:
     the resources of all nodes."""
     free = at.free.totals
     draws_mw = [each.draw_mw for each in at.using] + [job.draw_mw for job in at.waiting]
-    pools = [(at.cap_mw, draws_mw)]
+    most_mw = max([at.cap_mw, *(cap_mw for _, cap_mw in at.steps)])
+    pools = [(min(most_mw, sum(draws_mw)), draws_mw)]
     for resource, left in enumerate(free):
         used = [each.needs[resource] * sum(each.allocation.units) for each in at.using]
         wanted = [job.needs[resource] * job.units for job in at.waiting]
         pools.append((left + sum(used), [*used, *wanted]))
     return pools
+
+
+def _lower(model: Any, at: CappedSituation, most_mw: int, until_s: int) -> list[tuple[Any, int]]:
+    """When the cap is below the most that it is, in whole seconds, rather longer than shorter, and
+    by how much; what runs is not held against it."""
+    found = []
+    for (begin_s, cap_mw), (over_s, _) in pairwise([*_whole_steps(at), (until_s, 0)]):
+        end_s = min(over_s, until_s)
+        running_mw = sum(each.draw_mw for each in at.using if each.release_s - at.now_s > begin_s)
+        less_mw = most_mw - max(cap_mw, running_mw)
+        if less_mw > 0 and begin_s < end_s:
+            interval = model.new_fixed_size_interval_var(begin_s, end_s - begin_s, "")
+            found.append((interval, less_mw))
+    return found
+
+
+def _whole_steps(at: CappedSituation) -> Iterator[tuple[int, int]]:
+    """The cap from now on in whole seconds: it falls sooner and rises later."""
+    before_mw = at.cap_mw
+    yield 0, before_mw
+    for from_s, cap_mw in at.steps:
+        after_s = from_s - at.now_s
+        yield floor(after_s) if cap_mw < before_mw else ceil(after_s), cap_mw
+        before_mw = cap_mw
 
 
 def _apart(

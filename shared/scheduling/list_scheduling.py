@@ -13,7 +13,7 @@ from math import inf
 from typing import Final, NamedTuple, Protocol
 
 from shared.scheduling.dispatch import Dispatcher, Served
-from shared.scheduling.power import PowerBudget
+from shared.scheduling.power import PowerBudget, Step
 from shared.scheduling.problem import Allocation, Ints
 from shared.scheduling.wait_queue import Entry
 
@@ -142,13 +142,15 @@ Planned = tuple[float, int]
 
 
 class CappedSituation(NamedTuple):
-    """What a plan starts from: what is free now, what runs and what waits under one cap."""
+    """What a plan starts from: what is free now, what runs and what waits under one cap, which has
+    `steps` ahead, ascending."""
 
     now_s: float
     cap_mw: int
     free: FreeNodes
     using: Sequence[Using]
     waiting: Sequence[Wanted]
+    steps: Sequence[Step] = ()
 
 
 class ListSchedule(NamedTuple):
@@ -185,7 +187,10 @@ class _Playing:
     def __init__(self, at: CappedSituation, order: Sequence[int]) -> None:
         self.pending, self.starts = list(order), list[Planned]()
         self._waiting, self._free = at.waiting, at.free.copy()
+        self._cap_mw, self._steps, self._passed = at.cap_mw, list(at.steps), 0
+        # What nobody draws now, and what nobody will at each step ahead.
         self._room_mw = at.cap_mw - sum([each.draw_mw for each in at.using])
+        self._rooms_mw = [cap_mw - _drawn_mw(at.using, from_s) for from_s, cap_mw in at.steps]
         # What runs, by its end; so many of these have ended.
         self._ends, self._ended = sorted(at.using), 0
         self._from_s = self._now_s = at.now_s
@@ -197,7 +202,7 @@ class _Playing:
         refused: set[tuple[int, tuple[int, ...]]] = set()
         for place in self.pending:
             job = self._waiting[place]
-            if job.draw_mw > self._room_mw or (job.units, job.needs) in refused:
+            if not self._has_power(job) or (job.units, job.needs) in refused:
                 left.append(place)
                 continue
             allocation = self._free.take(job.needs, job.units)
@@ -209,14 +214,22 @@ class _Playing:
         self.pending = left
 
     def next_s(self) -> float:
-        """When something ends; infinite where nothing does."""
-        if self._ended == len(self._ends):
-            return inf
-        return max(self._now_s, self._ends[self._ended].release_s)
+        """When something ends or the cap changes; infinite where nothing does."""
+        next_s = inf
+        if self._ended < len(self._ends):
+            next_s = max(self._now_s, self._ends[self._ended].release_s)
+        if self._passed < len(self._steps):
+            next_s = min(next_s, self._steps[self._passed][0])
+        return next_s
 
     def end(self, now_s: float) -> None:
-        """What has ended by then gives back what it held."""
+        """What has ended by then gives back what it held; the cap is that of then."""
         self._now_s = now_s
+        while self._passed < len(self._steps) and self._steps[self._passed][0] <= now_s:
+            cap_mw = self._steps[self._passed][1]
+            self._room_mw += cap_mw - self._cap_mw
+            self._cap_mw = cap_mw
+            self._passed += 1
         while self._ended < len(self._ends) and self._ends[self._ended].release_s <= now_s:
             ended = self._ends[self._ended]
             self._free.give(ended.needs, ended.allocation)
@@ -231,14 +244,35 @@ class _Playing:
         """The schedule, where it is cheap enough."""
         return ListSchedule(self.starts, self._cost) if self._cost < below else None
 
+    def _has_power(self, job: Wanted) -> bool:
+        """True when it may draw what it does over its whole limit, from now on."""
+        if job.draw_mw > self._room_mw:
+            return False
+        release_s = self._now_s + job.limit_s
+        for ahead in range(self._passed, len(self._steps)):
+            if self._steps[ahead][0] >= release_s:
+                return True
+            if job.draw_mw > self._rooms_mw[ahead]:
+                return False
+        return True
+
     def _begin(self, place: int, job: Wanted, allocation: Allocation) -> None:
         self.starts.append((self._now_s, place))
         self._room_mw -= job.draw_mw
         self._weight -= job.weight
         self._cost += job.weight * (self._now_s - self._from_s)
         release_s = self._now_s + job.limit_s
+        for ahead in range(self._passed, len(self._steps)):
+            if self._steps[ahead][0] >= release_s:
+                break
+            self._rooms_mw[ahead] -= job.draw_mw
         end = Using(release_s, job.arrival, job.needs, allocation, job.draw_mw)
         insort(self._ends, end, lo=self._ended)
+
+
+def _drawn_mw(using: Sequence[Using], time_s: float) -> int:
+    """What runs beyond a time draws then."""
+    return sum([each.draw_mw for each in using if each.release_s > time_s])
 
 
 class StartPlanner(Protocol):
@@ -311,7 +345,8 @@ class PlannedStarts(Dispatcher):
             return []
         waiting = [wanted for _, wanted in self._waiting.values()]
         using = list(self._using.values())
-        at = CappedSituation(now_s, self._budget.cap_mw, self._free, using, waiting)
+        cap_mw, steps = self._budget.cap_mw, self._budget.cap.steps_after(now_s)
+        at = CappedSituation(now_s, cap_mw, self._free, using, waiting, steps)
         started: list[Served] = []
         for start_s, place in self._planner.plan(at):
             if start_s > now_s:

@@ -8,6 +8,7 @@ headroom of an interval is at its start, at a step of the cap or where a reserva
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from itertools import pairwise
 from math import inf
 from sys import maxsize
 from typing import Final, NamedTuple
@@ -53,10 +54,29 @@ class Cap(NamedTuple):
         """What it holds for, in words."""
         return f"the {self.scope}" if self.scope is Scope.REGION else f"{self.scope} {self.name}"
 
+    @property
+    def falls(self) -> bool:
+        """True when one of its steps is lower than what is before it."""
+        caps_mw = [self.at(-inf), *[cap_mw for _, cap_mw in self.steps]]
+        return any(after < before for before, after in pairwise(caps_mw))
+
     def at(self, time_s: float) -> int:
         """The cap at a time."""
         place = bisect_right(self.steps, (time_s, maxsize))
         return self.steps[place - 1][1] if place else NO_CAP_MW
+
+    def steps_after(self, time_s: float) -> list[Step]:
+        """How it changes from a time on."""
+        return [step for step in self.steps if step[0] > time_s]
+
+    def next_step_s(self, time_s: float) -> float:
+        """When it changes next; infinite if it does not."""
+        return min([from_s for from_s, _ in self.steps_after(time_s)], default=inf)
+
+    def times(self, count: int) -> "Cap":
+        """So many times the cap, at each step."""
+        steps = [(from_s, min(NO_CAP_MW, count * cap_mw)) for from_s, cap_mw in self.steps]
+        return self._replace(steps=tuple(steps))
 
 
 NO_CAP: Final = Cap(Scope.REGION, "", ())
@@ -240,7 +260,7 @@ class PowerBudget:
 
     def next_step_s(self) -> float:
         """When the cap changes next; infinite if it does not."""
-        return min((from_s for from_s, _ in self.cap.steps if from_s > self.now_s), default=inf)
+        return self.cap.next_step_s(self.now_s)
 
     # How it is worked out -----------------------------------------------------------------------
 

@@ -13,21 +13,29 @@ from typing import Final, NamedTuple
 
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.dispatch import Dispatcher, Served
+from shared.scheduling.power import NO_CAP_MW, Cap
 from shared.scheduling.wait_queue import Entry
 
 # No job gets by on less: the lower bound of the paper's experiments, 1 W.
 LEAST_MW: Final = 1000
 # Jobs are admitted until they would draw so many times the cap at full power.
 ADMITTED_TIMES: Final = 3
+# How much later than they should jobs may end, since their paces are rounded.
+LATE_S: Final = 0.001
 
 
 class Sharer(NamedTuple):
-    """A job that shares: its units, what it draws at full power, and how many times as long it
-    takes with a part of that, of (0, 1]."""
+    """A job that shares: its units, what it draws at full power, how many times as long it takes
+    with a part of that, of (0, 1], and how long it takes at full power at most."""
 
     units: int
     wanted_mw: int
     duration_ratio: Callable[[float], float]
+    limit_s: float
+
+    def lasts_s(self, mw: int) -> float:
+        """How long it takes with so much at most."""
+        return self.limit_s * self.duration_ratio(mw / self.wanted_mw)
 
 
 def admitted_to_share_mw(wanted_mw: int) -> int:
@@ -61,21 +69,25 @@ def level_shares(sharers: Mapping[int, Sharer], cap_mw: int) -> dict[int, int]:
 class PowerSharing(Dispatcher):
     """A dispatcher of one cluster, whose jobs share a cap: see Dispatcher.
 
-    Its entries draw what they are admitted on. Shares follow what runs; where `scheduler` is given,
-    which is told what each job draws, every job keeps the share that it starts with. `given_mw` is
-    what each running job gets.
+    Its entries draw what they are admitted on; under a cap that falls they have to be admitted for
+    as long as they may take with the least, since shares may fall to it and jobs cannot end sooner.
+    Shares follow what runs and the cap; where `scheduler` is given, which is told what each job
+    draws, every job keeps the share that it starts with. `given_mw` is what each running job gets.
     """
 
     def __init__(
         self,
         admitting: Dispatcher,
         sharer: Callable[[int], Sharer],
-        cap_mw: int,
+        cap: Cap,
         scheduler: ConsumableScheduler | None = None,
     ) -> None:
         self.given_mw: dict[int, int] = {}
         self._admitting, self._scheduler = admitting, scheduler
-        self._sharer, self._cap_mw = sharer, cap_mw
+        self._sharer, self._cap = sharer, cap
+        self._late_s = LATE_S if cap.falls else 0.0
+        # When what keeps its share ends at the latest.
+        self._until_s: dict[int, float] = {}
         self._sharers: dict[int, Sharer] = {}
         self._paces: dict[int, float] = {}
         self._changed: dict[int, float] = {}
@@ -93,6 +105,7 @@ class PowerSharing(Dispatcher):
         """What the job had others may have."""
         self._admitting.end(number, holder)
         del self._sharers[holder], self.given_mw[holder], self._paces[holder]
+        self._until_s.pop(holder, None)
 
     def decide(self, now_s: float) -> list[Served]:
         """What is admitted; then what runs gets its watts."""
@@ -100,7 +113,7 @@ class PowerSharing(Dispatcher):
         for _, entry, _, _ in started:
             self._sharers[entry.arrival] = self._sharer(entry.arrival)
         if self._scheduler is None:
-            given = level_shares(self._sharers, self._cap_mw)
+            given = level_shares(self._sharers, self._cap.at(now_s))
         else:
             given = self._what_is_left(self._scheduler, [s[1] for s in started], now_s)
         self._changed = self._new_paces(given)
@@ -109,8 +122,9 @@ class PowerSharing(Dispatcher):
         return started
 
     def wake_s(self, now_s: float) -> float:
-        """When who admits wants to be asked again."""
-        return self._admitting.wake_s(now_s)
+        """When who admits wants to be asked again, or what runs has another cap to share."""
+        wake_s = self._admitting.wake_s(now_s)
+        return min(wake_s, self._cap.next_step_s(now_s)) if self.given_mw else wake_s
 
     def paces(self) -> Mapping[int, float]:
         """Of those who get more or less than before."""
@@ -132,12 +146,33 @@ class PowerSharing(Dispatcher):
         """The shares of before, and for each that starts, in order, what it wants of what nobody
         has and those behind it need at least; that is what it draws from now on."""
         given = self.given_mw.copy()
-        left_mw = self._cap_mw - sum(given.values()) - LEAST_MW * len(started)
-        for entry in started:
+        for behind, entry in zip(range(len(started) - 1, -1, -1), started, strict=True):
             sharer = self._sharers[entry.arrival]
-            mw = min(sharer.wanted_mw, left_mw + LEAST_MW)
-            left_mw -= mw - LEAST_MW
-            given[entry.arrival] = mw
-            ratio = sharer.duration_ratio(mw / sharer.wanted_mw)
-            scheduler.redraw(entry.arrival, now_s + entry.limit_s * ratio, mw)
+            mw = self._kept_mw(given, LEAST_MW * behind, sharer, now_s)
+            until_s = now_s + sharer.lasts_s(mw) + self._late_s
+            given[entry.arrival], self._until_s[entry.arrival] = mw, until_s
+            scheduler.redraw(entry.arrival, until_s, mw)
         return given
+
+    def _kept_mw(
+        self, given: Mapping[int, int], behind_mw: int, sharer: Sharer, now_s: float
+    ) -> int:
+        """What one that starts wants of what nobody has, now and while it runs: less makes it last
+        longer, so that more steps of the cap are ahead."""
+        mw = min(sharer.wanted_mw, self._cap.at(now_s) - sum(given.values()) - behind_mw)
+        while self._cap.falls:
+            until_s = now_s + sharer.lasts_s(mw) + self._late_s
+            left_mw = self._least_left_mw(given, now_s, until_s) - behind_mw
+            if left_mw >= mw or mw <= LEAST_MW:
+                break
+            mw = max(LEAST_MW, left_mw)
+        return mw
+
+    def _least_left_mw(self, given: Mapping[int, int], now_s: float, until_s: float) -> int:
+        """What nobody has at any step of the cap between two times."""
+        least_mw = NO_CAP_MW
+        for from_s, cap_mw in self._cap.steps_after(now_s):
+            if from_s < until_s:
+                drawn_mw = sum([mw for h, mw in given.items() if self._until_s[h] > from_s])
+                least_mw = min(least_mw, cap_mw - drawn_mw)
+        return least_mw

@@ -23,9 +23,10 @@ from shared.scheduling.backfill import Backfill
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.list_scheduling import PlannedStarts, PriorityRule, StartPlanner, Wanted
-from shared.scheduling.power import Cap, PowerBudget, Scope, milliwatts
+from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, milliwatts
 from shared.scheduling.power_sharing import (
     ADMITTED_TIMES,
+    LATE_S,
     LEAST_MW,
     PowerSharing,
     Sharer,
@@ -92,9 +93,21 @@ class CappingRules:
     and the factor by which it takes longer with less power: see `duration_ratio`."""
 
     method: CappingMethod
-    cap_w: float
+    cap: Cap
     waits_s: Sequence[float]
     factors: Sequence[float]
+
+
+def cap_of(*steps_w: tuple[float, float]) -> Cap:
+    """A cap of the machine from its steps in ascending order: from when on, in s since the first
+    submission, how many W; infinitely many where there is none."""
+    steps = ((from_s, NO_CAP_MW if w == inf else milliwatts(w)) for from_s, w in steps_w)
+    return Cap(Scope.CLUSTER, "eurora", tuple(steps))
+
+
+def constant_cap(cap_w: float) -> Cap:
+    """A cap that never changes."""
+    return cap_of((-inf, cap_w))
 
 
 def play_capped(
@@ -109,56 +122,83 @@ def play_capped(
 
 
 def counting_deviations(
-    jobs: Sequence[EuroraJob], cap_w: float, kept: KeptFree
-) -> tuple[list[EuroraJob], float]:
-    """The jobs with what they count as, and what of the cap that has to hold: then what they draw
-    together exceeds the cap with the probability `kept.risk` at most, for independent errors whose
-    sum is normal.
+    jobs: Sequence[EuroraJob], caps_w: Sequence[float], kept: KeptFree
+) -> tuple[list[EuroraJob], list[float]]:
+    """The jobs with what they count as, and what of each of the caps that has to hold: then what
+    they draw together exceeds the cap with the probability `kept.risk` at most, for independent
+    errors whose sum is normal.
 
     A root is below its tangents: z sqrt(V) <= z (V / s + s) / 2 for every s > 0. Here s is the
-    deviation of as many jobs as the cap takes, each counts its part of z V / 2 s, and z s / 2
-    comes off the cap. Raises UnusableError where nothing of the cap is left.
+    deviation of as many jobs as the highest cap takes, each counts its part of z V / 2 s, and
+    z s / 2 comes off each cap. Raises UnusableError where nothing is left of any.
     """
-    allowed_w, z = cap_w * (1 - kept.margin), quantile(1 - kept.risk)
+    allowed_w, z = max(caps_w) * (1 - kept.margin), quantile(1 - kept.risk)
     errors = [moments(sd) for sd in kept.deviations]
     each = [job.power_w * job.power_w * of for job, (_, of) in zip(jobs, errors, strict=True)]
     if z <= 0 or not any(each):
-        return list(jobs), allowed_w
+        return list(jobs), [cap_w * (1 - kept.margin) for cap_w in caps_w]
     together_w = sqrt(sum(each) * min(1.0, allowed_w / sum(job.power_w for job in jobs)))
-    left_w = allowed_w - z * together_w / 2
-    if left_w <= 0:
-        raise UnusableError(f"a cap of {cap_w:g} W leaves nothing at a risk of {kept.risk:g}")
+    off_w = z * together_w / 2
+    if allowed_w <= off_w:
+        problem = f"leaves nothing at a risk of {kept.risk:g}"
+        raise UnusableError(f"a cap of {max(caps_w):g} W {problem}")
     counted = zip(jobs, errors, each, strict=True)
     return [
         replace(job, power_w=ceil(job.power_w * mean + z * variance / (2 * together_w)))
         for job, (mean, _), variance in counted
-    ], left_w
+    ], [max(0.0, cap_w * (1 - kept.margin) - off_w) for cap_w in caps_w]
 
 
 def refuse_above(rules: CappingRules, jobs: Sequence[EuroraJob]) -> None:
-    """Raise UnusableError for the first job that draws more than the cap alone."""
+    """Raise UnusableError for the first job that draws more than the cap alone: never in all the
+    time from its submission on there is enough for as long as it may take."""
     for number, job in enumerate(jobs):
-        least_mw = _least_mw(job, rules)
-        if least_mw > milliwatts(rules.cap_w):
+        modes = _modes(number, job, rules)
+        if all(_never_has(rules.cap, job.submit_s, *mode) for mode in modes):
+            least_mw = min(draw_mw for _, draw_mw in modes)
             least = f"draws {least_mw / 1000:g} W at least under {rules.method}"
             raise UnusableError(
-                f"job {job.job_id} (number {number + 1} of {len(jobs)}) {least}: a cap of "
-                f"{rules.cap_w:g} W never lets it start"
+                f"job {job.job_id} (number {number + 1} of {len(jobs)}) {least}: {told(rules.cap)} "
+                "never lets it start"
             )
 
 
-def _least_mw(job: EuroraJob, rules: CappingRules) -> int:
-    """What a cap has to leave for a job to start under it."""
+def told(cap: Cap) -> str:
+    """A cap in words."""
+
+    def step(from_s: float, cap_mw: int) -> str:
+        watts = "any power" if cap_mw == NO_CAP_MW else f"{cap_mw / 1000:g} W"
+        return watts if from_s == -inf else f"{watts} from {from_s:g} s on"
+
+    return f"a cap of {', '.join(step(*each) for each in cap.steps)}"
+
+
+def _never_has(cap: Cap, submit_s: float, limit_s: float, draw_mw: int) -> bool:
+    return PowerBudget(cap).earliest(draw_mw, limit_s, submit_s) == inf
+
+
+def _modes(number: int, job: EuroraJob, rules: CappingRules) -> list[tuple[float, int]]:
+    """How long a job may take, and what a cap has to leave all the time for it to start."""
     full_mw = milliwatts(job.power_w)
+    longest_s = _longest_s(number, job, rules)
     match rules.method:
         case CappingMethod.DVFS:
-            return round(full_mw * _CLOCKS[-1])
+            return [(job.walltime_s, full_mw), *_clocked(job, rules.factors[number])]
         case CappingMethod.SIMPLE:
-            return LEAST_MW
+            return [(longest_s, LEAST_MW)]
         case CappingMethod.DYN_SHARE:
-            return admitted_to_share_mw(full_mw)
+            return [(longest_s, admitted_to_share_mw(full_mw))]
         case _:
-            return full_mw
+            return [(job.walltime_s, full_mw)]
+
+
+def _longest_s(number: int, job: EuroraJob, rules: CappingRules) -> float:
+    """For how long a job that shares has to be admitted. Under a cap that falls it is as long as
+    it may take with the least; else its walltime, as the paper's have it."""
+    if not rules.cap.falls:
+        return job.walltime_s
+    least = LEAST_MW / milliwatts(job.power_w)
+    return job.walltime_s * duration_ratio(least, rules.factors[number]) + LATE_S
 
 
 def _dispatcher(
@@ -183,28 +223,28 @@ def _easy(
     table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules
 ) -> tuple[list[ConsumableScheduler], Iterator[list[tuple[int, Entry]]]]:
     """EASY under the cap, and its arrivals, drawing what they are admitted on."""
-    entries = (_admitted(entry, rules) for entry in entries_of(table, jobs))
-    return [easy_of(table, jobs, [_budget(rules)])], ([(0, entry)] for entry in entries)
+    entries = (_admitted(*each, rules) for each in zip(entries_of(table, jobs), jobs, strict=True))
+    return [easy_of(table, jobs, [PowerBudget(rules.cap)])], ([(0, entry)] for entry in entries)
 
 
-def _admitted(entry: Entry, rules: CappingRules) -> Entry:
+def _admitted(entry: Entry, job: EuroraJob, rules: CappingRules) -> Entry:
     match rules.method:
         case CappingMethod.DVFS:
-            return _with_clocks(entry, rules.factors[entry.arrival])
-        case CappingMethod.SIMPLE:
-            return entry._replace(draw_mw=LEAST_MW)
-        case CappingMethod.DYN_SHARE:
-            return entry._replace(draw_mw=admitted_to_share_mw(entry.draw_mw))
+            slower = _clocked(job, rules.factors[entry.arrival])
+            return entry._replace(others=tuple(OtherMode(*mode) for mode in slower))
+        case CappingMethod.SIMPLE | CappingMethod.DYN_SHARE:
+            [(limit_s, draw_mw)] = _modes(entry.arrival, job, rules)
+            return entry._replace(limit_s=limit_s, draw_mw=draw_mw)
         case _:
             return entry
 
 
 def _shares(table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules) -> PowerSharing:
     [scheduler], arrivals = _easy(table, jobs, rules)
-    told = scheduler if rules.method is CappingMethod.SIMPLE else None
+    informed = scheduler if rules.method is CappingMethod.SIMPLE else None
     sharer = partial(_sharer, jobs, rules.factors)
     easy = Backfill([scheduler], arrivals)
-    return PowerSharing(easy, sharer, milliwatts(rules.cap_w), told)
+    return PowerSharing(easy, sharer, rules.cap, informed)
 
 
 def _dec(
@@ -226,9 +266,9 @@ def _dec_and_shares(
         seldom=PriorityRule(range(len(jobs))),
         often_times=ADMITTED_TIMES,
     )
-    wide = replace(rules, cap_w=ADMITTED_TIMES * rules.cap_w)
+    wide = replace(rules, cap=rules.cap.times(ADMITTED_TIMES))
     sharer = partial(_sharer, jobs, rules.factors)
-    return PowerSharing(_planned(table, jobs, wide, planner), sharer, milliwatts(rules.cap_w))
+    return PowerSharing(_planned(table, jobs, wide, planner), sharer, rules.cap)
 
 
 def _rule(table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules) -> PriorityRule:
@@ -240,17 +280,14 @@ def _rule(table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules) -> P
 def _planned(
     table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules, planner: StartPlanner
 ) -> PlannedStarts:
-    return PlannedStarts(table.amounts, _budget(rules), _wanted(table, jobs, rules), planner)
-
-
-def _budget(rules: CappingRules) -> PowerBudget:
-    return PowerBudget(Cap(Scope.CLUSTER, "eurora", ((-inf, milliwatts(rules.cap_w)),)))
+    arrivals = _wanted(table, jobs, rules)
+    return PlannedStarts(table.amounts, PowerBudget(rules.cap), arrivals, planner)
 
 
 def _sharer(jobs: Sequence[EuroraJob], factors: Sequence[float], number: int) -> Sharer:
     job = jobs[number]
     ratio = partial(duration_ratio, factor=factors[number])
-    return Sharer(job.units, milliwatts(job.power_w), ratio)
+    return Sharer(job.units, milliwatts(job.power_w), ratio, job.walltime_s)
 
 
 def _wanted(
@@ -258,8 +295,9 @@ def _wanted(
 ) -> Iterator[tuple[Entry, Wanted]]:
     """The jobs as plans see them; a second of waiting costs what equation 2 says."""
     kinds, weights = kinds_of(table, jobs), wait_weights(rules.waits_s)
-    # What shares watts gets the least of them at least.
-    least_mw = ADMITTED_TIMES * LEAST_MW if rules.method is CappingMethod.DEC_RAPL else 0
+    # What shares watts gets the least of them at least, and may take longer.
+    shares = rules.method is CappingMethod.DEC_RAPL
+    least_mw = ADMITTED_TIMES * LEAST_MW if shares else 0
     for entry, job, weight in zip(entries_of(table, jobs), jobs, weights, strict=True):
         yield (
             entry,
@@ -268,7 +306,7 @@ def _wanted(
                 units=job.units,
                 needs=kinds[job.unit].shape.needs,
                 draw_mw=max(entry.draw_mw, least_mw),
-                limit_s=job.walltime_s,
+                limit_s=_longest_s(entry.arrival, job, rules) if shares else job.walltime_s,
                 weight=weight,
             ),
         )
@@ -312,15 +350,15 @@ def _ranks(keys: Sequence[Any]) -> list[int]:
     return ranks
 
 
-def _with_clocks(entry: Entry, factor: float) -> Entry:
-    """The entry with lower clocks at which it may start where watts alone refuse the nominal one:
-    Etinski and others, "Optimizing job performance under a given power constraint in HPC centers"
-    (2010). It keeps its clock for life."""
-    slower = [
-        OtherMode(entry.limit_s * duration_ratio(clock, factor), round(entry.draw_mw * clock))
+def _clocked(job: EuroraJob, factor: float) -> list[tuple[float, int]]:
+    """How long a job takes at lower clocks at most, at which it may start where watts alone refuse
+    the nominal one, and what it draws: Etinski and others, "Optimizing job performance under a
+    given power constraint in HPC centers" (2010). It keeps its clock for life."""
+    full_mw = milliwatts(job.power_w)
+    return [
+        (job.walltime_s * duration_ratio(clock, factor), round(full_mw * clock))
         for clock in _CLOCKS
     ]
-    return entry._replace(others=tuple(slower))
 
 
 def _run_times(jobs: Sequence[EuroraJob], rules: CappingRules) -> Callable[[Served], float]:
@@ -346,4 +384,4 @@ def impossible_under(rules: CappingRules, run: EuroraRun, machine: EuroraMachine
             run.jobs, rules.factors, run.draws, run.placements, strict=True
         )
     ]
-    return [*impossible_in(run, machine), *power_violations(drawn, milliwatts(rules.cap_w))]
+    return [*impossible_in(run, machine), *power_violations(drawn, rules.cap.steps)]

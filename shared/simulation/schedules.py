@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from shared.domain.cluster import NodeClass
 from shared.domain.resources import Resources
@@ -109,12 +110,13 @@ def _beyond(node: int, has: Mapping[str, float], changes: list[_Change]) -> Iter
                 )
 
 
-def power_violations(jobs: Sequence[Drawn], cap_mw: int) -> Iterator[str]:
+def power_violations(jobs: Sequence[Drawn], cap: Sequence[tuple[float, int]]) -> Iterator[str]:
     """What is impossible in what jobs drew, in words: more than they want, work that what they drew
-    does not come to, and moments at which all together draw more than the cap."""
+    does not come to, and moments at which all together draw more than the cap. `cap` is from when
+    on it is how many mW, ascending; before there is none."""
     for job in jobs:
         yield from _not_its_own(job)
-    yield from _above(jobs, cap_mw)
+    yield from _above(jobs, cap)
 
 
 def _not_its_own(job: Drawn) -> Iterator[str]:
@@ -129,8 +131,8 @@ def _not_its_own(job: Drawn) -> Iterator[str]:
         yield f"{job.job_id} gets {done_s} s of its {job.runtime_s} s done"
 
 
-def _above(jobs: Sequence[Drawn], cap_mw: int) -> Iterator[str]:
-    """Ends come before starts of the same moment."""
+def _above(jobs: Sequence[Drawn], cap: Sequence[tuple[float, int]]) -> Iterator[str]:
+    """Ends come before starts and before another cap of the same moment."""
     changes: dict[float, int] = defaultdict(int)
     for job in jobs:
         before_mw = 0
@@ -138,8 +140,10 @@ def _above(jobs: Sequence[Drawn], cap_mw: int) -> Iterator[str]:
             changes[from_s] += mw - before_mw
             before_mw = mw
         changes[job.end_s] -= before_mw
-    drawn_mw = 0
-    for time_s in sorted(changes):
-        drawn_mw += changes[time_s]
+    caps_mw: dict[float, float] = dict(cap)
+    drawn_mw, cap_mw = 0, inf
+    for time_s in sorted({*changes, *caps_mw}):
+        drawn_mw += changes.get(time_s, 0)
+        cap_mw = caps_mw.get(time_s, cap_mw)
         if drawn_mw > cap_mw:
             yield f"{drawn_mw / 1000:g} W at {time_s} s: the cap is {cap_mw / 1000:g} W"

@@ -180,13 +180,24 @@ def read_jobs(path: Path, power_w: Mapping[str, float]) -> tuple[EuroraJob, ...]
 
     Raises OSError, and UnusableError naming the line for one that cannot be played.
     """
-    told = [
-        _parsed(path, number, text) for number, text in enumerate(lines(path), 1) if text.strip()
-    ]
-    if not 0 < len(told) <= _MOST_JOBS:
-        raise UnusableError(f"{path} must hold 1 to {_MOST_JOBS:,} jobs, has {len(told):,}")
+    told = _told(path)
     first_s = min(job.submit_s for job in told)
     return tuple(_job(job, first_s, power_w) for job in sorted(told, key=lambda job: job.submit_s))
+
+
+def read_first_submission_s(path: Path) -> float:
+    """When the first job of a file was submitted, in s since 1970; its times are UTC. Raises as
+    `read_jobs` does."""
+    return min(job.submit_s for job in _told(path))
+
+
+def _told(path: Path) -> list[_Line]:
+    found = [
+        _parsed(path, number, text) for number, text in enumerate(lines(path), 1) if text.strip()
+    ]
+    if not 0 < len(found) <= _MOST_JOBS:
+        raise UnusableError(f"{path} must hold 1 to {_MOST_JOBS:,} jobs, has {len(found):,}")
+    return found
 
 
 def _parsed(path: Path, number: int, text: str) -> _Line:

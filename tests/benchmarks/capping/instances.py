@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
-from shared.simulation.capping import CappingMethod, CappingRules, play_capped
+from shared.simulation.capping import CappingMethod, CappingRules, constant_cap, play_capped
 from shared.simulation.eurora import figures_of
 from shared.workloads.eurora import (
     EuroraJob,
@@ -95,6 +95,6 @@ def _own_caps_w(
 ) -> dict[int, float]:
     """Parts of the highest power that list scheduling draws without a cap."""
     without_w = float(sum(job.power_w for job in jobs))
-    rules = CappingRules(CappingMethod.LS, without_w, waits_s, [0.0] * len(jobs))
+    rules = CappingRules(CappingMethod.LS, constant_cap(without_w), waits_s, [0.0] * len(jobs))
     highest_w = figures_of(play_capped(machine, jobs, rules)).max_power_w
     return {percent: highest_w * percent // 100 for percent in CAPS_PCT}

@@ -13,6 +13,7 @@ from shared.models.power_reduction import mixed_factor
 from shared.simulation.capping import (
     CappingMethod,
     CappingRules,
+    constant_cap,
     impossible_under,
     play_capped,
     weighted_queue_time_s,
@@ -117,7 +118,8 @@ def _outcome(
     factors = [
         mixed_factor(job.job_id) if contender.factor is None else contender.factor for job in jobs
     ]
-    rules = CappingRules(contender.method, instance.caps_w[cap_pct], instance.waits_s, factors)
+    cap = constant_cap(instance.caps_w[cap_pct])
+    rules = CappingRules(contender.method, cap, instance.waits_s, factors)
     began_s = process_time()
     try:
         run = play_capped(machine, jobs, rules)

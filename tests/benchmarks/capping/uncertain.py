@@ -30,6 +30,7 @@ from shared.simulation.capping import (
     CappingMethod,
     CappingRules,
     KeptFree,
+    constant_cap,
     counting_deviations,
     impossible_under,
     play_capped,
@@ -77,8 +78,8 @@ class Outcome(NamedTuple):
 def outcome(case: Case, method: CappingMethod, kept: KeptFree) -> Outcome:
     """A schedule by predictions, held to what jobs draw. Raises AssertionError for one that exceeds
     the cap as predicted."""
-    jobs, cap_w = counting_deviations(case.jobs, case.cap_w, kept)
-    rules = CappingRules(method, cap_w, case.waits_s, [0.0] * len(jobs))
+    jobs, [cap_w] = counting_deviations(case.jobs, [case.cap_w], kept)
+    rules = CappingRules(method, constant_cap(cap_w), case.waits_s, [0.0] * len(jobs))
     run = play_capped(case.machine, jobs, rules)
     wrong = impossible_under(rules, run, case.machine)
     assert not wrong, wrong[0]
@@ -244,7 +245,9 @@ def _case(
 def _peak_w(case: Case) -> float:
     """What jobs draw at most where no cap holds."""
     every_w = float(sum(job.power_w for job in case.jobs))
-    rules = CappingRules(CappingMethod.BF, every_w, case.waits_s, [0.0] * len(case.jobs))
+    rules = CappingRules(
+        CappingMethod.BF, constant_cap(every_w), case.waits_s, [0.0] * len(case.jobs)
+    )
     run = play_capped(case.machine, case.jobs, rules)
     return max(watts for _, watts in _drawn(run, case.true_w))
 

@@ -105,6 +105,39 @@ def test_the_second_job_waits_where_both_may_come_to_more_than_the_cap(
         assert out.read_text().splitlines()[2].startswith(f"8,10,{start_s},"), cap_w
 
 
+SCHEDULE = """periods:
+- {from: "2014-03-31T00:00:20Z", until: "2014-03-31T00:01:40Z", watts: 40}
+"""
+
+
+def test_a_cap_may_fall_and_come_back(files: dict[str, Path]) -> None:
+    out, schedule = files["eurora"].parent / "jobs.csv", files["eurora"].parent / "cap.yaml"
+    schedule.write_text(SCHEDULE)
+    found = capped(files, "--cap-schedule", schedule, "--policy", "bf", "--jobs-csv", out)
+    assert found.exit_code == 0, told(found)
+    # The first may run for 600 s, so that at 20 s there is nothing for the second until it ends.
+    assert out.read_text().splitlines()[1:] == ["7,0,0,50", "8,10,50,100"]
+
+
+@pytest.mark.parametrize(
+    ("period", "problem"),
+    [
+        ("watts: .nan", "periods.0.watts: Input should be a finite number"),
+        ("watts: -1", "periods.0.watts: Input should be greater than or equal to 0"),
+        ("watts: 39", "job 7 (number 1 of 2) draws 40 W at least under hybrid: a cap of 39 W"),
+        ("until: 2014-03-30, watts: 39", "a period must end after it begins"),
+    ],
+)
+def test_a_schedule_that_lets_nothing_start_or_is_none_is_refused(
+    files: dict[str, Path], period: str, problem: str
+) -> None:
+    schedule = files["eurora"].parent / "cap.yaml"
+    schedule.write_text(f"periods:\n- {{from: '2014-03-31', {period}}}\n")
+    assert problem in told(capped(files, "--cap-schedule", schedule))
+    both = capped(files, "--cap-schedule", schedule, "--cap", 90)
+    assert "give one of --cap and --cap-schedule" in told(both)
+
+
 def test_clocks_per_instruction_slow_jobs_down(files: dict[str, Path]) -> None:
     out = files["eurora"].parent / "jobs.csv"
     options = ("--cap", 60, "--policy", "simple", "--slowdown", "cpi", "--jobs-csv", out)

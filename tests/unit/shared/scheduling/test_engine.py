@@ -12,6 +12,7 @@ from shared.scheduling.capacity import Capacity
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.dispatch import Served
 from shared.scheduling.engine import Engine
+from shared.scheduling.power import Cap, Scope
 from shared.scheduling.power_sharing import PowerSharing, Sharer
 from shared.scheduling.problem import CORES, MEMORY, Kind, NodeTable, Shape
 from shared.scheduling.wait_queue import Entry, WaitQueue
@@ -19,6 +20,7 @@ from shared.simulation.eurora import Anybody
 
 # Everybody wants all of it, so that n jobs run at 1/n of the pace each.
 CAP_MW = 60_000
+CAP = Cap(Scope.CLUSTER, "", ((-inf, CAP_MW),))
 KIND = Kind("", Shape((1, 1), exclusive=False, most_per_node=0))
 
 
@@ -29,12 +31,12 @@ def ends_s(arrive_s: list[float], run_s: list[float]) -> list[float]:
         return run_s[served[1].arrival]
 
     def sharer(number: int) -> Sharer:
-        return Sharer(1, CAP_MW, partial(duration_ratio, factor=1.0))
+        return Sharer(1, CAP_MW, partial(duration_ratio, factor=1.0), 100.0)
 
     nodes = Capacity(NodeTable((CORES, MEMORY), np.array([[16], [16]], dtype=np.int64)))
     scheduler = ConsumableScheduler(nodes, [], WaitQueue(), [KIND], Anybody())
     entries = ([(0, Entry(n, n, 1, 1000.0, True, 0))] for n in jobs)
-    dispatcher = PowerSharing(Backfill([scheduler], entries), sharer, CAP_MW)
+    dispatcher = PowerSharing(Backfill([scheduler], entries), sharer, CAP)
     engine, ends = Engine(dispatcher, arrive_s, runs_s, arrive_s[0]), dict[int, float]()
     while len(ends) < len(run_s):
         engine.step()

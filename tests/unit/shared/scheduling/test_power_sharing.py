@@ -17,7 +17,7 @@ RATIO = partial(duration_ratio, factor=1.0)
 
 
 def shares(cap_mw: int, *wanted: tuple[int, int]) -> list[int]:
-    sharers = {n: Sharer(units, mw, RATIO) for n, (units, mw) in enumerate(wanted)}
+    sharers = {n: Sharer(units, mw, RATIO, 1.0) for n, (units, mw) in enumerate(wanted)}
     given = level_shares(sharers, cap_mw)
     return [given[n] for n in range(len(wanted))]
 

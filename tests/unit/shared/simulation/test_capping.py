@@ -1,7 +1,8 @@
 """Dispatchers under a cap on small instances, and on a published one."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from math import exp, isclose, sqrt
+from math import exp, inf, isclose, sqrt
 from statistics import NormalDist
 
 import pytest
@@ -11,10 +12,14 @@ from hypothesis import strategies as st
 from shared.domain.cluster import NodeClass
 from shared.domain.errors import UnusableError
 from shared.models.power_reduction import duration_ratio
+from shared.scheduling.power import Cap
 from shared.simulation.capping import (
+    AS_PREDICTED,
     CappingMethod,
     CappingRules,
     KeptFree,
+    cap_of,
+    constant_cap,
     counting_deviations,
     impossible_under,
     play_capped,
@@ -46,10 +51,18 @@ def played(
     method: CappingMethod, cap_w: float, *jobs: EuroraJob, factor: float = 1.0
 ) -> tuple[EuroraRun, list[tuple[float, float]]]:
     """The run, and when each job starts and ends."""
-    rules = CappingRules(method, cap_w, [3600.0] * len(jobs), [factor] * len(jobs))
+    rules = CappingRules(method, constant_cap(cap_w), [3600.0] * len(jobs), [factor] * len(jobs))
     run = play_capped(SMALL, jobs, rules)
     assert impossible_under(rules, run, SMALL) == []
     return run, [(placed.start_s, placed.end_s) for placed in run.placements]
+
+
+def starts_s(method: CappingMethod, cap: Cap, *jobs: EuroraJob) -> list[float]:
+    """When each job starts."""
+    rules = CappingRules(method, cap, [3600.0] * len(jobs), [1.0] * len(jobs))
+    run = play_capped(SMALL, jobs, rules)
+    assert impossible_under(rules, run, SMALL) == []
+    return [placed.start_s for placed in run.placements]
 
 
 def test_list_scheduling_lets_the_shorter_pass_and_reserves_for_nobody() -> None:
@@ -142,9 +155,15 @@ UNITS = st.builds(
 )
 
 
+# Many of them fit, so that watts alone are short.
+TINY = EuroraUnit(1, 0.5, ())
+
+
 @st.composite
 def instances(draw: st.DrawFn) -> list[EuroraJob]:
     jobs, submit_s = [], 0.0
+    units = UNITS if draw(st.booleans()) else st.just(TINY)
+    to_the_end = draw(st.booleans())
     for number in range(draw(st.integers(1, 14))):
         submit_s += draw(st.sampled_from([0.0, 0.0, 1.0, 30.0]))
         walltime_s = float(draw(st.integers(1, 100)))
@@ -154,30 +173,55 @@ def instances(draw: st.DrawFn) -> list[EuroraJob]:
                 "debug",
                 submit_s,
                 1,
-                draw(UNITS),
+                draw(units),
                 walltime_s,
-                draw(st.integers(0, int(walltime_s))) * 1.0,
+                walltime_s if to_the_end else draw(st.integers(0, int(walltime_s))) * 1.0,
                 draw(st.integers(1, 100)),
             )
         )
     return jobs
 
 
-@settings(deadline=None)
-@given(instances(), st.sampled_from(list(CappingMethod)), st.integers(0, 300), st.floats(0, 1))
+@st.composite
+def caps(draw: st.DrawFn) -> Callable[[float], Cap]:
+    """Steps above what is drawn most by one job, and below it too, but for the last one; nothing
+    before the first, or some."""
+    steps = sorted(draw(st.dictionaries(STEPS_S, MORE_W, max_size=5)).items())
+    first = [(-inf, draw(MORE_W))] if draw(st.booleans()) or not steps else []
+    last_w = draw(st.integers(0, 300))
+
+    def above(most_w: float) -> Cap:
+        *before, (last_s, _) = [*first, *steps]
+        higher = [(from_s, max(0.0, most_w + more_w)) for from_s, more_w in before]
+        return cap_of(*higher, (last_s, most_w + last_w))
+
+    return above
+
+
+STEPS_S = st.one_of(st.integers(0, 150).map(float), st.floats(0, 1000))
+MORE_W = st.one_of(st.integers(-100, 0), st.integers(0, 300), st.just(inf))
+
+
+@settings(deadline=None, max_examples=40)
+@given(instances(), st.sampled_from(SOLVING), st.booleans(), caps(), st.floats(0, 1))
 def test_no_schedule_exceeds_a_cap_or_a_node(
-    jobs: list[EuroraJob], method: CappingMethod, more_w: int, factor: float
+    jobs: list[EuroraJob],
+    solving: CappingMethod,
+    solves: bool,
+    above: Callable[[float], Cap],
+    factor: float,
 ) -> None:
-    cap_w = max(job.power_w for job in jobs) + more_w
+    cap = above(max(job.power_w for job in jobs))
     waits_s = [(3600.0, 86400.0)[len(job.job_id) % 2] for job in jobs]
-    rules = CappingRules(method, cap_w, waits_s, [factor] * len(jobs))
-    run = play_capped(SMALL, jobs, rules)
-    assert impossible_under(rules, run, SMALL) == []
-    for job, placed in zip(run.jobs, run.placements, strict=True):
-        slowest = duration_ratio(1 / job.power_w, factor)
-        assert job.runtime_s - 1e-6 <= placed.end_s - placed.start_s
-        assert placed.end_s - placed.start_s <= job.runtime_s * slowest + 1e-3
-    assert figures_of(run).max_power_w <= cap_w
+    quick = [method for method in CappingMethod if method not in SOLVING]
+    for method in [*quick, solving] if solves else quick:
+        rules = CappingRules(method, cap, waits_s, [factor] * len(jobs))
+        run = play_capped(SMALL, jobs, rules)
+        assert impossible_under(rules, run, SMALL) == [], method
+        for job, placed in zip(run.jobs, run.placements, strict=True):
+            slowest = duration_ratio(1 / job.power_w, factor)
+            assert job.runtime_s - 1e-6 <= placed.end_s - placed.start_s
+            assert placed.end_s - placed.start_s <= job.runtime_s * slowest + 1e-3
 
 
 @given(
@@ -194,7 +238,7 @@ def test_whoever_holds_what_jobs_count_as_holds_the_joint_quantile(
     known = [replace(JOB, job_id=str(n), power_w=watts) for n, (watts, _, _) in enumerate(jobs)]
     kept = KeptFree(margin, risk, [sd for _, sd, _ in jobs])
     try:
-        counted, left_w = counting_deviations(known, cap_w, kept)
+        counted, [left_w] = counting_deviations(known, [cap_w], kept)
     except UnusableError:
         return  # nothing of the cap is left
     runs = [number for number, (_, _, is_running) in enumerate(jobs) if is_running]
@@ -211,7 +255,7 @@ def test_a_full_machine_keeps_no_more_than_its_joint_quantile() -> None:
     """Where the cap is full of jobs that are alike the tangent touches the root."""
     known = [replace(JOB, job_id=str(n), power_w=10_000) for n in range(100)]
     kept = KeptFree(0.0, 0.05, [0.2] * 100)
-    counted, left_w = counting_deviations(known, 250_000, kept)
+    counted, [left_w] = counting_deviations(known, [250_000], kept)
     square, fit = exp(0.2**2), int(left_w // counted[0].power_w)
 
     def together_w(number: int) -> float:
@@ -222,13 +266,78 @@ def test_a_full_machine_keeps_no_more_than_its_joint_quantile() -> None:
 
 
 def test_the_checker_sees_a_planted_overshoot() -> None:
-    rules = CappingRules(CappingMethod.LS, 80.0, [3600.0] * 3, [1.0] * 3)
+    rules = CappingRules(CappingMethod.LS, constant_cap(80.0), [3600.0] * 3, [1.0] * 3)
     run = play_capped(SMALL, [JOB, JOB, JOB], rules)
     early = replace(run.placements[2], start_s=0.0, end_s=50.0)
     planted = replace(
         run, placements=(*run.placements[:2], early), draws=(*run.draws[:2], run.draws[0])
     )
     assert any("120 W at 0.0 s" in each for each in impossible_under(rules, planted, SMALL))
+
+
+def test_the_checker_sees_a_step_that_nobody_looked_at() -> None:
+    flat = CappingRules(CappingMethod.LS, constant_cap(80.0), [3600.0] * 2, [1.0] * 2)
+    run = play_capped(SMALL, [JOB, JOB], flat)
+    falling = replace(flat, cap=cap_of((-inf, 80.0), (20.0, 60.0), (30.0, 80.0)))
+    assert impossible_under(falling, run, SMALL) == ["80 W at 20.0 s: the cap is 60 W"]
+    ended = replace(flat, cap=cap_of((-inf, 80.0), (50.0, 0.0)))
+    assert impossible_under(ended, run, SMALL) == []
+
+
+@pytest.mark.parametrize("method", sorted(AS_PREDICTED))
+def test_what_starts_fits_under_the_steps_ahead(method: CappingMethod) -> None:
+    cap, brief = cap_of((-inf, 80.0), (60.0, 40.0)), replace(JOB, walltime_s=60.0)
+    assert starts_s(method, cap, JOB, JOB) == [0, 50]
+    assert starts_s(method, cap, JOB, brief) == [0, 0]
+
+
+@pytest.mark.parametrize("method", list(CappingMethod))
+def test_jobs_start_when_the_cap_lets_them(method: CappingMethod) -> None:
+    cap = cap_of((-inf, 0.0), (70.0, 40.0))
+    assert starts_s(method, cap, JOB) == [70]
+    assert starts_s(method, cap_of((0.0, 0.0), (70.0, inf)), JOB) == [70]
+
+
+@pytest.mark.parametrize("method", list(CappingMethod))
+def test_a_job_that_no_time_of_the_cap_is_long_enough_for_is_named(method: CappingMethod) -> None:
+    cap = cap_of((-inf, 400.0), (99.0, 0.0))
+    with pytest.raises(UnusableError, match=r"job a .* a cap of 400 W, 0 W from 99 s on never"):
+        starts_s(method, cap, JOB)
+
+
+def test_shares_follow_a_cap_that_falls_and_comes_back() -> None:
+    cap = cap_of((-inf, 80.0), (20.0, 40.0), (60.0, 80.0))
+    rules = CappingRules(CappingMethod.DYN_SHARE, cap, [3600.0] * 2, [1.0] * 2)
+    run = play_capped(SMALL, [JOB, JOB], rules)
+    assert run.draws[0] == (Draw(0.0, 40_000), Draw(20.0, 20_000), Draw(60.0, 40_000))
+    # 20 s and 40 s at half of the pace: 10 s are left.
+    assert [placed.end_s for placed in run.placements] == pytest.approx([70.0, 70.0])
+
+
+@pytest.mark.parametrize(
+    ("method", "least_w", "expected"),
+    [
+        (CappingMethod.SIMPLE, 1.0, [0, 100]),
+        (CappingMethod.SIMPLE, 2.0, [0, 0]),
+        # It counts as 13.3 W, a third of what it wants.
+        (CappingMethod.DYN_SHARE, 13.3, [160, 160]),
+        (CappingMethod.DYN_SHARE, 20.0, [0, 100]),
+    ],
+)
+def test_who_may_last_longer_for_want_of_watts_is_admitted_for_so_long(
+    method: CappingMethod, least_w: float, expected: list[float]
+) -> None:
+    # Two of them on half of their power last 200 s, and at 150 s there is little for both.
+    cap = cap_of((-inf, 40.0), (150.0, least_w), (160.0, 40.0))
+    assert starts_s(method, cap, *[replace(JOB, runtime_s=100.0)] * 2) == expected
+
+
+def test_a_share_for_life_is_what_the_lowest_step_leaves() -> None:
+    cap = cap_of((-inf, 80.0), (60.0, 50.0))
+    rules = CappingRules(CappingMethod.SIMPLE, cap, [3600.0] * 2, [1.0] * 2)
+    run = play_capped(SMALL, [JOB, JOB], rules)
+    assert impossible_under(rules, run, SMALL) == []
+    assert list(run.draws) == [(Draw(0.0, 40_000),), (Draw(0.0, 10_000),)]
 
 
 @needs_data
@@ -239,14 +348,14 @@ def test_a_published_instance_holds_half_of_its_power(method: CappingMethod) -> 
     power_w = read_power_predictions(folder / "power_predictions.csv")
     jobs = read_jobs(folder / "synthetic" / "rndm_50_300_3.log_crypt", power_w)
     waits_s = expected_waits_s(jobs, read_queues(folder / "queues.txt"))
-    rules = CappingRules(method, 2400.0, waits_s, [0.5] * len(jobs))
+    rules = CappingRules(method, constant_cap(2400.0), waits_s, [0.5] * len(jobs))
     run = play_capped(machine, jobs, rules)
     assert impossible_under(rules, run, machine) == []
     assert isclose(figures_of(run).max_power_w, 2400.0, rel_tol=0.02)
 
 
 def test_the_solver_s_plans_are_counted() -> None:
-    rules = CappingRules(CappingMethod.DEC, 40.0, [86400.0, 3600.0], [0.0, 0.0])
+    rules = CappingRules(CappingMethod.DEC, constant_cap(40.0), [86400.0, 3600.0], [0.0, 0.0])
     run = play_capped(SMALL, [replace(JOB, walltime_s=60.0), replace(JOB, job_id="b")], rules)
     assert impossible_under(rules, run, SMALL) == []
     assert run.searches.plans >= 1

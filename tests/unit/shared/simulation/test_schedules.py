@@ -1,6 +1,7 @@
 """The checker of schedules finds what cannot be."""
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -47,7 +48,7 @@ DRAWN = Drawn("a", 100_000, 10.0, 1.0, ((0.0, 100_000),), 10.0)
 
 
 def found_of_power(*jobs: Drawn) -> list[str]:
-    return list(power_violations(jobs, 150_000))
+    return list(power_violations(jobs, [(-inf, 150_000)]))
 
 
 def test_draws_that_follow_each_other_are_possible() -> None:
