@@ -17,8 +17,8 @@ Member = tuple[str, int]
 # Two applications, which may be one, in the order of their names.
 Pair = tuple[str, str]
 
-# Costs that are kept at most: as many applications as jobs would otherwise keep one a pair of them.
-_MOST_COSTS: Final = 50_000
+# Groups of which is kept what they draw, or cost themselves.
+_MOST_GROUPS: Final = 50_000
 # Pairs of jobs of which is kept what they cost each other, 16 bytes each.
 _MOST_PAIRS: Final = 1_000_000
 
@@ -137,7 +137,7 @@ class PairCosts:
     def _together(self, group: Group) -> list[tuple[int, float]] | None:
         """Places of those on a node, and their slowdowns as it is; None where one is not known."""
         if group not in self._groups:
-            if len(self._groups) == _MOST_COSTS:
+            if len(self._groups) == _MOST_GROUPS:
                 self._groups.clear()
             found = [
                 self._slowdown(member, group[:place] + group[place + 1 :])
@@ -214,6 +214,14 @@ class _Row(NamedTuple):
     presses: "array[float]"
 
 
+class _Drawn(NamedTuple):
+    """Shares of the peak bandwidth that jobs on a node draw: of each what it and what the others
+    do, and of all."""
+
+    each: list[tuple[float, float]]
+    together: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Contention:
     """Neighbours contend for memory bandwidth: those of one add up as far as its slowdown goes.
@@ -234,7 +242,7 @@ class Contention:
     max_slowdown: float
     apart: Set[Pair] = frozenset()
     pairs: PairCosts | None = None
-    _costs: dict[tuple[Member, Group], float] = field(default_factory=dict, init=False)
+    _drawn_by: dict[Group, "_Drawn"] = field(default_factory=dict, init=False)
 
     def accepts_anyone(self, app: str) -> bool:
         """True where a slowdown can be predicted: a model is published and its signature known."""
@@ -266,13 +274,9 @@ class Contention:
             # What costs each other is kept by pairs: as much a group as looking it up.
             is_apart = self._are_apart(newcomer, group)
             return inf if is_apart else self.pairs.cost(group, newcomer, self.max_slowdown)
-        key = newcomer, group
-        if key not in self._costs:
-            if len(self._costs) == _MOST_COSTS:
-                self._costs.clear()
-            apart = self._are_apart(newcomer, group)
-            self._costs[key] = inf if apart else self._cost((*group, newcomer))
-        return self._costs[key]
+        if self.weights is None or self._are_apart(newcomer, group):
+            return inf
+        return self._cost(self.weights, self._share(newcomer), self._drawn(group))
 
     def slowdown(self, one: Member, others: Group) -> float:
         """Predicted T_co / T_solo; NaN without a prediction."""
@@ -309,10 +313,28 @@ class Contention:
         app, cores = member
         return self.gbps.get(app, nan) * cores / self.cores_per_node / self.peak_gbps
 
-    def _cost(self, members: Group) -> float:
-        found = self._slowdowns(members)
-        refused = any(isnan(slowdown) or slowdown > self.max_slowdown for slowdown in found)
-        return inf if refused else sum(found)
+    def _drawn(self, group: Group) -> "_Drawn":
+        """Kept: the same groups are asked about for each application that waits."""
+        found = self._drawn_by.get(group)
+        if found is None:
+            if len(self._drawn_by) == _MOST_GROUPS:
+                self._drawn_by.clear()
+            shares = [self._share(member) for member in group]
+            beside = [sum(shares[:at] + shares[at + 1 :]) for at in range(len(shares))]
+            found = _Drawn(list(zip(shares, beside, strict=True)), sum(shares))
+            self._drawn_by[group] = found
+        return found
+
+    def _cost(self, weights: tuple[float, ...], share: float, drawn: "_Drawn") -> float:
+        """The sum of all slowdowns once a newcomer draws its share; NaN is no prediction."""
+        total = 0.0
+        for own, beside in drawn.each:
+            slowdown = slowdown_of_shares(weights, own, beside + share)
+            if not slowdown <= self.max_slowdown:
+                return inf
+            total += slowdown
+        mine = slowdown_of_shares(weights, share, drawn.together)
+        return total + mine if mine <= self.max_slowdown else inf
 
     def _worst(self, members: Group) -> float:
         found = self._slowdowns(members)

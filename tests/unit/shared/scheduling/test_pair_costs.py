@@ -47,7 +47,7 @@ def test_what_is_kept_says_what_asking_anew_does(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharing, "_MOST_PAIRS", kept)
-        patch.setattr(sharing, "_MOST_COSTS", kept)
+        patch.setattr(sharing, "_MOST_GROUPS", kept)
         costs = PairCosts(TREES, SIGNATURES, CORES, PEAK_GBPS)
         gbps = {app: each.mem_gbps for app, each in SIGNATURES.items()}
         rule = Contention(gbps, PEAK_GBPS, CORES, None, most, pairs=costs)
