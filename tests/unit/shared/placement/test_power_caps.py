@@ -3,6 +3,8 @@
 p1 has two nodes that idle at 100 W; app 0 draws 380 W on one at the nominal P-state.
 """
 
+from math import inf, nan
+
 import pytest
 from coplace.v1.control_pb2 import (
     POWER_SCOPE_CLUSTER,
@@ -20,6 +22,7 @@ from coplace.v1.placement_pb2 import (
 
 from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
+from shared.messaging.contents.check import check_contents
 from shared.messaging.event import Event
 from shared.messaging.stage import AlreadyAppliedError, Round
 from shared.placement.model import Rules
@@ -150,6 +153,8 @@ def test_lost_nodes_idle_on() -> None:
         (POWER_SCOPE_SITE, "p1", 1e6, "name"),
         (POWER_SCOPE_CLUSTER, "p1", 199.0, "steps[0].watts"),
         (POWER_SCOPE_REGION, "", 399.0, "steps[0].watts"),
+        (POWER_SCOPE_CLUSTER, "p1", 0.0, "steps[0].watts"),
+        (POWER_SCOPE_REGION, "", 0.0, "steps[0].watts"),
     ],
 )
 def test_a_cap_of_nothing_known_or_below_idle_power_is_refused(
@@ -158,6 +163,29 @@ def test_a_cap_of_nothing_known_or_below_idle_power_is_refused(
     with pytest.raises(RejectedError) as refused:
         region().handle(capped(scope, name, (0, watts)))
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize("watts", [200.0, 432.0])
+def test_a_job_that_alone_exceeds_a_cap_is_told_so_and_the_rest_goes_on(watts: float) -> None:
+    """p1 idles at 200 W and each job draws 233 W beyond: the cap leaves nothing, or 1 W too few."""
+    processor = region()
+    feed(processor, [declared("p1", 2, T0_US + 1, site="north", architecture="p1")])
+    cap = capped(POWER_SCOPE_CLUSTER, "p1", (0, watts), reason="heat wave")
+    jobs = [submitted("a", T0_US + 1, architectures=["p1"]), submitted("b", T0_US + 2)]
+    told = {d.job_id: d for d in round_of(processor, 0, cap, *jobs)}
+    assert (told["b"].verdict, told["b"].cluster) == (VERDICT_START, "p2")
+    assert told["a"].verdict == VERDICT_QUEUED
+    assert told["a"].reason == (
+        f"p1: needs 233 W, {watts - 200:g} W left under the power cap of cluster p1 (declared by "
+        "test: heat wave), as long as it stays as declared"
+    )
+    assert not told["a"].HasField("reservation")
+
+
+@pytest.mark.parametrize("watts", [nan, inf, -1.0])
+def test_a_prediction_that_is_no_power_never_comes_to_a_decision(watts: float) -> None:
+    with pytest.raises(RejectedError, match="power_w"):
+        check_contents(power(fallback_power_w={"module0": watts}).payload)
 
 
 def test_a_restart_knows_caps_and_what_runs_draws() -> None:
