@@ -206,11 +206,11 @@ def _dispatcher(
 ) -> Dispatcher:
     match rules.method:
         case CappingMethod.LS | CappingMethod.LS_WALLTIME:
-            return _planned(table, jobs, rules, _rule(table, jobs, rules))
+            return planned_starts(table, jobs, rules, _rule(table, jobs, rules))
         case CappingMethod.DEC:
-            return _planned(table, jobs, rules, _dec(table, jobs, rules, searches))
+            return planned_starts(table, jobs, rules, _dec(table, jobs, rules, searches))
         case CappingMethod.HYBRID:
-            return _planned(table, jobs, rules, OrderSearch(searches))
+            return planned_starts(table, jobs, rules, OrderSearch(searches))
         case CappingMethod.DEC_RAPL:
             return _dec_and_shares(table, jobs, rules, searches)
         case CappingMethod.BF | CappingMethod.DVFS:
@@ -268,18 +268,19 @@ def _dec_and_shares(
     )
     wide = replace(rules, cap=rules.cap.times(ADMITTED_TIMES))
     sharer = partial(_sharer, jobs, rules.factors)
-    return PowerSharing(_planned(table, jobs, wide, planner), sharer, rules.cap)
+    return PowerSharing(planned_starts(table, jobs, wide, planner), sharer, rules.cap)
 
 
 def _rule(table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules) -> PriorityRule:
     if rules.method is CappingMethod.LS_WALLTIME:
-        return PriorityRule(_ranks([job.walltime_s for job in jobs]))
+        return PriorityRule(ranks([job.walltime_s for job in jobs]))
     return PriorityRule(priority_ranks(table, jobs, rules.waits_s))
 
 
-def _planned(
+def planned_starts(
     table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules, planner: StartPlanner
 ) -> PlannedStarts:
+    """A dispatcher that starts what `planner` says, under the cap of the rules."""
     arrivals = _wanted(table, jobs, rules)
     return PlannedStarts(table.amounts, PowerBudget(rules.cap), arrivals, planner)
 
@@ -339,10 +340,10 @@ def priority_ranks(
         share = sum(need / total for need, total in needs if total)
         return float(share * job.units * job.walltime_s)
 
-    return _ranks([(wait_s, demand(job)) for wait_s, job in zip(waits_s, jobs, strict=True)])
+    return ranks([(wait_s, demand(job)) for wait_s, job in zip(waits_s, jobs, strict=True)])
 
 
-def _ranks(keys: Sequence[Any]) -> list[int]:
+def ranks(keys: Sequence[Any]) -> list[int]:
     """0 to the least key, and so on; who comes first is first among equals."""
     ranks = [0] * len(keys)
     for rank, number in enumerate(sorted(range(len(keys)), key=keys.__getitem__)):

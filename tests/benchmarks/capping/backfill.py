@@ -1,0 +1,104 @@
+"""`python -m tests.benchmarks.capping.backfill`: what could be otherwise in the published backfill.
+
+It is above or below what EASY comes to here, on historical instances. Each column changes one thing
+that was not published: what backfilling knows of run times, if anything is reserved, and the order
+of the queue.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from cli.failures import TellingGroup
+from shared.scheduling.backfill import Backfill
+from shared.scheduling.dispatch import Dispatcher, Served
+from shared.scheduling.list_scheduling import PriorityRule
+from shared.scheduling.power import PowerBudget
+from shared.scheduling.wait_queue import order_of
+from shared.simulation.capping import (
+    CappingMethod,
+    CappingRules,
+    constant_cap,
+    planned_starts,
+    ranks,
+)
+from shared.simulation.eurora import easy_of, entries_of, figures_of, play, table_of
+from shared.workloads.eurora import EuroraJob, EuroraMachine
+from tests.benchmarks.capping.instances import CAPS_PCT, Instance, read_instances
+from tests.benchmarks.placement.markdown import table
+
+app = typer.Typer(cls=TellingGroup)
+
+_HEADER: Final = (
+    *("instance", "cap, %", "BF published", "LS published", "EASY", "run times known"),
+    *("nothing reserved", "queue by walltime", "queue by expected waits"),
+)
+
+
+def row(machine: EuroraMachine, instance: Instance, cap_pct: int) -> tuple[str, ...]:
+    """The mean bounded slowdown (60 s) of each."""
+    jobs, cap_w = instance.jobs, instance.caps_w[cap_pct]
+    arrivals = range(len(jobs))
+    known = [replace(job, walltime_s=max(1.0, job.runtime_s)) for job in jobs]
+    found = (
+        instance.published[cap_pct, "BF"],
+        instance.published[cap_pct, "LS"],
+        _slowdown(jobs, _easy(machine, jobs, cap_w, arrivals)),
+        _slowdown(known, _easy(machine, known, cap_w, arrivals)),
+        _slowdown(jobs, _first_fit(machine, instance, cap_w)),
+        *(
+            _slowdown(jobs, _easy(machine, jobs, cap_w, ranks(keys)))
+            for keys in ([job.walltime_s for job in jobs], instance.waits_s)
+        ),
+    )
+    return instance.name, f"{cap_pct}", *(f"{each:.3f}" for each in found)
+
+
+def _easy(
+    machine: EuroraMachine, jobs: Sequence[EuroraJob], cap_w: float, rank: Sequence[int]
+) -> Dispatcher:
+    """EASY with a queue in the order of these ranks."""
+    nodes = table_of(machine)
+    scheduler = easy_of(nodes, jobs, [PowerBudget(constant_cap(cap_w))])
+    entries = (
+        entry._replace(order=order_of(0, rank[entry.arrival], 0))
+        for entry in entries_of(nodes, jobs)
+    )
+    return Backfill([scheduler], ([(0, entry)] for entry in entries))
+
+
+def _first_fit(machine: EuroraMachine, instance: Instance, cap_w: float) -> Dispatcher:
+    """Whoever fits starts, in the order of arrivals."""
+    jobs = instance.jobs
+    rules = CappingRules(CappingMethod.LS, constant_cap(cap_w), instance.waits_s, [0.0] * len(jobs))
+    return planned_starts(table_of(machine), jobs, rules, PriorityRule(range(len(jobs))))
+
+
+def _slowdown(jobs: Sequence[EuroraJob], dispatcher: Dispatcher) -> float:
+    def runs_s(served: Served) -> float:
+        return jobs[served[1].arrival].runtime_s
+
+    return figures_of(play(jobs, dispatcher, runs_s)).bounded_slowdown
+
+
+@app.callback(invoke_without_command=True)
+def bench(
+    data: Annotated[
+        Path, typer.Option(envvar="COPLACE_DATA", help="Folder of published data: eurora/ is read.")
+    ] = Path("../shared/data"),
+    instance: Annotated[
+        list[str] | None, typer.Option(help="Part of the names of instances; again.")
+    ] = None,
+) -> None:
+    """Play them under every cap for which something was published."""
+    machine, instances = read_instances(data / "eurora", instance or ["hist_100"])
+    plays = [(i, cap_pct) for i in instances for cap_pct in CAPS_PCT]
+    lines = [row(machine, i, cap) for i, cap in plays if (cap, "BF") in i.published]
+    typer.echo(table(_HEADER, lines))
+
+
+if __name__ == "__main__":
+    app()
