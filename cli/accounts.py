@@ -11,7 +11,7 @@ from cli.output import Row
 from services.pricing.accounts.adapters import RedisAccounts
 from shared.domain.errors import UnusableError
 from shared.domain.money import QUANTUM
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.redis_client import redis_client
 
 

@@ -18,8 +18,8 @@ from deploy.local.credentials import Credentials, Identity
 from deploy.local.kafka.broker import NODE_ID, reloaded_files
 from deploy.local.redis_server import REDIS
 from deploy.local.servers import LocalServers
-from shared.messaging.access import OPERATOR
-from shared.messaging.redis_access import set_passwords
+from shared.messaging.access.redis import set_passwords
+from shared.messaging.access.rules import OPERATOR
 from shared.runtime.redis_client import redis_client
 from shared.runtime.refusals import RefusedError
 from shared.runtime.settings import Settings

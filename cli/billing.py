@@ -28,9 +28,9 @@ from services.pricing.accounts.statement import (
     trial_balance,
 )
 from shared.domain.errors import UnusableError
-from shared.messaging.contents.check import check_contents
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Event
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.events.event import Event
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import settings
 
 app = typer.Typer(help="What accounts spent, may spend, and owe for a period.")

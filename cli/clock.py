@@ -4,9 +4,9 @@ import asyncio
 
 import typer
 
-from shared.messaging.codec import format_time
-from shared.messaging.deployment import Deployment
-from shared.messaging.mend import mend_clock
+from shared.messaging.events.codec import format_time
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.restoring.mend import mend_clock
 from shared.runtime.settings import settings
 
 app = typer.Typer(no_args_is_help=True, help="After a clock was wrong.")

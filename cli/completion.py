@@ -22,7 +22,7 @@ _USUAL_ADDRESS: Final = "127.0.0.1:50053"
 
 def topics() -> list[str]:
     """The names of all topics."""
-    from shared.messaging.topics import load_topics
+    from shared.messaging.events.topics import load_topics
 
     return sorted(load_topics())
 

@@ -113,7 +113,7 @@ def jobs(
 
 def _write_story(job_id: str, output: Output) -> None:
     from cli import story
-    from shared.messaging.deployment import Deployment
+    from shared.messaging.on_kafka.deployment import Deployment
     from shared.runtime.settings import settings
 
     found = story.events(Deployment.of(settings()), job_id)

@@ -8,10 +8,10 @@ from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.jobs_pb2 import JobFinished
 
 from shared.domain.errors import RejectedError
-from shared.messaging.clients import Reader
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Event
-from shared.messaging.record import Record, TopicPartition
+from shared.messaging.events.event import Event
+from shared.messaging.events.record import Record, TopicPartition
+from shared.messaging.on_kafka.clients import Reader
+from shared.messaging.on_kafka.deployment import Deployment
 
 JOBS = "jobs.events"
 CHARGES = "prices.charges"

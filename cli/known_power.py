@@ -10,9 +10,9 @@ from google.protobuf.message import Message
 
 from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
-from shared.messaging.domain_types import cluster_of
-from shared.messaging.power_history import kind_of, update_of
-from shared.messaging.power_trees import chosen_trees
+from shared.messaging.payloads.domain_types import cluster_of
+from shared.messaging.payloads.power_history import kind_of, update_of
+from shared.messaging.payloads.power_trees import chosen_trees
 from shared.power_prediction.kinds import MOST_NEWEST, Key
 from shared.power_prediction.power_model import PowerModel
 

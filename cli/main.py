@@ -193,7 +193,7 @@ def why(
 def _tell_power(job_id: str) -> None:
     from cli import why_power
     from cli.kafka_topics import KafkaTopics
-    from shared.messaging.deployment import Deployment
+    from shared.messaging.on_kafka.deployment import Deployment
     from shared.runtime.settings import settings
 
     topics = KafkaTopics(Deployment.of(settings()))
@@ -208,7 +208,7 @@ def statement(
 ) -> None:
     """Print what an account was charged for each job, from the ledger."""
     from cli import accounts as spending
-    from shared.messaging.deployment import Deployment
+    from shared.messaging.on_kafka.deployment import Deployment
     from shared.runtime.settings import settings
 
     made = spending.charges(Deployment.of(settings()), account)
@@ -263,7 +263,7 @@ def report(
     from cli.demo.report import table
     from cli.demo.run import write_files
     from cli.kafka_topics import KafkaTopics
-    from shared.messaging.deployment import Deployment
+    from shared.messaging.on_kafka.deployment import Deployment
     from shared.runtime.settings import settings
 
     topics = KafkaTopics(Deployment.of(settings()))
@@ -279,7 +279,7 @@ def wait(
     """Wait until an emulated run on Kafka is complete."""
     from cli.demo.run import progress_of
     from cli.kafka_topics import KafkaTopics
-    from shared.messaging.deployment import Deployment
+    from shared.messaging.on_kafka.deployment import Deployment
     from shared.runtime.settings import settings
 
     topics = KafkaTopics(Deployment.of(settings()))
@@ -292,7 +292,7 @@ def asyncapi(out: Out = Path("out")) -> None:
     """Write the AsyncAPI document of the topics."""
     import yaml
 
-    from shared.messaging.asyncapi import document
+    from shared.messaging.events.asyncapi import document
     from shared.runtime.folders import written
 
     path = out / "asyncapi.yaml"

@@ -31,9 +31,9 @@ from cli.speaking import Source
 from cli.telling import utc
 from cli.times import clock_us
 from shared.domain.errors import UnusableError
-from shared.messaging.deployment import Deployment
-from shared.messaging.digest import model_sha256
-from shared.messaging.event import Event
+from shared.messaging.events.digest import model_sha256
+from shared.messaging.events.event import Event
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.models.pair_trees import PAIR_TREES
 from shared.power_prediction.trees import TREES
 from shared.runtime.settings import settings

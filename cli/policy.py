@@ -22,7 +22,7 @@ from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import at, clock_us
 from shared.domain.errors import RejectedError
-from shared.messaging.contents.check import check_contents
+from shared.messaging.events.contents.check import check_contents
 from shared.placement.rules_in_force import SETTINGS
 
 app = typer.Typer(no_args_is_help=True, help="By what placement decides: policy, weights, limits.")

@@ -9,10 +9,10 @@ from kafka import KafkaAdminClient
 
 from cli.stages import every_stage
 from shared.domain.errors import UnusableError
-from shared.messaging.access import load_principals
-from shared.messaging.admin import admin_client, wanted_topics, when_coordinated
-from shared.messaging.deployment import Deployment
-from shared.messaging.topics import load_topics
+from shared.messaging.access.rules import load_principals
+from shared.messaging.events.topics import load_topics
+from shared.messaging.on_kafka.admin import admin_client, wanted_topics, when_coordinated
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.redis_client import redis_client
 from shared.runtime.settings import settings
 

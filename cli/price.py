@@ -25,8 +25,8 @@ from services.pricing.charge import surcharges_of
 from services.pricing.explanation import Explanation, explained, shutters_of
 from shared.domain.errors import UnusableError
 from shared.domain.tariff import ENERGY
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.models.shutters import interference, slowdown_interval
 from shared.runtime.settings import settings
 

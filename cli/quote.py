@@ -27,9 +27,9 @@ from services.pricing.settings import PricingSettings
 from services.pricing.tariff_book import TariffBook
 from shared.domain.errors import UnusableError
 from shared.domain.tariff import JobPlace, PriceTariff
-from shared.messaging.contents.check import check_contents
-from shared.messaging.deployment import Deployment
-from shared.messaging.tariffs import tariff_of
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.payloads.tariffs import tariff_of
 from shared.runtime.settings import settings
 
 _WITHIN_S: Final = 60.0

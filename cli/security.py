@@ -16,11 +16,11 @@ from deploy.local.kafka.broker import KAFKA
 from deploy.local.redis_server import REDIS, SecureRedis
 from deploy.local.servers import LocalServers
 from shared.domain.errors import UnusableError
-from shared.messaging.access import OPERATOR, Access, load_principals
-from shared.messaging.access_control import ensure_acls, set_scram_passwords
-from shared.messaging.admin import admin_client
-from shared.messaging.deployment import Deployment
-from shared.messaging.redis_access import acl_file
+from shared.messaging.access.kafka import ensure_acls, set_scram_passwords
+from shared.messaging.access.redis import acl_file
+from shared.messaging.access.rules import OPERATOR, Access, load_principals
+from shared.messaging.on_kafka.admin import admin_client
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.folders import written
 from shared.runtime.refusals import RefusedError, require_kafka_believes
 from shared.runtime.settings import Settings

@@ -16,8 +16,8 @@ from cli.asking import Ingest, publish
 from cli.speaking import Source
 from cli.times import clock_us
 from shared.domain.errors import UnusableError
-from shared.messaging.clients import Reader
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.clients import Reader
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import settings
 
 _SITE: Final = "smoke-test"

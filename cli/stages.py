@@ -5,9 +5,9 @@ from services.placement.app import stages as placement_stages
 from services.planner.app import stages as planner_stages
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
-from shared.messaging.admin import admin_client, ensure_topics
-from shared.messaging.deployment import Deployment
-from shared.messaging.stage import Stage
+from shared.messaging.on_kafka.admin import admin_client, ensure_topics
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.stages.stage import Stage
 from shared.runtime.settings import Settings
 
 

@@ -18,8 +18,8 @@ from cli.kafka_topics import CHARGES, JOBS, KafkaTopics
 from cli.output import Row
 from cli.telling import utc
 from shared.domain.errors import UnusableError
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
+from shared.messaging.on_kafka.deployment import Deployment
 
 _DECISIONS: Final = "placement.decisions"
 _JOULES_A_KWH: Final = 3.6e6

@@ -21,8 +21,8 @@ from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import at, clock_us, time_us
 from shared.domain.errors import RejectedError, UnusableError
-from shared.messaging.contents.check import check_contents
-from shared.messaging.deployment import Deployment
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import settings
 
 app = typer.Typer(no_args_is_help=True, help="What jobs are charged by.")

@@ -11,13 +11,13 @@ import typer
 from cli import completion
 from deploy.local.credentials import Credentials
 from shared.domain.errors import RejectedError, UnusableError
-from shared.messaging.access import Access, kafka_commands, redis_commands, strimzi_users
-from shared.messaging.clients import Reader
-from shared.messaging.codec import Codec
-from shared.messaging.deployment import Deployment
-from shared.messaging.event_json import plain
-from shared.messaging.record import Record
-from shared.messaging.topics import load_topics
+from shared.messaging.access.rules import Access, kafka_commands, redis_commands, strimzi_users
+from shared.messaging.events.codec import Codec
+from shared.messaging.events.event_json import plain
+from shared.messaging.events.record import Record
+from shared.messaging.events.topics import load_topics
+from shared.messaging.on_kafka.clients import Reader
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import settings
 
 app = typer.Typer(no_args_is_help=True, help="Create and list the topics. Say who may use them.")
@@ -98,8 +98,8 @@ def _acl_lines(access: Access, form: AclForm, cluster: str) -> Iterable[str]:
 def _create_acls(deployment: Deployment, access: Access) -> None:
     from kafka.errors import SecurityDisabledError
 
-    from shared.messaging.access_control import ensure_acls
-    from shared.messaging.admin import admin_client
+    from shared.messaging.access.kafka import ensure_acls
+    from shared.messaging.on_kafka.admin import admin_client
 
     with admin_client(deployment) as connected:
         try:
@@ -114,8 +114,8 @@ def _create_acls(deployment: Deployment, access: Access) -> None:
 
 
 def _tell_passwords(deployment: Deployment, access: Access, kept: Credentials) -> None:
-    from shared.messaging.access_control import set_scram_passwords
-    from shared.messaging.admin import admin_client
+    from shared.messaging.access.kafka import set_scram_passwords
+    from shared.messaging.on_kafka.admin import admin_client
 
     users = access.principals
     if missing := [str(kept.password_file(user)) for user in users if not kept.has_password(user)]:

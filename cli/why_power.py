@@ -10,8 +10,8 @@ from cli.known_power import KnownPower
 from shared.domain.cluster import Cluster
 from shared.domain.errors import UnusableError
 from shared.domain.job import Job
-from shared.messaging.domain_types import job_of
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
+from shared.messaging.payloads.domain_types import job_of
 from shared.numerics.elementary import exp
 from shared.power_prediction.kinds import SHAPES, KindOfJob
 from shared.power_prediction.similar_jobs import PREDICTORS, PowerAtStart

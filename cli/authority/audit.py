@@ -10,8 +10,8 @@ from cli.output import Output, OutputName, Row, write
 from cli.times import at, time_us
 from shared.authority.door import AUDIT
 from shared.domain.errors import RejectedError
-from shared.messaging.clients import Reader
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.clients import Reader
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import settings
 
 _COLUMNS: Final = ("at", "who", "action", "about", "verdict", "reason")

@@ -19,7 +19,7 @@ from shared.authority.binding import EVERY, Binding
 from shared.authority.rules import About, OwnedJob
 from shared.authority.table import AuthorityTable, TableInForce, message_of
 from shared.domain.errors import RejectedError, UnusableError
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import settings
 
 app = typer.Typer(no_args_is_help=True, help="Who may say and ask what.")

@@ -8,8 +8,8 @@ from shared.authority.binding import SitedCluster
 from shared.authority.following import TOPIC
 from shared.authority.table import TableInForce
 from shared.domain.errors import RejectedError
-from shared.messaging.clients import Reader
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.clients import Reader
+from shared.messaging.on_kafka.deployment import Deployment
 
 
 def in_force(deployment: Deployment) -> TableInForce:

@@ -18,7 +18,7 @@ from cli.times import at, clock_us
 from shared.authority.table import AuthorityTable, message_of
 from shared.authority.tokens import BearerToken, digest_of, fresh_token
 from shared.domain.errors import RejectedError, UnusableError
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.folders import written
 from shared.runtime.settings import settings
 

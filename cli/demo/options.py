@@ -12,7 +12,7 @@ from services.energy.settings import EnergySettings
 from services.placement.settings import PlacementSettings
 from services.planner.settings import PlannerSettings
 from shared.eamc.ranking import Policy
-from shared.messaging.stage import RoundSource
+from shared.messaging.stages.stage import RoundSource
 from shared.runtime.settings import Settings
 
 # Every unit commits every round, with a barrier for every Kafka partition: two let workers share a

@@ -24,7 +24,7 @@ from matplotlib.patches import Patch
 from cli.demo.bands import Bands
 from cli.demo.caps import Change, as_predicted, metered, region_levels, standing_caps
 from cli.demo.history import History
-from shared.messaging.domain_types import cores_of
+from shared.messaging.payloads.domain_types import cores_of
 from shared.runtime.pictures import save_png
 from shared.simulation.plots import PowerPanel, draw_boxes, draw_power
 from shared.simulation.steps import Steps, stacked

@@ -14,7 +14,7 @@ from cli.demo.caps import CapFigures
 from cli.demo.history import History, ReadTopic
 from cli.demo.summary import ActionFigures, DemoSummary, summarise
 from shared.domain.money import QUANTUM
-from shared.messaging.event_json import data_of, write_events
+from shared.messaging.events.event_json import data_of, write_events
 from shared.runtime.folders import written
 
 DECISIONS = "decisions.jsonl"

@@ -13,8 +13,8 @@ from cli.security import Security
 from cli.stages import create_topics
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from shared.messaging.access import OPERATOR
-from shared.messaging.deployment import Deployment
+from shared.messaging.access.rules import OPERATOR
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import Settings
 
 

@@ -23,7 +23,7 @@ from coplace.v1.placement_pb2 import (
 from cli.demo.caps import CapFigures, cap_figures, waited_for_power
 from cli.demo.history import History, JobKey
 from shared.domain.errors import UnusableError
-from shared.messaging.domain_types import cores_of
+from shared.messaging.payloads.domain_types import cores_of
 from shared.placement.promises import LEAST_SHUTTERS
 
 

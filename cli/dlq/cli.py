@@ -8,7 +8,7 @@ from google.protobuf.json_format import MessageToJson
 
 from cli import completion
 from cli.dlq.dead_letters import DeadLetters, LetterKind, kind_of
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import settings
 
 app = typer.Typer(no_args_is_help=True, help="List, show and replay dead letters.")

@@ -9,10 +9,10 @@ from coplace.v1.control_pb2 import DeadLetter
 
 from cli.kafka_topics import KafkaTopics
 from shared.domain.errors import UnusableError
-from shared.messaging.clients import Publisher
-from shared.messaging.deployment import Deployment
-from shared.messaging.record import NewRecord, TopicPartition
-from shared.messaging.topics import DLQ_PREFIX
+from shared.messaging.events.record import NewRecord, TopicPartition
+from shared.messaging.events.topics import DLQ_PREFIX
+from shared.messaging.on_kafka.clients import Publisher
+from shared.messaging.on_kafka.deployment import Deployment
 
 SEQUENCED: Final = "placement.inputs"
 

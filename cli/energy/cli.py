@@ -77,7 +77,7 @@ def predicted(ctx: typer.Context, output: OutputName = Output.TABLE) -> None:
         return
     from cli.energy import predicted as accuracy
     from cli.kafka_topics import KafkaTopics
-    from shared.messaging.deployment import Deployment
+    from shared.messaging.on_kafka.deployment import Deployment
     from shared.runtime.settings import settings
 
     found = accuracy.by_place(KafkaTopics(Deployment.of(settings())).topic)
@@ -184,7 +184,7 @@ def misuse() -> None:
     """Users whose jobs do not behave like the application that they name, from energy.advice."""
     from cli.energy import misuse as misused
     from cli.kafka_topics import KafkaTopics
-    from shared.messaging.deployment import Deployment
+    from shared.messaging.on_kafka.deployment import Deployment
     from shared.runtime.settings import settings
 
     topics = KafkaTopics(Deployment.of(settings()))
@@ -254,7 +254,7 @@ def push(
     """Publish coefficients and signatures to a running system, after saying what they change."""
     from cli.energy import push as pushing
     from cli.kafka_topics import KafkaTopics
-    from shared.messaging.deployment import Deployment
+    from shared.messaging.on_kafka.deployment import Deployment
     from shared.runtime.settings import settings
 
     known = pushing.EnergyKnowledge.read(KafkaTopics(Deployment.of(settings())).topic)

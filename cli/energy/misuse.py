@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from coplace.v1.energy_pb2 import AppIdMisused
 from rich.table import Table
 
-from shared.messaging.codec import format_time
-from shared.messaging.event import Event
+from shared.messaging.events.codec import format_time
+from shared.messaging.events.event import Event
 
 TOPIC = "energy.advice"
 

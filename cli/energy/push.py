@@ -23,9 +23,13 @@ from shared.domain.errors import RejectedError, UnusableError
 from shared.domain.signature import Signature
 from shared.eamc.frequency import FrequencyRule, choose_pstates
 from shared.eamc.reference import reference_signature
-from shared.messaging.contents.check import check_contents
-from shared.messaging.domain_types import coefficients_of, declared_coefficients_of, signatures_of
-from shared.messaging.event import Event
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.events.event import Event
+from shared.messaging.payloads.domain_types import (
+    coefficients_of,
+    declared_coefficients_of,
+    signatures_of,
+)
 from shared.models.ear import project
 
 COLUMNS: Final = ("application", "node model", "GHz", "time", "power")

@@ -26,7 +26,7 @@ from deploy.local.run_state import RunState
 from deploy.local.servers import LocalServers
 from deploy.local.supervision import ProcessState, Supervisor
 from shared.domain.errors import UnusableError
-from shared.messaging.access import OPERATOR
+from shared.messaging.access.rules import OPERATOR
 
 if TYPE_CHECKING:
     from cli.security import Security
@@ -225,7 +225,7 @@ class Installation:
         from cli.processes import MODULES, Processes
         from cli.security import Security
         from cli.stages import create_topics
-        from shared.messaging.deployment import Deployment
+        from shared.messaging.on_kafka.deployment import Deployment
         from shared.runtime.settings import Settings
 
         for name in stale_variables():

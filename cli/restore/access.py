@@ -6,11 +6,11 @@ from typing import Final
 
 from kafka.errors import SecurityDisabledError
 
-from shared.messaging.access import Access
-from shared.messaging.access_control import difference
-from shared.messaging.admin import admin_client
-from shared.messaging.deployment import Deployment
-from shared.messaging.redis_access import differences, has_users
+from shared.messaging.access.kafka import difference
+from shared.messaging.access.redis import differences, has_users
+from shared.messaging.access.rules import Access
+from shared.messaging.on_kafka.admin import admin_client
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.redis_client import redis_client
 
 KAFKA: Final = "access to Kafka"

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from shared.domain.errors import UnusableError
-from shared.messaging.consistency import InconsistentError
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.stages.consistency import InconsistentError
 from shared.runtime.settings import settings
 
 app = typer.Typer(

@@ -15,23 +15,23 @@ from services.energy.appdb_cache.adapters import RedisAppDB
 from services.energy.appdb_cache.app import NAME as APPDB_CACHE
 from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.accounts.app import NAME as ACCOUNTS
-from shared.messaging import mending
-from shared.messaging.admin import admin_client, when_coordinated
-from shared.messaging.clients import Reader
-from shared.messaging.consistency import Inconsistency, UnitPartitions
-from shared.messaging.deployment import Deployment
-from shared.messaging.doctor import examine_stages
-from shared.messaging.event import Event
-from shared.messaging.kafka_facts import KafkaFacts
-from shared.messaging.mending import Mended, UnitAtRest, misplaced, told_by
-from shared.messaging.provenance import split_state
-from shared.messaging.quarantine import at
-from shared.messaging.read_model import Name, ReadModel
-from shared.messaging.read_model_check import ReadModelCheck
-from shared.messaging.record import TopicPartition
-from shared.messaging.stage import Stage
-from shared.messaging.transactions import Transactions, read_changelog
-from shared.messaging.unit import unit_count
+from shared.messaging.events.event import Event
+from shared.messaging.events.record import TopicPartition
+from shared.messaging.on_kafka.admin import admin_client, when_coordinated
+from shared.messaging.on_kafka.clients import Reader
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.on_kafka.doctor import examine_stages
+from shared.messaging.on_kafka.facts import KafkaFacts
+from shared.messaging.on_kafka.transactions import Transactions, read_changelog
+from shared.messaging.read_models.check import ReadModelCheck
+from shared.messaging.read_models.read_model import Name, ReadModel
+from shared.messaging.restoring import mending
+from shared.messaging.restoring.mending import Mended, UnitAtRest, misplaced, told_by
+from shared.messaging.stages.consistency import Inconsistency, UnitPartitions
+from shared.messaging.stages.provenance import split_state
+from shared.messaging.stages.quarantine import at
+from shared.messaging.stages.stage import Stage
+from shared.messaging.stages.unit import unit_count
 from shared.runtime.redis_client import redis_client
 
 READ_MODELS: Final[Mapping[str, Callable[[Redis, Name], ReadModel[Any]]]] = {

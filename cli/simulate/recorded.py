@@ -20,7 +20,7 @@ from services.placement.sequencer import Sequencer
 from services.placement.settings import PlacementSettings
 from shared.domain.errors import UnusableError
 from shared.eamc.ranking import Policy
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.placement.model import Rules
 from shared.runtime.folders import within
 from shared.runtime.settings import settings

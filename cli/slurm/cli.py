@@ -15,7 +15,7 @@ from cli.slurm.slurm import Slurm, SlurmError
 from cli.slurm.tell import Teller
 from cli.telling import note
 from services.ingest.jobcomp.model import Site
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import settings
 
 app = typer.Typer(no_args_is_help=True, help="Let Coplace start the jobs of a Slurm.")

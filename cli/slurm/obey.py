@@ -14,8 +14,8 @@ from cli.slurm.slurm import Slurm
 from cli.times import clock_us
 from services.ingest.jobcomp.model import Site, submission
 from shared.domain.errors import RejectedError
-from shared.messaging.clients import Reader
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.clients import Reader
+from shared.messaging.on_kafka.deployment import Deployment
 
 _TOPIC: Final = "placement.decisions"
 _DROPPED: Final = (VERDICT_CANCELLED, VERDICT_REJECTED)

@@ -16,8 +16,8 @@ from services.agent.clocks import Clocks
 from services.agent.controller import Controller
 from services.agent.meter import AgentMeter
 from services.agent.settings import AgentSettings
-from shared.messaging.clock import process_clock
-from shared.messaging.crash import end_process
+from shared.messaging.stages.clock import process_clock
+from shared.messaging.stages.crash import end_process
 from shared.runtime.service import CannotStartError, Process, run_process
 
 # The controller waits no longer than this for other threads while jobs are paused.

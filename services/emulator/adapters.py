@@ -17,11 +17,11 @@ from coplace.v1.plans_pb2 import PlanProposed
 
 from services.emulator import facts
 from services.emulator.answers import Answers
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Event, Publish
-from shared.messaging.record import Record, TopicPartition
-from shared.messaging.stage import Round
-from shared.messaging.topics import ROUND_ENDED
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.events.record import Record, TopicPartition
+from shared.messaging.events.topics import ROUND_ENDED
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.stages.stage import Round
 from shared.runtime.grpc_security import grpc_channel_credentials
 
 SOURCE: Final = "simulation"

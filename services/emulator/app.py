@@ -11,7 +11,7 @@ from services.emulator.emulator import Emulator
 from services.emulator.scales import PER_INSTRUCTION, read_eamc_scale
 from services.emulator.settings import SimulationSettings
 from shared.domain.cluster import Cluster
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.service import Process, run_process
 from shared.runtime.topics import wait_for_topics
 from shared.workloads.clusters import GPU_NODES, clusters

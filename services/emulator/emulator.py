@@ -47,8 +47,8 @@ from services.emulator.truth.laws import Behaviour
 from services.emulator.truth.noise import Noise
 from shared.domain.cluster import Cluster
 from shared.domain.errors import UnusableError
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import Round
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import Round
 from shared.scheduling.progress import Progress
 from shared.workloads.request import JobRequest
 from shared.workloads.table1 import profile

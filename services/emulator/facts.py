@@ -34,8 +34,8 @@ from services.emulator.truth.noise import METER_SIGMA, SHUTTER_SIGMA, Noise
 from shared.domain.cluster import Cluster
 from shared.domain.folding import fold
 from shared.domain.job import job_id
-from shared.messaging.event import Event, Publish
-from shared.messaging.trace import job_traceparent
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.events.trace import job_traceparent
 from shared.workloads.request import JobRequest
 
 JOBS: Final = "jobs.events"

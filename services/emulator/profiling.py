@@ -20,7 +20,7 @@ from services.emulator.truth.kernels import KERNELS, kernel_profile
 from services.emulator.truth.laws import Behaviour, behaviour
 from services.emulator.truth.noise import Noise
 from shared.domain.cluster import Cluster
-from shared.messaging.event import Event, Publish
+from shared.messaging.events.event import Event, Publish
 from shared.workloads.table1 import APPS, AppProfile
 
 FIRST_NODE = 0  # profiling runs use one node of each cluster

@@ -18,9 +18,9 @@ from shared.authority.bearing import TokenGate
 from shared.authority.door import AUDIT, Door
 from shared.authority.following import table_followed
 from shared.authority.table import TableInForce
-from shared.messaging.crash import end_process
-from shared.messaging.deployment import Deployment
-from shared.messaging.publisher import KafkaPublisher
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.on_kafka.publisher import KafkaPublisher
+from shared.messaging.stages.crash import end_process
 from shared.runtime.grpc_server import serve_grpc
 from shared.runtime.service import Process, run_process
 from shared.runtime.topics import wait_for_topics

@@ -14,10 +14,10 @@ from shared.authority.following import Followed, following
 from shared.authority.naming import about_of
 from shared.authority.rules import ORDERS, About, AccessVerdict
 from shared.domain.errors import RejectedError
-from shared.messaging.clock import now_us
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Publish
-from shared.messaging.record import TopicPartition
+from shared.messaging.events.event import Publish
+from shared.messaging.events.record import TopicPartition
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.stages.clock import now_us
 
 DECLARE: Final = "authority_declared"
 _DAY_US: Final = 86_400_000_000

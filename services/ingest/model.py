@@ -10,14 +10,14 @@ from google.protobuf.message import DecodeError, Message
 from services.ingest.payloads import KINDS, PayloadKind
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
-from shared.messaging.contents.check import check_contents
-from shared.messaging.contents.times import times_us
-from shared.messaging.event import Event, Publish
-from shared.messaging.field_checks import YEAR_2000_US
-from shared.messaging.texts import MOST_TEXT_BYTES, require_short_texts
-from shared.messaging.topics import Topics
-from shared.messaging.trace import job_traceparent
-from shared.messaging.unit import EventTimeLimit
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.events.contents.times import times_us
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.events.field_checks import YEAR_2000_US
+from shared.messaging.events.texts import MOST_TEXT_BYTES, require_short_texts
+from shared.messaging.events.topics import Topics
+from shared.messaging.events.trace import job_traceparent
+from shared.messaging.stages.unit import EventTimeLimit
 
 # What a record holds beside its value: key, headers and framing.
 RECORD_OVERHEAD_BYTES: Final = 8_192

@@ -10,7 +10,7 @@ from coplace.v1.jobs_pb2 import JobStarted, JobSubmitted
 
 from shared.authority.table import AuthorityTable
 from shared.domain.errors import RejectedError
-from shared.messaging.domain_types import (
+from shared.messaging.payloads.domain_types import (
     cluster_of,
     declared_coefficients_of,
     dependencies_of,

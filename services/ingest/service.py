@@ -21,8 +21,8 @@ from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake, check_source, parse_envelope
 from shared.authority.callers import caller, callers
 from shared.domain.errors import RejectedError
-from shared.messaging.clock import now_us
-from shared.messaging.event import Publish
+from shared.messaging.events.event import Publish
+from shared.messaging.stages.clock import now_us
 from shared.runtime.grpc_server import RefusedCallError, ends_process, received
 
 NAME: Final = "coplace.v1.IngestService"

@@ -20,9 +20,9 @@ from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.adapters.reflector import ObjectWatcher, reflect
 from services.kubernetes.model.names import GRANT, QUEUE_NAME
 from services.kubernetes.settings import ClusterEntry, KubernetesSettings, clusters_of
-from shared.messaging.clock import process_clock
-from shared.messaging.crash import end_process
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.stages.clock import process_clock
+from shared.messaging.stages.crash import end_process
 from shared.runtime.service import CannotStartError, Process, run_process
 from shared.runtime.topics import wait_for_topics
 

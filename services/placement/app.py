@@ -12,8 +12,8 @@ from services.placement.service import MOST_QUESTIONS, Duty, PlacementService
 from services.placement.settings import PlacementSettings
 from shared.authority.bearing import TokenGate
 from shared.authority.questions import question_door
-from shared.messaging.crash import end_process
-from shared.messaging.stage import Stage
+from shared.messaging.stages.crash import end_process
+from shared.messaging.stages.stage import Stage
 from shared.placement import outcomes, told
 from shared.placement.processor import Placement, mended
 from shared.runtime.grpc_server import grpc_server

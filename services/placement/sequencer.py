@@ -54,9 +54,9 @@ from coplace.v1.prediction_pb2 import (
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from google.protobuf.message import Message
 
-from shared.messaging.digest import Model, require_sha256
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.events.digest import Model, require_sha256
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.envelope import from_bytes, to_bytes
 
 OUTPUT: Final = "placement.inputs"

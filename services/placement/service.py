@@ -35,8 +35,8 @@ from grpc.aio import ServicerContext
 from shared.authority.door import Door
 from shared.authority.rules import About
 from shared.domain.errors import RejectedError
-from shared.messaging.contents.check import check_contents
-from shared.messaging.domain_types import dependencies_of, job_of
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.payloads.domain_types import dependencies_of, job_of
 from shared.placement.queries import Queries
 from shared.placement.quoting import QuotedJob, quoted_placement
 from shared.placement.start_estimates import StartEstimate, StartEstimates

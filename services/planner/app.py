@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from services.planner.meter import watch
 from services.planner.processor import OUTPUT, Planner, Search, mended
 from services.planner.settings import PlannerSettings, SearchKind
-from shared.messaging.stage import Stage
+from shared.messaging.stages.stage import Stage
 from shared.placement.settings import RuleSettings
 from shared.planning.searches import Searches
 from shared.runtime.service import run_service

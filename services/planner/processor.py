@@ -13,9 +13,9 @@ from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.plans_pb2 import PlanItem, PlanProposed
 
 from shared.domain.bounds import LENGTHS
-from shared.messaging.event import Event, Publish
-from shared.messaging.quarantine import Fault
-from shared.messaging.stage import Round
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.quarantine import Fault
+from shared.messaging.stages.stage import Round
 from shared.placement import processor
 from shared.placement.model import Rules
 from shared.placement.processor import Placement

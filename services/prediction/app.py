@@ -10,7 +10,7 @@ from services.prediction.node_statistics import OUTPUT as READINGS
 from services.prediction.processor import Prediction
 from services.prediction.publish import OUTPUT, POWER_OUTPUT, SOURCE
 from services.prediction.settings import PredictionSettings
-from shared.messaging.stage import Stage
+from shared.messaging.stages.stage import Stage
 from shared.runtime.service import run_service
 from shared.runtime.settings import Settings, settings
 

@@ -12,8 +12,8 @@ from shared.domain.bounds import (
 )
 from shared.domain.errors import RejectedError
 from shared.domain.job import Job
-from shared.messaging.domain_types import cores_of
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
+from shared.messaging.payloads.domain_types import cores_of
 from shared.models.shutters import Shutter, unfiltered_slowdown
 
 

@@ -14,10 +14,10 @@ from shared.domain.bounds import NODE_POWER_W
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.domain.resources import Resources
-from shared.messaging.event import Event, Publish
-from shared.messaging.power_history import update_of, updated
-from shared.messaging.stage import Round
-from shared.messaging.table import Table
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.payloads.power_history import update_of, updated
+from shared.messaging.stages.stage import Round
+from shared.messaging.stages.table import Table
 from shared.power_prediction.kinds import KindOfJob, size_of
 from shared.power_prediction.online import (
     MOST_JUDGED,

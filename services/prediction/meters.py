@@ -17,9 +17,9 @@ from services.prediction.publish import meters_read_event
 from shared.domain.cluster import Cluster
 from shared.domain.folding import fold
 from shared.domain.node import NodeNames
-from shared.messaging.event import Publish
-from shared.messaging.stage import Round
-from shared.messaging.table import Table
+from shared.messaging.events.event import Publish
+from shared.messaging.stages.stage import Round
+from shared.messaging.stages.table import Table
 
 # Told of a cluster at most so often.
 PERIOD_US: Final = 60_000_000

@@ -16,9 +16,9 @@ from shared.domain.bounds import NODE_POWER_W
 from shared.domain.cluster import Cluster
 from shared.domain.folding import names_of
 from shared.domain.job import Job
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import Round
-from shared.messaging.table import Table
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import Round
+from shared.messaging.stages.table import Table
 
 # As for the other models: trained on so many first, then on twice as many each time.
 MIN_DRAWS: Final = 50

@@ -10,9 +10,9 @@ from coplace.v1.telemetry_pb2 import NodeSamples
 from shared.domain.bounds import READING_W
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import AlreadyAppliedError, Round
-from shared.messaging.table import Table
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
+from shared.messaging.stages.table import Table
 
 STAGE: Final = "prediction.nodes"
 INPUT: Final = "telemetry.nodes"

@@ -12,11 +12,11 @@ from google.protobuf.message import Message
 from services.prediction.pair_trees import PairExample, grow, unseen_errors
 from services.prediction.publish import trees_event
 from services.prediction.versions import VersionChoice, Versions, Wish
-from shared.messaging.digest import model_sha256
-from shared.messaging.event import Publish
-from shared.messaging.pair_trees import pair_trees_of
-from shared.messaging.regression_trees import packed
-from shared.messaging.stage import Round
+from shared.messaging.events.digest import model_sha256
+from shared.messaging.events.event import Publish
+from shared.messaging.payloads.pair_trees import pair_trees_of
+from shared.messaging.payloads.regression_trees import packed
+from shared.messaging.stages.stage import Round
 from shared.models.degradation import slowdown_of_shares
 from shared.models.pair_trees import PAIR_TREES, PAIRS_ORIGIN, PairTrees
 

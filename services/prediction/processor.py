@@ -43,10 +43,10 @@ from services.prediction.training import (
 )
 from shared.domain.cluster import MOST_CLUSTERS, require_few_clusters
 from shared.domain.errors import RejectedError
-from shared.messaging.domain_types import cluster_of, job_of
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import AlreadyAppliedError, Round
-from shared.messaging.table import Table
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.payloads.domain_types import cluster_of, job_of
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
+from shared.messaging.stages.table import Table
 from shared.models.degradation import PRIOR_WEIGHTS
 from shared.models.pair_trees import PAIR_TREES
 from shared.power_prediction.online import OnlineLearner

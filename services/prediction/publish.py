@@ -16,10 +16,10 @@ from coplace.v1.prediction_pb2 import (
 from google.protobuf.message import Message
 
 from services.prediction.model import TrainedWeights
-from shared.messaging.digest import model_sha256
-from shared.messaging.event import Event, Publish
-from shared.messaging.power_history import kind_of
-from shared.messaging.stage import Round
+from shared.messaging.events.digest import model_sha256
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.payloads.power_history import kind_of
+from shared.messaging.stages.stage import Round
 from shared.models import degradation
 
 SOURCE: Final = "prediction"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from services.prediction.pair_trees import PairExample
 from services.prediction.state import HALF, CoRunPair, State
 from shared.domain.bounds import NODE_POWER_W
-from shared.messaging.table import Table
+from shared.messaging.stages.table import Table
 from shared.models import degradation
 from shared.models.pair_trees import Side
 

@@ -13,11 +13,11 @@ from google.protobuf.message import Message
 from services.prediction.power_trees import Growth, train_forests
 from services.prediction.publish import trees_event
 from services.prediction.versions import VersionChoice, Versions, Wish
-from shared.messaging.digest import model_sha256
-from shared.messaging.event import Publish
-from shared.messaging.power_trees import data_sha256, trees_of, with_models_of_users
-from shared.messaging.regression_trees import packed
-from shared.messaging.stage import Round
+from shared.messaging.events.digest import model_sha256
+from shared.messaging.events.event import Publish
+from shared.messaging.payloads.power_trees import data_sha256, trees_of, with_models_of_users
+from shared.messaging.payloads.regression_trees import packed
+from shared.messaging.stages.stage import Round
 from shared.numerics.elementary import exps, logs
 from shared.power_prediction.forests import MEAN_OF_BOTH
 from shared.power_prediction.online import JudgedPrediction, OnlineLearner

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from services.prediction.publish import SOURCE
 from shared.domain.errors import RejectedError
-from shared.messaging.table import Table
+from shared.messaging.stages.table import Table
 
 # Versions that can be put into force again.
 MOST_VERSIONS: Final = 5

@@ -20,8 +20,8 @@ from coplace.v1.accounts_pb2 import (
 from coplace.v1.pricing_state_pb2 import AccountState, PricingState
 
 from shared.domain.money import micro_units, su_text
-from shared.messaging.stage import AlreadyAppliedError
-from shared.messaging.tariffs import allocated_su
+from shared.messaging.payloads.tariffs import allocated_su
+from shared.messaging.stages.stage import AlreadyAppliedError
 
 _EMPTY: Final[Mapping[WhenEmpty.ValueType, Standing.ValueType]] = {
     WHEN_EMPTY_REFUSE: STANDING_REFUSED,

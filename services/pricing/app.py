@@ -5,7 +5,7 @@ from typing import Final
 from services.pricing.processor import CHARGES, STANDINGS, PriceRule, PricingProcessor
 from services.pricing.restoring import mended, recalled
 from services.pricing.settings import PricingSettings
-from shared.messaging.stage import Stage
+from shared.messaging.stages.stage import Stage
 from shared.runtime.service import run_service
 from shared.runtime.settings import Settings, settings
 

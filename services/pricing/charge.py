@@ -36,8 +36,8 @@ from shared.domain.bounds import WALLTIME_S
 from shared.domain.errors import RejectedError
 from shared.domain.money import micro_units, service_units, su_text
 from shared.domain.tariff import FAIR, PriceTariff
-from shared.messaging.domain_types import cores_of, suspensions
-from shared.messaging.tariffs import function_of, surcharge_of
+from shared.messaging.payloads.domain_types import cores_of, suspensions
+from shared.messaging.payloads.tariffs import function_of, surcharge_of
 
 # More than any job costs, and few enough that integer accounts of 0.000001 SU cannot overflow.
 _MOST_SU: Final = Decimal(10**12)

@@ -13,7 +13,7 @@ from services.pricing.charge import AttemptEnd, ChargeMark, charge_message, usag
 from services.pricing.model import CoRun, evidence
 from shared.domain.errors import UnusableError
 from shared.domain.tariff import PriceTariff
-from shared.messaging.tariffs import tariff_of
+from shared.messaging.payloads.tariffs import tariff_of
 from shared.models.shutters import Shutter, interference
 
 

@@ -67,8 +67,8 @@ from shared.domain.checks import require_count, require_text
 from shared.domain.errors import RejectedError
 from shared.domain.job import JobFact, JobState, next_state
 from shared.domain.tariff import PriceTariff
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import AlreadyAppliedError, EarlyError, Round
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import AlreadyAppliedError, EarlyError, Round
 
 # What costs nothing: the finish tells what came of it.
 _COST_NOTHING: Final = (

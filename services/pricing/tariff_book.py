@@ -8,8 +8,8 @@ from coplace.v1.tariffs_pb2 import TariffDeclared
 
 from shared.domain.errors import RejectedError
 from shared.domain.tariff import PriceTariff
-from shared.messaging.stage import AlreadyAppliedError
-from shared.messaging.tariffs import tariff_of
+from shared.messaging.payloads.tariffs import tariff_of
+from shared.messaging.stages.stage import AlreadyAppliedError
 
 
 class TariffBook:

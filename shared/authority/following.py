@@ -11,9 +11,9 @@ from aiokafka import TopicPartition as KafkaPartition
 
 from shared.authority.table import TableInForce
 from shared.domain.errors import RejectedError
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Event
-from shared.messaging.record import Record, TopicPartition
+from shared.messaging.events.event import Event
+from shared.messaging.events.record import Record, TopicPartition
+from shared.messaging.on_kafka.deployment import Deployment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

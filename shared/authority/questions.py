@@ -7,9 +7,9 @@ from functools import partial
 from shared.authority.door import AUDIT, Door
 from shared.authority.following import TOPIC, table_followed
 from shared.authority.table import TableInForce
-from shared.messaging.crash import end_process
-from shared.messaging.deployment import Deployment
-from shared.messaging.publisher import KafkaPublisher
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.on_kafka.publisher import KafkaPublisher
+from shared.messaging.stages.crash import end_process
 from shared.runtime.service import Process
 from shared.runtime.topics import wait_for_topics
 

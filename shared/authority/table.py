@@ -15,7 +15,7 @@ from shared.authority.binding import Binding, Role
 from shared.authority.rules import About, AccessVerdict, judged
 from shared.authority.tokens import BearerToken, Tokens
 from shared.domain.errors import RejectedError
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
 
 _PREFIX: Final = "AUTHORITY_ROLE_"
 _DECLARE: Final = "authority_declared"

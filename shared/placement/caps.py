@@ -15,7 +15,7 @@ from coplace.v1.control_pb2 import (
 
 from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
 from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, Step, milliwatts
 
 SCOPES: Final[Mapping[PowerScope.ValueType, Scope]] = {

@@ -28,9 +28,9 @@ from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
 from shared.domain.job import Dependency, Job, JobFact, JobState, next_state
 from shared.domain.node import NodeNames
-from shared.messaging.domain_types import dependencies_of, job_of
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError, EarlyError
+from shared.messaging.events.event import Event
+from shared.messaging.payloads.domain_types import dependencies_of, job_of
+from shared.messaging.stages.stage import AlreadyAppliedError, EarlyError
 from shared.placement.actions import Action, ActionKind, Refused
 from shared.placement.grants import Void, lower_grant
 from shared.placement.holdings import Holdings

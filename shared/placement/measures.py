@@ -17,7 +17,7 @@ from coplace.v1.placement_pb2 import PowerShortage
 
 from shared.domain.cap_measures import Measure
 from shared.domain.job import JobState
-from shared.messaging.event import Publish
+from shared.messaging.events.event import Publish
 from shared.placement.actions import Action, ActionKind
 from shared.placement.caps import MESSAGES, Covered, Declared
 from shared.placement.explanation import watts

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 from shared.domain.node import NodeNames
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.caps import Covered
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Placed, Tracked, nodes_of, runs_of

@@ -31,13 +31,13 @@ from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
 from shared.domain.node import NodeNames
 from shared.domain.signature import Signature
-from shared.messaging.digest import Model, require_sha256
-from shared.messaging.domain_types import cluster_of, coefficients_of, signatures_of
-from shared.messaging.event import Event
-from shared.messaging.pair_trees import chosen_pair_trees
-from shared.messaging.power_history import kind_of, update_of
-from shared.messaging.power_trees import chosen_trees
-from shared.messaging.stage import AlreadyAppliedError
+from shared.messaging.events.digest import Model, require_sha256
+from shared.messaging.events.event import Event
+from shared.messaging.payloads.domain_types import cluster_of, coefficients_of, signatures_of
+from shared.messaging.payloads.pair_trees import chosen_pair_trees
+from shared.messaging.payloads.power_history import kind_of, update_of
+from shared.messaging.payloads.power_trees import chosen_trees
+from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.models.pair_trees import PAIRS_ORIGIN, PairTrees
 from shared.models.time_coefficient import AppTime
 from shared.placement import caps as power_caps

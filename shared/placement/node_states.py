@@ -16,8 +16,8 @@ from coplace.v1.control_pb2 import NodesDrained, NodesResumed
 from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
 from shared.domain.node import NodeNames
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.explanation import when
 from shared.placement.rules_in_force import RulesInForce
 

@@ -25,8 +25,8 @@ from shared.domain.cluster import Cluster
 from shared.domain.folding import fold
 from shared.domain.job import Job
 from shared.domain.node import NodeNames
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import Round
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import Round
 from shared.placement.actions import MESSAGES as ACTION_KINDS
 from shared.placement.actions import Action
 from shared.placement.caps import MESSAGES

@@ -14,8 +14,8 @@ import orjson
 from coplace.v1.placement_pb2 import PowerCapExceeded, UnderPredicted
 from coplace.v1.prediction_pb2 import NodeMetersRead
 
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import Round
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import Round
 from shared.placement.caps import MESSAGES, Covered
 from shared.placement.holdings import Holdings
 from shared.placement.metered_power import (

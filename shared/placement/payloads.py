@@ -14,7 +14,7 @@ from shared.domain.bounds import NODE_FACTOR
 from shared.domain.checks import require_text
 from shared.domain.errors import RejectedError
 from shared.domain.node import NodeNames
-from shared.messaging.domain_types import MOST_VERSION
+from shared.messaging.payloads.domain_types import MOST_VERSION
 from shared.models import degradation as pair_model
 
 

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 from coplace.v1.plans_pb2 import PlanItem, PlanProposed
 
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.jobs import Tracked, candidate_of
 from shared.placement.model import Candidate
 from shared.placement.modes import Modes, same_ghz

@@ -42,9 +42,9 @@ from google.protobuf.message import Message
 
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
-from shared.messaging.event import Event, Publish
-from shared.messaging.quarantine import Fault
-from shared.messaging.stage import Round
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.quarantine import Fault
+from shared.messaging.stages.stage import Round
 from shared.placement import job_table, meters, overshoots, plans
 from shared.placement.dependencies import Dependencies
 from shared.placement.explanation import Refusals

@@ -16,8 +16,8 @@ from coplace.v1.placement_service_pb2 import PairApart
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
 from shared.domain.errors import RejectedError
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.models.shutters import Shutter, slowdown_interval, unfiltered_slowdown
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Promise, Tracked

@@ -10,8 +10,8 @@ from coplace.v1.control_pb2 import PolicyDeclared
 from shared.domain.cap_measures import measures_of
 from shared.eamc.frequency import Reading, Weighing
 from shared.eamc.ranking import Policy
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement.envelope import from_bytes, to_bytes
 from shared.placement.model import Ranking, Rules
 

@@ -28,9 +28,9 @@ from coplace.v1.placement_pb2 import (
 from google.protobuf.message import Message
 
 from shared.domain.job import JobFact, JobState, next_state
-from shared.messaging.event import Event
-from shared.messaging.stage import Round
-from shared.messaging.unit_state import TOLD_KEY
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import Round
+from shared.messaging.stages.unit_state import TOLD_KEY
 from shared.placement.actions import KINDS, Action, ActionKind
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Placed, Tracked

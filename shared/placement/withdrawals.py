@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from shared.messaging.event import Publish
+from shared.messaging.events.event import Publish
 from shared.placement.explanation import when
 from shared.placement.job_table import JobTable
 from shared.placement.jobs import Placed, Tracked

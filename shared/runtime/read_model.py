@@ -16,21 +16,21 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from shared.domain.errors import RejectedError
-from shared.messaging.consistency import InconsistentError
-from shared.messaging.crash import end_process
-from shared.messaging.dead_letters import dead_letter, quarantined
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Event
-from shared.messaging.failures import Failures
-from shared.messaging.faust_app import run_stateless, stateless_app
-from shared.messaging.hooks import Meter, Tally
-from shared.messaging.provenance import LastRead
-from shared.messaging.publisher import KafkaPublisher
-from shared.messaging.quarantine import Fault
-from shared.messaging.read_model import Applied, LostPositionError, Name, ReadModel
-from shared.messaging.read_model_check import ReadModelCheck
-from shared.messaging.record import Record, TopicPartition
-from shared.messaging.topics import DLQ_PREFIX
+from shared.messaging.events.event import Event
+from shared.messaging.events.record import Record, TopicPartition
+from shared.messaging.events.topics import DLQ_PREFIX
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.on_kafka.faust_app import run_stateless, stateless_app
+from shared.messaging.on_kafka.publisher import KafkaPublisher
+from shared.messaging.read_models.check import ReadModelCheck
+from shared.messaging.read_models.read_model import Applied, LostPositionError, Name, ReadModel
+from shared.messaging.stages.consistency import InconsistentError
+from shared.messaging.stages.crash import end_process
+from shared.messaging.stages.dead_letters import dead_letter, quarantined
+from shared.messaging.stages.failures import Failures
+from shared.messaging.stages.hooks import Meter, Tally
+from shared.messaging.stages.provenance import LastRead
+from shared.messaging.stages.quarantine import Fault
 from shared.runtime.redis_client import redis_client, wait_for_redis
 from shared.runtime.service import Process, run_process
 from shared.runtime.topics import wait_for_topics

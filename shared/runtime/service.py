@@ -11,11 +11,11 @@ from typing import Final
 import structlog
 from opentelemetry.metrics import Meter as InstrumentFactory
 
-from shared.messaging.clock import ClockJumpedError, GuardedClock, process_clock
-from shared.messaging.crash import end_process
-from shared.messaging.kafka import run_stages
-from shared.messaging.stage import Stage
-from shared.messaging.topics import DLQ_PREFIX
+from shared.messaging.events.topics import DLQ_PREFIX
+from shared.messaging.on_kafka.driver import run_stages
+from shared.messaging.stages.clock import ClockJumpedError, GuardedClock, process_clock
+from shared.messaging.stages.crash import end_process
+from shared.messaging.stages.stage import Stage
 from shared.runtime.environment import WrongSettingsError
 from shared.runtime.http import Readiness, http_server
 from shared.runtime.logging import configure_logging

@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, FilePath, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from shared.messaging.stage import RoundSource
+from shared.messaging.stages.stage import RoundSource
 from shared.runtime.environment import EnvironmentSettings
 
 

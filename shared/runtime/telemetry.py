@@ -15,8 +15,8 @@ from opentelemetry.trace import SpanKind, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from shared.messaging.event import Event
-from shared.messaging.hooks import Backlog, Hooks, Tally
+from shared.messaging.events.event import Event
+from shared.messaging.stages.hooks import Backlog, Hooks, Tally
 from shared.runtime.settings import Settings
 
 # Spans reach their file soon enough for somebody who watches it.

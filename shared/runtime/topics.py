@@ -8,7 +8,7 @@ import structlog
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaConnectionError, TopicAuthorizationFailedError
 
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.http import Readiness
 from shared.runtime.refusals import acl_problem, files_problem, kafka_problem
 from shared.runtime.settings import Settings

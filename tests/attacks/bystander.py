@@ -17,9 +17,9 @@ from google.protobuf.message import Message
 from cli.demo.servers import RunningSystem
 from services.emulator.adapters import envelope_of
 from shared.domain.errors import RejectedError
-from shared.messaging.clients import Reader
-from shared.messaging.clock import now_us
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
+from shared.messaging.on_kafka.clients import Reader
+from shared.messaging.stages.clock import now_us
 from shared.runtime.grpc_security import grpc_channel
 
 _SITE: Final = "bystander"

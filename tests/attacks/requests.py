@@ -12,7 +12,7 @@ from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest, PublishStrea
 from google.protobuf.message import Message
 
 from services.emulator.adapters import PAYLOADS
-from shared.messaging.topics import load_topics
+from shared.messaging.events.topics import load_topics
 from tests.attacks.distortion import distorted, examples
 
 _PUBLISH: Final = "/coplace.v1.IngestService/Publish"

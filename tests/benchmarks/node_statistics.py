@@ -15,12 +15,12 @@ from typing import Final
 
 from services.prediction.app import stages
 from services.prediction.node_statistics import INPUT, OUTPUT
-from shared.messaging.codec import Codec, is_barrier
-from shared.messaging.embedded import EmbeddedRuntime
-from shared.messaging.memory import InMemoryLog
-from shared.messaging.record import NewRecord
-from shared.messaging.stage import RoundSource, Stage
-from shared.messaging.topics import Topics
+from shared.messaging.events.codec import Codec, is_barrier
+from shared.messaging.events.record import NewRecord
+from shared.messaging.events.topics import Topics
+from shared.messaging.in_memory.embedded import EmbeddedRuntime
+from shared.messaging.in_memory.log import InMemoryLog
+from shared.messaging.stages.stage import RoundSource, Stage
 from shared.runtime.settings import Settings
 from shared.workloads.clusters import clusters
 from tests.benchmarks.system.telemetry import SAMPLES, record

@@ -41,8 +41,8 @@ from coplace.v1.placement_service_pb2 import ExplainRequest, ExplainResponse
 from services.placement.app import QUICK_SWITCH_S
 from services.placement.service import NAME, Duty, PlacementService
 from services.planner.settings import PlannerSettings
-from shared.messaging.event import Event
-from shared.messaging.stage import Round
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import Round
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from shared.planning.region_decomposition import RegionDecomposition

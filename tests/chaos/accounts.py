@@ -10,18 +10,18 @@ import fakeredis
 from services.pricing.accounts.adapters import LEDGER, RedisAccounts
 from services.pricing.accounts.app import entry
 from services.pricing.accounts.model import AccountEntry
-from shared.messaging.codec import Codec
-from shared.messaging.consistency import (
+from shared.messaging.events.codec import Codec
+from shared.messaging.events.event import Publish
+from shared.messaging.events.record import Record
+from shared.messaging.in_memory.facts import facts_of_partitions
+from shared.messaging.in_memory.log import InMemoryLog
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.read_models.read_model import LostPositionError
+from shared.messaging.stages.consistency import (
     Inconsistency,
     InconsistentError,
     read_model_differences,
 )
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Publish
-from shared.messaging.memory import InMemoryLog
-from shared.messaging.memory_facts import facts_of_partitions
-from shared.messaging.read_model import LostPositionError
-from shared.messaging.record import Record
 from shared.runtime.read_model import Applier
 from tests.chaos.journal import Journal
 

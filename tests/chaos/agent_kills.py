@@ -34,7 +34,7 @@ from services.agent.clocks import Clocks
 from services.agent.controller import Controller
 from services.agent.meter import AgentMeter
 from services.agent.settings import AgentSettings
-from shared.messaging.clock import now_us
+from shared.messaging.stages.clock import now_us
 from tests.support.agent import job, none_stops, pids_of, states
 
 JOBS: Final = 3

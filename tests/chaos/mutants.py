@@ -21,15 +21,17 @@ from services.pricing.processor import PricingProcessor
 from services.pricing.state import Attempts
 from shared.domain.job import TRANSITIONS, JobFact, JobState
 from shared.domain.tariff import FAIR, PriceTariff, RateFunction, Surcharge
-from shared.messaging import embedded, memory, unit
-from shared.messaging.clock import GuardedClock
-from shared.messaging.early import EarlyFacts
-from shared.messaging.failures import Beginnings
-from shared.messaging.guarded_unit import GuardedUnit
-from shared.messaging.memory import InMemoryLog
-from shared.messaging.memory_transactions import MemoryTransactions
-from shared.messaging.quarantine import Blame, at
-from shared.messaging.unit import Unit
+from shared.messaging.in_memory import embedded
+from shared.messaging.in_memory import log as memory
+from shared.messaging.in_memory.log import InMemoryLog
+from shared.messaging.in_memory.transactions import MemoryTransactions
+from shared.messaging.stages import unit
+from shared.messaging.stages.clock import GuardedClock
+from shared.messaging.stages.early import EarlyFacts
+from shared.messaging.stages.failures import Beginnings
+from shared.messaging.stages.guarded_unit import GuardedUnit
+from shared.messaging.stages.quarantine import Blame, at
+from shared.messaging.stages.unit import Unit
 from shared.placement import caps
 from shared.placement.eligible import Choice
 from shared.placement.job_table import JobTable

@@ -9,9 +9,9 @@ from coplace.v1.ingest_service_pb2 import Envelope
 
 from services.ingest.model import Intake
 from shared.domain.errors import RejectedError
-from shared.messaging.clock import ClockJumpedError, GuardedClock
-from shared.messaging.codec import Codec
-from shared.messaging.memory import InMemoryLog
+from shared.messaging.events.codec import Codec
+from shared.messaging.in_memory.log import InMemoryLog
+from shared.messaging.stages.clock import ClockJumpedError, GuardedClock
 from tests.chaos.clock import SECOND_US, Clock
 from tests.chaos.journal import Journal
 

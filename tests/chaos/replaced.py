@@ -2,8 +2,8 @@
 stages refuse, and the operator of `operators.py` does what they say."""
 
 from services.pricing.accounts.adapters import LEDGER
-from shared.messaging.record import NewRecord
-from shared.messaging.stage import Stage
+from shared.messaging.events.record import NewRecord
+from shared.messaging.stages.stage import Stage
 from tests.chaos.audit.evidence import charges_of
 from tests.chaos.clock import SECOND_US
 from tests.chaos.world import World

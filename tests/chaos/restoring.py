@@ -4,20 +4,26 @@ same decisions, other I/O."""
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from shared.messaging.codec import Codec
-from shared.messaging.consistency import InconsistentError, UnitPartitions, at_start, opened
-from shared.messaging.event import Event
-from shared.messaging.hooks import Hooks
-from shared.messaging.memory import InMemoryLog
-from shared.messaging.memory_facts import facts_in_memory
-from shared.messaging.memory_transactions import MemoryTransactions, restore
-from shared.messaging.mending import Mended, UnitAtRest, clock_mended, told_by
-from shared.messaging.provenance import split_state
-from shared.messaging.record import NewRecord, TopicPartition
-from shared.messaging.repartition import UnitState, as_before, commits_of, has_moved, planned
-from shared.messaging.stage import Stage
-from shared.messaging.topics import DLQ_PREFIX, Topics
-from shared.messaging.unit import unit_count
+from shared.messaging.events.codec import Codec
+from shared.messaging.events.event import Event
+from shared.messaging.events.record import NewRecord, TopicPartition
+from shared.messaging.events.topics import DLQ_PREFIX, Topics
+from shared.messaging.in_memory.facts import facts_in_memory
+from shared.messaging.in_memory.log import InMemoryLog
+from shared.messaging.in_memory.transactions import MemoryTransactions, restore
+from shared.messaging.restoring.mending import Mended, UnitAtRest, clock_mended, told_by
+from shared.messaging.restoring.repartition import (
+    UnitState,
+    as_before,
+    commits_of,
+    has_moved,
+    planned,
+)
+from shared.messaging.stages.consistency import InconsistentError, UnitPartitions, at_start, opened
+from shared.messaging.stages.hooks import Hooks
+from shared.messaging.stages.provenance import split_state
+from shared.messaging.stages.stage import Stage
+from shared.messaging.stages.unit import unit_count
 
 _WHOLE = 1 << 60
 

@@ -7,9 +7,9 @@ import pytest
 from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER
 
 from services.placement.app import stages
-from shared.messaging.embedded import EmbeddedRuntime
-from shared.messaging.memory import InMemoryLog
-from shared.messaging.stage import RoundSource
+from shared.messaging.in_memory.embedded import EmbeddedRuntime
+from shared.messaging.in_memory.log import InMemoryLog
+from shared.messaging.stages.stage import RoundSource
 from shared.runtime.settings import Settings
 from tests.chaos.audit import power
 from tests.chaos.audit.evidence import Evidence

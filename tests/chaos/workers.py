@@ -8,14 +8,14 @@ from enum import Enum
 from random import Random
 from typing import Final
 
-from shared.messaging.clock import ClockJumpedError, GuardedClock
-from shared.messaging.codec import Codec
-from shared.messaging.consistency import InconsistentError
-from shared.messaging.embedded import EmbeddedRuntime
-from shared.messaging.hooks import Hooks
-from shared.messaging.memory import FencedError, InMemoryLog
-from shared.messaging.stage import RoundSource, Stage
-from shared.messaging.unit import EventTimeLimit
+from shared.messaging.events.codec import Codec
+from shared.messaging.in_memory.embedded import EmbeddedRuntime
+from shared.messaging.in_memory.log import FencedError, InMemoryLog
+from shared.messaging.stages.clock import ClockJumpedError, GuardedClock
+from shared.messaging.stages.consistency import InconsistentError
+from shared.messaging.stages.hooks import Hooks
+from shared.messaging.stages.stage import RoundSource, Stage
+from shared.messaging.stages.unit import EventTimeLimit
 from tests.chaos.clock import SECOND_US, Clock
 from tests.chaos.journal import Death, Journal
 from tests.support.deaths import SIMULATED, KilledError

@@ -21,11 +21,11 @@ from services.planner.app import stages as planner_stages
 from services.planner.settings import PlannerSettings
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
-from shared.messaging.codec import Codec
-from shared.messaging.consistency import InconsistentError
-from shared.messaging.deployment import Deployment
-from shared.messaging.memory import InMemoryLog
-from shared.messaging.stage import RoundSource, Stage
+from shared.messaging.events.codec import Codec
+from shared.messaging.in_memory.log import InMemoryLog
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.stages.consistency import InconsistentError
+from shared.messaging.stages.stage import RoundSource, Stage
 from shared.runtime.settings import Settings
 from tests.chaos.accounts import Accounts
 from tests.chaos.clock import SECOND_US, Clock, some_time_us

@@ -24,8 +24,8 @@ from services.emulator.adapters import MARKED, IngestClient, RecordedAnswers, Ro
 from services.emulator.answers import DECISIONS, Answers
 from services.emulator.app import emulator
 from services.emulator.settings import SimulationSettings
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Publish
+from shared.messaging.events.event import Publish
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.service import Process, run_process
 from shared.runtime.topics import wait_for_topics
 

@@ -9,9 +9,9 @@ import signal
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from shared.messaging.deployment import Deployment
-from shared.messaging.faust_app import run_stateless, stateless_app
-from shared.messaging.record import Record, TopicPartition
+from shared.messaging.events.record import Record, TopicPartition
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.on_kafka.faust_app import run_stateless, stateless_app
 from shared.runtime.settings import Settings
 
 TOPIC = "jobs.events"

@@ -4,19 +4,19 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 
-from shared.messaging.consistency import (
+from shared.messaging.events.record import NewRecord, Record, TopicPartition
+from shared.messaging.in_memory.embedded import EmbeddedRuntime
+from shared.messaging.in_memory.facts import facts_in_memory
+from shared.messaging.in_memory.log import FencedError, InMemoryLog
+from shared.messaging.in_memory.transactions import restore
+from shared.messaging.stages.consistency import (
     Inconsistency,
     InconsistentError,
     UnitPartitions,
     at_start,
 )
-from shared.messaging.embedded import EmbeddedRuntime
-from shared.messaging.hooks import Hooks
-from shared.messaging.memory import FencedError, InMemoryLog
-from shared.messaging.memory_facts import facts_in_memory
-from shared.messaging.memory_transactions import restore
-from shared.messaging.provenance import split_state
-from shared.messaging.record import NewRecord, Record, TopicPartition
+from shared.messaging.stages.hooks import Hooks
+from shared.messaging.stages.provenance import split_state
 from tests.contract.backends import Plan
 from tests.support.deaths import SIMULATED, KilledError
 from tests.support.messaging import CODEC, counting

@@ -15,12 +15,12 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
 from kafka.structs import OffsetAndMetadata
 
-from shared.messaging.admin import admin_client, ensure_topics, when_coordinated
-from shared.messaging.clients import Publisher, Reader
-from shared.messaging.deployment import Deployment
-from shared.messaging.doctor import examine_stages
-from shared.messaging.record import NewRecord, Record, TopicPartition
-from shared.messaging.stage import RoundSource
+from shared.messaging.events.record import NewRecord, Record, TopicPartition
+from shared.messaging.on_kafka.admin import admin_client, ensure_topics, when_coordinated
+from shared.messaging.on_kafka.clients import Publisher, Reader
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.on_kafka.doctor import examine_stages
+from shared.messaging.stages.stage import RoundSource
 from shared.runtime.settings import Settings
 from tests.contract.backends import STAGES, Plan
 from tests.support.messaging import counting

@@ -6,14 +6,14 @@ import pytest
 from aiokafka.errors import ProducerFenced
 from kafka.errors import CoordinatorNotAvailableError
 
-from shared.messaging.clock import GuardedClock, now_us
-from shared.messaging.consistency import InconsistentError
-from shared.messaging.deployment import Deployment
-from shared.messaging.kafka_facts import KafkaFacts
-from shared.messaging.kafka_unit import KafkaUnit
-from shared.messaging.mend import mend_clock
-from shared.messaging.stage import RoundSource, Stage
-from shared.messaging.unit import Commit
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.on_kafka.facts import KafkaFacts
+from shared.messaging.on_kafka.unit import KafkaUnit
+from shared.messaging.restoring.mend import mend_clock
+from shared.messaging.stages.clock import GuardedClock, now_us
+from shared.messaging.stages.consistency import InconsistentError
+from shared.messaging.stages.stage import RoundSource, Stage
+from shared.messaging.stages.unit import Commit
 from tests.contract.on_kafka import KafkaBackend
 from tests.support.messaging import counting
 

@@ -10,11 +10,11 @@ from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples
 
 from services.prediction.app import stages
 from services.prediction.node_statistics import INPUT, OUTPUT, STAGE
-from shared.messaging.assignment import assign_units
-from shared.messaging.event import Event, Publish
-from shared.messaging.hooks import POINTS
-from shared.messaging.record import NewRecord
-from shared.messaging.stage import RoundSource, Stage
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.events.record import NewRecord
+from shared.messaging.stages.assignment import assign_units
+from shared.messaging.stages.hooks import POINTS
+from shared.messaging.stages.stage import RoundSource, Stage
 from shared.runtime.settings import Settings
 from tests.contract.backends import Plan
 from tests.contract.in_memory import MemoryBackend

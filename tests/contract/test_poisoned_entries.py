@@ -14,12 +14,12 @@ from redis.exceptions import ResponseError
 from services.pricing.accounts.adapters import LEDGER, RedisAccounts
 from services.pricing.accounts.model import AccountEntry
 from services.pricing.charge import recompute
-from shared.messaging.clients import Reader
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Event, Publish
-from shared.messaging.failures import DEFAULT_AFTER
-from shared.messaging.memory import InMemoryLog
-from shared.messaging.record import NewRecord, Record, TopicPartition
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.events.record import NewRecord, Record, TopicPartition
+from shared.messaging.in_memory.log import InMemoryLog
+from shared.messaging.on_kafka.clients import Reader
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.stages.failures import DEFAULT_AFTER
 from shared.runtime.settings import Settings
 from tests.chaos.accounts import Accounts
 from tests.chaos.journal import Journal

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from shared.messaging import clients
-from shared.messaging.clients import Reader
-from shared.messaging.record import Record
+from shared.messaging.events.record import Record
+from shared.messaging.on_kafka import clients
+from shared.messaging.on_kafka.clients import Reader
 from tests.contract.on_kafka import KafkaBackend
 from tests.support.messaging import TOPICS, encoded, submission
 

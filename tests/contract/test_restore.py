@@ -12,14 +12,14 @@ from google.protobuf.message import Message
 from cli.restore import restore
 from cli.restore.repartition import repartition
 from services.pricing.app import stages as pricing_stages
-from shared.messaging.admin import admin_client, ensure_topics
-from shared.messaging.clients import Publisher, Reader
-from shared.messaging.consistency import InconsistentError
-from shared.messaging.deployment import Deployment
-from shared.messaging.doctor import examine_stages
-from shared.messaging.event import Event, Publish
-from shared.messaging.record import NewRecord, TopicPartition
-from shared.messaging.stage import RoundSource, Stage
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.events.record import NewRecord, TopicPartition
+from shared.messaging.on_kafka.admin import admin_client, ensure_topics
+from shared.messaging.on_kafka.clients import Publisher, Reader
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.on_kafka.doctor import examine_stages
+from shared.messaging.stages.consistency import InconsistentError
+from shared.messaging.stages.stage import RoundSource, Stage
 from tests.contract.backends import Plan
 from tests.contract.on_kafka import KafkaBackend
 from tests.contract.test_clocks import clocked, opened

@@ -8,8 +8,8 @@ import asyncio
 import os
 import signal
 
-from shared.messaging.hooks import Hooks
-from shared.messaging.kafka import run_stages
+from shared.messaging.on_kafka.driver import run_stages
+from shared.messaging.stages.hooks import Hooks
 from shared.runtime.settings import Settings
 from tests.contract.backends import Plan
 

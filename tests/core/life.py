@@ -29,8 +29,8 @@ from coplace.v1.plans_pb2 import PlanItem
 
 from shared.domain.cap_measures import Measure
 from shared.domain.errors import RejectedError
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.model import Rules
 from shared.placement.outcomes import Decisions, Outcomes
 from shared.placement.processor import Placement

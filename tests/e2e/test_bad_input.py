@@ -33,11 +33,11 @@ from cli.dlq.dead_letters import DeadLetters
 from deploy.local.servers import LocalServers
 from services.emulator.adapters import MARKED, barrier_of
 from services.emulator.facts import EPOCH_US
-from shared.messaging.clients import Publisher, Reader
-from shared.messaging.dead_letters import KEPT_BYTES
-from shared.messaging.event import Event, Publish
-from shared.messaging.record import NewRecord, Record
-from shared.messaging.stage import Round
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.events.record import NewRecord, Record
+from shared.messaging.on_kafka.clients import Publisher, Reader
+from shared.messaging.stages.dead_letters import KEPT_BYTES
+from shared.messaging.stages.stage import Round
 
 JOBS: Final = "jobs.events"
 INPUTS: Final = "placement.inputs"

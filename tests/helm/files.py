@@ -8,10 +8,10 @@ from typing import Any, Final
 import yaml
 
 from cli.stages import every_stage
-from shared.messaging.access import Access, load_principals, strimzi_users
-from shared.messaging.admin import wanted_topics
-from shared.messaging.deployment import Deployment
-from shared.messaging.topics import load_topics
+from shared.messaging.access.rules import Access, load_principals, strimzi_users
+from shared.messaging.events.topics import load_topics
+from shared.messaging.on_kafka.admin import wanted_topics
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import Settings
 from tests.helm.chart import CHART
 

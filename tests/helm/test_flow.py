@@ -13,7 +13,7 @@ import pytest
 from pydantic_settings import BaseSettings
 
 import services
-from shared.messaging.access import OPERATOR, load_principals
+from shared.messaging.access.rules import OPERATOR, load_principals
 from shared.runtime.environment import EnvironmentSettings
 from shared.runtime.settings import Settings
 from tests.helm.chart import KUBERNETES_JOBS, OWN_SERVERS, STRIMZI, Document, named, pods, render

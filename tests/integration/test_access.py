@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from cli.main import app
 from cli.restore.access import KAFKA, REDIS, examine_access
 from cli.stages import every_stage
-from shared.messaging.access import Access, AclRule, Operation, Resource
-from shared.messaging.access_control import acl_of
-from shared.messaging.deployment import Deployment
-from shared.messaging.redis_access import differences
+from shared.messaging.access.kafka import acl_of
+from shared.messaging.access.redis import differences
+from shared.messaging.access.rules import Access, AclRule, Operation, Resource
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.redis_client import redis_client
 from shared.runtime.settings import Settings, settings
 from tests.support.secured import Secured

@@ -16,7 +16,7 @@ from coplace.v1.telemetry_pb2 import PROGRESS_SOURCE_HEARTBEATS, ShuttersMeasure
 
 from services.agent.adapters.jobs import JobFile, JobFolder
 from services.ingest.model import Intake
-from shared.messaging.topics import Topics
+from shared.messaging.events.topics import Topics
 from tests.chaos.agent_kills import require_disjoint, run
 from tests.support.agent import job, none_stops, pids_of
 from tests.support.agent_ingest import Ingest, served

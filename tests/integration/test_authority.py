@@ -41,10 +41,10 @@ from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
 from shared.authority.table import message_of
-from shared.messaging.admin import admin_client
-from shared.messaging.clients import Publisher, Reader
-from shared.messaging.deployment import Deployment
-from shared.messaging.record import NewRecord, TopicPartition
+from shared.messaging.events.record import NewRecord, TopicPartition
+from shared.messaging.on_kafka.admin import admin_client
+from shared.messaging.on_kafka.clients import Publisher, Reader
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.grpc_security import grpc_channel
 from shared.runtime.settings import Settings
 from tests.integration.test_edges_on_kafka import SLURM_END

@@ -32,10 +32,10 @@ from deploy.local.servers import LocalServers
 from services.pricing.app import stages
 from services.pricing.charge import audit
 from shared.domain.money import micro_units
-from shared.messaging.admin import admin_client, ensure_topics
-from shared.messaging.clients import Publisher, Reader
-from shared.messaging.deployment import Deployment
-from shared.messaging.record import NewRecord, TopicPartition
+from shared.messaging.events.record import NewRecord, TopicPartition
+from shared.messaging.on_kafka.admin import admin_client, ensure_topics
+from shared.messaging.on_kafka.clients import Publisher, Reader
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import Settings
 from tests.unit.services.ingest.envelopes import JOB, NOW_US, envelope
 

@@ -20,10 +20,10 @@ from cli.main import app
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from shared.messaging.admin import admin_client, ensure_topics
-from shared.messaging.clients import Publisher, Reader
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Event, Publish
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.on_kafka.admin import admin_client, ensure_topics
+from shared.messaging.on_kafka.clients import Publisher, Reader
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import Settings
 from tests.support.snippets import HOW_TO, write_programs
 from tests.unit.services.energy.api.appdb import PSTATES_GHZ, SCALE, coefficients, row

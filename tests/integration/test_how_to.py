@@ -29,12 +29,12 @@ from cli.main import app
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from shared.messaging.admin import admin_client, ensure_topics
-from shared.messaging.clients import Publisher, Reader
-from shared.messaging.dead_letters import dead_letter
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Event, Publish
-from shared.messaging.record import Record, TopicPartition
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.events.record import Record, TopicPartition
+from shared.messaging.on_kafka.admin import admin_client, ensure_topics
+from shared.messaging.on_kafka.clients import Publisher, Reader
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.stages.dead_letters import dead_letter
 from shared.runtime.settings import Settings, settings
 from tests.support.snippets import HOW_TO, write_programs
 

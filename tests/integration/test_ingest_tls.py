@@ -16,8 +16,8 @@ from deploy.local.ports import free_ports
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake
 from services.ingest.service import IngestService
-from shared.messaging.event import Publish
-from shared.messaging.topics import Topics
+from shared.messaging.events.event import Publish
+from shared.messaging.events.topics import Topics
 from shared.runtime.grpc_security import grpc_channel_credentials
 from shared.runtime.grpc_server import serve_grpc
 from shared.runtime.http import Readiness

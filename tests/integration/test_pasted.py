@@ -57,7 +57,7 @@ ELSEWHERE = {
     "coplace preflight": "tests/integration/test_preflight.py",
     "coplace restore": "tests/contract/test_restore.py",
     "coplace slurm": "tests/integration/test_slurm.py",
-    "coplace topics acls": "tests/unit/shared/messaging/test_access.py",
+    "coplace topics acls": "tests/unit/shared/messaging/access/test_rules.py",
     "coplace topics create --acls": "tests/integration/test_access.py",
     "coplace tariff": "tests/unit/cli/test_tariff.py",
     "coplace tokens": "tests/integration/test_authority.py",

@@ -13,8 +13,8 @@ import pytest
 from kafka import KafkaConsumer
 
 from deploy.local.servers import LocalServers
-from shared.messaging.admin import admin_client
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.admin import admin_client
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import Settings
 
 _JOINED_WITHIN_S = 30.0

@@ -10,10 +10,10 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from cli.stages import create_topics
 from deploy.local.servers import LocalServers
-from shared.messaging.clients import Publisher
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Event, Publish
-from shared.messaging.record import NewRecord
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.events.record import NewRecord
+from shared.messaging.on_kafka.clients import Publisher
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime import settings as shared_settings
 from shared.runtime.settings import Settings
 from tests.unit.shared.placement import region

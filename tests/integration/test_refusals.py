@@ -19,9 +19,9 @@ from kafka.admin import ACLFilter, ResourcePatternFilter
 
 from deploy.local.credentials import Identity
 from deploy.local.ports import free_ports
-from shared.messaging.access import AclRule, Operation, Resource
-from shared.messaging.access_control import acl_of, ensure_acls
-from shared.messaging.deployment import Deployment
+from shared.messaging.access.kafka import acl_of, ensure_acls
+from shared.messaging.access.rules import AclRule, Operation, Resource
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.redis_client import redis_client
 from shared.runtime.refusals import (
     TlsFiles,

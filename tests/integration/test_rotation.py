@@ -16,7 +16,7 @@ from cli.rotation import Rotation
 from deploy.local.credentials import Credentials
 from deploy.local.kafka.broker import KAFKA
 from deploy.local.ports import remembered_ports
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.redis_client import redis_client
 from shared.runtime.refusals import kafka_problem
 from shared.runtime.settings import Settings

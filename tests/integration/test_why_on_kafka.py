@@ -19,9 +19,9 @@ from cli.stages import create_topics
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from shared.messaging.clients import Publisher
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Event, Publish
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.on_kafka.clients import Publisher
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import Settings
 from tests.support.snippets import HOW_TO, write_programs
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade
 
-from shared.messaging.event import Event, Publish
-from shared.messaging.quarantine import Fault
-from shared.messaging.stage import Processor, Round, RoundSource, Stage
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.quarantine import Fault
+from shared.messaging.stages.stage import Processor, Round, RoundSource, Stage
 from tests.support.deaths import die
 
 

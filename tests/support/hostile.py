@@ -30,7 +30,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from shared.domain.bounds import LENGTHS, QUANTITIES
-from shared.messaging.digest import Model, model_sha256
+from shared.messaging.events.digest import Model, model_sha256
 from shared.models import degradation
 from shared.models.pair_trees import COLUMNS, PAIRS_ORIGIN, UNIT
 from shared.power_prediction.bound import SPREAD_GROUPS

@@ -18,11 +18,11 @@ from services.planner.app import stages as planner_stages
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
 from shared.domain.errors import RejectedError
-from shared.messaging.embedded import EmbeddedRuntime
-from shared.messaging.event import Event, Publish
-from shared.messaging.memory import InMemoryLog
-from shared.messaging.stage import RoundSource
-from shared.messaging.topics import DLQ_PREFIX
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.events.topics import DLQ_PREFIX
+from shared.messaging.in_memory.embedded import EmbeddedRuntime
+from shared.messaging.in_memory.log import InMemoryLog
+from shared.messaging.stages.stage import RoundSource
 from shared.runtime.settings import Settings
 from tests.support.hostile import DAY_US, Adversary
 from tests.support.messaging import CODEC, START_US, TOPICS, barrier

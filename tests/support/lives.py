@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from google.protobuf.message import Message
 
-from shared.messaging.event import Publish
-from shared.messaging.record import Record
-from shared.messaging.stage import Stage
-from shared.messaging.unit import Commit, Unit
+from shared.messaging.events.event import Publish
+from shared.messaging.events.record import Record
+from shared.messaging.stages.stage import Stage
+from shared.messaging.stages.unit import Commit, Unit
 from tests.support.messaging import CODEC, START_US, at_offset, encoded, payloads
 
 

@@ -9,11 +9,11 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from shared.domain.errors import RejectedError
-from shared.messaging.codec import Codec
-from shared.messaging.event import Event, Publish
-from shared.messaging.record import NewRecord, Record, TopicPartition
-from shared.messaging.stage import AlreadyAppliedError, Round, RoundSource, Stage
-from shared.messaging.topics import Topics
+from shared.messaging.events.codec import Codec
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.events.record import NewRecord, Record, TopicPartition
+from shared.messaging.events.topics import Topics
+from shared.messaging.stages.stage import AlreadyAppliedError, Round, RoundSource, Stage
 
 START_US = 1_767_225_600_000_000
 TOPICS = Topics(kafka_partitions=4)

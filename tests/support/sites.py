@@ -10,7 +10,7 @@ from deploy.local.kafka.artifacts import kafka_jars
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import Settings
 from tests.helm.chart import ROOT, named, render
 from tests.support.link import NetworkLink

@@ -37,9 +37,9 @@ from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
 from shared.domain.errors import RejectedError
 from shared.domain.money import QUANTUM
-from shared.messaging.event import Publish
-from shared.messaging.stage import RoundSource
-from shared.messaging.topics import Topics
+from shared.messaging.events.event import Publish
+from shared.messaging.events.topics import Topics
+from shared.messaging.stages.stage import RoundSource
 from shared.runtime.settings import Settings
 from shared.workloads.clusters import clusters
 from shared.workloads.request import JobRequest

@@ -18,7 +18,7 @@ from shared.authority.rules import About
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
 from shared.domain.signature import Signature
-from shared.messaging.domain_types import coefficients_of, signatures_of
+from shared.messaging.payloads.domain_types import coefficients_of, signatures_of
 from shared.runtime.grpc_server import RefusedCallError, ends_process
 
 NAME: Final = "coplace.v1.EnergyService"

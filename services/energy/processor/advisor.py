@@ -27,11 +27,11 @@ from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
 from shared.domain.job import JobState
 from shared.domain.signature import Signature
-from shared.messaging.digest import require_sha256
-from shared.messaging.domain_types import coefficients_of
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import Round
-from shared.messaging.table import Table
+from shared.messaging.events.digest import require_sha256
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.payloads.domain_types import coefficients_of
+from shared.messaging.stages.stage import Round
+from shared.messaging.stages.table import Table
 
 SOURCE: Final = "energy.advisor"
 OUTPUT: Final = "energy.advice"

@@ -15,9 +15,9 @@ from services.energy.processor.measured import measured_of, require_few_pstates,
 from services.energy.processor.row import AppDBRow, MeasuredRun, Mismatch, Rival
 from shared.domain.checks import require_text
 from shared.domain.signature import Signature
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import AlreadyAppliedError, Round
-from shared.messaging.table import Table
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
+from shared.messaging.stages.table import Table
 
 SOURCE: Final = "energy.appdb"
 OUTPUT: Final = "energy.signatures"

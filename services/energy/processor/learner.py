@@ -19,11 +19,11 @@ from services.energy.processor.node_model import LearnedNodeModel
 from services.energy.processor.observed import Head, PairedRun
 from shared.domain.bounds import CLOCK_GHZ
 from shared.domain.coefficients import Coefficients
-from shared.messaging.digest import model_sha256
-from shared.messaging.domain_types import declared_coefficients_of
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import AlreadyAppliedError, Round
-from shared.messaging.table import Table
+from shared.messaging.events.digest import model_sha256
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.payloads.domain_types import declared_coefficients_of
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
+from shared.messaging.stages.table import Table
 
 SOURCE: Final = "energy.learner"
 OUTPUT: Final = "energy.coefficients"

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from shared.messaging.table import Table
+from shared.messaging.stages.table import Table
 from shared.numerics.elementary import power
 
 _DAY_US: Final = 86_400_000_000

@@ -15,16 +15,16 @@ from services.ingest.settings import IngestSettings
 from shared.authority.door import AUDIT
 from shared.authority.following import TOPIC as AUTHORITY
 from shared.domain.errors import RejectedError
-from shared.messaging.batches import require_readable
-from shared.messaging.clock import now_us
-from shared.messaging.dead_letters import dead_letter
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Publish
-from shared.messaging.faust_app import run_stateless, stateless_app
-from shared.messaging.hooks import Tally
-from shared.messaging.publisher import KafkaPublisher
-from shared.messaging.record import Record
-from shared.messaging.topics import DLQ_PREFIX
+from shared.messaging.events.event import Publish
+from shared.messaging.events.record import Record
+from shared.messaging.events.topics import DLQ_PREFIX
+from shared.messaging.on_kafka.batches import require_readable
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.on_kafka.faust_app import run_stateless, stateless_app
+from shared.messaging.on_kafka.publisher import KafkaPublisher
+from shared.messaging.stages.clock import now_us
+from shared.messaging.stages.dead_letters import dead_letter
+from shared.messaging.stages.hooks import Tally
 from shared.runtime.service import Process, run_process
 from shared.runtime.topics import wait_for_topics
 

@@ -10,8 +10,8 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
 from coplace.v1.placement_pb2 import PlacementDecided
 
-from shared.messaging.deployment import Deployment
-from shared.messaging.hooks import Backlog
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.stages.hooks import Backlog
 
 TOPIC: Final = "placement.decisions"
 _TYPE: Final = PlacementDecided.DESCRIPTOR.full_name.encode()

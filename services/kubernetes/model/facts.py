@@ -24,7 +24,7 @@ from shared.domain.bounds import PRIORITY as PRIORITY_BOUND
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
 from shared.domain.job import job_id
-from shared.messaging.contents.check import check_contents
+from shared.messaging.events.contents.check import check_contents
 
 _POD: Final = "spec.template.spec"
 # Where pods go is decided by Coplace, which reads none of these.

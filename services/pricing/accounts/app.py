@@ -6,7 +6,7 @@ from coplace.v1.pricing_pb2 import ChargeMade
 
 from services.pricing.accounts.adapters import RedisAccounts
 from services.pricing.accounts.model import AccountEntry, entry_of
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
 from shared.runtime.read_model import run_read_model
 
 NAME: Final = "accounts"

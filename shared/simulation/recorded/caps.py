@@ -8,9 +8,9 @@ from coplace.v1.control_pb2 import ClusterDeclared, PowerCapDeclared, PowerCapSt
 
 from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError, UnusableError
-from shared.messaging.contents.check import check_contents
-from shared.messaging.domain_types import cluster_of
-from shared.messaging.event import Event
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.events.event import Event
+from shared.messaging.payloads.domain_types import cluster_of
 from shared.placement.caps import MESSAGES, SCOPES, Covered, idle_mw, require_possible
 from shared.scheduling.power import Scope
 

@@ -14,10 +14,10 @@ from coplace.v1.placement_pb2 import PlacementDecided
 from google.protobuf.json_format import ParseDict, ParseError
 
 from shared.domain.errors import RejectedError, UnusableError
-from shared.messaging.event import Event
-from shared.messaging.event_json import UnknownKindError, event_of
-from shared.messaging.stage import Round
-from shared.messaging.topics import load_topics
+from shared.messaging.events.event import Event
+from shared.messaging.events.event_json import UnknownKindError, event_of
+from shared.messaging.events.topics import load_topics
+from shared.messaging.stages.stage import Round
 from shared.runtime.user_files import lines
 
 TOPIC: Final = "placement.inputs"

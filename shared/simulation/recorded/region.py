@@ -7,13 +7,13 @@ from typing import Final
 from coplace.v1.control_pb2 import DeadLetter
 from coplace.v1.placement_pb2 import PlacementDecided
 
-from shared.messaging.codec import Codec
-from shared.messaging.event import Event, Publish
-from shared.messaging.hooks import Tally
-from shared.messaging.record import NewRecord, Record
-from shared.messaging.stage import Stage
-from shared.messaging.topics import DLQ_PREFIX, Topics
-from shared.messaging.unit import EventTimeLimit, Unit
+from shared.messaging.events.codec import Codec
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.events.record import NewRecord, Record
+from shared.messaging.events.topics import DLQ_PREFIX, Topics
+from shared.messaging.stages.hooks import Tally
+from shared.messaging.stages.stage import Stage
+from shared.messaging.stages.unit import EventTimeLimit, Unit
 from shared.placement import outcomes
 from shared.placement.model import Rules
 from shared.placement.processor import Placement

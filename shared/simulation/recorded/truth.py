@@ -24,10 +24,10 @@ from coplace.v1.placement_pb2 import PlacementDecided
 from shared.domain.errors import RejectedError
 from shared.domain.job import Job
 from shared.eamc.frequency import EVEN, FrequencyRule
-from shared.messaging.contents.check import check_contents
-from shared.messaging.domain_types import job_of
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.events.event import Event
+from shared.messaging.payloads.domain_types import job_of
+from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement.model_store import ModelStore
 from shared.placement.predictions import ClusterModels, predict, projections
 from shared.simulation.recorded.inputs import RecordedInputs

@@ -63,8 +63,8 @@ from coplace.v1.prediction_pb2 import (
 )
 from google.protobuf.message import Message
 
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError, Processor, Round
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import AlreadyAppliedError, Processor, Round
 from shared.placement.rules_in_force import without
 from shared.scheduling.progress import Progress
 from shared.simulation.recorded.caps import CapChanges

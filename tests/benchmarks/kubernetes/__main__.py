@@ -25,7 +25,7 @@ from cli.stages import create_topics
 from deploy.local.ports import free_ports
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from shared.messaging.deployment import Deployment
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import Settings
 from tests.benchmarks.kubernetes.cluster import RealCluster, call
 from tests.benchmarks.kubernetes.controller import SimulatedController

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from cli.evaluate.scores import Jobs
 from services.prediction.tree_versions import TreeVersions
-from shared.messaging.stage import Round
+from shared.messaging.stages.stage import Round
 from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.learner import FALLBACK_POWER_W, PredictedPower
 from shared.power_prediction.online import EndedJob, OnlineLearner

@@ -22,7 +22,7 @@ from services.agent.controller import Controller
 from services.agent.meter import AgentMeter
 from services.agent.model import rate
 from services.agent.settings import AgentSettings
-from shared.messaging.clock import now_us
+from shared.messaging.stages.clock import now_us
 
 _WATCHED_S: Final = 5.0
 _FOR_EVER: Final = "0"

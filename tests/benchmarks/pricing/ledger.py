@@ -27,8 +27,8 @@ from google.protobuf.message import Message
 from cli.billing import Format, text_of
 from services.pricing.accounts.statement import ChargeEntry, postings, statement_of, trial_balance
 from services.pricing.processor import PriceRule, PricingProcessor
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.runtime.service import GC_THRESHOLDS
 
 T0_US: Final = 1_767_225_600_000_000

@@ -23,7 +23,7 @@ from services.placement.settings import PlacementSettings
 from services.pricing.quotation import Quotation
 from services.pricing.settings import PricingSettings
 from shared.domain.tariff import ANYWHERE
-from shared.messaging.domain_types import dependencies_of, job_of
+from shared.messaging.payloads.domain_types import dependencies_of, job_of
 from shared.placement.queries import Queries
 from shared.placement.quoting import quoted_placement
 from shared.placement.start_estimates import StartEstimates

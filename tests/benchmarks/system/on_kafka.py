@@ -22,11 +22,11 @@ from deploy.local.program import Program
 from services.emulator.adapters import IngestClient
 from shared.authority.binding import Binding, Role
 from shared.authority.table import message_of
-from shared.messaging.access import OPERATOR
-from shared.messaging.clock import now_us
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Publish
-from shared.messaging.stage import RoundSource
+from shared.messaging.access.rules import OPERATOR
+from shared.messaging.events.event import Publish
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.stages.clock import now_us
+from shared.messaging.stages.stage import RoundSource
 from shared.runtime.grpc_security import grpc_channel
 from shared.runtime.settings import Settings
 from shared.workloads.clusters import SITE

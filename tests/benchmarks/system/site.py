@@ -20,9 +20,9 @@ from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
 from services.emulator.adapters import IngestClient
 from services.emulator.answers import DECISIONS
-from shared.messaging.clock import now_us
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Publish
+from shared.messaging.events.event import Publish
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.stages.clock import now_us
 from shared.runtime.settings import settings
 from tests.benchmarks.system.jobs import (
     RUNTIME_S,

@@ -17,9 +17,9 @@ from services.emulator import facts
 from services.emulator.adapters import IngestClient
 from shared.domain.cluster import Cluster
 from shared.domain.node import node_name
-from shared.messaging.clock import now_us
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Event, Publish
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.stages.clock import now_us
 from shared.runtime.settings import settings
 from shared.workloads.clusters import clusters
 

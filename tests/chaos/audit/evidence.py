@@ -16,11 +16,11 @@ from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDec
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from shared.domain.errors import RejectedError
-from shared.messaging.codec import Codec
-from shared.messaging.event import Event
-from shared.messaging.memory import InMemoryLog
-from shared.messaging.record import TopicPartition
-from shared.messaging.topics import DLQ_PREFIX
+from shared.messaging.events.codec import Codec
+from shared.messaging.events.event import Event
+from shared.messaging.events.record import TopicPartition
+from shared.messaging.events.topics import DLQ_PREFIX
+from shared.messaging.in_memory.log import InMemoryLog
 from tests.chaos.world import World
 
 _WHOLE = 1 << 60

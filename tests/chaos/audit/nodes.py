@@ -13,7 +13,7 @@ from coplace.v1.control_pb2 import (
 
 from shared.domain.hostlist import expand
 from shared.domain.node import node_name
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
 from tests.chaos.audit.evidence import Evidence, events_of
 from tests.chaos.audit.rejections import Declared, Stamp
 

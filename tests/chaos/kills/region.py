@@ -26,10 +26,10 @@ from services.emulator.answers import DECISIONS
 from services.emulator.emulator import Emulator
 from services.pricing.charge import audit
 from shared.domain.errors import RejectedError
-from shared.messaging.clock import now_us
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Publish
-from shared.messaging.stage import RoundSource
+from shared.messaging.events.event import Publish
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.stages.clock import now_us
+from shared.messaging.stages.stage import RoundSource
 from shared.runtime.settings import Settings
 from shared.workloads.clusters import clusters
 from tests.benchmarks.system.jobs import SEED, Submitted, finished, requests, started, submitted_at

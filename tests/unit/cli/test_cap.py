@@ -24,7 +24,7 @@ from cli.main import app
 from cli.times import time_us
 from services.ingest.model import Intake
 from shared.domain.errors import UnusableError
-from shared.messaging.topics import Topics
+from shared.messaging.events.topics import Topics
 from tests.support.snippets import HOW_TO
 
 GUIDE = (HOW_TO / "power-caps.md").read_text()

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from cli.dlq import dead_letters
 from cli.dlq.dead_letters import CannotReplayError, DeadLetters
 from cli.main import app
-from shared.messaging.deployment import Deployment
-from shared.messaging.record import NewRecord
+from shared.messaging.events.record import NewRecord
+from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import Settings
 
 LETTERS = DeadLetters(Deployment.of(Settings()))

@@ -26,7 +26,7 @@ from cli.listing import listed_jobs
 from cli.main import app
 from services.ingest.model import Intake
 from shared.eamc.ranking import Policy
-from shared.messaging.topics import Topics
+from shared.messaging.events.topics import Topics
 from tests.unit.cli.served import Served
 from tests.unit.shared.placement.region import (
     T0_US,

@@ -13,7 +13,7 @@ from services.pricing.charge import AttemptEnd, ChargeMark, charge_message, usag
 from services.pricing.explanation import co_run_of
 from services.pricing.model import evidence
 from shared.domain.errors import UnusableError
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
 
 JOB = "north/alpha/4711/1767225600"
 T0_US = 1_767_225_600_000_000

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from cli.main import app
 from cli.tariff import declaration, newest, read_tariff, row
 from shared.domain.errors import RejectedError, UnusableError
-from shared.messaging.tariffs import tariff_of
+from shared.messaging.payloads.tariffs import tariff_of
 from tests.support.snippets import HOW_TO, write_programs
 
 NOW_US = 1_798_761_600_000_000

@@ -1,7 +1,7 @@
 """State that moves with its keys says whose it is: `Stage.keyed_by`."""
 
 from cli.stages import every_stage
-from shared.messaging.stage import Stage
+from shared.messaging.stages.stage import Stage
 from shared.runtime.settings import Settings
 
 

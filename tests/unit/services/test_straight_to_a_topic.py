@@ -12,11 +12,11 @@ from services.placement.app import stages as placement_stages
 from services.planner.app import stages as planner_stages
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
-from shared.messaging.embedded import EmbeddedRuntime
-from shared.messaging.event import Event, Publish
-from shared.messaging.memory import InMemoryLog
-from shared.messaging.record import NewRecord
-from shared.messaging.stage import RoundSource
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.events.record import NewRecord
+from shared.messaging.in_memory.embedded import EmbeddedRuntime
+from shared.messaging.in_memory.log import InMemoryLog
+from shared.messaging.stages.stage import RoundSource
 from shared.runtime.settings import Settings
 from tests.support.messaging import CODEC, TOPICS, barriers
 from tests.unit.services.ingest.envelopes import broken, envelope

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from coplace.v1.control_pb2 import ClusterDeclared
 
 from cli.demo.history import History
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
 
 
 def declared(time_us: int, cluster: str, nodes: int) -> Event:

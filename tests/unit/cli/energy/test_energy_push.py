@@ -17,8 +17,8 @@ from services.energy.processor.appdb import AppDB
 from services.energy.processor.learner import Learner
 from services.ingest.model import Intake
 from shared.domain.errors import RejectedError
-from shared.messaging.event import Event
-from shared.messaging.topics import Topics
+from shared.messaging.events.event import Event
+from shared.messaging.events.topics import Topics
 from tests.unit.services.energy.files import APP, pairs, write
 from tests.unit.services.energy.support import declared, in_round, measured
 

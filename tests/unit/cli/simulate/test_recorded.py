@@ -11,7 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from typer.testing import CliRunner, Result
 
 from cli.main import app
-from shared.messaging.event_json import write_events
+from shared.messaging.events.event_json import write_events
 from shared.placement.model import Rules
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US

@@ -13,9 +13,9 @@ from cli.slurm.jobs import NodeHardware, SlurmJob, UnlikeNodesError, Word, decla
 from services.ingest.jobcomp.model import Site
 from services.ingest.model import Intake
 from shared.domain.cluster import Cluster
-from shared.messaging.contents.check import check_contents
-from shared.messaging.domain_types import cluster_of
-from shared.messaging.topics import Topics
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.events.topics import Topics
+from shared.messaging.payloads.domain_types import cluster_of
 from tests.unit.cli.slurm.fields import JOB, NODE, RUNS, SUBMIT_S
 
 SITE = Site("north", "none", "gold-6254")

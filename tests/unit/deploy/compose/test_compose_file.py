@@ -30,8 +30,8 @@ from services.planner.meter import watch as watch_searches
 from services.prediction.adapters import LEAST_JUDGED, PowerMeter
 from services.prediction.job_power import PowerOutcome
 from shared.authority.door import Door
-from shared.messaging.event import Event, Publish
-from shared.messaging.hooks import Backlog, Tally
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.hooks import Backlog, Tally
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from shared.planning.searches import Searches

@@ -21,7 +21,7 @@ from services.agent.clocks import Clocks
 from services.agent.observer import NodeObserver
 from services.agent.settings import AgentSettings
 from services.ingest.model import Intake
-from shared.messaging.topics import Topics
+from shared.messaging.events.topics import Topics
 from tests.support.agent import job
 from tests.support.sysfs import limit_frequency, supply
 

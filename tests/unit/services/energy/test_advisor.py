@@ -26,11 +26,11 @@ from services.energy.processor.advisor import Advisor
 from services.energy.processor.misuse import Count, Misuse
 from shared.domain.coefficients import Coefficients
 from shared.domain.signature import Signature
-from shared.messaging.digest import model_sha256
-from shared.messaging.domain_types import coefficients_of
-from shared.messaging.event import Event
-from shared.messaging.stage import Round
-from shared.messaging.table import Table
+from shared.messaging.events.digest import model_sha256
+from shared.messaging.events.event import Event
+from shared.messaging.payloads.domain_types import coefficients_of
+from shared.messaging.stages.stage import Round
+from shared.messaging.stages.table import Table
 from tests.unit.services.energy.support import NODE_MODEL, in_round, measured
 
 PSTATES = (1.2, 2.0, 3.1)

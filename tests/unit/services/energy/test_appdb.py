@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from services.energy.processor.appdb import AppDB, row_of
 from shared.domain.errors import RejectedError
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from tests.unit.services.energy.support import in_round, measured
 
 

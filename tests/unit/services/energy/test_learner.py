@@ -13,10 +13,10 @@ from services.energy.processor.appdb import AppDB
 from services.energy.processor.learner import Learner
 from shared.domain import eamc_source
 from shared.domain.errors import RejectedError
-from shared.messaging.digest import require_sha256
-from shared.messaging.domain_types import coefficients_of
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.events.digest import require_sha256
+from shared.messaging.events.event import Event
+from shared.messaging.payloads.domain_types import coefficients_of
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.runtime.settings import Settings
 from shared.runtime.telemetry import Telemetry
 from tests.unit.services.energy.files import pairs, write

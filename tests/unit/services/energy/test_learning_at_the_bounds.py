@@ -8,9 +8,9 @@ from coplace.v1.telemetry_pb2 import SignatureMeasured
 
 from services.energy.processor.learner import Learner
 from shared.domain.bounds import QUANTITIES
-from shared.messaging.contents.check import check_contents
-from shared.messaging.event import Event
-from shared.messaging.stage import Round
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import Round
 
 _METRICS = ("time_s", "power_w", "cpi", "tpi", "mem_gbps")
 

@@ -14,7 +14,7 @@ from services.energy.processor.conformity import LEAST_SPREAD, TOLERANCE_SDS, co
 from services.energy.processor.profile import SignatureProfile
 from services.energy.processor.row import AGREEING_JOBS
 from shared.domain.signature import Signature
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
 from tests.unit.services.energy.support import in_round, measured
 
 OTHER: Any = {"cpi": 4.0, "tpi": 0.05, "mem_gbps": 137.0}

@@ -13,8 +13,8 @@ from services.energy.processor.learner import Learner
 from services.energy.processor.row import AGREEING_JOBS
 from shared.domain.cluster import MOST_PSTATES
 from shared.domain.errors import RejectedError
-from shared.messaging.event import Event
-from shared.messaging.stage import Processor, Round
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import Processor, Round
 from tests.support.sizes import DOUBLED, require_carried
 from tests.unit.services.energy.support import measured
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from services.ingest.model import Intake, check_source, parse_envelope
 from shared.domain.errors import RejectedError
-from shared.messaging.codec import Codec
-from shared.messaging.topics import Topics
+from shared.messaging.events.codec import Codec
+from shared.messaging.events.topics import Topics
 from tests.unit.services.ingest.envelopes import JOB, NOW_S, NOW_US, PAYLOADS, broken, envelope
 
 TOPICS = Topics(kafka_partitions=4)

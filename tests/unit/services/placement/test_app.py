@@ -6,13 +6,13 @@ from coplace.v1.placement_pb2 import VERDICT_WITHDRAWN, PlacementDecided
 
 from services.placement.app import SEQUENCED, stages
 from services.placement.settings import PlacementSettings
-from shared.messaging.codec import Codec
-from shared.messaging.embedded import EmbeddedRuntime
-from shared.messaging.event import Event, Publish
-from shared.messaging.memory import InMemoryLog
-from shared.messaging.record import TopicPartition
-from shared.messaging.stage import RoundSource
-from shared.messaging.topics import Topics
+from shared.messaging.events.codec import Codec
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.events.record import TopicPartition
+from shared.messaging.events.topics import Topics
+from shared.messaging.in_memory.embedded import EmbeddedRuntime
+from shared.messaging.in_memory.log import InMemoryLog
+from shared.messaging.stages.stage import RoundSource
 from shared.runtime.settings import Settings
 from tests.support.messaging import barriers
 from tests.unit.shared.placement.region import (

@@ -7,11 +7,11 @@ import pytest
 from coplace.v1.placement_pb2 import VERDICT_REJECTED, VERDICT_START
 
 from services.placement.app import stages
-from shared.messaging.consistency import InconsistentError
-from shared.messaging.embedded import EmbeddedRuntime
-from shared.messaging.memory import InMemoryLog
-from shared.messaging.mending import Mended, UnitAtRest, accept, replay
-from shared.messaging.stage import RoundSource
+from shared.messaging.in_memory.embedded import EmbeddedRuntime
+from shared.messaging.in_memory.log import InMemoryLog
+from shared.messaging.restoring.mending import Mended, UnitAtRest, accept, replay
+from shared.messaging.stages.consistency import InconsistentError
+from shared.messaging.stages.stage import RoundSource
 from shared.runtime.settings import Settings
 from tests.chaos.restoring import mend, mend_clock
 from tests.unit.services.placement.test_app import CODEC, TOPICS, append, close, decisions

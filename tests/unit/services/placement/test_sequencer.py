@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from services.placement.app import SEQUENCED
 from services.placement.sequencer import Sequencer
 from shared.domain.errors import RejectedError
-from shared.messaging.digest import Model, model_sha256
-from shared.messaging.event import Event
-from shared.messaging.provenance import PROVENANCE_KEY
-from shared.messaging.stage import AlreadyAppliedError, Round
-from shared.messaging.topics import load_topics
+from shared.messaging.events.digest import Model, model_sha256
+from shared.messaging.events.event import Event
+from shared.messaging.events.topics import load_topics
+from shared.messaging.stages.provenance import PROVENANCE_KEY
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (

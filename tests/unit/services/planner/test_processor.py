@@ -10,9 +10,9 @@ from coplace.v1.plans_pb2 import PlanProposed
 
 from services.planner.processor import Planner, Search, mended
 from services.planner.settings import PlannerSettings
-from shared.messaging.codec import MAX_MESSAGE_BYTES
-from shared.messaging.event import Event
-from shared.messaging.stage import Round
+from shared.messaging.events.codec import MAX_MESSAGE_BYTES
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import Round
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from shared.planning.region_decomposition import RegionDecomposition

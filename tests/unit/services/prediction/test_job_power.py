@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from services.prediction.job_power import recalled
 from services.prediction.processor import Prediction
-from shared.messaging.event import Event
-from shared.messaging.power_history import update_of
-from shared.messaging.stage import Processor, Round
+from shared.messaging.events.event import Event
+from shared.messaging.payloads.power_history import update_of
+from shared.messaging.stages.stage import Processor, Round
 from shared.power_prediction.bound import FEW_JOBS
 from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.similar_jobs import PowerTables

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from services.prediction.node_statistics import REMEMBERED, NodeStatistics, node_of
 from shared.domain.errors import RejectedError
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import AlreadyAppliedError
 from tests.unit.services.prediction.support import event
 
 

@@ -23,13 +23,13 @@ from services.prediction.pair_versions import grown
 from services.prediction.processor import Prediction
 from services.prediction.versions import MOST_VERSIONS, VersionChoice
 from shared.domain.errors import RejectedError
-from shared.messaging.codec import MAX_MESSAGE_BYTES
-from shared.messaging.contents.check import check_contents
-from shared.messaging.digest import model_sha256
-from shared.messaging.event import Event
-from shared.messaging.pair_trees import chosen_pair_trees, pair_trees_of
-from shared.messaging.stage import Round
-from shared.messaging.table import Table
+from shared.messaging.events.codec import MAX_MESSAGE_BYTES
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.events.digest import model_sha256
+from shared.messaging.events.event import Event
+from shared.messaging.payloads.pair_trees import chosen_pair_trees, pair_trees_of
+from shared.messaging.stages.stage import Round
+from shared.messaging.stages.table import Table
 from shared.models.pair_trees import PairTrees, Side, row_of_pair
 from tests.unit.services.prediction.support import SECOND_US, beside, declared, event, measured
 

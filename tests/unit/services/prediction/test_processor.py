@@ -12,10 +12,10 @@ from services.prediction.processor import MIN_PAIRS, MIN_RUNS, Prediction
 from shared.domain.cluster import Cluster
 from shared.domain.errors import RejectedError
 from shared.domain.job import Job
-from shared.messaging.digest import require_sha256
-from shared.messaging.event import Event, Publish
-from shared.messaging.power_history import update_of
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.events.digest import require_sha256
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.payloads.power_history import update_of
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.models.degradation import PRIOR_WEIGHTS, pair_features, slowdown_ratio
 from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.similar_jobs import PowerTables

@@ -12,9 +12,9 @@ from services.prediction.processor import MOST_NODE_MODELS, Prediction
 from services.prediction.publish import node_power_event
 from shared.domain.cluster import MOST_CLUSTERS
 from shared.domain.errors import RejectedError
-from shared.messaging.codec import MAX_MESSAGE_BYTES
-from shared.messaging.event import Event
-from shared.messaging.stage import Round
+from shared.messaging.events.codec import MAX_MESSAGE_BYTES
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import Round
 from tests.support.messaging import CODEC
 from tests.support.sizes import DOUBLED, WIDE, require_carried
 from tests.unit.services.prediction.support import declared, event, run

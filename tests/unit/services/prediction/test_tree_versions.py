@@ -23,10 +23,10 @@ from services.prediction.processor import Prediction
 from services.prediction.tree_versions import TreeVersions
 from services.prediction.versions import MOST_VERSIONS
 from shared.domain.errors import RejectedError
-from shared.messaging.event import Event
-from shared.messaging.power_history import update_of
-from shared.messaging.power_trees import chosen_trees
-from shared.messaging.stage import Round
+from shared.messaging.events.event import Event
+from shared.messaging.payloads.power_history import update_of
+from shared.messaging.payloads.power_trees import chosen_trees
+from shared.messaging.stages.stage import Round
 from shared.power_prediction.online import JudgedPrediction
 from shared.power_prediction.similar_jobs import PowerTables
 from tests.unit.services.prediction.support import SECOND_US, declared, event, run

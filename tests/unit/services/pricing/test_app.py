@@ -5,13 +5,13 @@ from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from services.pricing.app import stages
-from shared.messaging.codec import Codec
-from shared.messaging.consistency import InconsistentError
-from shared.messaging.embedded import EmbeddedRuntime
-from shared.messaging.event import Event, Publish
-from shared.messaging.memory import InMemoryLog
-from shared.messaging.stage import RoundSource
-from shared.messaging.topics import Topics
+from shared.messaging.events.codec import Codec
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.events.topics import Topics
+from shared.messaging.in_memory.embedded import EmbeddedRuntime
+from shared.messaging.in_memory.log import InMemoryLog
+from shared.messaging.stages.consistency import InconsistentError
+from shared.messaging.stages.stage import RoundSource
 from shared.runtime.settings import Settings
 
 TOPICS = Topics(kafka_partitions=1)

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.pricing.processor import PriceRule, PricingProcessor
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import RoundSource, Stage
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import RoundSource, Stage
 from tests.support.lives import Life
 from tests.support.messaging import START_US
 

@@ -26,9 +26,9 @@ from services.pricing.explanation import explained
 from services.pricing.processor import PriceRule, PricingProcessor
 from services.pricing.restoring import recalled
 from shared.domain.errors import RejectedError
-from shared.messaging.contents.check import check_contents
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import RoundSource, Stage
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import RoundSource, Stage
 from tests.support.lives import Life
 from tests.support.messaging import START_US
 

@@ -42,9 +42,9 @@ from services.pricing.charge import audit
 from services.pricing.processor import SOURCE, PriceRule, PricingProcessor
 from services.pricing.restoring import recalled
 from shared.domain.errors import RejectedError
-from shared.messaging.contents.check import check_contents
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
 
 T0_US = 1_767_225_600_000_000  # a midnight
 HOUR_US = 3_600_000_000

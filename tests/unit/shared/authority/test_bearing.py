@@ -19,8 +19,8 @@ from shared.authority.door import Door
 from shared.authority.table import AuthorityTable, TableInForce, message_of
 from shared.authority.tokens import BearerToken, digest_of, fresh_token
 from shared.domain.errors import RejectedError
-from shared.messaging.clock import now_us
-from shared.messaging.event import Publish
+from shared.messaging.events.event import Publish
+from shared.messaging.stages.clock import now_us
 from shared.runtime.environment import WrongSettingsError
 from shared.runtime.grpc_security import grpc_channel_credentials
 from shared.runtime.grpc_server import grpc_server

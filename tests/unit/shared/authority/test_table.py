@@ -9,7 +9,7 @@ from shared.authority.binding import Binding, Role
 from shared.authority.rules import About
 from shared.authority.table import AuthorityTable, TableInForce, message_of
 from shared.domain.errors import RejectedError
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
 
 _NOW_US = 1_767_225_600_000_000
 _REGION = About(is_region=True)

@@ -10,8 +10,8 @@ from coplace.v1.placement_service_pb2 import PowerStanding
 from coplace.v1.prediction_pb2 import NodeMetersRead
 from google.protobuf.message import Message
 
-from shared.messaging.event import Event
-from shared.messaging.stage import Round
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import Round
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import T0_US, capped, declared, event, feed, power, started

@@ -50,9 +50,9 @@ from coplace.v1.prediction_pb2 import (
 from google.protobuf.message import Message
 
 from shared.eamc.ranking import Policy
-from shared.messaging.digest import model_sha256
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import Processor, Round
+from shared.messaging.events.digest import model_sha256
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import Processor, Round
 from shared.models import degradation
 from shared.placement.model import Rules
 from shared.placement.processor import Placement

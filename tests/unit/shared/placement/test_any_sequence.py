@@ -23,8 +23,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import AlreadyAppliedError
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement import processor
 from shared.placement.model import Rules
 from shared.placement.processor import Placement

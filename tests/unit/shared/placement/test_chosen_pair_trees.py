@@ -7,10 +7,10 @@ from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from coplace.v1.prediction_pb2 import PairTreesChosen, PairTreesPublished
 
 from shared.domain.errors import RejectedError
-from shared.messaging.contents.check import check_contents
-from shared.messaging.digest import model_sha256
-from shared.messaging.event import Event
-from shared.messaging.regression_trees import packed
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.events.digest import model_sha256
+from shared.messaging.events.event import Event
+from shared.messaging.payloads.regression_trees import packed
 from shared.models.forest import Forest, Tree
 from shared.models.pair_trees import COLUMNS, PAIRS_ORIGIN
 from shared.placement.model import Rules

@@ -4,11 +4,11 @@ import pytest
 from coplace.v1.prediction_pb2 import PowerTreesChosen
 
 from shared.domain.errors import RejectedError
-from shared.messaging.digest import model_sha256
-from shared.messaging.event import Event
+from shared.messaging.events.digest import model_sha256
+from shared.messaging.events.event import Event
 from shared.placement.model import Rules
 from shared.placement.model_store import ModelStore
-from tests.unit.shared.messaging.test_power_trees import published
+from tests.unit.shared.messaging.payloads.test_power_trees import published
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import round_of, submitted
 from tests.unit.shared.placement.test_power_history import history, on_p1, placement

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from shared.domain.cap_measures import Measure
 from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
-from shared.messaging.contents.check import check_contents
-from shared.messaging.event import Event
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.events.event import Event
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region

@@ -23,8 +23,8 @@ from coplace.v1.placement_pb2 import (
 from shared.domain.cap_measures import Measure, measures_of
 from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from shared.scheduling.forecast import forecast

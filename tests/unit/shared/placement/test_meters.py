@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from shared.domain.cap_measures import Measure
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
-from shared.messaging.contents.check import check_contents
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement.model import Rules
 from shared.placement.processor import Placement, mended
 from tests.unit.shared.placement.metered_region import (

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement import processor as of_placement
 from shared.placement.model import Rules
 from shared.placement.processor import Placement

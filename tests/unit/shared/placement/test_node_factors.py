@@ -7,8 +7,8 @@ from coplace.v1.prediction_pb2 import NodePowerPublished
 
 from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
-from shared.messaging.domain_types import cluster_of, job_of
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
+from shared.messaging.payloads.domain_types import cluster_of, job_of
 from shared.placement.jobs import Placed, Tracked
 from shared.placement.model import Rules
 from shared.placement.occupancy import Occupancy

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.model import Rules
 from shared.placement.processor import Placement, mended
 from shared.placement.start_estimates import StartEstimates

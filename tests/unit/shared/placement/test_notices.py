@@ -9,7 +9,7 @@ from coplace.v1.jobs_pb2 import JOB_OUTCOME_FAILED, JobStarted
 from coplace.v1.placement_pb2 import VERDICT_HELD, VERDICT_QUEUED, VERDICT_START, PlacementDecided
 
 from shared.eamc.ranking import Policy
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (

@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shared.eamc.ranking import Policy
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import RoundSource, Stage
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import RoundSource, Stage
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from tests.support.lives import Life

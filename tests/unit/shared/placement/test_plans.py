@@ -11,7 +11,7 @@ from coplace.v1.plans_pb2 import PlanItem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.messaging.stage import AlreadyAppliedError
+from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement.model import Rules
 from shared.placement.processor import Placement, mended
 from tests.unit.shared.placement.region import (

@@ -22,9 +22,9 @@ from coplace.v1.placement_pb2 import (
 
 from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
-from shared.messaging.contents.check import check_contents
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from shared.scheduling.forecast import forecast

@@ -8,9 +8,9 @@ from coplace.v1.placement_pb2 import PREDICTION_BASIS_FIRST_RUN, PlacementDecide
 from coplace.v1.prediction_pb2 import PowerHistoryUpdated
 
 from shared.domain.errors import RejectedError
-from shared.messaging.event import Event
-from shared.messaging.power_history import updated
-from shared.messaging.stage import AlreadyAppliedError
+from shared.messaging.events.event import Event
+from shared.messaging.payloads.power_history import updated
+from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement.model import Rules
 from shared.placement.model_store import ModelStore
 from shared.placement.processor import Placement

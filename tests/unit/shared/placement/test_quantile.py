@@ -7,7 +7,7 @@ import pytest
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from shared.eamc.ranking import Policy
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.eamc.ranking import Policy
-from shared.messaging.domain_types import dependencies_of, job_of
+from shared.messaging.payloads.domain_types import dependencies_of, job_of
 from shared.placement.past_runs import LEAST_JOBS
 from shared.placement.processor import Placement
 from shared.placement.quoting import quoted_placement

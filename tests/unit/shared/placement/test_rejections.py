@@ -28,7 +28,7 @@ from coplace.v1.placement_service_pb2 import JOB_STANDING_HELD, JOB_STANDING_REJ
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.messaging.stage import AlreadyAppliedError
+from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (

@@ -13,8 +13,8 @@ from coplace.v1.placement_pb2 import (
 
 from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
-from shared.messaging.event import Event
-from shared.messaging.stage import AlreadyAppliedError
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import AlreadyAppliedError
 from tests.unit.shared.placement.region import (
     T0_US,
     cancelled,

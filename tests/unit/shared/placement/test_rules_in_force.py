@@ -8,8 +8,8 @@ from coplace.v1.placement_pb2 import VERDICT_HELD, VERDICT_START, PlacementDecid
 
 from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
-from shared.messaging.contents.check import check_contents
-from shared.messaging.stage import AlreadyAppliedError
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement import processor as of_placement
 from shared.placement.model import Rules
 from shared.placement.processor import Placement

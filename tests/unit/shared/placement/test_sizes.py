@@ -11,8 +11,8 @@ from shared.domain.cluster import MOST_CLUSTERS
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
 from shared.eamc.ranking import Policy
-from shared.messaging.event import Event
-from shared.messaging.stage import Round
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import Round
 from shared.placement.jobs import Tracked, nodes_of, runs_of
 from shared.placement.outcomes import MOST_CANDIDATES
 from shared.placement.processor import Placement

@@ -22,8 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.domain.cap_measures import Measure
-from shared.messaging.event import Event, Publish
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.model import Rules
 from shared.placement.processor import Placement
 from shared.placement.told import recalled

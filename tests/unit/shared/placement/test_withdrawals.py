@@ -11,7 +11,7 @@ from coplace.v1.placement_pb2 import (
 
 from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
-from shared.messaging.stage import AlreadyAppliedError, Round
+from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.job_table import mended
 from shared.placement.model import Rules
 from shared.placement.processor import Placement

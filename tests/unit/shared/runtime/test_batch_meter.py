@@ -4,7 +4,7 @@ from collections import Counter
 
 from prometheus_client import generate_latest
 
-from shared.messaging.hooks import Backlog, Tally
+from shared.messaging.stages.hooks import Backlog, Tally
 from shared.runtime.settings import Settings
 from shared.runtime.telemetry import Telemetry
 

@@ -9,14 +9,14 @@ import pytest
 from coplace.v1.jobs_pb2 import JobSubmitted
 
 from shared.domain.errors import RejectedError
-from shared.messaging.consistency import Inconsistency, InconsistentError
-from shared.messaging.deployment import Deployment
-from shared.messaging.event import Event, Publish
-from shared.messaging.provenance import LastRead, TopicIdentity
-from shared.messaging.publisher import KafkaPublisher
-from shared.messaging.read_model import LostPositionError, ReadModel
-from shared.messaging.record import Record, TopicPartition
-from shared.messaging.topics import Topics
+from shared.messaging.events.event import Event, Publish
+from shared.messaging.events.record import Record, TopicPartition
+from shared.messaging.events.topics import Topics
+from shared.messaging.on_kafka.deployment import Deployment
+from shared.messaging.on_kafka.publisher import KafkaPublisher
+from shared.messaging.read_models.read_model import LostPositionError, ReadModel
+from shared.messaging.stages.consistency import Inconsistency, InconsistentError
+from shared.messaging.stages.provenance import LastRead, TopicIdentity
 from shared.runtime.read_model import Applier
 from shared.runtime.settings import Settings
 from tests.support.messaging import TOPICS, at_offset, encoded, submission

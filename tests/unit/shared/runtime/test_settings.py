@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.messaging.stage import RoundSource
+from shared.messaging.stages.stage import RoundSource
 from shared.runtime.environment import WrongSettingsError
 from shared.runtime.grpc_security import grpc_channel_credentials, grpc_server_credentials
 from shared.runtime.security import kafka_options, redis_options

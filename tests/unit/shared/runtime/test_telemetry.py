@@ -15,10 +15,10 @@ import pytest
 import structlog
 from coplace.v1.jobs_pb2 import JobRequeued
 
-from shared.messaging.event import Event
-from shared.messaging.hooks import Tally
-from shared.messaging.stage import RoundSource
-from shared.messaging.trace import job_traceparent
+from shared.messaging.events.event import Event
+from shared.messaging.events.trace import job_traceparent
+from shared.messaging.stages.hooks import Tally
+from shared.messaging.stages.stage import RoundSource
 from shared.runtime import http
 from shared.runtime.http import Readiness, http_server
 from shared.runtime.logging import configure_logging

@@ -5,7 +5,7 @@ from google.protobuf.message import Message
 
 from services.energy.appdb_cache.model import CachedRow, newest, row_of
 from shared.domain.errors import RejectedError
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
 from tests.unit.services.energy.api.appdb import coefficients, row
 
 

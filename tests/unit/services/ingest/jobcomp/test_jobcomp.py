@@ -17,10 +17,10 @@ from services.ingest.jobcomp.model import OUTCOMES, Site
 from services.ingest.model import Intake
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
-from shared.messaging.codec import Codec
-from shared.messaging.event import Publish
-from shared.messaging.record import Record, TopicPartition
-from shared.messaging.topics import Topics
+from shared.messaging.events.codec import Codec
+from shared.messaging.events.event import Publish
+from shared.messaging.events.record import Record, TopicPartition
+from shared.messaging.events.topics import Topics
 
 NOW_S = 1_780_000_000.0
 TOPICS = Topics(kafka_partitions=4)

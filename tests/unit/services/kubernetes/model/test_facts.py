@@ -18,7 +18,7 @@ from services.kubernetes.model.facts import (
 from services.kubernetes.model.jobs import KubernetesJob, RunEnd
 from services.kubernetes.model.names import APP, CLAIM, EXCLUSIVE, PRIORITY, WALLTIME_S
 from shared.domain.errors import RejectedError
-from shared.messaging.contents.check import check_contents
+from shared.messaging.events.contents.check import check_contents
 from tests.support.kubernetes_api import merged
 from tests.unit.services.kubernetes.objects import CREATED_US, JOB_ID, NOW_US, TERMS, job
 

@@ -9,8 +9,8 @@ from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
 from services.placement.sequencer import Sequencer
 from shared.eamc.ranking import Policy
-from shared.messaging.event import Event
-from shared.messaging.stage import Round
+from shared.messaging.events.event import Event
+from shared.messaging.stages.stage import Round
 from shared.placement.model import Rules
 from shared.simulation.recorded.caps import AS_RECORDED, CapChanges
 from shared.simulation.recorded.inputs import RecordedInputs, RecordedRound

@@ -4,8 +4,8 @@ import pytest
 from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER, POWER_SCOPE_REGION, PowerCapDeclared
 
 from shared.domain.errors import UnusableError
-from shared.messaging.domain_types import cluster_of
-from shared.messaging.event import Event
+from shared.messaging.events.event import Event
+from shared.messaging.payloads.domain_types import cluster_of
 from shared.placement.caps import Covered
 from shared.scheduling.power import Scope
 from shared.simulation.recorded.caps import AS_RECORDED, CapChanges, NewCap

@@ -1,0 +1,1 @@
+"""Events: their envelopes, topics and bytes, and what each of their fields must be."""

@@ -1,0 +1,1 @@
+"""The log in memory, and stages that run over it."""

@@ -1,0 +1,1 @@
+"""Payloads as the domain's types, and back."""
