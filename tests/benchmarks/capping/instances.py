@@ -64,7 +64,7 @@ def read_instances(folder: Path, wanted: Sequence[str]) -> tuple[EuroraMachine, 
                 jobs=jobs,
                 waits_s=waits_s,
                 caps_w={int(row["cap_pct"]): float(row["cap_w"]) for row in told}
-                or _own_caps_w(machine, jobs, waits_s),
+                or own_caps_w(machine, jobs, waits_s),
                 published=_by_play(told, "bsld"),
                 published_waits_s=_by_play(told, "queue_time_s"),
             )
@@ -90,7 +90,7 @@ def _published(path: Path) -> dict[str, list[dict[str, str]]]:
     return rows
 
 
-def _own_caps_w(
+def own_caps_w(
     machine: EuroraMachine, jobs: Sequence[EuroraJob], waits_s: Sequence[float]
 ) -> dict[int, float]:
     """Parts of the highest power that list scheduling draws without a cap."""
