@@ -24,7 +24,7 @@ def bench(
         bool, typer.Option(help="Only what was measured of Coplace's own kernels.")
     ] = False,
     only_models: Annotated[
-        bool, typer.Option(help="Only the models of Zacarias et al.: ten minutes of CPU.")
+        bool, typer.Option(help="Only the models of Zacarias et al.: twelve minutes of CPU.")
     ] = False,
     out: Out = Path("out/colocation"),
     into: Annotated[
