@@ -24,7 +24,7 @@ from cli.demo.caps import CapFigures, cap_figures, waited_for_power
 from cli.demo.history import History, JobKey
 from shared.domain.errors import UnusableError
 from shared.messaging.payloads.domain_types import cores_of
-from shared.placement.promises import LEAST_SHUTTERS
+from shared.placement.jobs.promises import LEAST_SHUTTERS
 
 
 @dataclass(frozen=True, slots=True)

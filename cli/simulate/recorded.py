@@ -21,7 +21,7 @@ from services.placement.settings import PlacementSettings
 from shared.domain.errors import UnusableError
 from shared.eamc.ranking import Policy
 from shared.messaging.on_kafka.deployment import Deployment
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.runtime.folders import within
 from shared.runtime.settings import settings
 from shared.simulation.metrics import Summary, summarise

@@ -7,8 +7,8 @@ from coplace.v1.placement_service_pb2 import PowerStanding
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from services.placement.service import Duty
-from shared.placement.caps import Covered
-from shared.placement.queries import Queries
+from shared.placement.power.caps import Covered
+from shared.placement.reasons.queries import Queries
 
 Figures = Callable[[Queries], Iterable[Observation]]
 

@@ -37,9 +37,9 @@ from shared.authority.rules import About
 from shared.domain.errors import RejectedError
 from shared.messaging.events.contents.check import check_contents
 from shared.messaging.payloads.domain_types import dependencies_of, job_of
-from shared.placement.queries import Queries
-from shared.placement.quoting import QuotedJob, quoted_placement
-from shared.placement.start_estimates import StartEstimate, StartEstimates
+from shared.placement.reasons.queries import Queries
+from shared.placement.reasons.quoting import QuotedJob, quoted_placement
+from shared.placement.reasons.start_estimates import StartEstimate, StartEstimates
 
 NAME: Final = "coplace.v1.PlacementService"
 # Questions that wait for forecasts; more are told to come back.

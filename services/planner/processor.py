@@ -17,7 +17,7 @@ from shared.messaging.events.event import Event, Publish
 from shared.messaging.stages.quarantine import Fault
 from shared.messaging.stages.stage import Round
 from shared.placement import processor
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices
 from shared.scheduling.run_share import RunShare

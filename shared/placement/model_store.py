@@ -40,15 +40,15 @@ from shared.messaging.payloads.power_trees import chosen_trees
 from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.models.pair_trees import PAIRS_ORIGIN, PairTrees
 from shared.models.time_coefficient import AppTime
-from shared.placement import caps as power_caps
 from shared.placement import payloads
+from shared.placement.candidates.candidate import Rules
+from shared.placement.candidates.known_applications import KnownApplications
+from shared.placement.candidates.predictions import ClusterModels, Row
 from shared.placement.envelope import from_bytes, to_bytes
-from shared.placement.explanation import when
-from shared.placement.known_applications import KnownApplications
-from shared.placement.limits import Limit, Subject, limit_of
-from shared.placement.model import Rules
+from shared.placement.jobs.limits import Limit, Subject, limit_of
 from shared.placement.news import News
-from shared.placement.predictions import ClusterModels, Row
+from shared.placement.power import caps as power_caps
+from shared.placement.reasons.explanation import when
 from shared.placement.rules_in_force import RulesInForce
 from shared.power_prediction.kinds import KindOfJob
 from shared.power_prediction.power_model import PowerModel

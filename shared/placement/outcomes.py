@@ -27,17 +27,17 @@ from shared.domain.job import Job
 from shared.domain.node import NodeNames
 from shared.messaging.events.event import Event, Publish
 from shared.messaging.stages.stage import Round
-from shared.placement.actions import MESSAGES as ACTION_KINDS
-from shared.placement.actions import Action
-from shared.placement.caps import MESSAGES
-from shared.placement.eligible import Choice, Choices, favourite, preference
-from shared.placement.explanation import Refusals, WhyNot, unexplained, when
-from shared.placement.grants import Void
-from shared.placement.jobs import Placed, Tracked
-from shared.placement.misfits import in_words, misfit
-from shared.placement.model import Candidate
-from shared.placement.notices import JobSituation
-from shared.placement.pending_reasons import PendingReasons
+from shared.placement.candidates.candidate import Candidate
+from shared.placement.candidates.eligible import Choice, Choices, favourite, preference
+from shared.placement.candidates.misfits import in_words, misfit
+from shared.placement.jobs.actions import MESSAGES as ACTION_KINDS
+from shared.placement.jobs.actions import Action
+from shared.placement.jobs.grants import Void
+from shared.placement.jobs.tracked import Placed, Tracked
+from shared.placement.power.caps import MESSAGES
+from shared.placement.reasons.explanation import Refusals, WhyNot, unexplained, when
+from shared.placement.reasons.notices import JobSituation
+from shared.placement.reasons.pending_reasons import PendingReasons
 from shared.placement.rules_in_force import RulesInForce
 from shared.placement.waiting import WaitingJobs
 from shared.scheduling.backfill import Start

@@ -9,15 +9,15 @@ from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.plans_pb2 import PlanItem
 
 from shared.domain.cluster import Cluster
-from shared.placement.eligible import Choice
-from shared.placement.job_table import JobTable
-from shared.placement.jobs import Tracked
-from shared.placement.joint_margin import JointMargin
-from shared.placement.model import Candidate
+from shared.placement.candidates.candidate import Candidate
+from shared.placement.candidates.eligible import Choice
+from shared.placement.candidates.modes import Modes, modes_of, same_ghz
+from shared.placement.jobs.occupancy import Occupancy
+from shared.placement.jobs.past_runs import share_ran
+from shared.placement.jobs.table import JobTable
+from shared.placement.jobs.tracked import Tracked
 from shared.placement.model_store import ModelStore
-from shared.placement.modes import Modes, modes_of, same_ghz
-from shared.placement.occupancy import Occupancy
-from shared.placement.past_runs import share_ran
+from shared.placement.power.joint_margin import JointMargin
 from shared.placement.waiting import WaitingJobs
 from shared.scheduling.easy import holder_of
 from shared.scheduling.lookahead import Waiting

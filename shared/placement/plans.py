@@ -15,9 +15,9 @@ from coplace.v1.plans_pb2 import PlanItem, PlanProposed
 
 from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import AlreadyAppliedError, Round
-from shared.placement.jobs import Tracked, candidate_of
-from shared.placement.model import Candidate
-from shared.placement.modes import Modes, same_ghz
+from shared.placement.candidates.candidate import Candidate
+from shared.placement.candidates.modes import Modes, same_ghz
+from shared.placement.jobs.tracked import Tracked, candidate_of
 from shared.scheduling.power import milliwatts
 
 _PROPOSED: Final = "plan/proposed"

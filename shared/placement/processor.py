@@ -45,31 +45,33 @@ from shared.domain.job import Job
 from shared.messaging.events.event import Event, Publish
 from shared.messaging.stages.quarantine import Fault
 from shared.messaging.stages.stage import Round
-from shared.placement import job_table, meters, overshoots, plans
-from shared.placement.dependencies import Dependencies
-from shared.placement.explanation import Refusals
-from shared.placement.job_table import JobTable
-from shared.placement.jobs import Tracked
-from shared.placement.joint_margin import JointMargin
-from shared.placement.measures import Measures
-from shared.placement.meters import Meters
-from shared.placement.misfits import misfits, without_reference
-from shared.placement.model import Candidate, Rules, draw_mw, evaluate
+from shared.placement import plans
+from shared.placement.candidates.candidate import Candidate, Rules, draw_mw, evaluate
+from shared.placement.candidates.misfits import misfits, without_reference
+from shared.placement.candidates.modes import modes_of, with_slower_modes
+from shared.placement.jobs import table
+from shared.placement.jobs.dependencies import Dependencies
+from shared.placement.jobs.promises import Promises
+from shared.placement.jobs.table import JobTable
+from shared.placement.jobs.tracked import Tracked
+from shared.placement.jobs.withdrawals import Withdrawals
 from shared.placement.model_store import ModelStore
-from shared.placement.modes import modes_of, with_slower_modes
-from shared.placement.node_states import Failure, NodeStates
-from shared.placement.notices import Notices
+from shared.placement.nodes.states import Failure, NodeStates
 from shared.placement.outcomes import OUTPUT, SOURCE, Beside, Decisions, Outcomes
-from shared.placement.overshoots import Overshoots
-from shared.placement.pending_reasons import PendingReasons
 from shared.placement.planning import Planning
 from shared.placement.plans import Plans, jobs_of, wanted_ghz
-from shared.placement.promises import Promises
-from shared.placement.queries import Queries
+from shared.placement.power import meters, overshoots
+from shared.placement.power.joint_margin import JointMargin
+from shared.placement.power.measures import Measures
+from shared.placement.power.meters import Meters
+from shared.placement.power.overshoots import Overshoots
+from shared.placement.reasons.explanation import Refusals
+from shared.placement.reasons.notices import Notices
+from shared.placement.reasons.pending_reasons import PendingReasons
+from shared.placement.reasons.queries import Queries
 from shared.placement.schedulers import Arriving, schedulers_of
 from shared.placement.told import ToldDecisions
 from shared.placement.waiting import WaitingJobs
-from shared.placement.withdrawals import Withdrawals
 from shared.scheduling.backfill import ClusterScheduler, schedule
 
 # Jobs that are weighed again in one round: more take the rounds that follow, which come soon.
@@ -573,7 +575,7 @@ class Placement:
 
 def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
     """What to change in a state of a wrong clock, so that nothing in it lies ahead of now."""
-    of_jobs, of_plans = job_table.mended(restored, now_us), plans.mended(restored, now_us)
+    of_jobs, of_plans = table.mended(restored, now_us), plans.mended(restored, now_us)
     of_meters = {**meters.mended(restored, now_us), **overshoots.mended(restored, now_us)}
     return {**of_jobs, **of_plans, **of_meters}
 

@@ -12,8 +12,8 @@ from shared.eamc.frequency import Reading, Weighing
 from shared.eamc.ranking import Policy
 from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import AlreadyAppliedError
+from shared.placement.candidates.candidate import Ranking, Rules
 from shared.placement.envelope import from_bytes, to_bytes
-from shared.placement.model import Ranking, Rules
 
 # What can be declared, by its name in PolicyDeclared, in Rules and in COPLACE_PLACEMENT_*.
 SETTINGS: Final = tuple(

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from shared.placement.jobs.occupancy import Occupancy
 from shared.placement.kinds import Kinds
-from shared.placement.occupancy import Occupancy
 from shared.placement.waiting import WaitingJobs
 from shared.scheduling.backfill import ClusterScheduler
 from shared.scheduling.consumable import ConsumableScheduler

@@ -13,7 +13,7 @@ from shared.domain.cap_measures import measures_of
 from shared.domain.errors import RejectedError
 from shared.eamc.frequency import Reading
 from shared.eamc.ranking import Policy
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.runtime.environment import EnvironmentSettings
 
 _QUANTITIES: Final = (

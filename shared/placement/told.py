@@ -31,11 +31,11 @@ from shared.domain.job import JobFact, JobState, next_state
 from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import Round
 from shared.messaging.stages.unit_state import TOLD_KEY
-from shared.placement.actions import KINDS, Action, ActionKind
-from shared.placement.job_table import JobTable
-from shared.placement.jobs import Placed, Tracked
-from shared.placement.misfits import misfits
-from shared.placement.model import draw_mw
+from shared.placement.candidates.candidate import draw_mw
+from shared.placement.candidates.misfits import misfits
+from shared.placement.jobs.actions import KINDS, Action, ActionKind
+from shared.placement.jobs.table import JobTable
+from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.model_store import ModelStore
 from shared.placement.outcomes import SOURCE
 

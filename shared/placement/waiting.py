@@ -5,14 +5,14 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from shared.placement.eligible import Choice, Choices, as_planned, as_weighed, choices
-from shared.placement.jobs import Tracked
+from shared.placement.candidates.candidate import Candidate, Ranking
+from shared.placement.candidates.eligible import Choice, Choices, as_planned, as_weighed, choices
+from shared.placement.candidates.modes import has_ghz
+from shared.placement.jobs.limits import Subject, subjects_of
+from shared.placement.jobs.tracked import Tracked
 from shared.placement.kinds import Kinds
-from shared.placement.limits import Subject, subjects_of
-from shared.placement.model import Candidate, Ranking
-from shared.placement.modes import has_ghz
-from shared.placement.pending_reasons import PendingReasons
 from shared.placement.plans import PlannedMode, Plans
+from shared.placement.reasons.pending_reasons import PendingReasons
 from shared.placement.rules_in_force import RulesInForce
 from shared.scheduling.problem import NodeTable, counts_nodes, kind_on
 from shared.scheduling.wait_queue import Entry, WaitQueues

@@ -13,7 +13,7 @@ import time
 from coplace.v1.energy_pb2 import SignatureAt, SignatureUpdated
 
 from shared.models.pair_trees import PairTrees
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.model_store import ModelStore
 from shared.scheduling.capacity import Group
 from tests.unit.shared.models.test_pair_trees import grown

@@ -32,22 +32,22 @@ from shared.messaging.stages.failures import Beginnings
 from shared.messaging.stages.guarded_unit import GuardedUnit
 from shared.messaging.stages.quarantine import Blame, at
 from shared.messaging.stages.unit import Unit
-from shared.placement import caps
-from shared.placement.eligible import Choice
-from shared.placement.job_table import JobTable
-from shared.placement.jobs import Tracked
-from shared.placement.measures import Measures
-from shared.placement.meters import Meters
+from shared.placement.candidates.eligible import Choice
+from shared.placement.jobs.occupancy import Occupancy
+from shared.placement.jobs.table import JobTable
+from shared.placement.jobs.tracked import Tracked
+from shared.placement.jobs.withdrawals import Withdrawals
 from shared.placement.model_store import ModelStore
 from shared.placement.news import News
-from shared.placement.notices import Notices
-from shared.placement.occupancy import Occupancy
 from shared.placement.outcomes import Outcomes
-from shared.placement.pending_reasons import PendingReasons
+from shared.placement.power import caps
+from shared.placement.power.measures import Measures
+from shared.placement.power.meters import Meters
 from shared.placement.processor import Placement
+from shared.placement.reasons.notices import Notices
+from shared.placement.reasons.pending_reasons import PendingReasons
 from shared.placement.rules_in_force import RulesInForce
 from shared.placement.told import ToldDecisions
-from shared.placement.withdrawals import Withdrawals
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 

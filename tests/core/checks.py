@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from shared.placement.explanation import NOTHING
 from shared.placement.processor import Placement
+from shared.placement.reasons.explanation import NOTHING
 from shared.placement.schedulers import Arriving
 from shared.scheduling.backfill import ClusterScheduler, Dispatch, schedule
 from shared.scheduling.wait_queue import Entry

@@ -31,7 +31,7 @@ from shared.domain.cap_measures import Measure
 from shared.domain.errors import RejectedError
 from shared.messaging.events.event import Event, Publish
 from shared.messaging.stages.stage import AlreadyAppliedError, Round
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.outcomes import Decisions, Outcomes
 from shared.placement.processor import Placement
 from shared.scheduling.forecast import Expected, forecast

@@ -29,7 +29,7 @@ MUTANTS: Final = (
     # The three defects that the core was rebuilt for.
     Mutant(
         "an explanation knows no refusal for watts, and raises",
-        "placement/explanation.py",
+        "placement/reasons/explanation.py",
         'return WhyNot("; ".join(filter(None, texts)) or NOTHING, shortages)',
         'if not found:\n            raise ValueError("was free to start")\n'
         "        return WhyNot(found, shortages)",
@@ -76,7 +76,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a restart forgets what jobs draw",
-        "placement/jobs.py",
+        "placement/jobs/tracked.py",
         'return Placed(**{**known, "nodes": nodes, "units": units})',
         'return Placed(**{**known, "nodes": nodes, "units": units, "draw_mw": 0})',
         soonest=4,
@@ -97,7 +97,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "limits leave no time for neighbours",
-        "placement/model.py",
+        "placement/candidates/candidate.py",
         "allowance = np.array([max_slowdown if job.shareable else 1.0 for job in jobs])",
         "allowance = np.array([1.0 for job in jobs])",
         soonest=1,
@@ -105,55 +105,55 @@ MUTANTS: Final = (
     # Actions on what runs.
     Mutant(
         "watts are given back before an action is answered",
-        "placement/jobs.py",
+        "placement/jobs/tracked.py",
         "return max([now_mw, *map(self.drawn_after_mw, self.actions)])",
         "return self.drawn_after_mw(self.actions[-1]) if self.actions else now_mw",
     ),
     Mutant(
         "a P-state is raised by watts that are reserved",
-        "placement/measures.py",
+        "placement/power/measures.py",
         "and budgets.has(more_mw, placed.ends_s, -1)\n",
         "and more_mw <= budgets.undrawn_mw\n",
         soonest=6,
     ),
     Mutant(
         "a suspended job runs on in spite of a lower step ahead",
-        "placement/measures.py",
+        "placement/power/measures.py",
         "under.has(draw_mw, self._now_s + left_s, job.arrival)",
         "under.has(draw_mw, self._now_s, job.arrival)",
         soonest=32,
     ),
     Mutant(
         "nothing is reserved for who is suspended",
-        "placement/measures.py",
+        "placement/power/measures.py",
         "                budget.reserve(arrival, start_s, duration_s, draw_mw)\n",
         "                pass\n",
         soonest=65,
     ),
     Mutant(
         "the time in which a job was suspended counts for its limit",
-        "placement/jobs.py",
+        "placement/jobs/tracked.py",
         "            self._prolong(max(now_s - self.suspended_s, 0.0))\n",
         "",
         soonest=16,
     ),
     Mutant(
         "who is suspended is overdue in the end",
-        "placement/measures.py",
+        "placement/power/measures.py",
         "            self._job_table.holdings.expect(job, self._now_s + placed.left_s)\n",
         "            pass\n",
         soonest=6,
     ),
     Mutant(
         "who is suspended for ever is expected to run on",
-        "placement/measures.py",
+        "placement/power/measures.py",
         "if start_s < inf or not job.drawn_mw:",
         "if start_s < inf:",
         soonest=16,
     ),
     Mutant(
         "a restart forgets what was asked of who runs",
-        "placement/jobs.py",
+        "placement/jobs/tracked.py",
         'state["actions"] = tuple(map(_action, state.get("actions", ())))',
         'state["actions"] = ()',
         soonest=77,

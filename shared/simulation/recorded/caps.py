@@ -11,7 +11,7 @@ from shared.domain.errors import RejectedError, UnusableError
 from shared.messaging.events.contents.check import check_contents
 from shared.messaging.events.event import Event
 from shared.messaging.payloads.domain_types import cluster_of
-from shared.placement.caps import MESSAGES, SCOPES, Covered, idle_mw, require_possible
+from shared.placement.power.caps import MESSAGES, SCOPES, Covered, idle_mw, require_possible
 from shared.scheduling.power import Scope
 
 _AUTHOR: Final = "what-if"

@@ -15,7 +15,7 @@ from shared.messaging.stages.hooks import Tally
 from shared.messaging.stages.stage import Stage
 from shared.messaging.stages.unit import EventTimeLimit, Unit
 from shared.placement import outcomes
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.simulation.recorded.inputs import TOPIC, RecordedInputs
 

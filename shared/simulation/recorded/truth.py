@@ -28,8 +28,8 @@ from shared.messaging.events.contents.check import check_contents
 from shared.messaging.events.event import Event
 from shared.messaging.payloads.domain_types import job_of
 from shared.messaging.stages.stage import AlreadyAppliedError
+from shared.placement.candidates.predictions import ClusterModels, predict, projections
 from shared.placement.model_store import ModelStore
-from shared.placement.predictions import ClusterModels, predict, projections
 from shared.simulation.recorded.inputs import RecordedInputs
 from shared.simulation.recorded.region import Setting
 from shared.simulation.recorded.runs import Allotment, Observed, observed_runs, work_s

@@ -24,9 +24,9 @@ from services.pricing.quotation import Quotation
 from services.pricing.settings import PricingSettings
 from shared.domain.tariff import ANYWHERE
 from shared.messaging.payloads.domain_types import dependencies_of, job_of
-from shared.placement.queries import Queries
-from shared.placement.quoting import quoted_placement
-from shared.placement.start_estimates import StartEstimates
+from shared.placement.reasons.queries import Queries
+from shared.placement.reasons.quoting import quoted_placement
+from shared.placement.reasons.start_estimates import StartEstimates
 from shared.simulation.recorded.inputs import RecordedInputs, read_inputs
 from shared.simulation.recorded.region import Region, Setting
 

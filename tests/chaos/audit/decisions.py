@@ -19,7 +19,9 @@ from tests.chaos.audit.evidence import Evidence, is_hostile
 # A cluster of somebody hostile that is lost, as he says, returns when he likes; its nodes that
 # failed, as he says, nobody resumes.
 UNLESS_HOSTILE: Final = "rejected unless hostile-"
-_KEPT_BY_HOSTILE: Final = re.compile(r"hostile-\d+: (lost since |(?:all|\d+ of) \d+ nodes are drained)")
+_KEPT_BY_HOSTILE: Final = re.compile(
+    r"hostile-\d+: (lost since |(?:all|\d+ of) \d+ nodes are drained)"
+)
 _AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")
 
 

@@ -32,7 +32,7 @@ from services.prediction.job_power import PowerOutcome
 from shared.authority.door import Door
 from shared.messaging.events.event import Event, Publish
 from shared.messaging.stages.hooks import Backlog, Tally
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.planning.searches import Searches
 from shared.power_prediction.online import LearnerProgress, RecentScores

@@ -5,7 +5,7 @@ from prometheus_client import generate_latest
 
 from services.placement.meter import watch
 from services.placement.service import Duty
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.runtime.settings import Settings
 from shared.runtime.telemetry import Telemetry

@@ -18,7 +18,7 @@ from shared.messaging.events.event import Event
 from shared.messaging.events.topics import load_topics
 from shared.messaging.stages.provenance import PROVENANCE_KEY
 from shared.messaging.stages.stage import AlreadyAppliedError, Round
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
     T0_US,

@@ -13,7 +13,7 @@ from services.planner.settings import PlannerSettings
 from shared.messaging.events.codec import MAX_MESSAGE_BYTES
 from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import Round
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.planning.region_decomposition import RegionDecomposition
 from shared.planning.searches import Searches

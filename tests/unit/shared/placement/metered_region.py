@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import Round
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import T0_US, capped, declared, event, feed, power, started
 

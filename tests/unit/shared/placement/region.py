@@ -54,7 +54,7 @@ from shared.messaging.events.digest import model_sha256
 from shared.messaging.events.event import Event, Publish
 from shared.messaging.stages.stage import Processor, Round
 from shared.models import degradation
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 
 M = TypeVar(

@@ -26,7 +26,7 @@ from shared.eamc.ranking import Policy
 from shared.messaging.events.event import Event, Publish
 from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement import processor
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.managers import OUTCOMES, Managers

@@ -3,7 +3,7 @@
 from coplace.v1.placement_pb2 import PREDICTION_BASIS_FIRST_RUN, PREDICTION_BASIS_SIGNATURE
 
 from shared.eamc.ranking import Policy
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
     APPS,

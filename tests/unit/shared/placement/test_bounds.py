@@ -4,7 +4,7 @@ from typing import Any
 
 from shared.domain.bounds import WALLTIME_S
 from shared.eamc.ranking import Policy
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import round_of, submitted

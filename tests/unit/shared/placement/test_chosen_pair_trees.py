@@ -13,7 +13,7 @@ from shared.messaging.events.event import Event
 from shared.messaging.payloads.regression_trees import packed
 from shared.models.forest import Forest, Tree
 from shared.models.pair_trees import COLUMNS, PAIRS_ORIGIN
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.model_store import ModelStore
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region

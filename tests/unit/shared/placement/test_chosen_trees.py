@@ -6,7 +6,7 @@ from coplace.v1.prediction_pb2 import PowerTreesChosen
 from shared.domain.errors import RejectedError
 from shared.messaging.events.digest import model_sha256
 from shared.messaging.events.event import Event
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.model_store import ModelStore
 from tests.unit.shared.messaging.payloads.test_power_trees import published
 from tests.unit.shared.placement import region

@@ -9,7 +9,7 @@ from coplace.v1.jobs_pb2 import JobSubmitted
 
 from shared.domain.bounds import NODE_POWER_W
 from shared.messaging.payloads.domain_types import cluster_of, job_of
-from shared.placement.model import draw_mw
+from shared.placement.candidates.candidate import draw_mw
 from tests.unit.shared.placement import region
 
 

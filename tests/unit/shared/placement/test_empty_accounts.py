@@ -11,7 +11,7 @@ from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
 from shared.eamc.ranking import Policy
 from shared.messaging.events.event import Event
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
     T0_US,

@@ -20,7 +20,8 @@ from shared.messaging.events.topics import Topics
 from shared.messaging.in_memory.embedded import EmbeddedRuntime
 from shared.messaging.in_memory.log import InMemoryLog
 from shared.messaging.stages.stage import RoundSource
-from shared.placement import model, processor
+from shared.placement import processor
+from shared.placement.candidates import candidate as model
 from shared.placement.outcomes import Outcomes
 from shared.runtime.settings import Settings
 from tests.unit.shared.placement import region

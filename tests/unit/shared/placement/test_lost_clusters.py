@@ -16,7 +16,7 @@ from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
 from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import AlreadyAppliedError
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
     APPS,

@@ -7,7 +7,7 @@ from coplace.v1.prediction_pb2 import RunningPowerMeasured
 
 from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import AlreadyAppliedError
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
     T0_US,

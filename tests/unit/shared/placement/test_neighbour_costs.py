@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shared.messaging.events.event import Event
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.model_store import ModelStore
 from shared.scheduling.sharing import Contention
 from tests.unit.shared.placement import region

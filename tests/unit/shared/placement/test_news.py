@@ -19,7 +19,7 @@ from shared.eamc.ranking import Policy
 from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement import processor as of_placement
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
     APPS,

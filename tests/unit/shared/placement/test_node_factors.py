@@ -9,9 +9,9 @@ from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
 from shared.messaging.events.event import Event
 from shared.messaging.payloads.domain_types import cluster_of, job_of
-from shared.placement.jobs import Placed, Tracked
-from shared.placement.model import Rules
-from shared.placement.occupancy import Occupancy
+from shared.placement.candidates.candidate import Rules
+from shared.placement.jobs.occupancy import Occupancy
+from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, finished, round_of, submitted

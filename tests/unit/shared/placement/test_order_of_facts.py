@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shared.eamc.ranking import Policy
 from shared.messaging.events.event import Event, Publish
 from shared.messaging.stages.stage import RoundSource, Stage
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.support.lives import Life
 from tests.unit.shared.placement import region

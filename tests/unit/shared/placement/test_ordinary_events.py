@@ -7,7 +7,7 @@ from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 from google.protobuf.message import Message
 
 from shared.messaging.stages.stage import Round
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import T0_US, decisions, event, feed
 

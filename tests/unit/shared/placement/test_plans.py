@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.messaging.stages.stage import AlreadyAppliedError
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement, mended
 from tests.unit.shared.placement.region import (
     APPS,

@@ -25,7 +25,7 @@ from shared.eamc.ranking import Policy
 from shared.messaging.events.contents.check import check_contents
 from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import AlreadyAppliedError, Round
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.scheduling.forecast import forecast
 from tests.unit.shared.placement.region import (

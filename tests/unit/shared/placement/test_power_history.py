@@ -11,7 +11,7 @@ from shared.domain.errors import RejectedError
 from shared.messaging.events.event import Event
 from shared.messaging.payloads.power_history import updated
 from shared.messaging.stages.stage import AlreadyAppliedError
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.model_store import ModelStore
 from shared.placement.processor import Placement
 from shared.power_prediction.kinds import KindOfJob

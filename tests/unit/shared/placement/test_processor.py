@@ -18,7 +18,7 @@ from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
 from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import AlreadyAppliedError, Round
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, finished, placement, round_of, submitted

@@ -29,7 +29,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.messaging.stages.stage import AlreadyAppliedError
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
     T0_US,

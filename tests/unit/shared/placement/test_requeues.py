@@ -12,7 +12,7 @@ from coplace.v1.placement_pb2 import (
 
 from shared.domain.errors import RejectedError
 from shared.messaging.stages.stage import AlreadyAppliedError, EarlyError
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
     T0_US,

@@ -11,7 +11,7 @@ from shared.eamc.ranking import Policy
 from shared.messaging.events.contents.check import check_contents
 from shared.messaging.stages.stage import AlreadyAppliedError
 from shared.placement import processor as of_placement
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.placement.rules_in_force import SETTINGS, told, without
 from shared.placement.settings import RuleSettings

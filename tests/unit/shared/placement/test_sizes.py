@@ -13,7 +13,7 @@ from shared.domain.hostlist import expand
 from shared.eamc.ranking import Policy
 from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import Round
-from shared.placement.jobs import Tracked, nodes_of, runs_of
+from shared.placement.jobs.tracked import Tracked, nodes_of, runs_of
 from shared.placement.outcomes import MOST_CANDIDATES
 from shared.placement.processor import Placement
 from tests.support.sizes import require_carried

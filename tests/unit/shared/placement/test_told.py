@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from shared.domain.cap_measures import Measure
 from shared.messaging.events.event import Event, Publish
 from shared.messaging.stages.stage import AlreadyAppliedError, Round
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
 from shared.placement.told import recalled
 from tests.unit.shared.placement.region import (

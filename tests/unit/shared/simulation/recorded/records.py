@@ -11,7 +11,7 @@ from services.placement.sequencer import Sequencer
 from shared.eamc.ranking import Policy
 from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import Round
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.simulation.recorded.caps import AS_RECORDED, CapChanges
 from shared.simulation.recorded.inputs import RecordedInputs, RecordedRound
 from shared.simulation.recorded.region import Region, Setting, replay

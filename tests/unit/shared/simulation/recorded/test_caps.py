@@ -6,7 +6,7 @@ from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER, POWER_SCOPE_REGION, Powe
 from shared.domain.errors import UnusableError
 from shared.messaging.events.event import Event
 from shared.messaging.payloads.domain_types import cluster_of
-from shared.placement.caps import Covered
+from shared.placement.power.caps import Covered
 from shared.scheduling.power import Scope
 from shared.simulation.recorded.caps import AS_RECORDED, CapChanges, NewCap
 from tests.unit.shared.placement import region

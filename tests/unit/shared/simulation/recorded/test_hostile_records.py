@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from services.placement.sequencer import Sequencer
 from shared.domain.errors import UnusableError
 from shared.messaging.events.event_json import plain
-from shared.placement.model import Rules
+from shared.placement.candidates.candidate import Rules
 from shared.simulation.metrics import summarise
 from shared.simulation.recorded.caps import AS_RECORDED
 from shared.simulation.recorded.inputs import read_inputs

@@ -15,7 +15,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from shared.eamc.ranking import Policy
-from shared.placement.caps import Covered
+from shared.placement.power.caps import Covered
 from shared.scheduling.power import Scope
 from shared.simulation.recorded.caps import CapChanges, NewCap
 from shared.simulation.recorded.inputs import RecordedInputs

@@ -1,0 +1,308 @@
+"""The candidates of a job: predictions, rank and limit on every cluster.
+
+Predictions are of one node used whole: the half of the cores that a shareable job uses is the same
+on every cluster. Energy counts once more for each time the nodes asked for that a cluster needs.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import compress
+from math import isnan
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.domain.bounds import NODE_POWER_W, WALLTIME_S
+from shared.domain.cap_measures import Measure
+from shared.domain.cluster import Cluster
+from shared.domain.job import Job
+from shared.eamc.frequency import Reading, Weighing
+from shared.eamc.ranking import (
+    FREQUENCY_RULES,
+    NO_PREFERENCE,
+    Policy,
+    compare,
+)
+from shared.placement.candidates.misfits import misfit
+from shared.placement.candidates.predictions import (
+    ClusterModels,
+    Predictions,
+    predict,
+    reference_columns,
+)
+from shared.power_prediction.power_model import PowerModel
+from shared.scheduling.power import milliwatts
+from shared.scheduling.problem import core_share, unit_cores
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Ranking(NamedTuple):
+    """What clusters are compared by: see shared.eamc.ranking.compare."""
+
+    policy: Policy
+    weighing: Weighing
+    threshold: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The policy and its parameters; see PlacementSettings."""
+
+    policy: Policy = Policy.PRIORITY_INC_V
+    t_weight: float = 1.0
+    threshold: float = 0.35
+    reading: Reading = Reading.DIMENSIONLESS
+    max_slowdown: float = 1.25
+    quantile: float = 0.5
+    cap_counts_idle: bool = True
+    start_timeout_s: float = 300.0
+    most_missed_starts: int = 3
+    most_requeues: int = 5
+    most_node_failures: int = 3
+    node_failure_window_s: float = 86_400.0
+    most_applications: int = 10_000
+    cap_slowdown: float = 1.0
+    cap_measures: tuple[Measure, ...] = (Measure.LOWER_FREQUENCY, Measure.SUSPEND)
+    action_timeout_s: float = 60.0
+    cap_margin: float = 0.0
+    cap_risk: float = 0.5
+    meter_silence_s: float = 600.0
+
+    @property
+    def weighing(self) -> Weighing:
+        """How time and energy are weighed."""
+        return Weighing(self.t_weight, self.reading)
+
+    @property
+    def ranking(self) -> Ranking:
+        """What clusters are compared by."""
+        return Ranking(self.policy, self.weighing, self.threshold)
+
+
+@dataclass(frozen=True, slots=True)
+class SlowerMode:
+    """What of a candidate is another at a lower P-state."""
+
+    freq_ghz: float
+    time_s: float
+    power_w: float
+    time_sd: float | None
+    power_sd: float | None
+    planned_s: float
+    planned_j: float
+    distance: float
+    walltime_s: float
+    draw_mw: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One cluster that a decision weighs, as it was when the attempt arrived.
+
+    `part_eff`, `rank` and `tier` are among all clusters: Choice has those that are there.
+    `part_eff` is infinite on a cluster that the job does not fit on. `time_sd` and `power_sd` are
+    relative standard deviations, None where nothing says how good a prediction is; `planned_s` and
+    `planned_j` are the quantile of time and energy that rank and limit follow, and `draw_mw` is the
+    same quantile of what all its nodes draw beyond idle: None in a state of before it was kept.
+    `nodes` are units where the job asks for cores, each a `share` of a node. In one of the `slower`
+    modes, tried in their order, the job may start where a cap of power refuses this one: None
+    while nobody looked for them.
+    """
+
+    cluster: str
+    freq_ghz: float
+    known: bool
+    time_s: float
+    power_w: float
+    time_sd: float | None
+    power_sd: float | None
+    planned_s: float
+    planned_j: float
+    distance: float
+    part_eff: float
+    walltime_s: float
+    rank: int
+    tier: int
+    nodes: int
+    coefficients_version: str
+    power_model_version: str
+    draw_mw: int | None = None
+    share: float = 1.0
+    slower: tuple[SlowerMode, ...] | None = None
+
+    @property
+    def energy_j(self) -> float:
+        """One node over `time_s`."""
+        return self.power_w * self.time_s
+
+    def drawing(self, draw_mw: int) -> "Candidate":
+        """The candidate in the mode that draws so much: no two draw the same."""
+        slower = next((mode for mode in self.slower or () if mode.draw_mw == draw_mw), None)
+        if slower is None:
+            return self
+        changed = {name: getattr(slower, name) for name in SlowerMode.__slots__}
+        return replace(self, **changed, slower=None)
+
+
+def evaluate(
+    jobs: Sequence[Job],
+    clusters: Sequence[ClusterModels],
+    power_model: PowerModel,
+    rules: Rules,
+    gone: Collection[str] = (),
+) -> list[tuple[Candidate, ...]]:
+    """The candidates of each job, one a cluster that is not `gone`, clusters as given. Every
+    reference cluster must be among them, gone or not.
+
+    A job whose application no cluster knows goes first to its reference cluster.
+    """
+    if not jobs:
+        return []
+    rule = FREQUENCY_RULES[rules.policy]
+    found = predict(jobs, clusters, power_model, rule, rules.weighing, rules.quantile)
+    planned = found.planned
+    reference = reference_columns(jobs, clusters)
+    there = [cluster.cluster.name not in gone for cluster in clusters]
+    fits = np.array([_fits(job, clusters, there) for job in jobs])
+    nodes = [[job.nodes_on(c.cluster) for c in clusters] for job in jobs]
+    shares = [[_share(job, c.cluster) for c in clusters] for job in jobs]
+    energy_j = planned.energy_j * more_nodes(jobs, np.array(nodes, np.float64), np.array(shares))
+    preferred = np.where(found.known.any(axis=1), NO_PREFERENCE, reference)
+    efficiency, ranking = compare(energy_j, planned.time_s, fits, *rules.ranking, preferred)
+    limit_s = limits(jobs, found, reference, rules.max_slowdown)
+    draw_mw = _draws_mw(jobs, clusters, planned.power_w, nodes)
+    columns = (
+        found.freq_ghz,
+        found.known,
+        found.time_s,
+        found.power_w,
+        found.time_sd,
+        found.power_sd,
+        planned.time_s,
+        planned.energy_j,
+        found.distance,
+        efficiency,
+        limit_s,
+        ranking.rank,
+        ranking.tier,
+        draw_mw,
+    )
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    candidate = partial(_candidate, power_model.version)
+    return [
+        tuple(compress(map(partial(candidate, job.app_id), clusters, needed, of, *row), there))
+        for job, needed, of, row in zip(jobs, nodes, shares, rows, strict=True)
+    ]
+
+
+def _fits(job: Job, clusters: Sequence[ClusterModels], there: Sequence[bool]) -> list[bool]:
+    found = zip(clusters, there, strict=True)
+    return [is_there and misfit(job, on.cluster) is None for on, is_there in found]
+
+
+def _share(job: Job, cluster: Cluster) -> float:
+    """The part of a node that a unit is, where it is not the same on every cluster."""
+    return core_share(job, cluster) if job.cores_per_unit else 1.0
+
+
+def more_nodes(jobs: Sequence[Job], nodes: Floats, share: Floats) -> Floats:
+    """How many times the nodes that it asked for each job takes on each cluster, as `nodes` and the
+    `share` of each, both of the shape (jobs, clusters): its energy grows with them, its time counts
+    as the same."""
+    asked = np.array([job.nodes for job in jobs], dtype=np.float64)
+    return np.asarray(nodes * share / asked[:, np.newaxis])
+
+
+def _candidate(
+    power_version: str,
+    app_id: str,
+    on: ClusterModels,
+    nodes: int,
+    share: float,
+    freq_ghz: float,
+    known: bool,
+    time_s: float,
+    power_w: float,
+    time_sd: float,
+    power_sd: float,
+    planned_s: float,
+    planned_j: float,
+    distance: float,
+    efficiency: float,
+    limit_s: float,
+    rank: int,
+    tier: int,
+    draw_mw: int,
+) -> Candidate:
+    return Candidate(
+        cluster=on.cluster.name,
+        freq_ghz=freq_ghz,
+        known=known,
+        time_s=time_s,
+        power_w=power_w,
+        time_sd=None if isnan(time_sd) else time_sd,
+        power_sd=None if isnan(power_sd) else power_sd,
+        planned_s=planned_s,
+        planned_j=planned_j,
+        distance=distance,
+        part_eff=efficiency,
+        walltime_s=limit_s,
+        rank=rank,
+        tier=tier,
+        nodes=nodes,
+        coefficients_version=on.table(app_id).version if known else "",
+        power_model_version="" if known else power_version,
+        draw_mw=draw_mw,
+        share=share,
+    )
+
+
+def draw_mw(job: Job, cluster: Cluster, node_w: float, units: int) -> int:
+    """What so many units of a job draw beyond the idle power of their nodes, of which one used
+    whole draws `node_w`: their share of the cores. What is predicted of a unit beyond what any node
+    draws, as by coefficients of another machine, counts as that: no cap has it, and it can be
+    counted."""
+    cores = unit_cores(job, cluster)
+    most_w = NODE_POWER_W.most * cluster.cores_per_node / cores
+    beyond_idle_mw = milliwatts((min(node_w, most_w) - cluster.idle_power_w) * units)
+    return max(0, beyond_idle_mw * cores // cluster.cores_per_node)
+
+
+def _draws_mw(
+    jobs: Sequence[Job],
+    clusters: Sequence[ClusterModels],
+    node_w: Floats,
+    nodes: Sequence[Sequence[int]],
+) -> Ints:
+    return np.array(
+        [
+            [
+                draw_mw(job, *on)
+                for on in zip([c.cluster for c in clusters], row, needed, strict=True)
+            ]
+            for job, row, needed in zip(jobs, node_w.tolist(), nodes, strict=True)
+        ],
+        dtype=np.int64,
+    )
+
+
+def limits(jobs: Sequence[Job], found: Predictions, reference: Ints, max_slowdown: float) -> Floats:
+    """The limit of each job on each cluster, s, shape (jobs, clusters).
+
+    The walltime asked relates to the reference cluster at the nominal P-state, so it is scaled by
+    T / T(reference, nominal), T being the quantile that is planned with: a job that is slowed on
+    purpose is not killed because the slowdown was predicted too low. A co-runner may come at any
+    time: the limit of a shareable job allows for the worst slowdown from the start, so that no
+    guest makes its host overdue. None is longer than the longest walltime, so that ends of limits
+    stay within calendars, however slow a cluster is.
+    """
+    reference_s = found.nominal_s[np.arange(len(jobs)), reference]
+    walltime_s = np.array([job.walltime_s for job in jobs])
+    allowance = np.array([max_slowdown if job.shareable else 1.0 for job in jobs])
+    factor = walltime_s * allowance / reference_s
+    limit_s = found.planned.time_s * factor[:, np.newaxis]
+    return np.where(limit_s <= WALLTIME_S.most, limit_s, WALLTIME_S.most)

@@ -1,0 +1,175 @@
+"""Which jobs hold which nodes, and what users and accounts hold together."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from shared.domain.cluster import Cluster
+from shared.domain.job import Job, JobState
+from shared.placement.jobs.limits import Subject, Usage, subjects_of
+from shared.placement.jobs.occupancy import Occupancy
+from shared.placement.jobs.tracked import Placed, Tracked
+from shared.scheduling.sharing import Neighbours
+
+
+class Holdings:
+    """A job holds its nodes from the decision on, and until it gives them up."""
+
+    def __init__(self) -> None:
+        self._occupancy: dict[str, Occupancy] = {}
+        self._factors: Mapping[str, Mapping[int, float]] = {}
+        self._reduced: Collection[str] = frozenset()
+        self._jobs: dict[str, Tracked] = {}
+        self._counted: dict[str, int] = {}  # nodes, as they were counted when a job got them
+        self._usage: dict[Subject, Usage] = defaultdict(Usage)
+        self._changed: set[Subject] = set()
+
+    def declare(self, cluster: Cluster) -> None:
+        """A cluster was declared, or declared anew."""
+        known = self._occupancy.get(cluster.name)
+        if known is None:
+            known = self._occupancy[cluster.name] = Occupancy(cluster)
+        else:
+            known.declare(cluster)
+        known.prefer(self._factors.get(cluster.name, {}))
+
+    def forget(self, cluster: str) -> None:
+        """A cluster on which nothing runs is gone."""
+        del self._occupancy[cluster]
+        self._reduced = {name for name, held in self._occupancy.items() if held.never}
+
+    def close(self, cluster: str, unavailable: Mapping[int, float]) -> None:
+        """Nodes of a cluster take no jobs until these times, by index."""
+        self._occupancy[cluster].close(unavailable)
+        self._reduced = {name for name, held in self._occupancy.items() if held.never}
+
+    @property
+    def reduced(self) -> Collection[str]:
+        """Clusters of which nodes are drained until somebody resumes them."""
+        return self._reduced
+
+    def has_room(self, cluster: str, job: Job, units: int) -> bool:
+        """Whether so many units of a job fit on a cluster that is empty, but for such nodes."""
+        return units <= self._occupancy[cluster].most_units(job)
+
+    def forget_groups(self) -> None:
+        """Number anew who runs together, where that was not done for long."""
+        for occupancy in self._occupancy.values():
+            occupancy.forget_groups()
+
+    def prefer(self, factors: Mapping[str, Mapping[int, float]]) -> None:
+        """Give nodes that draw less first: factors by cluster and index."""
+        self._factors = factors
+        for cluster, occupancy in self._occupancy.items():
+            occupancy.prefer(factors.get(cluster, {}))
+
+    def hold(self, job: Tracked, placed: Placed) -> None:
+        """A job that holds nothing gets nodes."""
+        job.placed = placed
+        self._jobs[job.job.job_id] = job
+        self._occupancy[placed.cluster].hold(job)
+        self._counted[job.job.job_id] = self._occupancy[placed.cluster].worth(job)
+        self._account(job, 1, self._counted[job.job.job_id])
+
+    def refresh(self, job: Tracked) -> None:
+        """What a job draws, or until when it has its nodes, is known better."""
+        self._occupancy[_placed(job).cluster].refresh(job)
+
+    def expect(self, job: Tracked, release_s: float) -> None:
+        """A job that is suspended is expected to give its nodes back then; infinite: never."""
+        self._occupancy[_placed(job).cluster].expect(job, release_s)
+
+    def running(self) -> list[tuple[Tracked, Placed]]:
+        """Jobs that run, suspended ones too, by arrival."""
+        jobs = (job for job in self._jobs.values() if job.state is JobState.RUNNING)
+        return [(job, _placed(job)) for job in sorted(jobs, key=lambda job: job.arrival)]
+
+    def all(self) -> list[tuple[Tracked, Placed]]:
+        """Jobs that hold nodes, by arrival."""
+        return [(job, _placed(job)) for job in sorted(self._jobs.values(), key=_arrival)]
+
+    def hold_instead(self, job: Tracked, placed: Placed) -> None:
+        """A job has these nodes and no others, or the same until another time."""
+        before = job.placed
+        if before is None or replace(before, ends_s=placed.ends_s) != placed:
+            self.release(job)
+            self.hold(job, placed)
+            return
+        job.placed = placed
+        self._occupancy[placed.cluster].prolong(job)
+        counted = self._occupancy[placed.cluster].worth(job)
+        self._account(job, 0, counted - self._counted[job.job.job_id])
+        self._counted[job.job.job_id] = counted
+
+    def release(self, job: Tracked) -> None:
+        """A job gives up what it holds, if anything."""
+        if job.placed is None:
+            return
+        self._occupancy[job.placed.cluster].release(job)
+        self._account(job, -1, -self._counted.pop(job.job.job_id))
+        del self._jobs[job.job.job_id]
+        job.placed = None
+
+    def best_free(self, cluster: str, count: int) -> tuple[int, ...]:
+        """The free nodes that draw least."""
+        return self._occupancy[cluster].best_free(count)
+
+    def others(self, job: Tracked) -> list[Tracked]:
+        """The jobs that have part of a job's nodes too, by arrival."""
+        return self._occupancy[_placed(job).cluster].others(job)
+
+    def slowdown(self, job: Tracked, neighbours: Neighbours) -> float:
+        """Predicted T_co / T_solo of a job among those that have part of its nodes too."""
+        return self._occupancy[_placed(job).cluster].slowdown(job, neighbours)
+
+    def usage(self, subject: Subject) -> Usage:
+        """What a user or an account holds."""
+        return self._usage.get(subject, Usage())
+
+    def take_changed(self) -> set[Subject]:
+        """Who holds more or less than at the last call."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def granted(self) -> list[tuple[Tracked, Placed]]:
+        """Jobs whose resource manager has not answered whether it starts them, by arrival."""
+        jobs = (job for job in self._jobs.values() if job.state is JobState.GRANTED)
+        return [(job, _placed(job)) for job in sorted(jobs, key=lambda job: job.arrival)]
+
+    def without_draw(self) -> list[Tracked]:
+        """Jobs of which nobody has estimated what they draw, by arrival."""
+        jobs = (job for job in self._jobs.values() if _placed(job).draw_mw is None)
+        return sorted(jobs, key=lambda job: job.arrival)
+
+    def intruders(self, jobs: Iterable[tuple[Tracked, Placed]]) -> Iterator[tuple[str, str]]:
+        """The ids of those of `jobs` on whose nodes others run, as their resource manager says, so
+        that there is not enough for all; each with the id of one of them."""
+        for job, placed in jobs:
+            occupancy = self._occupancy[placed.cluster]
+            others = occupancy.others(job) if occupancy.has_too_much(job) else ()
+            # There are none where the job alone is too much for its nodes.
+            if ids := [other.job.job_id for other in others]:
+                yield job.job.job_id, min(ids)
+
+    @property
+    def occupancy(self) -> Mapping[str, Occupancy]:
+        """What is held of each cluster, in the order in which they were declared."""
+        return self._occupancy
+
+    def _account(self, job: Tracked, jobs: int, nodes: int) -> None:
+        for subject in subjects_of(job.job):
+            before = self._usage[subject]
+            after = Usage(before.jobs + jobs, before.nodes + nodes)
+            self._usage[subject] = after
+            if after == Usage():
+                del self._usage[subject]
+            self._changed.add(subject)
+
+
+def _arrival(job: Tracked) -> int:
+    return job.arrival
+
+
+def _placed(job: Tracked) -> Placed:
+    assert job.placed is not None
+    return job.placed

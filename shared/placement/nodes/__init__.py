@@ -1,0 +1,1 @@
+"""Which nodes take jobs, and how they stand."""

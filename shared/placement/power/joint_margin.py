@@ -1,0 +1,187 @@
+"""What is kept free under caps since predictions err: the quantile of what all jobs that run draw
+together, beyond the sum of what is predicted of each.
+
+Errors of jobs count as independent, with normal logarithms: what many draw together is about normal
+and exceeds the sum of their means and z_q times the root of the sum of their variances with the
+probability 1 - q. A job whose prediction carries no deviation counts as predicted.
+"""
+
+from collections.abc import Sequence
+from math import ceil, sqrt
+from typing import Final, NamedTuple
+
+from shared.models.spread import moments
+from shared.numerics.normal import quantile
+from shared.placement.candidates.candidate import Candidate
+from shared.placement.jobs.table import JobTable
+from shared.placement.jobs.tracked import Placed, Tracked
+from shared.placement.model_store import ModelStore
+from shared.placement.power.caps import Covered
+from shared.placement.power.meters import Meters
+from shared.scheduling.backfill import Start
+from shared.scheduling.power import Cap, PowerBudget, milliwatts
+from shared.scheduling.problem import unit_cores
+
+# From here on nobody asks for less than the sum of the predictions.
+AS_PREDICTED: Final = 0.5
+# Sums of variances in another order must not send anybody back twice.
+_SURELY_MORE: Final = 1.000001
+
+
+class Error(NamedTuple):
+    """By how much more a job draws than is predicted: the mean, mW, and the variance, mW^2."""
+
+    mean_mw: float
+    variance: float
+
+
+_NO_ERROR: Final = Error(0.0, 0.0)
+
+
+class JobDraw(NamedTuple):
+    """What a job is predicted to draw beyond idle until `release_s` at the latest."""
+
+    release_s: float
+    draw_mw: int
+    error: Error
+
+
+def margin_mw(risk: float, errors: Sequence[Error]) -> int:
+    """By how much jobs together exceed the sum of their predictions with the probability `risk` at
+    most."""
+    mean_mw = sum([each.mean_mw for each in errors])
+    return ceil(mean_mw + quantile(1 - risk) * sqrt(sum([each.variance for each in errors])))
+
+
+class JointMargin:
+    """Reads what jobs hold.
+
+    A pass knows one margin a cap: that of what runs when it begins. A start that would need more
+    than is left does not take place; the margin counts it, and another pass follows.
+    """
+
+    def __init__(self, job_table: JobTable, models: ModelStore, meters: Meters) -> None:
+        self._job_table, self._models, self._meters = job_table, models, meters
+        self._more: dict[Covered, Error] = {}
+        self._drawn: dict[Covered, dict[int, JobDraw]] = {}
+        # Whether no start of the pass was looked at.
+        self._is_untouched = True
+
+    def begin_round(self) -> None:
+        """Nobody was sent back yet for want of a margin."""
+        self._more = {}
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether more may count than is predicted, and under any cap: since deviations do, or
+        nodes that nobody meters."""
+        return bool(self._models.caps) and (self._counts_errors or self._meters.any_silent)
+
+    @property
+    def _counts_errors(self) -> bool:
+        return self._models.rules.now.cap_risk < AS_PREDICTED
+
+    def budgets(self, now_s: float) -> dict[str, list[PowerBudget]]:
+        """Those of power that each cluster is under: nothing is committed yet but the margins."""
+        self._is_untouched = True
+        if self.is_wanted:
+            self._drawn = {covered: self._held(covered) for covered in self._models.caps}
+        return self._models.budgets(now_s, self._kept_mw)
+
+    def of_what_runs(self, covered: Covered) -> int:
+        """Milliwatts beside what jobs that have nodes are predicted to draw there."""
+        if not self.is_wanted:
+            return 0
+        errors = [each.error for each in self._held(covered).values()]
+        return margin_mw(self._models.rules.now.cap_risk, errors)
+
+    def _kept_mw(self, covered: Covered) -> int:
+        """The same when a pass begins, and for those that were sent back."""
+        if not self.is_wanted:
+            return 0
+        errors = [each.error for each in self._drawn[covered].values()]
+        more = self._more.get(covered, _NO_ERROR)
+        return margin_mw(self._models.rules.now.cap_risk, [*errors, more])
+
+    def allows_start(self, job: Tracked, start: Start, mode: Candidate, now_s: float) -> bool:
+        """Whether all caps hold with their margins beside what runs. Where one does not, the next
+        pass keeps as much more there as the job needs."""
+        if not self.is_wanted:
+            return True
+        entry, on = start.entry, self._job_table.allocated(start)
+        placed = Placed(
+            start.cluster, on[0], entry.limit_s, now_s + entry.limit_s, 0, entry.draw_mw, on[1]
+        )
+        placed.power_sd = mode.power_sd
+        placed.silent_units, placed.nameplate_mw = self._meters.counted(job, placed)
+        error = self._error_of(job, placed, entry.draw_mw)
+        drawn = JobDraw(placed.ends_s, placed.counted_mw, error)
+        beyond_mw = drawn.draw_mw - entry.draw_mw
+        short = self._takes(job, start.cluster, drawn, now_s)
+        for covered in short:
+            before = self._more.get(covered, _NO_ERROR)
+            needed = Error(
+                _SURELY_MORE * (error.mean_mw + beyond_mw) + 1, _SURELY_MORE * error.variance
+            )
+            more = Error(*map(max, before, needed))
+            # Twice as much where that was kept already, so that passes come to an end.
+            is_again = self._is_untouched and more == before
+            self._more[covered] = Error(2 * more[0], 2 * more[1]) if is_again else more
+        self._is_untouched = False
+        return not short
+
+    def allows(
+        self, job: Tracked, placed: Placed, draw_mw: int, until_s: float, now_s: float
+    ) -> bool:
+        """Whether they hold if a job that runs draws so much from now until then."""
+        if not self.is_wanted:
+            return True
+        error = self._error_of(job, placed, draw_mw)
+        return not self._takes(job, placed.cluster, JobDraw(until_s, draw_mw, error), now_s)
+
+    def _takes(self, job: Tracked, cluster: str, drawn: JobDraw, now_s: float) -> list[Covered]:
+        """The caps that do not hold if a job draws so much; where all do, it draws it."""
+        on = self._models.clusters[cluster]
+        caps = [(each, of.cap) for each, of in self._models.caps.items() if each.covers(on)]
+        short = [each for each, cap in caps if not self._has(each, cap, job, drawn, now_s)]
+        for covered, _ in caps if not short else ():
+            self._drawn[covered][job.arrival] = drawn
+        return short
+
+    def _has(self, covered: Covered, cap: Cap, job: Tracked, drawn: JobDraw, now_s: float) -> bool:
+        """At each step until its end, beside those who may draw by then."""
+        others = [d for arrival, d in self._drawn[covered].items() if arrival != job.arrival]
+        within = [step_s for step_s, _ in cap.steps if now_s < step_s < drawn.release_s]
+        for at_s in [now_s, *within]:
+            there = [d for d in others if d.release_s > at_s or d.release_s <= now_s]
+            together = [*there, drawn]
+            needed_mw = self._models.idle_mw(covered) + sum([d.draw_mw for d in together])
+            needed_mw += margin_mw(self._models.rules.now.cap_risk, [d.error for d in together])
+            if needed_mw > self._models.allowed_mw(cap, at_s):
+                return False
+        return True
+
+    def _held(self, covered: Covered) -> dict[int, JobDraw]:
+        """Of all jobs that have nodes there, by arrival."""
+        found: dict[int, JobDraw] = {}
+        for name, occupancy in self._job_table.holdings.occupancy.items():
+            for held in occupancy.held if covered.covers(self._models.clusters[name]) else ():
+                job = self._job_table.of_arrival(held.holder)
+                assert job.placed is not None
+                error = self._error_of(job, job.placed, held.draw_mw)
+                found[held.holder] = JobDraw(held.release_s, held.draw_mw, error)
+        return found
+
+    def _error_of(self, job: Tracked, placed: Placed, draw_mw: int) -> Error:
+        """Of the nodes whose meters are read. Deviations are of what nodes draw with what they draw
+        idle; who draws nothing does not err."""
+        units = sum(placed.units) or len(placed.nodes)
+        metered = units - placed.silent_units
+        if not draw_mw or not metered or not placed.power_sd or not self._counts_errors:
+            return _NO_ERROR
+        on = self._models.clusters[placed.cluster]
+        nodes = metered * unit_cores(job.job, on) / on.cores_per_node
+        predicted_mw = min(draw_mw, placed.draw_mw or 0) if placed.silent_units else draw_mw
+        whole_mw = predicted_mw * metered / units + nodes * milliwatts(on.idle_power_w)
+        mean, variance = moments(placed.power_sd)
+        return Error((mean - 1) * whole_mw, variance * whole_mw * whole_mw)

@@ -1,0 +1,1 @@
+"""Why a job waits, and what it has to expect."""

@@ -1,0 +1,184 @@
+"""What keeps a job, or one of its entries, out of the queue. Everything else waits for nodes."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from shared.domain.cluster import Cluster
+from shared.domain.job import Job
+from shared.placement.candidates.candidate import Candidate
+from shared.placement.candidates.misfits import in_words
+from shared.placement.jobs.limits import Limit, Subject, Usage, subjects_of
+from shared.placement.jobs.tracked import Tracked
+from shared.placement.rules_in_force import RulesInForce
+from shared.scheduling.problem import nodes_worth
+
+
+@dataclass(frozen=True, slots=True)
+class PendingReason:
+    """A reason; a `lasting` one stays until somebody does something about it.
+
+    `figures` end the reason of one that comes and goes with what runs. They change with every start
+    and are no news: `what` is.
+    """
+
+    what: str
+    lasting: bool = False
+    figures: str = ""
+
+    @property
+    def reason(self) -> str:
+        """In words."""
+        return self.what + self.figures
+
+
+class _Holdings(Protocol):
+    @property
+    def reduced(self) -> Collection[str]: ...
+    def usage(self, subject: Subject) -> Usage: ...
+    def has_room(self, cluster: str, job: Job, units: int) -> bool: ...
+
+
+class _NodeStates(Protocol):
+    def told(self, cluster: str) -> str: ...
+
+
+class _Dependencies(Protocol):
+    def pending_reason(self, job: Tracked) -> PendingReason | None: ...
+
+
+class _ModelStore(Protocol):
+    @property
+    def lost(self) -> Mapping[str, str]: ...
+    @property
+    def closed(self) -> Mapping[str, str]: ...
+    @property
+    def declared(self) -> Mapping[str, Cluster]: ...
+    @property
+    def limits(self) -> Mapping[Subject, Limit]: ...
+    @property
+    def refused(self) -> Mapping[str, str]: ...
+    @property
+    def clusters(self) -> Mapping[str, Cluster]: ...
+    @property
+    def rules(self) -> RulesInForce: ...
+
+
+def said_to_run(job: Tracked) -> str:
+    """That a job runs on a cluster that is not declared, in words."""
+    return f"runs on {job.runs_on}, as the resource manager there says"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingReasons:
+    """A function of what is known, so that a restart finds the same; see `Rules` for the count."""
+
+    models: _ModelStore
+    holdings: _Holdings
+    dependencies: _Dependencies
+    nodes: _NodeStates
+
+    def of_job(self, job: Tracked) -> PendingReason | None:
+        """What keeps all entries of a waiting job out; None when nothing does."""
+        pending_reason = (
+            self._runs(job)
+            or self._hold(job)
+            or self._unfit(job)
+            or self.dependencies.pending_reason(job)
+        )
+        pending_reason = pending_reason or (self._empty(job) if self.models.refused else None)
+        return pending_reason or (self._too_many_jobs(job) if self.models.limits else None)
+
+    @property
+    def closed(self) -> Mapping[str, str]:
+        """Clusters on which nothing starts: since when and why, in words."""
+        return self.models.closed
+
+    def of_entry(self, job: Tracked, candidate: Candidate) -> PendingReason | None:
+        """What keeps the entry for this cluster out; None when nothing does."""
+        closed, limits = self.models.closed, self.models.limits
+        if candidate.cluster in closed:
+            return PendingReason(closed[candidate.cluster])
+        if self._is_drained(job, candidate):
+            return PendingReason(self.drained(candidate.cluster))
+        if not limits:
+            return None
+        cluster = self.models.clusters[candidate.cluster]
+        return self._too_many_nodes(job, nodes_worth(job.job, cluster, candidate.nodes))
+
+    def out_of_reach(self, job: Tracked) -> frozenset[str]:
+        """Clusters that a job is not ranked among: lost and undeclared ones, and those that do not
+        hold it until somebody resumes nodes."""
+        closed = frozenset(self.models.closed)
+        if not self.holdings.reduced:
+            return closed
+        return closed.union(c.cluster for c in job.candidates if self._is_drained(job, c))
+
+    def drained(self, cluster: str) -> str:
+        """How many nodes of a cluster are drained, and why; empty where none is."""
+        return self.nodes.told(cluster)
+
+    def _is_drained(self, job: Tracked, candidate: Candidate) -> bool:
+        """True where the job does not fit on what is left of a cluster until somebody acts."""
+        name, holdings = candidate.cluster, self.holdings
+        return name in holdings.reduced and not holdings.has_room(name, job.job, candidate.nodes)
+
+    def _runs(self, job: Tracked) -> PendingReason | None:
+        if not job.runs_on:
+            return None
+        repair = "declare it, or seize the job if it does not run there"
+        return PendingReason(f"{said_to_run(job)}, which is not declared: {repair}", lasting=True)
+
+    def _hold(self, job: Tracked) -> PendingReason | None:
+        if job.held is not None:
+            return PendingReason(f"held{f': {job.held}' if job.held else ''}", lasting=True)
+        if 0 < self.models.rules.now.most_requeues <= job.requeues:
+            why = f", last: {job.put_back}" if job.put_back else ""
+            put_back = f"was put back {job.requeues} times{why}"
+            return PendingReason(f"{put_back}: release it when that is mended", lasting=True)
+        if not 0 < self.models.rules.now.most_missed_starts <= job.missed_starts:
+            return None
+        missed = f"{job.missed_starts} starts of it were declined or not confirmed in time"
+        return PendingReason(
+            f"{missed}: release it when its resource manager starts jobs", lasting=True
+        )
+
+    def _unfit(self, job: Tracked) -> PendingReason | None:
+        """That it fits on no declared cluster: what was accepted once waits until one is declared
+        that holds it, what came while one was lost until that is known."""
+        if not self.models.declared:
+            return PendingReason("no cluster is declared")
+        if not job.misfits:
+            return None
+        if job.admitted:
+            return PendingReason(f"{in_words(job.misfits)}, as declared now", lasting=True)
+        lost = min(self.models.lost, default="a cluster")
+        unless = f"rejected unless {lost}, which is lost, returns with more"
+        return PendingReason(f"{in_words(job.misfits)}: {unless}")
+
+    def _empty(self, job: Tracked) -> PendingReason | None:
+        """That its account has nothing left, by what is charged and what runs are reserved for."""
+        account = job.job.account
+        if account not in self.models.refused:
+            return None
+        return PendingReason(f"account {account} has used up its {self.models.refused[account]}")
+
+    def _too_many_jobs(self, job: Tracked) -> PendingReason | None:
+        for subject, limit in self._limits_of(job):
+            held = self.holdings.usage(subject)
+            if not limit.allows_job(held):
+                most = f"{subject.kind} {subject.name} may run {limit.jobs} jobs at once"
+                return PendingReason(most, figures=f" and runs {held.jobs}")
+        return None
+
+    def _too_many_nodes(self, job: Tracked, nodes: int) -> PendingReason | None:
+        for subject, limit in self._limits_of(job):
+            held = self.holdings.usage(subject)
+            if not limit.allows_nodes(held, nodes):
+                most = f"{subject.kind} {subject.name} may hold {limit.nodes} nodes at once"
+                return PendingReason(most, figures=f", holds {held.nodes} and needs {nodes} more")
+        return None
+
+    def _limits_of(self, job: Tracked) -> list[tuple[Subject, Limit]]:
+        limits = self.models.limits
+        return [(s, limits[s]) for s in subjects_of(job.job) if s in limits]

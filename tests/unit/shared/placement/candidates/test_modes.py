@@ -1,0 +1,115 @@
+"""In which modes a job can run: at its own P-state as it was weighed, at others as projected."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from shared.eamc.ranking import Policy
+from shared.placement.candidates.candidate import Candidate, Rules
+from shared.placement.candidates.modes import Modes, modes_of, with_slower_modes
+from shared.placement.jobs.tracked import Tracked
+from shared.placement.processor import Placement
+from tests.unit.shared.placement.region import (
+    PSTATES,
+    T0_US,
+    declared,
+    feed,
+    placement,
+    round_of,
+    submitted,
+)
+
+
+def weighed(processor: Placement, **asked: object) -> Tracked:
+    """A job of the region that waits behind nothing."""
+    round_of(processor, 0, submitted("job", **{"nodes": 2, **asked}))  # type: ignore[arg-type]
+    found = processor._job_table.get("job")
+    assert found is not None
+    return found
+
+
+def found_modes(processor: Placement, job: Tracked, *, worth: bool = False) -> Modes:
+    clusters = processor._models.per_cluster()
+    return modes_of([job], clusters, Rules(), worth_choosing_only=worth)
+
+
+def at(modes: Modes, cluster: str, freq_ghz: float) -> Candidate:
+    return next(mode for mode in modes["job", cluster] if mode.freq_ghz == freq_ghz)
+
+
+def test_its_own_p_state_is_as_weighed_and_all_others_are_there_too() -> None:
+    processor = placement()
+    job = weighed(processor)
+    modes = found_modes(processor, job)
+    for cluster in ("p1", "p2"):
+        assert {mode.freq_ghz for mode in modes["job", cluster]} == {*PSTATES[cluster]}
+        own = job.candidate(cluster)
+        assert at(modes, cluster, own.freq_ghz) is own
+
+
+def test_a_mode_is_what_would_have_been_weighed_at_its_p_state() -> None:
+    """Base weighs at the nominal P-state, MinEnergy at a lower one."""
+    job = weighed(processor := placement(policy=Policy.MIN_ENERGY))
+    nominal = weighed(placement(policy=Policy.BASE)).candidate("p1")
+    assert job.candidate("p1").freq_ghz < nominal.freq_ghz
+    mode = at(found_modes(processor, job), "p1", nominal.freq_ghz)
+    for name in ("time_s", "power_w", "planned_s", "planned_j", "walltime_s", "draw_mw"):
+        assert getattr(mode, name) == pytest.approx(getattr(nominal, name), rel=1e-6), name
+
+
+def test_worth_choosing_are_a_few_of_them_of_which_none_is_slower_and_dearer() -> None:
+    processor = placement()
+    modes = found_modes(processor, weighed(processor), worth=True)["job", "p1"]
+    assert 1 < len(modes) < len(PSTATES["p1"])
+    by_time = sorted(modes, key=lambda mode: mode.time_s)
+    energies = [mode.energy_j for mode in by_time]
+    assert energies == sorted(energies, reverse=True)
+
+
+def test_a_first_run_has_its_one_mode_and_so_has_who_knew_a_p_state_that_is_gone() -> None:
+    processor = placement()
+    unknown = weighed(processor, app_id="never seen")
+    assert found_modes(processor, unknown)["job", "p1"] == (unknown.candidate("p1"),)
+    job = weighed(known := placement())
+    off = replace(job.candidate("p1"), freq_ghz=9.9)
+    job.candidates = (off, job.candidate("p2"))
+    assert found_modes(known, job)["job", "p1"] == (off,)
+
+
+def test_a_cluster_that_it_does_not_fit_on_has_none() -> None:
+    processor = placement(nodes=4)
+    feed(processor, [declared("p2", nodes=3, time_us=T0_US + 1)])
+    job = weighed(processor, nodes=4)
+    assert found_modes(processor, job).keys() == {("job", "p1")}
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_slower_modes_are_fast_enough_and_draw_ever_less_in_the_order_of_the_policy(
+    policy: Policy,
+) -> None:
+    job = weighed(processor := placement(policy=policy))
+    rules = Rules(policy, cap_slowdown=1.4)
+    [candidates] = with_slower_modes([job], processor._models.per_cluster(), rules)
+    by_freq = found_modes(processor, job)
+    for candidate in candidates:
+        assert candidate.slower
+        draws_mw = [candidate.draw_mw or 0, *(mode.draw_mw for mode in candidate.slower)]
+        assert all(mw <= 0.9 * before for before, mw in pairwise(draws_mw))
+        for mode in candidate.slower:
+            assert candidate.planned_s < mode.planned_s <= 1.4 * candidate.planned_s
+            projected = at(by_freq, candidate.cluster, mode.freq_ghz)
+            assert candidate.drawing(mode.draw_mw) == projected
+        cost = {
+            Policy.MIN_ENERGY: [mode.planned_j for mode in candidate.slower],
+            Policy.MIN_RUNTIME: [mode.planned_s for mode in candidate.slower],
+            Policy.BASE: [mode.planned_s for mode in candidate.slower],
+        }.get(policy, [mode.distance for mode in candidate.slower])
+        assert cost == sorted(cost)
+
+
+def test_a_first_run_has_no_slower_mode() -> None:
+    job = weighed(processor := placement(), app_id="never seen")
+    rules = Rules(cap_slowdown=2.0)
+    [candidates] = with_slower_modes([job], processor._models.per_cluster(), rules)
+    assert [candidate.slower for candidate in candidates] == [(), ()]

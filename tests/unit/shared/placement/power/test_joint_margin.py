@@ -1,0 +1,166 @@
+"""Margins under caps: the share of a cap that is kept free, and the joint quantile of what runs.
+
+Applications were measured at 2.6 GHz alone, so that at the nominal P-state they are in doubt. What
+caps allow is worked out anew here, from the decisions and the normal distribution of Python.
+"""
+
+from collections.abc import Sequence
+from math import exp, sqrt
+from statistics import NormalDist
+from typing import Any
+
+import pytest
+from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER, POWER_SCOPE_REGION
+from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDecided
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.domain.cap_measures import Measure
+from shared.domain.errors import RejectedError
+from shared.eamc.ranking import Policy
+from shared.messaging.events.contents.check import check_contents
+from shared.messaging.events.event import Event
+from shared.placement.candidates.candidate import Rules
+from shared.placement.processor import Placement
+from tests.unit.shared.placement import region
+from tests.unit.shared.placement.region import T0_US, capped, end_us, round_of, started, submitted
+
+NODES, IDLE_W, MINUTE_US = 64, 2 * 64 * 100.0, 60_000_000
+APPS = 4
+
+
+def placement(**rules: object) -> Placement:
+    processor = Placement({}, Rules(Policy.BASE, **rules), 7.0)  # type: ignore[arg-type]
+    told = [e for e in region.models(NODES) if "coefficients" not in e.id]
+    told += [region.coefficients("p1", 0.3), region.coefficients("p2", 0.1)]
+    told += [
+        region.signature(app, cluster, T0_US + 1, freq_ghz=2.6)
+        for app in range(APPS)
+        for cluster in ("p1", "p2")
+    ]
+    region.feed(processor, told)
+    return processor
+
+
+def job(name: str, nodes: int = 1, app: int = 0, seconds: int = 0) -> Event:
+    of: dict[str, Any] = {"nodes": nodes, "app_id": region.APPS[app]}
+    return submitted(name, T0_US + 2 + seconds * 1_000_000, **of)
+
+
+def region_cap(dynamic_w: float, time_us: int = T0_US) -> Event:
+    return capped(POWER_SCOPE_REGION, "", (0, IDLE_W + dynamic_w), time_us=time_us)
+
+
+def starts_of(decided: Sequence[PlacementDecided]) -> list[PlacementDecided]:
+    return [each for each in decided if each.verdict == VERDICT_START]
+
+
+def drawn(start: PlacementDecided) -> tuple[float, float, float]:
+    """What a job is predicted to draw beyond idle, and mean and deviation of what it draws, W."""
+    [on] = [c for c in start.candidates if c.cluster == start.cluster]
+    nodes, square = len(start.node_indices), exp(on.power_sd**2)
+    mean_w, deviation = on.power_w * sqrt(square), on.power_w * sqrt(square * (square - 1))
+    return (on.power_w - 100.0) * nodes, (mean_w - 100.0) * nodes, deviation * nodes
+
+
+def quantile_w(starts: Sequence[PlacementDecided], risk: float) -> float:
+    """What jobs together draw at most with the probability 1 - risk."""
+    each = [drawn(start) for start in starts]
+    if risk == 0.5:
+        return sum(watts for watts, _, _ in each)
+    deviation_w = sqrt(sum(sd_w * sd_w for _, _, sd_w in each))
+    return sum(mean_w for _, mean_w, _ in each) + NormalDist().inv_cdf(1 - risk) * deviation_w
+
+
+jobs = st.lists(st.tuples(st.integers(1, 8), st.integers(0, APPS - 1)), min_size=1, max_size=14)
+
+
+@given(
+    rounds=st.lists(jobs, min_size=1, max_size=4),
+    dynamic_w=st.integers(300, 30_000),
+    risk=st.sampled_from([0.5, 0.3, 0.1, 0.01, 1e-4]),
+    share=st.sampled_from([0.0, 0.01, 0.05]),
+)
+@settings(max_examples=60, deadline=None)
+def test_jobs_together_exceed_no_cap_with_more_than_the_accepted_probability(
+    rounds: list[list[tuple[int, int]]], dynamic_w: int, risk: float, share: float
+) -> None:
+    """Whatever runs is held to the cap; what waits for watts alone would have been too much."""
+    processor = placement(cap_risk=risk, cap_margin=share)
+    allowed_w = (IDLE_W + dynamic_w) * (1 - share) - IDLE_W
+    running: list[PlacementDecided] = []
+    told: list[Event] = [region_cap(dynamic_w)]
+    for number, submissions in enumerate(rounds):
+        named = [job(f"{number}.{n}", *asked, number) for n, asked in enumerate(submissions)]
+        found = starts_of(round_of(processor, number, *told, *named))
+        running += found
+        told = [started(start) for start in found]
+        assert quantile_w(running, risk) <= max(allowed_w, 0.0) + 0.01, (running, allowed_w)
+    [least] = [s for s in processor.queries.power().standings if s.scope == POWER_SCOPE_REGION]
+    assert least.headroom_w >= -0.002 if running else True
+    assert least.margin_w == pytest.approx(
+        share * (IDLE_W + dynamic_w)
+        + quantile_w(running, risk)
+        - sum(drawn(start)[0] for start in running),
+        abs=0.05,
+    )
+
+
+def test_a_cap_is_filled_until_one_job_more_would_exceed_the_joint_quantile() -> None:
+    """Not as many as without deviations, more than with a deviation for each of its own."""
+    counts = {}
+    for risk in (0.5, 0.05):
+        processor = placement(cap_risk=risk)
+        named = [job(f"{n:02}") for n in range(40)]
+        found = starts_of(round_of(processor, 0, region_cap(6_000.0), *named))
+        assert quantile_w(found, risk) <= 6_000.0 < quantile_w([*found, found[-1]], risk)
+        counts[risk] = len(found)
+    each_w = drawn(found[0])
+    apart = int(6_000.0 // (each_w[1] + NormalDist().inv_cdf(0.95) * each_w[2]))
+    assert apart < counts[0.05] < counts[0.5]
+
+
+def test_a_cap_that_leaves_no_margin_is_acted_on() -> None:
+    """What runs fits as predicted, and exceeds the cap with one part in two."""
+    processor = placement(cap_risk=0.5, cap_measures=(Measure.SUSPEND,))
+    named = [job(f"{n:02}") for n in range(20)]
+    found = starts_of(round_of(processor, 0, region_cap(6_000.0), *named))
+    round_of(processor, 1, *map(started, found))
+    assert not round_of(processor, 2, region_cap(6_000.0, end_us(2) - 5))
+    acted = round_of(processor, 3, region.policy(end_us(3) - 5, cap_risk=0.05))
+    asked = [each.job_id for each in acted if each.verdict == VERDICT_ACTION]
+    left = [start for start in found if start.job_id not in asked]
+    assert quantile_w(left, 0.05) <= 6_000.0 < quantile_w(found, 0.05)
+    assert len(asked) < len(found) / 2
+
+
+def test_a_job_whose_margin_no_cap_has_waits_and_blocks_nobody() -> None:
+    alone_w = quantile_w(starts_of(round_of(placement(), 0, job("a", 8))), 1e-4)
+    processor = placement(cap_risk=1e-4)
+    decided = round_of(
+        processor, 0, region_cap(alone_w - 1), job("large", 8), job("small", 1, 0, 1)
+    )
+    assert [start.job_id for start in starts_of(decided)] == ["small"]
+    assert round_of(processor, 1, region_cap(2 * alone_w, end_us(1) - 5))[0].job_id == "large"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("cap_risk", 0.6), ("cap_risk", 0.0), ("cap_margin", 0.6)]
+)
+def test_what_is_no_probability_and_no_share_is_refused(name: str, value: float) -> None:
+    event = region.policy(T0_US, **{name: value})
+    with pytest.raises(RejectedError, match=name):
+        check_contents(event.payload)
+
+
+def test_a_margin_is_kept_of_the_cap_of_a_cluster_too() -> None:
+    processor = placement(cap_margin=0.5)
+    cap_w = 2 * (64 * 100.0 + 3_000.0)
+    found = round_of(
+        processor,
+        0,
+        capped(POWER_SCOPE_CLUSTER, "p1", (0, cap_w)),
+        *[job(f"{n:02}") for n in range(40)],
+    )
+    on_p1 = [drawn(start)[0] for start in starts_of(found) if start.cluster == "p1"]
+    assert sum(on_p1) <= 3_000.0 < sum(on_p1) + on_p1[0]
