@@ -24,6 +24,7 @@ _QUANTITIES: Final = (
     "cap_slowdown",
     "cap_margin",
     "cap_risk",
+    "cap_power_sd",
     "action_timeout_s",
     "start_timeout_s",
     "most_missed_starts",
@@ -72,6 +73,11 @@ class RuleSettings(EnvironmentSettings):
         0.5,
         description="The accepted probability that jobs together draw more than a cap, by the "
         "deviations that predictions carry; 0.5: what is predicted counts",
+    )
+    cap_power_sd: float = Field(
+        0.0,
+        description="How much runs of one application differ in what they draw, as the standard "
+        "deviation of its logarithm: counts with that of each prediction where a risk is set",
     )
     cap_measures: str = Field(
         "lower-frequency,suspend",
@@ -146,6 +152,7 @@ class RuleSettings(EnvironmentSettings):
             cap_slowdown=self.cap_slowdown,
             cap_margin=self.cap_margin,
             cap_risk=self.cap_risk,
+            cap_power_sd=self.cap_power_sd,
             cap_measures=measures_of(self.cap_measures),
             action_timeout_s=self.action_timeout_s,
             start_timeout_s=self.start_timeout_s,

@@ -70,6 +70,7 @@ class Rules:
     action_timeout_s: float = 60.0
     cap_margin: float = 0.0
     cap_risk: float = 0.5
+    cap_power_sd: float = 0.0
     meter_silence_s: float = 600.0
 
     @property

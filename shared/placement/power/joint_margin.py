@@ -3,7 +3,8 @@ together, beyond the sum of what is predicted of each.
 
 Errors of jobs count as independent, with normal logarithms: what many draw together is about normal
 and exceeds the sum of their means and z_q times the root of the sum of their variances with the
-probability 1 - q. A job whose prediction carries no deviation counts as predicted.
+probability 1 - q. A job whose prediction carries no deviation counts as predicted, unless operators
+say how much runs of one application differ.
 """
 
 from collections.abc import Sequence
@@ -177,11 +178,18 @@ class JointMargin:
         idle; who draws nothing does not err."""
         units = sum(placed.units) or len(placed.nodes)
         metered = units - placed.silent_units
-        if not draw_mw or not metered or not placed.power_sd or not self._counts_errors:
+        sd = self._deviation(placed)
+        if not draw_mw or not metered or not sd or not self._counts_errors:
             return _NO_ERROR
         on = self._models.clusters[placed.cluster]
         nodes = metered * unit_cores(job.job, on) / on.cores_per_node
         predicted_mw = min(draw_mw, placed.draw_mw or 0) if placed.silent_units else draw_mw
         whole_mw = predicted_mw * metered / units + nodes * milliwatts(on.idle_power_w)
-        mean, variance = moments(placed.power_sd)
+        mean, variance = moments(sd)
         return Error((mean - 1) * whole_mw, variance * whole_mw * whole_mw)
+
+    def _deviation(self, placed: Placed) -> float:
+        """That of its prediction, and of runs of one application from each other, of which
+        predictions by a signature say nothing; they count as independent."""
+        predicted, of_runs = placed.power_sd or 0.0, self._models.rules.now.cap_power_sd
+        return sqrt(predicted * predicted + of_runs * of_runs)

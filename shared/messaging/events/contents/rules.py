@@ -110,6 +110,7 @@ _SETTINGS: Final[Mapping[str, Check]] = {
     "cap_slowdown": quantity("cap_slowdown"),
     "cap_margin": quantity("cap_margin"),
     "cap_risk": quantity("cap_risk"),
+    "cap_power_sd": quantity("cap_power_sd"),
     "cap_measures": _measures,
     "action_timeout_s": quantity("action_timeout_s"),
     "start_timeout_s": quantity("start_timeout_s"),
