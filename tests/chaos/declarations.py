@@ -27,6 +27,7 @@ _SETTINGS: Final[Mapping[str, Sequence[Any]]] = {
     "cap_slowdown": [1.0, 1.5, 2.0],
     "cap_margin": [0.0, 0.01, 0.05],
     "cap_risk": [0.01, 0.1, 0.5],
+    "cap_power_sd": [0.0, 0.16],
     "cap_measures": ["", "lower-frequency", "suspend", "lower-frequency,suspend,end", "end"],
     "action_timeout_s": [0.0, 60.0, 600.0],
     "start_timeout_s": [0.0, 10.0, 300.0],

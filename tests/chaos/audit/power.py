@@ -76,7 +76,7 @@ class _Known:
     silent: SilentMeters
     rules: Rules = field(default_factory=Rules)
     newest: dict[tuple[str, str], tuple[Stamp, Message]] = field(default_factory=dict)
-    # By job: its start, until when, and mean and deviation of what it draws beyond that, W.
+    # By job: its start, until when, and what may err of what it draws, W, with its deviation.
     draws: dict[str, tuple[_Run, int, tuple[float, float]]] = field(default_factory=dict)
     runs: dict[str, _Run] = field(default_factory=dict)
 
@@ -141,10 +141,10 @@ class _Known:
     def start(self, decided: PlacementDecided) -> None:
         draw_w = _draw_w(decided, self.clusters[decided.cluster])
         ends_us = decided.decided_at_us + round(decided.walltime_s * 1e6)
-        error_w = _error_w(decided, self.clusters[decided.cluster])
+        errs = _errs(decided, self.clusters[decided.cluster])
         grant, mode = (decided.attempt, decided.grant), (draw_w, decided.freq_ghz)
         run = _Run(*grant, decided.cluster, *mode, Nodes.of(decided))
-        self.draws[decided.job_id] = replace(run), ends_us, error_w
+        self.draws[decided.job_id] = replace(run), ends_us, errs
         self.runs[decided.job_id] = run
 
     def counted_w(self, run: _Run) -> float:
@@ -180,8 +180,8 @@ class _Known:
         is overdue draws on."""
         covered = self.covered_by(cap)
         there = [
-            (self.counted_w(run), *(error_w if self.is_seen(run) else (0.0, 0.0)))
-            for run, ends_us, error_w in self.draws.values()
+            (self.counted_w(run), *(self._error_w(*errs) if self.is_seen(run) else (0.0, 0.0)))
+            for run, ends_us, errs in self.draws.values()
             if run.cluster in covered and (ends_us > at_us or ends_us <= now_us)
         ]
         drawn_w = self.idle_w(cap) + sum(draw_w for draw_w, _, _ in there)
@@ -190,6 +190,13 @@ class _Known:
         deviation_w = sqrt(sum(each_w * each_w for _, _, each_w in there))
         margin_w = NormalDist().inv_cdf(1 - self.rules["cap_risk"]) * deviation_w
         return drawn_w + sum(more_w for _, more_w, _ in there) + margin_w
+
+    def _error_w(self, whole_w: float, sd: float) -> tuple[float, float]:
+        """By how much more the job draws in the mean, and the deviation of that: a lognormal
+        error of all that it draws, of its prediction and of runs of its application."""
+        of_runs = self.rules["cap_power_sd"]
+        square = exp(sd**2 + of_runs**2)
+        return whole_w * (sqrt(square) - 1), whole_w * sqrt(square * (square - 1))
 
 
 def no_start_breaks_a_cap(evidence: Evidence) -> Iterator[str]:
@@ -289,16 +296,15 @@ def _cap_w(cap: PowerCapDeclared, at_us: int) -> float | None:
     return passed[-1].watts if passed and passed[-1].HasField("watts") else None
 
 
-def _error_w(decided: PlacementDecided, cluster: ClusterDeclared) -> tuple[float, float]:
-    """By how much more the job draws in the mean, and the deviation of that: a lognormal error of
-    all that it draws; 0 where it is counted as drawing nothing."""
+def _errs(decided: PlacementDecided, cluster: ClusterDeclared) -> tuple[float, float]:
+    """All that it draws, with idle power, and the deviation that its prediction tells; 0 where it
+    is counted as drawing nothing."""
     if not _draw_w(decided, cluster):
         return 0.0, 0.0
     [on] = [c for c in decided.candidates if c.cluster == decided.cluster]
     units = sum(decided.node_units) or len(decided.node_indices)
     whole_w = on.power_w * units * decided.cores_per_node / cluster.cores_per_node
-    square = exp(on.power_sd**2)
-    return whole_w * (sqrt(square) - 1), whole_w * sqrt(square * (square - 1))
+    return whole_w, on.power_sd
 
 
 def _draw_w(decided: PlacementDecided, cluster: ClusterDeclared) -> float:
