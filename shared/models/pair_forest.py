@@ -35,14 +35,16 @@ def _fill(into: Floats, forest: Forest, tree: int, first: Floats, second: Floats
         part[tree].tolist()
         for part in (forest.feature, forest.threshold, forest.left, forest.right, forest.value)
     )
-    waiting = [(0, np.arange(into.shape[0]), np.arange(into.shape[1]))]
+    # By one index numpy writes a leaf twice as fast as by two.
+    flat, pitch = into.reshape(-1), into.shape[1]
+    waiting = [(0, np.arange(into.shape[0]), np.arange(pitch))]
     while waiting:
         node, rows, columns = waiting.pop()
         if not rows.size or not columns.size:
             continue
         at = feature[node]
         if at == LEAF:
-            into[rows[:, np.newaxis], columns] = value[node]
+            flat[rows[:, np.newaxis] * pitch + columns] = value[node]
         elif at < len(first):
             goes_left = first[at][rows] <= threshold[node]
             waiting.append((left[node], rows[goes_left], columns))
