@@ -13,7 +13,7 @@ from cli.simulate.progress import progress_of
 from shared.runtime.pictures import save_png
 from tests.benchmarks.colocation import models, queues
 from tests.benchmarks.colocation.pair_rows import counter_sets, profile_sets
-from tests.benchmarks.colocation.speed import all_pairs_rows, matching_rows
+from tests.benchmarks.colocation.speed import all_pairs_rows, from_counters_rows, matching_rows
 from tests.benchmarks.colocation.timeline import write_timeline
 from tests.benchmarks.placement.markdown import table
 
@@ -39,6 +39,7 @@ def run(folder: Path, picture: Path) -> dict[str, str]:
             ["jobs", "trees", "scikit-learn, ms", "separable, ms", "times"], all_pairs_rows()
         ),
         "matching": table(["matching", "jobs", "CPU, ms", "above the least, %"], matching_rows()),
+        "from counters": table(["matching", "jobs", "trees", "CPU, ms"], from_counters_rows()),
     }
 
 

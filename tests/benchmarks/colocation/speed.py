@@ -17,6 +17,7 @@ from shared.models.pair_forest import all_pairs
 _COLUMNS: Final = 10
 _LEARNED: Final = 700
 _REPETITIONS: Final = 3
+_TREES: Final = (6, 22)
 
 
 Found = TypeVar("Found")
@@ -43,15 +44,9 @@ def all_pairs_rows() -> Iterator[list[str]]:
 
     700 pairs of random applications train a random forest of ten counters of each, as Zacarias.
     """
-    from sklearn.ensemble import RandomForestRegressor
-
     rng = np.random.default_rng(0)
-    rows = rng.random((_LEARNED, 2 * _COLUMNS))
-    degradation = rows[:, 0] * rows[:, _COLUMNS] + rows[:, 1] * rows[:, _COLUMNS + 1] ** 2
-    for trees in 6, 22:
-        trained = RandomForestRegressor(trees, random_state=0, n_jobs=1).fit(rows, degradation)
-        open_trees = [open_tree(each.tree_) for each in trained.estimators_]
-        forest = Forest.of(open_trees, features=2 * _COLUMNS)
+    for trees in _TREES:
+        trained, forest = _forests(trees, rng)
         for jobs in 50, 250, 1000:
             counters = rng.random((jobs, _COLUMNS))
 
@@ -71,6 +66,37 @@ def all_pairs_rows() -> Iterator[list[str]]:
                 *(str(jobs), str(trees), f"{1e3 * theirs:.1f}", f"{1e3 * ours:.1f}"),
                 f"{theirs / ours:.1f}",
             ]
+
+
+def from_counters_rows() -> Iterator[list[str]]:
+    """Jobs, trees, and the matching that such a queue has time for: CPU ms from counters on."""
+    rng = np.random.default_rng(0)
+    for trees in _TREES:
+        _, forest = _forests(trees, rng)
+        for jobs, name in (250, "blossom"), (1000, "greedy + 2-opt"):
+            counters, alone_s = rng.random((jobs, _COLUMNS)), rng.lognormal(5.0, 1.0, jobs)
+
+            def work(
+                match: Match = _MATCHINGS[name],
+                forest: Forest = forest,
+                counters: Floats = counters,
+                alone_s: Floats = alone_s,
+            ) -> Matching:
+                return match(saved_s(alone_s, 100 * all_pairs(forest, counters, counters)))
+
+            timed_s, _ = cpu_s(work)
+            yield [name, str(jobs), str(trees), f"{1e3 * timed_s:.1f}"]
+
+
+def _forests(trees: int, rng: np.random.Generator) -> tuple[Any, Forest]:
+    """What scikit-learn learned of random pairs, and the same in the open form."""
+    from sklearn.ensemble import RandomForestRegressor
+
+    rows = rng.random((_LEARNED, 2 * _COLUMNS))
+    degradation = rows[:, 0] * rows[:, _COLUMNS] + rows[:, 1] * rows[:, _COLUMNS + 1] ** 2
+    trained = RandomForestRegressor(trees, random_state=0, n_jobs=1).fit(rows, degradation)
+    open_trees = [open_tree(each.tree_) for each in trained.estimators_]
+    return trained, Forest.of(open_trees, features=2 * _COLUMNS)
 
 
 def matching_rows() -> Iterator[list[str]]:

@@ -24,7 +24,7 @@ def test_a_scheduler_s_module_is_compiled(scheduler: str) -> None:
 def test_the_schedulers_pass_their_tests_as_plain_python_too(tmp_path: Path) -> None:
     here = Path(__file__).relative_to(_ROOT)
     without = shutil.ignore_patterns("*.so")
-    for folder in ("shared", "tests/support", here.parent):
+    for folder in ("shared", "tests/support", "tests/unit/shared/models", here.parent):
         shutil.copytree(_ROOT / folder, tmp_path / folder, ignore=without)
     for file in ("pyproject.toml", "tests/conftest.py"):
         shutil.copy(_ROOT / file, tmp_path / file)
