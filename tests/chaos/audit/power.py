@@ -117,8 +117,8 @@ class _Known:
         if run is None or not (run.is_confirmed and run.is_untouched):
             return
         here = measured.attempt, measured.cluster, measured.freq_ghz
-        if here == (run.attempt, run.cluster, run.freq_ghz):
-            cluster = self.clusters[run.cluster]
+        cluster = self.clusters.get(run.cluster)  # none: it is undeclared, and under no cap
+        if cluster is not None and here == (run.attempt, run.cluster, run.freq_ghz):
             run.draw_w = _least_w(measured.node_power_w, cluster, _whole(run.nodes, cluster))
 
     def ask(self, decided: PlacementDecided) -> None:
