@@ -66,13 +66,18 @@ def level_shares(sharers: Mapping[int, Sharer], cap_mw: int) -> dict[int, int]:
     return given
 
 
+# What each job gets, by holder, of so many mW.
+Shares = Callable[[Mapping[int, Sharer], int], dict[int, int]]
+
+
 class PowerSharing(Dispatcher):
     """A dispatcher of one cluster, whose jobs share a cap: see Dispatcher.
 
     Its entries draw what they are admitted on; under a cap that falls they have to be admitted for
     as long as they may take with the least, since shares may fall to it and jobs cannot end sooner.
-    Shares follow what runs and the cap; where `scheduler` is given, which is told what each job
-    draws, every job keeps the share that it starts with. `given_mw` is what each running job gets.
+    Shares follow what runs and the cap, as `shares` divides it; where `scheduler` is given, which
+    is told what each job draws, every job keeps the share that it starts with. `given_mw` is what
+    each running job gets.
     """
 
     def __init__(
@@ -81,10 +86,11 @@ class PowerSharing(Dispatcher):
         sharer: Callable[[int], Sharer],
         cap: Cap,
         scheduler: ConsumableScheduler | None = None,
+        shares: Shares = level_shares,
     ) -> None:
         self.given_mw: dict[int, int] = {}
         self._admitting, self._scheduler = admitting, scheduler
-        self._sharer, self._cap = sharer, cap
+        self._sharer, self._cap, self._shares = sharer, cap, shares
         self._late_s = LATE_S if cap.falls else 0.0
         # When what keeps its share ends at the latest.
         self._until_s: dict[int, float] = {}
@@ -113,7 +119,7 @@ class PowerSharing(Dispatcher):
         for _, entry, _, _ in started:
             self._sharers[entry.arrival] = self._sharer(entry.arrival)
         if self._scheduler is None:
-            given = level_shares(self._sharers, self._cap.at(now_s))
+            given = self._shares(self._sharers, self._cap.at(now_s))
         else:
             given = self._what_is_left(self._scheduler, [s[1] for s in started], now_s)
         self._changed = self._new_paces(given)

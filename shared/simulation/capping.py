@@ -30,9 +30,12 @@ from shared.scheduling.power_sharing import (
     LEAST_MW,
     PowerSharing,
     Sharer,
+    Shares,
     admitted_to_share_mw,
+    level_shares,
 )
 from shared.scheduling.problem import NodeTable
+from shared.scheduling.shares_by_cost import shares_by_cost
 from shared.scheduling.wait_queue import Entry, OtherMode
 from shared.simulation.eurora import (
     EuroraRun,
@@ -63,8 +66,11 @@ class CappingMethod(StrEnum):
     DEC = "dec"
     DEC_RAPL = "dec-rapl"
     HYBRID = "hybrid"
+    HYBRID_RAPL = "hybrid-rapl"
 
 
+# They plan what starts, and what runs shares the cap.
+_PLANNED_SHARES: Final = (CappingMethod.DEC_RAPL, CappingMethod.HYBRID_RAPL)
 # Those whose jobs draw what is predicted of them.
 AS_PREDICTED: Final = frozenset(
     {
@@ -188,6 +194,8 @@ def _modes(number: int, job: EuroraJob, rules: CappingRules) -> list[tuple[float
             return [(longest_s, LEAST_MW)]
         case CappingMethod.DYN_SHARE:
             return [(longest_s, admitted_to_share_mw(full_mw))]
+        case CappingMethod.HYBRID_RAPL:
+            return [(longest_s, max(LEAST_MW, ceil(full_mw / ADMITTED_TIMES)))]
         case _:
             return [(job.walltime_s, full_mw)]
 
@@ -213,6 +221,9 @@ def _dispatcher(
             return planned_starts(table, jobs, rules, OrderSearch(searches))
         case CappingMethod.DEC_RAPL:
             return _dec_and_shares(table, jobs, rules, searches)
+        case CappingMethod.HYBRID_RAPL:
+            search = OrderSearch(searches)
+            return _planned_shares(table, jobs, rules, search, shares_by_cost)
         case CappingMethod.BF | CappingMethod.DVFS:
             return Backfill(*_easy(table, jobs, rules))
         case CappingMethod.SIMPLE | CappingMethod.DYN_SHARE:
@@ -266,9 +277,21 @@ def _dec_and_shares(
         seldom=PriorityRule(range(len(jobs))),
         often_times=ADMITTED_TIMES,
     )
+    return _planned_shares(table, jobs, rules, planner, level_shares)
+
+
+def _planned_shares(
+    table: NodeTable,
+    jobs: Sequence[EuroraJob],
+    rules: CappingRules,
+    planner: StartPlanner,
+    shares: Shares,
+) -> PowerSharing:
+    """What is planned under three times the cap shares it as it runs."""
     wide = replace(rules, cap=rules.cap.times(ADMITTED_TIMES))
     sharer = partial(_sharer, jobs, rules.factors)
-    return PowerSharing(planned_starts(table, jobs, wide, planner), sharer, rules.cap)
+    starts = planned_starts(table, jobs, wide, planner)
+    return PowerSharing(starts, sharer, rules.cap, shares=shares)
 
 
 def _rule(table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules) -> PriorityRule:
@@ -297,7 +320,7 @@ def _wanted(
     """The jobs as plans see them; a second of waiting costs what equation 2 says."""
     kinds, weights = kinds_of(table, jobs), wait_weights(rules.waits_s)
     # What shares watts gets the least of them at least, and may take longer.
-    shares = rules.method is CappingMethod.DEC_RAPL
+    shares = rules.method in _PLANNED_SHARES
     least_mw = ADMITTED_TIMES * LEAST_MW if shares else 0
     for entry, job, weight in zip(entries_of(table, jobs), jobs, weights, strict=True):
         yield (

@@ -28,9 +28,16 @@ _PUBLISHED = {
     "LS": "LS",
     "LS by walltime": "LS",
     **{name: name for name in ("BF", "DynShare_0", "DynShare_0.5", "DynShare_1")},
-    **{f"DEC+RAPL_{factor}": f"DynShare_{factor}" for factor in ("0.5", "1")},
+    **{
+        f"{planner}+RAPL_{factor}": f"DynShare_{factor}"
+        for planner in ("hybrid", "DEC")
+        for factor in ("0.5", "1")
+    },
 }
-_DRAWN = ("LS", "LS by walltime", "hybrid", "BF", "DVFS", "DynShare_0", "DynShare_mixed")
+_DRAWN = (
+    *("LS", "LS by walltime", "hybrid", "BF", "DVFS"),
+    *("DynShare_0", "DynShare_mixed", "hybrid+RAPL_mixed"),
+)
 
 
 @app.callback(invoke_without_command=True)

@@ -44,6 +44,11 @@ CONTENDERS: Final = (
         for factor in (0.0, 0.25, 0.5, 0.75, 1.0)
     ),
     Contender("DynShare_mixed", CappingMethod.DYN_SHARE),
+    *(
+        Contender(f"hybrid+RAPL_{factor:g}", CappingMethod.HYBRID_RAPL, factor)
+        for factor in (0.5, 1.0)
+    ),
+    Contender("hybrid+RAPL_mixed", CappingMethod.HYBRID_RAPL),
 )
 # They solve for minutes an instance, so they play only where they are named.
 SOLVERS: Final = (

@@ -79,6 +79,7 @@ def told(found: Result) -> str:
         ("bf", "8,10,50,100"),
         ("hybrid", "8,10,50,100"),
         ("dyn-share", "8,10,10,"),
+        ("hybrid-rapl", "8,10,10,"),
     ],
 )
 def test_a_capped_schedule_is_written(files: dict[str, Path], policy: str, second: str) -> None:

@@ -109,6 +109,20 @@ def test_dynamic_sharing_admits_three_times_the_cap() -> None:
     assert [start_s for start_s, _ in times] == [0, 0, 0, 50]
 
 
+def test_the_hybrid_that_shares_admits_three_times_the_cap_and_lets_the_shorter_run() -> None:
+    short = replace(JOB, walltime_s=60.0, runtime_s=20.0)
+    run, times = played(CappingMethod.HYBRID_RAPL, 40, JOB, short, JOB, JOB, factor=0.5)
+    assert [start_s for start_s, _ in times] == [0, 0, 0, pytest.approx(times[1][1])]
+    # A second of 60 s is worth more than one of 100 s.
+    assert run.draws[1][0].draw_mw > run.draws[0][0].draw_mw == run.draws[2][0].draw_mw
+
+
+def test_the_hybrid_that_shares_refuses_who_draws_more_than_three_times_the_cap() -> None:
+    played(CappingMethod.HYBRID_RAPL, 40, replace(JOB, power_w=120))
+    with pytest.raises(UnusableError, match=r"job a \(number 1 of 1\) draws 40.334 W at least"):
+        played(CappingMethod.HYBRID_RAPL, 40, replace(JOB, power_w=121))
+
+
 def test_the_rule_is_expected_wait_then_demand() -> None:
     wide = replace(JOB, units=3)
     short = replace(wide, walltime_s=30.0, runtime_s=30.0)
