@@ -49,9 +49,11 @@ from shared.placement import plans
 from shared.placement.candidates.candidate import Candidate, Rules, draw_mw, evaluate
 from shared.placement.candidates.misfits import misfits, without_reference
 from shared.placement.candidates.modes import modes_of, with_slower_modes
-from shared.placement.jobs import table
+from shared.placement.jobs import mending
 from shared.placement.jobs.dependencies import Dependencies
+from shared.placement.jobs.facts import JobFacts
 from shared.placement.jobs.promises import Promises
+from shared.placement.jobs.requests import JobRequests
 from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Tracked
 from shared.placement.jobs.withdrawals import Withdrawals
@@ -93,6 +95,7 @@ class Placement:
         self._models.restore(restored)
         self._job_table = JobTable(remember_days)
         self._job_table.restore(restored, self._models.clusters.values())
+        self._facts, self._requests = JobFacts(self._job_table), JobRequests(self._job_table)
         self._nodes = NodeStates(
             lambda: self._models.declared,
             lambda: self._models.node_names,
@@ -148,7 +151,7 @@ class Placement:
             case JobSubmitted() | JobRequeued() | JobStarted() | JobDeclined() | JobFinished():
                 self._happen(event)
             case RunningPowerMeasured() as measured:
-                self._job_table.correct_draw(event, measured, self._models.clusters)
+                self._facts.correct_draw(event, measured, self._models.clusters)
             case NodeMetersRead() as read:
                 self._meters.read(event, read)
                 self._overshoots.read(read)
@@ -254,15 +257,15 @@ class Placement:
         self._note_failures(event.payload)
         match event.payload:
             case JobSubmitted() as submitted:
-                self._job_table.submit(event, submitted)
+                self._facts.submit(event, submitted)
             case JobRequeued() as requeued:
-                self._job_table.requeue(event, requeued)
+                self._facts.requeue(event, requeued)
             case JobStarted() as started:
-                self._job_table.start(event, started, self._models.node_names)
+                self._facts.start(event, started, self._models.node_names)
             case JobDeclined() as declined:
-                self._job_table.decline(event, declined)
+                self._facts.decline(event, declined)
             case JobFinished() as finished:
-                self._job_table.finish(event, finished)
+                self._facts.finish(event, finished)
 
     def _note_failures(self, message: Message) -> None:
         """Also of a fact that is late for its job."""
@@ -278,15 +281,15 @@ class Placement:
         """What users and operators ask of a job."""
         match event.payload:
             case JobCancelled() as cancelled:
-                self._job_table.cancel(event, cancelled)
+                self._requests.cancel(event, cancelled)
             case JobHeld() as held:
-                self._job_table.hold(event, held)
+                self._requests.hold(event, held)
             case JobReleased() as released:
-                self._job_table.release(event, released)
+                self._requests.release(event, released)
             case JobSeized() as seized:
-                self._job_table.seize(event, seized)
+                self._requests.seize(event, seized)
             case JobRequeueAsked() as asked:
-                self._job_table.ask_back(event, asked)
+                self._requests.ask_back(event, asked)
 
     def _hold_to_promises(self, event: Event, message: ShuttersMeasured | PairsAllowed) -> None:
         """What was measured of jobs that share nodes, and which pairs may share them again."""
@@ -301,13 +304,13 @@ class Placement:
         self._told.play_before(event.payload)
         match event.payload:
             case JobSuspended() as suspended:
-                self._job_table.suspend(event, suspended)
+                self._requests.suspend(event, suspended)
             case JobResumed() as resumed:
-                self._job_table.resume(event, resumed)
+                self._requests.resume(event, resumed)
             case JobActionDone() as done:
-                self._job_table.action_done(event, done)
+                self._facts.action_done(event, done)
             case JobActionRefused() as refused:
-                self._job_table.action_refused(event, refused)
+                self._facts.action_refused(event, refused)
 
     def _learn(self, event: Event) -> None:
         match event.payload:
@@ -575,7 +578,7 @@ class Placement:
 
 def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
     """What to change in a state of a wrong clock, so that nothing in it lies ahead of now."""
-    of_jobs, of_plans = table.mended(restored, now_us), plans.mended(restored, now_us)
+    of_jobs, of_plans = mending.mended(restored, now_us), plans.mended(restored, now_us)
     of_meters = {**meters.mended(restored, now_us), **overshoots.mended(restored, now_us)}
     return {**of_jobs, **of_plans, **of_meters}
 

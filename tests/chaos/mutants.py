@@ -33,6 +33,7 @@ from shared.messaging.stages.guarded_unit import GuardedUnit
 from shared.messaging.stages.quarantine import Blame, at
 from shared.messaging.stages.unit import Unit
 from shared.placement.candidates.eligible import Choice
+from shared.placement.jobs.facts import JobFacts
 from shared.placement.jobs.occupancy import Occupancy
 from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Tracked
@@ -155,15 +156,15 @@ def refusals_leave_no_dead_letter() -> Iterator[None]:
 @contextmanager
 def a_copy_of_a_submission_queues_up_again() -> Iterator[None]:
     """Jobs that ended are not remembered."""
-    right = JobTable.submit
+    right = JobFacts.submit
 
-    def submit(job_table: JobTable, event: Any, message: Any) -> None:
-        known = job_table.get(message.job_id)
+    def submit(facts: JobFacts, event: Any, message: Any) -> None:
+        known = facts._table.get(message.job_id)
         if known is not None and known.ended:
-            del job_table._jobs[message.job_id]
-        right(job_table, event, message)
+            del facts._table._jobs[message.job_id]
+        right(facts, event, message)
 
-    with patch.object(JobTable, "submit", submit):
+    with patch.object(JobFacts, "submit", submit):
         yield
 
 
@@ -333,7 +334,7 @@ def silence_ends_a_grant() -> Iterator[None]:
         if job.asked_back and job.cancelled is None:
             withdrawals._job_table.holdings.release(job)
             job.state, job.asked_back = JobState.SUBMITTED, ""
-            withdrawals._job_table._touch(job)
+            withdrawals._job_table.revisit(job)
 
     with patch.object(Withdrawals, "_ask_back", ask_back):
         yield
@@ -442,12 +443,12 @@ def backfill_ignores_the_reservation() -> Iterator[None]:
 @contextmanager
 def jobs_are_forgotten_by_their_own_times() -> Iterator[None]:
     """How long an ended job is remembered counts from when it ended, whenever that was told."""
-    finish, forget = JobTable.finish, JobTable.forget
+    finish, forget = JobFacts.finish, JobTable.forget
     ended_s: dict[str, float] = {}
 
-    def finished(job_table: JobTable, event: Any, message: Any) -> None:
+    def finished(facts: JobFacts, event: Any, message: Any) -> None:
         ended_s[message.job_id] = message.ended_at_us / 1e6
-        finish(job_table, event, message)
+        finish(facts, event, message)
 
     def forgotten(job_table: JobTable, now_s: float) -> None:
         ending = {job.job.job_id for job in job_table.found(job_table._ending) if job.ended}
@@ -456,10 +457,10 @@ def jobs_are_forgotten_by_their_own_times() -> Iterator[None]:
             job = job_table.get(job_id)
             if job is not None and ended_s.get(job_id, now_s) < now_s - job_table._remember_s:
                 del job_table._jobs[job_id], job_table.by_arrival[job.arrival]
-                job_table._touch(job)
+                job_table.revisit(job)
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(JobTable, "finish", finished))
+        stack.enter_context(patch.object(JobFacts, "finish", finished))
         stack.enter_context(patch.object(JobTable, "forget", forgotten))
         yield
 

@@ -5,8 +5,14 @@ finished, requeued) or by an operator's seizure, never by silence.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from coplace.v1.jobs_pb2 import JobDeclined, JobFinished, JobStarted
+
+from shared.domain.errors import RejectedError
+
+# Starts of a job that were taken from their holders and not answered; the oldest make room.
+MOST_SEIZED: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +40,10 @@ def lower_grant(message: JobStarted, newest: int) -> Void | None:
         return None
     reason = f"grant {message.grant} was given back: the newest is {newest}"
     return Void(message.attempt, message.grant, message.cluster, reason)
+
+
+def require_given(grant: int, newest: int) -> None:
+    """Raises RejectedError for a grant that a job never had: the newest of its own is this."""
+    if grant > newest:
+        problem = f"{grant} was never given, the newest of the job is {newest}"
+        raise RejectedError("grant", problem)

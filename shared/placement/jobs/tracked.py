@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import orjson
 
@@ -13,6 +13,9 @@ from shared.placement.candidates.candidate import Candidate, SlowerMode
 from shared.placement.candidates.misfits import Misfit
 from shared.placement.jobs.actions import Action, ActionKind, Refused
 from shared.placement.jobs.grants import Void
+
+# Characters of somebody's reason that are kept: each decision on the job repeats it.
+MOST_TEXT: Final = 256
 
 
 class Promise(StrEnum):

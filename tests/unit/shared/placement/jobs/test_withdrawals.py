@@ -13,7 +13,7 @@ from shared.domain.errors import RejectedError
 from shared.eamc.ranking import Policy
 from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.candidates.candidate import Rules
-from shared.placement.jobs.table import mended
+from shared.placement.jobs.mending import mended
 from shared.placement.processor import Placement
 from tests.unit.shared.placement.region import (
     declined,
