@@ -46,7 +46,7 @@ _SOONEST: Final = {
     "empty_accounts_get_nodes": 9,
     "degradation_counts_once": 8,
     "no_share_of_a_cap_is_kept_free": 19,
-    "surcharges_go_by_time_beside": 8,
+    "surcharges_go_by_time_beside": 30,
     "what_was_told_is_decided_again": 5,
     "requests_that_were_overtaken_are_waited_for": 7_100_395,
 }
