@@ -12,56 +12,20 @@ neighbour who comes moves nobody's release.
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
-from sys import maxsize
-from typing import Final
 
 import numpy as np
 
-from shared.scheduling.capacity import NOBODY, Capacity, Flat, Held
+from shared.scheduling.capacity import Capacity, Flat, Held
 from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import DONE, Turn
 from shared.scheduling.load import Reservation
+from shared.scheduling.node_selection import NodeSelection, Shadow
 from shared.scheduling.power import NO_CAP_MW, Budgets, PowerBudget, Shortage
-from shared.scheduling.problem import Allocation, Ints, Kind, Shape, units_in
+from shared.scheduling.problem import Allocation, Ints, Kind, Shape
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.wait_queue import Block, Entry, WaitQueue
 from shared.scheduling.workload import Floats
-
-# Steps after which the units of a shape are counted on all nodes anew, not on the changed ones.
-_MANY_CHANGES: Final = 16
-
-
-@dataclass(slots=True)
-class _Units:
-    """How many units of a kind fit on each node, and in all, as of a number of changes."""
-
-    changes: int
-    on: Ints
-    total: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Choice:
-    """Nodes in the order in which a kind takes them, with the units that fit on each, and what
-    taking so many costs the reservation: sums along the order."""
-
-    nodes: Ints
-    units: Ints
-    sum_units: Ints
-    sum_lost: Ints
-
-
-@dataclass(slots=True)
-class _Shadow:
-    """The reservation, and what is free at its time of all that is not taken beyond it."""
-
-    reservation: Reservation
-    kind: Kind
-    capacity: Capacity
-    units: Ints
-    extra: int
 
 
 class ConsumableScheduler:
@@ -88,23 +52,16 @@ class ConsumableScheduler:
         # What is blocked, since when, and its reservation once somebody asked for it.
         self._blocked: Entry | None = None
         self._blocked_s = 0.0
-        self._shadow: _Shadow | None = None
+        self._shadow: Shadow | None = None
         self._backfills = backfills
-        self._factors = np.ones(capacity.table.nodes) if factors is None else factors
         self._now_s, self._from, self._pauses, self._is_open = 0.0, 0, False, False
         self._turns: Iterator[Turn] = iter(())
         self._next: Turn = DONE
-        # Nodes of each change; what was counted before a change is counted anew there.
-        self._changed: list[Ints] = []
-        self._units: dict[int, _Units] = {}
-        self._choices: dict[tuple[int, bool], tuple[int, _Choice]] = {}
+        factors = np.ones(capacity.table.nodes) if factors is None else factors
+        self._nodes = NodeSelection(capacity, kinds, neighbours, factors)
         self._most: dict[int, int] = {}
         self._beside_anyone: dict[Shape, tuple[int, int]] = {}
         self._flat: Flat | None = None
-        # The fewest units of a kind that the standing reservation refused, and the most that it
-        # allows since a number of changes.
-        self._refused: dict[int, int] = {}
-        self._allowed: dict[int, tuple[int, int]] = {}
         self.budgets = Budgets(budgets)
         self._is_capped = self._may_wait_for_ever = self.budgets.any
         for each in held:
@@ -174,7 +131,7 @@ class ConsumableScheduler:
         held = self.held.pop(holder)
         self.capacity.give(held.kind, held.allocation)
         self.budgets.let_go(holder)
-        self._units.clear()
+        self._nodes.count_anew()
         self._beside_anyone.clear()
         self._flat = None
         self._unsettle()
@@ -190,7 +147,7 @@ class ConsumableScheduler:
     # What it answers ----------------------------------------------------------------------------
 
     @property
-    def shadow(self) -> _Shadow | None:
+    def shadow(self) -> Shadow | None:
         """The reservation with what is free at its time. It is worked out when first asked for,
         since most reservations never are: what runs stays the same until then."""
         if self._shadow is None and self._blocked is not None:
@@ -218,11 +175,11 @@ class ConsumableScheduler:
 
     def units_now(self, entry: Entry) -> int:
         """How many units of its kind fit now, beside the neighbours that it may have."""
-        return self._counted(entry.kind).total
+        return self._nodes.counted(entry.kind).total
 
     def units_beside_anyone(self, entry: Entry) -> int:
         """How many would fit if everybody accepted everybody."""
-        shape, changes = self.kinds[entry.kind].shape, len(self._changed)
+        shape, changes = self.kinds[entry.kind].shape, self._nodes.changes
         known = self._beside_anyone.get(shape)
         if known is None or known[0] != changes:
             self._beside_anyone[shape] = known = changes, int(self.capacity.units(shape).sum())
@@ -252,12 +209,12 @@ class ConsumableScheduler:
     def starting(self, entry: Entry) -> Entry | None:
         """The entry in the mode in which it starts now, another one only where watts alone refuse
         its own; None where its units do not fit or a reservation would be delayed."""
-        if not self._may_fit(entry.kind, entry.nodes):
+        if not self._nodes.may_fit(entry.kind, entry.nodes):
             return None
         has_power = self._has_power(entry)  # sooner asked for than nodes
         if not has_power and not entry.others:
             return None
-        if not self.leaves_reservation(entry) or entry.nodes > self._counted(entry.kind).total:
+        if not self.leaves_reservation(entry) or entry.nodes > self.units_now(entry):
             return None
         if has_power:
             return entry
@@ -269,7 +226,10 @@ class ConsumableScheduler:
 
     def leaves_reservation(self, entry: Entry) -> bool:
         """True when it ends before anything is promised, or leaves enough for it."""
-        return self.in_time(entry) or self._fits_beyond(entry.kind, entry.nodes)
+        shadow = self.shadow
+        if shadow is None or self.end_s(entry) <= shadow.reservation.start_s:
+            return True
+        return self._nodes.fits_beyond(entry.kind, entry.nodes, shadow)
 
     def shortages(self, entry: Entry) -> list[Shortage]:
         """The budgets that do not let the entry start now, as they are now."""
@@ -294,9 +254,7 @@ class ConsumableScheduler:
             self._unsettle()  # a running job is overdue: it is expected to end at any moment
         if self._is_capped and self.budgets.begin(now_s):
             self._unsettle()
-        self._choices.clear()
-        self._refused.clear()
-        self._allowed.clear()
+        self._nodes.forget_choices()
         self._turns = self._acting(self._from) if self._from != DONE else iter(())
         self._from = DONE
 
@@ -309,20 +267,20 @@ class ConsumableScheduler:
             return None
         entry = starting
         kind, waits = self.kinds[entry.kind], self._blocked is not None
-        allocation = self._allocation(entry)
-        self._take(kind, allocation, beyond=not self.in_time(entry))
+        beyond = None if self.in_time(entry) else self.shadow
+        allocation = self._nodes.allocation(entry.kind, entry.nodes, beyond)
+        self._take(kind, allocation, beyond)
         self.queue.remove(entry.arrival)
         end_s, draw_mw = self.end_s(entry), entry.draw_mw
         self.held[entry.arrival] = Held(end_s, entry.arrival, kind, allocation, draw_mw)
         self.budgets.hold(entry.arrival, end_s, draw_mw)
         return self.number, entry, allocation, waits
 
-    def _take(self, kind: Kind, allocation: Allocation, *, beyond: bool) -> None:
+    def _take(self, kind: Kind, allocation: Allocation, shadow: Shadow | None) -> None:
         nodes = np.array(allocation.nodes, dtype=np.int64)
         self.capacity.take(kind, allocation)
-        self._changed.append(nodes)
-        if self.shadow is not None and beyond:
-            shadow = self.shadow
+        self._nodes.took(nodes)
+        if shadow is not None:
             shadow.capacity.take(kind, allocation)
             after = self._shadow_units(shadow.kind, shadow.capacity, nodes)
             shadow.extra -= int((shadow.units[nodes] - after).sum())
@@ -346,11 +304,11 @@ class ConsumableScheduler:
             self.budgets.reserve(entry.arrival, start_s, entry.limit_s, entry.draw_mw)
         self._blocked, self._blocked_s = entry, self._now_s
 
-    def _shadow_of(self, entry: Entry, start_s: float, capacity: Capacity) -> _Shadow:
+    def _shadow_of(self, entry: Entry, start_s: float, capacity: Capacity) -> Shadow:
         kind = self.kinds[entry.kind]
         units = self._shadow_units(kind, capacity)
         reservation = Reservation(entry.arrival, entry.nodes, start_s)
-        return _Shadow(reservation, kind, capacity, units, int(units.sum()) - entry.nodes)
+        return Shadow(reservation, kind, capacity, units, int(units.sum()) - entry.nodes)
 
     def _soonest(self, entry: Entry) -> tuple[float, Capacity]:
         """When an entry's units and watts will be there if limits hold, and all that is free then;
@@ -410,7 +368,7 @@ class ConsumableScheduler:
     def _shadow_units(self, kind: Kind, capacity: Capacity, nodes: Ints | None = None) -> Ints:
         """Units that fit at the shadow time, with the neighbours of then."""
         group = capacity.group if nodes is None else capacity.group[nodes]
-        return self._accepted(kind, capacity.units(kind.shape, nodes), group)
+        return self._nodes.accepted(kind, capacity.units(kind.shape, nodes), group)
 
     def _unsettle(self) -> None:
         """Something came back: every entry gets its turn again."""
@@ -421,161 +379,7 @@ class ConsumableScheduler:
         if self._blocked is not None:
             self.budgets.give_up(self._blocked.arrival)
         self._blocked = self._shadow = None
-        self._choices.clear()
-        self._refused.clear()
-        self._allowed.clear()
-
-    # Units and nodes ----------------------------------------------------------------------------
-
-    def _may_fit(self, number: int, units: int) -> bool:
-        """False when even before the last changes, which only took, there was no room."""
-        counted = self._units.get(number)
-        return counted is None or units <= counted.total
-
-    def _counted(self, number: int) -> _Units:
-        """How many units of a kind fit now: counted anew where something changed since."""
-        changes, counted = len(self._changed), self._units.get(number)
-        if counted is None or changes - counted.changes > _MANY_CHANGES:
-            kind = self.kinds[number]
-            on = self._accepted(kind, self.capacity.units(kind.shape), self.capacity.group)
-            counted = self._units[number] = _Units(changes, on, int(on.sum()))
-        elif counted.changes < changes:
-            kind = self.kinds[number]
-            nodes = np.concatenate(self._changed[counted.changes :])
-            fitting = self.capacity.units(kind.shape, nodes)
-            counted.on[nodes] = self._accepted(kind, fitting, self.capacity.group[nodes])
-            counted.total, counted.changes = int(counted.on.sum()), changes
-        return counted
-
-    def _accepted(self, kind: Kind, units: Ints, group: Ints) -> Ints:
-        """As many of these units a node as its neighbours allow: none where they do not."""
-        if kind.shape.exclusive or not group.any():
-            return units
-        beside = (units > 0) & (group != NOBODY)
-        if not self.neighbours.accepts_anyone(kind.app):
-            units[beside] = 0
-            return units
-        for number in np.unique(group[beside]).tolist():
-            there = beside & (group == number)
-            units[there] = self._most_accepted(kind, units[there], number)
-        return units
-
-    def _most_accepted(self, kind: Kind, units: Ints, number: int) -> Ints:
-        members, cores = self.capacity.groups.of[number], kind.shape.needs[0]
-        counts = range(1, int(units.max(initial=0)) + 1)
-        accepted = bisect_left(
-            counts,
-            1,
-            key=lambda count: self.neighbours.cost((kind.app, count * cores), members) == inf,
-        )
-        return np.minimum(units, accepted)
-
-    def _fits_beyond(self, number: int, count: int) -> bool:
-        """True when so many units that last beyond the shadow time leave what is reserved.
-
-        Whoever was refused stays refused while the reservation stands: what a start takes from the
-        reservation is more than what others then need take less.
-        """
-        if count >= self._refused.get(number, maxsize):
-            return False
-        changes, most = self._allowed.get(number, (-1, 0))
-        if changes == len(self._changed) and count <= most:
-            return True
-        assert self.shadow is not None
-        fits = self._least_lost(number, count) <= self.shadow.extra
-        if fits:
-            self._allowed[number] = len(self._changed), count
-        else:
-            self._refused[number] = count
-        return fits
-
-    def _least_lost(self, number: int, count: int) -> int:
-        """How many reserved units go where a kind takes the nodes that cost fewest."""
-        choice = self._choice(number, beyond=True)
-        if not len(choice.nodes) or count > choice.sum_units[-1]:
-            return maxsize
-        last = int(np.searchsorted(choice.sum_units, count))
-        before = int(choice.sum_lost[last - 1]) if last else 0
-        rest = count - (int(choice.sum_units[last - 1]) if last else 0)
-        node = choice.nodes[last : last + 1]
-        lost = self._lost(self.kinds[number], node, np.array([rest], dtype=np.int64))
-        return before + int(lost.sum())
-
-    def _allocation(self, entry: Entry) -> Allocation:
-        choice = self._choice(entry.kind, beyond=not self.in_time(entry))
-        last = int(np.searchsorted(choice.sum_units, entry.nodes))
-        units = choice.units[: last + 1].copy()
-        units[last] -= int(choice.sum_units[last]) - entry.nodes
-        nodes = choice.nodes[: last + 1]
-        ascending = np.argsort(nodes, kind="stable")
-        return Allocation(tuple(nodes[ascending].tolist()), tuple(units[ascending].tolist()))
-
-    def _choice(self, number: int, *, beyond: bool) -> _Choice:
-        """The nodes on which a kind fits, best first: those that cost the reservation least, that
-        have least of what the kind does not need, with the neighbours that suit it best, that draw
-        least, by index."""
-        changes, key = len(self._changed), (number, beyond)
-        known = self._choices.get(key)
-        if known is None or known[0] != changes:
-            self._choices[key] = known = changes, self._ordered(number, beyond=beyond)
-        return known[1]
-
-    def _ordered(self, number: int, *, beyond: bool) -> _Choice:
-        kind, on = self.kinds[number], self._counted(number).on
-        nodes = np.flatnonzero(on)
-        units = on[nodes]
-        lost = self._lost(kind, nodes, units) if beyond else np.zeros(len(nodes), dtype=np.int64)
-        company, surplus = self._company(kind, nodes, units), self._surplus(kind, nodes)
-        order = np.lexsort((nodes, self._factors[nodes], company, surplus, lost / units))
-        lost = lost[order]
-        return _Choice(nodes[order], units[order], units[order].cumsum(), lost.cumsum())
-
-    def _lost(self, kind: Kind, nodes: Ints, units: Ints) -> Ints:
-        """Units of the reserved shape that are gone at its time where these are taken beyond it."""
-        assert self.shadow is not None
-        shadow, reserved = self.shadow, self.shadow.kind
-        needs = np.array(kind.shape.needs, dtype=np.int64)
-        free = shadow.capacity.free[:, nodes] - needs[:, np.newaxis] * units
-        left = units_in(free, reserved.shape)
-        if reserved.shape.exclusive or kind.shape.exclusive:
-            left[:] = 0
-        else:
-            left = self._accepted_after(reserved, kind, left, nodes, units)
-        return shadow.units[nodes] - np.minimum(left, shadow.units[nodes])
-
-    def _accepted_after(
-        self, reserved: Kind, kind: Kind, left: Ints, nodes: Ints, units: Ints
-    ) -> Ints:
-        """What is left of the reserved kind beside a newcomer that its neighbours accept."""
-        assert self.shadow is not None
-        capacity, cores = self.shadow.capacity, kind.shape.needs[0]
-        before = list(zip(capacity.group[nodes].tolist(), units.tolist(), strict=True))
-        after = {
-            (number, count): capacity.groups.joined(number, (kind.app, count * cores))
-            for number, count in set(before)
-        }
-        group = np.array([after[key] for key in before], dtype=np.int64)
-        return self._accepted(reserved, left, group)
-
-    def _surplus(self, kind: Kind, nodes: Ints) -> Ints:
-        """What a node has of named resources that the kind does not need, so that those who need
-        them find them free."""
-        amounts, needs = self.capacity.table.amounts, kind.shape.needs
-        idle = [amounts[row, nodes] for row in range(2, len(needs)) if not needs[row]]
-        return sum(idle, np.zeros(len(nodes), dtype=np.int64))
-
-    def _company(self, kind: Kind, nodes: Ints, units: Ints) -> Floats:
-        """What it costs all on each node if the kind comes; an empty node is the last choice."""
-        cost = np.full(len(nodes), inf)
-        if kind.shape.exclusive:
-            return cost
-        group, cores = self.capacity.group[nodes], kind.shape.needs[0]
-        for number, count in {*zip(group.tolist(), units.tolist(), strict=True)}:
-            if number != NOBODY:
-                members = self.capacity.groups.of[number]
-                there = (group == number) & (units == count)
-                cost[there] = self.neighbours.cost((kind.app, count * cores), members)
-        return cost
+        self._nodes.forget_choices()
 
     # The next entry -----------------------------------------------------------------------------
 
@@ -637,7 +441,7 @@ class ConsumableScheduler:
 
     def _first_to_start(self, block: Block, order: int) -> Entry | None:
         """The first entry of a block, from an order on, that may start."""
-        entries, known = block.entries, self._units
+        entries, known = block.entries, self._nodes.known
         power_mw = self.budgets.undrawn_mw if self._is_capped else NO_CAP_MW
         for place in range(block.place_of(order), len(entries)):
             entry = entries[place]
@@ -653,14 +457,14 @@ class ConsumableScheduler:
     def _may_start_any(self, least_by_kind: Mapping[int, tuple[int, float]]) -> bool:
         """False when no kind has room for the least that one of its entries asks for."""
         for number, (least_units, least_limit_s) in least_by_kind.items():
-            counted = self._units.get(number)
+            counted = self._nodes.known.get(number)
             if counted is not None and least_units > counted.total:
                 continue  # there was no room before the last changes, which only took
-            if least_units > self._counted(number).total:
+            if least_units > self._nodes.counted(number).total:
                 continue
             shadow = self.shadow
             if shadow is None or self._now_s + least_limit_s <= shadow.reservation.start_s:
                 return True
-            if self._fits_beyond(number, least_units):
+            if self._nodes.fits_beyond(number, least_units, shadow):
                 return True
         return False

@@ -90,8 +90,8 @@ MUTANTS: Final = (
     ),
     Mutant(
         "who starts beside others may crowd out what is reserved there",
-        "scheduling/consumable.py",
-        "            left = self._accepted_after(reserved, kind, left, nodes, units)\n",
+        "scheduling/node_selection.py",
+        "            left = self._accepted_after(shadow, kind, left, nodes, units)\n",
         "            pass\n",
         soonest=17,
     ),
