@@ -25,7 +25,7 @@ from shared.messaging.in_memory import embedded
 from shared.messaging.in_memory import log as memory
 from shared.messaging.in_memory.log import InMemoryLog
 from shared.messaging.in_memory.transactions import MemoryTransactions
-from shared.messaging.stages import unit
+from shared.messaging.stages import early, unit
 from shared.messaging.stages.clock import GuardedClock
 from shared.messaging.stages.early import EarlyFacts
 from shared.messaging.stages.failures import Beginnings
@@ -351,6 +351,21 @@ def early_facts_are_lost_by_a_restart() -> AbstractContextManager[Any]:
 
 
 @contextmanager
+def what_was_under_way_when_all_stood_still_is_not_awaited() -> Iterator[None]:
+    """What has been early for a day is refused, though nothing could come in that day."""
+    right = EarlyFacts.end_round
+
+    def end_round(facts: EarlyFacts, now_us: int, *, is_last: bool) -> Any:
+        for _, fact in facts._all():
+            if fact.arrived_us:
+                fact.overdue_us = fact.arrived_us + early.KEPT_US - early.AWAITED_US
+        return right(facts, now_us, is_last=is_last)
+
+    with patch.object(EarlyFacts, "end_round", end_round):
+        yield
+
+
+@contextmanager
 def every_barrier_is_believed() -> Iterator[None]:
     """Whoever writes a barrier ends a round, of any number and time."""
     with ExitStack() as stack:
@@ -621,4 +636,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     surcharges_go_by_time_beside,
     what_was_told_is_decided_again,
     requests_that_were_overtaken_are_waited_for,
+    what_was_under_way_when_all_stood_still_is_not_awaited,
 )

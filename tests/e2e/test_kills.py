@@ -24,6 +24,12 @@ _OPEN: Final = ("ingest", "placement", "pricing", "accounts", "simulation")
 _SECURE: Final = [target for target in TARGETS if target not in (*_OPEN, "kafka")]
 
 
+@pytest.fixture
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose path is short, as those of Unix sockets have to be."""
+    return tmp_path_factory.mktemp("s")
+
+
 @pytest.mark.long
 def test_kills_in_the_middle_of_a_run_change_none_of_its_files(
     chaos_seed: int, undisturbed: DemoOptions, servers: LocalServers, out: Path
@@ -38,11 +44,11 @@ def test_kills_in_the_middle_of_a_run_change_none_of_its_files(
 @pytest.mark.thorough
 @pytest.mark.usefixtures("own_servers")
 def test_new_credentials_in_the_middle_of_a_run_change_none_of_its_files_and_restart_nobody(
-    chaos_seed: int, undisturbed: DemoOptions, tmp_path: Path, out: Path
+    chaos_seed: int, undisturbed: DemoOptions, short: Path, out: Path
 ) -> None:
     options = replace(undisturbed, out=out, secure=True)
     blows = on_each([CREDENTIALS], options.jobs, KILLS, chaos_seed)
-    with secure_servers(tmp_path) as (servers, security):
+    with secure_servers(short) as (servers, security):
         run(options, servers, blows, print, security)
         said = [servers.log(name).read_text() for name in ("kafka", "supervisord")]
     assert first_difference(undisturbed.out, out) is None
@@ -56,12 +62,12 @@ def test_new_credentials_in_the_middle_of_a_run_change_none_of_its_files_and_res
 @pytest.mark.thorough
 @pytest.mark.usefixtures("own_servers")
 def test_kills_between_the_steps_of_new_credentials_change_none_of_a_runs_files(
-    chaos_seed: int, undisturbed: DemoOptions, tmp_path: Path, out: Path
+    chaos_seed: int, undisturbed: DemoOptions, short: Path, out: Path
 ) -> None:
     blow = rotation_amid_kills(TARGETS, undisturbed.jobs // 3, chaos_seed)
     print(f"COPLACE_CHAOS_SEED={chaos_seed} draws {blow}")
     options = replace(undisturbed, out=out, secure=True)
-    with secure_servers(tmp_path) as (servers, security):
+    with secure_servers(short) as (servers, security):
         old = security.credentials.authority.read_text()
         run(options, servers, [blow], print, security)
         kafka = servers.log("kafka").read_text()
@@ -75,12 +81,12 @@ def test_kills_between_the_steps_of_new_credentials_change_none_of_a_runs_files(
 @pytest.mark.thorough
 @pytest.mark.usefixtures("own_servers")
 def test_kills_in_the_middle_of_a_secure_run_change_none_of_its_files(
-    chaos_seed: int, undisturbed: DemoOptions, tmp_path: Path, out: Path
+    chaos_seed: int, undisturbed: DemoOptions, short: Path, out: Path
 ) -> None:
     print(f"COPLACE_CHAOS_SEED={chaos_seed} draws when they are killed: {_SECURE}")
     options = replace(undisturbed, out=out, secure=True)
     blows = on_each(_SECURE, options.jobs, KILLS, chaos_seed)
-    with secure_servers(tmp_path) as (servers, security):
+    with secure_servers(short) as (servers, security):
         run(options, servers, blows, print, security)
         log = servers.log("kafka").read_text()
     assert first_difference(undisturbed.out, out) is None

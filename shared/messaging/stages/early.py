@@ -1,7 +1,8 @@
 """Facts that came before what they are about: kept until that comes, or for long enough.
 
 Partitions, mirrors and clients of their own let the end of a job overtake its submission. How long
-a fact is kept counts from the round that brought it, so that its own time does not matter.
+a fact is kept counts from the round that brought it, so that its own time does not matter; and it
+has a while behind the first round in which that is over, since all may have stood still with it.
 """
 
 from collections import defaultdict
@@ -16,6 +17,8 @@ from shared.messaging.stages.dead_letters import KEPT_BYTES, letter_of
 PREFIX: Final = "early|"
 # A cut of a day is made up for; what is older was about nothing.
 KEPT_US: Final = 86_400_000_000
+# What was under way when everything was switched off comes within so long of the first round.
+AWAITED_US: Final = 3_600_000_000
 MOST_OF_A_JOB: Final = 64
 MOST: Final = 10_000
 MOST_BYTES: Final = 64 * 2**20
@@ -79,7 +82,12 @@ class EarlyFacts:
             fact.arrived_us = now_us
             self._changes[key] = fact.SerializeToString(deterministic=True)
         self._new.clear()
-        expired = [f for f in self._all() if is_last or f.arrived_us + KEPT_US <= now_us]
+        over = [(key, fact) for key, fact in self._all() if is_last or _due_us(fact) <= now_us]
+        expired = [fact for _, fact in over if is_last or fact.overdue_us]
+        for key, fact in over:
+            if not fact.overdue_us:
+                fact.overdue_us = now_us
+                self._changes[key] = fact.SerializeToString(deterministic=True)
         for fact in expired:
             self.drop(fact.job_id, _record(fact.letter))
         self._look_ahead()
@@ -90,13 +98,13 @@ class EarlyFacts:
         changes, self._changes = self._changes, {}
         return changes
 
-    def _all(self) -> Iterator[EarlyFact]:
-        return (fact for facts in self._facts.values() for fact in facts.values())
+    def _all(self) -> Iterator[tuple[str, EarlyFact]]:
+        return (entry for facts in self._facts.values() for entry in facts.items())
 
     def _look_ahead(self) -> None:
-        """When the first one expires; 0 when none will."""
-        arrived_us = (fact.arrived_us for fact in self._all() if fact.arrived_us)
-        self._due_us = min(arrived_us, default=-KEPT_US) + KEPT_US
+        """When the first one is overdue, or expires; 0 when none will."""
+        due_us = (_due_us(fact) for _, fact in self._all() if fact.arrived_us)
+        self._due_us = min(due_us, default=0)
 
     def _is_full(self, job_id: str, record: Record) -> bool:
         size_bytes = len(record.value or b"")
@@ -127,6 +135,13 @@ class EarlyFacts:
 def job_of(value: bytes) -> str:
     """The job that an entry of the changelog is about."""
     return EarlyFact.FromString(value).job_id
+
+
+def _due_us(fact: EarlyFact) -> int:
+    """When it is overdue, and when it was that, when it expires."""
+    if fact.overdue_us:
+        return fact.overdue_us + AWAITED_US
+    return fact.arrived_us + KEPT_US
 
 
 def _key(job_id: str, record: Record) -> str:

@@ -16,11 +16,12 @@ from coplace.v1.placement_pb2 import (
 
 from tests.chaos.audit.evidence import Evidence, is_hostile
 
-# A cluster of somebody hostile that is lost, as he says, returns when he likes; its nodes that
-# failed, as he says, nobody resumes.
+# A cluster of somebody hostile that is lost, as he says, returns when he likes, so that who stands
+# still there stays so; its nodes that failed, as he says, nobody resumes; and what his runs hold
+# there they hold for ever.
 UNLESS_HOSTILE: Final = "rejected unless hostile-"
 _KEPT_BY_HOSTILE: Final = re.compile(
-    r"hostile-\d+: (lost since |(?:all|\d+ of) \d+ nodes are drained)"
+    r"hostile-\d+: (lost since |(?:all|\d+ of) \d+ nodes are drained|needs )"
 )
 _AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")
 
@@ -51,7 +52,7 @@ def every_job_ends_or_waits_with_a_reason(evidence: Evidence) -> Iterator[str]:
         decided = last.get(job_id)
         if decided is None:
             yield f"{job_id} was submitted and nothing was ever decided on it"
-        elif not _may_wait(decided, ended):
+        elif not (_may_wait(decided, ended) or _stands_on_a_hostile_cluster(evidence, decided)):
             yield f"{_name(decided)} is the last word on a job that never ended: {decided.reason}"
 
 
@@ -101,6 +102,11 @@ def _may_wait(decided: PlacementDecided, ended: Collection[str]) -> bool:
         return True
     awaits = _AWAITS.search(decided.reason)
     return awaits is not None and (awaits[1] not in ended or is_hostile(awaits[1]))
+
+
+def _stands_on_a_hostile_cluster(evidence: Evidence, decided: PlacementDecided) -> bool:
+    """The names of clusters that somebody hostile declared begin as those of his jobs do."""
+    return is_hostile(decided.cluster) and decided.cluster in evidence.known.lost
 
 
 def _is_refused(evidence: Evidence, job_id: str) -> bool:

@@ -71,6 +71,11 @@ class Known:
             known._read(event)
         return known
 
+    @property
+    def lost(self) -> frozenset[str]:
+        """The clusters that were lost at the end of the last round."""
+        return self.lost_at(max(self._lost, default=0))
+
     def lost_at(self, number: int) -> frozenset[str]:
         """The clusters that were lost at the end of a round."""
         return self._lost.get(number, frozenset())

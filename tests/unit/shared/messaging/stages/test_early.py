@@ -115,19 +115,36 @@ def test_what_waits_for_a_cluster_is_applied_behind_its_declaration_by_job(resta
     assert not any(key.startswith(early.PREFIX) for key in life.state)
 
 
-def test_what_is_never_joined_becomes_the_dead_letter_of_its_record_a_day_after_it_came() -> None:
+def test_what_is_never_joined_becomes_the_dead_letter_of_its_record_when_it_is_overdue() -> None:
     life = Life(STAGE)
     [record] = records(finish())
     life.take([record])
     assert life.end_round(START_US + 5) == []
     life.restart()
     assert life.end_round(START_US + 4 + KEPT_US) == []
-    [letter] = life.end_round(START_US + 5 + KEPT_US)
+    overdue_us = START_US + 5 + KEPT_US
+    assert life.end_round(overdue_us) == []
+    life.restart()
+    assert life.end_round(overdue_us + early.AWAITED_US - 1) == []
+    [letter] = life.end_round(overdue_us + early.AWAITED_US)
     assert isinstance(letter, DeadLetter)
     assert (letter.reason, letter.offset) == ("job_id: was never submitted", record.offset)
     assert letter.value == record.value
     assert not any(key.startswith(early.PREFIX) for key in life.state)
     assert life.end_round(START_US + 3 * KEPT_US) == []
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_was_under_way_when_all_stood_still_for_days_is_joined_yet(restarts: bool) -> None:
+    life = Life(STAGE)
+    life.take(records(finish()))
+    life.end_round(START_US + 5)
+    on_us = START_US + 3 * KEPT_US
+    assert life.end_round(on_us) == []
+    if restarts:
+        life.restart()
+    assert life.end_round(on_us + early.AWAITED_US // 2) == []
+    assert len(life.take(records(submission(JOB), first=1))) == 1
 
 
 def test_there_is_room_for_so_many_of_a_job_and_the_rest_is_refused_at_once() -> None:
