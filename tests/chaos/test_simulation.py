@@ -52,7 +52,7 @@ _SOONEST: Final = {
     "what_was_under_way_when_all_stood_still_is_not_awaited": 7_500_272,
 }
 # A clock has to have been wrong, and a state to be put back behind that; two requests to lie before
-# a resource manager that refuses the second.
+# a resource manager that refuses the second; all to stand still for a day behind a fact.
 _LONG: Final = {
     "what_was_told_is_decided_again": 1_000,
     "requests_that_were_overtaken_are_waited_for": 1_000,

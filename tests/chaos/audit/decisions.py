@@ -21,8 +21,9 @@ from tests.chaos.audit.evidence import Evidence, is_hostile
 # there they hold for ever.
 UNLESS_HOSTILE: Final = "rejected unless hostile-"
 _KEPT_BY_HOSTILE: Final = re.compile(
-    r"hostile-\d+: (lost since |(?:all|\d+ of) \d+ nodes are drained|needs )"
+    r"hostile-\d+: (lost since |(?:all|\d+ of) \d+ nodes are drained)"
 )
+_NEEDS_ON_HOSTILE: Final = re.compile(r"(hostile-\d+): needs ")
 _AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")
 
 
@@ -52,7 +53,7 @@ def every_job_ends_or_waits_with_a_reason(evidence: Evidence) -> Iterator[str]:
         decided = last.get(job_id)
         if decided is None:
             yield f"{job_id} was submitted and nothing was ever decided on it"
-        elif not (_may_wait(decided, ended) or _stands_on_a_hostile_cluster(evidence, decided)):
+        elif not (_may_wait(decided, ended) or _waits_for_a_hostile_cluster(evidence, decided)):
             yield f"{_name(decided)} is the last word on a job that never ended: {decided.reason}"
 
 
@@ -104,9 +105,12 @@ def _may_wait(decided: PlacementDecided, ended: Collection[str]) -> bool:
     return awaits is not None and (awaits[1] not in ended or is_hostile(awaits[1]))
 
 
-def _stands_on_a_hostile_cluster(evidence: Evidence, decided: PlacementDecided) -> bool:
-    """The names of clusters that somebody hostile declared begin as those of his jobs do."""
-    return is_hostile(decided.cluster) and decided.cluster in evidence.known.lost
+def _waits_for_a_hostile_cluster(evidence: Evidence, decided: PlacementDecided) -> bool:
+    """It stands still where he said that all is lost, or needs what a run of his holds."""
+    if decided.verdict == VERDICT_START:
+        return is_hostile(decided.cluster) and decided.cluster in evidence.known.lost
+    needs = _NEEDS_ON_HOSTILE.match(decided.reason)
+    return needs is not None and needs[1] in evidence.held_by_hostile_runs
 
 
 def _is_refused(evidence: Evidence, job_id: str) -> bool:

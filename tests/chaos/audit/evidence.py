@@ -12,6 +12,7 @@ from coplace.v1.control_pb2 import (
     DeadLetter,
     RoundEnded,
 )
+from coplace.v1.jobs_pb2 import JobFinished, JobStarted
 from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_START, PlacementDecided
 from coplace.v1.pricing_pb2 import ChargeMade
 
@@ -47,9 +48,9 @@ def charges_of(log: InMemoryLog, codec: Codec) -> Iterator[ChargeMade]:
             yield event.payload
 
 
-def is_hostile(job_id: str) -> bool:
-    """Whether a job is one of those that somebody hostile tells lies about."""
-    return job_id.startswith("hostile-")
+def is_hostile(name: str) -> bool:
+    """Whether a job or a cluster is one of those that somebody hostile tells lies about."""
+    return name.startswith("hostile-")
 
 
 @dataclass(slots=True)
@@ -158,6 +159,19 @@ class Evidence:
             if before is None or decided.attempt >= before.attempt:
                 newest[decided.job_id] = decided
         return newest
+
+    @property
+    def held_by_hostile_runs(self) -> set[str]:
+        """Clusters with runs of somebody hostile that never ended."""
+        runs: dict[tuple[str, int], str] = {}
+        ended: set[tuple[str, int]] = set()
+        for event in self.taken():
+            match event.payload:
+                case JobStarted() as told if is_hostile(told.job_id):
+                    runs[told.job_id, told.attempt] = told.cluster
+                case JobFinished() as told:
+                    ended.add((told.job_id, told.attempt))
+        return {cluster for run, cluster in runs.items() if run not in ended}
 
     def ends_of_rounds(self, *folds: Callable[[Event], None]) -> Iterator[RoundEnded]:
         """The end of each round, after what placement took in before it was folded; copies of
