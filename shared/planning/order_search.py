@@ -12,6 +12,7 @@ from math import inf, sqrt
 from random import Random
 from typing import Final
 
+from shared.models.bounded_slowdown import bounded_length_s
 from shared.planning.searches import Searches
 from shared.scheduling.list_scheduling import (
     CappedSituation,
@@ -21,8 +22,6 @@ from shared.scheduling.list_scheduling import (
     list_schedule,
 )
 
-# Of bounded slowdowns, s.
-_THRESHOLD_S: Final = 60.0
 # Jobs that all moves of one plan place together: 20 moves of 40 jobs, 2 of 400.
 _PLACED: Final = 800
 _SEED: Final = 1
@@ -92,7 +91,7 @@ def _listed(at: CappedSituation, order: Sequence[int]) -> ListSchedule:
 
 
 def _weighed(job: Wanted) -> Wanted:
-    return job._replace(weight=1 / max(_THRESHOLD_S, job.limit_s))
+    return job._replace(weight=1 / bounded_length_s(job.limit_s))
 
 
 def _sorted(waiting: Sequence[Wanted], key: Callable[[Wanted], float]) -> list[int]:

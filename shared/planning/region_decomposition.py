@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from shared.models.bounded_slowdown import THRESHOLD_S, bounded_length_s
 from shared.planning.decomposition import DecompositionPlanner
 from shared.planning.searches import Searches
 from shared.scheduling.list_scheduling import (
@@ -29,8 +30,6 @@ from shared.scheduling.power import NO_CAP_MW, milliwatts
 from shared.scheduling.problem import Allocation
 from shared.scheduling.wait_queue import order_of, tier_of
 
-# Below it all walltimes weigh alike, s: the threshold of bounded slowdowns.
-_THRESHOLD_S: Final = 60.0
 _MOST_RANK: Final = 255
 
 
@@ -106,9 +105,10 @@ def _situation(
         needs = _needs(clusters, first.cluster, first.units, draw_mw)
         if draw_mw <= cap_mw and all(map(int.__le__, needs, most)):
             limit_s = first.mode.limit_s
-            waiting.append(Wanted(len(firsts), 1, needs, draw_mw, limit_s, _length_s(limit_s)))
+            length_s = bounded_length_s(limit_s)
+            waiting.append(Wanted(len(firsts), 1, needs, draw_mw, limit_s, length_s))
             firsts.append(first)
-    longest_s = max((job.weight for job in waiting), default=_THRESHOLD_S)
+    longest_s = max((job.weight for job in waiting), default=THRESHOLD_S)
     weighed = [job._replace(weight=longest_s / job.weight) for job in waiting]
     return CappedSituation(situation.now_s, cap_mw, free, using, weighed), firsts
 
@@ -135,10 +135,6 @@ def _needs(clusters: int, cluster: int, units: int, draw_mw: int) -> tuple[int, 
     needs = [0] * (2 * clusters)
     needs[2 * cluster : 2 * cluster + 2] = units, draw_mw
     return tuple(needs)
-
-
-def _length_s(limit_s: float) -> float:
-    return max(_THRESHOLD_S, limit_s)
 
 
 def _entries(job: Waiting, place: int) -> Iterator[PlannedEntry]:

@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from math import sqrt
 from typing import Final, NamedTuple
 
+from shared.models.bounded_slowdown import bounded_length_s
 from shared.scheduling.power_sharing import LEAST_MW, Sharer
 
-# F of a job of which nobody knows more: the paper sees 0.5 to 0.6 in the mean (section 5.1.1).
+# F of a job of which nobody knows more: the paper sees 0.5 to 0.6 in the mean (section 5.2).
 _FACTOR: Final = 0.5
-# Of bounded slowdowns, s.
-_THRESHOLD_S: Final = 60.0
 
 
 class _Taker(NamedTuple):
@@ -60,7 +59,7 @@ def shares_by_cost(sharers: Mapping[int, Sharer], cap_mw: int) -> dict[int, int]
 
 
 def _taker(sharer: Sharer) -> _Taker:
-    worth = _FACTOR / max(_THRESHOLD_S, sharer.limit_s)
+    worth = _FACTOR / bounded_length_s(sharer.limit_s)
     least_mw = min(sharer.wanted_mw, LEAST_MW)
     return _Taker(sharer.wanted_mw, least_mw, sqrt(worth / sharer.wanted_mw))
 

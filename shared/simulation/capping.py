@@ -194,7 +194,7 @@ def _modes(number: int, job: EuroraJob, rules: CappingRules) -> list[tuple[float
             return [(longest_s, LEAST_MW)]
         case CappingMethod.DYN_SHARE:
             return [(longest_s, admitted_to_share_mw(full_mw))]
-        case CappingMethod.HYBRID_RAPL:
+        case CappingMethod.HYBRID_RAPL:  # as it is planned: all of it under three times the cap
             return [(longest_s, max(LEAST_MW, ceil(full_mw / ADMITTED_TIMES)))]
         case _:
             return [(job.walltime_s, full_mw)]

@@ -45,7 +45,7 @@ class EarlyFacts:
         key = _key(job_id, record)
         fact = EarlyFact(job_id=job_id, letter=letter_of(record, reason, stage))
         self._add(key, fact)
-        self._changes[key] = fact.SerializeToString(deterministic=True)
+        self._write(key, fact)
         return True
 
     def __len__(self) -> int:
@@ -80,18 +80,19 @@ class EarlyFacts:
             return []
         for key, fact in self._new.items():
             fact.arrived_us = now_us
-            self._changes[key] = fact.SerializeToString(deterministic=True)
+            self._write(key, fact)
         self._new.clear()
-        over = [(key, fact) for key, fact in self._all() if is_last or _due_us(fact) <= now_us]
-        expired = [fact for _, fact in over if is_last or fact.overdue_us]
-        for key, fact in over:
-            if not fact.overdue_us:
+        letters = list[DeadLetter]()
+        for key, fact in [*self._all()]:
+            is_due = _due_us(fact) <= now_us
+            if is_last or (is_due and fact.overdue_us):
+                self._remove(key, self._facts[fact.job_id])
+                letters.append(fact.letter)
+            elif is_due:
                 fact.overdue_us = now_us
-                self._changes[key] = fact.SerializeToString(deterministic=True)
-        for fact in expired:
-            self.drop(fact.job_id, _record(fact.letter))
+                self._write(key, fact)
         self._look_ahead()
-        return [fact.letter for fact in expired]
+        return letters
 
     def take_changes(self) -> dict[str, bytes | None]:
         """Entries that changed since the last call; None for those that are gone."""
@@ -114,6 +115,9 @@ class EarlyFacts:
             or self._count >= MOST
             or len(self._facts.get(job_id, ())) >= MOST_OF_A_JOB
         )
+
+    def _write(self, key: str, fact: EarlyFact) -> None:
+        self._changes[key] = fact.SerializeToString(deterministic=True)
 
     def _add(self, key: str, fact: EarlyFact) -> None:
         self._facts[fact.job_id][key] = fact

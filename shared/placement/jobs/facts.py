@@ -53,8 +53,8 @@ class JobFacts:
         known = self._table.known(message.job_id)
         if message.attempt <= known.job.attempt:
             raise AlreadyAppliedError(event.id)
-        self._table.begin_next(known, message.attempt)
-        self._table.known(message.job_id).put_back = message.reason[:MOST_TEXT]
+        job = self._table.begin_next(known, message.attempt)
+        job.put_back = message.reason[:MOST_TEXT]
 
     def start(self, event: Event, message: JobStarted, names: Mapping[str, NodeNames]) -> None:
         """The resource manager says where an attempt runs, and since when: it is right, whatever

@@ -120,7 +120,7 @@ class JobTable:
 
     def track(
         self, job: Job, traceparent: str, awaits: tuple[Dependency, ...], seized: str = ""
-    ) -> None:
+    ) -> Tracked:
         """Put a new attempt in the place of the one before; what was asked of the job holds."""
         tracked = Tracked(job, self._next_arrival, traceparent, awaits=awaits)
         before = self._jobs.get(job.job_id)
@@ -133,15 +133,16 @@ class JobTable:
         self.revisit(tracked)
         if tracked.cancelled is not None:
             self.end(tracked, next_state(tracked.state, JobFact.CANCELLED))
+        return tracked
 
-    def begin_next(self, before: Tracked, attempt: int, seized: str = "") -> None:
+    def begin_next(self, before: Tracked, attempt: int, seized: str = "") -> Tracked:
         """Another attempt follows one that was put back or, for this reason, was seized."""
-        self.track(replace(before.job, attempt=attempt), before.traceparent, before.awaits, seized)
+        job = replace(before.job, attempt=attempt)
+        return self.track(job, before.traceparent, before.awaits, seized)
 
     def move_to_the_end(self, job: Tracked) -> None:
         """The same attempt, as if it had arrived now; what was accepted stays so."""
-        self.begin_next(job, job.job.attempt)
-        after = self._jobs[job.job.job_id]
+        after = self.begin_next(job, job.job.attempt)
         after.admitted, after.misfits = job.admitted, job.misfits
 
     def end(self, job: Tracked, state: JobState) -> None:

@@ -19,6 +19,7 @@ from typing import Annotated, Final
 import typer
 
 from cli.failures import TellingGroup
+from shared.models.bounded_slowdown import bounded_length_s
 from shared.simulation.capping import (
     CappingMethod,
     CappingRules,
@@ -26,7 +27,7 @@ from shared.simulation.capping import (
     impossible_under,
     play_capped,
 )
-from shared.simulation.eurora import THRESHOLD_S, EuroraRun
+from shared.simulation.eurora import EuroraRun
 from shared.workloads.eurora import EuroraJob, EuroraMachine, expected_waits_s, read_queues
 from tests.benchmarks.capping.instances import own_caps_w, read_instances
 from tests.benchmarks.placement.markdown import table
@@ -116,7 +117,7 @@ def row(
 def _slowdown(run: EuroraRun, hot: int) -> float:
     counted = [*zip(run.placements, run.jobs, strict=True)][hot:]
     return fmean(
-        max(1.0, (placed.end_s - placed.submit_s) / max(THRESHOLD_S, job.runtime_s))
+        max(1.0, (placed.end_s - placed.submit_s) / bounded_length_s(job.runtime_s))
         for placed, job in counted
     )
 
