@@ -104,9 +104,9 @@ class Planner:
         """As placement's, whose failures are the planner's too."""
         return self._placement.suspects()
 
-    def hold_back(self, subject: str, fault: Fault) -> None:
+    def hold_back(self, subject: str, fault: Fault, ended: Round) -> None:
         """As placement does."""
-        self._placement.hold_back(subject, fault)
+        self._placement.hold_back(subject, fault, ended)
 
     def _planned(self, ended: Round) -> list[PlanItem]:
         """The items of the best plan; none where the policy's order is as good, or all of a solved

@@ -1,7 +1,7 @@
 """Charges each finished attempt of a job when its shutters are in, and keeps what accounts have
 left. No clock, no I/O."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
@@ -68,6 +68,7 @@ from shared.domain.errors import RejectedError
 from shared.domain.job import JobFact, JobState, next_state
 from shared.domain.tariff import PriceTariff
 from shared.messaging.events.event import Event, Publish
+from shared.messaging.stages.quarantine import Fault
 from shared.messaging.stages.stage import AlreadyAppliedError, EarlyError, Round
 
 # What costs nothing: the finish tells what came of it.
@@ -98,6 +99,8 @@ _COST_NOTHING: Final = (
 CHARGES: Final = "prices.charges"
 STANDINGS: Final = "accounts.standings"
 SOURCE: Final = "pricing"
+# How long a charge waits that failed and was left out.
+PUT_OFF_US: Final = 24 * 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,19 @@ class PricingProcessor:
             self._forget(job_id, ended.ended_at_us)
         standings = self._accounts.standings(ended.ended_at_us)
         return [*charges, *map(_told, standings)]
+
+    def suspects(self) -> Sequence[str]:
+        """The attempts that wait to be charged."""
+        waiting = sorted(each.key for each in self._attempts if each.facts.charge_due_us)
+        return [_subject(key) for key in waiting]
+
+    def hold_back(self, subject: str, _fault: Fault, ended: Round) -> None:
+        """Put off a charge that fails: a version that can make it will, whatever else comes."""
+        job_id, _, number = subject.rpartition("/")
+        attempt = self._attempts.get((job_id, int(number)))
+        if attempt.facts.charge_due_us:
+            attempt.facts.charge_due_us = ended.ended_at_us + PUT_OFF_US
+            self._save(attempt)
 
     def changes(self) -> Mapping[str, bytes | None]:
         """State that changed since the last call."""
@@ -326,6 +342,8 @@ class PricingProcessor:
     def _schedule(self, attempt: Attempt) -> None:
         if attempt.facts.is_open:
             self._open.add(attempt.key)
+        else:
+            self._open.discard(attempt.key)
         self._to_charge.add(attempt.facts.charge_due_us, attempt.key)
         self._to_forget.add(attempt.facts.forget_due_us, attempt.key)
 
@@ -392,13 +410,15 @@ class PricingProcessor:
         facts = attempt.facts
         if facts.revision > told.revision:
             raise AlreadyAppliedError
-        if facts.revision < told.revision:
+        is_news = facts.revision < told.revision
+        if is_news:
             facts.revision = told.revision
+            attempt.hold_to(told)
+        if is_news or not facts.HasField("finished"):  # a state may know its revision alone
             facts.finished.CopyFrom(end_of(told).finished)
             facts.node_failed, facts.requeued = told.node_failed, told.requeued
-            attempt.hold_to(told)
         if attempt.state is JobState.UNKNOWN:
-            facts.state = JobState.FINISHED
+            facts.state, facts.is_open = JobState.FINISHED, False
             facts.forget_due_us = asked.asked_at_us + self._rule.remember_us
         facts.tariff, facts.tariff_version = asked.tariff, asked.tariff_version
         rows = evidence_of(told)
@@ -436,6 +456,10 @@ def _told(standing: AccountStanding) -> Publish:
     return Publish(
         STANDINGS, Event(event_id, SOURCE, standing.changed_at_us, standing.account, told)
     )
+
+
+def _subject(key: AttemptKey) -> str:
+    return f"{key[0]}/{key[1]}"
 
 
 def _key(job_id: str, attempt: int) -> AttemptKey:

@@ -237,7 +237,7 @@ class Placement:
         found = self._job_table.waiting() + self._job_table.holdings.without_draw()
         return [job.job.job_id for job in found]
 
-    def hold_back(self, subject: str, fault: Fault) -> None:
+    def hold_back(self, subject: str, fault: Fault, _ended: Round) -> None:
         """Hold a job that the end of the round fails over."""
         job = self._job_table.get(subject)
         if job is not None and job.waits and not job.isolated:

@@ -70,7 +70,7 @@ class FragileThatTells(Fragile):
         """The jobs that wait."""
         return sorted(self.waiting)
 
-    def hold_back(self, subject: str, fault: Fault) -> None:
+    def hold_back(self, subject: str, fault: Fault, _ended: Round) -> None:
         """Keep a job out."""
         if self.waiting.pop(subject, None) is not None:
             self.held[subject] = fault.digest

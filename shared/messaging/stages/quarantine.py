@@ -8,6 +8,7 @@ from traceback import walk_tb
 from typing import Final, Protocol, Self, TypeVar, runtime_checkable
 
 from shared.messaging.events.record import Record, TopicPartition
+from shared.messaging.stages.stage import Round
 
 T = TypeVar("T")
 
@@ -89,9 +90,9 @@ class Isolating(Protocol):
         """What the end of this round is going to deal with, in a fixed order."""
         ...
 
-    def hold_back(self, subject: str, fault: Fault) -> None:
-        """Keep a subject out of this round and the next ones, and say so where it is asked about;
-        one that is not known, or kept out already, changes nothing."""
+    def hold_back(self, subject: str, fault: Fault, ended: Round) -> None:
+        """Keep a subject out of this round, that ends, and the next ones, and say so where it is
+        asked about; one that is not known, or kept out already, changes nothing."""
         ...
 
 

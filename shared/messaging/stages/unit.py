@@ -396,7 +396,7 @@ class Unit:
         self.taken_in_hand()
         if self._blame is not None and isinstance(self._processor, Isolating):
             for subject, fault in self._blame.subjects.items():
-                self._processor.hold_back(subject, fault)
+                self._processor.hold_back(subject, fault, ended)
         return self._processor.end_round(ended)
 
     def _end(self, ended: Round, outputs: Iterable[Publish]) -> None:

@@ -3,8 +3,12 @@
 import pytest
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_COMPLETED, JobFinished, JobSubmitted
 from coplace.v1.pricing_pb2 import ChargeMade
+from structlog.testing import capture_logs
 
+from services.pricing import charge
 from services.pricing.app import stages
+from services.pricing.model import Occupied
+from services.pricing.processor import PUT_OFF_US
 from shared.messaging.events.codec import Codec
 from shared.messaging.events.event import Event, Publish
 from shared.messaging.events.topics import Topics
@@ -20,9 +24,13 @@ START_US = 1_767_225_600_000_000
 JOB = "north/alpha/1/1767225600"
 
 
-def test_a_delayed_charge_is_made_when_its_grace_is_over_although_nothing_else_happens() -> None:
-    submitted = JobSubmitted(
-        job_id=JOB,
+SECOND_US = 1_000_000
+STAGES = stages(Settings(rounds=RoundSource.CLOCK))
+
+
+def submitted(job_id: str) -> JobSubmitted:
+    return JobSubmitted(
+        job_id=job_id,
         attempt=1,
         user="ada",
         account="physics",
@@ -31,8 +39,11 @@ def test_a_delayed_charge_is_made_when_its_grace_is_over_although_nothing_else_h
         reference_cluster="alpha",
         submitted_at_us=START_US,
     )
-    finished = JobFinished(
-        job_id=JOB,
+
+
+def finished(job_id: str) -> JobFinished:
+    return JobFinished(
+        job_id=job_id,
         attempt=1,
         outcome=JOB_OUTCOME_COMPLETED,
         cluster="alpha",
@@ -42,29 +53,82 @@ def test_a_delayed_charge_is_made_when_its_grace_is_over_although_nothing_else_h
         cores_per_node=8,
         submitted_at_us=START_US,
         started_at_us=START_US,
-        ended_at_us=START_US + 1_000_000,
+        ended_at_us=START_US + SECOND_US,
     )
+
+
+def of_finished_jobs(*job_ids: str) -> InMemoryLog:
     log = InMemoryLog()
-    runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.CLOCK)), TOPICS)
-    for number, payload in enumerate((submitted, finished)):
-        event = Event(f"e{number}", "north", START_US, JOB, payload)
-        log.append(CODEC.encode(Publish("jobs.events", event)))
+    for job_id in job_ids:
+        for payload in (submitted(job_id), finished(job_id)):
+            event = Event(f"{type(payload).__name__}/{job_id}", "north", START_US, job_id, payload)
+            log.append(CODEC.encode(Publish("jobs.events", event)))
+    return log
+
+
+def charged(log: InMemoryLog) -> list[str]:
+    records = [r for place in TOPICS.partitions("prices.charges") for r in log.read(place)]
+    payloads = [CODEC.decode(record).payload for record in records]
+    return [payload.job_id for payload in payloads if isinstance(payload, ChargeMade)]
+
+
+def test_a_delayed_charge_is_made_when_its_grace_is_over_although_nothing_else_happens() -> None:
+    log = of_finished_jobs(JOB)
+    runtime = EmbeddedRuntime(log, STAGES, TOPICS)
     charged_s = []
     for second in range(1, 90):
-        runtime.run_until_quiet(START_US + second * 1_000_000)
-        runtime.close_rounds("pricing", START_US + second * 1_000_000)
-        records = [r for place in TOPICS.partitions("prices.charges") for r in log.read(place)]
-        if any(isinstance(CODEC.decode(record).payload, ChargeMade) for record in records):
+        runtime.run_until_quiet(START_US + second * SECOND_US)
+        runtime.close_rounds("pricing", START_US + second * SECOND_US)
+        if charged(log):
             charged_s.append(second)
     assert charged_s[0] == 61
-    assert len(records) == 1
+    assert charged(log) == [JOB]
     _looks_new_and_is_refused(log)
+
+
+def test_a_charge_that_always_fails_is_put_off_for_a_day_and_keeps_no_other_from_being_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    good = [f"north/alpha/{number}/1767225600" for number in (2, 3)]
+    log, right = of_finished_jobs(JOB, *good), charge.usage_of
+    _pass(log, 2 * SECOND_US)
+
+    def fails(finished: JobFinished) -> Occupied:
+        if finished.job_id == JOB:
+            raise KeyError("a defect")
+        return right(finished)
+
+    with monkeypatch.context() as broken, capture_logs() as logged:
+        broken.setattr(charge, "usage_of", fails)
+        _pass(log, 70 * SECOND_US)
+        _pass(log, 80 * SECOND_US)
+    assert charged(log) == good
+    assert [line["subject"] for line in logged if line["event"] == "held back"] == [f"{JOB}/1"]
+    _pass(log, 60 * SECOND_US + PUT_OFF_US)
+    assert charged(log) == good
+    _pass(log, 80 * SECOND_US + PUT_OFF_US)
+    assert charged(log) == [*good, JOB]
+
+
+def _pass(log: InMemoryLog, later_us: int) -> None:
+    """A process works and ends a round; whenever it dies there is another one."""
+    for _ in range(5):
+        runtime = EmbeddedRuntime(log, STAGES, TOPICS)
+        try:
+            runtime.run_until_quiet(START_US + later_us)
+            runtime.close_rounds("pricing", START_US + later_us)
+        except KeyError:
+            continue
+        finally:
+            runtime.leave()
+        return
+    pytest.fail("it never passed")
 
 
 def _looks_new_and_is_refused(log: InMemoryLog) -> None:
     """It would begin with revision 1 of the charge again."""
     log.recreate("changelog.pricing")
     log.forget_positions("pricing")
-    runtime = EmbeddedRuntime(log, stages(Settings(rounds=RoundSource.CLOCK)), TOPICS)
+    runtime = EmbeddedRuntime(log, STAGES, TOPICS)
     with pytest.raises(InconsistentError, match="holds what pricing wrote: it is not new"):
-        runtime.run_until_quiet(START_US + 90_000_000)
+        runtime.run_until_quiet(START_US + 90 * SECOND_US)

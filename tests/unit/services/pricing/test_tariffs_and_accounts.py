@@ -352,6 +352,23 @@ def test_what_is_forgotten_is_reprocessed_from_the_ledger_alone() -> None:
         ledger.take(RepriceAsked(charge=again, tariff="x", tariff_version=1, asked_at_us=T0_US))
 
 
+def test_a_lost_state_that_knows_the_ledger_alone_can_be_reprocessed_and_charged_again() -> None:
+    before = priced(tariff("b", 2, "7"), shutters(1.25), finished())
+    ledger = Ledger()
+    changes = recalled({}, [Event("c1", SOURCE, T0_US, JOB, before)])
+    ledger.state = {key: value for key, value in changes.items() if value is not None}
+    ledger._restart()
+    ledger.take(
+        tariff("a"), RepriceAsked(charge=before, tariff="a", tariff_version=1, asked_at_us=T0_US)
+    )
+    ledger.take(submitted(2))
+    assert [(c.revision, c.price_su) for c in ledger.charges] == [(2, "12.800000")]
+    with pytest.raises(AlreadyAppliedError):
+        ledger.take(finished())
+    ledger.take(shutters(1.25))
+    assert [(c.revision, c.price_su) for c in ledger.charges[1:]] == [(3, "12.800000")]
+
+
 def test_what_is_charged_for_a_closed_period_is_booked_when_it_closed() -> None:
     ledger = Ledger()
     ledger.take(submitted(), finished())
