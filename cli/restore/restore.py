@@ -26,7 +26,13 @@ from shared.messaging.on_kafka.transactions import Transactions, read_changelog
 from shared.messaging.read_models.check import ReadModelCheck
 from shared.messaging.read_models.read_model import Name, ReadModel
 from shared.messaging.restoring import mending
-from shared.messaging.restoring.mending import Mended, UnitAtRest, misplaced, told_by
+from shared.messaging.restoring.mending import (
+    Mended,
+    UnitAtRest,
+    followers_of,
+    misplaced,
+    told_by,
+)
 from shared.messaging.stages.consistency import Inconsistency, UnitPartitions
 from shared.messaging.stages.provenance import split_state
 from shared.messaging.stages.quarantine import at
@@ -155,22 +161,33 @@ async def _mend_unit(
     deployment: Deployment, stage: Stage, number: int, facts: KafkaFacts, how: Mend
 ) -> str:
     """Commit what `how` says as the next commit of the unit."""
-    partitions = UnitPartitions.of(stage, number, deployment.topics)
     transactions = Transactions(deployment, stage, number)
     await transactions.open()
     try:
-        restored = await read_changelog(deployment, partitions.changelog)
-        provenance, _ = split_state(restored)
-        found = await asyncio.to_thread(facts.of, partitions, provenance)
-        outputs = partial(_outputs, deployment, stage, number)
-        commit, transactions.provenance = how(
-            UnitAtRest(stage, partitions, restored, found, outputs)
-        )
+        at_rest = await _at_rest(deployment, stage, number, facts)
+        commit, transactions.provenance = how(at_rest)
         await transactions.commit(commit)
     finally:
         await transactions.close()
     at = ", ".join(f"{p.topic}/{p.kafka_partition} {o}" for p, o in commit.positions.items())
-    return f"{partitions.name} reads on at {at or 'the beginning'}"
+    return f"{at_rest.partitions.name} reads on at {at or 'the beginning'}"
+
+
+async def _at_rest(
+    deployment: Deployment, stage: Stage, number: int, facts: KafkaFacts
+) -> UnitAtRest:
+    """A unit, and those that follow its barriers."""
+    partitions = UnitPartitions.of(stage, number, deployment.topics)
+    restored = await read_changelog(deployment, partitions.changelog)
+    provenance, _ = split_state(restored)
+    found = await asyncio.to_thread(facts.of, partitions, provenance)
+    outputs = partial(_outputs, deployment, stage, number)
+    followers = [
+        await _at_rest(deployment, follower, unit, facts)
+        for follower in followers_of(stage, every_stage(deployment.settings))
+        for unit in range(unit_count(follower, deployment.topics))
+    ]
+    return UnitAtRest(stage, partitions, restored, found, outputs, tuple(followers))
 
 
 def _outputs(deployment: Deployment, stage: Stage, number: int) -> Iterator[Event]:

@@ -30,8 +30,8 @@ class Operator:
     def act(self) -> None:
         """Do what is to be done by now."""
         self._seize()
-        for service, stages in self._world.stages.items():
-            for stage in stages:
+        for service, stages in reversed(self._world.stages.items()):
+            for stage in reversed(stages):
                 self._mend(service, stage)
         if self._world.accounts.refused:
             self._world.accounts.rebuild()
@@ -81,10 +81,10 @@ class Operator:
         world, is_lost = self._world, any("coplace restore replay" in one for one in advice)
         world.stop(service)
         world.journal.mended[stage.name] += 1
-        if not is_lost:
+        stages = [*chain(*world.stages.values())]
+        for how in (replay,) if is_lost else (accept, replay):
             try:
-                mend(world.log, world.codec, stage, accept)
+                mend(world.log, world.codec, stages, stage, how)
                 return
             except InconsistentError:
-                pass  # it says so: another unit has no state
-        mend(world.log, world.codec, stage, replay)
+                pass  # it says so: another unit has no state, or who follows is to be mended first

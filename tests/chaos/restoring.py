@@ -11,7 +11,13 @@ from shared.messaging.events.topics import DLQ_PREFIX, Topics
 from shared.messaging.in_memory.facts import facts_in_memory
 from shared.messaging.in_memory.log import InMemoryLog
 from shared.messaging.in_memory.transactions import MemoryTransactions, restore
-from shared.messaging.restoring.mending import Mended, UnitAtRest, clock_mended, told_by
+from shared.messaging.restoring.mending import (
+    Mended,
+    UnitAtRest,
+    clock_mended,
+    followers_of,
+    told_by,
+)
 from shared.messaging.restoring.repartition import (
     UnitState,
     as_before,
@@ -28,18 +34,35 @@ from shared.messaging.stages.unit import unit_count
 _WHOLE = 1 << 60
 
 
-def mend(log: InMemoryLog, codec: Codec, stage: Stage, how: Callable[[UnitAtRest], Mended]) -> None:
-    """`coplace restore accept` or `replay`. Raises InconsistentError."""
+def mend(
+    log: InMemoryLog,
+    codec: Codec,
+    stages: Sequence[Stage],
+    stage: Stage,
+    how: Callable[[UnitAtRest], Mended],
+) -> None:
+    """`coplace restore accept` or `replay` of one of a region's stages. Raises
+    InconsistentError."""
     for number in range(unit_count(stage, codec.topics)):
-        partitions = UnitPartitions.of(stage, number, codec.topics)
         transactions = MemoryTransactions(log, stage, number, Hooks().step)
-        restored = restore(log, partitions.changelog)
-        found = facts_in_memory(log, partitions, split_state(restored)[0])
-
-        outputs = partial(_outputs, log, codec, stage, number)
-        mended = how(UnitAtRest(stage, partitions, restored, found, outputs))
+        mended = how(_at_rest(log, codec, stages, stage, number))
         transactions.provenance = mended.provenance
         transactions.commit(mended.commit)
+
+
+def _at_rest(
+    log: InMemoryLog, codec: Codec, stages: Sequence[Stage], stage: Stage, number: int
+) -> UnitAtRest:
+    partitions = UnitPartitions.of(stage, number, codec.topics)
+    restored = restore(log, partitions.changelog)
+    found = facts_in_memory(log, partitions, split_state(restored)[0])
+    followers = (
+        _at_rest(log, codec, stages, follower, unit)
+        for follower in followers_of(stage, stages)
+        for unit in range(unit_count(follower, codec.topics))
+    )
+    outputs = partial(_outputs, log, codec, stage, number)
+    return UnitAtRest(stage, partitions, restored, found, outputs, tuple(followers))
 
 
 def _outputs(log: InMemoryLog, codec: Codec, stage: Stage, number: int) -> Iterator[Event]:

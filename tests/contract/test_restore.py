@@ -11,6 +11,8 @@ from google.protobuf.message import Message
 
 from cli.restore import restore
 from cli.restore.repartition import repartition
+from cli.stages import every_stage
+from services.placement.app import stages as placement_stages
 from services.pricing.app import stages as pricing_stages
 from shared.messaging.events.event import Event, Publish
 from shared.messaging.events.record import NewRecord, TopicPartition
@@ -201,5 +203,34 @@ async def test_a_stage_with_an_older_state_gives_no_number_of_a_round_a_second_t
     on_kafka.append(backup)
     await asyncio.to_thread(lambda: list(restore.accept(by_clock, stage)))
     unit = await opened(by_clock, stage)
+    assert unit.unit.next_round == following
+    await unit.discard()
+
+
+async def test_a_sequencer_without_state_or_outputs_goes_on_behind_the_rounds_that_placement_closed(
+    on_kafka: KafkaBackend,
+) -> None:
+    by_clock = clocked(on_kafka)
+    sequencer, placement = placement_stages(by_clock.settings)
+    [inputs] = placement.inputs
+    with admin_client(by_clock) as client:
+        await asyncio.to_thread(ensure_topics, client, by_clock, every_stage(by_clock.settings))
+    following = await rounds_closed_by_clock(on_kafka, sequencer, range(3))
+    with Reader(by_clock, by_clock.topics.partitions(inputs)) as reader:
+        records = await asyncio.to_thread(lambda: list(reader.to_end()))
+    unit = await opened(by_clock, placement)
+    task = asyncio.create_task(unit.run())
+    async with asyncio.timeout(30):
+        unit.receive(records)
+        while unit.unit.next_round < following:  # noqa: ASYNC110 a unit tells nobody
+            await asyncio.sleep(0.02)
+    await unit.close(task)
+    for topic in (sequencer.changelog, inputs):
+        await asyncio.to_thread(on_kafka.recreate, topic)
+    with pytest.raises(InconsistentError, match="mend placement first"):
+        await asyncio.to_thread(lambda: list(restore.replay(by_clock, sequencer)))
+    await asyncio.to_thread(lambda: list(restore.accept(by_clock, placement)))
+    await asyncio.to_thread(lambda: list(restore.replay(by_clock, sequencer)))
+    unit = await opened(by_clock, sequencer)
     assert unit.unit.next_round == following
     await unit.discard()

@@ -18,6 +18,7 @@ from shared.messaging.stages.consistency import (
     InconsistentError,
     LogFacts,
     UnitPartitions,
+    at_start,
     wrong_counts,
 )
 from shared.messaging.stages.provenance import Provenance, split_state
@@ -37,14 +38,22 @@ from shared.messaging.stages.unit_state import (
 
 @dataclass(frozen=True, slots=True)
 class UnitAtRest:
-    """A unit that nobody runs: what its changelog holds, what its topics hold, and, when asked for,
-    the events of its outputs."""
+    """A unit that nobody runs: what its changelog holds, what its topics hold, when asked for the
+    events of its outputs, and the units that close their rounds by its barriers."""
 
     stage: Stage
     partitions: UnitPartitions
     restored: Mapping[str, bytes]
     found: LogFacts
     outputs: Callable[[], Iterable[Event]]
+    followers: tuple["UnitAtRest", ...] = ()
+
+
+def followers_of(stage: Stage, stages: Iterable[Stage]) -> Iterator[Stage]:
+    """Of several stages, those that close their rounds by the barriers of one that goes by the
+    clock."""
+    if stage.rounds is RoundSource.CLOCK and stage.puts_barriers:
+        yield from (each for each in stages if set(each.inputs) & set(stage.outputs))
 
 
 def told_by(stage: Stage, number: int, codec: Codec, records: Iterable[Record]) -> Iterator[Event]:
@@ -83,6 +92,7 @@ class Mended(NamedTuple):
 def accept(unit: UnitAtRest) -> Mended:
     """Go on with the state as it is, and with what its outputs tell beyond it. Raises
     InconsistentError."""
+    _require_followers(unit)
     before, state = split_state(unit.restored)
     positions, provenance = accepted(unit.partitions, before, bool(state), unit.found)
     is_clocked = unit.stage.rounds is RoundSource.CLOCK
@@ -97,6 +107,7 @@ def replay(unit: UnitAtRest) -> Mended:
     What its outputs tell is kept, and the number of the last round; but where barriers close the
     rounds and nobody hears of it, each is decided again as it was: together they would not be.
     """
+    _require_followers(unit)
     before, state = split_state(unit.restored)
     positions, provenance = replayed(unit.partitions, before, unit.found)
     is_clocked = unit.stage.rounds is RoundSource.CLOCK
@@ -106,6 +117,18 @@ def replay(unit: UnitAtRest) -> Mended:
     recalled = _recalled(unit, kept, 0, goes_on=goes_on)
     changelog = {**dict.fromkeys(state), **kept, **recalled, **_heard(unit, kept, recalled)}
     return Mended(Commit(changelog=changelog, positions=positions), provenance)
+
+
+def _require_followers(unit: UnitAtRest) -> None:
+    """Who follows a unit's barriers is mended before it: what they heard of may be all that is left
+    of its numbers. Raises InconsistentError."""
+    for follower in unit.followers:
+        name, stage = follower.partitions.name, follower.stage.name
+        provenance, state = split_state(follower.restored)
+        if found := at_start(follower.partitions, provenance, bool(state), follower.found):
+            what = f"{name} goes by its rounds, and is refused itself ({found[0].what})"
+            advice = f"mend {stage} first: it knows what rounds there were"
+            raise InconsistentError(unit.partitions.name, [Inconsistency(what, advice)])
 
 
 def _recalled(
@@ -140,7 +163,8 @@ def _heard(
 def _last_round(
     unit: UnitAtRest, state: Mapping[str, bytes], told: Iterable[Event]
 ) -> dict[str, bytes | None]:
-    """The last one of which the outputs hold a barrier that a reader would have believed."""
+    """The last one of which the outputs hold a barrier that a reader would have believed, or of
+    which a follower has heard: the outputs may have been put back older."""
     source = f"{unit.stage.name}.{unit.partitions.changelog.kafka_partition}"
     own = (event.payload for event in told if event.source == source)
     before = last = closed_round(state)
@@ -149,10 +173,20 @@ def _last_round(
             with suppress(RejectedError):
                 check_number(barrier, last, skips=False)
                 last = Round(barrier.round, barrier.ended_at_us)
+    for follower in unit.followers:
+        last = _later(last, follower.restored)
     if last is None or last == before:
         return {}
     barrier = RoundEnded(round=last.number, ended_at_us=last.ended_at_us)
     return {ROUND_KEY: barrier.SerializeToString()}
+
+
+def _later(last: Round | None, heard: Mapping[str, bytes]) -> Round | None:
+    """A round, or the one that a state has heard of last where that has a higher number."""
+    number, closed = max(last_round(heard), heard_of(heard)), closed_round(heard)
+    if number <= (last.number if last else -1):
+        return last
+    return Round(number, max(each.ended_at_us if each else 0 for each in (last, closed)))
 
 
 def accepted(

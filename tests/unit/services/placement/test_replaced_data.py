@@ -42,7 +42,7 @@ def test_who_was_rejected_under_a_clock_that_jumped_stays_so_when_the_state_is_l
     assert decisions(log)["a"].verdict == VERDICT_REJECTED
     mend_clocks(log, T0_US + 10 * SECOND_US)
     log.recreate(PLACEMENT.changelog)
-    mend(log, CODEC, PLACEMENT, replay)
+    mend(log, CODEC, STAGES, PLACEMENT, replay)
     region = started(log)
     append(log, [declared("p1", 8, T0_US + 11 * SECOND_US), submitted("b", T0_US + 11 * SECOND_US)])
     for seconds in (12, 13):
@@ -80,8 +80,39 @@ def test_inputs_alone_that_were_put_back_older_are_refused_and_then_lose_nothing
         log.recreate(PLACEMENT.changelog)
     if is_older:
         log.put_back(PLACEMENT.changelog, state)
-    mend(log, CODEC, SEQUENCER, accept)
-    mend(log, CODEC, PLACEMENT, how)
+    mend(log, CODEC, STAGES, PLACEMENT, how)
+    mend(log, CODEC, STAGES, SEQUENCER, accept)
+    rounds(log, 11, 14)
+    decided = decisions(log)
+    assert {job: decided[job] for job in told} == told
+    assert [(decided[f"j{n}"].verdict, decided[f"j{n}"].round) for n in (11, 12, 13)] == [
+        (VERDICT_START, number) for number in (10, 11, 12)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("is_lost", "is_older", "how"), list(MENDINGS.values()), ids=list(MENDINGS)
+)
+def test_no_round_is_given_twice_when_the_inputs_are_older_and_the_sequencer_has_lost_its_state(
+    is_lost: bool, is_older: bool, how: Callable[[UnitAtRest], Mended]
+) -> None:
+    """Only placement, or what it told, knows then how many rounds there were."""
+    log = InMemoryLog()
+    append(log, models(nodes=64))
+    rounds(log, 0, 3)
+    inputs, state = log.backup("placement.inputs"), log.backup(PLACEMENT.changelog)
+    rounds(log, 3, 10)
+    told = decisions(log)
+    log.put_back("placement.inputs", inputs)
+    log.recreate(SEQUENCER.changelog)
+    if is_lost:
+        log.recreate(PLACEMENT.changelog)
+    if is_older:
+        log.put_back(PLACEMENT.changelog, state)
+    with pytest.raises(InconsistentError, match="mend placement first"):
+        mend(log, CODEC, STAGES, SEQUENCER, replay)
+    mend(log, CODEC, STAGES, PLACEMENT, how)
+    mend(log, CODEC, STAGES, SEQUENCER, replay)
     rounds(log, 11, 14)
     decided = decisions(log)
     assert {job: decided[job] for job in told} == told
