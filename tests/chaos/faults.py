@@ -13,7 +13,7 @@ from tests.chaos import hostile, replaced
 from tests.chaos.clock import DAY_US, HOUR_US, SECOND_US, some_time_us
 from tests.chaos.managers import DECISIONS
 from tests.chaos.workers import Fate
-from tests.chaos.world import World
+from tests.chaos.world import INPUTS, World
 
 
 def crash_between_steps(world: World) -> None:
@@ -149,7 +149,7 @@ def skip_time(world: World) -> None:
     world.clock.advance(some_time_us(world.rng, HOUR_US, DAY_US))
 
 
-PLACEMENT: Final = ("placement", TopicPartition("placement.inputs", 0))
+PLACEMENT: Final = ("placement", INPUTS)
 
 # These only prepare a fault; it counts when it happens.
 ARMING: Final = (crash_between_steps, stall_between_steps)
@@ -176,7 +176,8 @@ FAULTS: Final[Mapping[Callable[[World], None], float]] = {
     power_off_and_seize: 2,
     forge_a_barrier: 3,
     jump_clocks: 1,
-    replaced.lose_a_changelog: 0.3,
+    replaced.lose_a_changelog: 0.2,
+    replaced.put_back_the_inputs: 0.1,
     replaced.put_back_a_changelog: 0.3,
     replaced.put_back_the_ledger: 0.3,
     replaced.refill_an_input: 0.3,

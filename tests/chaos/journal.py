@@ -55,7 +55,8 @@ class Journal:
     `cores` is what each node of a cluster has; `own` are the jobs that resource managers started
     by themselves; `lost_charges` (job, attempt, revision) were in the ledger until an operator put
     an older one back, `pricing_forgot` whether its changelog was replaced too; `mended` counts how
-    often an operator mended a stage;
+    often an operator mended a stage; `taken_before` is what placement took in before older inputs
+    were put back, which end at `inputs_end`, when `letters_before` were in their dead-letter queue;
     `refusals` are what stages said that refused to work."""
 
     acknowledged: Counter[str] = field(default_factory=Counter)
@@ -70,6 +71,9 @@ class Journal:
     lost_charges: set[tuple[str, int, int]] = field(default_factory=set)
     pricing_forgot: bool = False
     mended: Counter[str] = field(default_factory=Counter)
+    taken_before: list[Event] = field(default_factory=list)
+    inputs_end: int = 0
+    letters_before: int = 0
     refusals: list[str] = field(default_factory=list)
     refused: int = 0
     violations: list[str] = field(default_factory=list)

@@ -3,10 +3,11 @@ stages refuse, and the operator of `operators.py` does what they say."""
 
 from services.pricing.accounts.adapters import LEDGER
 from shared.messaging.events.record import NewRecord
+from shared.messaging.events.topics import DLQ_PREFIX
 from shared.messaging.stages.stage import Stage
-from tests.chaos.audit.evidence import charges_of
+from tests.chaos.audit.evidence import charges_of, events_of, taken_since
 from tests.chaos.clock import SECOND_US
-from tests.chaos.world import World
+from tests.chaos.world import INPUTS, World
 
 # Ingest alone writes to these: a copy of them has the offsets of what was copied.
 _COPIED = ("jobs.events", "commands", "telemetry.signatures", "telemetry.shutters")
@@ -32,6 +33,26 @@ def put_back_a_changelog(world: World) -> None:
     world.stop(service)
     world.journal.pricing_forgot |= service == "pricing"
     world.log.put_back(stage.changelog, backup)
+
+
+def put_back_the_inputs(world: World) -> None:
+    """Somebody puts an older backup of placement's inputs back, and the sequencer has lost its
+    state: only those who follow its rounds know how many there were. It reads all again."""
+    if world.deployment.settings.kafka_partitions != world.scale.kafka_partitions:
+        return
+    sequencer, placement = world.stages["placement"]
+    backup = world.log.backup(INPUTS.topic)
+    _some_time_passes(world)
+    for service in ("placement", "planner"):
+        world.stop(service)
+    if world.log.read(INPUTS, world.log.committed(placement.name, INPUTS) or 0, 1):
+        return  # what it has read before is read again: nobody could tell what it knows
+    journal, letters = world.journal, DLQ_PREFIX + INPUTS.topic
+    journal.taken_before += taken_since(world)
+    journal.letters_before = sum(1 for _ in events_of(world.log, world.codec, letters))
+    world.log.put_back(INPUTS.topic, backup)
+    world.log.recreate(sequencer.changelog)
+    journal.inputs_end = world.log.end_offset(INPUTS)
 
 
 def put_back_the_ledger(world: World) -> None:

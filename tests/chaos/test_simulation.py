@@ -14,7 +14,7 @@ import pytest
 from tests.chaos.episode import Episode, Report
 from tests.chaos.mutants import MUTANTS, Mutant
 
-_SEEDS: Final = range(1, 9)
+_SEEDS: Final = range(1, 41)
 _PLANNED_SEEDS: Final = range(1, 4)
 _EVENTS: Final = 600
 _MUTANT_SEEDS: Final = range(1, 25)

@@ -22,6 +22,7 @@ from services.planner.settings import PlannerSettings
 from services.prediction.app import stages as prediction_stages
 from services.pricing.app import stages as pricing_stages
 from shared.messaging.events.codec import Codec
+from shared.messaging.events.record import TopicPartition
 from shared.messaging.in_memory.log import InMemoryLog
 from shared.messaging.on_kafka.deployment import Deployment
 from shared.messaging.stages.consistency import InconsistentError
@@ -39,6 +40,7 @@ from tests.chaos.restoring import repartition
 from tests.chaos.workers import Plant, Worker
 
 ACCOUNTS: Final = "accounts"
+INPUTS: Final = TopicPartition("placement.inputs", 0)
 # What a cap refuses may start at a lower P-state; where one falls all that there is is done. Meters
 # are read rarely, so that some are silent.
 RULES: Final = PlacementSettings(

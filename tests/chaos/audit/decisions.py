@@ -21,7 +21,8 @@ from tests.chaos.audit.evidence import Evidence, is_hostile
 # there they hold for ever.
 UNLESS_HOSTILE: Final = "rejected unless hostile-"
 _KEPT_BY_HOSTILE: Final = re.compile(
-    r"hostile-\d+: (lost since |(?:all|\d+ of) \d+ nodes are drained)"
+    r"hostile-\d+: (lost since |(?:all|\d+ of) \d+ nodes are drained"
+    r"|.*under the power cap of cluster hostile-\d+ \(declared by hostile)"
 )
 _NEEDS_ON_HOSTILE: Final = re.compile(r"(hostile-\d+): needs ")
 _AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")

@@ -14,6 +14,7 @@ UPHEAVALS = (
     "jump_clocks",
     "lose_a_changelog",
     "put_back_a_changelog",
+    "put_back_the_inputs",
     "put_back_the_ledger",
     "refill_an_input",
     "move_positions",

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from coplace.v1.control_pb2 import (
     ClusterDeclared,
@@ -19,10 +20,9 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from shared.domain.errors import RejectedError
 from shared.messaging.events.codec import Codec
 from shared.messaging.events.event import Event
-from shared.messaging.events.record import TopicPartition
 from shared.messaging.events.topics import DLQ_PREFIX
 from shared.messaging.in_memory.log import InMemoryLog
-from tests.chaos.world import World
+from tests.chaos.world import INPUTS, World
 
 _WHOLE = 1 << 60
 # No episode has so many rounds.
@@ -46,6 +46,20 @@ def charges_of(log: InMemoryLog, codec: Codec) -> Iterator[ChargeMade]:
     for event in events_of(log, codec, "prices.charges"):
         if isinstance(event.payload, ChargeMade):
             yield event.payload
+
+
+def taken_since(world: World) -> Iterator[Event]:
+    """What placement took in, in its order with the ends of rounds, since its inputs were put back
+    last: of two copies one may be refused."""
+    letters = events_of(world.log, world.codec, DLQ_PREFIX + INPUTS.topic)
+    refused = {
+        event.payload.offset
+        for event in islice(letters, world.journal.letters_before, None)
+        if isinstance(event.payload, DeadLetter) and event.payload.stage == "placement"
+    }
+    for record in world.log.read(INPUTS, world.journal.inputs_end, _WHOLE):
+        if record.offset not in refused:
+            yield world.codec.decode(record, of_any_count=True)
 
 
 def is_hostile(name: str) -> bool:
@@ -108,8 +122,7 @@ class Known:
 class Evidence:
     """A run as its topics and journals tell it. `by_round` are the decisions of a round, `starts`
     those of one on a cluster;
-    `refused` has the ids of what `stage` put into a dead-letter queue, with the reason, and
-    `refused_at` where it lay: of two copies one may be refused."""
+    `refused` has the ids of what `stage` put into a dead-letter queue, with the reason."""
 
     world: World
     decisions: list[PlacementDecided] = field(default_factory=list)
@@ -121,7 +134,6 @@ class Evidence:
     charges: list[ChargeMade] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
     refused: dict[tuple[str, str], str] = field(default_factory=dict)
-    refused_at: set[tuple[str, TopicPartition, int]] = field(default_factory=set)
     quarantined: dict[tuple[str, str], str] = field(default_factory=dict)
     _taken: list[Event] = field(default_factory=list)
 
@@ -143,7 +155,7 @@ class Evidence:
         for topic in world.codec.topics.specs:
             for event in events_of(world.log, world.codec, DLQ_PREFIX + topic):
                 found._refuse(event)
-        found._taken += found._read_inputs()
+        found._taken += [*world.journal.taken_before, *taken_since(world)]
         found.known = Known.of(found.taken())
         return found
 
@@ -173,6 +185,17 @@ class Evidence:
                     ended.add((told.job_id, told.attempt))
         return {cluster for run, cluster in runs.items() if run not in ended}
 
+    @property
+    def said_to_have_ended(self) -> set[tuple[str, int]]:
+        """Runs of somebody hostile that by his own word have ended, and go on."""
+        return {
+            (event.payload.job_id, event.payload.attempt)
+            for event in self.taken()
+            if isinstance(event.payload, JobFinished)
+            and is_hostile(event.payload.job_id)
+            and not event.id.startswith("site/")
+        }
+
     def ends_of_rounds(self, *folds: Callable[[Event], None]) -> Iterator[RoundEnded]:
         """The end of each round, after what placement took in before it was folded; copies of
         barriers end nothing again, and what somebody forged far ahead ends nothing."""
@@ -191,18 +214,10 @@ class Evidence:
         """What placement took in, in its order, with the ends of rounds."""
         return self._taken
 
-    def _read_inputs(self) -> Iterator[Event]:
-        for place in self.world.codec.topics.partitions("placement.inputs"):
-            for record in self.world.log.read(place, 0, _WHOLE):
-                if ("placement", place, record.offset) not in self.refused_at:
-                    yield self.world.codec.decode(record, of_any_count=True)
-
     def _refuse(self, event: Event) -> None:
         letter = event.payload
         assert isinstance(letter, DeadLetter)
         event_id = letter.headers.get("ce_id", b"").decode(errors="replace")
         self.refused[letter.stage, event_id] = letter.reason
-        at = TopicPartition(letter.topic, letter.kafka_partition)
-        self.refused_at.add((letter.stage, at, letter.offset))
         if letter.kind == "quarantined":
             self.quarantined[letter.stage, event_id] = letter.reason

@@ -22,7 +22,9 @@ def no_attempt_is_started_twice(evidence: Evidence) -> Iterator[str]:
 def no_core_is_given_twice(evidence: Evidence) -> Iterator[str]:
     """The runs that are alive on a node at once fit onto its cores."""
     by_node: dict[tuple[str, str], list[tuple[Run, int]]] = defaultdict(list)
-    for run in evidence.world.journal.runs:
+    said_to_have_ended = evidence.said_to_have_ended
+    runs = [run for run in evidence.world.journal.runs if run.key not in said_to_have_ended]
+    for run in runs:
         for node, units in zip(run.nodes, run.units, strict=True):
             by_node[run.cluster, node].append((run, units * run.cores_per_unit))
     for (cluster, node), held in by_node.items():
