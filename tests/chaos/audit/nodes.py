@@ -68,8 +68,9 @@ class Words:
     def learn(self, event: Event) -> None:
         """One more."""
         told = event.payload
-        if isinstance(told, ClusterUndeclared):
-            self._said.pop(told.cluster, None)
+        if isinstance(told, ClusterUndeclared):  # a copy that comes late unsays nothing newer
+            stamp, said = (event.time_us, event.id), self._said.get(told.cluster, [])
+            self._said[told.cluster] = [word for word in said if word.stamp > stamp]
         if not isinstance(told, NodesDrained | NodesResumed):
             return
         until_us = told.until_us if isinstance(told, NodesDrained) else 0
