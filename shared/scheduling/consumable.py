@@ -426,11 +426,15 @@ class ConsumableScheduler:
     def _has_power_for_any(self, block: Block) -> bool:
         """False when no entry may draw what it does for as long as it does. Of those who have a
         reservation there that is not known: it does not stand against them."""
+        least = self.budgets.least_headroom
         for limit_s, draw_mw in block.least_draws():
-            if self.budgets.has(draw_mw, self._now_s + limit_s):
+            if draw_mw <= least.until(self._now_s + limit_s):
                 return True
-        orders = map(self.queue.order_of, self.budgets.kept_for())
-        return any(order is not None and block.spans(order) for order in orders)
+        for arrival in least.kept_for:
+            order = self.queue.order_of(arrival)
+            if order is not None and block.spans(order):
+                return True
+        return False
 
     def _from_order(self, order: int) -> Iterator[Entry]:
         for block in self.queue.blocks_from(order):
@@ -441,14 +445,16 @@ class ConsumableScheduler:
 
     def _first_to_start(self, block: Block, order: int) -> Entry | None:
         """The first entry of a block, from an order on, that may start."""
-        entries, known = block.entries, self._nodes.known
-        power_mw = self.budgets.undrawn_mw if self._is_capped else NO_CAP_MW
+        entries, known, now_s = block.entries, self._nodes.known, self._now_s
+        least = self.budgets.least_headroom
         for place in range(block.place_of(order), len(entries)):
             entry = entries[place]
+            # As in starting, but there are thousands of them.
             counted = known.get(entry[5])
             if counted is not None and entry[2] > counted.total:
-                continue  # as in starting, but there are thousands of them
-            if entry[6] > power_mw and not entry[7]:
+                continue
+            has_power = entry[6] <= least.until(now_s + entry[3])
+            if not has_power and not entry[7] and entry[1] not in least.kept_for:
                 continue
             if self.starting(entry) is not None:
                 return entry
@@ -457,14 +463,11 @@ class ConsumableScheduler:
     def _may_start_any(self, least_by_kind: Mapping[int, tuple[int, float]]) -> bool:
         """False when no kind has room for the least that one of its entries asks for."""
         for number, (least_units, least_limit_s) in least_by_kind.items():
-            counted = self._nodes.known.get(number)
-            if counted is not None and least_units > counted.total:
-                continue  # there was no room before the last changes, which only took
-            if least_units > self._nodes.counted(number).total:
+            if not self._nodes.may_fit(number, least_units):
                 continue
             shadow = self.shadow
             if shadow is None or self._now_s + least_limit_s <= shadow.reservation.start_s:
                 return True
-            if self._nodes.fits_beyond(number, least_units, shadow):
+            if self._nodes.may_fit_beyond(number, least_units):
                 return True
         return False

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterable
 from math import inf
+from sys import maxsize
 
 
 class Headroom:
@@ -35,3 +36,26 @@ class Headroom:
                 start_s = times_s[found] if found < end else inf
             place = end
         return start_s
+
+
+class LeastHeadroom:
+    """The least that several budgets have from now until some time, for whoever asks thousands of
+    times while nothing changes. It is not for those who have a reservation there, `kept_for`:
+    theirs does not stand against them."""
+
+    def __init__(self, falls: Iterable[tuple[float, int]], kept_for: Iterable[int]) -> None:
+        """`falls` are what each budget has now, the first, and wherever it has less than before."""
+        self.kept_for = frozenset(kept_for)
+        ordered = sorted(falls)
+        times_s, least_mw = [ordered[0][0] if ordered else -inf], [maxsize]
+        for time_s, room_mw in ordered:
+            if room_mw < least_mw[-1]:
+                if time_s > times_s[-1]:
+                    times_s.append(time_s)
+                    least_mw.append(room_mw)
+                least_mw[-1] = room_mw
+        self._times_s, self._least_mw = times_s, least_mw
+
+    def until(self, until_s: float) -> int:
+        """The least from now until then."""
+        return self._least_mw[bisect_left(self._times_s, until_s, 1) - 1]

@@ -103,6 +103,10 @@ class NodeSelection:
         counted = self.known.get(number)
         return counted is None or units <= counted.total
 
+    def may_fit_beyond(self, number: int, units: int) -> bool:
+        """False when the standing reservation has refused as many: see `fits_beyond`."""
+        return units < self._refused.get(number, maxsize)
+
     def counted(self, number: int) -> CountedUnits:
         """How many units of a kind fit now: counted anew where something changed since."""
         changes, counted = self.changes, self.known.get(number)

@@ -13,7 +13,7 @@ from math import inf
 from sys import maxsize
 from typing import Final, NamedTuple
 
-from shared.scheduling.headroom import Headroom
+from shared.scheduling.headroom import Headroom, LeastHeadroom
 
 # A cap that nobody reaches: below it sums of draws stay small integers.
 NO_CAP_MW: Final = 1 << 58
@@ -118,14 +118,15 @@ class PowerBudget:
     expected to end at any moment, as its nodes are.
 
     `now_s` only moves forward. A job reserves once, at the earliest start that it is given.
-    `relieved` counts what may let start what was refused before. `withdrawn` is for the schedulers
-    that share it: they count the reservations that one gave up while another was looking.
+    `relieved` counts what may let start what was refused before, `changes` all that may change what
+    there is. `withdrawn` is for the schedulers that share it: they count the reservations that one
+    gave up while another was looking.
     """
 
     def __init__(self, cap: Cap, base_mw: int = 0, *, is_shared: bool = False) -> None:
         self.cap, self.base_mw, self.is_shared = cap, base_mw, is_shared
         self.now_s, self.drawn_mw, self._cap_mw = -inf, 0, cap.at(-inf)
-        self.relieved = self.withdrawn = 0
+        self.relieved = self.changes = self.withdrawn = 0
         self._held: list[_Held] = []
         self._by_holder: dict[int, _Held] = {}
         self._reserved: dict[int, Promised] = {}
@@ -220,6 +221,15 @@ class PowerBudget:
             return False
         return self._least_mw[bisect_left(self._times_s, until_s, 1) - 1] >= draw_mw
 
+    def falls(self) -> Iterator[Step]:
+        """The headroom now, and what it is wherever it is less than ever before."""
+        self._look()
+        before_mw = maxsize
+        for place, least_mw in enumerate(self._least_mw):
+            if least_mw < before_mw:
+                before_mw = least_mw
+                yield self._times_s[place], least_mw
+
     def least_headroom_mw(self, from_s: float, until_s: float) -> int:
         """The least over an interval that begins now or later."""
         self._look()
@@ -266,6 +276,7 @@ class PowerBudget:
 
     def _forget(self) -> None:
         self._is_known, self._ahead = False, None
+        self.changes += 1
 
     def _earliest_now(self, draw_mw: int, duration_s: float, arrival: int) -> float:
         """The earliest from now on, for one of many who ask before anything changes."""
@@ -318,6 +329,7 @@ class PowerBudget:
     def _take(self, from_s: float, until_s: float, draw_mw: int) -> None:
         """Less headroom where it is known, from now until then."""
         self._ahead = None
+        self.changes += 1
         if not self._is_known:
             return
         for place in range(bisect_left(self._times_s, until_s, 1)):
@@ -385,6 +397,8 @@ class Budgets:
         self.any = bool(self._each)
         self._shared = tuple(budget for budget in self._each if budget.is_shared)
         self._relieved = self._withdrawn = 0
+        # What there is, as of so many changes.
+        self._least, self._changes = LeastHeadroom((), ()), -1
 
     def __iter__(self) -> Iterator[PowerBudget]:
         return iter(self._each)
@@ -413,12 +427,23 @@ class Budgets:
             undrawn_mw = min(undrawn_mw, budget.undrawn_mw)
         return undrawn_mw
 
+    @property
+    def least_headroom(self) -> LeastHeadroom:
+        """What is left under all of them."""
+        changes = 0
+        for budget in self._each:
+            changes += budget.changes
+        if changes != self._changes:
+            falls = [fall for budget in self._each for fall in budget.falls()]
+            self._least, self._changes = LeastHeadroom(falls, self.kept_for()), changes
+        return self._least
+
     def has(self, draw_mw: int, until_s: float, arrival: int = -1) -> bool:
         """True when no budget is exceeded and no reservation there is delayed."""
-        for budget in self._each:  # noqa: SIM110 a generator costs more than what it asks
-            if not budget.has(draw_mw, until_s, arrival):
-                return False
-        return True
+        least = self.least_headroom
+        if arrival not in least.kept_for:
+            return draw_mw <= least.until(until_s)
+        return all([budget.has(draw_mw, until_s, arrival) for budget in self._each])
 
     def earliest(self, draw_mw: int, duration_s: float, from_s: float, arrival: int) -> float:
         """The first time, from one on, at which the budgets have the watts one after the other, if
