@@ -11,7 +11,7 @@ neighbour who comes moves nobody's release.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 
 import numpy as np
@@ -24,7 +24,7 @@ from shared.scheduling.node_selection import NodeSelection, Shadow
 from shared.scheduling.power import NO_CAP_MW, Budgets, PowerBudget, Shortage
 from shared.scheduling.problem import Allocation, Ints, Kind, Shape
 from shared.scheduling.sharing import Neighbours
-from shared.scheduling.wait_queue import Block, Entry, WaitQueue
+from shared.scheduling.wait_queue import Block, Entry, LeastByKind, WaitQueue
 from shared.scheduling.workload import Floats
 
 
@@ -421,7 +421,10 @@ class ConsumableScheduler:
         nobody draws, only grows less in it."""
         if self._is_capped and block.least_draw_mw > self.budgets.undrawn_mw:
             return False
-        return self._may_start_any(block.least_by_kind())
+        for number, (units, limit_s) in block.least_by_kind().items():
+            if not self._was_refused(number, units, limit_s):
+                return True
+        return False
 
     def _has_power_for_any(self, block: Block) -> bool:
         """False when no entry may draw what it does for as long as it does. Of those who have a
@@ -446,28 +449,43 @@ class ConsumableScheduler:
     def _first_to_start(self, block: Block, order: int) -> Entry | None:
         """The first entry of a block, from an order on, that may start."""
         entries, known, now_s = block.entries, self._nodes.known, self._now_s
-        least = self.budgets.least_headroom
+        least = self.budgets.least_headroom if self._is_capped else None
         for place in range(block.place_of(order), len(entries)):
             entry = entries[place]
             # As in starting, but there are thousands of them.
             counted = known.get(entry[5])
             if counted is not None and entry[2] > counted.total:
                 continue
-            has_power = entry[6] <= least.until(now_s + entry[3])
-            if not has_power and not entry[7] and entry[1] not in least.kept_for:
+            if (
+                least is not None
+                and entry[6] > least.until(now_s + entry[3])
+                and not (entry[7] or entry[1] in least.kept_for)
+            ):
                 continue
             if self.starting(entry) is not None:
                 return entry
         return None
 
-    def _may_start_any(self, least_by_kind: Mapping[int, tuple[int, float]]) -> bool:
+    def _may_start_any(self, least_by_kind: LeastByKind) -> bool:
         """False when no kind has room for the least that one of its entries asks for."""
-        for number, (least_units, least_limit_s) in least_by_kind.items():
-            if not self._nodes.may_fit(number, least_units):
+        for number, (units, limit_s) in least_by_kind.items():
+            if not self._nodes.may_fit(number, units):
+                continue
+            if units > self._nodes.counted(number).total:
                 continue
             shadow = self.shadow
-            if shadow is None or self._now_s + least_limit_s <= shadow.reservation.start_s:
+            if shadow is None or self._now_s + limit_s <= shadow.reservation.start_s:
                 return True
-            if self._nodes.may_fit_beyond(number, least_units):
+            if self._nodes.fits_beyond(number, units, shadow):
                 return True
         return False
+
+    def _was_refused(self, number: int, units: int, limit_s: float) -> bool:
+        """True when there was no room for so many units of a kind, or none beside the reservation:
+        since then there is only less."""
+        if not self._nodes.may_fit(number, units):
+            return True
+        shadow = self.shadow
+        if shadow is None or self._now_s + limit_s <= shadow.reservation.start_s:
+            return False
+        return not self._nodes.may_fit_beyond(number, units)
