@@ -431,7 +431,7 @@ class ConsumableScheduler:
         reservation there that is not known: it does not stand against them."""
         least = self.budgets.least_headroom
         for limit_s, draw_mw in block.least_draws():
-            if draw_mw <= least.until(self._now_s + limit_s):
+            if draw_mw <= least.now_mw and draw_mw <= least.until(self._now_s + limit_s):
                 return True
         for arrival in least.kept_for:
             order = self.queue.order_of(arrival)
@@ -450,6 +450,7 @@ class ConsumableScheduler:
         """The first entry of a block, from an order on, that may start."""
         entries, known, now_s = block.entries, self._nodes.known, self._now_s
         least = self.budgets.least_headroom if self._is_capped else None
+        power_mw = least.now_mw if least is not None else NO_CAP_MW
         for place in range(block.place_of(order), len(entries)):
             entry = entries[place]
             # As in starting, but there are thousands of them.
@@ -458,7 +459,7 @@ class ConsumableScheduler:
                 continue
             if (
                 least is not None
-                and entry[6] > least.until(now_s + entry[3])
+                and (entry[6] > power_mw or entry[6] > least.until(now_s + entry[3]))
                 and not (entry[7] or entry[1] in least.kept_for)
             ):
                 continue

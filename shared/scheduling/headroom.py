@@ -55,6 +55,7 @@ class LeastHeadroom:
                     least_mw.append(room_mw)
                 least_mw[-1] = room_mw
         self._times_s, self._least_mw = times_s, least_mw
+        self.now_mw = least_mw[0]
 
     def until(self, until_s: float) -> int:
         """The least from now until then."""
