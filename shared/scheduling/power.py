@@ -443,7 +443,7 @@ class Budgets:
         least = self.least_headroom
         if arrival not in least.kept_for:
             return draw_mw <= least.until(until_s)
-        return all([budget.has(draw_mw, until_s, arrival) for budget in self._each])
+        return all(budget.has(draw_mw, until_s, arrival) for budget in self._each)
 
     def earliest(self, draw_mw: int, duration_s: float, from_s: float, arrival: int) -> float:
         """The first time, from one on, at which the budgets have the watts one after the other, if
