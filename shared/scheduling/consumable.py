@@ -21,7 +21,7 @@ from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import DONE, Turn
 from shared.scheduling.load import Reservation
 from shared.scheduling.node_selection import NodeSelection, Shadow
-from shared.scheduling.power import NO_CAP_MW, Budgets, PowerBudget, Shortage
+from shared.scheduling.power import Budgets, PowerBudget, Shortage
 from shared.scheduling.problem import Allocation, Ints, Kind, Shape
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.wait_queue import Block, Entry, LeastByKind, WaitQueue
@@ -431,13 +431,10 @@ class ConsumableScheduler:
         reservation there that is not known: it does not stand against them."""
         least = self.budgets.least_headroom
         for limit_s, draw_mw in block.least_draws():
-            if draw_mw <= least.now_mw and draw_mw <= least.until(self._now_s + limit_s):
+            if least.has(draw_mw, self._now_s + limit_s):
                 return True
-        for arrival in least.kept_for:
-            order = self.queue.order_of(arrival)
-            if order is not None and block.spans(order):
-                return True
-        return False
+        orders = map(self.queue.order_of, least.kept_for)
+        return any(order is not None and block.spans(order) for order in orders)
 
     def _from_order(self, order: int) -> Iterator[Entry]:
         for block in self.queue.blocks_from(order):
@@ -450,7 +447,6 @@ class ConsumableScheduler:
         """The first entry of a block, from an order on, that may start."""
         entries, known, now_s = block.entries, self._nodes.known, self._now_s
         least = self.budgets.least_headroom if self._is_capped else None
-        power_mw = least.now_mw if least is not None else NO_CAP_MW
         for place in range(block.place_of(order), len(entries)):
             entry = entries[place]
             # As in starting, but there are thousands of them.
@@ -459,8 +455,8 @@ class ConsumableScheduler:
                 continue
             if (
                 least is not None
-                and (entry[6] > power_mw or entry[6] > least.until(now_s + entry[3]))
                 and not (entry[7] or entry[1] in least.kept_for)
+                and not least.has(entry[6], now_s + entry[3])
             ):
                 continue
             if self.starting(entry) is not None:

@@ -43,10 +43,10 @@ class LeastHeadroom:
     times while nothing changes. It is not for those who have a reservation there, `kept_for`:
     theirs does not stand against them."""
 
-    def __init__(self, falls: Iterable[tuple[float, int]], kept_for: Iterable[int]) -> None:
-        """`falls` are what each budget has now, the first, and wherever it has less than before."""
+    def __init__(self, points: Iterable[tuple[float, int]], kept_for: Iterable[int]) -> None:
+        """`points` are what each budget has now, the first, and wherever it may have less."""
         self.kept_for = frozenset(kept_for)
-        ordered = sorted(falls)
+        ordered = sorted(points)
         times_s, least_mw = [ordered[0][0] if ordered else -inf], [maxsize]
         for time_s, room_mw in ordered:
             if room_mw < least_mw[-1]:
@@ -55,8 +55,9 @@ class LeastHeadroom:
                     least_mw.append(room_mw)
                 least_mw[-1] = room_mw
         self._times_s, self._least_mw = times_s, least_mw
-        self.now_mw = least_mw[0]
 
-    def until(self, until_s: float) -> int:
-        """The least from now until then."""
-        return self._least_mw[bisect_left(self._times_s, until_s, 1) - 1]
+    def has(self, draw_mw: int, until_s: float) -> bool:
+        """Whether so much may be drawn from now until then."""
+        if draw_mw > self._least_mw[0]:
+            return False
+        return draw_mw <= self._least_mw[bisect_left(self._times_s, until_s, 1) - 1]

@@ -221,14 +221,11 @@ class PowerBudget:
             return False
         return self._least_mw[bisect_left(self._times_s, until_s, 1) - 1] >= draw_mw
 
-    def falls(self) -> Iterator[Step]:
-        """The headroom now, and what it is wherever it is less than ever before."""
+    def points(self, until_s: float) -> list[Step]:
+        """The headroom now, and until then wherever it may fall."""
         self._look()
-        before_mw = maxsize
-        for place, least_mw in enumerate(self._least_mw):
-            if least_mw < before_mw:
-                before_mw = least_mw
-                yield self._times_s[place], least_mw
+        place = bisect_left(self._times_s, until_s, 1)
+        return list(zip(self._times_s[:place], self._room_mw[:place], strict=True))
 
     def least_headroom_mw(self, from_s: float, until_s: float) -> int:
         """The least over an interval that begins now or later."""
@@ -287,11 +284,6 @@ class PowerBudget:
             self._ahead = Headroom(now_s, room_mw, changes)
         return self._ahead.earliest(draw_mw, duration_s)
 
-    def _points(self, until_s: float) -> list[tuple[float, int]]:
-        self._look()
-        place = bisect_left(self._times_s, until_s, 1)
-        return list(zip(self._times_s[:place], self._room_mw[:place], strict=True))
-
     def _rival(self, arrival: int, time_s: float, missing_mw: int) -> int:
         """A job without whose reservation there would be enough at a time."""
         rivals = {
@@ -347,7 +339,7 @@ class PowerBudget:
         """The least from now until then if a job's reservation were not."""
         return min(
             room_mw + (own.draw_mw if own.draws_at(time_s) else 0)
-            for time_s, room_mw in self._points(until_s)
+            for time_s, room_mw in self.points(until_s)
         )
 
     def _changes(self, from_s: float, arrival: int) -> Iterator[Step]:
@@ -434,15 +426,15 @@ class Budgets:
         for budget in self._each:
             changes += budget.changes
         if changes != self._changes:
-            falls = [fall for budget in self._each for fall in budget.falls()]
-            self._least, self._changes = LeastHeadroom(falls, self.kept_for()), changes
+            points = [point for budget in self._each for point in budget.points(inf)]
+            self._least, self._changes = LeastHeadroom(points, self.kept_for()), changes
         return self._least
 
     def has(self, draw_mw: int, until_s: float, arrival: int = -1) -> bool:
         """True when no budget is exceeded and no reservation there is delayed."""
         least = self.least_headroom
         if arrival not in least.kept_for:
-            return draw_mw <= least.until(until_s)
+            return least.has(draw_mw, until_s)
         return all(budget.has(draw_mw, until_s, arrival) for budget in self._each)
 
     def earliest(self, draw_mw: int, duration_s: float, from_s: float, arrival: int) -> float:

@@ -16,7 +16,7 @@ from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet
-from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, Step
+from shared.scheduling.power import NO_CAP_MW, Budgets, Cap, PowerBudget, Scope, Step
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
 from shared.scheduling.sharing import Member
 from shared.scheduling.wait_queue import Entry, OtherMode, WaitQueue
@@ -225,6 +225,33 @@ def test_a_budget_answers_as_a_look_at_every_second_does(
             assert (shortage is None) == may
             until_s = plain.earliest(draw_mw, limit_s, now_s, but=job)
             assert shortage is None or shortage.until_s == until_s
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(caps(), max_size=3), operations, limits, draws, st.integers(0, 5))
+def test_budgets_together_have_what_each_of_them_has(
+    each: list[tuple[Step, ...]],
+    done: list[tuple[str, int, int, float, int]],
+    limit_s: float,
+    draw_mw: int,
+    job: int,
+) -> None:
+    under = [
+        (PowerBudget(Cap(Scope.REGION, "", steps), 10), PlainBudget(steps, 10)) for steps in each
+    ]
+    budgets = Budgets(budget for budget, _ in under)
+    budgets.begin(0.0)
+    for place, operation in enumerate(done):
+        # Under all of them, or under the first alone; time passes for all.
+        is_of_all = place % 2 or operation[0] == "advance"
+        for budget, plain in under if is_of_all else under[:1]:
+            applied(budget, plain, operation)
+        for asked in (job, -1):
+            had = [p.least_room(p.now_s, p.now_s + limit_s, but=asked) for _, p in under]
+            now_s = under[0][1].now_s if under else 0.0
+            assert budgets.has(draw_mw, now_s + limit_s, asked) == all(
+                room_mw >= draw_mw for room_mw in had
+            )
 
 
 operations_of_a_life = st.lists(
