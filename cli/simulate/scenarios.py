@@ -256,7 +256,7 @@ class EuroraScenario(Scenario):
         None, "The same in periods, as `coplace cap set --schedule` reads them."
     )
     policy: Annotated[CappingMethod, BeforeValidator(_only)] = _field(
-        CappingMethod.HYBRID, "What decides under the cap."
+        CappingMethod.HYBRID_RAPL, "What decides under the cap."
     )
     nodes: Path | None = _field(None, "Its nodes; else nodes_64.csv beside or above it.")
     queues: Path | None = _field(None, "Expected waits; else queues.txt beside or above it.")
@@ -287,7 +287,9 @@ class EuroraScenario(Scenario):
             raise ValueError(f"{{{said[0]}}} needs {{cap}}: without one instances are compared")
         is_kept = self.cap_margin > 0 or self.cap_risk < CAP_RISK.most
         if is_kept and self.policy not in AS_PREDICTED:
-            raise ValueError(f"{{cap_margin}} and {{cap_risk}} are of no use to {self.policy}")
+            others = ", ".join(sorted(AS_PREDICTED))
+            problem = f"{{cap_margin}} and {{cap_risk}} are of no use to {self.policy}"
+            raise ValueError(f"{problem}: say {{policy}} {others}")
         _ = self.factor
         return self
 

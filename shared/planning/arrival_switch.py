@@ -13,21 +13,18 @@ _WINDOW_S: Final = 1200.0
 
 
 class ArrivalSwitch:
-    """Lets `often` plan, under `often_times` times less than the cap, while jobs come often, and
-    `seldom` else, under all of it: see StartPlanner. `submit_s` is when jobs come, ascending."""
+    """Lets `often` plan while jobs come often, and `seldom` else: see StartPlanner. `submit_s` is
+    when jobs come, ascending."""
 
     def __init__(
-        self, submit_s: Sequence[float], often: StartPlanner, seldom: StartPlanner, often_times: int
+        self, submit_s: Sequence[float], often: StartPlanner, seldom: StartPlanner
     ) -> None:
         self._submit_s, self._often, self._seldom = submit_s, often, seldom
-        self._times = often_times
 
     def plan(self, at: CappedSituation) -> Sequence[Planned]:
         """What the one whose time it is plans."""
-        if self.comes_often(at.now_s):
-            steps = [(from_s, cap_mw // self._times) for from_s, cap_mw in at.steps]
-            return self._often.plan(at._replace(cap_mw=at.cap_mw // self._times, steps=steps))
-        return self._seldom.plan(at)
+        planner = self._often if self.comes_often(at.now_s) else self._seldom
+        return planner.plan(at)
 
     def comes_often(self, now_s: float) -> bool:
         """True when a job came every two minutes or more often lately."""

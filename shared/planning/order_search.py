@@ -13,6 +13,7 @@ from random import Random
 from typing import Final
 
 from shared.models.bounded_slowdown import bounded_length_s
+from shared.planning.last_order import kept_order
 from shared.planning.searches import Searches
 from shared.scheduling.list_scheduling import (
     CappedSituation,
@@ -40,7 +41,7 @@ class OrderSearch:
     def plan(self, at: CappedSituation) -> Sequence[Planned]:
         """The list schedule of the cheapest order."""
         weighed = at._replace(waiting=[_weighed(job) for job in at.waiting])
-        orders = self._first_orders(weighed.waiting)
+        orders = self._first_orders(weighed)
         found = [(order, _listed(weighed, order)) for order in orders]
         best = min(found, key=lambda each: each[1].cost)
         order, schedule = self._moved(weighed, best)
@@ -49,21 +50,13 @@ class OrderSearch:
         self._last = [at.waiting[place].arrival for place in order]
         return schedule.starts
 
-    def _first_orders(self, waiting: Sequence[Wanted]) -> list[list[int]]:
+    def _first_orders(self, at: CappedSituation) -> list[list[int]]:
         """By the limit; by limit, weight and draw; as in the last plan, who is new by its limit."""
-        rank = {arrival: n for n, arrival in enumerate(self._last)}
-        places = {job.arrival: place for place, job in enumerate(waiting)}
-        by_limit = _sorted(waiting, lambda job: job.limit_s)
-        kept = [places[arrival] for arrival in self._last if arrival in places]
-        for place in by_limit:
-            if waiting[place].arrival not in rank:
-                limit_s = waiting[place].limit_s
-                longer = (n for n, other in enumerate(kept) if waiting[other].limit_s > limit_s)
-                kept.insert(next(longer, len(kept)), place)
+        by_limit = _sorted(at.waiting, lambda job: job.limit_s)
         return [
             by_limit,
-            _sorted(waiting, lambda job: job.limit_s * job.draw_mw / job.weight),
-            kept,
+            _sorted(at.waiting, lambda job: job.limit_s * job.draw_mw / job.weight),
+            kept_order(at, by_limit, self._last),
         ]
 
     def _moved(self, at: CappedSituation, best: _Found) -> _Found:

@@ -194,7 +194,8 @@ def _modes(number: int, job: EuroraJob, rules: CappingRules) -> list[tuple[float
             return [(longest_s, LEAST_MW)]
         case CappingMethod.DYN_SHARE:
             return [(longest_s, admitted_to_share_mw(full_mw))]
-        case CappingMethod.HYBRID_RAPL:  # as it is planned: all of it under three times the cap
+        # As they are planned: all of it under three times the cap.
+        case CappingMethod.HYBRID_RAPL | CappingMethod.DEC_RAPL:
             return [(longest_s, max(LEAST_MW, ceil(full_mw / ADMITTED_TIMES)))]
         case _:
             return [(job.walltime_s, full_mw)]
@@ -269,13 +270,12 @@ def _dec(
 def _dec_and_shares(
     table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules, searches: Searches
 ) -> PowerSharing:
-    """DEC under the cap while jobs come often, else jobs in the order in which they came, admitted
-    until they would draw three times the cap; whatever runs shares it."""
+    """DEC while jobs come often, else jobs in the order in which they came, admitted until they
+    would draw three times the cap; whatever runs shares it."""
     planner = ArrivalSwitch(
         [job.submit_s for job in jobs],
         often=_dec(table, jobs, rules, searches),
         seldom=PriorityRule(range(len(jobs))),
-        often_times=ADMITTED_TIMES,
     )
     return _planned_shares(table, jobs, rules, planner, level_shares)
 

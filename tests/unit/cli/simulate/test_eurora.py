@@ -100,8 +100,8 @@ def test_the_second_job_waits_where_both_may_come_to_more_than_the_cap(
     out = files["eurora"].parent / "jobs.csv"
     files["power"].write_text("job_id,power_w,power_sd\n7,40,0.25\n8,40,0.25\n")
     for cap_w, start_s in ((105, 10), (100, 50)):
-        given = ("--cap", cap_w, "--cap-risk", 0.1, "--jobs-csv", out, *options)
-        found = capped(files, *given)
+        given = ("--cap", cap_w, "--policy", "hybrid", "--cap-risk", 0.1, "--jobs-csv", out)
+        found = capped(files, *given, *options)
         assert found.exit_code == 0, told(found)
         assert out.read_text().splitlines()[2].startswith(f"8,10,{start_s},"), cap_w
 
@@ -125,7 +125,7 @@ def test_a_cap_may_fall_and_come_back(files: dict[str, Path]) -> None:
     [
         ("watts: .nan", "periods.0.watts: Input should be a finite number"),
         ("watts: -1", "periods.0.watts: Input should be greater than or equal to 0"),
-        ("watts: 39", "job 7 (number 1 of 2) draws 40 W at least under hybrid: a cap of 39 W"),
+        ("watts: 13", "job 7 (number 1 of 2) draws 13.334 W at least under hybrid-rapl: a cap of"),
         ("until: 2014-03-30, watts: 39", "a period must end after it begins"),
     ],
 )
@@ -150,18 +150,20 @@ def test_clocks_per_instruction_slow_jobs_down(files: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--cap", 0), "job 7 (number 1 of 2) draws 40 W at least under hybrid: a cap of 0 W"),
-        (("--cap", 39.9), "a cap of 39.9 W never lets it start"),
+        (("--cap", 0), "job 7 (number 1 of 2) draws 13.334 W at least under hybrid-rapl: a cap"),
+        (("--cap", 0, "--policy", "hybrid"), "draws 40 W at least under hybrid: a cap of 0 W"),
+        (("--cap", 39.9, "--policy", "hybrid"), "a cap of 39.9 W never lets it start"),
         (("--cap", "nan"), "--cap: Input should be a finite number"),
         (("--cap", -1), "--cap: Input should be greater than or equal to 0"),
         (("--policy", "ls"), "--policy needs --cap"),
         (("--cap", 90, "--policy", "fcfs"), "--policy: Input should be 'ls'"),
         (("--cap", 90, "--cap", 80), "--cap: Input should be a valid number"),
         (("--cap", 90, "--cap-risk", 0.6), "be less than or equal to 0.5"),
-        (("--cap", 90, "--cap-risk", 0.1), "must be a CSV of job_id and power_sd"),
+        (("--cap", 90, "--cap-risk", 0.1, "--policy", "hybrid"), "must be a CSV of job_id and"),
         (("--cap", 90, "--cap-risk", 0.1, "--power-sd", "nan"), "--power-sd"),
         (("--cap", 90, "--cap-margin", 0.1, "--policy", "dvfs"), "are of no use to dvfs"),
-        (("--cap", 41, "--cap-margin", 0.1), "a cap of 36.9 W never lets it start"),
+        (("--cap", 90, "--cap-margin", 0.1), "are of no use to hybrid-rapl: say --policy"),
+        (("--cap", 41, "--cap-margin", 0.1, "--policy", "ls"), "a cap of 36.9 W never lets it"),
         (("--cap-risk", 0.1), "--cap-risk needs --cap"),
         (("--cap", 90, "--slowdown", "2"), "--slowdown must be a factor from 0 to 1, mixed or cpi"),
     ],
