@@ -1,13 +1,15 @@
 """DEC on small situations, against the list schedule and against all orders."""
 
 from itertools import permutations
+from math import inf
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from ortools.sat.python import cp_model
 
-from shared.planning.decomposition import DecompositionPlanner, _mapped
+from shared.planning.decomposition import DecompositionPlanner, _hinted_s, _mapped, _model
 from shared.planning.searches import Searches
 from shared.scheduling.list_scheduling import (
     CappedSituation,
@@ -78,6 +80,25 @@ def test_jobs_that_share_no_node_are_told_apart_by_either_end() -> None:
     assert found.cost == 10.0
 
 
+def test_a_search_goes_on_where_the_last_one_ended() -> None:
+    jobs = [JOB._replace(limit_s=limit_s) for limit_s in (30.0, 20.0, 10.0)]
+    searches = Searches()
+    dec = DecompositionPlanner(PriorityRule(range(3)), searches, rounds=1)
+    assert [place for _, place in dec.plan(at(*jobs, cap_mw=100))] == [2, 1, 0]
+    dec.solved = lambda *_: None  # type: ignore[method-assign]
+    assert [place for _, place in dec.plan(at(*jobs, cap_mw=100))] == [2, 1, 0]
+    assert searches == Searches(plans=2, unanswered=1, improved=2)
+
+
+def test_nobody_searches_where_nothing_fits_now() -> None:
+    searches = Searches()
+    dec = DecompositionPlanner(PriorityRule(range(2)), searches)
+    full = at(JOB._replace(limit_s=20.0), JOB, cap_mw=100, held=JOB)
+    assert dec.plan(full) == [(10.0, 0), (30.0, 1)]
+    assert searches == Searches()
+    assert dec.cheapest(full).starts == [(10.0, 1), (20.0, 0)]  # who wants the whole plan gets it
+
+
 def test_what_never_fits_leaves_the_list_schedule() -> None:
     situation = at(JOB._replace(draw_mw=1001), JOB)
     assert cheapest(situation).starts == [(0.0, 1)]
@@ -116,6 +137,33 @@ def test_no_single_solve_is_above_the_list_schedule_and_all_of_it_can_be(
             used = sum(j.units * j.needs[resource] for j in on)
             used += sum(h.needs[resource] * sum(h.allocation.units) for h in held_on)
             assert used <= most
+
+
+FRACTIONS = st.floats(0.1, 9.0).map(lambda limit_s: round(limit_s, 2))
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(st.tuples(WANTED, FRACTIONS), min_size=2, max_size=6),
+    st.tuples(WANTED, FRACTIONS),
+    st.lists(st.tuples(FRACTIONS, st.sampled_from([60, 100])), max_size=2),
+)
+def test_the_schedule_that_it_starts_from_is_a_solution_of_the_model(
+    jobs: list[tuple[Wanted, float]], held: tuple[Wanted, float], steps: list[tuple[float, int]]
+) -> None:
+    assume(FreeNodes.of(AMOUNTS).take(held[0].needs, held[0].units) is not None)
+    waiting = [job._replace(limit_s=limit_s) for job, limit_s in jobs]
+    situation = at(*waiting, cap_mw=100, held=held[0]._replace(limit_s=held[1], draw_mw=30))
+    situation = situation._replace(now_s=0.0, steps=sorted(dict(steps).items()))
+    listed = list_schedule(situation, range(len(jobs)))
+    assert listed is not None
+    assume(listed.cost not in (0.0, inf))
+    hinted_s = _hinted_s(situation, listed)
+    assume(len(hinted_s) == len(jobs))
+    model, starts = _model(situation, hinted_s, [])
+    for place, start in enumerate(starts):
+        model.add(start == hinted_s[place])
+    assert cp_model.CpSolver().solve(model) in (cp_model.OPTIMAL, cp_model.FEASIBLE)
 
 
 @pytest.mark.parametrize("cap_mw", [100, 200])
