@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from services.planner.meter import watch
 from services.planner.processor import OUTPUT, Planner, Search, mended
 from services.planner.settings import PlannerSettings, SearchKind
 from shared.messaging.stages.stage import Stage
 from shared.placement.settings import RuleSettings
+from shared.planning.order_search import OrderSearch
+from shared.planning.region_order import RegionOrder, Scheduling
 from shared.planning.searches import Searches
 from shared.runtime.service import run_service
 from shared.runtime.settings import Settings, settings
+from shared.scheduling.list_scheduling import PriorityRule
 from shared.workloads.tariff_files import read_tariffs
-
-if TYPE_CHECKING:
-    from shared.planning.region_decomposition import RegionDecomposition
 
 _INPUT: Final = "placement.inputs"
 
@@ -26,7 +26,7 @@ def stages(
     rules: RuleSettings | None = None,
     searches: Searches | None = None,
 ) -> list[Stage]:
-    """The planner, whose rounds are placement's. `searches` counts what CP-SAT answers. Raises
+    """The planner, whose rounds are placement's. `searches` counts what they come to. Raises
     UnusableError for tariffs that are none."""
     own, rules = own or PlannerSettings(), rules or RuleSettings()
     search = Search(
@@ -36,7 +36,7 @@ def stages(
         most_jobs=own.most_jobs,
         period_us=round(own.period_s * 1e6),
         valid_us=round(own.valid_s * 1e6),
-        solving=_solving(own, searches or Searches()),
+        ordering=_ordering(own, searches or Searches()),
     )
 
     def create(_number: int, restored: Mapping[str, bytes]) -> Planner:
@@ -55,13 +55,23 @@ def stages(
     ]
 
 
-def _solving(own: PlannerSettings, searches: Searches) -> "RegionDecomposition | None":
-    """The solver is loaded where it is asked for alone."""
-    if own.search is not SearchKind.DEC:
-        return None
-    from shared.planning.region_decomposition import RegionDecomposition
+def _ordering(own: PlannerSettings, searches: Searches) -> RegionOrder | None:
+    match own.search:
+        case SearchKind.LOOK_AHEAD:
+            return None
+        case SearchKind.LS:
+            return RegionOrder(lambda rule: rule)
+        case SearchKind.HYBRID:
+            return RegionOrder(lambda _: OrderSearch(searches))
+        case SearchKind.DEC:
+            return RegionOrder(partial(_solver, own, searches))
 
-    return RegionDecomposition(own.solve_s, own.longest_solve_s, searches)
+
+def _solver(own: PlannerSettings, searches: Searches, rule: PriorityRule) -> Scheduling:
+    """The solver is loaded where it is asked for alone."""
+    from shared.planning.decomposition import DecompositionPlanner
+
+    return DecompositionPlanner(rule, searches, own.solve_s, longest_s=own.longest_solve_s)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What Prometheus sees of a planner that solves."""
+"""What Prometheus sees of a planner that searches for schedules."""
 
 from collections.abc import Callable, Iterable
 
@@ -8,13 +8,13 @@ from shared.planning.searches import Searches
 
 
 def watch(searches: Searches, meter: Meter) -> None:
-    """Count what CP-SAT answers."""
+    """Count what CP-SAT and searches over orders come to."""
 
     def counting(count: Callable[[], int]) -> Callable[[CallbackOptions], Iterable[Observation]]:
         return lambda _options: [Observation(count())]
 
     for name, description, count in (
-        ("plans_solved", "Plans that CP-SAT was asked for", lambda: searches.plans),
+        ("plans_solved", "Plans that were searched for", lambda: searches.plans),
         ("plans_improved", "Those cheaper than the list schedule", lambda: searches.improved),
         (
             "plans_unanswered",

@@ -6,7 +6,7 @@ what placement has started, without asking it, and what a plan would have to be 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import orjson
 from coplace.v1.jobs_pb2 import JobFinished
@@ -19,12 +19,10 @@ from shared.messaging.stages.stage import Round
 from shared.placement import processor
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
+from shared.planning.region_order import RegionOrder
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices
 from shared.scheduling.run_share import RunShare
 from shared.workloads.tariff import Tariff
-
-if TYPE_CHECKING:  # a planner that only looks ahead loads no solver
-    from shared.planning.region_decomposition import RegionDecomposition
 
 OUTPUT: Final = "placement.plans"
 SOURCE: Final = "planner"
@@ -49,8 +47,8 @@ class Search:
     most_jobs: int
     period_us: int
     valid_us: int
-    # Set where CP-SAT plans, and not look-ahead.
-    solving: "RegionDecomposition | None" = None
+    # Set where what waits is ordered as a schedule under the caps, and look-ahead does not plan.
+    ordering: RegionOrder | None = None
 
     def look_ahead(self, clusters: Iterable[str]) -> LookAhead:
         """The search over these clusters: 1 per kWh where no tariff is known."""
@@ -115,8 +113,8 @@ class Planner:
         self._changed[_SEARCHED] = str(self._searched_us).encode()
         planning, share = self._placement.planning, self._share.mean
         problem = planning.problem(ended.now_s, share, self._search.most_jobs)
-        if (solving := self._search.solving) is not None:
-            return list(_that_fit(problem.items(solving.plan(problem.situation, problem.waiting))))
+        if (ordering := self._search.ordering) is not None:
+            return list(_that_fit(problem.items(ordering.plan(problem.situation, problem.waiting))))
         look_ahead = self._search.look_ahead(problem.clusters)
         plan = look_ahead.plan(problem.situation, problem.waiting, share)
         return list(_that_fit(problem.items(plan or ())))

@@ -22,6 +22,8 @@ class SearchKind(StrEnum):
     """How plans are looked for."""
 
     LOOK_AHEAD = "look-ahead"
+    LS = "ls"
+    HYBRID = "hybrid"
     DEC = "dec"
 
 
@@ -46,7 +48,9 @@ class PlannerSettings(EnvironmentSettings):
     )
     search: SearchKind = Field(
         SearchKind.LOOK_AHEAD,
-        description="dec: CP-SAT orders the queue under the caps; look-ahead's settings count not",
+        description="Orders of the queue under the caps, for which look-ahead's settings count "
+        "not: ls, list scheduling by walltime; hybrid, the cheapest of its orders that a search "
+        "finds; dec, CP-SAT",
     )
     solve_s: float = Field(
         1.0, gt=0, le=60, description="Work of one answer of CP-SAT, about seconds of one core"

@@ -75,7 +75,7 @@ class DecompositionPlanner:
             return listed.starts
         return self._cheapest(at, listed, order).starts
 
-    def cheapest(self, at: CappedSituation) -> ListSchedule:
+    def schedule(self, at: CappedSituation) -> ListSchedule:
         """The cheapest that was found, with what its waits cost."""
         return self._cheapest(at, *self._listed(at))
 
@@ -89,7 +89,9 @@ class DecompositionPlanner:
         self, at: CappedSituation, listed: ListSchedule, order: Sequence[int]
     ) -> ListSchedule:
         self._searches.plans += 1
-        kept = list_schedule(at, kept_order(at, order, self._last), listed.cost)
+        kept = None
+        if self._last:
+            kept = list_schedule(at, kept_order(at, order, self._last), listed.cost)
         best = self._solved_from(at, kept or listed)
         self._searches.improved += best.cost < listed.cost
         self._last = [at.waiting[place].arrival for _, place in best.starts]

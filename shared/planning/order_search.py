@@ -40,6 +40,10 @@ class OrderSearch:
 
     def plan(self, at: CappedSituation) -> Sequence[Planned]:
         """The list schedule of the cheapest order."""
+        return self.schedule(at).starts
+
+    def schedule(self, at: CappedSituation) -> ListSchedule:
+        """It with what its waits add to bounded slowdowns."""
         weighed = at._replace(waiting=[_weighed(job) for job in at.waiting])
         orders = self._first_orders(weighed)
         found = [(order, _listed(weighed, order)) for order in orders]
@@ -48,7 +52,7 @@ class OrderSearch:
         self._searches.plans += 1
         self._searches.improved += schedule.cost < found[0][1].cost
         self._last = [at.waiting[place].arrival for place in order]
-        return schedule.starts
+        return schedule
 
     def _first_orders(self, at: CappedSituation) -> list[list[int]]:
         """By the limit; by limit, weight and draw; as in the last plan, who is new by its limit."""

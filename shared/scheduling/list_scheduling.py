@@ -295,9 +295,15 @@ class PriorityRule:
 
     def plan(self, at: CappedSituation) -> Sequence[Planned]:
         """What starts now; all else is planned anew when something happens."""
-        schedule = list_schedule(at, self.order(at), until_s=at.now_s)
-        assert schedule is not None
-        return schedule.starts
+        found = list_schedule(at, self.order(at), until_s=at.now_s)
+        assert found is not None
+        return found.starts
+
+    def schedule(self, at: CappedSituation) -> ListSchedule:
+        """All of the list schedule."""
+        found = list_schedule(at, self.order(at))
+        assert found is not None
+        return found
 
 
 class PlannedStarts(Dispatcher):

@@ -45,9 +45,11 @@ from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import Round
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
-from shared.planning.region_decomposition import RegionDecomposition
+from shared.planning.decomposition import DecompositionPlanner
+from shared.planning.region_order import RegionOrder, Scheduling
 from shared.planning.searches import Searches
 from shared.runtime.service import GC_THRESHOLDS
+from shared.scheduling.list_scheduling import PriorityRule
 from shared.scheduling.lookahead import LookAhead, Objective
 from shared.scheduling.plan_evaluation import PlannedEntry
 from shared.workloads.tariff import Tariff
@@ -124,9 +126,13 @@ class Planner:
 
     def __init__(self, clusters_: int, *, solving: bool = False) -> None:
         settings = PlannerSettings()
-        limits_s = settings.solve_s, settings.longest_solve_s
         self.searches = Searches()
-        self._solver = RegionDecomposition(*limits_s, self.searches) if solving else None
+
+        def solver(rule: PriorityRule) -> Scheduling:
+            limit_s, longest_s = settings.solve_s, settings.longest_solve_s
+            return DecompositionPlanner(rule, self.searches, limit_s, longest_s=longest_s)
+
+        self._solver = RegionOrder(solver) if solving else None
         self._objective = Objective((Tariff(),) * clusters_, settings.prices)
         self._bounds, self._most_jobs = settings.bounds, settings.most_jobs
 

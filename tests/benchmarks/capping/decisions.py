@@ -114,7 +114,7 @@ def _solved(at: CappedSituation, rule: PriorityRule) -> list[str]:
     for limit_s in _LIMITS_S:
         searches, began_s = Searches(), process_time()
         planner = DecompositionPlanner(rule, searches, limit_s, rounds=1, longest_s=limit_s)
-        found = planner.cheapest(at)
+        found = planner.schedule(at)
         assert found.cost <= listed.cost
         below = f"{100 * (1 - found.cost / listed.cost):.2f} below"
         told = "no answer" if searches.unanswered else below

@@ -15,7 +15,9 @@ from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import Round
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
-from shared.planning.region_decomposition import RegionDecomposition
+from shared.planning.decomposition import DecompositionPlanner
+from shared.planning.order_search import OrderSearch
+from shared.planning.region_order import RegionOrder
 from shared.planning.searches import Searches
 from shared.runtime.environment import WrongSettingsError
 from shared.scheduling.lookahead import Bounds, Prices
@@ -126,13 +128,19 @@ def test_nothing_is_proposed_where_nothing_waits_or_no_round_follows_or_no_budge
     assert plan_of(planner(none), 0, *queue()) is None
 
 
-SOLVED: Final = replace(FLAT, solving=RegionDecomposition(0.5, 0.5, Searches()))
+ORDERINGS: Final = (
+    RegionOrder(lambda rule: rule),
+    RegionOrder(lambda _: OrderSearch(Searches())),
+    RegionOrder(lambda rule: DecompositionPlanner(rule, Searches(), 0.5, longest_s=0.5)),
+)
+ORDERED: Final = [replace(FLAT, ordering=ordering) for ordering in ORDERINGS]
 
 
-def test_a_solved_order_is_followed_under_a_cap_that_placement_holds() -> None:
+@pytest.mark.parametrize("search", ORDERED, ids=["ls", "hybrid", "dec"])
+def test_an_order_is_followed_under_a_cap_that_placement_holds(search: Search) -> None:
     """The watts are for four nodes: one holder runs, the other waits as the long one does."""
     cap = capped(POWER_SCOPE_REGION, "", (0, 8 * 100.0 + 4 * 300.0))
-    processor, placement = planner(SOLVED), Placement({}, Rules(), 7.0)
+    processor, placement = planner(search), Placement({}, Rules(), 7.0)
     found = plan_of(processor, 0, cap, *queue())
     first = [one.job_id for one in plan_in(found).items]
     assert [*dict.fromkeys(first)] == [*(f"short-{n}" for n in range(4)), "holder-1", "long"]
@@ -145,8 +153,12 @@ def test_a_solved_order_is_followed_under_a_cap_that_placement_holds() -> None:
     assert started["short-0"].plan_round == 0
 
 
-def test_a_solved_plan_is_the_same_wherever_it_is_solved() -> None:
-    assert plan_of(planner(SOLVED), 0, *queue()) == plan_of(planner(SOLVED), 0, *queue())
+@pytest.mark.parametrize("search", ORDERED, ids=["ls", "hybrid", "dec"])
+def test_an_order_is_the_same_wherever_it_is_looked_for(search: Search) -> None:
+    """One planner made a plan before; its next one follows from the round alone."""
+    lived, restarted = planner(search), planner(search)
+    plan_of(planner(search), 0, *queue())
+    assert plan_of(lived, 0, *queue()) == plan_of(restarted, 0, *queue())
 
 
 def test_rounds_that_follow_sooner_than_the_period_are_not_searched() -> None:

@@ -38,7 +38,7 @@ def at(*waiting: Wanted, cap_mw: int = 1000, held: Wanted | None = None) -> Capp
 
 def cheapest(situation: CappedSituation, searches: Searches | None = None) -> ListSchedule:
     rule = PriorityRule(range(len(situation.waiting)))
-    return DecompositionPlanner(rule, searches or Searches(), limit_s=0.2).cheapest(situation)
+    return DecompositionPlanner(rule, searches or Searches(), limit_s=0.2).schedule(situation)
 
 
 def test_a_long_job_waits_where_that_costs_less() -> None:
@@ -96,7 +96,7 @@ def test_nobody_searches_where_nothing_fits_now() -> None:
     full = at(JOB._replace(limit_s=20.0), JOB, cap_mw=100, held=JOB)
     assert dec.plan(full) == [(10.0, 0), (30.0, 1)]
     assert searches == Searches()
-    assert dec.cheapest(full).starts == [(10.0, 1), (20.0, 0)]  # who wants the whole plan gets it
+    assert dec.schedule(full).starts == [(10.0, 1), (20.0, 0)]  # who wants the whole plan gets it
 
 
 def test_what_never_fits_leaves_the_list_schedule() -> None:

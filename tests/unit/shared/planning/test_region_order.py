@@ -1,4 +1,4 @@
-"""DEC's order of a region's queue: which budgets count, all orders, and what no answer leaves."""
+"""Orders of a region's queue: which budgets count, all orders, and what no answer leaves."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.planning.decomposition import DecompositionPlanner
-from shared.planning.region_decomposition import RegionDecomposition, _situation
+from shared.planning.order_search import OrderSearch
+from shared.planning.region_order import RegionOrder, _situation
 from shared.planning.searches import Searches
 from shared.scheduling.list_scheduling import PriorityRule, list_schedule
 from shared.scheduling.lookahead import Waiting
@@ -57,10 +58,13 @@ def situation(
     return Situation(0.0, [Pool(each) for each in units], running or {}, budgets)
 
 
+def solved(searches: Searches) -> RegionOrder:
+    return RegionOrder(lambda rule: DecompositionPlanner(rule, searches, 0.2, longest_s=0.2))
+
+
 def planned(at: Situation, *jobs: Waiting, searches: Searches | None = None) -> list[int]:
     """The arrivals in the order of the plan, each once."""
-    search = RegionDecomposition(0.2, 0.2, searches or Searches())
-    found = search.plan(at, {job.arrival: job for job in jobs})
+    found = solved(searches or Searches()).plan(at, {job.arrival: job for job in jobs})
     assert sorted(found) == found
     return list(dict.fromkeys(entry.arrival for entry in found))
 
@@ -98,8 +102,9 @@ def test_what_runs_gives_back_its_nodes_and_watts_and_what_stays_for_ever_does_n
 
 def test_clusters_stay_in_the_policys_order_and_jobs_in_their_tiers() -> None:
     jobs = [waiting(1, clusters=(1, 0), limit_s=6_000.0), waiting(2, clusters=(1,), tier=1)]
-    search = RegionDecomposition(0.2, 0.2, Searches())
-    found = search.plan(situation(1, 1, together_w=100.0), {job.arrival: job for job in jobs})
+    found = solved(Searches()).plan(
+        situation(1, 1, together_w=100.0), {job.arrival: job for job in jobs}
+    )
     assert [(e.arrival, e.cluster, tier_of(e.order)) for e in found if e.arrival == 1] == [
         (1, 1, 0),
         (1, 0, 0),
@@ -115,6 +120,13 @@ def test_without_an_answer_in_time_the_list_schedule_holds_and_is_counted(
     found = planned(situation(4, together_w=100.0), LONG, SHORT, waiting(3), searches=searches)
     assert found == [2, 3, 1]
     assert searches == Searches(plans=1, unanswered=1)
+
+
+def test_list_scheduling_and_the_search_over_its_orders_plan_too() -> None:
+    jobs = {job.arrival: job for job in (LONG, SHORT, waiting(3, limit_s=300.0))}
+    for by in (RegionOrder(lambda rule: rule), RegionOrder(lambda _: OrderSearch(Searches()))):
+        found = by.plan(situation(4, together_w=100.0), jobs)
+        assert [entry.arrival for entry in found] == [3, 2, 1]
 
 
 JOBS: Final[st.SearchStrategy[list[dict[str, Any]]]] = st.lists(
@@ -139,7 +151,7 @@ def test_no_order_of_a_list_schedule_is_cheaper_than_what_is_found(
     region = situation(4, 3, together_w=together_w, each_w=each_w)
     at, firsts = _situation(region, jobs)
     rule = PriorityRule(range(len(firsts)))
-    found = DecompositionPlanner(rule, Searches(), 5.0).cheapest(at)
+    found = DecompositionPlanner(rule, Searches(), 5.0).schedule(at)
     orders = (list_schedule(at, order) for order in permutations(range(len(firsts))))
     least = min((listed.cost for listed in orders if listed), default=0.0)
     assert found.cost <= least + 1e-6 * least

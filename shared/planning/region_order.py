@@ -1,25 +1,25 @@
-"""DEC for a region: an order of what waits, by starts of CP-SAT under the budgets of now.
+"""An order of what waits in a region, by whatever schedules jobs on nodes under one cap: list
+scheduling, a search over its orders, or CP-SAT, under the budgets of now.
 
-The relaxed model of `decomposition.py`: the nodes of a cluster are one pool. Each job is where the
-policy would have it first. A budget of all clusters is the cap, one of a single cluster is a pool
-beside its nodes; budgets of some clusters are left to placement, which holds all of them whatever
-a plan says. Nobody declares how long jobs expect to wait by their queue, so the walltime stands in
-equation 2: a second of waiting costs the longest walltime / the job's.
+The nodes of a cluster are one pool, as in the relaxed model of `decomposition.py`. Each job is
+where the policy would have it first. A budget of all clusters is the cap, one of a single cluster
+is a pool beside its nodes; budgets of some clusters are left to placement, which holds all of them
+whatever a plan says. Nobody declares how long jobs expect to wait by their queue, so the walltime
+stands in equation 2: a second of waiting costs the longest walltime / the job's.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from shared.models.bounded_slowdown import THRESHOLD_S, bounded_length_s
-from shared.planning.decomposition import DecompositionPlanner
-from shared.planning.searches import Searches
 from shared.scheduling.list_scheduling import (
     CappedSituation,
     FreeNodes,
+    ListSchedule,
     PriorityRule,
     Using,
     Wanted,
@@ -33,16 +33,18 @@ from shared.scheduling.wait_queue import order_of, tier_of
 _MOST_RANK: Final = 255
 
 
-@dataclass(slots=True)
-class RegionDecomposition:
-    """Plans for a region, from the list schedule by tier and walltime on. The same calls have the
-    same answers: the solver counts its work, not the time; `limit_s` of it, about a second each,
-    doubled up to `longest_s` while there is no answer. Without one the list schedule holds, and
-    `searches` counts it."""
+class Scheduling(Protocol):
+    """Schedules what waits in a situation; who never fits is left out."""
 
-    limit_s: float
-    longest_s: float
-    searches: Searches
+    def schedule(self, at: CappedSituation) -> ListSchedule: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RegionOrder:
+    """Plans for a region by `scheduling`, which is told the rule that its list schedule goes by:
+    tier, then walltime. It is made anew for each plan, so that a plan follows from its round."""
+
+    scheduling: Callable[[PriorityRule], Scheduling]
 
     def plan(self, situation: Situation, waiting: Mapping[int, Waiting]) -> list[PlannedEntry]:
         """The jobs in the order of their starts, on all clusters that the policy has them on; empty
@@ -56,10 +58,7 @@ class RegionDecomposition:
         ranks = [0] * len(firsts)
         for rank, place in enumerate(ranked):
             ranks[place] = rank
-        planner = DecompositionPlanner(
-            PriorityRule(ranks), self.searches, self.limit_s, longest_s=self.longest_s
-        )
-        found = planner.cheapest(at)
+        found = self.scheduling(PriorityRule(ranks)).schedule(at)
         if not found.cost:
             return []
         order = [waiting[firsts[place].arrival] for _, place in found.starts]
