@@ -70,6 +70,7 @@ class DecompositionPlanner:
         """The cheapest that was found, the list schedule included. A job that never fits starts
         never: then the list schedule holds. Where no job fits now, whatever the order, no search
         changes that: what starts later is planned anew then."""
+        at = at._replace(using=[_not_over(each, at.now_s) for each in at.using])
         listed, order = self._listed(at)
         if listed.starts and listed.starts[0][0] > at.now_s:
             return listed.starts
@@ -137,6 +138,11 @@ class DecompositionPlanner:
                 return None  # the conflicts leave no schedule before the horizon
             limit_s *= 2
         return None
+
+
+def _not_over(using: Using, now_s: float) -> Using:
+    """What runs beyond its limit has its nodes for now."""
+    return using._replace(release_s=max(using.release_s, now_s + 1.0))
 
 
 def _model(

@@ -356,7 +356,9 @@ class PlannedStarts(Dispatcher):
         started: list[Served] = []
         for start_s, place in self._planner.plan(at):
             if start_s > now_s:
-                self._next_s = start_s
+                # Who is overdue ends at some moment, which is when all is planned anew.
+                is_overdue = any(each.release_s <= now_s for each in using)
+                self._next_s = inf if is_overdue else start_s
                 break
             if (served := self._started(waiting[place].arrival, now_s)) is not None:
                 started.append(served)
