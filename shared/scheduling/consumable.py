@@ -10,6 +10,7 @@ by node. A job that is beside others is taken to need what it holds until its ow
 neighbour who comes moves nobody's release.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from math import inf
 
@@ -18,6 +19,7 @@ import numpy as np
 from shared.scheduling.capacity import Capacity, Held
 from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import DONE, Turn
+from shared.scheduling.headroom import LeastHeadroom
 from shared.scheduling.load import Reservation
 from shared.scheduling.node_classes import Soonest
 from shared.scheduling.node_selection import NodeSelection, Shadow
@@ -62,6 +64,9 @@ class ConsumableScheduler:
         self._most: dict[int, int] = {}
         self._beside_anyone: dict[Shape, tuple[int, int]] = {}
         self.budgets = Budgets(budgets)
+        # The orders of those who have a reservation of watts, as of some headroom of this pass.
+        self._kept: list[int] = []
+        self._least: LeastHeadroom | None = None
         self._is_capped = self._may_wait_for_ever = self.budgets.any
         for each in held:
             self._may_wait_for_ever |= each.release_s == inf
@@ -252,6 +257,7 @@ class ConsumableScheduler:
         if self._is_capped and self.budgets.begin(now_s):
             self._unsettle()
         self._nodes.forget_choices()
+        self._least = None
         self._turns = self._acting(self._from) if self._from != DONE else iter(())
         self._from = DONE
 
@@ -354,8 +360,6 @@ class ConsumableScheduler:
                 continue
             if self._pauses and (place := block.place_of(order)) < len(block.entries):
                 yield block.entries[place].order
-            if self._is_capped and not self._has_power_for_any(block):
-                continue
             while (entry := self._first_to_start(block, order)) is not None:
                 yield entry
                 order = entry.order + 1
@@ -372,15 +376,31 @@ class ConsumableScheduler:
                 return True
         return False
 
-    def _has_power_for_any(self, block: Block) -> bool:
+    def _has_power_for_any(self, block: Block, least: LeastHeadroom) -> bool:
         """False when no entry may draw what it does for as long as it does. Of those who have a
         reservation there that is not known: it does not stand against them."""
-        least = self.budgets.least_headroom
         for limit_s, draw_mw in block.least_draws():
             if least.has(draw_mw, self._now_s + limit_s):
                 return True
-        orders = map(self.queue.order_of, least.kept_for)
-        return any(order is not None and block.spans(order) for order in orders)
+        return False
+
+    def _with_reservation(self, block: Block, order: int, least: LeastHeadroom) -> list[Entry]:
+        """The entries of a block, from an order on, of jobs that have a reservation of watts."""
+        kept, entries = self._orders_kept(least), block.entries
+        if not kept or not entries:
+            return []
+        begin = bisect_left(kept, max(order, entries[0][0]))
+        orders = kept[begin : bisect_right(kept, entries[-1][0])]
+        found = [entries[block.place_of(each)] for each in orders]
+        return [entry for entry, each in zip(found, orders, strict=True) if entry[0] == each]
+
+    def _orders_kept(self, least: LeastHeadroom) -> list[int]:
+        """The orders, ascending, of the entries of such jobs that wait here; some may be gone."""
+        if least is not self._least:
+            orders = [self.queue.order_of(arrival) for arrival in least.kept_for]
+            self._kept = sorted([order for order in orders if order is not None])
+            self._least = least
+        return self._kept
 
     def _from_order(self, order: int) -> Iterator[Entry]:
         for block in self.queue.blocks_from(order):
@@ -391,8 +411,11 @@ class ConsumableScheduler:
 
     def _first_to_start(self, block: Block, order: int) -> Entry | None:
         """The first entry of a block, from an order on, that may start."""
-        entries, known, now_s = block.entries, self._nodes.known, self._now_s
         least = self.budgets.least_headroom if self._is_capped else None
+        if least is not None and not self._has_power_for_any(block, least):
+            kept = self._with_reservation(block, order, least)
+            return next((entry for entry in kept if self.starting(entry) is not None), None)
+        entries, known, now_s = block.entries, self._nodes.known, self._now_s
         for place in range(block.place_of(order), len(entries)):
             entry = entries[place]
             # As in starting, but there are thousands of them.
