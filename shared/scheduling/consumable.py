@@ -379,10 +379,10 @@ class ConsumableScheduler:
     def _has_power_for_any(self, block: Block, least: LeastHeadroom) -> bool:
         """False when no entry may draw what it does for as long as it does. Of those who have a
         reservation there that is not known: it does not stand against them."""
-        for limit_s, draw_mw in block.least_draws():
-            if least.has(draw_mw, self._now_s + limit_s):
-                return True
-        return False
+        if not least.has_any(block.least_draws(), self._now_s):
+            return False
+        anew = block.least_draws_now()
+        return anew is None or least.has_any(anew, self._now_s)
 
     def _with_reservation(self, block: Block, order: int, least: LeastHeadroom) -> list[Entry]:
         """The entries of a block, from an order on, of jobs that have a reservation of watts."""

@@ -422,19 +422,22 @@ class Budgets:
     @property
     def least_headroom(self) -> LeastHeadroom:
         """What is left under all of them."""
-        changes = 0
-        for budget in self._each:
-            changes += budget.changes
+        changes = self._all_changes()
         if changes != self._changes:
             points = [point for budget in self._each for point in budget.points(inf)]
             self._least, self._changes = LeastHeadroom(points, self.kept_for()), changes
         return self._least
 
+    def _all_changes(self) -> int:
+        changes = 0
+        for budget in self._each:
+            changes += budget.changes
+        return changes
+
     def has(self, draw_mw: int, until_s: float, arrival: int = -1) -> bool:
         """True when no budget is exceeded and no reservation there is delayed."""
-        least = self.least_headroom
-        if arrival not in least.kept_for:
-            return least.has(draw_mw, until_s)
+        if self._all_changes() == self._changes and arrival not in self._least.kept_for:
+            return self._least.has(draw_mw, until_s)
         return all(budget.has(draw_mw, until_s, arrival) for budget in self._each)
 
     def earliest(self, draw_mw: int, duration_s: float, from_s: float, arrival: int) -> float:
