@@ -171,8 +171,7 @@ class ConsumableScheduler:
         """How many units of an entry's kind the cluster takes when nothing runs."""
         number = entry.kind
         if number not in self._most:
-            shape = self.kinds[number].shape
-            self._most[number] = int(self.capacity.table.fitting(shape).sum())
+            self._most[number] = self._nodes.most_units(self.kinds[number].shape)
         return self._most[number]
 
     def units_now(self, entry: Entry) -> int:
@@ -195,6 +194,11 @@ class ConsumableScheduler:
         groups = [self.capacity.groups.of[number] for number in numbers]
         newcomer = kind.app, kind.shape.needs[0]
         return self.neighbours.refusal(newcomer, [group for group in groups if group])
+
+    @property
+    def is_any_held_for_ever(self) -> bool:
+        """True where nobody expects some nodes back."""
+        return any(held.release_s == inf for held in self.held.values())
 
     def expects_nodes(self, entry: Entry) -> bool:
         """False where too much of its nodes is held for ever."""
@@ -389,8 +393,10 @@ class ConsumableScheduler:
         kept, entries = self._orders_kept(least), block.entries
         if not kept or not entries:
             return []
-        begin = bisect_left(kept, max(order, entries[0][0]))
-        orders = kept[begin : bisect_right(kept, entries[-1][0])]
+        begin, last = bisect_left(kept, max(order, entries[0][0])), entries[-1][0]
+        if begin == len(kept) or kept[begin] > last:
+            return []
+        orders = kept[begin : bisect_right(kept, last)]
         found = [entries[block.place_of(each)] for each in orders]
         return [entry for entry, each in zip(found, orders, strict=True) if entry[0] == each]
 

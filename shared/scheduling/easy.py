@@ -204,6 +204,12 @@ class EasyScheduler:
         """When the entry ends at the latest if it starts now."""
         return self._now_s + entry.limit_s
 
+    @property
+    def is_any_held_for_ever(self) -> bool:
+        """True where nobody expects some nodes back."""
+        held = self.releases.in_order
+        return bool(held) and held[-1][0] == inf
+
     def expects_nodes(self, entry: Entry) -> bool:
         """False where too many of its nodes are held for ever."""
         return entry.nodes > self.total or self._shadow(entry.nodes, self._now_s)[0] < inf

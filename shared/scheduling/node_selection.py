@@ -13,7 +13,7 @@ from typing import NamedTuple
 from shared.scheduling.capacity import Capacity, Held
 from shared.scheduling.load import Reservation
 from shared.scheduling.node_classes import NO_STATE, NodeClass, NodeClasses
-from shared.scheduling.node_states import NodeStates, surplus
+from shared.scheduling.node_states import NodeStates, surplus, units_of
 from shared.scheduling.problem import Allocation, Kind, Shape
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.workload import Floats
@@ -66,7 +66,8 @@ class NodeSelection:
     ) -> None:
         self._capacity, self._held, self._kinds = capacity, held, kinds
         self._states = NodeStates(neighbours, capacity.groups)
-        self._factors = factors
+        self._factors: list[float] = factors.tolist()
+        self._is_even = not len(factors) or bool((factors == factors[0]).all())
         self._classes: NodeClasses | None = None
         self.changes = 0  # how often something was taken
         self.known: dict[int, CountedUnits] = {}
@@ -132,6 +133,13 @@ class NodeSelection:
             total = self.classes.total(self._kinds[number])
             counted = self.known[number] = CountedUnits(self.changes, total)
         return counted
+
+    def most_units(self, shape: Shape) -> int:
+        """How many units of a shape fit when nothing runs."""
+        states, total = self._states, 0
+        for each in self.classes.all:
+            total += len(each.nodes) * units_of(states.of[each.now].amounts, shape)
+        return total
 
     def units_beside_anyone(self, shape: Shape) -> int:
         """How many units of a shape would fit if everybody accepted everybody."""
@@ -208,9 +216,12 @@ class NodeSelection:
     def _in_order(self, options: list[_Option]) -> list[tuple[int, _Option]]:
         """Nodes that are as good for a kind: those that draw least first, by index."""
         nodes = [(node, option) for option in options for node in option.of.nodes]
-        nodes.sort(key=itemgetter(0))
-        factors = self._factors
-        return sorted(nodes, key=lambda each: float(factors[each[0]]))
+        if len(options) > 1:
+            nodes.sort(key=itemgetter(0))
+        if not self._is_even:
+            factors = self._factors
+            nodes.sort(key=lambda each: factors[each[0]])
+        return nodes
 
     def _choice(self, number: int, shadow: Shadow | None) -> list[list[_Option]]:
         """The classes on which a kind fits, best first, those that are as good together: that cost

@@ -308,12 +308,16 @@ class PowerBudget:
     def _rooms_at(self, times_s: Iterable[float]) -> Iterator[int]:
         """The headroom at ascending times."""
         drawn_mw, place = self.drawn_mw, bisect_right(self._held, (self.now_s, maxsize, 0))
+        steps, step = self.cap.steps, 0
         for time_s in times_s:
+            while step < len(steps) and steps[step][0] <= time_s:
+                step += 1
+            cap_mw = steps[step - 1][1] if step else NO_CAP_MW
             while place < len(self._held) and self._held[place][0] <= time_s:
                 drawn_mw -= self._held[place][2]
                 place += 1
             kept_mw = sum(r.draw_mw for r in self._reserved.values() if r.draws_at(time_s))
-            yield self.cap.at(time_s) - self.base_mw - drawn_mw - kept_mw
+            yield cap_mw - self.base_mw - drawn_mw - kept_mw
 
     def _room_at(self, time_s: float) -> int:
         return next(self._rooms_at([time_s]))

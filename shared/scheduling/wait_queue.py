@@ -131,6 +131,8 @@ class Block:
             for limit_s, draw_mw in sorted(self._modes()):
                 if not self._least_draws or draw_mw < self._least_draws[-1][1]:
                     self._least_draws.append((limit_s, draw_mw))
+            if self._least_draws:
+                self.least_draw_mw = self._least_draws[-1][1]
         return self._least_draws
 
     def least_draws_now(self) -> list[tuple[float, int]] | None:
