@@ -64,6 +64,14 @@ class Dispatch:
             if reservation is not None
         }
 
+    def promised(self, arrival: int) -> dict[str, Reservation]:
+        """What was promised to one job, by cluster."""
+        found: dict[str, Reservation] = {}
+        for name, scheduler in self.schedulers.items():
+            if scheduler.promised_to == arrival and (reservation := scheduler.reservation):
+                found[name] = reservation
+        return found
+
 
 def schedule(now_s: float, schedulers: Mapping[str, ClusterScheduler]) -> Dispatch:
     """One pass over the queue, which what starts leaves; schedulers are numbered by their place."""

@@ -94,22 +94,35 @@ class Capacity:
         self._change(kind, allocation, -1)
 
     def _change(self, kind: Kind, allocation: Allocation, sign: int) -> None:
-        nodes = np.array(allocation.nodes, dtype=np.int64)
-        units = np.array(allocation.units, dtype=np.int64)
-        needs = np.array(kind.shape.needs, dtype=np.int64)
-        self.free[:, nodes] -= sign * needs[:, np.newaxis] * units
-        self.holders[nodes] += sign
+        nodes, units = allocation
+        if not nodes:
+            return
+        at = _at(nodes)
+        more: Ints | int = sign * units[0]
+        if units.count(units[0]) < len(units):
+            more = sign * np.array(units, dtype=np.int64)
+        for row, need in zip(self.free, kind.shape.needs, strict=True):
+            if need:
+                row[at] -= need * more
+        self.holders[at] += sign
         if kind.shape.exclusive:
-            self.closed[nodes] += sign
+            self.closed[at] += sign
         else:
-            self._regroup(kind, allocation, sign)
+            self._regroup(kind, at, units, sign)
 
-    def _regroup(self, kind: Kind, allocation: Allocation, sign: int) -> None:
+    def _regroup(self, kind: Kind, at: Ints | slice, units: tuple[int, ...], sign: int) -> None:
         """Nodes that had the same group and get as many units have the same one after it."""
-        after: dict[tuple[int, int], int] = {}
         change = self.groups.joined if sign > 0 else self.groups.left
-        for node, units in zip(allocation.nodes, allocation.units, strict=True):
-            key = int(self.group[node]), units
-            if key not in after:
-                after[key] = change(key[0], (kind.app, units * kind.shape.needs[0]))
-            self.group[node] = after[key]
+        before = list(zip(self.group[at].tolist(), units, strict=True))
+        after = {
+            (number, count): change(number, (kind.app, count * kind.shape.needs[0]))
+            for number, count in dict.fromkeys(before)
+        }
+        self.group[at] = [after[key] for key in before]
+
+
+def _at(nodes: tuple[int, ...]) -> Ints | slice:
+    """Ascending nodes as an index: most are neighbours."""
+    if nodes[-1] - nodes[0] == len(nodes) - 1:
+        return slice(nodes[0], nodes[-1] + 1)
+    return np.array(nodes, dtype=np.int64)

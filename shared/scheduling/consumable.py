@@ -163,6 +163,11 @@ class ConsumableScheduler:
         """What is promised to the first entry that cannot start."""
         return self.shadow.reservation if self.shadow else None
 
+    @property
+    def promised_to(self) -> int:
+        """The arrival number of whom it is promised to; below 0 for nobody."""
+        return self._blocked.arrival if self._blocked is not None else -1
+
     def expected_ends(self) -> list[tuple[float, int]]:
         """When the holders of nodes are expected to end."""
         return [(held.release_s, held.holder) for held in self.held.values()]

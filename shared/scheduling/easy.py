@@ -187,6 +187,11 @@ class EasyScheduler:
         """What is promised to the first entry that cannot start."""
         return Reservation(*self._reservation) if self._reservation else None
 
+    @property
+    def promised_to(self) -> int:
+        """The arrival number of whom it is promised to; below 0 for nobody."""
+        return self._reservation[0] if self._reservation else -1
+
     def expected_ends(self) -> list[tuple[float, int]]:
         """When the holders of nodes are expected to end."""
         return [(held[0], held[1]) for held in self.releases.in_order]
