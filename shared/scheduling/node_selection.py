@@ -193,7 +193,7 @@ class NodeSelection:
             full = (count - 1) // option.units
             rest = count - full * option.units
             return full * option.lost + self._lost(kind, option.of, rest, shadow)
-        for _, option in self._in_order(options):
+        for _, option in self._in_order(options, count):
             if option.units >= count:
                 return lost + self._lost(kind, option.of, count, shadow)
             lost += option.lost
@@ -205,7 +205,7 @@ class NodeSelection:
         those that cost its reservation least."""
         taken: list[tuple[int, int]] = []
         for options in self._choice(number, shadow):
-            for node, option in self._in_order(options):
+            for node, option in self._in_order(options, count):
                 taken.append((node, min(option.units, count)))
                 count -= option.units
                 if count <= 0:
@@ -213,8 +213,12 @@ class NodeSelection:
                     return Allocation(tuple([n for n, _ in taken]), tuple([u for _, u in taken]))
         raise ValueError("so many units do not fit")
 
-    def _in_order(self, options: list[_Option]) -> list[tuple[int, _Option]]:
-        """Nodes that are as good for a kind: those that draw least first, by index."""
+    def _in_order(self, options: list[_Option], count: int) -> list[tuple[int, _Option]]:
+        """Nodes that are as good for a kind, enough for so many units: those that draw least first,
+        by index."""
+        if len(options) == 1 and self._is_even:
+            option = options[0]
+            return [(node, option) for node in option.of.nodes[: -(-count // option.units)]]
         nodes = [(node, option) for option in options for node in option.of.nodes]
         if len(options) > 1:
             nodes.sort(key=itemgetter(0))

@@ -92,9 +92,8 @@ MUTANTS: Final = (
         "who starts beside others may crowd out what is reserved there",
         "scheduling/node_selection.py",
         "self.classes.units(shadow.kind, self._states.joined(on.then, kind, units))",
-        "self._states.units_beside_anyone(\n"
-        "            shadow.kind.shape, self._states.of[self._states.joined(on.then, kind, units)]\n"
-        "        )",
+        "self._states.units_beside_anyone(shadow.kind.shape, "
+        "self._states.of[self._states.joined(on.then, kind, units)])",
         soonest=17,
     ),
     Mutant(
