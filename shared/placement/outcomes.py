@@ -263,8 +263,8 @@ class Outcomes:
 
     def reservation(self, job: Tracked) -> Reservation | None:
         """The earliest nodes that the pass promised to a job, None when it has no reservation."""
-        reservations = self.refusals.plan.reservations().items()
-        own = [(p.start_s, name, p) for name, p in reservations if p.arrival == job.arrival]
+        promised = self.refusals.plan.promised(job.arrival)
+        own = [(each.start_s, name, each) for name, each in promised.items()]
         if not own:
             return None
         start_s, name, reservation = min(own, key=lambda option: option[:2])

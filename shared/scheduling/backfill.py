@@ -9,8 +9,7 @@ once; where one of them held a reservation, the entries behind it get their turn
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from operator import attrgetter
-from typing import Final, Protocol
+from typing import Protocol
 
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.dispatch import Dispatcher, Served
@@ -23,7 +22,6 @@ from shared.scheduling.wait_queue import Entry, WaitQueue
 
 # A cluster that gives out whole nodes, or parts of them.
 ClusterScheduler = EasyScheduler | ConsumableScheduler
-_NEXT_ORDER: Final = attrgetter("next_order")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +61,14 @@ class Dispatch:
             for name, reservation in reservations.items()
             if reservation is not None
         }
+
+    def promised(self, arrival: int) -> dict[str, Reservation]:
+        """What was promised to one job, by cluster."""
+        found: dict[str, Reservation] = {}
+        for name, scheduler in self.schedulers.items():
+            if scheduler.promised_to == arrival and (reservation := scheduler.reservation):
+                found[name] = reservation
+        return found
 
 
 def schedule(now_s: float, schedulers: Mapping[str, ClusterScheduler]) -> Dispatch:
@@ -114,13 +120,18 @@ def one_pass(schedulers: Sequence[Turns], now_s: float) -> list[Served]:
     for scheduler in schedulers:
         scheduler.turn()
     started: list[Served] = []
-    while schedulers and (scheduler := min(schedulers, key=_NEXT_ORDER)).next_order != DONE:
-        served = scheduler.serve()
-        if served is not None:
-            for other in schedulers:
-                if other is not scheduler:
-                    other.drop(served[1].arrival)
-            started.append(served)
+    orders = [scheduler.next_order for scheduler in schedulers]
+    while orders and (order := min(orders)) != DONE:
+        number = orders.index(order)
+        served = schedulers[number].serve()
+        if served is None:
+            orders[number] = schedulers[number].next_order
+            continue
+        started.append(served)
+        for other, scheduler in enumerate(schedulers):
+            if other != number:
+                scheduler.drop(served[1].arrival)
+        orders = [scheduler.next_order for scheduler in schedulers]
     for scheduler in schedulers:
         scheduler.finish()
     return started

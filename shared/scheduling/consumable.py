@@ -10,19 +10,21 @@ by node. A job that is beside others is taken to need what it holds until its ow
 neighbour who comes moves nobody's release.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from math import inf
 
 import numpy as np
 
-from shared.scheduling.capacity import Capacity, Flat, Held
+from shared.scheduling.capacity import Capacity, Held
 from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import DONE, Turn
+from shared.scheduling.headroom import LeastHeadroom
 from shared.scheduling.load import Reservation
+from shared.scheduling.node_classes import Soonest
 from shared.scheduling.node_selection import NodeSelection, Shadow
 from shared.scheduling.power import Budgets, PowerBudget, Shortage
-from shared.scheduling.problem import Allocation, Ints, Kind, Shape
+from shared.scheduling.problem import Kind, Shape
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.wait_queue import Block, Entry, LeastByKind, WaitQueue
 from shared.scheduling.workload import Floats
@@ -58,11 +60,13 @@ class ConsumableScheduler:
         self._turns: Iterator[Turn] = iter(())
         self._next: Turn = DONE
         factors = np.ones(capacity.table.nodes) if factors is None else factors
-        self._nodes = NodeSelection(capacity, kinds, neighbours, factors)
+        self._nodes = NodeSelection(capacity, self.held, kinds, neighbours, factors)
         self._most: dict[int, int] = {}
         self._beside_anyone: dict[Shape, tuple[int, int]] = {}
-        self._flat: Flat | None = None
         self.budgets = Budgets(budgets)
+        # The orders of those who have a reservation of watts, as of some headroom of this pass.
+        self._kept: list[int] = []
+        self._least: LeastHeadroom | None = None
         self._is_capped = self._may_wait_for_ever = self.budgets.any
         for each in held:
             self._may_wait_for_ever |= each.release_s == inf
@@ -133,7 +137,6 @@ class ConsumableScheduler:
         self.budgets.let_go(holder)
         self._nodes.count_anew()
         self._beside_anyone.clear()
-        self._flat = None
         self._unsettle()
 
     def redraw(self, holder: int, release_s: float, draw_mw: int) -> None:
@@ -141,7 +144,7 @@ class ConsumableScheduler:
         self.held[holder] = self.held[holder]._replace(release_s=release_s, draw_mw=draw_mw)
         self.budgets.let_go(holder)
         self.budgets.hold(holder, release_s, draw_mw)
-        self._flat = None
+        self._nodes.regroup()
         self._unsettle()
 
     # What it answers ----------------------------------------------------------------------------
@@ -151,15 +154,19 @@ class ConsumableScheduler:
         """The reservation with what is free at its time. It is worked out when first asked for,
         since most reservations never are: what runs stays the same until then."""
         if self._shadow is None and self._blocked is not None:
-            kind = self.kinds[self._blocked.kind]
-            at = self._earliest(kind, self._blocked.nodes, self._blocked_s)
-            self._shadow = self._shadow_of(self._blocked, *at)
+            soonest = self._earliest(self._blocked, self._blocked_s)
+            self._shadow = self._shadow_of(self._blocked, soonest)
         return self._shadow
 
     @property
     def reservation(self) -> Reservation | None:
         """What is promised to the first entry that cannot start."""
         return self.shadow.reservation if self.shadow else None
+
+    @property
+    def promised_to(self) -> int:
+        """The arrival number of whom it is promised to; below 0 for nobody."""
+        return self._blocked.arrival if self._blocked is not None else -1
 
     def expected_ends(self) -> list[tuple[float, int]]:
         """When the holders of nodes are expected to end."""
@@ -169,8 +176,7 @@ class ConsumableScheduler:
         """How many units of an entry's kind the cluster takes when nothing runs."""
         number = entry.kind
         if number not in self._most:
-            shape = self.kinds[number].shape
-            self._most[number] = int(self.capacity.table.fitting(shape).sum())
+            self._most[number] = self._nodes.most_units(self.kinds[number].shape)
         return self._most[number]
 
     def units_now(self, entry: Entry) -> int:
@@ -182,21 +188,26 @@ class ConsumableScheduler:
         shape, changes = self.kinds[entry.kind].shape, self._nodes.changes
         known = self._beside_anyone.get(shape)
         if known is None or known[0] != changes:
-            self._beside_anyone[shape] = known = changes, int(self.capacity.units(shape).sum())
+            units = self._nodes.units_beside_anyone(shape)
+            self._beside_anyone[shape] = known = changes, units
         return known[1]
 
     def why_no_neighbour(self, entry: Entry) -> str:
         """Why it may not join those beside whom a unit of it would fit."""
         kind = self.kinds[entry.kind]
-        there = self.capacity.group[self.capacity.units(kind.shape) > 0]
-        groups = (self.capacity.groups.of[number] for number in np.unique(there).tolist())
+        numbers = self._nodes.groups_beside(kind.shape)
+        groups = [self.capacity.groups.of[number] for number in numbers]
         newcomer = kind.app, kind.shape.needs[0]
         return self.neighbours.refusal(newcomer, [group for group in groups if group])
 
+    @property
+    def is_any_held_for_ever(self) -> bool:
+        """True where nobody expects some nodes back."""
+        return any(held.release_s == inf for held in self.held.values())
+
     def expects_nodes(self, entry: Entry) -> bool:
         """False where too much of its nodes is held for ever."""
-        kind = self.kinds[entry.kind]
-        return not self._ever_fits(entry) or self._earliest(kind, entry.nodes, self._now_s)[0] < inf
+        return not self._ever_fits(entry) or self._earliest(entry, self._now_s).start_s < inf
 
     def end_s(self, entry: Entry) -> float:
         """When the entry ends at the latest if it starts now."""
@@ -255,6 +266,7 @@ class ConsumableScheduler:
         if self._is_capped and self.budgets.begin(now_s):
             self._unsettle()
         self._nodes.forget_choices()
+        self._least = None
         self._turns = self._acting(self._from) if self._from != DONE else iter(())
         self._from = DONE
 
@@ -269,22 +281,14 @@ class ConsumableScheduler:
         kind, waits = self.kinds[entry.kind], self._blocked is not None
         beyond = None if self.in_time(entry) else self.shadow
         allocation = self._nodes.allocation(entry.kind, entry.nodes, beyond)
-        self._take(kind, allocation, beyond)
         self.queue.remove(entry.arrival)
         end_s, draw_mw = self.end_s(entry), entry.draw_mw
-        self.held[entry.arrival] = Held(end_s, entry.arrival, kind, allocation, draw_mw)
+        held = Held(end_s, entry.arrival, kind, allocation, draw_mw)
+        self.capacity.take(kind, allocation)
+        self._nodes.take(held, beyond)
+        self.held[entry.arrival] = held
         self.budgets.hold(entry.arrival, end_s, draw_mw)
         return self.number, entry, allocation, waits
-
-    def _take(self, kind: Kind, allocation: Allocation, shadow: Shadow | None) -> None:
-        nodes = np.array(allocation.nodes, dtype=np.int64)
-        self.capacity.take(kind, allocation)
-        self._nodes.took(nodes)
-        if shadow is not None:
-            shadow.capacity.take(kind, allocation)
-            after = self._shadow_units(shadow.kind, shadow.capacity, nodes)
-            shadow.extra -= int((shadow.units[nodes] - after).sum())
-            shadow.units[nodes] = after
 
     def _block(self, entry: Entry) -> None:
         """Promise the entry its units, in the mode in which they and the watts are there first, if
@@ -292,83 +296,40 @@ class ConsumableScheduler:
         another cap, and blocks nobody."""
         self._forget_reservation()
         if self._may_wait_for_ever:
-            start_s, capacity = self._soonest(entry)
+            soonest = self._soonest(entry)
             for mode in entry.others:
                 other = entry.in_mode(mode)
                 found = self._soonest(other)
-                if found[0] < start_s:
-                    (start_s, capacity), entry = found, other
-            if start_s == inf:
+                if found.start_s < soonest.start_s:
+                    soonest, entry = found, other
+            if soonest.start_s == inf:
                 return
-            self._shadow = self._shadow_of(entry, start_s, capacity)
-            self.budgets.reserve(entry.arrival, start_s, entry.limit_s, entry.draw_mw)
+            self._shadow = self._shadow_of(entry, soonest)
+            self.budgets.reserve(entry.arrival, soonest.start_s, entry.limit_s, entry.draw_mw)
         self._blocked, self._blocked_s = entry, self._now_s
 
-    def _shadow_of(self, entry: Entry, start_s: float, capacity: Capacity) -> Shadow:
-        kind = self.kinds[entry.kind]
-        units = self._shadow_units(kind, capacity)
-        reservation = Reservation(entry.arrival, entry.nodes, start_s)
-        return Shadow(reservation, kind, capacity, units, int(units.sum()) - entry.nodes)
+    def _shadow_of(self, entry: Entry, soonest: Soonest) -> Shadow:
+        self._nodes.promise(soonest.states)
+        reservation = Reservation(entry.arrival, entry.nodes, soonest.start_s)
+        return Shadow(reservation, self.kinds[entry.kind], soonest.units - entry.nodes)
 
-    def _soonest(self, entry: Entry) -> tuple[float, Capacity]:
-        """When an entry's units and watts will be there if limits hold, and all that is free then;
-        infinite where no budget ever has the watts, or nodes are held for ever."""
-        kind = self.kinds[entry.kind]
-        start_s, capacity = self._earliest(kind, entry.nodes, self._now_s)
+    def _soonest(self, entry: Entry) -> Soonest:
+        """When an entry's units and watts will be there if limits hold; infinite where no budget
+        ever has the watts, or nodes are held for ever."""
+        soonest = self._earliest(entry, self._now_s)
         power = entry.draw_mw, entry.limit_s
-        while (later_s := self.budgets.earliest(*power, start_s, entry.arrival)) > start_s:
+        while True:
+            later_s = self.budgets.earliest(*power, soonest.start_s, entry.arrival)
             if later_s == inf:
-                return inf, capacity
-            start_s, capacity = self._earliest(kind, entry.nodes, later_s)
-        return start_s, capacity
+                return soonest._replace(start_s=inf)
+            if later_s <= soonest.start_s:
+                return soonest
+            soonest = self._earliest(entry, later_s)
 
-    def _earliest(self, kind: Kind, count: int, from_s: float) -> tuple[float, Capacity]:
-        """When, from a time on, so many units will be free, and all that is free then: what is
-        overdue is expected back at any moment.
-
-        More time frees more, so the first time at which they fit is found by halving; neighbours
-        are only asked from there on.
-        """
-        flat = self._flat_now()
-        due_s = np.maximum(flat.release_s, from_s)
-        ends = np.flatnonzero(due_s != np.append(due_s[1:], np.nan)) + 1
-        if not len(ends) or due_s[0] > from_s:
-            ends = np.concatenate(([0], ends))
-        first = bisect_left(ends, 1, key=lambda end: self._fit(kind, flat, int(end)) >= count)
-        for end in ends[min(first, len(ends) - 1) :].tolist():
-            capacity = self._after(flat, end)
-            if self._shadow_units(kind, capacity).sum() >= count:
-                break
-        return float(due_s[end - 1]) if end else from_s, capacity
-
-    def _flat_now(self) -> Flat:
-        """What is held, in the order in which it is expected back: that of the last time and what
-        started since."""
-        known = len(self._flat.held) if self._flat else 0
-        new = list(self.held.values())[known:]
-        if self._flat is None or new:
-            added = Flat.of(new, len(self.capacity.table.names))
-            self._flat = self._flat.joined(added) if self._flat else added.in_order()
-        return self._flat
-
-    def _fit(self, kind: Kind, flat: Flat, jobs: int) -> int:
-        """How many units would fit if the first jobs had left and neighbours accepted everybody."""
-        capacity = self.capacity.copy()
-        capacity.give_first(flat, jobs)
-        return int(capacity.units(kind.shape).sum())
-
-    def _after(self, flat: Flat, jobs: int) -> Capacity:
-        """What is free after the first jobs have left."""
-        capacity = self.capacity.copy()
-        capacity.give_first(flat, jobs)
-        for each in flat.held[:jobs]:
-            capacity.part(each.kind, each.allocation)
-        return capacity
-
-    def _shadow_units(self, kind: Kind, capacity: Capacity, nodes: Ints | None = None) -> Ints:
-        """Units that fit at the shadow time, with the neighbours of then."""
-        group = capacity.group if nodes is None else capacity.group[nodes]
-        return self._nodes.accepted(kind, capacity.units(kind.shape, nodes), group)
+    def _earliest(self, entry: Entry, from_s: float) -> Soonest:
+        """When its units will be there, from a time on: what is overdue is expected back at any
+        moment."""
+        return self._nodes.classes.earliest(self.kinds[entry.kind], entry.nodes, from_s)
 
     def _unsettle(self) -> None:
         """Something came back: every entry gets its turn again."""
@@ -408,8 +369,6 @@ class ConsumableScheduler:
                 continue
             if self._pauses and (place := block.place_of(order)) < len(block.entries):
                 yield block.entries[place].order
-            if self._is_capped and not self._has_power_for_any(block):
-                continue
             while (entry := self._first_to_start(block, order)) is not None:
                 yield entry
                 order = entry.order + 1
@@ -426,15 +385,33 @@ class ConsumableScheduler:
                 return True
         return False
 
-    def _has_power_for_any(self, block: Block) -> bool:
+    def _has_power_for_any(self, block: Block, least: LeastHeadroom) -> bool:
         """False when no entry may draw what it does for as long as it does. Of those who have a
         reservation there that is not known: it does not stand against them."""
-        least = self.budgets.least_headroom
-        for limit_s, draw_mw in block.least_draws():
-            if least.has(draw_mw, self._now_s + limit_s):
-                return True
-        orders = map(self.queue.order_of, least.kept_for)
-        return any(order is not None and block.spans(order) for order in orders)
+        if not least.has_any(block.least_draws(), self._now_s):
+            return False
+        anew = block.least_draws_now()
+        return anew is None or least.has_any(anew, self._now_s)
+
+    def _with_reservation(self, block: Block, order: int, least: LeastHeadroom) -> list[Entry]:
+        """The entries of a block, from an order on, of jobs that have a reservation of watts."""
+        kept, entries = self._orders_kept(least), block.entries
+        if not kept or not entries:
+            return []
+        begin, last = bisect_left(kept, max(order, entries[0][0])), entries[-1][0]
+        if begin == len(kept) or kept[begin] > last:
+            return []
+        orders = kept[begin : bisect_right(kept, last)]
+        found = [entries[block.place_of(each)] for each in orders]
+        return [entry for entry, each in zip(found, orders, strict=True) if entry[0] == each]
+
+    def _orders_kept(self, least: LeastHeadroom) -> list[int]:
+        """The orders, ascending, of the entries of such jobs that wait here; some may be gone."""
+        if least is not self._least:
+            orders = [self.queue.order_of(arrival) for arrival in least.kept_for]
+            self._kept = sorted([order for order in orders if order is not None])
+            self._least = least
+        return self._kept
 
     def _from_order(self, order: int) -> Iterator[Entry]:
         for block in self.queue.blocks_from(order):
@@ -445,8 +422,11 @@ class ConsumableScheduler:
 
     def _first_to_start(self, block: Block, order: int) -> Entry | None:
         """The first entry of a block, from an order on, that may start."""
-        entries, known, now_s = block.entries, self._nodes.known, self._now_s
         least = self.budgets.least_headroom if self._is_capped else None
+        if least is not None and not self._has_power_for_any(block, least):
+            kept = self._with_reservation(block, order, least)
+            return next((entry for entry in kept if self.starting(entry) is not None), None)
+        entries, known, now_s = block.entries, self._nodes.known, self._now_s
         for place in range(block.place_of(order), len(entries)):
             entry = entries[place]
             # As in starting, but there are thousands of them.

@@ -187,6 +187,11 @@ class EasyScheduler:
         """What is promised to the first entry that cannot start."""
         return Reservation(*self._reservation) if self._reservation else None
 
+    @property
+    def promised_to(self) -> int:
+        """The arrival number of whom it is promised to; below 0 for nobody."""
+        return self._reservation[0] if self._reservation else -1
+
     def expected_ends(self) -> list[tuple[float, int]]:
         """When the holders of nodes are expected to end."""
         return [(held[0], held[1]) for held in self.releases.in_order]
@@ -203,6 +208,12 @@ class EasyScheduler:
     def end_s(self, entry: Entry) -> float:
         """When the entry ends at the latest if it starts now."""
         return self._now_s + entry.limit_s
+
+    @property
+    def is_any_held_for_ever(self) -> bool:
+        """True where nobody expects some nodes back."""
+        held = self.releases.in_order
+        return bool(held) and held[-1][0] == inf
 
     def expects_nodes(self, entry: Entry) -> bool:
         """False where too many of its nodes are held for ever."""

@@ -61,3 +61,14 @@ class LeastHeadroom:
         if draw_mw > self._least_mw[0]:
             return False
         return draw_mw <= self._least_mw[bisect_left(self._times_s, until_s, 1) - 1]
+
+    def has_any(self, draws: list[tuple[float, int]], from_s: float) -> bool:
+        """Whether one of these may be drawn from then on, each for so long: durations, with draws
+        that descend."""
+        place = len(draws)
+        while place and draws[place - 1][1] <= self._least_mw[0]:
+            place -= 1
+            duration_s, draw_mw = draws[place]
+            if draw_mw <= self._least_mw[bisect_left(self._times_s, from_s + duration_s, 1) - 1]:
+                return True
+        return False

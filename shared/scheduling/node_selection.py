@@ -1,57 +1,52 @@
 """Which nodes the units of a job take, and whether that leaves what is reserved: what Slurm calls
 the selection of nodes.
 
-Units are counted a kind at a time, on all nodes, and anew where something changed since.
+Units are counted a class of equal nodes at a time, and anew where something was taken since.
 """
 
-from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from operator import itemgetter
 from sys import maxsize
-from typing import Final
+from typing import NamedTuple
 
-import numpy as np
-
-from shared.scheduling.capacity import NOBODY, Capacity
+from shared.scheduling.capacity import Capacity, Held
 from shared.scheduling.load import Reservation
-from shared.scheduling.problem import Allocation, Ints, Kind, units_in
+from shared.scheduling.node_classes import NO_STATE, NodeClass, NodeClasses
+from shared.scheduling.node_states import NodeStates, surplus, units_of
+from shared.scheduling.problem import Allocation, Kind, Shape
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.workload import Floats
-
-# Steps after which the units of a shape are counted on all nodes anew, not on the changed ones.
-_MANY_CHANGES: Final = 16
 
 
 @dataclass(slots=True)
 class CountedUnits:
-    """How many units of a kind fit on each node, and in all, as of a number of changes."""
+    """How many units of a kind fit in all, as of a number of changes."""
 
     changes: int
-    on: Ints
     total: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Choice:
-    """Nodes in the order in which a kind takes them, with the units that fit on each, and what
-    taking so many costs the reservation: sums along the order."""
-
-    nodes: Ints
-    units: Ints
-    sum_units: Ints
-    sum_lost: Ints
 
 
 @dataclass(slots=True)
 class Shadow:
-    """The reservation, and what is free at its time of all that is not taken beyond it."""
+    """The reservation, for units of a kind; so many more fit at its time than it needs."""
 
     reservation: Reservation
     kind: Kind
-    capacity: Capacity
-    units: Ints
     extra: int
+
+
+# What makes a kind take one node sooner than another: reserved units that go for each of its own,
+# what it does not need there, what it costs the neighbours.
+_Preference = tuple[float, int, float]
+
+
+class _Option(NamedTuple):
+    """A class of nodes with the units that fit on each, and the reserved units that these cost."""
+
+    of: NodeClass
+    units: int
+    lost: int
 
 
 class NodeSelection:
@@ -64,39 +59,63 @@ class NodeSelection:
     def __init__(
         self,
         capacity: Capacity,
+        held: Mapping[int, Held],
         kinds: Sequence[Kind],
         neighbours: Neighbours,
         factors: Floats,
     ) -> None:
-        self._capacity, self._kinds = capacity, kinds
-        self._neighbours, self._factors = neighbours, factors
+        self._capacity, self._held, self._kinds = capacity, held, kinds
+        self._states = NodeStates(neighbours, capacity.groups)
+        self._factors: list[float] = factors.tolist()
+        self._is_even = not len(factors) or bool((factors == factors[0]).all())
+        self._classes: NodeClasses | None = None
+        self.changes = 0  # how often something was taken
         self.known: dict[int, CountedUnits] = {}
-        # Nodes of each change; what was counted before a change is counted anew there.
-        self._changed_nodes: list[Ints] = []
-        self._choices: dict[tuple[int, bool], tuple[int, _Choice]] = {}
+        self._choices: dict[tuple[int, bool], tuple[int, list[list[_Option]]]] = {}
         # The fewest units of a kind that the standing reservation refused, and the most that it
         # allows since a number of changes.
         self._refused: dict[int, int] = {}
         self._allowed: dict[int, tuple[int, int]] = {}
 
     @property
-    def changes(self) -> int:
-        """How often something was taken."""
-        return len(self._changed_nodes)
+    def classes(self) -> NodeClasses:
+        """The nodes by who holds them, as of now."""
+        if self._classes is None:
+            self._classes = NodeClasses(self._capacity, self._held.values(), self._states)
+        return self._classes
 
-    def took(self, nodes: Ints) -> None:
-        """Something was taken on these nodes."""
-        self._changed_nodes.append(nodes)
+    def take(self, held: Held, shadow: Shadow | None) -> None:
+        """A job takes units; where it lasts beyond the shadow time, of what is there then too."""
+        self.changes += 1
+        _, _, kind, allocation, _ = held
+        classes, taken = self.classes, self.classes.take(kind, allocation, held.release_s)
+        for number, units in taken if shadow is not None else ():
+            assert shadow is not None
+            each = classes.all[number]
+            before = classes.units(shadow.kind, each.then)
+            each.then = self._states.joined(each.then, kind, units)
+            after = classes.units(shadow.kind, each.then)
+            shadow.extra -= len(each.nodes) * (before - after)
 
     def count_anew(self) -> None:
         """Something came back."""
         self.known.clear()
+        self.regroup()
+
+    def regroup(self) -> None:
+        """Who holds what is expected to leave at another time."""
+        self._classes = None
 
     def forget_choices(self) -> None:
         """There is another reservation or none, or time has passed."""
         self._choices.clear()
         self._refused.clear()
         self._allowed.clear()
+
+    def promise(self, then: Sequence[int]) -> None:
+        """There is a reservation, at whose time the classes are in these states."""
+        for each, state in zip(self.classes.all, then, strict=True):
+            each.then = state
 
     def may_fit(self, number: int, units: int) -> bool:
         """False when even before the last changes, which only took, there was no room."""
@@ -109,41 +128,31 @@ class NodeSelection:
 
     def counted(self, number: int) -> CountedUnits:
         """How many units of a kind fit now: counted anew where something changed since."""
-        changes, counted = self.changes, self.known.get(number)
-        if counted is None or changes - counted.changes > _MANY_CHANGES:
-            kind = self._kinds[number]
-            on = self.accepted(kind, self._capacity.units(kind.shape), self._capacity.group)
-            counted = self.known[number] = CountedUnits(changes, on, int(on.sum()))
-        elif counted.changes < changes:
-            kind = self._kinds[number]
-            nodes = np.concatenate(self._changed_nodes[counted.changes :])
-            fitting = self._capacity.units(kind.shape, nodes)
-            counted.on[nodes] = self.accepted(kind, fitting, self._capacity.group[nodes])
-            counted.total, counted.changes = int(counted.on.sum()), changes
+        counted = self.known.get(number)
+        if counted is None or counted.changes != self.changes:
+            total = self.classes.total(self._kinds[number])
+            counted = self.known[number] = CountedUnits(self.changes, total)
         return counted
 
-    def accepted(self, kind: Kind, units: Ints, group: Ints) -> Ints:
-        """As many of these units a node as its neighbours allow: none where they do not."""
-        if kind.shape.exclusive or not group.any():
-            return units
-        beside = (units > 0) & (group != NOBODY)
-        if not self._neighbours.accepts_anyone(kind.app):
-            units[beside] = 0
-            return units
-        for number in np.unique(group[beside]).tolist():
-            there = beside & (group == number)
-            units[there] = self._most_accepted(kind, units[there], number)
-        return units
+    def most_units(self, shape: Shape) -> int:
+        """How many units of a shape fit when nothing runs."""
+        states, total = self._states, 0
+        for each in self.classes.all:
+            total += len(each.nodes) * units_of(states.of[each.now].amounts, shape)
+        return total
 
-    def _most_accepted(self, kind: Kind, units: Ints, number: int) -> Ints:
-        members, cores = self._capacity.groups.of[number], kind.shape.needs[0]
-        counts = range(1, int(units.max(initial=0)) + 1)
-        accepted = bisect_left(
-            counts,
-            1,
-            key=lambda count: self._neighbours.cost((kind.app, count * cores), members) == inf,
-        )
-        return np.minimum(units, accepted)
+    def units_beside_anyone(self, shape: Shape) -> int:
+        """How many units of a shape would fit if everybody accepted everybody."""
+        states, total = self._states, 0
+        for each in self.classes.all:
+            total += len(each.nodes) * states.units_beside_anyone(shape, states.of[each.now])
+        return total
+
+    def groups_beside(self, shape: Shape) -> Iterable[int]:
+        """The numbers of who runs together where a unit of a shape would fit beside them."""
+        states = self._states
+        there = [states.of[each.now] for each in self.classes.all]
+        return sorted({s.group for s in there if states.units_beside_anyone(shape, s)})
 
     def fits_beyond(self, number: int, count: int, shadow: Shadow) -> bool:
         """True when so many units that last beyond the shadow time leave what is reserved.
@@ -165,90 +174,86 @@ class NodeSelection:
 
     def _least_lost(self, number: int, count: int, shadow: Shadow) -> int:
         """How many reserved units go where a kind takes the nodes that cost fewest."""
-        choice = self._choice(number, shadow)
-        if not len(choice.nodes) or count > choice.sum_units[-1]:
-            return maxsize
-        last = int(np.searchsorted(choice.sum_units, count))
-        before = int(choice.sum_lost[last - 1]) if last else 0
-        rest = count - (int(choice.sum_units[last - 1]) if last else 0)
-        node = choice.nodes[last : last + 1]
-        lost = self._lost(self._kinds[number], node, np.array([rest], dtype=np.int64), shadow)
-        return before + int(lost.sum())
+        lost = 0
+        for options in self._choice(number, shadow):
+            fitting = sum([len(each.of.nodes) * each.units for each in options])
+            if fitting >= count:
+                return lost + self._least_lost_of(options, number, count, shadow)
+            lost += sum([len(each.of.nodes) * each.lost for each in options])
+            count -= fitting
+        return maxsize
+
+    def _least_lost_of(
+        self, options: list[_Option], number: int, count: int, shadow: Shadow
+    ) -> int:
+        """The same where all of them are as good, so that the order of nodes matters."""
+        kind, lost = self._kinds[number], 0
+        if len(options) == 1:
+            option = options[0]
+            full = (count - 1) // option.units
+            rest = count - full * option.units
+            return full * option.lost + self._lost(kind, option.of, rest, shadow)
+        for _, option in self._in_order(options, count):
+            if option.units >= count:
+                return lost + self._lost(kind, option.of, count, shadow)
+            lost += option.lost
+            count -= option.units
+        return maxsize
 
     def allocation(self, number: int, count: int, shadow: Shadow | None) -> Allocation:
         """The nodes that so many units of a kind take; where they last beyond the shadow time,
         those that cost its reservation least."""
-        choice = self._choice(number, shadow)
-        last = int(np.searchsorted(choice.sum_units, count))
-        units = choice.units[: last + 1].copy()
-        units[last] -= int(choice.sum_units[last]) - count
-        nodes = choice.nodes[: last + 1]
-        ascending = np.argsort(nodes, kind="stable")
-        return Allocation(tuple(nodes[ascending].tolist()), tuple(units[ascending].tolist()))
+        taken: list[tuple[int, int]] = []
+        for options in self._choice(number, shadow):
+            for node, option in self._in_order(options, count):
+                taken.append((node, min(option.units, count)))
+                count -= option.units
+                if count <= 0:
+                    taken.sort()
+                    return Allocation(tuple([n for n, _ in taken]), tuple([u for _, u in taken]))
+        raise ValueError("so many units do not fit")
 
-    def _choice(self, number: int, shadow: Shadow | None) -> _Choice:
-        """The nodes on which a kind fits, best first: those that cost the reservation least, that
-        have least of what the kind does not need, with the neighbours that suit it best, that draw
-        least, by index."""
-        changes, key = self.changes, (number, shadow is not None)
+    def _in_order(self, options: list[_Option], count: int) -> list[tuple[int, _Option]]:
+        """Nodes that are as good for a kind, enough for so many units: those that draw least first,
+        by index."""
+        if len(options) == 1 and self._is_even:
+            option = options[0]
+            return [(node, option) for node in option.of.nodes[: -(-count // option.units)]]
+        nodes = [(node, option) for option in options for node in option.of.nodes]
+        if len(options) > 1:
+            nodes.sort(key=itemgetter(0))
+        if not self._is_even:
+            factors = self._factors
+            nodes.sort(key=lambda each: factors[each[0]])
+        return nodes
+
+    def _choice(self, number: int, shadow: Shadow | None) -> list[list[_Option]]:
+        """The classes on which a kind fits, best first, those that are as good together: that cost
+        the reservation least, that have least of what the kind does not need, with the neighbours
+        that suit it best."""
+        key = number, shadow is not None
         known = self._choices.get(key)
-        if known is None or known[0] != changes:
-            self._choices[key] = known = changes, self._ordered(number, shadow)
+        if known is None or known[0] != self.changes:
+            self._choices[key] = known = self.changes, self._ordered(self._kinds[number], shadow)
         return known[1]
 
-    def _ordered(self, number: int, shadow: Shadow | None) -> _Choice:
-        kind, on = self._kinds[number], self.counted(number).on
-        nodes = np.flatnonzero(on)
-        units = on[nodes]
-        lost = np.zeros(len(nodes), dtype=np.int64)
-        if shadow is not None:
-            lost = self._lost(kind, nodes, units, shadow)
-        company, surplus = self._company(kind, nodes, units), self._surplus(kind, nodes)
-        order = np.lexsort((nodes, self._factors[nodes], company, surplus, lost / units))
-        lost = lost[order]
-        return _Choice(nodes[order], units[order], units[order].cumsum(), lost.cumsum())
+    def _ordered(self, kind: Kind, shadow: Shadow | None) -> list[list[_Option]]:
+        found: dict[_Preference, list[_Option]] = {}
+        for each in self.classes.all:
+            units = self.classes.units(kind, each.now)
+            if units:
+                lost = 0 if shadow is None else self._lost(kind, each, units, shadow)
+                state = self._states.of[each.now]
+                cost = self._states.cost(kind, units, state.group)
+                preference = lost / units, surplus(state, kind.shape), cost
+                found.setdefault(preference, []).append(_Option(each, units, lost))
+        return [found[preference] for preference in sorted(found)]
 
-    def _lost(self, kind: Kind, nodes: Ints, units: Ints, shadow: Shadow) -> Ints:
+    def _lost(self, kind: Kind, on: NodeClass, units: int, shadow: Shadow) -> int:
         """Units of the reserved shape that are gone at its time where these are taken beyond it."""
-        reserved = shadow.kind
-        needs = np.array(kind.shape.needs, dtype=np.int64)
-        free = shadow.capacity.free[:, nodes] - needs[:, np.newaxis] * units
-        left = units_in(free, reserved.shape)
-        if reserved.shape.exclusive or kind.shape.exclusive:
-            left[:] = 0
-        else:
-            left = self._accepted_after(shadow, kind, left, nodes, units)
-        return shadow.units[nodes] - np.minimum(left, shadow.units[nodes])
-
-    def _accepted_after(
-        self, shadow: Shadow, kind: Kind, left: Ints, nodes: Ints, units: Ints
-    ) -> Ints:
-        """What is left of the reserved kind beside a newcomer that its neighbours accept."""
-        capacity, cores = shadow.capacity, kind.shape.needs[0]
-        before = list(zip(capacity.group[nodes].tolist(), units.tolist(), strict=True))
-        after = {
-            (number, count): capacity.groups.joined(number, (kind.app, count * cores))
-            for number, count in set(before)
-        }
-        group = np.array([after[key] for key in before], dtype=np.int64)
-        return self.accepted(shadow.kind, left, group)
-
-    def _surplus(self, kind: Kind, nodes: Ints) -> Ints:
-        """What a node has of named resources that the kind does not need, so that those who need
-        them find them free."""
-        amounts, needs = self._capacity.table.amounts, kind.shape.needs
-        idle = [amounts[row, nodes] for row in range(2, len(needs)) if not needs[row]]
-        return sum(idle, np.zeros(len(nodes), dtype=np.int64))
-
-    def _company(self, kind: Kind, nodes: Ints, units: Ints) -> Floats:
-        """What it costs all on each node if the kind comes; an empty node is the last choice."""
-        cost = np.full(len(nodes), inf)
-        if kind.shape.exclusive:
-            return cost
-        group, cores = self._capacity.group[nodes], kind.shape.needs[0]
-        for number, count in {*zip(group.tolist(), units.tolist(), strict=True)}:
-            if number != NOBODY:
-                members = self._capacity.groups.of[number]
-                there = (group == number) & (units == count)
-                cost[there] = self._neighbours.cost((kind.app, count * cores), members)
-        return cost
+        assert on.then != NO_STATE
+        before = self.classes.units(shadow.kind, on.then)
+        if not before:
+            return 0
+        after = self.classes.units(shadow.kind, self._states.joined(on.then, kind, units))
+        return max(0, before - after)

@@ -308,12 +308,16 @@ class PowerBudget:
     def _rooms_at(self, times_s: Iterable[float]) -> Iterator[int]:
         """The headroom at ascending times."""
         drawn_mw, place = self.drawn_mw, bisect_right(self._held, (self.now_s, maxsize, 0))
+        steps, step = self.cap.steps, 0
         for time_s in times_s:
+            while step < len(steps) and steps[step][0] <= time_s:
+                step += 1
+            cap_mw = steps[step - 1][1] if step else NO_CAP_MW
             while place < len(self._held) and self._held[place][0] <= time_s:
                 drawn_mw -= self._held[place][2]
                 place += 1
             kept_mw = sum(r.draw_mw for r in self._reserved.values() if r.draws_at(time_s))
-            yield self.cap.at(time_s) - self.base_mw - drawn_mw - kept_mw
+            yield cap_mw - self.base_mw - drawn_mw - kept_mw
 
     def _room_at(self, time_s: float) -> int:
         return next(self._rooms_at([time_s]))
@@ -422,19 +426,22 @@ class Budgets:
     @property
     def least_headroom(self) -> LeastHeadroom:
         """What is left under all of them."""
-        changes = 0
-        for budget in self._each:
-            changes += budget.changes
+        changes = self._all_changes()
         if changes != self._changes:
             points = [point for budget in self._each for point in budget.points(inf)]
             self._least, self._changes = LeastHeadroom(points, self.kept_for()), changes
         return self._least
 
+    def _all_changes(self) -> int:
+        changes = 0
+        for budget in self._each:
+            changes += budget.changes
+        return changes
+
     def has(self, draw_mw: int, until_s: float, arrival: int = -1) -> bool:
         """True when no budget is exceeded and no reservation there is delayed."""
-        least = self.least_headroom
-        if arrival not in least.kept_for:
-            return least.has(draw_mw, until_s)
+        if self._all_changes() == self._changes and arrival not in self._least.kept_for:
+            return self._least.has(draw_mw, until_s)
         return all(budget.has(draw_mw, until_s, arrival) for budget in self._each)
 
     def earliest(self, draw_mw: int, duration_s: float, from_s: float, arrival: int) -> float:

@@ -166,7 +166,12 @@ def counts_nodes(job: Job, cluster: Cluster) -> bool:
 
 def takes_nodes(table: NodeTable, shape: Shape) -> bool:
     """True where a unit is a node, of which nobody else has anything."""
-    return shape.exclusive and shape.most_per_node == 1 and shape.needs[0] == table.amounts[0].max()
+    return shape.exclusive and shape.most_per_node == 1 and shape.needs[0] == _most_cores(table)
+
+
+@lru_cache(maxsize=64)  # there are few tables, and each entry that waits is asked about
+def _most_cores(table: NodeTable) -> int:
+    return int(table.amounts[0].max())
 
 
 def nodes_worth(job: Job, cluster: Cluster, units: int) -> int:

@@ -74,6 +74,17 @@ def bound(least: LeastByKind, kind: int, nodes: int, limit_s: float) -> None:
         least[kind] = min(nodes, least_nodes), min(limit_s, least_s)
 
 
+def lower(front: list[tuple[float, int]], point: tuple[float, int]) -> None:
+    """Let a Pareto front, ascending in the first and descending in the second, know of a point."""
+    place = bisect_left(front, point)
+    if place and front[place - 1][1] <= point[1]:
+        return
+    end = place
+    while end < len(front) and front[end][1] >= point[1]:
+        end += 1
+    front[place:end] = [point]
+
+
 class Block:
     """Neighbours in a queue. No entry asks for less than the `least_...`: a walk may skip them all.
 
@@ -81,6 +92,7 @@ class Block:
     """
 
     __slots__ = (
+        "_drawing",
         "_least_by_kind",
         "_least_draws",
         "entries",
@@ -94,6 +106,7 @@ class Block:
         self.least_nodes, self.least_limit_s, self.least_draw_mw = maxsize, inf, maxsize
         self._least_by_kind: LeastByKind | None = None
         self._least_draws: list[tuple[float, int]] | None = None
+        self._drawing = 0  # entries that these are of, one that has left included
 
     def bound(self) -> None:
         """Set the bounds to what the entries ask for."""
@@ -114,11 +127,20 @@ class Block:
         """Limits, ascending, with draws: in no mode of an entry it draws less for a shorter time
         than in one of these (a Pareto front)."""
         if self._least_draws is None:
-            self._least_draws = []
+            self._least_draws, self._drawing = [], len(self.entries)
             for limit_s, draw_mw in sorted(self._modes()):
                 if not self._least_draws or draw_mw < self._least_draws[-1][1]:
                     self._least_draws.append((limit_s, draw_mw))
+            if self._least_draws:
+                self.least_draw_mw = self._least_draws[-1][1]
         return self._least_draws
+
+    def least_draws_now(self) -> list[tuple[float, int]] | None:
+        """The same anew, without the entries that have left; None where none has."""
+        if self._drawing == len(self.entries):
+            return None
+        self._least_draws = None
+        return self.least_draws()
 
     def _modes(self) -> Iterator[tuple[float, int]]:
         for entry in self.entries:
@@ -141,7 +163,11 @@ class Block:
             self.least_draw_mw = draw_mw
         if self._least_by_kind is not None:
             bound(self._least_by_kind, entry.kind, entry.nodes, entry.limit_s)
-        self._least_draws = None
+        if self._least_draws is not None:
+            self._drawing += 1
+            lower(self._least_draws, (entry.limit_s, entry.draw_mw))
+            for mode in entry.others:
+                lower(self._least_draws, (mode.limit_s, mode.draw_mw))
 
     def copy(self) -> "Block":
         """The same, to be changed by itself."""

@@ -91,8 +91,9 @@ MUTANTS: Final = (
     Mutant(
         "who starts beside others may crowd out what is reserved there",
         "scheduling/node_selection.py",
-        "            left = self._accepted_after(shadow, kind, left, nodes, units)\n",
-        "            pass\n",
+        "self.classes.units(shadow.kind, self._states.joined(on.then, kind, units))",
+        "self._states.units_beside_anyone(shadow.kind.shape, "
+        "self._states.of[self._states.joined(on.then, kind, units)])",
         soonest=17,
     ),
     Mutant(

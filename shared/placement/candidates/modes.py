@@ -55,8 +55,9 @@ def modes_of(
         if row is None:
             found[key] = (candidate,)
         elif ghz is None or ghz:
-            pstates = row.worth_choosing() if worth_choosing_only else row.known
-            asked = pstates if ghz is None else [p for p in pstates if has_ghz(ghz, row.ghz[p])]
+            asked = row.worth_choosing() if worth_choosing_only else row.known
+            if ghz is not None:
+                asked = row.among(asked, tuple(ghz))
             found[key] = tuple(row.modes(job, candidate, on.cluster, asked))
     return found
 
@@ -109,6 +110,16 @@ class _Row:
         self._planned_w: list[float] = planned.power_w[app].tolist()
         self._planned_j: list[float] = planned.energy_j[app].tolist()
         self._distance: list[float] = far[app].tolist()
+        # Hundreds of jobs of an application ask for the same few P-states.
+        self._among: dict[tuple[tuple[int, ...], tuple[float, ...]], list[int]] = {}
+        self._owns: dict[float, int | None] = {}
+
+    def among(self, pstates: Sequence[int], ghz: tuple[float, ...]) -> list[int]:
+        """Those of these P-states that have one of these frequencies."""
+        key = tuple(pstates), ghz
+        if key not in self._among:
+            self._among[key] = [pstate for pstate in pstates if has_ghz(ghz, self.ghz[pstate])]
+        return self._among[key]
 
     def worth_choosing(self) -> list[int]:
         """The P-states that cost least at some price of time over energy."""
@@ -159,7 +170,11 @@ class _Row:
 
     def _own(self, candidate: Candidate) -> int | None:
         """That of a candidate; None where it has no projection any more."""
-        return next((p for p in self.known if same_ghz(self.ghz[p], candidate.freq_ghz)), None)
+        ghz = candidate.freq_ghz
+        if ghz not in self._owns:
+            same = (pstate for pstate in self.known if same_ghz(self.ghz[pstate], ghz))
+            self._owns[ghz] = next(same, None)
+        return self._owns[ghz]
 
     def _at(
         self, pstate: int, own: int, job: Tracked, candidate: Candidate, cluster: Cluster

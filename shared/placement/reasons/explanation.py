@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from math import inf, isinf
+from math import isinf
 from pathlib import Path
 from traceback import extract_tb
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Reservation, Standing
 from shared.scheduling.power import Shortage
-from shared.scheduling.problem import takes_nodes
+from shared.scheduling.problem import Shape, takes_nodes
 from shared.scheduling.wait_queue import Entry
 
 # What is said of an entry that came into the queue after the pass.
@@ -45,6 +45,7 @@ def unexplained(error: Exception) -> str:
     return f"no explanation, please report {type(error).__name__} in {place}: {error}"[:_MOST_TEXT]
 
 
+@lru_cache(maxsize=4096)  # a job needs the same under each of its caps
 def watts(power_mw: int) -> str:
     """Milliwatts in the unit of caps."""
     return f"{power_mw / 1000:,.10g} W"
@@ -104,8 +105,7 @@ class Refusals:
 
     def _why_never(self, scheduler: ClusterScheduler, entry: Entry) -> str:
         """That nodes which an entry needs are held for ever; empty where they are expected back."""
-        is_any_held = any(end_s == inf for end_s, _ in scheduler.expected_ends())
-        if not is_any_held or scheduler.expects_nodes(entry):
+        if not scheduler.is_any_held_for_ever or scheduler.expects_nodes(entry):
             return ""
         return f"jobs that are suspended, and that no {POWER} lets run on, hold nodes that it needs"
 
@@ -158,10 +158,15 @@ class Refusals:
 def units_of(scheduler: ConsumableScheduler, entry: Entry) -> str:
     """What an entry asks for, in words: so many nodes, or units of so much."""
     table, shape = scheduler.capacity.table, scheduler.kinds[entry.kind].shape
-    named = zip(table.names, shape.needs, strict=True)
+    return _in_words(table.names, shape, takes_nodes(table, shape), entry.nodes)
+
+
+@lru_cache(maxsize=4096)  # the jobs of a round are of few shapes
+def _in_words(names: Sequence[str], shape: Shape, are_nodes: bool, count: int) -> str:
+    named = zip(names, shape.needs, strict=True)
     parts = [f"{need} {name.replace('memory_mib', 'MiB')}" for name, need in named if need]
-    if not takes_nodes(table, shape):
+    if not are_nodes:
         alone = ", on nodes of its own" if shape.exclusive else ""
-        return f"{entry.nodes} unit{'s' * (entry.nodes > 1)} of {', '.join(parts)}{alone}"
+        return f"{count} unit{'s' * (count > 1)} of {', '.join(parts)}{alone}"
     more = f" with {', '.join(parts[1:])}" if len(parts) > 1 else ""
-    return f"{entry.nodes} nodes{more}"
+    return f"{count} nodes{more}"

@@ -13,7 +13,7 @@ from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet, Reservation
 from shared.scheduling.power import Cap, PowerBudget, Scope
-from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
+from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape, units_in
 from shared.scheduling.sharing import Member
 from shared.scheduling.wait_queue import Entry, WaitQueue, order_of
 
@@ -200,6 +200,13 @@ def random_kind(rng: Random) -> Kind:
     return Kind(app, shape)
 
 
+def units_on(capacity: Capacity, shape: Shape) -> list[int]:
+    """How many units fit on each node beside whoever is there."""
+    fitting = units_in(capacity.free, shape)
+    fitting[(capacity.holders if shape.exclusive else capacity.closed) > 0] = 0
+    return [int(units) for units in fitting]
+
+
 def random_case(seed: int) -> ConsumableScheduler:
     """Some jobs that run, and some that wait."""
     rng = Random(seed)
@@ -211,7 +218,7 @@ def random_case(seed: int) -> ConsumableScheduler:
     capacity, held = Capacity(table(nodes, gpu_nodes)), list[Held]()
     for holder in range(-1, -1 - rng.randint(0, 8), -1):
         kind = rng.choice(kinds)
-        room = {n: u for n, u in enumerate(capacity.units(kind.shape).tolist()) if u}
+        room = {n: u for n, u in enumerate(units_on(capacity, kind.shape)) if u}
         chosen = sorted(rng.sample(sorted(room), rng.randint(0, len(room))))
         if chosen:
             allocation = Allocation(tuple(chosen), tuple(rng.randint(1, room[n]) for n in chosen))
@@ -294,8 +301,9 @@ def test_small_units_on_large_nodes_ask_few_questions_about_neighbours() -> None
     neighbours = Few(set())
     amounts = np.array([[1001], [MEMORY], [0]], dtype=np.int64)
     capacity = Capacity(NodeTable(("cores", "memory_mib", "gpu"), amounts))
-    capacity.take(part(1), Allocation((0,), (1,)))
-    one = ConsumableScheduler(capacity, [], WaitQueue(), [part(1, app=1)], neighbours)
+    held = Held(9.0, -1, part(1), Allocation((0,), (1,)))
+    capacity.take(held.kind, held.allocation)
+    one = ConsumableScheduler(capacity, [held], WaitQueue(), [part(1, app=1)], neighbours)
     assert one.units_now(entry(1, 0, 1, 9)) == 300
     assert neighbours.asked <= 11
 
@@ -310,9 +318,10 @@ def test_who_accepts_nobody_is_asked_about_no_group_and_gets_what_is_empty() -> 
             return 0.0
 
     capacity = Capacity(table(3))
-    capacity.take(part(1), Allocation((0, 1), (1, 1)))
+    held = Held(9.0, -1, part(1), Allocation((0, 1), (1, 1)))
+    capacity.take(held.kind, held.allocation)
     kinds = [part(1, app=1), part(1, app=2)]
-    one = ConsumableScheduler(capacity, [], WaitQueue(), kinds, Alone(set()))
+    one = ConsumableScheduler(capacity, [held], WaitQueue(), kinds, Alone(set()))
     assert one.units_now(entry(1, 0, 1, 9)) == CORES
     assert one.units_now(entry(1, 1, 1, 9)) == 3 * CORES - 2
 

@@ -1,0 +1,185 @@
+"""The nodes of a cluster in classes: on those of one the same jobs hold as many units each, so that
+they are alike now and at any time.
+
+Five to fifty classes stand for hundreds of nodes, since most jobs have many.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from shared.scheduling.capacity import Capacity, Held
+from shared.scheduling.node_states import NodeState, NodeStates
+from shared.scheduling.problem import Allocation, Kind, NodeTable
+
+# The state of a class at the shadow time while there is none.
+NO_STATE: Final = -1
+
+
+class Part(NamedTuple):
+    """The units of a job on each node of a class, until it is expected to leave."""
+
+    release_s: float
+    kind: Kind
+    units: int
+
+
+class Soonest(NamedTuple):
+    """When units fit, the state of each class then, and how many fit."""
+
+    start_s: float
+    states: list[int]
+    units: int
+
+
+class NodeClass:
+    """Nodes, ascending, with those who hold units of each of them; the numbers of their state now
+    and at the shadow time."""
+
+    def __init__(self, nodes: list[int], parts: list[Part], now: int, then: int) -> None:
+        self.nodes, self.parts = nodes, parts
+        self.now, self.then = now, then
+
+
+class NodeClasses:
+    """The classes of a cluster, split where somebody takes some nodes of one."""
+
+    def __init__(self, capacity: Capacity, held: Iterable[Held], states: NodeStates) -> None:
+        self._states = states
+        self._of = _alike(capacity.table)  # the number of the class of each node
+        self.all: list[NodeClass] = []
+        self._build(held)
+        self._set_states(capacity)
+        # When who leaves which class, by time: (release_s, class, place among its parts).
+        self._releases: list[tuple[float, int, int]] | None = None
+
+    def _build(self, held: Iterable[Held]) -> None:
+        of = self._of
+        parts: list[list[Part]] = [[] for _ in range(max(of, default=0) + 1)]
+        for each in held:
+            numbers: dict[tuple[int, int], int] = {}
+            nodes, counts = each.allocation
+            for place in range(len(nodes)):
+                node = nodes[place]
+                key = of[node], counts[place]
+                number = numbers.get(key)
+                if number is None:
+                    number = numbers[key] = len(parts)
+                    parts.append([*parts[key[0]], Part(each.release_s, each.kind, key[1])])
+                of[node] = number
+        self._gather(parts)
+
+    def _gather(self, parts: list[list[Part]]) -> None:
+        """Number those classes anew that still have nodes."""
+        numbers: dict[int, int] = {}
+        for node, before in enumerate(self._of):
+            number = numbers.get(before)
+            if number is None:
+                number = numbers[before] = len(self.all)
+                self.all.append(NodeClass([], parts[before], NO_STATE, NO_STATE))
+            self.all[number].nodes.append(node)
+            self._of[node] = number
+
+    def _set_states(self, capacity: Capacity) -> None:
+        first = [each.nodes[0] for each in self.all]
+        columns = (capacity.holders, capacity.closed, capacity.group)
+        holders, closed, group = [column[first].tolist() for column in columns]
+        free, amounts = (
+            capacity.free[:, first].T.tolist(),
+            capacity.table.amounts[:, first].T.tolist(),
+        )
+        for place, each in enumerate(self.all):
+            state = tuple(free[place]), tuple(amounts[place])
+            who = holders[place], closed[place], group[place]
+            each.now = self._states.number(NodeState(*state, *who))
+
+    def take(self, kind: Kind, allocation: Allocation, release_s: float) -> list[tuple[int, int]]:
+        """A job takes units: its classes with the units on each of their nodes."""
+        self._releases = None
+        found: list[tuple[int, int]] = []
+        for (number, units), nodes in self._by_class(allocation).items():
+            of = self._split(number, nodes)
+            each = self.all[of]
+            each.parts = [*each.parts, Part(release_s, kind, units)]
+            each.now = self._states.joined(each.now, kind, units)
+            found.append((of, units))
+        return found
+
+    def _by_class(self, allocation: Allocation) -> dict[tuple[int, int], list[int]]:
+        found: dict[tuple[int, int], list[int]] = {}
+        nodes, counts = allocation
+        for place in range(len(nodes)):
+            node = nodes[place]
+            key = self._of[node], counts[place]
+            if key in found:
+                found[key].append(node)
+            else:
+                found[key] = [node]
+        return found
+
+    def _split(self, number: int, nodes: list[int]) -> int:
+        """The number of the class that these nodes of one are from now on."""
+        before = self.all[number]
+        if len(nodes) == len(before.nodes):
+            return number
+        leaving = set(nodes)
+        before.nodes = [node for node in before.nodes if node not in leaving]
+        for node in nodes:
+            self._of[node] = len(self.all)
+        self.all.append(NodeClass(nodes, before.parts, before.now, before.then))
+        return len(self.all) - 1
+
+    def total(self, kind: Kind) -> int:
+        """How many units of a kind fit now, beside the neighbours that it may have."""
+        known, total = self._states.units(kind), 0
+        for each in self.all:
+            units = known.get(each.now, -1)
+            if units < 0:
+                units = self._states.find_units(kind, each.now)
+            total += units * len(each.nodes)
+        return total
+
+    def units(self, kind: Kind, state: int) -> int:
+        """How many units of a kind fit on a node in a state."""
+        units = self._states.units(kind).get(state, -1)
+        return units if units >= 0 else self._states.find_units(kind, state)
+
+    def earliest(self, kind: Kind, count: int, from_s: float) -> Soonest:
+        """When, from a time on, so many units of a kind will fit, or all have left: what is overdue
+        is expected back at any moment."""
+        states, known = self._states, self._states.units(kind)
+        then, total = [each.now for each in self.all], self.total(kind)
+        releases, place, time_s = self._in_order(), 0, from_s
+        while True:
+            while place < len(releases) and releases[place][0] <= time_s:
+                _, number, at = releases[place]
+                each, before = self.all[number], then[number]
+                part = each.parts[at]
+                after = then[number] = states.left(before, part.kind, part.units)
+                if after not in known:
+                    states.find_units(kind, after)
+                total += len(each.nodes) * (known[after] - known[before])
+                place += 1
+            if total >= count or place == len(releases):
+                return Soonest(time_s, then, total)
+            time_s = releases[place][0]
+
+    def _in_order(self) -> list[tuple[float, int, int]]:
+        if self._releases is None:
+            self._releases = sorted(
+                [
+                    (part.release_s, number, place)
+                    for number, each in enumerate(self.all)
+                    for place, part in enumerate(each.parts)
+                ]
+            )
+        return self._releases
+
+
+def _alike(table: NodeTable) -> list[int]:
+    """The same number for nodes that have as much of everything."""
+    amounts = table.amounts
+    if not (amounts != amounts[:, :1]).any():
+        return [0] * table.nodes
+    numbers: dict[tuple[int, ...], int] = {}
+    columns = [tuple(column) for column in amounts.T.tolist()]
+    return [numbers.setdefault(column, len(numbers)) for column in columns]

@@ -1,0 +1,133 @@
+"""The states that nodes are in, and what fits on a node of each: most nodes of a cluster are in the
+same few, so that it is worked out once for all of them."""
+
+from bisect import bisect_left
+from math import inf
+from typing import NamedTuple
+
+from shared.scheduling.capacity import NOBODY, Groups
+from shared.scheduling.problem import UNKNOWN, Kind, Shape
+from shared.scheduling.sharing import Neighbours
+
+
+class NodeState(NamedTuple):
+    """What is free of each resource on a node and what there is in all, how many jobs hold units
+    there, how many of them accept nobody beside them, and the number of who runs together."""
+
+    free: tuple[int, ...]
+    amounts: tuple[int, ...]
+    holders: int
+    closed: int
+    group: int
+
+
+def units_of(free: tuple[int, ...], shape: Shape) -> int:
+    """How many units of a shape fit into what is free: as `units_in`, of one node."""
+    needs, _, most = shape
+    fitting = UNKNOWN
+    for place in range(len(needs)):
+        need = needs[place]
+        if need:
+            fitting = min(fitting, free[place] // need)
+    return max(0, min(fitting, most) if most else fitting)
+
+
+def surplus(state: NodeState, shape: Shape) -> int:
+    """What a node has of named resources that a shape does not need, so that those who need them
+    find them free."""
+    idle = [state.amounts[row] for row in range(2, len(shape.needs)) if not shape.needs[row]]
+    return sum(idle)
+
+
+class NodeStates:
+    """Numbers for states. What fits in each, and what it is after somebody came or left, is kept:
+    it is the same as long as the policy of neighbours is."""
+
+    def __init__(self, neighbours: Neighbours, groups: Groups) -> None:
+        self.of: list[NodeState] = []
+        self.groups = groups
+        self._neighbours = neighbours
+        self._numbers: dict[NodeState, int] = {}
+        self._units: dict[Kind, dict[int, int]] = {}
+        self._costs: dict[tuple[Kind, int, int], float] = {}
+        self._joined: dict[tuple[int, Kind, int], int] = {}
+        self._left: dict[tuple[int, Kind, int], int] = {}
+
+    def number(self, state: NodeState) -> int:
+        """The number of a state, a new one where it was not seen before."""
+        number = self._numbers.setdefault(state, len(self.of))
+        if number == len(self.of):
+            self.of.append(state)
+        return number
+
+    def joined(self, number: int, kind: Kind, units: int) -> int:
+        """The state with so many more units of a kind, of one job."""
+        key = number, kind, units
+        found = self._joined.get(key)
+        if found is None:
+            found = self._joined[key] = self.number(self._changed(self.of[number], kind, units, 1))
+        return found
+
+    def left(self, number: int, kind: Kind, units: int) -> int:
+        """The state without so many units of a kind, of one job."""
+        key = number, kind, units
+        found = self._left.get(key)
+        if found is None:
+            found = self._left[key] = self.number(self._changed(self.of[number], kind, units, -1))
+        return found
+
+    def _changed(self, state: NodeState, kind: Kind, units: int, sign: int) -> NodeState:
+        free, amounts, holders, closed, group = state
+        needs, is_exclusive, _ = kind.shape
+        more = sign * units
+        free = tuple([amount - more * need for amount, need in zip(free, needs, strict=True)])
+        if is_exclusive:
+            return NodeState(free, amounts, holders + sign, closed + sign, group)
+        member = kind.app, units * needs[0]
+        change = self.groups.joined if sign > 0 else self.groups.left
+        return NodeState(free, amounts, holders + sign, closed, change(group, member))
+
+    def units(self, kind: Kind) -> dict[int, int]:
+        """How many units of a kind fit on a node by the number of its state, as far as somebody
+        asked: see `find_units`."""
+        found = self._units.get(kind)
+        if found is None:
+            found = self._units[kind] = {}
+        return found
+
+    def find_units(self, kind: Kind, number: int) -> int:
+        """How many units of a kind fit on a node in a state, as many as its neighbours allow."""
+        state = self.of[number]
+        units = self.units_beside_anyone(kind.shape, state)
+        if units and state.group != NOBODY and not kind.shape.exclusive:
+            units = self._accepted(kind, units, state.group)
+        self.units(kind)[number] = units
+        return units
+
+    def units_beside_anyone(self, shape: Shape, state: NodeState) -> int:
+        """How many units of a shape fit if everybody accepts everybody but those who are alone."""
+        if (state.holders if shape.exclusive else state.closed) > 0:
+            return 0
+        return units_of(state.free, shape)
+
+    def _accepted(self, kind: Kind, units: int, group: int) -> int:
+        """The most of these units beside whom a group accepts its own slowdown."""
+        if not self._neighbours.accepts_anyone(kind.app):
+            return 0
+        counts = range(1, units + 1)
+        return bisect_left(counts, 1, key=lambda count: self._refuses(kind, count, group))
+
+    def _refuses(self, kind: Kind, units: int, group: int) -> bool:
+        return self.cost(kind, units, group) == inf
+
+    def cost(self, kind: Kind, units: int, group: int) -> float:
+        """What it costs all on a node if so many units of a kind come; infinite where they must
+        not, and on an empty node, which is the last choice."""
+        if kind.shape.exclusive or group == NOBODY:
+            return inf
+        key = kind, units, group
+        found = self._costs.get(key)
+        if found is None:
+            newcomer = kind.app, units * kind.shape.needs[0]
+            found = self._costs[key] = self._neighbours.cost(newcomer, self.groups.of[group])
+        return found
