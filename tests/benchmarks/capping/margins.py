@@ -1,0 +1,107 @@
+"""`python -m tests.benchmarks.capping.margins`: what a share of the cap that is kept free costs in
+bounded slowdown where predictions are right.
+
+Means over the instances of a set and its caps, where no job draws more than any margin leaves; the
+paper has 4.2 % for LS and 4.4 % for DEC at a margin of 1 %, and 6 to 7 % at 5 %.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from time import process_time
+from typing import Annotated, Final
+
+import typer
+
+from cli.failures import TellingGroup
+from cli.simulate.progress import progress_of
+from shared.domain.errors import UnusableError
+from shared.simulation.capping import CappingMethod, CappingRules, constant_cap, play_capped
+from shared.simulation.eurora import figures_of
+from shared.workloads.eurora import EuroraMachine
+from tests.benchmarks.capping.instances import Instance, read_instances
+from tests.benchmarks.capping.uncertain import MARGINS
+from tests.benchmarks.placement.markdown import filled, table
+
+app = typer.Typer(cls=TellingGroup)
+
+_SETS: Final = ("rndm_50_300", "rndm_100_900", "hist_100")
+_METHODS: Final = (
+    *(CappingMethod.LS, CappingMethod.LS_WALLTIME, CappingMethod.HYBRID),
+    CappingMethod.DEC,
+)
+
+
+@app.callback(invoke_without_command=True)
+def bench(
+    data: Annotated[
+        Path, typer.Option(envvar="COPLACE_DATA", help="Folder of published data: eurora/ is read.")
+    ] = Path("../shared/data"),
+    instance: Annotated[
+        list[str] | None, typer.Option(help="Part of the names of a set; again; else three sets.")
+    ] = None,
+    method: Annotated[
+        list[CappingMethod] | None, typer.Option(help="Again; else those of orders, and dec.")
+    ] = None,
+    cap: Annotated[
+        list[int] | None, typer.Option(help="Of full power, %; again; else 100, 75, 50, 30.")
+    ] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Document to put the table into."),
+    ] = None,
+) -> None:
+    """Play every set by every method under caps that are so much lower."""
+    header = (
+        "set",
+        "caps, %",
+        "by",
+        *(f"margin {100 * margin:g} %" for margin in MARGINS),
+        "CPU, s",
+    )
+    lines, sets = [], instance or _SETS
+    with progress_of(len(sets) * len(method or _METHODS), "means") as tell:
+        for name in sets:
+            machine, instances = read_instances(data / "eurora", [name])
+            instances = [each.under(cap) for each in instances] if cap else instances
+            caps = ", ".join(f"{cap_pct}" for cap_pct in instances[0].caps_w)
+            for each in method or _METHODS:
+                lines.append([name, caps, f"{each}", *cells(machine, instances, each)])
+                tell(len(lines))
+    found = table(header, lines)
+    if into is not None:
+        filled_in = filled(into.read_text(encoding="utf-8"), {"capping margins": found})
+        into.write_text(filled_in, encoding="utf-8")
+    typer.echo(found)
+
+
+def cells(
+    machine: EuroraMachine, instances: Sequence[Instance], method: CappingMethod
+) -> list[str]:
+    """The mean bounded slowdown (60 s) by margin, and how much above that of none it is."""
+    began_s = process_time()
+    plays = [(each, cap_w) for each in instances for cap_w in each.caps_w.values()]
+    found = [[_slowdown(machine, *play, method, margin) for margin in MARGINS] for play in plays]
+    solved = [[s for s in of_play if s is not None] for of_play in found]
+    solved = [of_play for of_play in solved if len(of_play) == len(MARGINS)]
+    without, *means = [fmean(column) for column in zip(*solved, strict=True)]
+    above = [f"{mean:.3f} (+{100 * (mean / without - 1):.1f} %)" for mean in means]
+    return [f"{without:.3f}", *above, f"{process_time() - began_s:,.0f}"]
+
+
+def _slowdown(
+    machine: EuroraMachine, instance: Instance, cap_w: float, method: CappingMethod, margin: float
+) -> float | None:
+    """None where a job draws more than what is left of the cap."""
+    cap, factors = constant_cap(cap_w * (1 - margin)), [0.0] * len(instance.jobs)
+    try:
+        run = play_capped(
+            machine, instance.jobs, CappingRules(method, cap, instance.waits_s, factors)
+        )
+    except UnusableError:
+        return None
+    return figures_of(run).bounded_slowdown
+
+
+if __name__ == "__main__":
+    app()
