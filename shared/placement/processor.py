@@ -202,7 +202,7 @@ class Placement:
         decided += self._measures.before_pass(decisions)
         outcomes = self._start(decisions, decided)
         decided += self._announce(outcomes)
-        decided += self._measures.after_pass(outcomes.refusals.plan, decisions)
+        decided += self._measures.after_pass(outcomes)
         self.queries.note(outcomes)
         return decided
 

@@ -13,6 +13,7 @@ from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.model_store import ModelStore
 from shared.placement.outcomes import Decisions
+from shared.placement.power.clock_steps import Pace
 
 # How long nothing is asked again that was refused.
 AGAIN_S: Final = 600.0
@@ -51,9 +52,12 @@ class Asking:
 
     def set_pstate(self, job: Tracked, mode: Candidate, reason: str = "") -> Action:
         """The next action on a job: it is to run in this mode."""
-        of_mode = mode.freq_ghz, mode.draw_mw or 0, mode.walltime_s
-        kind = ActionKind.SET_PSTATE
-        return Action(job.asked_actions + 1, kind, *of_mode, False, self.now_s, reason)
+        return self.set_pace(job, Pace(mode.freq_ghz, mode.draw_mw or 0, mode.walltime_s), reason)
+
+    def set_pace(self, job: Tracked, pace: Pace, reason: str) -> Action:
+        """The same, at this pace."""
+        kind, number = ActionKind.SET_PSTATE, job.asked_actions + 1
+        return Action(number, kind, *pace, False, self.now_s, reason)
 
     def ask(
         self,

@@ -21,14 +21,14 @@ from shared.placement.jobs.actions import Action, ActionKind
 from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.model_store import ModelStore
-from shared.placement.outcomes import Decisions
+from shared.placement.outcomes import Decisions, Outcomes
 from shared.placement.power.asking import AGAIN_S, WORTH_IT, Asking
 from shared.placement.power.caps import MESSAGES, Covered, Declared
 from shared.placement.power.joint_margin import JointMargin
 from shared.placement.power.meters import Meters
 from shared.placement.power.reserved import ByCluster, Kept, Reserved
+from shared.placement.power.sharing import Sharing
 from shared.placement.reasons.explanation import watts
-from shared.scheduling.backfill import Dispatch
 from shared.scheduling.power import Budgets
 
 _WATTS_ARE_BACK: Final = "caps of power allow it again"
@@ -89,10 +89,11 @@ class Measures:
         self._margin, self._meters = margin, meters
         self._asking = Asking(job_table, models)
         self._reserved = Reserved(restored, job_table, margin)
+        self._sharing = Sharing(restored, job_table, models, margin, self._asking, self._reserved)
 
     def changes(self) -> Mapping[str, bytes | None]:
         """What is promised, where that changed since the last call."""
-        return self._reserved.changes()
+        return {**self._reserved.changes(), **self._sharing.changes()}
 
     def due_s(self) -> Iterator[float]:
         """When something that was not answered or was refused lets others be asked, or be asked
@@ -101,17 +102,19 @@ class Measures:
             times_s = [action.asked_s + self._rules.now.action_timeout_s for action in job.actions]
             times_s += [since_s + AGAIN_S for _, since_s in job.refusals]
             yield from (at_s for at_s in times_s if at_s > self._now_s)
+        yield from self._sharing.due_s()
         yield from (k.start_s for k in self._reserved.of_suspended if k.start_s > self._now_s)
 
     def keep(self, budgets: ByCluster) -> None:
-        """Put into the budgets of a pass what suspended jobs are to have."""
-        for kept in self._reserved.of_suspended:
-            kept.put_into(budgets)
+        """Put into the budgets of a pass what suspended jobs are to have, and for whom room is
+        made."""
+        self._reserved.keep(budgets)
 
     def before_pass(self, decisions: Decisions) -> Iterator[Publish]:
         """What operators ask, what caps ask, and who runs on."""
         self._asking.now_s = decisions.ended.now_s
         self._reserved.of_suspended.clear()
+        self._sharing.begin()
         running = self._job_table.holdings.running()
         yield from self._requeue_for_operators(running, decisions)
         yield from self._suspend_for_operators(running, decisions)
@@ -124,9 +127,12 @@ class Measures:
         if to_run_on:
             yield from self._run_on(sorted(to_run_on, key=_last_to_suffer), decisions)
 
-    def after_pass(self, plan: Dispatch, decisions: Decisions) -> Iterator[Publish]:
-        """Who may be clocked up by what the pass left; what it promised is noted."""
+    def after_pass(self, outcomes: Outcomes) -> Iterator[Publish]:
+        """Who is to make room for whom watts alone refuse, and who may be clocked up by what is
+        left; what the pass promised is noted."""
+        plan, decisions = outcomes.refusals.plan, outcomes.decisions
         self._reserved.note(plan)
+        yield from self._sharing.make_room(outcomes)
         slowed = [
             (job, placed)
             for job, placed in self._job_table.holdings.running()

@@ -1,11 +1,11 @@
-"""Watts that are kept between passes: promised to those who wait, and for who stands still."""
+"""Watts that are kept between passes: promised to those who wait, for who stands still, and for
+whom room was made."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import orjson
 
-from shared.domain.job import JobState
 from shared.placement.jobs.table import JobTable
 from shared.placement.power.joint_margin import JointMargin
 from shared.scheduling.backfill import Dispatch
@@ -19,18 +19,22 @@ ByCluster = Mapping[str, Sequence[PowerBudget]]
 
 class Kept(NamedTuple):
     """Watts for a job on one cluster, from a time on for so long; `holder` is its arrival number,
-    or whatever budgets are to call it."""
+    or whatever budgets are to call it. `coming` is, by cluster, what is not there yet: what runs
+    was asked to give it up."""
 
     cluster: str
     holder: int
     start_s: float
     duration_s: float
     draw_mw: int
+    coming: Sequence[tuple[str, int]] = ()
 
     def put_into(self, budgets: ByCluster) -> None:
-        """Reserve them."""
+        """Reserve them: of what is not there yet nobody else is deprived."""
         for budget in budgets[self.cluster]:
-            budget.reserve(self.holder, self.start_s, self.duration_s, self.draw_mw)
+            coming_mw = sum(mw for name, mw in self.coming if budget in budgets[name])
+            kept_mw = max(self.draw_mw - coming_mw, 0)
+            budget.reserve(self.holder, self.start_s, self.duration_s, kept_mw)
 
 
 class Promise(NamedTuple):
@@ -50,7 +54,7 @@ class Promise(NamedTuple):
 
 class Reserved:
     """What the last pass promised is state, since no rebuild comes to it; what suspended jobs are
-    to have beside what waits is worked out in every round."""
+    to have beside what waits, and what comes of rooms, is worked out in every round."""
 
     def __init__(
         self, restored: Mapping[str, bytes], job_table: JobTable, margin: JointMargin
@@ -61,6 +65,7 @@ class Reserved:
             self.promises = tuple(Promise(*row) for row in orjson.loads(promised))
         self._is_changed = False
         self.of_suspended: list[Kept] = []
+        self.of_rooms: list[Kept] = []
 
     def changes(self) -> Mapping[str, bytes | None]:
         """What is promised, where that changed since the last call."""
@@ -73,8 +78,14 @@ class Reserved:
         self._is_changed |= promises != self.promises
         self.promises = promises
 
+    def keep(self, budgets: ByCluster) -> None:
+        """Put into budgets what is kept beside what waits."""
+        for kept in [*self.of_suspended, *self.of_rooms]:
+            kept.put_into(budgets)
+
     def committed(self, now_s: float) -> ByCluster:
-        """Budgets with all that is held, and what the last pass promised to those who wait on."""
+        """Budgets with all that is held, and what the last pass promised to those who wait on;
+        and what is kept beside."""
         budgets = self._margin.budgets(now_s)
         for budget in distinct(budgets):
             budget.advance(now_s)
@@ -85,12 +96,12 @@ class Reserved:
         for promise in self.promises:
             if promise.cluster in budgets and self._waits(promise.arrival):
                 promise.from_now(now_s).put_into(budgets)
+        self.keep(budgets)
         return budgets
 
     def _waits(self, arrival: int) -> bool:
-        job_id = self._job_table.by_arrival.get(arrival)
-        job = self._job_table.get(job_id) if job_id else None
-        return job is not None and job.state is JobState.SUBMITTED
+        job = self._job_table.at_arrival(arrival)
+        return job is not None and job.waits
 
 
 def distinct(budgets: ByCluster) -> list[PowerBudget]:

@@ -1,0 +1,140 @@
+"""Which of those who run are to draw less, so that one who waits for watts alone may start."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from math import inf
+from typing import Final, NamedTuple
+
+from shared.placement.jobs.tracked import Tracked
+from shared.placement.model_store import ModelStore
+from shared.placement.power.asking import Asking
+from shared.placement.power.caps import Covered
+from shared.placement.power.clock_steps import Pace, Step, fewest_losses, worth
+from shared.placement.power.givers import Givers
+from shared.placement.power.reserved import ByCluster, Reserved, distinct
+from shared.scheduling.backfill import Dispatch
+from shared.scheduling.power import Budgets, Cap, Scope, Shortage
+from shared.scheduling.power_sharing import ADMITTED_TIMES
+from shared.scheduling.wait_queue import Entry
+
+# How often more is asked for, where caps ahead or reservations want it.
+_MOST_TRIES: Final = 4
+# At which P-state each is to run, by arrival.
+Lowered = Mapping[int, Pace]
+
+
+class Wanting(NamedTuple):
+    """An entry that lacks watts alone, what it will draw, and what refuses it."""
+
+    entry: Entry
+    cluster: str
+    job: Tracked
+    draw_mw: int
+    shortages: Sequence[Shortage]
+
+    def missing_mw(self, shortages: Sequence[Shortage]) -> int:
+        """What it lacks under the one of these that has least."""
+        return self.draw_mw - min(shortage.available_mw for shortage in shortages)
+
+
+class Lowering:
+    """As of the end of a pass, and of what was asked since."""
+
+    def __init__(
+        self, asking: Asking, models: ModelStore, reserved: Reserved, givers: Givers, plan: Dispatch
+    ) -> None:
+        self._now_s, self._models, self._reserved = asking.now_s, models, reserved
+        self._givers = givers
+        self._promised = plan.reservations()
+        self._least_mw = self._least(reserved.committed(self._now_s))
+
+    def of(self, wanting: Wanting) -> Lowered | None:
+        """The P-states that lose least a watt and are enough; None where none are, where they lose
+        as much as the start gains, or where somebody would be delayed who was promised a start."""
+        if not self._is_admitted(wanting):
+            return None
+        limit_s, shortages, missing_mw = wanting.entry.limit_s, wanting.shortages, 0
+        steps = self._givers.steps(self._clusters(_innermost(shortages)))
+        for _ in range(_MOST_TRIES):
+            missing_mw += wanting.missing_mw(shortages)
+            may_take = self._may_take(wanting, max(each.at_s for each in shortages))
+            taken = fewest_losses(steps, missing_mw, worth(limit_s, limit_s), may_take)
+            if taken is None:
+                return None
+            lowered = {step.arrival: step.to for step in sorted(taken, key=_by_job)}
+            budgets = self._committed(lowered)
+            under, until_s = Budgets(budgets[wanting.cluster]), self._now_s + limit_s
+            shortages = under.shortages(wanting.draw_mw, until_s, wanting.entry.arrival)
+            if not shortages:
+                under.give_up(wanting.entry.arrival)
+                under.hold(wanting.entry.arrival, until_s, wanting.draw_mw)
+                return lowered if self._delays_nobody(budgets) else None
+        return None
+
+    def _is_admitted(self, wanting: Wanting) -> bool:
+        """Whether all would draw three times each cap at most, if all ran at the P-state that they
+        want: Borghesi and others (2018), section 5.2.2."""
+        on = self._models.clusters[wanting.cluster]
+        return all(
+            self._givers.full_mw(self._clusters(covered)) + wanting.draw_mw
+            <= ADMITTED_TIMES * self._to_draw_mw(covered, declared.cap)
+            for covered, declared in self._models.caps.items()
+            if covered.covers(on)
+        )
+
+    def _to_draw_mw(self, covered: Covered, cap: Cap) -> int:
+        """What a cap allows beyond idle."""
+        return self._models.allowed_mw(cap, self._now_s) - self._models.idle_mw(covered)
+
+    def _clusters(self, covered: Covered) -> Collection[str]:
+        return [name for name, each in self._models.clusters.items() if covered.covers(each)]
+
+    def _may_take(self, wanting: Wanting, at_s: float) -> Callable[[Step], bool]:
+        """Nobody draws less for a job of a lower priority, gives what is free by the time at which
+        it is lacking, or stays on nodes that somebody was promised."""
+
+        def may(step: Step) -> bool:
+            job, placed = self._givers.by_arrival[step.arrival]
+            if job.job.priority > wanting.job.job.priority:
+                return False
+            promised = self._promised.get(placed.cluster)
+            if promised and promised.arrival != wanting.entry.arrival:
+                later_s = self._releases_s(step.arrival, step.to)
+                if job.releases_s <= promised.start_s < later_s:
+                    return False
+            return job.releases_s > at_s or job.releases_s <= self._now_s  # who is overdue draws on
+
+        return may
+
+    def _committed(self, lowered: Lowered) -> ByCluster:
+        """What is, if these draw less, for as much longer."""
+        budgets = self._reserved.committed(self._now_s)
+        for arrival, pace in lowered.items():
+            under = Budgets(budgets[self._givers.by_arrival[arrival][1].cluster])
+            under.let_go(arrival)
+            under.hold(arrival, self._releases_s(arrival, pace), pace.draw_mw)
+        return budgets
+
+    def _releases_s(self, arrival: int, pace: Pace) -> float:
+        job, placed = self._givers.by_arrival[arrival]
+        later_s = placed.stretched_s(pace.limit_s, self._now_s)
+        return max(job.releases_s, placed.ends_s + later_s)
+
+    def _delays_nobody(self, budgets: ByCluster) -> bool:
+        """Whether all that is promised has its watts as before."""
+        found = zip(self._least_mw, self._least(budgets), strict=True)
+        return all(after_mw >= min(before_mw, 0) for before_mw, after_mw in found)
+
+    def _least(self, budgets: ByCluster) -> list[int]:
+        return [each.least_headroom_mw(self._now_s, inf) for each in distinct(budgets)]
+
+
+def _innermost(shortages: Sequence[Shortage]) -> Covered:
+    """The cap that refuses an entry which all others that do are on too: of its cluster, of its
+    site, or of the region."""
+    scopes = [*Scope]
+    cap = min((each.cap for each in shortages), key=lambda cap: scopes.index(cap.scope))
+    return Covered(cap.scope, cap.name)
+
+
+def _by_job(step: Step) -> tuple[int, int]:
+    return step.arrival, step.number
