@@ -126,7 +126,7 @@ MUTANTS: Final = (
     Mutant(
         "nothing is reserved for who is suspended",
         "placement/power/measures.py",
-        "                budget.reserve(arrival, start_s, duration_s, draw_mw)\n",
+        "                self._reserved.of_suspended.append(kept)\n",
         "                pass\n",
         soonest=65,
     ),
@@ -150,6 +150,20 @@ MUTANTS: Final = (
         "if start_s < inf or not job.drawn_mw:",
         "if start_s < inf:",
         soonest=16,
+    ),
+    Mutant(
+        "nothing is kept for whom room is made",
+        "placement/power/sharing.py",
+        "        self._reserved.of_rooms = [self._kept(room) for room in awaited]\n",
+        "        self._reserved.of_rooms = []\n",
+        soonest=25,
+    ),
+    Mutant(
+        "room is made of more than the start gains",
+        "placement/power/lowering.py",
+        "worth(limit_s, limit_s), may_take)",
+        "inf, may_take)",
+        soonest=25,
     ),
     Mutant(
         "a restart forgets what was asked of who runs",

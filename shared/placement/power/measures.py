@@ -128,11 +128,13 @@ class Measures:
             yield from self._run_on(sorted(to_run_on, key=_last_to_suffer), decisions)
 
     def after_pass(self, outcomes: Outcomes) -> Iterator[Publish]:
-        """Who is to make room for whom watts alone refuse, and who may be clocked up by what is
-        left; what the pass promised is noted."""
+        """Who is to make room for whom watts alone refuse; else who may be clocked up by what is
+        left. What the pass promised is noted."""
         plan, decisions = outcomes.refusals.plan, outcomes.decisions
         self._reserved.note(plan)
-        yield from self._sharing.make_room(outcomes)
+        if room := list(self._sharing.make_room(outcomes)):
+            yield from room
+            return
         slowed = [
             (job, placed)
             for job, placed in self._job_table.holdings.running()
