@@ -299,20 +299,20 @@ def test_the_margin_of_errors_is_made_room_for_too() -> None:
 @pytest.mark.parametrize("seed", range(9))
 def test_whoever_was_killed_in_between_decides_the_same_and_no_cap_is_exceeded(seed: int) -> None:
     """Jobs come and end, caps rise, and answers come late, if at all."""
-    rng, lived, killed = Random(seed), Region(6), Region(6)
-    cap_w, runs, out = 900.0, set[str](), list[PlacementDecided]()
+    rng, lived, killed = Random(seed), Region(12), Region(12)
+    cap_w, runs, out = 1800.0, set[str](), list[PlacementDecided]()
     events = [lived.cap(cap_w)]
     asked_in: dict[str, list[int]] = {}
     for number in range(60):
-        if rng.random() < 0.5:
-            how = {"nodes": rng.randint(1, 3), "priority": rng.choice([0, 0, 1])}
+        if rng.random() < 0.6:
+            how = {"nodes": rng.randint(1, 2), "priority": rng.choice([0, 0, 1])}
             events.append(lived.job(f"job-{number}", rng.choice([SHORT_S, 3600.0, LONG_S]), **how))
         if runs and rng.random() < 0.3:
             gone = rng.choice(sorted(runs))
             runs.discard(gone)
             events.append(finished(gone, lived.now_us))
             out = [d for d in out if d.job_id != gone]
-        for decided in [d for d in out if rng.random() < 0.7]:
+        for decided in [d for d in out if rng.random() < 0.5]:
             out.remove(decided)
             answer = refused if rng.random() < 0.1 else done
             events.append(answer(decided, lived.now_us))
@@ -327,4 +327,4 @@ def test_whoever_was_killed_in_between_decides_the_same_and_no_cap_is_exceeded(s
         out = [d for d in out if d.job_id not in {n.job_id for n in newer}] + newer
         for decided in newer:
             asked_in.setdefault(decided.job_id, []).append(number)
-    assert asked_in
+    assert len(asked_in) > 1
