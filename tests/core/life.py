@@ -312,7 +312,8 @@ class Life:
 
     def _acting(self) -> Acting:
         measures = [_MEASURES[measure] for measure in self.rules.cap_measures]
-        return Acting(self.now_s, self.running, self.known.lost, self._modes, measures)
+        shares = self.rules.cap_sharing
+        return Acting(self.now_s, self.running, self.known.lost, self._modes, measures, shares)
 
     def _asked_before(self, acting: Acting) -> Iterator[tuple[str, Action]]:
         """What is to be asked before a round's first pass; how the region is to stand then."""

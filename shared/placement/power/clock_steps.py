@@ -7,7 +7,7 @@ computing systems", 2018, section 5.1.1); here it is what signatures and coeffic
 P-state of the job's own application.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from shared.models.bounded_slowdown import bounded_length_s
@@ -43,35 +43,30 @@ def steps_down(arrival: int, now: Pace, lower: Iterable[Pace], own_limit_s: floa
     """Those of a run from the P-state that it has to the lowest one, each of which loses least a
     watt of all that are left: the lower convex hull of loss over watts."""
     steps: list[Step] = []
-    at, left = now, list(lower)
-    while left := [pace for pace in left if pace.draw_mw < at.draw_mw]:
-        steps.append(min(_step(arrival, len(steps), at, to, own_limit_s) for to in left))
-        at = steps[-1].to
+    at_mw, at_worth = now.draw_mw, worth(now.limit_s, own_limit_s)
+    left = [(pace.draw_mw, worth(pace.limit_s, own_limit_s), pace) for pace in lower]
+    while left := [each for each in left if each[0] < at_mw]:
+        found = [(max(at_worth - w, 0.0) / (at_mw - mw), at_mw - mw, w, to) for mw, w, to in left]
+        loss_per_mw, saved_mw, to_worth, to = min(found)
+        loss = max(at_worth - to_worth, 0.0)
+        steps.append(Step(loss_per_mw, arrival, len(steps), saved_mw, loss, to))
+        at_mw, at_worth = to.draw_mw, to_worth
     return steps
 
 
-def fewest_losses(
-    steps: Sequence[Step], missing_mw: int, most_loss: float, may_take: Callable[[Step], bool]
-) -> list[Step] | None:
-    """Of steps in their order, those that together give what is missing, if `may_take`
-    allows them; None where all of them do not, or lose `most_loss` or more."""
+def fewest_losses(steps: Sequence[Step], missing_mw: int, most_loss: float) -> list[Step] | None:
+    """Of steps in their order, those that together give what is missing; None where all of them do
+    not, or lose `most_loss` or more."""
     taken: list[Step] = []
     saved_mw, loss = 0, 0.0
     for step in steps:
         if saved_mw >= missing_mw or loss >= most_loss:
             break
-        if may_take(step):
-            taken.append(step)
-            saved_mw += step.saved_mw
-            loss += step.loss
+        taken.append(step)
+        saved_mw += step.saved_mw
+        loss += step.loss
     taken = [*_needed(taken, saved_mw - missing_mw)] if saved_mw >= missing_mw else []
     return taken if taken and sum(step.loss for step in taken) < most_loss else None
-
-
-def _step(arrival: int, number: int, at: Pace, to: Pace, own_limit_s: float) -> Step:
-    saved_mw = at.draw_mw - to.draw_mw
-    loss = max(worth(at.limit_s, own_limit_s) - worth(to.limit_s, own_limit_s), 0.0)
-    return Step(loss / saved_mw, arrival, number, saved_mw, loss, to)
 
 
 def _needed(taken: Sequence[Step], beyond_mw: int) -> Iterator[Step]:

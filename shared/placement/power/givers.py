@@ -8,31 +8,35 @@ from shared.placement.candidates.candidate import Candidate
 from shared.placement.candidates.modes import same_ghz
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.power.asking import WORTH_IT, Asking
-from shared.placement.power.clock_steps import Pace, Step, steps_down
+from shared.placement.power.clock_steps import Pace, Step, steps_down, worth
 
-_Run = tuple[Tracked, Placed]
+Run = tuple[Tracked, Placed]
 
 
 class Givers:
     """Jobs that hold nodes, by cluster; what can be said of them is worked out when it is asked
     for."""
 
-    def __init__(self, asking: Asking, holding: Iterable[_Run]) -> None:
+    def __init__(self, asking: Asking, holding: Iterable[Run]) -> None:
         self._asking = asking
-        self._on: dict[str, list[_Run]] = {}
+        self._on: dict[str, list[Run]] = {}
         for job, placed in holding:
             self._on.setdefault(placed.cluster, []).append((job, placed))
+        self._full: dict[str, int] = {}
         self._steps: dict[frozenset[str], list[Step]] = {}
         self._modes: dict[str, Mapping[tuple[str, str], tuple[Candidate, ...]]] = {}
 
     @cached_property
-    def by_arrival(self) -> Mapping[int, _Run]:
+    def by_arrival(self) -> Mapping[int, Run]:
         """Each by its arrival number."""
         return {job.arrival: (job, on) for runs in self._on.values() for job, on in runs}
 
     def full_mw(self, clusters: Collection[str]) -> int:
         """What all on these clusters would draw beyond idle, each at the P-state that it wants."""
-        return sum(self._full_mw(*run) for name in clusters for run in self._on.get(name, ()))
+        for name in clusters:
+            if name not in self._full:
+                self._full[name] = sum(self._full_mw(*run) for run in self._on.get(name, ()))
+        return sum(self._full[name] for name in clusters)
 
     def steps(self, clusters: Collection[str]) -> list[Step]:
         """All steps down of those on these clusters that may be asked, in their order."""
@@ -41,6 +45,16 @@ class Givers:
             runs = (run for name in sorted(key) for run in self._on.get(name, ()))
             self._steps[key] = sorted(step for run in runs for step in self._steps_of(*run))
         return self._steps[key]
+
+    def worth_per_mw(self, run: Run) -> float:
+        """What one more milliwatt takes off the bounded slowdown of a run that is slowed down, in
+        the mean until it runs as it wants to, 1/s."""
+        job, placed = run
+        own = self._own(job, placed)
+        if own is None:
+            return 0.0
+        gain = worth(own.walltime_s, own.walltime_s) - worth(placed.walltime_s, own.walltime_s)
+        return gain / max((own.draw_mw or 0) - job.drawn_mw, 1)
 
     def _full_mw(self, job: Tracked, placed: Placed) -> int:
         own = self._own(job, placed) if placed.freq_ghz < placed.wanted_ghz else None

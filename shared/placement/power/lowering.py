@@ -1,6 +1,6 @@
 """Which of those who run are to draw less, so that one who waits for watts alone may start."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
@@ -45,6 +45,7 @@ class Lowering:
         self._now_s, self._models, self._reserved = asking.now_s, models, reserved
         self._givers = givers
         self._promised = plan.reservations()
+        self._allowed: dict[tuple[Covered, int, int | None], list[Step]] = {}
         self._least_mw = self._least(reserved.committed(self._now_s))
 
     def of(self, wanting: Wanting) -> Lowered | None:
@@ -53,11 +54,11 @@ class Lowering:
         if not self._is_admitted(wanting):
             return None
         limit_s, shortages, missing_mw = wanting.entry.limit_s, wanting.shortages, 0
-        steps = self._givers.steps(self._clusters(_innermost(shortages)))
+        steps, gain = self._steps(wanting), worth(limit_s, limit_s)
         for _ in range(_MOST_TRIES):
             missing_mw += wanting.missing_mw(shortages)
-            may_take = self._may_take(wanting, max(each.at_s for each in shortages))
-            taken = fewest_losses(steps, missing_mw, worth(limit_s, limit_s), may_take)
+            there = self._there_at(steps, max(each.at_s for each in shortages))
+            taken = fewest_losses(there, missing_mw, gain)
             if taken is None:
                 return None
             lowered = {step.arrival: step.to for step in sorted(taken, key=_by_job)}
@@ -88,22 +89,35 @@ class Lowering:
     def _clusters(self, covered: Covered) -> Collection[str]:
         return [name for name, each in self._models.clusters.items() if covered.covers(each)]
 
-    def _may_take(self, wanting: Wanting, at_s: float) -> Callable[[Step], bool]:
-        """Nobody draws less for a job of a lower priority, gives what is free by the time at which
-        it is lacking, or stays on nodes that somebody was promised."""
+    def _steps(self, wanting: Wanting) -> list[Step]:
+        """Those of all under the innermost cap that refuses an entry. Nobody draws less for a job
+        of a lower priority, or stays on nodes that somebody else was promised."""
+        own, priority = wanting.entry.arrival, wanting.job.job.priority
+        promised = any(each.arrival == own for each in self._promised.values())
+        covered = _innermost(wanting.shortages)
+        key = covered, priority, own if promised else None
+        if key not in self._allowed:
+            steps = self._givers.steps(self._clusters(covered))
+            self._allowed[key] = [step for step in steps if self._is_allowed(step, own, priority)]
+        return self._allowed[key]
 
-        def may(step: Step) -> bool:
-            job, placed = self._givers.by_arrival[step.arrival]
-            if job.job.priority > wanting.job.job.priority:
-                return False
-            promised = self._promised.get(placed.cluster)
-            if promised and promised.arrival != wanting.entry.arrival:
-                later_s = self._releases_s(step.arrival, step.to)
-                if job.releases_s <= promised.start_s < later_s:
-                    return False
-            return job.releases_s > at_s or job.releases_s <= self._now_s  # who is overdue draws on
+    def _is_allowed(self, step: Step, own: int, priority: int) -> bool:
+        job, placed = self._givers.by_arrival[step.arrival]
+        if job.job.priority > priority:
+            return False
+        promised = self._promised.get(placed.cluster)
+        if promised is None or promised.arrival == own:
+            return True
+        later_s = self._releases_s(step.arrival, step.to)
+        return not job.releases_s <= promised.start_s < later_s
 
-        return may
+    def _there_at(self, steps: Sequence[Step], at_s: float) -> Sequence[Step]:
+        """Without those of who has given back by then what he draws; who is overdue draws on."""
+        if at_s <= self._now_s:
+            return steps
+        runs = self._givers.by_arrival
+        releases_s = {arrival: runs[arrival][0].releases_s for _, arrival, *_ in steps}
+        return [s for s in steps if not self._now_s < releases_s[s.arrival] <= at_s]
 
     def _committed(self, lowered: Lowered) -> ByCluster:
         """What is, if these draw less, for as much longer."""

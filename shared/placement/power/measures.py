@@ -141,7 +141,10 @@ class Measures:
             if not (job.awaited or job.is_suspended or placed.silent_units)
             and 0 < placed.freq_ghz < placed.wanted_ghz
         ]
-        for job, placed in sorted(slowed, key=_last_to_suffer):
+        slowed.sort(key=_last_to_suffer)
+        for job, placed in (
+            self._sharing.in_order(slowed) if self._rules.now.cap_sharing else slowed
+        ):
             if self._asking.may_ask(job, placed, ActionKind.SET_PSTATE):
                 budgets = plan.schedulers[placed.cluster].budgets
                 yield from self._clock_up(job, placed, budgets, decisions)

@@ -7,7 +7,7 @@ they lose less than its start gains (docs/adr/0079). What it lacks is asked for 
 starts in the pass that finds the watts there.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +20,7 @@ from shared.placement.jobs.tracked import Tracked
 from shared.placement.model_store import ModelStore
 from shared.placement.outcomes import Outcomes
 from shared.placement.power.asking import AGAIN_S, Asking
-from shared.placement.power.givers import Givers
+from shared.placement.power.givers import Givers, Run
 from shared.placement.power.joint_margin import JointMargin
 from shared.placement.power.lowering import Lowered, Lowering, Wanting
 from shared.placement.power.reserved import Kept, Reserved
@@ -94,6 +94,11 @@ class Sharing:
                 yield from self._ask(wanting, lowered, outcomes)
                 self._reserved.keep({n: [*s.budgets] for n, s in plan.schedulers.items()})
                 lowering = None
+
+    def in_order(self, slowed: Sequence[Run]) -> list[Run]:
+        """Those who may be clocked up, by what a watt takes off their bounded slowdowns."""
+        givers = Givers(self._asking, slowed)
+        return sorted(slowed, key=givers.worth_per_mw, reverse=True)
 
     # For whom -------------------------------------------------------------------------------------
 
@@ -184,6 +189,13 @@ class Sharing:
             and job is not None
             and job.waits
         )
+
+
+def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
+    """Room that a wrong clock made in the future is forgotten: it would be there for long."""
+    rooms = list(map(_restored, orjson.loads(restored.get(_KEY, b"[]"))))
+    past = [[*room] for room in rooms if room.asked_s * 1e6 <= now_us]
+    return {_KEY: orjson.dumps(past)} if len(past) < len(rooms) else {}
 
 
 def _restored(row: list[Any]) -> _Room:

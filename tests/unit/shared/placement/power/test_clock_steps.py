@@ -30,27 +30,18 @@ def step(arrival: int, saved_mw: int, loss: float, number: int = 0) -> Step:
     return Step(loss / saved_mw, arrival, number, saved_mw, loss, NOW)
 
 
-def anybody(_step: Step) -> bool:
-    return True
-
-
 def test_as_many_are_taken_as_give_what_is_missing() -> None:
     steps = [step(1, 100, 0.1), step(2, 100, 0.2), step(1, 100, 0.3, 1)]
-    assert fewest_losses(steps, 150, 1.0, anybody) == steps[1::-1]
-    assert fewest_losses(steps, 400, 1.0, anybody) is None
+    assert fewest_losses(steps, 150, 1.0) == steps[1::-1]
+    assert fewest_losses(steps, 400, 1.0) is None
 
 
 def test_nothing_is_taken_where_that_loses_as_much_as_is_gained() -> None:
     steps = [step(1, 100, 0.5), step(2, 100, 0.5)]
-    assert fewest_losses(steps, 200, 1.0, anybody) is None
-    assert fewest_losses(steps, 100, 1.0, anybody) == steps[:1]
+    assert fewest_losses(steps, 200, 1.0) is None
+    assert fewest_losses(steps, 100, 1.0) == steps[:1]
 
 
 def test_who_gave_something_that_others_are_enough_without_keeps_it() -> None:
     steps = [step(1, 50, 0.01), step(2, 400, 0.2)]
-    assert fewest_losses(steps, 400, 1.0, anybody) == steps[1:]
-
-
-def test_who_may_not_be_taken_is_left_out() -> None:
-    steps = [step(1, 100, 0.1), step(2, 100, 0.2)]
-    assert fewest_losses(steps, 100, 1.0, lambda each: each.arrival == 2) == steps[1:]
+    assert fewest_losses(steps, 400, 1.0) == steps[1:]

@@ -24,7 +24,7 @@ from shared.domain.cap_measures import Measure
 from shared.eamc.ranking import Policy
 from shared.messaging.events.event import Event
 from shared.placement.candidates.candidate import Rules
-from shared.placement.processor import Placement
+from shared.placement.processor import Placement, mended
 from tests.unit.shared.placement.region import (
     T0_US,
     cancelled,
@@ -294,6 +294,14 @@ def test_the_margin_of_errors_is_made_room_for_too() -> None:
     assert [name for name, _ in asked(found)] == ["a"]
     [start] = region.close(*region.obey(found))
     assert (start.job_id, start.verdict) == ("b", VERDICT_START)
+
+
+def test_room_that_a_wrong_clock_made_in_the_future_is_forgotten() -> None:
+    region = with_long_jobs("a", watts=500.0)
+    region.close(region.job("b"))
+    region.restart()
+    assert "power/rooms" not in mended(region.state, end_us(2))
+    assert mended(region.state, end_us(1))["power/rooms"] == b"[]"
 
 
 @pytest.mark.parametrize("seed", range(9))
