@@ -161,8 +161,8 @@ MUTANTS: Final = (
     Mutant(
         "room is made of more than the start gains",
         "placement/power/lowering.py",
-        "worth(limit_s, limit_s), may_take)",
-        "inf, may_take)",
+        "fewest_losses(steps, missing_mw, worth(limit_s, limit_s))",
+        "fewest_losses(steps, missing_mw, inf)",
         soonest=25,
     ),
     Mutant(

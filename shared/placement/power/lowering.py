@@ -35,6 +35,11 @@ class Wanting(NamedTuple):
         """What it lacks under the one of these that has least."""
         return self.draw_mw - min(shortage.available_mw for shortage in shortages)
 
+    def shortages_under(self, budgets: ByCluster, now_s: float) -> Sequence[Shortage]:
+        """What refuses it under these budgets."""
+        entry, under = self.entry, Budgets(budgets[self.cluster])
+        return under.shortages(self.draw_mw, now_s + entry.limit_s, entry.arrival)
+
 
 class Lowering:
     """As of the end of a pass, and of what was asked since."""
@@ -53,23 +58,24 @@ class Lowering:
         as much as the start gains, or where somebody would be delayed who was promised a start."""
         if not self._is_admitted(wanting):
             return None
-        limit_s, shortages, missing_mw = wanting.entry.limit_s, wanting.shortages, 0
-        steps, gain = self._steps(wanting), worth(limit_s, limit_s)
+        shortages, missing_mw = wanting.shortages, 0
         for _ in range(_MOST_TRIES):
             missing_mw += wanting.missing_mw(shortages)
-            there = self._there_at(steps, max(each.at_s for each in shortages))
-            taken = fewest_losses(there, missing_mw, gain)
-            if taken is None:
+            lowered = self._lowered(wanting, missing_mw, max(each.at_s for each in shortages))
+            if lowered is None:
                 return None
-            lowered = {step.arrival: step.to for step in sorted(taken, key=_by_job)}
             budgets = self._committed(lowered)
-            under, until_s = Budgets(budgets[wanting.cluster]), self._now_s + limit_s
-            shortages = under.shortages(wanting.draw_mw, until_s, wanting.entry.arrival)
+            shortages = wanting.shortages_under(budgets, self._now_s)
             if not shortages:
-                under.give_up(wanting.entry.arrival)
-                under.hold(wanting.entry.arrival, until_s, wanting.draw_mw)
-                return lowered if self._delays_nobody(budgets) else None
+                return lowered if self._delays_nobody(wanting, budgets) else None
         return None
+
+    def _lowered(self, wanting: Wanting, missing_mw: int, at_s: float) -> Lowered | None:
+        """Those that give what is missing at a time, and lose less than the start gains."""
+        limit_s = wanting.entry.limit_s
+        steps = self._there_at(self._steps(wanting), at_s)
+        taken = fewest_losses(steps, missing_mw, worth(limit_s, limit_s))
+        return None if taken is None else {s.arrival: s.to for s in sorted(taken, key=_by_job)}
 
     def _is_admitted(self, wanting: Wanting) -> bool:
         """Whether all would draw three times each cap at most, if all ran at the P-state that they
@@ -133,8 +139,11 @@ class Lowering:
         later_s = placed.stretched_s(pace.limit_s, self._now_s)
         return max(job.releases_s, placed.ends_s + later_s)
 
-    def _delays_nobody(self, budgets: ByCluster) -> bool:
-        """Whether all that is promised has its watts as before."""
+    def _delays_nobody(self, wanting: Wanting, budgets: ByCluster) -> bool:
+        """Whether all that is promised to others has its watts as before if the entry starts."""
+        under, own = Budgets(budgets[wanting.cluster]), wanting.entry.arrival
+        under.give_up(own)
+        under.hold(own, self._now_s + wanting.entry.limit_s, wanting.draw_mw)
         found = zip(self._least_mw, self._least(budgets), strict=True)
         return all(after_mw >= min(before_mw, 0) for before_mw, after_mw in found)
 
