@@ -14,6 +14,7 @@ from coplace.v1.jobs_pb2 import JobRequeueAsked
 from shared.eamc.frequency import Reading
 from shared.eamc.ranking import Policy
 from tests.chaos.events import MODELS, publish, run_alone, some_job
+from tests.chaos.squeezes import squeeze
 from tests.chaos.world import World
 
 _SETTINGS: Final[Mapping[str, Sequence[Any]]] = {
@@ -112,4 +113,5 @@ DECLARATIONS: Final[Mapping[Callable[[World], None], float]] = {
     push_coefficients: 2,
     ask_back: 4,
     run_alone_unasked: 8,
+    squeeze: 10,
 }
