@@ -183,17 +183,18 @@ class Outcomes:
             return None
         why_not = self.refusals.no_power(start, entry)
         told = OwnPState(freq_ghz=own.freq_ghz, constraint=why_not.text)
-        told.power.shortages.extend(map(self._shortage, why_not.shortages))
+        told.power.shortages.extend(map(self.shortage_message, why_not.shortages))
         return told
 
     def candidate_message(self, job: Tracked, choice: Choice, why_not: WhyNot) -> CandidateMessage:
         """What was weighed, and the constraint that bound it; those of power in figures too."""
         found = candidate_message(job.job, self.clusters[choice.cluster], choice, why_not.text)
         if why_not.shortages:
-            found.power.shortages.extend(map(self._shortage, why_not.shortages))
+            found.power.shortages.extend(map(self.shortage_message, why_not.shortages))
         return found
 
-    def _shortage(self, shortage: Shortage) -> PowerShortage:
+    def shortage_message(self, shortage: Shortage) -> PowerShortage:
+        """A cap that does not let a job start, in figures."""
         cap, until_s = shortage.cap, shortage.until_s
         return PowerShortage(
             scope=MESSAGES[cap.scope],

@@ -62,7 +62,7 @@ from shared.placement.nodes.states import Failure, NodeStates
 from shared.placement.outcomes import OUTPUT, SOURCE, Beside, Decisions, Outcomes
 from shared.placement.planning import Planning
 from shared.placement.plans import Plans, jobs_of, wanted_ghz
-from shared.placement.power import meters, overshoots
+from shared.placement.power import meters, overshoots, sharing
 from shared.placement.power.joint_margin import JointMargin
 from shared.placement.power.measures import Measures
 from shared.placement.power.meters import Meters
@@ -202,7 +202,7 @@ class Placement:
         decided += self._measures.before_pass(decisions)
         outcomes = self._start(decisions, decided)
         decided += self._announce(outcomes)
-        decided += self._measures.after_pass(outcomes.refusals.plan, decisions)
+        decided += self._measures.after_pass(outcomes)
         self.queries.note(outcomes)
         return decided
 
@@ -580,7 +580,7 @@ def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | N
     """What to change in a state of a wrong clock, so that nothing in it lies ahead of now."""
     of_jobs, of_plans = mending.mended(restored, now_us), plans.mended(restored, now_us)
     of_meters = {**meters.mended(restored, now_us), **overshoots.mended(restored, now_us)}
-    return {**of_jobs, **of_plans, **of_meters}
+    return {**of_jobs, **of_plans, **of_meters, **sharing.mended(restored, now_us)}
 
 
 def _is_new(job: Tracked) -> bool:

@@ -84,6 +84,11 @@ class RuleSettings(EnvironmentSettings):
         description="What is done to jobs that run, in this order, where a cap of power falls "
         "below what they draw: lower-frequency, suspend, end; empty: nothing",
     )
+    cap_sharing: bool = Field(
+        False,
+        description="What runs is clocked down where a job that waits for watts alone may start "
+        "then, and that takes more off bounded slowdowns than it adds",
+    )
     action_timeout_s: float = Field(
         60.0,
         description="Where an action is not answered within this, the measures go on to other jobs",
@@ -154,6 +159,7 @@ class RuleSettings(EnvironmentSettings):
             cap_risk=self.cap_risk,
             cap_power_sd=self.cap_power_sd,
             cap_measures=measures_of(self.cap_measures),
+            cap_sharing=self.cap_sharing,
             action_timeout_s=self.action_timeout_s,
             start_timeout_s=self.start_timeout_s,
             most_missed_starts=self.most_missed_starts,

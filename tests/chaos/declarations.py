@@ -14,6 +14,7 @@ from coplace.v1.jobs_pb2 import JobRequeueAsked
 from shared.eamc.frequency import Reading
 from shared.eamc.ranking import Policy
 from tests.chaos.events import MODELS, publish, run_alone, some_job
+from tests.chaos.squeezes import squeeze
 from tests.chaos.world import World
 
 _SETTINGS: Final[Mapping[str, Sequence[Any]]] = {
@@ -29,6 +30,7 @@ _SETTINGS: Final[Mapping[str, Sequence[Any]]] = {
     "cap_risk": [0.01, 0.1, 0.5],
     "cap_power_sd": [0.0, 0.16],
     "cap_measures": ["", "lower-frequency", "suspend", "lower-frequency,suspend,end", "end"],
+    "cap_sharing": [False, True],
     "action_timeout_s": [0.0, 60.0, 600.0],
     "start_timeout_s": [0.0, 10.0, 300.0],
     "most_missed_starts": [0, 1, 3],
@@ -111,4 +113,5 @@ DECLARATIONS: Final[Mapping[Callable[[World], None], float]] = {
     push_coefficients: 2,
     ask_back: 4,
     run_alone_unasked: 8,
+    squeeze: 10,
 }

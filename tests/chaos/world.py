@@ -41,10 +41,13 @@ from tests.chaos.workers import Plant, Worker
 
 ACCOUNTS: Final = "accounts"
 INPUTS: Final = TopicPartition("placement.inputs", 0)
-# What a cap refuses may start at a lower P-state; where one falls all that there is is done. Meters
-# are read rarely, so that some are silent.
+# What a cap refuses may start at a lower P-state, or where others run at one; where a cap falls all
+# that there is is done. Meters are read rarely, so that some are silent.
 RULES: Final = PlacementSettings(
-    cap_slowdown=1.5, cap_measures="lower-frequency,suspend", meter_silence_s=120.0
+    cap_slowdown=1.5,
+    cap_measures="lower-frequency,suspend",
+    cap_sharing=True,
+    meter_silence_s=120.0,
 )
 
 # A stalled worker lets the others go on; one that stalls meanwhile lets them go on once more.

@@ -51,6 +51,7 @@ from tests.core.figures import (
 )
 from tests.core.managers import Managers
 from tests.core.plain import Kept, Region
+from tests.core.rooms import Rooms
 from tests.core.runs import CLOCK, END, RESUME, SUSPEND, Acting, Action, Run, Runs
 from tests.core.standing import Standing, require
 from tests.unit.shared.placement import region
@@ -117,6 +118,7 @@ class Life:
             self.known, counts_idle=rules.cap_counts_idle, cap_slowdown=rules.cap_slowdown
         )
         self._checks = Checks(self.steady)
+        self._rooms = Rooms(self.known, self.running, self._id)
         self._tell(region.pair_model((0.0, 0.0, 0.0, WEIGHT)))
         self._tell(region.power())
 
@@ -148,6 +150,7 @@ class Life:
                 cap_counts_idle=step.counts_idle,
                 cap_slowdown=step.cap_slowdown,
                 cap_measures=tuple(map(Measure, step.measures)),
+                cap_sharing=step.sharing,
             )
             self._begin()
 
@@ -298,7 +301,9 @@ class Life:
         decisions = region.decisions(both[0])
         self._checks.starts(self.passes)
         last = self.passes[-1].before
-        asked += acting.clock_up(last)
+        rooms = [*self._rooms.made(decisions, acting, last)]
+        require(self.rules.cap_sharing or not rooms, f"nobody shares, and {rooms} are asked")
+        asked += rooms or acting.clock_up(last)
         self._watts = [*last.promised_watts()]
         self._note(decisions, asked)
         self._checks.waiting(self.passes[-1], self.rounds)
@@ -307,7 +312,8 @@ class Life:
 
     def _acting(self) -> Acting:
         measures = [_MEASURES[measure] for measure in self.rules.cap_measures]
-        return Acting(self.now_s, self.running, self.known.lost, self._modes, measures)
+        shares = self.rules.cap_sharing
+        return Acting(self.now_s, self.running, self.known.lost, self._modes, measures, shares)
 
     def _asked_before(self, acting: Acting) -> Iterator[tuple[str, Action]]:
         """What is to be asked before a round's first pass; how the region is to stand then."""
@@ -322,6 +328,8 @@ class Life:
             if arrival in waits
         ]
         self._before = self._standing.of_runs(self.now_s, self.running, watts)
+        self._rooms.begin(self.now_s, waits)
+        self._rooms.keep(self._before.budgets, self.now_s)
         yield from acting.run_on(self._before)
         stands = {run.arrival: run.cluster for run in self.running.values() if run.stands}
         found = {
@@ -335,6 +343,7 @@ class Life:
     def begin_pass(self) -> None:
         """Placement looks at its queue: it holds what is to be held."""
         stood = self._standing.of(self.steady, self.now_s, self._kept)
+        self._rooms.keep(stood.budgets, self.now_s)
         if not self.passes:
             for name, nodes in self._before.clusters.items():
                 held, right = set(stood.clusters[name].stays), set(nodes.stays)
@@ -381,7 +390,8 @@ class Life:
 
     def _may_act(self) -> bool:
         """Whether anything may be asked of those who run; a forecast knows nothing of that."""
-        acts = self.rules.cap_measures or self.rules.cap_slowdown > 1
+        rules = self.rules
+        acts = rules.cap_measures or rules.cap_sharing or rules.cap_slowdown > 1
         stands = any(run.stands or run.pending for run in self.running.values())
         return stands or bool(acts and self.known.caps)
 

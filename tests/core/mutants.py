@@ -127,7 +127,7 @@ MUTANTS: Final = (
     Mutant(
         "nothing is reserved for who is suspended",
         "placement/power/measures.py",
-        "                budget.reserve(arrival, start_s, duration_s, draw_mw)\n",
+        "                self._reserved.of_suspended.append(kept)\n",
         "                pass\n",
         soonest=65,
     ),
@@ -151,6 +151,20 @@ MUTANTS: Final = (
         "if start_s < inf or not job.drawn_mw:",
         "if start_s < inf:",
         soonest=16,
+    ),
+    Mutant(
+        "nothing is kept for whom room is made",
+        "placement/power/sharing.py",
+        "        self._reserved.of_rooms = [self._kept(room) for room in awaited]\n",
+        "        self._reserved.of_rooms = []\n",
+        soonest=25,
+    ),
+    Mutant(
+        "room is made of more than the start gains",
+        "placement/power/lowering.py",
+        "fewest_losses(steps, missing_mw, worth(limit_s, limit_s))",
+        "fewest_losses(steps, missing_mw, inf)",
+        soonest=25,
     ),
     Mutant(
         "a restart forgets what was asked of who runs",

@@ -123,6 +123,7 @@ class Acting:
     lost: set[str]
     modes: Modes
     measures: Sequence[str]
+    shares: bool
 
     def ask(self, job_id: str, kind: str, mode: Mode, *, stands: bool) -> tuple[str, Action]:
         """It counts from now on."""
@@ -258,10 +259,23 @@ class Acting:
             budget.kept.pop(run.arrival, None)
         region.replace(run.cluster, run.arrival, run.release_s, run.draw_mw)
 
+    def _first_to_be_raised(self) -> list[str]:
+        """The same; where watts are shared, whoever gains most a watt."""
+        first = self._first_to_have_watts()
+        return sorted(first, key=self._gain_per_mw, reverse=True) if self.shares else first
+
+    def _gain_per_mw(self, job_id: str) -> float:
+        """In a second of bounded slowdown."""
+        run = self.runs[job_id]
+        own = next(m for m in self.modes(job_id, run) if m.ghz == run.wanted_ghz)
+        length_s = max(60.0, own.limit_s)
+        gain = 1 / length_s - own.limit_s / run.mode.limit_s / length_s
+        return gain / max(own.draw_mw - run.draw_mw, 1)
+
     def clock_up(self, region: Region) -> Iterator[tuple[str, Action]]:
         """After the pass: the highest P-state that was wanted, or is worth it, whose watts nobody
         draws or has reserved until the limit as it is."""
-        for job_id in self._first_to_have_watts():
+        for job_id in self._first_to_be_raised():
             run = self.runs[job_id]
             if run.pending or run.stands or not run.mode.ghz < run.wanted_ghz:
                 continue

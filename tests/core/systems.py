@@ -2,7 +2,7 @@
 without some of its steps is one too, and the smallest that breaks a rule can be looked for."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, Protocol
 
@@ -18,12 +18,14 @@ class Step(Protocol):
 @dataclass(frozen=True)
 class Rule:
     """The policy, whether idle power counts, how much longer a job may take at a lower P-state
-    where a cap refuses its own, and what is done to those who run where a cap is exceeded."""
+    where a cap refuses its own, what is done to those who run where a cap is exceeded, and whether
+    they make room for who waits."""
 
     policy: int = 0
     counts_idle: bool = True
     cap_slowdown: float = 1.0
     measures: tuple[str, ...] = ()
+    sharing: bool = False
 
 
 @dataclass(frozen=True)
@@ -216,6 +218,8 @@ _RARE: Final[Sequence[tuple[int, Callable[[Random], Step]]]] = (
     (3, lambda rng: Stop(rng.randrange(64), rng.random() < 0.5)),
     (2, _manage),
 )
+# The part of the systems in which jobs make room, drawn apart so that no other draw moves.
+_SHARING: Final = 0.5
 MEASURES: Final = (
     (),
     ("lower-frequency",),
@@ -230,8 +234,9 @@ MEASURES: Final = (
 
 def script(seed: int) -> Script:
     """The system of a seed: one of a few kinds, so that most meet few things at a time."""
-    rng = Random(seed)
-    return tuple(_steps(rng))
+    rule, *steps = _steps(Random(seed))
+    assert isinstance(rule, Rule)
+    return replace(rule, sharing=Random(f"sharing {seed}").random() < _SHARING), *steps
 
 
 def _steps(rng: Random) -> Iterator[Step]:

@@ -72,6 +72,7 @@ class Rules:
     cap_risk: float = 0.5
     cap_power_sd: float = 0.0
     meter_silence_s: float = 600.0
+    cap_sharing: bool = False
 
     @property
     def weighing(self) -> Weighing:

@@ -95,6 +95,11 @@ class JobTable:
         """The job that has this arrival number."""
         return self._jobs[self.by_arrival[arrival]]
 
+    def at_arrival(self, arrival: int) -> Tracked | None:
+        """The same, None where it is known no more."""
+        job_id = self.by_arrival.get(arrival)
+        return self._jobs.get(job_id) if job_id is not None else None
+
     @property
     def next_arrival(self) -> int:
         """The number of the next attempt that arrives."""

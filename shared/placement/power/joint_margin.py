@@ -22,6 +22,7 @@ from shared.placement.power.meters import Meters
 from shared.scheduling.backfill import Start
 from shared.scheduling.power import Cap, PowerBudget, milliwatts
 from shared.scheduling.problem import unit_cores
+from shared.scheduling.wait_queue import Entry
 
 # From here on nobody asks for less than the sum of the predictions.
 AS_PREDICTED: Final = 0.5
@@ -95,6 +96,22 @@ class JointMargin:
             return 0
         errors = [each.error for each in self._held(covered).values()]
         return margin_mw(self._models.rules.now.cap_risk, errors)
+
+    def more_mw(self, job: Tracked, cluster: str, entry: Entry) -> int:
+        """By how much the most of the margins there grows with a job that may start."""
+        if not self.is_wanted:
+            return 0
+        on = self._models.clusters[cluster]
+        placed = Placed(cluster, tuple(range(entry.nodes)), entry.limit_s, 0.0)
+        placed.power_sd = job.candidate(cluster).power_sd
+        more, risk = self._error_of(job, placed, entry.draw_mw), self._models.rules.now.cap_risk
+        held = [
+            [each.error for each in self._held(covered).values()]
+            for covered in self._models.caps
+            if covered.covers(on)
+        ]
+        grown = (margin_mw(risk, [*errors, more]) - margin_mw(risk, errors) for errors in held)
+        return max(grown, default=0)
 
     def _kept_mw(self, covered: Covered) -> int:
         """The same when a pass begins, and for those that were sent back."""

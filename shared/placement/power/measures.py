@@ -10,47 +10,30 @@ highest priority and earliest start first, and neither delays a reservation that
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 
-import orjson
 from coplace.v1.placement_pb2 import PowerShortage
 
 from shared.domain.cap_measures import Measure
-from shared.domain.job import JobState
 from shared.messaging.events.event import Publish
 from shared.placement.candidates.candidate import Candidate
-from shared.placement.candidates.modes import modes_of
 from shared.placement.jobs.actions import Action, ActionKind
 from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.model_store import ModelStore
-from shared.placement.outcomes import Decisions
+from shared.placement.outcomes import Decisions, Outcomes
+from shared.placement.power.asking import AGAIN_S, WORTH_IT, Asking
 from shared.placement.power.caps import MESSAGES, Covered, Declared
 from shared.placement.power.joint_margin import JointMargin
 from shared.placement.power.meters import Meters
+from shared.placement.power.reserved import ByCluster, Kept, Reserved
+from shared.placement.power.sharing import Sharing
 from shared.placement.reasons.explanation import watts
-from shared.scheduling.backfill import Dispatch
-from shared.scheduling.load import Reservation
-from shared.scheduling.power import Budgets, PowerBudget, Promised
-from shared.scheduling.wait_queue import WaitQueue
+from shared.scheduling.power import Budgets
 
-_KEY: Final = "power/promised"
-# How long nothing is asked again that was refused.
-_AGAIN_S: Final = 600.0
-# A P-state draws so much more or less than another one to be worth an action.
-_WORTH_IT: Final = 0.9
+_WATTS_ARE_BACK: Final = "caps of power allow it again"
 # In budgets: who draws more than at the beginning of the round.
 _CLOCKED_UP: Final = -(1 << 60)
-
-
-class _Promise(NamedTuple):
-    """Watts that the last pass reserved for a job that waits."""
-
-    cluster: str
-    arrival: int
-    start_s: float
-    end_s: float
-    draw_mw: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,38 +87,34 @@ class Measures:
     ) -> None:
         self._job_table, self._models, self._rules = job_table, models, models.rules
         self._margin, self._meters = margin, meters
-        self._promises: tuple[_Promise, ...] = ()
-        if promised := restored.get(_KEY):
-            self._promises = tuple(_Promise(*row) for row in orjson.loads(promised))
-        self._is_changed = False
-        # What suspended jobs are to have, beside what waits: cluster, arrival, start, duration, mW.
-        self._kept: list[tuple[str, int, float, float, int]] = []
-        self._now_s = 0.0
+        self._asking = Asking(job_table, models)
+        self._reserved = Reserved(restored, job_table, margin)
+        self._sharing = Sharing(restored, job_table, models, margin, self._asking, self._reserved)
 
     def changes(self) -> Mapping[str, bytes | None]:
         """What is promised, where that changed since the last call."""
-        is_changed, self._is_changed = self._is_changed, False
-        return {_KEY: orjson.dumps([[*p] for p in self._promises])} if is_changed else {}
+        return {**self._reserved.changes(), **self._sharing.changes()}
 
     def due_s(self) -> Iterator[float]:
         """When something that was not answered or was refused lets others be asked, or be asked
         again, and when the watts are there that are kept for who is suspended."""
         for job, _ in self._job_table.holdings.running():
             times_s = [action.asked_s + self._rules.now.action_timeout_s for action in job.actions]
-            times_s += [since_s + _AGAIN_S for _, since_s in job.refusals]
+            times_s += [since_s + AGAIN_S for _, since_s in job.refusals]
             yield from (at_s for at_s in times_s if at_s > self._now_s)
-        yield from (start_s for _, _, start_s, *_ in self._kept if start_s > self._now_s)
+        yield from self._sharing.due_s()
+        yield from (k.start_s for k in self._reserved.of_suspended if k.start_s > self._now_s)
 
-    def keep(self, budgets: Mapping[str, Sequence[PowerBudget]]) -> None:
-        """Put into the budgets of a pass what suspended jobs are to have."""
-        for cluster, arrival, start_s, duration_s, draw_mw in self._kept:
-            for budget in budgets[cluster]:
-                budget.reserve(arrival, start_s, duration_s, draw_mw)
+    def keep(self, budgets: ByCluster) -> None:
+        """Put into the budgets of a pass what suspended jobs are to have, and for whom room is
+        made."""
+        self._reserved.keep(budgets)
 
     def before_pass(self, decisions: Decisions) -> Iterator[Publish]:
         """What operators ask, what caps ask, and who runs on."""
-        self._now_s = decisions.ended.now_s
-        self._kept = []
+        self._asking.now_s = decisions.ended.now_s
+        self._reserved.of_suspended.clear()
+        self._sharing.begin()
         running = self._job_table.holdings.running()
         yield from self._requeue_for_operators(running, decisions)
         yield from self._suspend_for_operators(running, decisions)
@@ -148,19 +127,31 @@ class Measures:
         if to_run_on:
             yield from self._run_on(sorted(to_run_on, key=_last_to_suffer), decisions)
 
-    def after_pass(self, plan: Dispatch, decisions: Decisions) -> Iterator[Publish]:
-        """Who may be clocked up by what the pass left; what it promised is noted."""
-        self._note(plan)
+    def after_pass(self, outcomes: Outcomes) -> Iterator[Publish]:
+        """Who is to make room for whom watts alone refuse; else who may be clocked up by what is
+        left. What the pass promised is noted."""
+        plan, decisions = outcomes.refusals.plan, outcomes.decisions
+        self._reserved.note(plan)
+        if room := list(self._sharing.make_room(outcomes)):
+            yield from room
+            return
         slowed = [
             (job, placed)
             for job, placed in self._job_table.holdings.running()
             if not (job.awaited or job.is_suspended or placed.silent_units)
             and 0 < placed.freq_ghz < placed.wanted_ghz
         ]
-        for job, placed in sorted(slowed, key=_last_to_suffer):
-            if self._may_ask(job, placed, ActionKind.SET_PSTATE):
+        slowed.sort(key=_last_to_suffer)
+        for job, placed in (
+            self._sharing.in_order(slowed) if self._rules.now.cap_sharing else slowed
+        ):
+            if self._asking.may_ask(job, placed, ActionKind.SET_PSTATE):
                 budgets = plan.schedulers[placed.cluster].budgets
                 yield from self._clock_up(job, placed, budgets, decisions)
+
+    @property
+    def _now_s(self) -> float:
+        return self._asking.now_s
 
     # Caps that fell -------------------------------------------------------------------------------
 
@@ -194,7 +185,7 @@ class Measures:
         if over_mw > 0:
             for job, placed, action in self._chosen(running, over_mw):
                 asked = replace(action, reason=excess.words)
-                yield self._ask(job, placed, asked, decisions, [excess.message])
+                yield self._asking.ask(job, placed, asked, decisions, [excess.message])
 
     def _chosen(
         self, running: Sequence[tuple[Tracked, Placed]], over_mw: int
@@ -227,11 +218,11 @@ class Measures:
                 del chosen[job.arrival]
                 left_mw -= job.drawn_mw - action.drawn_mw
                 continue
-            most_mw = min(action.drawn_mw + left_mw, round(_WORTH_IT * job.drawn_mw))
-            modes = [m for m in self._modes(job, placed) if (m.draw_mw or 0) <= most_mw]
+            most_mw = min(action.drawn_mw + left_mw, round(WORTH_IT * job.drawn_mw))
+            modes = [m for m in self._asking.modes(job, placed) if (m.draw_mw or 0) <= most_mw]
             best = max(modes, key=_draw)
             left_mw -= (best.draw_mw or 0) - action.drawn_mw
-            chosen[job.arrival] = self._set_pstate(job, best)
+            chosen[job.arrival] = self._asking.set_pstate(job, best)
 
     def _coming(
         self, running: Iterable[tuple[Tracked, Placed]]
@@ -252,30 +243,26 @@ class Measures:
         match measure:
             case Measure.LOWER_FREQUENCY:
                 lower = self._lower(job, placed, drawn_mw, over_mw)
-                return None if lower is None else self._set_pstate(job, lower)
+                return None if lower is None else self._asking.set_pstate(job, lower)
             case Measure.SUSPEND:
-                return self._if_it_may(job, placed, ActionKind.SUSPEND, is_suspended=True)
+                return self._if_it_may(job, placed, ActionKind.SUSPEND, stops=True)
             case Measure.END:
-                return self._if_it_may(job, placed, ActionKind.END, is_suspended=False)
+                return self._if_it_may(job, placed, ActionKind.END, stops=False)
 
     def _if_it_may(
-        self, job: Tracked, placed: Placed, kind: ActionKind, *, is_suspended: bool
+        self, job: Tracked, placed: Placed, kind: ActionKind, *, stops: bool
     ) -> Action | None:
-        if not self._may_ask(job, placed, kind):
+        if not self._asking.may_ask(job, placed, kind):
             return None
-        return self._action(job, placed, kind, is_suspended=is_suspended)
+        return self._asking.action(job, placed, kind, stops=stops)
 
     def _lower(self, job: Tracked, placed: Placed, drawn_mw: int, over_mw: int) -> Candidate | None:
         """The highest P-state that is enough, else the one that draws least; None where no other
         one draws a tenth less, its resource manager refused one, or nobody meters what it does."""
-        if (
-            job.is_suspended
-            or placed.silent_units
-            or not self._may_ask(job, placed, ActionKind.SET_PSTATE)
-        ):
+        if not self._asking.may_set_pstate(job, placed):
             return None
-        modes = self._modes(job, placed)
-        lower = [m for m in modes if m.draw_mw is not None and m.draw_mw <= _WORTH_IT * drawn_mw]
+        modes = self._asking.modes(job, placed)
+        lower = [m for m in modes if m.draw_mw is not None and m.draw_mw <= WORTH_IT * drawn_mw]
         if not placed.freq_ghz or not lower:
             return None
         enough = [m for m in lower if drawn_mw - (m.draw_mw or 0) >= over_mw]
@@ -289,25 +276,26 @@ class Measures:
         """Let suspended jobs run on that fit beside what runs and is promised; the others are kept
         watts from when these will be there, so that nobody who comes later takes them. Where they
         never are its nodes are expected back by nobody."""
-        budgets = self._committed()
+        budgets = self._reserved.committed(self._now_s)
         for job, placed in stopped:
             under = Budgets(budgets[placed.cluster])
             draw_mw, left_s = placed.counted_mw, placed.left_s
             if (
-                self._may_ask(job, placed, ActionKind.RESUME)
+                self._asking.may_ask(job, placed, ActionKind.RESUME)
                 and under.has(draw_mw, self._now_s + left_s, job.arrival)
                 and self._margin.allows(job, placed, draw_mw, self._now_s + left_s, self._now_s)
             ):
-                reason = "caps of power allow it again"
-                action = self._action(job, placed, ActionKind.RESUME, is_suspended=False)
+                action = self._asking.action(job, placed, ActionKind.RESUME, stops=False)
                 under.let_go(job.arrival)
-                yield self._ask(job, placed, replace(action, reason=reason), decisions, [])
+                action = replace(action, reason=_WATTS_ARE_BACK)
+                yield self._asking.ask(job, placed, action, decisions)
                 under.hold(job.arrival, job.releases_s, draw_mw)
                 continue
             start_s = _earliest(under, draw_mw, left_s, self._now_s, job.arrival)
             if start_s < inf:
                 under.reserve(job.arrival, start_s, left_s, draw_mw)
-                self._kept.append((placed.cluster, job.arrival, start_s, left_s, draw_mw))
+                kept = Kept(placed.cluster, job.arrival, start_s, left_s, draw_mw)
+                self._reserved.of_suspended.append(kept)
             if start_s < inf or not job.drawn_mw:  # who draws may run until it answers
                 self._job_table.holdings.expect(job, start_s + left_s)
 
@@ -320,12 +308,12 @@ class Measures:
             return
         higher = [
             mode
-            for mode in self._modes(job, placed)
+            for mode in self._asking.modes(job, placed)
             if placed.freq_ghz < mode.freq_ghz <= placed.wanted_ghz and mode.draw_mw is not None
         ]
         for mode in sorted(higher, key=_frequency, reverse=True):
             more_mw = (mode.draw_mw or 0) - drawn_mw
-            is_worth_it = mode.freq_ghz == placed.wanted_ghz or drawn_mw <= _WORTH_IT * (
+            is_worth_it = mode.freq_ghz == placed.wanted_ghz or drawn_mw <= WORTH_IT * (
                 mode.draw_mw or 0
             )
             if (
@@ -334,34 +322,9 @@ class Measures:
                 and self._margin.allows(job, placed, mode.draw_mw or 0, placed.ends_s, self._now_s)
             ):
                 budgets.hold(_CLOCKED_UP - job.arrival, placed.ends_s, more_mw)
-                action = replace(self._set_pstate(job, mode), reason="caps of power allow it again")
-                yield self._ask(job, placed, action, decisions, [])
+                action = self._asking.set_pstate(job, mode, _WATTS_ARE_BACK)
+                yield self._asking.ask(job, placed, action, decisions)
                 return
-
-    def _committed(self) -> Mapping[str, Sequence[PowerBudget]]:
-        """Budgets with all that is held, and what the last pass promised to those who wait on."""
-        budgets = self._margin.budgets(self._now_s)
-        for budget in {id(each): each for under in budgets.values() for each in under}.values():
-            budget.advance(self._now_s)
-        for name, occupancy in self._job_table.holdings.occupancy.items():
-            under = Budgets(budgets[name])
-            for held in occupancy.held:
-                under.hold(held.holder, held.release_s, held.draw_mw)
-        for promise in self._promises:
-            job_id = self._job_table.by_arrival.get(promise.arrival)
-            job = self._job_table.get(job_id) if job_id else None
-            if job is not None and job.state is JobState.SUBMITTED and promise.cluster in budgets:
-                start_s = max(promise.start_s, self._now_s)
-                for budget in budgets[promise.cluster]:
-                    budget.reserve(
-                        promise.arrival, start_s, promise.end_s - promise.start_s, promise.draw_mw
-                    )
-        return budgets
-
-    def _note(self, plan: Dispatch) -> None:
-        promises = tuple(_promises(plan))
-        self._is_changed |= promises != self._promises
-        self._promises = promises
 
     # Operators ------------------------------------------------------------------------------------
 
@@ -369,10 +332,10 @@ class Measures:
         self, running: Iterable[tuple[Tracked, Placed]], decisions: Decisions
     ) -> Iterator[Publish]:
         for job, placed in running:
-            if job.requeue is not None and self._may_ask(job, placed, ActionKind.REQUEUE):
+            if job.requeue is not None and self._asking.may_ask(job, placed, ActionKind.REQUEUE):
                 kept = job.will_be_suspended
-                action = self._action(job, placed, ActionKind.REQUEUE, is_suspended=kept)
-                yield self._ask(job, placed, replace(action, reason=job.requeue), decisions, [])
+                action = self._asking.action(job, placed, ActionKind.REQUEUE, stops=kept)
+                yield self._asking.ask(job, placed, replace(action, reason=job.requeue), decisions)
 
     def _suspend_for_operators(
         self, running: Iterable[tuple[Tracked, Placed]], decisions: Decisions
@@ -380,53 +343,9 @@ class Measures:
         for job, placed in running:
             if job.suspend is None or job.will_be_suspended:
                 continue
-            if self._may_ask(job, placed, ActionKind.SUSPEND):
-                action = self._action(job, placed, ActionKind.SUSPEND, is_suspended=True)
-                yield self._ask(job, placed, replace(action, reason=job.suspend), decisions, [])
-
-    # How it is asked ------------------------------------------------------------------------------
-
-    def _may_ask(self, job: Tracked, placed: Placed, kind: ActionKind) -> bool:
-        """False for a job that is to end, or was asked to be put back, whose cluster is lost, or
-        where it was just refused."""
-        is_to_go = job.cancelled is not None or any(
-            action.kind is ActionKind.REQUEUE for action in job.actions
-        )
-        is_there = not is_to_go and placed.cluster not in self._models.lost
-        return is_there and not job.is_refused(kind, self._now_s - _AGAIN_S)
-
-    def _action(
-        self, job: Tracked, placed: Placed, kind: ActionKind, *, is_suspended: bool
-    ) -> Action:
-        """The next action on a job, in the mode that it has or was asked to have."""
-        mode = placed.freq_ghz, placed.draw_mw or 0, placed.walltime_s
-        if job.actions:
-            last = job.actions[-1]
-            mode = last.freq_ghz, last.draw_mw, last.walltime_s
-        return Action(job.asked_actions + 1, kind, *mode, is_suspended, self._now_s, "")
-
-    def _set_pstate(self, job: Tracked, mode: Candidate) -> Action:
-        of_mode = mode.freq_ghz, mode.draw_mw or 0, mode.walltime_s
-        return Action(
-            job.asked_actions + 1, ActionKind.SET_PSTATE, *of_mode, False, self._now_s, ""
-        )
-
-    def _ask(
-        self,
-        job: Tracked,
-        placed: Placed,
-        action: Action,
-        decisions: Decisions,
-        caps: Iterable[PowerShortage],
-    ) -> Publish:
-        self._job_table.ask(job, action)
-        return decisions.action(job, placed, action, caps)
-
-    def _modes(self, job: Tracked, placed: Placed) -> Sequence[Candidate]:
-        """In which a job that runs could run there."""
-        on = [each for each in self._models.per_cluster() if each.cluster.name == placed.cluster]
-        found = modes_of([job], on, self._rules.now)
-        return found.get((job.job.job_id, placed.cluster), ())
+            if self._asking.may_ask(job, placed, ActionKind.SUSPEND):
+                action = self._asking.action(job, placed, ActionKind.SUSPEND, stops=True)
+                yield self._asking.ask(job, placed, replace(action, reason=job.suspend), decisions)
 
 
 def _stands_still(job: Tracked) -> bool:
@@ -458,26 +377,3 @@ def _earliest(
             return inf
         start_s = later_s
     return start_s
-
-
-def _promises(plan: Dispatch) -> Iterator[_Promise]:
-    """What a pass reserved, once a job: also where no cap is in force, since one may be declared
-    before what is promised begins."""
-    for cluster, reservation in sorted(plan.reservations().items()):
-        scheduler = plan.schedulers[cluster]
-        found = [budget.promised(reservation.arrival) for budget in scheduler.budgets]
-        if not scheduler.budgets.any:
-            found = [_promised(scheduler.queue, reservation)]
-        for promised in found:
-            if promised is not None and promised.start_s == reservation.start_s:
-                yield _Promise(cluster, reservation.arrival, *promised)
-                break
-
-
-def _promised(queue: WaitQueue, reservation: Reservation) -> Promised | None:
-    """What an entry will draw that has a reservation."""
-    order = queue.order_of(reservation.arrival)
-    entry = None if order is None else queue.first(reservation.nodes, order)
-    if entry is None or entry.arrival != reservation.arrival:
-        return None
-    return Promised(reservation.start_s, reservation.start_s + entry.limit_s, entry.draw_mw)

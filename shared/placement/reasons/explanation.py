@@ -1,6 +1,6 @@
 """Why an entry did not start: texts that name what would have to be different."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -22,6 +22,14 @@ from shared.scheduling.wait_queue import Entry
 POWER: Final = "power cap"
 NOTHING: Final = "nothing stands against it: it is tried at the end of the next round"
 _MOST_TEXT: Final = 256
+# The arrival number of no job, in shortages.
+_NOBODY: Final = -1
+
+
+def room_of(arrival: int) -> int:
+    """What budgets call who keeps the watts for which room is made, for the job of this arrival
+    number; and the other way about."""
+    return _NOBODY - 1 - arrival
 
 
 class WhyNot(NamedTuple):
@@ -93,9 +101,27 @@ class Refusals:
         """The budgets of power that did not let an entry start."""
         return self.plan.schedulers[cluster].shortages(entry)
 
+    def no_watts(self, shortages: Iterable[Shortage]) -> str:
+        """What a job needs that no budget of these has for it, in words."""
+        return "; ".join(map(self._told, shortages))
+
+    def lacks_watts_alone(self, cluster: str, entry: Entry) -> bool:
+        """Whether an entry would start now, behind all that did, but for budgets of power."""
+        scheduler = self.plan.schedulers[cluster]
+        if isinstance(scheduler, ConsumableScheduler):
+            has_room = not self._why_no_units(scheduler, entry)
+        else:
+            is_own = scheduler.reservation and scheduler.reservation.arrival == entry.arrival
+            now = scheduler.standing
+            now = now._replace(reservation=None) if is_own else now
+            has_room = not self._why_no_nodes(scheduler, entry, now)
+        return has_room and bool(self.shortages(cluster, entry))
+
     def of_reservation(self, arrival: int) -> str:
-        """Whose reservation is meant; empty for none."""
-        return self.job_ids.get(arrival, "a job that is gone since") if arrival >= 0 else ""
+        """Whose reservation is meant, or for whom room is made; empty for nobody."""
+        if arrival == _NOBODY:
+            return ""
+        return self.job_ids.get(max(arrival, room_of(arrival)), "a job that is gone since")
 
     def no_power(self, start: Start, entry: Entry) -> WhyNot:
         """Why an entry starts at a lower P-state than its own, as it is when the pass is over."""

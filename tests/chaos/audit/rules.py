@@ -70,13 +70,15 @@ def every_decision_is_by_the_policy_in_force(evidence: Evidence) -> Iterator[str
 
 
 def nothing_is_done_under_caps_that_was_not_declared(evidence: Evidence) -> Iterator[str]:
-    """Of who runs only what measures there are is asked where a cap is exceeded."""
+    """Of who runs only what measures there are is asked where a cap is exceeded, and P-states alone
+    are where one refuses who waits."""
     rules = Rules()
     for ended in evidence.ends_of_rounds(rules.learn):
         for decided in evidence.by_round.get(ended.round, []):
             if decided.verdict == VERDICT_ACTION and decided.action.power.shortages:
                 measure = _MEASURES.get(decided.action.kind, "nothing of the kind")
-                if measure not in rules.measures:
+                is_room = rules["cap_sharing"] and decided.action.kind == ACTION_KIND_SET_PSTATE
+                if measure not in rules.measures and not is_room:
                     measures = ", ".join(sorted(rules.measures)) or "nothing"
                     yield f"{decided.job_id} is asked for {measure}, declared was {measures}"
 

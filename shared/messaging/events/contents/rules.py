@@ -112,6 +112,7 @@ _SETTINGS: Final[Mapping[str, Check]] = {
     "cap_risk": quantity("cap_risk"),
     "cap_power_sd": quantity("cap_power_sd"),
     "cap_measures": _measures,
+    "cap_sharing": anything,
     "action_timeout_s": quantity("action_timeout_s"),
     "start_timeout_s": quantity("start_timeout_s"),
     "most_missed_starts": quantity("most_missed_starts"),

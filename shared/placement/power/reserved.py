@@ -1,0 +1,132 @@
+"""Watts that are kept between passes: promised to those who wait, for who stands still, and for
+whom room was made."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import orjson
+
+from shared.placement.jobs.table import JobTable
+from shared.placement.power.joint_margin import JointMargin
+from shared.scheduling.backfill import Dispatch
+from shared.scheduling.load import Reservation
+from shared.scheduling.power import Budgets, PowerBudget, Promised
+from shared.scheduling.wait_queue import WaitQueue
+
+_KEY: Final = "power/promised"
+ByCluster = Mapping[str, Sequence[PowerBudget]]
+
+
+class Kept(NamedTuple):
+    """Watts for a job on one cluster, from a time on for so long; `holder` is its arrival number,
+    or whatever budgets are to call it. `coming` is, by cluster, what is not there yet: what runs
+    was asked to give it up."""
+
+    cluster: str
+    holder: int
+    start_s: float
+    duration_s: float
+    draw_mw: int
+    coming: Sequence[tuple[str, int]] = ()
+
+    def put_into(self, budgets: ByCluster) -> None:
+        """Reserve them: of what is not there yet nobody else is deprived."""
+        for budget in budgets[self.cluster]:
+            coming_mw = sum(mw for name, mw in self.coming if budget in budgets[name])
+            kept_mw = max(self.draw_mw - coming_mw, 0)
+            budget.reserve(self.holder, self.start_s, self.duration_s, kept_mw)
+
+
+class Promise(NamedTuple):
+    """Watts that the last pass reserved for a job that waits."""
+
+    cluster: str
+    arrival: int
+    start_s: float
+    end_s: float
+    draw_mw: int
+
+    def from_now(self, now_s: float) -> Kept:
+        """What is kept of it where it was to begin before."""
+        start_s, duration_s = max(self.start_s, now_s), self.end_s - self.start_s
+        return Kept(self.cluster, self.arrival, start_s, duration_s, self.draw_mw)
+
+
+class Reserved:
+    """What the last pass promised is state, since no rebuild comes to it; what suspended jobs are
+    to have beside what waits, and what comes of rooms, is worked out in every round."""
+
+    def __init__(
+        self, restored: Mapping[str, bytes], job_table: JobTable, margin: JointMargin
+    ) -> None:
+        self._job_table, self._margin = job_table, margin
+        self.promises: tuple[Promise, ...] = ()
+        if promised := restored.get(_KEY):
+            self.promises = tuple(Promise(*row) for row in orjson.loads(promised))
+        self._is_changed = False
+        self.of_suspended: list[Kept] = []
+        self.of_rooms: list[Kept] = []
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """What is promised, where that changed since the last call."""
+        is_changed, self._is_changed = self._is_changed, False
+        return {_KEY: orjson.dumps([[*p] for p in self.promises])} if is_changed else {}
+
+    def note(self, plan: Dispatch) -> None:
+        """What a pass promised is promised from now on."""
+        promises = tuple(_promises(plan))
+        self._is_changed |= promises != self.promises
+        self.promises = promises
+
+    def keep(self, budgets: ByCluster) -> None:
+        """Put into budgets what is kept beside what waits."""
+        for kept in [*self.of_suspended, *self.of_rooms]:
+            kept.put_into(budgets)
+
+    def committed(self, now_s: float) -> ByCluster:
+        """Budgets with all that is held, and what the last pass promised to those who wait on;
+        and what is kept beside."""
+        budgets = self._margin.budgets(now_s)
+        for budget in distinct(budgets):
+            budget.advance(now_s)
+        for name, occupancy in self._job_table.holdings.occupancy.items():
+            under = Budgets(budgets[name])
+            for held in occupancy.held:
+                under.hold(held.holder, held.release_s, held.draw_mw)
+        for promise in self.promises:
+            if promise.cluster in budgets and self._waits(promise.arrival):
+                promise.from_now(now_s).put_into(budgets)
+        self.keep(budgets)
+        return budgets
+
+    def _waits(self, arrival: int) -> bool:
+        job = self._job_table.at_arrival(arrival)
+        return job is not None and job.waits
+
+
+def distinct(budgets: ByCluster) -> list[PowerBudget]:
+    """Each once."""
+    return list({id(each): each for under in budgets.values() for each in under}.values())
+
+
+def _promises(plan: Dispatch) -> Iterator[Promise]:
+    """What a pass reserved, once a job: also where no cap is in force, since one may be declared
+    before what is promised begins."""
+    for cluster, reservation in sorted(plan.reservations().items()):
+        scheduler = plan.schedulers[cluster]
+        found = [budget.promised(reservation.arrival) for budget in scheduler.budgets]
+        if not scheduler.budgets.any:
+            found = [_promised(scheduler.queue, reservation)]
+        for promised in found:
+            if promised is not None and promised.start_s == reservation.start_s:
+                yield Promise(cluster, reservation.arrival, *promised)
+                break
+
+
+def _promised(queue: WaitQueue, reservation: Reservation) -> Promised | None:
+    """What an entry will draw that has a reservation."""
+    order = queue.order_of(reservation.arrival)
+    entry = None if order is None else queue.first(reservation.nodes, order)
+    if entry is None or entry.arrival != reservation.arrival:
+        return None
+    return Promised(reservation.start_s, reservation.start_s + entry.limit_s, entry.draw_mw)

@@ -1,0 +1,203 @@
+"""Watts that what runs gives up, so that a job starts which waits for them alone.
+
+Dynamic power sharing (Ellsworth and others, "Dynamic power sharing for higher job throughput",
+2015) by P-states: after a pass the first jobs are looked at that lack nothing but watts. Of those
+who run under the caps that refuse one of them the P-states are lowered that lose least a watt, if
+they lose less than its start gains (docs/adr/0079). What it lacks is asked for and kept for it; it
+starts in the pass that finds the watts there.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from shared.messaging.events.event import Publish
+from shared.placement.jobs.actions import Action
+from shared.placement.jobs.table import JobTable
+from shared.placement.jobs.tracked import Tracked
+from shared.placement.model_store import ModelStore
+from shared.placement.outcomes import Outcomes
+from shared.placement.power.asking import AGAIN_S, Asking
+from shared.placement.power.givers import Givers, Run
+from shared.placement.power.joint_margin import JointMargin
+from shared.placement.power.lowering import Lowered, Lowering, Wanting
+from shared.placement.power.reserved import Kept, Reserved
+from shared.placement.reasons.explanation import room_of
+from shared.scheduling.wait_queue import Entry
+
+_KEY: Final = "power/rooms"
+# Entries of each queue that are looked at in a round: Slurm's default of bf_max_job_test.
+_MOST_LOOKED_AT: Final = 100
+
+
+class _Room(NamedTuple):
+    """Watts that are made room for, for one who waits and for so long, and what was asked for that:
+    arrival and number of each action."""
+
+    cluster: str
+    arrival: int
+    draw_mw: int
+    limit_s: float
+    asked_s: float
+    asked: tuple[tuple[int, int], ...]
+
+
+class Sharing:
+    """Makes room for one job on a cluster at a time, and for the same one again only after a
+    while: who does not start although the watts came lets them go."""
+
+    def __init__(
+        self,
+        restored: Mapping[str, bytes],
+        job_table: JobTable,
+        models: ModelStore,
+        margin: JointMargin,
+        asking: Asking,
+        reserved: Reserved,
+    ) -> None:
+        self._job_table, self._models, self._margin = job_table, models, margin
+        self._asking, self._reserved = asking, reserved
+        self._rooms = tuple(map(_restored, orjson.loads(restored.get(_KEY, b"[]"))))
+        self._is_changed = False
+
+    def changes(self) -> Mapping[str, bytes | None]:
+        """For whom room was made, where that changed since the last call."""
+        is_changed, self._is_changed = self._is_changed, False
+        return {_KEY: orjson.dumps([[*room] for room in self._rooms])} if is_changed else {}
+
+    def due_s(self) -> Iterator[float]:
+        """When watts are kept no longer, and when room may be made again for the same job."""
+        for room in self._rooms:
+            times_s = room.asked_s + self._timeout_s, room.asked_s + AGAIN_S
+            yield from (at_s for at_s in times_s if at_s > self._asking.now_s)
+
+    def begin(self) -> None:
+        """A round ends: watts are kept for those for whom answers are out."""
+        self._set([room for room in self._rooms if self._stands(room)])
+
+    def make_room(self, outcomes: Outcomes) -> Iterator[Publish]:
+        """Ask for what those lack whom watts alone refuse, in the order of the queue."""
+        if not (self._models.rules.now.cap_sharing and self._models.caps):
+            return
+        plan, lowering = outcomes.refusals.plan, None
+        for entry, cluster in self._waiting(outcomes):
+            if self._has_room(entry, cluster):
+                continue
+            if lowering is None:
+                givers = Givers(self._asking, self._job_table.holdings.all())
+                lowering = Lowering(self._asking, self._models, self._reserved, givers, plan)
+            wanting = self._wanting(outcomes, entry, cluster)
+            lowered = lowering.of(wanting)
+            if lowered:
+                yield from self._ask(wanting, lowered, outcomes)
+                self._reserved.keep({n: [*s.budgets] for n, s in plan.schedulers.items()})
+                lowering = None
+
+    def in_order(self, slowed: Sequence[Run]) -> list[Run]:
+        """Those who may be clocked up, by what a watt takes off their bounded slowdowns."""
+        givers = Givers(self._asking, slowed)
+        return sorted(slowed, key=givers.worth_per_mw, reverse=True)
+
+    # For whom -------------------------------------------------------------------------------------
+
+    def _waiting(self, outcomes: Outcomes) -> list[tuple[Entry, str]]:
+        """The first entries of each queue that lack watts alone."""
+        refusals = outcomes.refusals
+        return sorted(
+            (entry, name)
+            for name, scheduler in refusals.plan.schedulers.items()
+            if scheduler.budgets.any
+            for entry in islice(scheduler.queue, _MOST_LOOKED_AT)
+            if not self._has_room(entry, name) and refusals.lacks_watts_alone(name, entry)
+        )
+
+    def _has_room(self, entry: Entry, cluster: str) -> bool:
+        """Whether room was made for a job of late, or is being made on a cluster."""
+        return any(
+            room.arrival == entry.arrival or (room.cluster == cluster and self._is_awaited(room))
+            for room in self._rooms
+        )
+
+    def _wanting(self, outcomes: Outcomes, entry: Entry, cluster: str) -> Wanting:
+        job = self._job_table.of_arrival(entry.arrival)
+        draw_mw = entry.draw_mw + self._margin.more_mw(job, cluster, entry)
+        shortages = outcomes.refusals.shortages(cluster, entry)
+        return Wanting(entry, cluster, job, draw_mw, shortages)
+
+    # What is asked --------------------------------------------------------------------------------
+
+    def _ask(self, wanting: Wanting, lowered: Lowered, outcomes: Outcomes) -> Iterator[Publish]:
+        """Ask each to run at its P-state, and keep what comes of it."""
+        entry, cluster = wanting.entry, wanting.cluster
+        refusals, job_id = outcomes.refusals, wanting.job.job.job_id
+        reason = f"so that {job_id} may start, which {refusals.no_watts(wanting.shortages)}"
+        caps = [outcomes.shortage_message(shortage) for shortage in wanting.shortages]
+        asked: list[tuple[int, int]] = []
+        for arrival, pace in lowered.items():
+            job = self._job_table.of_arrival(arrival)
+            assert job.placed is not None
+            action = self._asking.set_pace(job, pace, reason)
+            asked.append((arrival, action.number))
+            yield self._asking.ask(job, job.placed, action, outcomes.decisions, caps)
+        now_s = self._asking.now_s
+        room = _Room(cluster, entry.arrival, wanting.draw_mw, entry.limit_s, now_s, tuple(asked))
+        self._set([*self._rooms, room])
+
+    # What is kept ---------------------------------------------------------------------------------
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._models.rules.now.action_timeout_s
+
+    def _set(self, rooms: list[_Room]) -> None:
+        self._is_changed |= tuple(rooms) != self._rooms
+        self._rooms = tuple(rooms)
+        awaited = [room for room in rooms if self._is_awaited(room)]
+        self._reserved.of_rooms = [self._kept(room) for room in awaited]
+
+    def _kept(self, room: _Room) -> Kept:
+        coming = tuple(self._coming(room))
+        holder = room_of(room.arrival)
+        return Kept(room.cluster, holder, room.asked_s, room.limit_s, room.draw_mw, coming)
+
+    def _coming(self, room: _Room) -> Iterator[tuple[str, int]]:
+        """What is to be given up yet, by cluster."""
+        for job, action in self._unanswered(room):
+            assert job.placed is not None
+            yield job.placed.cluster, job.drawn_mw - job.drawn_after_mw(action)
+
+    def _unanswered(self, room: _Room) -> Iterator[tuple[Tracked, Action]]:
+        for arrival, number in room.asked:
+            job = self._job_table.at_arrival(arrival)
+            if job is not None and job.placed is not None:
+                yield from ((job, action) for action in job.actions if action.number == number)
+
+    def _is_awaited(self, room: _Room) -> bool:
+        """Whether an answer is out, and may come in time."""
+        is_in_time = self._asking.now_s < room.asked_s + self._timeout_s
+        return is_in_time and any(True for _ in self._unanswered(room))
+
+    def _stands(self, room: _Room) -> bool:
+        """False for one of long ago, or for whom nothing is to be kept any more."""
+        job = self._job_table.at_arrival(room.arrival)
+        return (
+            self._models.rules.now.cap_sharing
+            and self._asking.now_s < room.asked_s + AGAIN_S
+            and room.cluster in self._models.clusters
+            and job is not None
+            and job.waits
+        )
+
+
+def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
+    """Room that a wrong clock made in the future is forgotten: it would be there for long."""
+    rooms = list(map(_restored, orjson.loads(restored.get(_KEY, b"[]"))))
+    past = [[*room] for room in rooms if room.asked_s * 1e6 <= now_us]
+    return {_KEY: orjson.dumps(past)} if len(past) < len(rooms) else {}
+
+
+def _restored(row: list[Any]) -> _Room:
+    *rest, asked = row
+    return _Room._make([*rest, tuple((arrival, number) for arrival, number in asked)])
