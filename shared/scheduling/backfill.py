@@ -114,7 +114,11 @@ def serve(schedulers: Sequence[Turns], now_s: float) -> list[Served]:
 
 
 def one_pass(schedulers: Sequence[Turns], now_s: float) -> list[Served]:
-    """One pass over several schedulers as one queue."""
+    """One pass over several schedulers as one queue.
+
+    Who has served looks for its next entry once what starts has left all queues: what was reserved
+    for it elsewhere may be the watts that the next one needs.
+    """
     for scheduler in schedulers:
         scheduler.begin(now_s)
     for scheduler in schedulers:
@@ -125,12 +129,14 @@ def one_pass(schedulers: Sequence[Turns], now_s: float) -> list[Served]:
         number = orders.index(order)
         served = schedulers[number].serve()
         if served is None:
+            schedulers[number].turn()
             orders[number] = schedulers[number].next_order
             continue
         started.append(served)
         for other, scheduler in enumerate(schedulers):
             if other != number:
                 scheduler.drop(served[1].arrival)
+        schedulers[number].turn()
         orders = [scheduler.next_order for scheduler in schedulers]
     for scheduler in schedulers:
         scheduler.finish()

@@ -52,7 +52,6 @@ class ConservativeScheduler(ProfileScheduler):
         del self._reserved_s[entry.arrival]
         self._started[entry.arrival] = entry
         self._releases.hold((self._now_s + entry.limit_s, entry.arrival, entry.nodes))
-        self.turn()
         return self.number, entry, None, waits_before
 
     def add(self, entry: Entry) -> None:

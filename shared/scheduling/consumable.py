@@ -99,11 +99,9 @@ class ConsumableScheduler:
         self.next_order = turn if isinstance(turn, int) else turn.order
 
     def serve(self) -> Served | None:
-        """Let the entry of the present turn act, if it is one, and go on: what starts, if any."""
+        """Let the entry of the present turn act, if it is one: what starts, if any."""
         turn = self._next
-        served = None if isinstance(turn, int) else self._act(turn)
-        self.turn()
-        return served
+        return None if isinstance(turn, int) else self._act(turn)
 
     def add(self, entry: Entry) -> None:
         """An entry arrived."""

@@ -49,4 +49,5 @@ class ProfileScheduler(ABC):
         started = []
         while self.next_order != DONE:
             started.append(self.serve())
+            self.turn()
         return started

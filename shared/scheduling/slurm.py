@@ -90,7 +90,6 @@ class SlurmScheduler(ProfileScheduler):
         self._free -= entry.nodes
         self._releases.hold((self._now_s + entry.limit_s, entry.arrival, entry.nodes))
         self._draws_mw[entry.arrival] = entry.draw_mw
-        self.turn()
         return self.number, entry, None, is_backfilled
 
     def add(self, entry: Entry) -> None:

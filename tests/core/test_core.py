@@ -158,3 +158,23 @@ def test_a_reservation_stands_where_the_cap_that_it_was_made_under_is_over() -> 
             Cap(scope=1, pick=0, levels=((0, 1), (8, 8))),
         )
     )
+
+
+def test_who_serves_looks_on_once_its_start_is_known_elsewhere() -> None:
+    """Its next entry was refused for watts that were reserved on another cluster for the very job
+    that had just started."""
+    Life().play(
+        (
+            Rule(policy=2, counts_idle=False, cap_slowdown=4.0, measures=("suspend",)),
+            Declare(cluster=0, nodes=3, cores=4),
+            Declare(cluster=1, nodes=5, cores=2),
+            Cap(scope=0, pick=0, levels=((0, 0), (104, 0), (168, 3))),
+            Submit(units=1, walltime_s=80, app=1),
+            Submit(units=1, walltime_s=80, app=1, reference=1, priority=1),
+            Submit(units=1, walltime_s=80, app=0, reference=2, priority=1),
+            Cap(scope=1, pick=0, levels=((0, 3), (112, 12), (232, 12))),
+            Submit(units=1, walltime_s=80, app=1),
+            Submit(units=3, walltime_s=40, app=3, priority=1),
+            Cap(scope=2, pick=2, levels=((0, 8),)),
+        )
+    )
