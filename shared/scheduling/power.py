@@ -134,6 +134,7 @@ class PowerBudget:
         self._times_s: list[float] = []
         self._room_mw: list[int] = []
         self._least_mw: list[int] = []
+        self._falls: list[Step] = []  # where that falls
         self._is_known = False
         self._ahead: Headroom | None = None
 
@@ -226,6 +227,11 @@ class PowerBudget:
         self._look()
         place = bisect_left(self._times_s, until_s, 1)
         return list(zip(self._times_s[:place], self._room_mw[:place], strict=True))
+
+    def falls(self) -> list[Step]:
+        """The headroom now, and wherever there is less than ever before from now on."""
+        self._look()
+        return self._falls
 
     def least_headroom_mw(self, from_s: float, until_s: float) -> int:
         """The least over an interval that begins now or later."""
@@ -334,9 +340,11 @@ class PowerBudget:
 
     def _run_down(self) -> None:
         """The least headroom until each point, it included."""
-        least_mw, self._least_mw = self._room_mw[0], []
-        for room_mw in self._room_mw:
-            least_mw = min(least_mw, room_mw)
+        least_mw, self._least_mw, self._falls = maxsize, [], []
+        for place, room_mw in enumerate(self._room_mw):
+            if room_mw < least_mw:
+                least_mw = room_mw
+                self._falls.append((self._times_s[place], room_mw))
             self._least_mw.append(least_mw)
 
     def _least_without(self, until_s: float, own: Promised) -> int:
@@ -428,7 +436,7 @@ class Budgets:
         """What is left under all of them."""
         changes = self._all_changes()
         if changes != self._changes:
-            points = [point for budget in self._each for point in budget.points(inf)]
+            points = [fall for budget in self._each for fall in budget.falls()]
             self._least, self._changes = LeastHeadroom(points, self.kept_for()), changes
         return self._least
 

@@ -128,7 +128,7 @@ class Block:
         than in one of these (a Pareto front)."""
         if self._least_draws is None:
             self._least_draws, self._drawing = [], len(self.entries)
-            for limit_s, draw_mw in sorted(self._modes()):
+            for limit_s, draw_mw in self._modes():
                 if not self._least_draws or draw_mw < self._least_draws[-1][1]:
                     self._least_draws.append((limit_s, draw_mw))
             if self._least_draws:
@@ -142,11 +142,12 @@ class Block:
         self._least_draws = None
         return self.least_draws()
 
-    def _modes(self) -> Iterator[tuple[float, int]]:
-        for entry in self.entries:
-            yield entry.limit_s, entry.draw_mw
-            for mode in entry.others:
-                yield mode.limit_s, mode.draw_mw
+    def _modes(self) -> list[tuple[float, int]]:
+        """Limits, ascending, with draws, of each entry in each of its modes."""
+        modes = [(entry[3], entry[6]) for entry in self.entries]
+        modes += [mode for entry in self.entries if entry[7] for mode in entry[7]]
+        modes.sort()
+        return modes
 
     def forget_kinds(self) -> None:
         """Kinds of entries that have left mean nothing any more."""
