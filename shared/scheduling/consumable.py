@@ -405,13 +405,12 @@ class ConsumableScheduler:
 
     def _with_reservation(self, block: Block, order: int, least: LeastHeadroom) -> list[Entry]:
         """The entries of a block, from an order on, of jobs that have a reservation of watts."""
-        kept, entries = self._orders_kept(least), block.entries
-        if not kept or not entries or kept[-1] < order:
-            return []
-        first, last = max(order, entries[0][0]), entries[-1][0]
-        orders = [each for each in kept if first <= each <= last]
-        found = [entries[block.place_of(each)] for each in orders]
-        return [entry for entry, each in zip(found, orders, strict=True) if entry[0] == each]
+        first, last = max(order, block.first_order), block.last_order
+        return [
+            entry
+            for kept in self._orders_kept(least)
+            if first <= kept <= last and (entry := block.entry_of(kept)) is not None
+        ]
 
     def _orders_kept(self, least: LeastHeadroom) -> list[int]:
         """The orders, ascending, of the entries of such jobs that wait here; some may be gone."""

@@ -67,8 +67,8 @@ class NodeSelection:
         self._capacity, self._held, self._kinds = capacity, held, kinds
         self._taken: list[Held] = []  # of what it does not know yet
         self._states = NodeStates(neighbours, capacity.groups)
-        self._factors: list[float] = factors.tolist()
         self._is_even = not len(factors) or bool((factors == factors[0]).all())
+        self._factors: list[float] = [] if self._is_even else factors.tolist()
         self._classes: NodeClasses | None = None
         self.changes = 0  # how often something was taken
         self.known: dict[int, CountedUnits] = {}

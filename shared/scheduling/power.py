@@ -307,12 +307,13 @@ class PowerBudget:
         ahead = [from_s for from_s, _ in self.cap.steps if from_s > now_s]
         ahead += [kept.start_s for kept in self._reserved.values() if kept.start_s > now_s]
         self._times_s = [now_s, *sorted(set(ahead))]
-        self._room_mw = list(self._rooms_at(self._times_s))
+        self._room_mw = self._rooms_at(self._times_s)
         self._is_known = True
         self._run_down()
 
-    def _rooms_at(self, times_s: Iterable[float]) -> Iterator[int]:
+    def _rooms_at(self, times_s: list[float]) -> list[int]:
         """The headroom at ascending times."""
+        found: list[int] = []
         drawn_mw, place = self.drawn_mw, bisect_right(self._held, (self.now_s, maxsize, 0))
         steps, step = self.cap.steps, 0
         for time_s in times_s:
@@ -322,11 +323,15 @@ class PowerBudget:
             while place < len(self._held) and self._held[place][0] <= time_s:
                 drawn_mw -= self._held[place][2]
                 place += 1
-            kept_mw = sum(r.draw_mw for r in self._reserved.values() if r.draws_at(time_s))
-            yield cap_mw - self.base_mw - drawn_mw - kept_mw
+            found.append(cap_mw - self.base_mw - drawn_mw)
+        for start_s, end_s, draw_mw in self._reserved.values():
+            for at, time_s in enumerate(times_s):
+                if start_s <= time_s < end_s:
+                    found[at] -= draw_mw
+        return found
 
     def _room_at(self, time_s: float) -> int:
-        return next(self._rooms_at([time_s]))
+        return self._rooms_at([time_s])[0]
 
     def _take(self, from_s: float, until_s: float, draw_mw: int) -> None:
         """Less headroom where it is known, from now until then."""
