@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isinf
-from typing import Final
+from typing import Any, Final
 
 from coplace.v1.placement_pb2 import (
     PREDICTION_BASIS_FIRST_RUN,
@@ -16,6 +16,7 @@ from coplace.v1.placement_pb2 import (
     OwnPState,
     PlacementDecided,
     PowerShortage,
+    PowerShortages,
     Reservation,
     Verdict,
 )
@@ -52,6 +53,8 @@ MOST_CANDIDATES: Final = 32
 _MOST_NODES: Final = 2**32 - 1
 _MOST_CO_RUNNERS: Final = 32
 _STARTS: Final = WhyNot()
+# What a job may choose from, each with why it does not start there.
+Weighed = Sequence[tuple[Choice, WhyNot]]
 # In whatever is said of nodes that are too few at the moment.
 _FREE: Final = " free"
 
@@ -167,13 +170,12 @@ class Outcomes:
 
     def weighed(
         self, job: Tracked, reasons: Mapping[str, WhyNot], start: Start | None = None
-    ) -> list[CandidateMessage]:
+    ) -> Weighed:
         """A waiting job's most favoured choices with these reasons; that of its start in the mode
         in which it starts."""
         choices = most_favoured(self.waiting_jobs.choices(job), reasons)
-        if start is not None:
-            choices = tuple([_as_started(choice, start) for choice in choices])
-        return [self.candidate_message(job, c, reasons[c.cluster]) for c in choices]
+        told = [(choice, reasons[choice.cluster]) for choice in choices]
+        return told if start is None else [(_as_started(c, start), why) for c, why in told]
 
     def instead_of(self, job: Tracked, own: Candidate, start: Start) -> OwnPState | None:
         """The P-state that is best for a job on the cluster where it starts at a lower one, and the
@@ -183,37 +185,53 @@ class Outcomes:
             return None
         why_not = self.refusals.no_power(start, entry)
         told = OwnPState(freq_ghz=own.freq_ghz, constraint=why_not.text)
-        told.power.shortages.extend(map(self.shortage_message, why_not.shortages))
+        self._tell_caps(told.power, why_not.shortages)
         return told
 
     def candidate_message(self, job: Tracked, choice: Choice, why_not: WhyNot) -> CandidateMessage:
         """What was weighed, and the constraint that bound it; those of power in figures too."""
         found = candidate_message(job.job, self.clusters[choice.cluster], choice, why_not.text)
-        if why_not.shortages:
-            found.power.shortages.extend(map(self.shortage_message, why_not.shortages))
+        self._tell_caps(found.power, why_not.shortages)
         return found
+
+    def _tell(self, decided: PlacementDecided, job: Tracked, weighed: Weighed) -> None:
+        """Let a decision tell what was weighed: messages are made in it, since one that is put
+        into another is copied."""
+        for choice, why_not in weighed:
+            on = self.clusters[choice.candidate.cluster]
+            figures = candidate_figures(job.job, on, choice, why_not.text)
+            found = decided.candidates.add(**figures)
+            self._tell_caps(found.power, why_not.shortages)
+        decided.candidates_left_out = len(job.candidates) - len(weighed)
 
     def shortage_message(self, shortage: Shortage) -> PowerShortage:
         """A cap that does not let a job start, in figures."""
+        return PowerShortage(**self._shortage(shortage))
+
+    def _tell_caps(self, power: PowerShortages, shortages: Iterable[Shortage]) -> None:
+        for shortage in shortages:
+            power.shortages.add(**self._shortage(shortage))
+
+    def _shortage(self, shortage: Shortage) -> dict[str, Any]:
         cap, until_s = shortage.cap, shortage.until_s
-        return PowerShortage(
-            scope=MESSAGES[cap.scope],
-            name=cap.name,
-            needed_w=shortage.needed_mw / 1000,
-            available_w=shortage.available_mw / 1000,
-            at_us=round(shortage.at_s * 1e6),
-            until_us=round(until_s * 1e6) if until_s < inf else 0,
-            reserved_for=self.refusals.of_reservation(shortage.reserved_for),
-            declared_by=cap.author,
-            reason=cap.reason,
-        )
+        return {
+            "scope": MESSAGES[cap.scope],
+            "name": cap.name,
+            "needed_w": shortage.needed_mw / 1000,
+            "available_w": shortage.available_mw / 1000,
+            "at_us": round(shortage.at_s * 1e6),
+            "until_us": round(until_s * 1e6) if until_s < inf else 0,
+            "reserved_for": self.refusals.of_reservation(shortage.reserved_for),
+            "declared_by": cap.author,
+            "reason": cap.reason,
+        }
 
     def started(
         self,
         job: Tracked,
         placed: Placed,
         start: Start,
-        weighed: Iterable[CandidateMessage],
+        weighed: Weighed,
         instead_of: OwnPState | None,
         beside: Beside,
     ) -> Publish:
@@ -239,8 +257,7 @@ class Outcomes:
         decided.backfilled = start.backfilled
         timeout_us = round(self.decisions.rules.now.start_timeout_s * 1e6)
         decided.start_by_us = decided.decided_at_us + timeout_us if timeout_us else 0
-        decided.candidates.extend(weighed)
-        decided.candidates_left_out = len(job.candidates) - len(decided.candidates)
+        self._tell(decided, job, weighed)
         return self.decisions.publish(job, decided)
 
     def of_waiting(self, job: Tracked, situation: JobSituation) -> Publish:
@@ -255,8 +272,7 @@ class Outcomes:
             decided.reason = pending_reason.reason
         else:
             decided.reason = reason_of(self.waiting_jobs.choices(job), reasons)
-        decided.candidates.extend(self.weighed(job, reasons))
-        decided.candidates_left_out = len(job.candidates) - len(decided.candidates)
+        self._tell(decided, job, self.weighed(job, reasons))
         reservation = self.reservation(job)
         if reservation is not None:
             decided.reservation.CopyFrom(reservation)
@@ -350,26 +366,31 @@ def reason_of(choices: Iterable[Choice], reasons: Mapping[str, WhyNot]) -> str:
 
 def candidate_message(job: Job, on: Cluster, choice: Choice, why_not: str) -> CandidateMessage:
     """What was weighed, and the constraint that bound it."""
+    return CandidateMessage(**candidate_figures(job, on, choice, why_not))
+
+
+def candidate_figures(job: Job, on: Cluster, choice: Choice, why_not: str) -> dict[str, Any]:
+    """The fields of the same message."""
     candidate = choice.candidate
     basis = PREDICTION_BASIS_SIGNATURE if candidate.known else PREDICTION_BASIS_FIRST_RUN
-    return CandidateMessage(
-        cluster=candidate.cluster,
-        freq_ghz=candidate.freq_ghz,
-        basis=basis,
-        time_s=candidate.time_s,
-        power_w=candidate.power_w,
-        energy_j=candidate.energy_j,
-        distance=candidate.distance,
-        part_eff=choice.part_eff,
-        tier=choice.tier,
-        walltime_s=candidate.walltime_s,
-        constraint=why_not,
-        coefficients_version=candidate.coefficients_version,
-        power_model_version=candidate.power_model_version,
-        nodes=min(candidate.nodes, _MOST_NODES),
-        time_sd=candidate.time_sd,
-        power_sd=candidate.power_sd,
-        planned_time_s=candidate.planned_s,
-        planned_energy_j=candidate.planned_j,
-        memory_unknown=job.has_unknown_memory_on(on),
-    )
+    return {
+        "cluster": candidate.cluster,
+        "freq_ghz": candidate.freq_ghz,
+        "basis": basis,
+        "time_s": candidate.time_s,
+        "power_w": candidate.power_w,
+        "energy_j": candidate.energy_j,
+        "distance": candidate.distance,
+        "part_eff": choice.part_eff,
+        "tier": choice.tier,
+        "walltime_s": candidate.walltime_s,
+        "constraint": why_not,
+        "coefficients_version": candidate.coefficients_version,
+        "power_model_version": candidate.power_model_version,
+        "nodes": min(candidate.nodes, _MOST_NODES),
+        "time_sd": candidate.time_sd,
+        "power_sd": candidate.power_sd,
+        "planned_time_s": candidate.planned_s,
+        "planned_energy_j": candidate.planned_j,
+        "memory_unknown": job.has_unknown_memory_on(on),
+    }

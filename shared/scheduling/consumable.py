@@ -10,7 +10,6 @@ by node. A job that is beside others is taken to need what it holds until its ow
 neighbour who comes moves nobody's release.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from math import inf
 
@@ -23,8 +22,8 @@ from shared.scheduling.headroom import LeastHeadroom
 from shared.scheduling.load import Reservation
 from shared.scheduling.node_classes import Soonest
 from shared.scheduling.node_selection import NodeSelection, Shadow
-from shared.scheduling.power import Budgets, PowerBudget, Shortage
-from shared.scheduling.problem import Kind, Shape
+from shared.scheduling.power import NO_CAP_MW, Budgets, PowerBudget, Shortage
+from shared.scheduling.problem import Kind, NodeTable, Shape
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.wait_queue import Block, Entry, LeastByKind, WaitQueue
 from shared.scheduling.workload import Floats
@@ -48,7 +47,7 @@ class ConsumableScheduler:
         backfills: bool = True,
     ) -> None:
         self.number, self.queue, self.kinds = number, queue, kinds
-        self.capacity, self.neighbours = capacity, neighbours
+        self.neighbours = neighbours
         self.held = {each.holder: each for each in held}
         self.next_order = DONE
         # What is blocked, since when, and its reservation once somebody asked for it.
@@ -148,6 +147,16 @@ class ConsumableScheduler:
     # What it answers ----------------------------------------------------------------------------
 
     @property
+    def capacity(self) -> Capacity:
+        """What is free now."""
+        return self._nodes.capacity
+
+    @property
+    def table(self) -> NodeTable:
+        """What its nodes have."""
+        return self._nodes.table
+
+    @property
     def shadow(self) -> Shadow | None:
         """The reservation with what is free at its time. It is worked out when first asked for,
         since most reservations never are: what runs stays the same until then."""
@@ -193,10 +202,8 @@ class ConsumableScheduler:
     def why_no_neighbour(self, entry: Entry) -> str:
         """Why it may not join those beside whom a unit of it would fit."""
         kind = self.kinds[entry.kind]
-        numbers = self._nodes.groups_beside(kind.shape)
-        groups = [self.capacity.groups.of[number] for number in numbers]
         newcomer = kind.app, kind.shape.needs[0]
-        return self.neighbours.refusal(newcomer, [group for group in groups if group])
+        return self.neighbours.refusal(newcomer, self._nodes.groups_beside(kind.shape))
 
     @property
     def is_any_held_for_ever(self) -> bool:
@@ -282,7 +289,6 @@ class ConsumableScheduler:
         self.queue.remove(entry.arrival)
         end_s, draw_mw = self.end_s(entry), entry.draw_mw
         held = Held(end_s, entry.arrival, kind, allocation, draw_mw)
-        self.capacity.take(kind, allocation)
         self._nodes.take(held, beyond)
         self.held[entry.arrival] = held
         self.budgets.hold(entry.arrival, end_s, draw_mw)
@@ -362,8 +368,9 @@ class ConsumableScheduler:
         anywhere = self.queue.least_by_kind()
         if not self._may_start_any(anywhere):
             return
+        undrawn_mw = self._undrawn_mw()
         for block in self.queue.blocks_from(order):
-            if not self._has_room_for_any(block):
+            if block.least_draw_mw > undrawn_mw or not self._has_room_for_any(block):
                 continue
             if self._pauses and (place := block.place_of(order)) < len(block.entries):
                 yield block.entries[place].order
@@ -372,12 +379,15 @@ class ConsumableScheduler:
                 order = entry.order + 1
                 if not self._may_start_any(anywhere):
                     return
+            undrawn_mw = self._undrawn_mw()  # others had their turn
+
+    def _undrawn_mw(self) -> int:
+        """More than any entry draws that will start in this pass."""
+        return self.budgets.undrawn_mw if self._is_capped else NO_CAP_MW
 
     def _has_room_for_any(self, block: Block) -> bool:
-        """False when no entry of a block will start in this pass: what there is of units, and what
-        nobody draws, only grows less in it."""
-        if self._is_capped and block.least_draw_mw > self.budgets.undrawn_mw:
-            return False
+        """False when no entry of a block will start in this pass: what there is of units only grows
+        less in it."""
         for number, (units, limit_s) in block.least_by_kind().items():
             if not self._was_refused(number, units, limit_s):
                 return True
@@ -393,15 +403,12 @@ class ConsumableScheduler:
 
     def _with_reservation(self, block: Block, order: int, least: LeastHeadroom) -> list[Entry]:
         """The entries of a block, from an order on, of jobs that have a reservation of watts."""
-        kept, entries = self._orders_kept(least), block.entries
-        if not kept or not entries:
-            return []
-        begin, last = bisect_left(kept, max(order, entries[0][0])), entries[-1][0]
-        if begin == len(kept) or kept[begin] > last:
-            return []
-        orders = kept[begin : bisect_right(kept, last)]
-        found = [entries[block.place_of(each)] for each in orders]
-        return [entry for entry, each in zip(found, orders, strict=True) if entry[0] == each]
+        first, last = max(order, block.first_order), block.last_order
+        return [
+            entry
+            for kept in self._orders_kept(least)
+            if first <= kept <= last and (entry := block.entry_of(kept)) is not None
+        ]
 
     def _orders_kept(self, least: LeastHeadroom) -> list[int]:
         """The orders, ascending, of the entries of such jobs that wait here; some may be gone."""

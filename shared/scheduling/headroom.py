@@ -65,10 +65,14 @@ class LeastHeadroom:
     def has_any(self, draws: list[tuple[float, int]], from_s: float) -> bool:
         """Whether one of these may be drawn from then on, each for so long: durations, with draws
         that descend."""
-        place = len(draws)
-        while place and draws[place - 1][1] <= self._least_mw[0]:
-            place -= 1
+        times_s, least_mw = self._times_s, self._least_mw
+        until, now_mw = len(times_s) - 1, least_mw[0]
+        for place in range(len(draws) - 1, -1, -1):
             duration_s, draw_mw = draws[place]
-            if draw_mw <= self._least_mw[bisect_left(self._times_s, from_s + duration_s, 1) - 1]:
+            if draw_mw > now_mw:
+                return False
+            while until and times_s[until] >= from_s + duration_s:
+                until -= 1
+            if draw_mw <= least_mw[until]:
                 return True
         return False

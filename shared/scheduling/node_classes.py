@@ -58,25 +58,28 @@ class NodeClasses:
         for each in held:
             numbers: dict[tuple[int, int], int] = {}
             nodes, counts = each.allocation
+            before, units, number = -1, 0, -1  # of the node before: most are as it is
             for place in range(len(nodes)):
                 node = nodes[place]
-                key = of[node], counts[place]
-                number = numbers.get(key)
-                if number is None:
-                    number = numbers[key] = len(parts)
-                    parts.append([*parts[key[0]], Part(each.release_s, each.kind, key[1])])
+                if of[node] != before or counts[place] != units:
+                    before, units = of[node], counts[place]
+                    number = numbers.setdefault((before, units), len(parts))
+                    if number == len(parts):
+                        parts.append([*parts[before], Part(each.release_s, each.kind, units)])
                 of[node] = number
         self._gather(parts)
 
     def _gather(self, parts: list[list[Part]]) -> None:
         """Number those classes anew that still have nodes."""
         numbers: dict[int, int] = {}
-        for node, before in enumerate(self._of):
-            number = numbers.get(before)
-            if number is None:
-                number = numbers[before] = len(self.all)
-                self.all.append(NodeClass([], parts[before], NO_STATE, NO_STATE))
-            self.all[number].nodes.append(node)
+        before, number, nodes = -1, -1, list[int]()
+        for node, of in enumerate(self._of):
+            if of != before:
+                before, number = of, numbers.setdefault(of, len(self.all))
+                if number == len(self.all):
+                    self.all.append(NodeClass([], parts[of], NO_STATE, NO_STATE))
+                nodes = self.all[number].nodes
+            nodes.append(node)
             self._of[node] = number
 
     def _set_states(self, capacity: Capacity) -> None:
@@ -107,13 +110,13 @@ class NodeClasses:
     def _by_class(self, allocation: Allocation) -> dict[tuple[int, int], list[int]]:
         found: dict[tuple[int, int], list[int]] = {}
         nodes, counts = allocation
+        of, units, same = -1, 0, list[int]()
         for place in range(len(nodes)):
             node = nodes[place]
-            key = self._of[node], counts[place]
-            if key in found:
-                found[key].append(node)
-            else:
-                found[key] = [node]
+            if self._of[node] != of or counts[place] != units:
+                of, units = self._of[node], counts[place]
+                same = found.setdefault((of, units), [])
+            same.append(node)
         return found
 
     def _split(self, number: int, nodes: list[int]) -> int:

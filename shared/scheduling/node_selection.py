@@ -4,17 +4,17 @@ the selection of nodes.
 Units are counted a class of equal nodes at a time, and anew where something was taken since.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from sys import maxsize
 from typing import NamedTuple
 
-from shared.scheduling.capacity import Capacity, Held
+from shared.scheduling.capacity import NOBODY, Capacity, Group, Held
 from shared.scheduling.load import Reservation
 from shared.scheduling.node_classes import NO_STATE, NodeClass, NodeClasses
 from shared.scheduling.node_states import NodeStates, surplus, units_of
-from shared.scheduling.problem import Allocation, Kind, Shape
+from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.workload import Floats
 
@@ -65,9 +65,10 @@ class NodeSelection:
         factors: Floats,
     ) -> None:
         self._capacity, self._held, self._kinds = capacity, held, kinds
+        self._taken: list[Held] = []  # of what it does not know yet
         self._states = NodeStates(neighbours, capacity.groups)
-        self._factors: list[float] = factors.tolist()
         self._is_even = not len(factors) or bool((factors == factors[0]).all())
+        self._factors: list[float] = [] if self._is_even else factors.tolist()
         self._classes: NodeClasses | None = None
         self.changes = 0  # how often something was taken
         self.known: dict[int, CountedUnits] = {}
@@ -78,10 +79,24 @@ class NodeSelection:
         self._allowed: dict[int, tuple[int, int]] = {}
 
     @property
+    def capacity(self) -> Capacity:
+        """What is free now. A pass asks its classes, so that what it takes is told when somebody
+        asks here."""
+        for held in self._taken:
+            self._capacity.take(held.kind, held.allocation)
+        self._taken.clear()
+        return self._capacity
+
+    @property
+    def table(self) -> NodeTable:
+        """What the nodes have."""
+        return self._capacity.table
+
+    @property
     def classes(self) -> NodeClasses:
         """The nodes by who holds them, as of now."""
         if self._classes is None:
-            self._classes = NodeClasses(self._capacity, self._held.values(), self._states)
+            self._classes = NodeClasses(self.capacity, self._held.values(), self._states)
         return self._classes
 
     def take(self, held: Held, shadow: Shadow | None) -> None:
@@ -89,6 +104,7 @@ class NodeSelection:
         self.changes += 1
         _, _, kind, allocation, _ = held
         classes, taken = self.classes, self.classes.take(kind, allocation, held.release_s)
+        self._taken.append(held)
         for number, units in taken if shadow is not None else ():
             assert shadow is not None
             each = classes.all[number]
@@ -148,11 +164,12 @@ class NodeSelection:
             total += len(each.nodes) * states.units_beside_anyone(shape, states.of[each.now])
         return total
 
-    def groups_beside(self, shape: Shape) -> Iterable[int]:
-        """The numbers of who runs together where a unit of a shape would fit beside them."""
+    def groups_beside(self, shape: Shape) -> list[Group]:
+        """Who runs together where a unit of a shape would fit beside them."""
         states = self._states
         there = [states.of[each.now] for each in self.classes.all]
-        return sorted({s.group for s in there if states.units_beside_anyone(shape, s)})
+        numbers = sorted({s.group for s in there if states.units_beside_anyone(shape, s)})
+        return [states.groups.of[number] for number in numbers if number != NOBODY]
 
     def fits_beyond(self, number: int, count: int, shadow: Shadow) -> bool:
         """True when so many units that last beyond the shadow time leave what is reserved.

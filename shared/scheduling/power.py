@@ -134,6 +134,7 @@ class PowerBudget:
         self._times_s: list[float] = []
         self._room_mw: list[int] = []
         self._least_mw: list[int] = []
+        self._falls: list[Step] = []  # where that falls
         self._is_known = False
         self._ahead: Headroom | None = None
 
@@ -227,6 +228,11 @@ class PowerBudget:
         place = bisect_left(self._times_s, until_s, 1)
         return list(zip(self._times_s[:place], self._room_mw[:place], strict=True))
 
+    def falls(self) -> list[Step]:
+        """The headroom now, and wherever there is less than ever before from now on."""
+        self._look()
+        return self._falls
+
     def least_headroom_mw(self, from_s: float, until_s: float) -> int:
         """The least over an interval that begins now or later."""
         self._look()
@@ -301,12 +307,13 @@ class PowerBudget:
         ahead = [from_s for from_s, _ in self.cap.steps if from_s > now_s]
         ahead += [kept.start_s for kept in self._reserved.values() if kept.start_s > now_s]
         self._times_s = [now_s, *sorted(set(ahead))]
-        self._room_mw = list(self._rooms_at(self._times_s))
+        self._room_mw = self._rooms_at(self._times_s)
         self._is_known = True
         self._run_down()
 
-    def _rooms_at(self, times_s: Iterable[float]) -> Iterator[int]:
+    def _rooms_at(self, times_s: list[float]) -> list[int]:
         """The headroom at ascending times."""
+        found: list[int] = []
         drawn_mw, place = self.drawn_mw, bisect_right(self._held, (self.now_s, maxsize, 0))
         steps, step = self.cap.steps, 0
         for time_s in times_s:
@@ -316,11 +323,15 @@ class PowerBudget:
             while place < len(self._held) and self._held[place][0] <= time_s:
                 drawn_mw -= self._held[place][2]
                 place += 1
-            kept_mw = sum(r.draw_mw for r in self._reserved.values() if r.draws_at(time_s))
-            yield cap_mw - self.base_mw - drawn_mw - kept_mw
+            found.append(cap_mw - self.base_mw - drawn_mw)
+        for start_s, end_s, draw_mw in self._reserved.values():
+            for at, time_s in enumerate(times_s):
+                if start_s <= time_s < end_s:
+                    found[at] -= draw_mw
+        return found
 
     def _room_at(self, time_s: float) -> int:
-        return next(self._rooms_at([time_s]))
+        return self._rooms_at([time_s])[0]
 
     def _take(self, from_s: float, until_s: float, draw_mw: int) -> None:
         """Less headroom where it is known, from now until then."""
@@ -334,9 +345,11 @@ class PowerBudget:
 
     def _run_down(self) -> None:
         """The least headroom until each point, it included."""
-        least_mw, self._least_mw = self._room_mw[0], []
-        for room_mw in self._room_mw:
-            least_mw = min(least_mw, room_mw)
+        least_mw, self._least_mw, self._falls = maxsize, [], []
+        for place, room_mw in enumerate(self._room_mw):
+            if room_mw < least_mw:
+                least_mw = room_mw
+                self._falls.append((self._times_s[place], room_mw))
             self._least_mw.append(least_mw)
 
     def _least_without(self, until_s: float, own: Promised) -> int:
@@ -428,7 +441,7 @@ class Budgets:
         """What is left under all of them."""
         changes = self._all_changes()
         if changes != self._changes:
-            points = [point for budget in self._each for point in budget.points(inf)]
+            points = [fall for budget in self._each for fall in budget.falls()]
             self._least, self._changes = LeastHeadroom(points, self.kept_for()), changes
         return self._least
 

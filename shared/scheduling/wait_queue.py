@@ -92,10 +92,12 @@ class Block:
     """
 
     __slots__ = (
-        "_drawing",
+        "_is_loose",
         "_least_by_kind",
         "_least_draws",
         "entries",
+        "first_order",
+        "last_order",
         "least_draw_mw",
         "least_limit_s",
         "least_nodes",
@@ -106,10 +108,13 @@ class Block:
         self.least_nodes, self.least_limit_s, self.least_draw_mw = maxsize, inf, maxsize
         self._least_by_kind: LeastByKind | None = None
         self._least_draws: list[tuple[float, int]] | None = None
-        self._drawing = 0  # entries that these are of, one that has left included
+        self._is_loose = False  # where these are of one that has left
+        # No entry stands before or behind these.
+        self.first_order, self.last_order = maxsize, -1
 
     def bound(self) -> None:
         """Set the bounds to what the entries ask for."""
+        self.first_order, self.last_order = self.entries[0][0], self.entries[-1][0]
         self.least_nodes = min(e.nodes for e in self.entries)
         self.least_limit_s = min(e.limit_s for e in self.entries)
         self.least_draw_mw = min(e.least_draw_mw if e.others else e.draw_mw for e in self.entries)
@@ -127,8 +132,8 @@ class Block:
         """Limits, ascending, with draws: in no mode of an entry it draws less for a shorter time
         than in one of these (a Pareto front)."""
         if self._least_draws is None:
-            self._least_draws, self._drawing = [], len(self.entries)
-            for limit_s, draw_mw in sorted(self._modes()):
+            self._least_draws, self._is_loose = [], False
+            for limit_s, draw_mw in self._modes():
                 if not self._least_draws or draw_mw < self._least_draws[-1][1]:
                     self._least_draws.append((limit_s, draw_mw))
             if self._least_draws:
@@ -136,24 +141,35 @@ class Block:
         return self._least_draws
 
     def least_draws_now(self) -> list[tuple[float, int]] | None:
-        """The same anew, without the entries that have left; None where none has."""
-        if self._drawing == len(self.entries):
+        """The same anew, where they are of an entry that has left; None where they are not."""
+        if not self._is_loose:
             return None
         self._least_draws = None
         return self.least_draws()
 
-    def _modes(self) -> Iterator[tuple[float, int]]:
-        for entry in self.entries:
-            yield entry.limit_s, entry.draw_mw
-            for mode in entry.others:
-                yield mode.limit_s, mode.draw_mw
+    def _modes(self) -> list[tuple[float, int]]:
+        """Limits, ascending, with draws, of each entry in each of its modes."""
+        modes = [(entry[3], entry[6]) for entry in self.entries]
+        modes += [mode for entry in self.entries if entry[7] for mode in entry[7]]
+        modes.sort()
+        return modes
 
     def forget_kinds(self) -> None:
         """Kinds of entries that have left mean nothing any more."""
         self._least_by_kind = None
 
+    def left(self, entry: Entry) -> None:
+        """An entry was taken out."""
+        least = self._least_draws
+        if least is not None and not self._is_loose:
+            self._is_loose = (entry[3], entry[6]) in least
+            for mode in entry[7]:
+                self._is_loose |= (mode[0], mode[1]) in least
+
     def came(self, entry: Entry) -> None:
         """An entry was put in."""
+        self.first_order = min(self.first_order, entry[0])
+        self.last_order = max(self.last_order, entry[0])
         draw_mw = entry.least_draw_mw if entry[7] else entry[6]
         if entry[2] < self.least_nodes:
             self.least_nodes = entry[2]
@@ -164,7 +180,6 @@ class Block:
         if self._least_by_kind is not None:
             bound(self._least_by_kind, entry.kind, entry.nodes, entry.limit_s)
         if self._least_draws is not None:
-            self._drawing += 1
             lower(self._least_draws, (entry.limit_s, entry.draw_mw))
             for mode in entry.others:
                 lower(self._least_draws, (mode.limit_s, mode.draw_mw))
@@ -175,12 +190,20 @@ class Block:
         other.entries = self.entries.copy()
         other.least_nodes, other.least_limit_s = self.least_nodes, self.least_limit_s
         other.least_draw_mw = self.least_draw_mw
+        other.first_order, other.last_order = self.first_order, self.last_order
         return other
 
     def place_of(self, order: int) -> int:
         """How many entries stand before `order`."""
         entries = self.entries
         return bisect_left(entries, (order,)) if entries and entries[0][0] < order else 0
+
+    def entry_of(self, order: int) -> Entry | None:
+        """The entry of this order; None where there is none."""
+        place = self.place_of(order)
+        if place == len(self.entries) or self.entries[place][0] != order:
+            return None
+        return self.entries[place]
 
     def spans(self, order: int) -> bool:
         """Whether an entry of this order would stand among those that are there."""
@@ -311,6 +334,7 @@ class WaitQueue:
         number = self.block_of(order)
         entries = blocks[number].entries
         removed = entries.pop(0 if entries[0][0] == order else bisect_left(entries, (order,)))
+        blocks[number].left(removed)
         self._left += 1
         if removed[4]:
             self.in_parts -= 1

@@ -2,7 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from operator import attrgetter
+from typing import Final
 
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job, JobState
@@ -91,7 +92,7 @@ class Holdings:
     def hold_instead(self, job: Tracked, placed: Placed) -> None:
         """A job has these nodes and no others, or the same until another time."""
         before = job.placed
-        if before is None or replace(before, ends_s=placed.ends_s) != placed:
+        if before is None or _but_end(before) != _but_end(placed):
             self.release(job)
             self.hold(job, placed)
             return
@@ -164,6 +165,9 @@ class Holdings:
             if after == Usage():
                 del self._usage[subject]
             self._changed.add(subject)
+
+
+_but_end: Final = attrgetter(*[name for name in Placed.__slots__ if name != "ends_s"])
 
 
 def _arrival(job: Tracked) -> int:

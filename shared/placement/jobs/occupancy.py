@@ -232,8 +232,13 @@ class Occupancy:
         nodes = np.array(self._allocation(job.placed).nodes, dtype=np.int64)
         if not (self.capacity.holders[nodes] > 1).any():
             return []
-        mine, held = set(nodes.tolist()), self._held.items()
-        found = [arrival for arrival, one in held if not mine.isdisjoint(one.allocation.nodes)]
+        mine, first, last = set(nodes.tolist()), nodes[0], nodes[-1]
+        found: list[int] = []
+        for arrival, held in self._held.items():
+            theirs = held.allocation.nodes
+            is_near = theirs and theirs[0] <= last and first <= theirs[-1]
+            if is_near and not mine.isdisjoint(theirs):
+                found.append(arrival)
         return [self._stays[arrival] for arrival in sorted(found) if arrival != job.arrival]
 
     def slowdown(self, job: Tracked, neighbours: Neighbours) -> float:

@@ -205,6 +205,7 @@ class JobTable:
     def admit(self, job: Tracked) -> None:
         """The job fits on a declared cluster: from now on it is never rejected."""
         job.admitted, job.misfits = True, ()
+        self._unadmitted.discard(job.job.job_id)
         self.revisit(job)
 
     def put_off(self, job: Tracked, misfits: tuple[Misfit, ...]) -> None:

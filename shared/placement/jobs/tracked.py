@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
+from operator import attrgetter
 from typing import Any, Final, Self
 
 import orjson
@@ -231,9 +232,9 @@ class Tracked:
 
     def to_bytes(self) -> bytes:
         """JSON, in which an infinite number is null and nodes are runs."""
-        state = {name: getattr(self, name) for name in self.__slots__}
+        state = dict(zip(Tracked.__slots__, _of_tracked(self), strict=True))
         if self.placed:
-            placed = {name: getattr(self.placed, name) for name in Placed.__slots__}
+            placed = dict(zip(Placed.__slots__, _of_placed(self.placed), strict=True))
             state["placed"] = {**placed, "nodes": runs_of(self.placed.nodes)}
         state["refusals"] = [[*refused] for refused in self.refusals]
         return orjson.dumps(state)
@@ -263,6 +264,10 @@ class Tracked:
         if state["placed"]:
             state["placed"] = _placed(state["placed"])
         return cls(**state)
+
+
+_of_tracked: Final = attrgetter(*Tracked.__slots__)
+_of_placed: Final = attrgetter(*Placed.__slots__)
 
 
 def _action(fields: dict[str, Any]) -> Action:

@@ -183,7 +183,7 @@ class Refusals:
 
 def units_of(scheduler: ConsumableScheduler, entry: Entry) -> str:
     """What an entry asks for, in words: so many nodes, or units of so much."""
-    table, shape = scheduler.capacity.table, scheduler.kinds[entry.kind].shape
+    table, shape = scheduler.table, scheduler.kinds[entry.kind].shape
     return _in_words(table.names, shape, takes_nodes(table, shape), entry.nodes)
 
 
