@@ -5,7 +5,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ortools.sat.python import cp_model
 
@@ -144,22 +144,21 @@ FRACTIONS = st.floats(0.1, 9.0).map(lambda limit_s: round(limit_s, 2))
 
 @settings(deadline=None, max_examples=100)
 @given(
-    st.lists(st.tuples(WANTED, FRACTIONS), min_size=2, max_size=6),
-    st.tuples(WANTED, FRACTIONS),
+    st.lists(st.tuples(WANTED, FRACTIONS), min_size=3, max_size=6),
+    FRACTIONS,
     st.lists(st.tuples(FRACTIONS, st.sampled_from([60, 100])), max_size=2),
 )
 def test_the_schedule_that_it_starts_from_is_a_solution_of_the_model(
-    jobs: list[tuple[Wanted, float]], held: tuple[Wanted, float], steps: list[tuple[float, int]]
+    jobs: list[tuple[Wanted, float]], held_s: float, steps: list[tuple[float, int]]
 ) -> None:
-    assume(FreeNodes.of(AMOUNTS).take(held[0].needs, held[0].units) is not None)
     waiting = [job._replace(limit_s=limit_s) for job, limit_s in jobs]
-    situation = at(*waiting, cap_mw=100, held=held[0]._replace(limit_s=held[1], draw_mw=30))
-    situation = situation._replace(now_s=0.0, steps=sorted(dict(steps).items()))
+    situation = at(*waiting, cap_mw=100, held=JOB._replace(limit_s=held_s, draw_mw=30))
+    situation = situation._replace(steps=sorted(dict(steps).items()))
     listed = list_schedule(situation, range(len(jobs)))
     assert listed is not None
-    assume(listed.cost not in (0.0, inf))
-    hinted_s = _hinted_s(situation, listed)
-    assume(len(hinted_s) == len(jobs))
+    hinted_s = _hinted_s(situation, listed) if 0 < listed.cost < inf else {}
+    if len(hinted_s) < len(jobs):
+        return  # all starts now, or somebody never
     model, starts = _model(situation, hinted_s, [])
     for place, start in enumerate(starts):
         model.add(start == hinted_s[place])
