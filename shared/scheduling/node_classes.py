@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from shared.scheduling.capacity import Capacity, Held
-from shared.scheduling.node_states import NodeState, NodeStates
+from shared.scheduling.node_states import KnownStates, NodeState
 from shared.scheduling.problem import Allocation, Kind, NodeTable
 
 # The state of a class at the shadow time while there is none.
@@ -31,7 +31,7 @@ class Soonest(NamedTuple):
     units: int
 
 
-class NodeClass:
+class EqualNodes:
     """Nodes, ascending, with those who hold units of each of them; the numbers of their state now
     and at the shadow time."""
 
@@ -43,10 +43,10 @@ class NodeClass:
 class NodeClasses:
     """The classes of a cluster, split where somebody takes some nodes of one."""
 
-    def __init__(self, capacity: Capacity, held: Iterable[Held], states: NodeStates) -> None:
+    def __init__(self, capacity: Capacity, held: Iterable[Held], states: KnownStates) -> None:
         self._states = states
         self._of = _alike(capacity.table)  # the number of the class of each node
-        self.all: list[NodeClass] = []
+        self.all: list[EqualNodes] = []
         self._build(held)
         self._set_states(capacity)
         # When who leaves which class, by time: (release_s, class, place among its parts).
@@ -77,7 +77,7 @@ class NodeClasses:
             if of != before:
                 before, number = of, numbers.setdefault(of, len(self.all))
                 if number == len(self.all):
-                    self.all.append(NodeClass([], parts[of], NO_STATE, NO_STATE))
+                    self.all.append(EqualNodes([], parts[of], NO_STATE, NO_STATE))
                 nodes = self.all[number].nodes
             nodes.append(node)
             self._of[node] = number
@@ -128,7 +128,7 @@ class NodeClasses:
         before.nodes = [node for node in before.nodes if node not in leaving]
         for node in nodes:
             self._of[node] = len(self.all)
-        self.all.append(NodeClass(nodes, before.parts, before.now, before.then))
+        self.all.append(EqualNodes(nodes, before.parts, before.now, before.then))
         return len(self.all) - 1
 
     def total(self, kind: Kind) -> int:

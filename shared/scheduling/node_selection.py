@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from shared.scheduling.capacity import NOBODY, Capacity, Group, Held
 from shared.scheduling.load import Reservation
-from shared.scheduling.node_classes import NO_STATE, NodeClass, NodeClasses
-from shared.scheduling.node_states import NodeStates, surplus, units_of
+from shared.scheduling.node_classes import NO_STATE, EqualNodes, NodeClasses
+from shared.scheduling.node_states import KnownStates, surplus, units_of
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape
 from shared.scheduling.sharing import Neighbours
 from shared.scheduling.workload import Floats
@@ -44,7 +44,7 @@ _Preference = tuple[float, int, float]
 class _Option(NamedTuple):
     """A class of nodes with the units that fit on each, and the reserved units that these cost."""
 
-    of: NodeClass
+    of: EqualNodes
     units: int
     lost: int
 
@@ -66,7 +66,7 @@ class NodeSelection:
     ) -> None:
         self._capacity, self._held, self._kinds = capacity, held, kinds
         self._taken: list[Held] = []  # of what it does not know yet
-        self._states = NodeStates(neighbours, capacity.groups)
+        self._states = KnownStates(neighbours, capacity.groups)
         self._is_even = not len(factors) or bool((factors == factors[0]).all())
         self._factors: list[float] = [] if self._is_even else factors.tolist()
         self._classes: NodeClasses | None = None
@@ -266,7 +266,7 @@ class NodeSelection:
                 found.setdefault(preference, []).append(_Option(each, units, lost))
         return [found[preference] for preference in sorted(found)]
 
-    def _lost(self, kind: Kind, on: NodeClass, units: int, shadow: Shadow) -> int:
+    def _lost(self, kind: Kind, on: EqualNodes, units: int, shadow: Shadow) -> int:
         """Units of the reserved shape that are gone at its time where these are taken beyond it."""
         assert on.then != NO_STATE
         before = self.classes.units(shadow.kind, on.then)

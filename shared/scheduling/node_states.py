@@ -39,7 +39,7 @@ def surplus(state: NodeState, shape: Shape) -> int:
     return sum(idle)
 
 
-class NodeStates:
+class KnownStates:
     """Numbers for states. What fits in each, and what it is after somebody came or left, is kept:
     it is the same as long as the policy of neighbours is."""
 

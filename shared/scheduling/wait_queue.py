@@ -205,11 +205,6 @@ class Block:
             return None
         return self.entries[place]
 
-    def spans(self, order: int) -> bool:
-        """Whether an entry of this order would stand among those that are there."""
-        entries = self.entries
-        return bool(entries) and entries[0][0] <= order <= entries[-1][0]
-
     def halved(self) -> "Block":
         """The later half, which this block gives up."""
         middle = len(self.entries) // 2

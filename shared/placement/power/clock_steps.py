@@ -21,7 +21,7 @@ class Pace(NamedTuple):
     limit_s: float
 
 
-class Step(NamedTuple):
+class ClockStep(NamedTuple):
     """From one P-state to a lower one; the steps of a job are numbered. In their order the least
     is lost a watt."""
 
@@ -39,25 +39,29 @@ def worth(limit_s: float, own_limit_s: float) -> float:
     return own_limit_s / limit_s / bounded_length_s(own_limit_s)
 
 
-def steps_down(arrival: int, now: Pace, lower: Iterable[Pace], own_limit_s: float) -> list[Step]:
+def steps_down(
+    arrival: int, now: Pace, lower: Iterable[Pace], own_limit_s: float
+) -> list[ClockStep]:
     """Those of a run from the P-state that it has to the lowest one, each of which loses least a
     watt of all that are left: the lower convex hull of loss over watts."""
-    steps: list[Step] = []
+    steps: list[ClockStep] = []
     at_mw, at_worth = now.draw_mw, worth(now.limit_s, own_limit_s)
     left = [(pace.draw_mw, worth(pace.limit_s, own_limit_s), pace) for pace in lower]
     while left := [each for each in left if each[0] < at_mw]:
         found = [(max(at_worth - w, 0.0) / (at_mw - mw), at_mw - mw, w, to) for mw, w, to in left]
         loss_per_mw, saved_mw, to_worth, to = min(found)
         loss = max(at_worth - to_worth, 0.0)
-        steps.append(Step(loss_per_mw, arrival, len(steps), saved_mw, loss, to))
+        steps.append(ClockStep(loss_per_mw, arrival, len(steps), saved_mw, loss, to))
         at_mw, at_worth = to.draw_mw, to_worth
     return steps
 
 
-def fewest_losses(steps: Sequence[Step], missing_mw: int, most_loss: float) -> list[Step] | None:
+def fewest_losses(
+    steps: Sequence[ClockStep], missing_mw: int, most_loss: float
+) -> list[ClockStep] | None:
     """Of steps in their order, those that together give what is missing; None where all of them do
     not, or lose `most_loss` or more."""
-    taken: list[Step] = []
+    taken: list[ClockStep] = []
     saved_mw, loss = 0, 0.0
     for step in steps:
         if saved_mw >= missing_mw or loss >= most_loss:
@@ -69,7 +73,7 @@ def fewest_losses(steps: Sequence[Step], missing_mw: int, most_loss: float) -> l
     return taken if taken and sum(step.loss for step in taken) < most_loss else None
 
 
-def _needed(taken: Sequence[Step], beyond_mw: int) -> Iterator[Step]:
+def _needed(taken: Sequence[ClockStep], beyond_mw: int) -> Iterator[ClockStep]:
     """Without the last steps of jobs that the others are enough without."""
     kept: set[int] = set()
     for step in reversed(taken):

@@ -8,7 +8,7 @@ from shared.placement.candidates.candidate import Candidate
 from shared.placement.candidates.modes import same_ghz
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.power.asking import WORTH_IT, Asking
-from shared.placement.power.clock_steps import Pace, Step, steps_down, worth
+from shared.placement.power.clock_steps import ClockStep, Pace, steps_down, worth
 
 Run = tuple[Tracked, Placed]
 
@@ -23,7 +23,7 @@ class Givers:
         for job, placed in holding:
             self._on.setdefault(placed.cluster, []).append((job, placed))
         self._full: dict[str, int] = {}
-        self._steps: dict[frozenset[str], list[Step]] = {}
+        self._steps: dict[frozenset[str], list[ClockStep]] = {}
         self._modes: dict[str, Mapping[tuple[str, str], tuple[Candidate, ...]]] = {}
 
     @cached_property
@@ -38,7 +38,7 @@ class Givers:
                 self._full[name] = sum(self._full_mw(*run) for run in self._on.get(name, ()))
         return sum(self._full[name] for name in clusters)
 
-    def steps(self, clusters: Collection[str]) -> list[Step]:
+    def steps(self, clusters: Collection[str]) -> list[ClockStep]:
         """All steps down of those on these clusters that may be asked, in their order."""
         key = frozenset(clusters)
         if key not in self._steps:
@@ -60,7 +60,7 @@ class Givers:
         own = self._own(job, placed) if placed.freq_ghz < placed.wanted_ghz else None
         return max(placed.counted_mw, job.drawn_mw, (own.draw_mw or 0) if own else 0)
 
-    def _steps_of(self, job: Tracked, placed: Placed) -> Iterator[Step]:
+    def _steps_of(self, job: Tracked, placed: Placed) -> Iterator[ClockStep]:
         """None of those who are to change already, or that run at a P-state of their own."""
         own = self._own(job, placed)
         is_still = job.state is JobState.RUNNING and not job.actions and job.suspend is None

@@ -8,7 +8,7 @@ from shared.placement.jobs.tracked import Tracked
 from shared.placement.model_store import ModelStore
 from shared.placement.power.asking import Asking
 from shared.placement.power.caps import Covered
-from shared.placement.power.clock_steps import Pace, Step, fewest_losses, worth
+from shared.placement.power.clock_steps import ClockStep, Pace, fewest_losses, worth
 from shared.placement.power.givers import Givers
 from shared.placement.power.reserved import ByCluster, Reserved, distinct
 from shared.scheduling.backfill import Dispatch
@@ -50,7 +50,7 @@ class Lowering:
         self._now_s, self._models, self._reserved = asking.now_s, models, reserved
         self._givers = givers
         self._promised = plan.reservations()
-        self._allowed: dict[tuple[Covered, int, int | None], list[Step]] = {}
+        self._allowed: dict[tuple[Covered, int, int | None], list[ClockStep]] = {}
         self._least_mw = self._least(reserved.committed(self._now_s))
 
     def of(self, wanting: Wanting) -> Lowered | None:
@@ -95,7 +95,7 @@ class Lowering:
     def _clusters(self, covered: Covered) -> Collection[str]:
         return [name for name, each in self._models.clusters.items() if covered.covers(each)]
 
-    def _steps(self, wanting: Wanting) -> list[Step]:
+    def _steps(self, wanting: Wanting) -> list[ClockStep]:
         """Those of all under the innermost cap that refuses an entry. Nobody draws less for a job
         of a lower priority, or stays on nodes that somebody else was promised."""
         own, priority = wanting.entry.arrival, wanting.job.job.priority
@@ -107,7 +107,7 @@ class Lowering:
             self._allowed[key] = [step for step in steps if self._is_allowed(step, own, priority)]
         return self._allowed[key]
 
-    def _is_allowed(self, step: Step, own: int, priority: int) -> bool:
+    def _is_allowed(self, step: ClockStep, own: int, priority: int) -> bool:
         job, placed = self._givers.by_arrival[step.arrival]
         if job.job.priority > priority:
             return False
@@ -117,7 +117,7 @@ class Lowering:
         later_s = self._releases_s(step.arrival, step.to)
         return not job.releases_s <= promised.start_s < later_s
 
-    def _there_at(self, steps: Sequence[Step], at_s: float) -> Sequence[Step]:
+    def _there_at(self, steps: Sequence[ClockStep], at_s: float) -> Sequence[ClockStep]:
         """Without those of who has given back by then what he draws; who is overdue draws on."""
         if at_s <= self._now_s:
             return steps
@@ -159,5 +159,5 @@ def _innermost(shortages: Sequence[Shortage]) -> Covered:
     return Covered(cap.scope, cap.name)
 
 
-def _by_job(step: Step) -> tuple[int, int]:
+def _by_job(step: ClockStep) -> tuple[int, int]:
     return step.arrival, step.number

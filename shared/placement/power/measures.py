@@ -26,7 +26,7 @@ from shared.placement.power.asking import AGAIN_S, WORTH_IT, Asking
 from shared.placement.power.caps import MESSAGES, Covered, Declared
 from shared.placement.power.joint_margin import JointMargin
 from shared.placement.power.meters import Meters
-from shared.placement.power.reserved import ByCluster, Kept, Reserved
+from shared.placement.power.reserved import ByCluster, KeptWatts, Reserved
 from shared.placement.power.sharing import Sharing
 from shared.placement.reasons.explanation import watts
 from shared.scheduling.power import Budgets
@@ -294,7 +294,7 @@ class Measures:
             start_s = _earliest(under, draw_mw, left_s, self._now_s, job.arrival)
             if start_s < inf:
                 under.reserve(job.arrival, start_s, left_s, draw_mw)
-                kept = Kept(placed.cluster, job.arrival, start_s, left_s, draw_mw)
+                kept = KeptWatts(placed.cluster, job.arrival, start_s, left_s, draw_mw)
                 self._reserved.of_suspended.append(kept)
             if start_s < inf or not job.drawn_mw:  # who draws may run until it answers
                 self._job_table.holdings.expect(job, start_s + left_s)

@@ -17,7 +17,7 @@ _KEY: Final = "power/promised"
 ByCluster = Mapping[str, Sequence[PowerBudget]]
 
 
-class Kept(NamedTuple):
+class KeptWatts(NamedTuple):
     """Watts for a job on one cluster, from a time on for so long; `holder` is its arrival number,
     or whatever budgets are to call it. `coming` is, by cluster, what is not there yet: what runs
     was asked to give it up."""
@@ -37,7 +37,7 @@ class Kept(NamedTuple):
             budget.reserve(self.holder, self.start_s, self.duration_s, kept_mw)
 
 
-class Promise(NamedTuple):
+class PromisedWatts(NamedTuple):
     """Watts that the last pass reserved for a job that waits."""
 
     cluster: str
@@ -46,10 +46,10 @@ class Promise(NamedTuple):
     end_s: float
     draw_mw: int
 
-    def from_now(self, now_s: float) -> Kept:
+    def from_now(self, now_s: float) -> KeptWatts:
         """What is kept of it where it was to begin before."""
         start_s, duration_s = max(self.start_s, now_s), self.end_s - self.start_s
-        return Kept(self.cluster, self.arrival, start_s, duration_s, self.draw_mw)
+        return KeptWatts(self.cluster, self.arrival, start_s, duration_s, self.draw_mw)
 
 
 class Reserved:
@@ -60,12 +60,12 @@ class Reserved:
         self, restored: Mapping[str, bytes], job_table: JobTable, margin: JointMargin
     ) -> None:
         self._job_table, self._margin = job_table, margin
-        self.promises: tuple[Promise, ...] = ()
+        self.promises: tuple[PromisedWatts, ...] = ()
         if promised := restored.get(_KEY):
-            self.promises = tuple(Promise(*row) for row in orjson.loads(promised))
+            self.promises = tuple(PromisedWatts(*row) for row in orjson.loads(promised))
         self._is_changed = False
-        self.of_suspended: list[Kept] = []
-        self.of_rooms: list[Kept] = []
+        self.of_suspended: list[KeptWatts] = []
+        self.of_rooms: list[KeptWatts] = []
 
     def changes(self) -> Mapping[str, bytes | None]:
         """What is promised, where that changed since the last call."""
@@ -109,7 +109,7 @@ def distinct(budgets: ByCluster) -> list[PowerBudget]:
     return list({id(each): each for under in budgets.values() for each in under}.values())
 
 
-def _promises(plan: Dispatch) -> Iterator[Promise]:
+def _promises(plan: Dispatch) -> Iterator[PromisedWatts]:
     """What a pass reserved, once a job: also where no cap is in force, since one may be declared
     before what is promised begins."""
     for cluster, reservation in sorted(plan.reservations().items()):
@@ -119,7 +119,7 @@ def _promises(plan: Dispatch) -> Iterator[Promise]:
             found = [_promised(scheduler.queue, reservation)]
         for promised in found:
             if promised is not None and promised.start_s == reservation.start_s:
-                yield Promise(cluster, reservation.arrival, *promised)
+                yield PromisedWatts(cluster, reservation.arrival, *promised)
                 break
 
 

@@ -23,7 +23,7 @@ from shared.placement.power.asking import AGAIN_S, Asking
 from shared.placement.power.givers import Givers, Run
 from shared.placement.power.joint_margin import JointMargin
 from shared.placement.power.lowering import Lowered, Lowering, Wanting
-from shared.placement.power.reserved import Kept, Reserved
+from shared.placement.power.reserved import KeptWatts, Reserved
 from shared.placement.reasons.explanation import room_of
 from shared.scheduling.wait_queue import Entry
 
@@ -157,10 +157,10 @@ class Sharing:
         awaited = [room for room in rooms if self._is_awaited(room)]
         self._reserved.of_rooms = [self._kept(room) for room in awaited]
 
-    def _kept(self, room: _Room) -> Kept:
+    def _kept(self, room: _Room) -> KeptWatts:
         coming = tuple(self._coming(room))
         holder = room_of(room.arrival)
-        return Kept(room.cluster, holder, room.asked_s, room.limit_s, room.draw_mw, coming)
+        return KeptWatts(room.cluster, holder, room.asked_s, room.limit_s, room.draw_mw, coming)
 
     def _coming(self, room: _Room) -> Iterator[tuple[str, int]]:
         """What is to be given up yet, by cluster."""

@@ -6,7 +6,7 @@ import pytest
 
 from shared.scheduling.capacity import Capacity, Group, Held
 from shared.scheduling.node_classes import NodeClasses
-from shared.scheduling.node_states import NodeStates
+from shared.scheduling.node_states import KnownStates
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape, units_in
 from shared.scheduling.sharing import Member
 
@@ -68,7 +68,7 @@ def a_cluster(rng: Random) -> tuple[Capacity, list[Held]]:
 
 
 def classes_of(capacity: Capacity, held: list[Held]) -> NodeClasses:
-    return NodeClasses(capacity, held, NodeStates(Differing(), capacity.groups))
+    return NodeClasses(capacity, held, KnownStates(Differing(), capacity.groups))
 
 
 @pytest.mark.parametrize("seed", range(60))

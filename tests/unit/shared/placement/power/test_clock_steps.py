@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.placement.power.clock_steps import Pace, Step, fewest_losses, steps_down, worth
+from shared.placement.power.clock_steps import ClockStep, Pace, fewest_losses, steps_down, worth
 
 NOW = Pace(2.7, 1000, 3600.0)
 
@@ -26,8 +26,8 @@ def test_a_p_state_that_draws_no_less_is_no_step() -> None:
     assert steps_down(7, NOW, [Pace(2.4, 1000, 4000.0)], 3600.0) == []
 
 
-def step(arrival: int, saved_mw: int, loss: float, number: int = 0) -> Step:
-    return Step(loss / saved_mw, arrival, number, saved_mw, loss, NOW)
+def step(arrival: int, saved_mw: int, loss: float, number: int = 0) -> ClockStep:
+    return ClockStep(loss / saved_mw, arrival, number, saved_mw, loss, NOW)
 
 
 def test_as_many_are_taken_as_give_what_is_missing() -> None:
