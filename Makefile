@@ -20,7 +20,7 @@ WORKLOAD = --seed $(SEED) --jobs $(JOBS) --policy $(POLICY) --out '$(OUT)' \
 
 PROTOS := $(shell find proto -name '*.proto' | sort)
 RELEASED := proto/released/v1.binpb
-SCHEDULERS := $(wildcard shared/scheduling/*.py)
+COMPILED := $(shell sed -n "s/^    \"\(shared.*[.]py\)\",$$/\1/p" pyproject.toml)
 
 COMPILER_PACKAGES := gcc:build-essential python3-config:python3-dev
 KAFKA_PACKAGES := java:openjdk-17-jdk-headless mvn:maven setpriv:util-linux
@@ -53,7 +53,7 @@ $(VENV)/.generated: $(VENV)/.locked $(PROTOS)
 
 # A compiled module goes before its source, so it has to be as new. Bytecode of the rest: each start
 # of a process takes a quarter less of CPU where Python is told to write none itself.
-$(VENV)/.installed: $(VENV)/.generated pyproject.toml setup.py $(SCHEDULERS)
+$(VENV)/.installed: $(VENV)/.generated pyproject.toml setup.py $(COMPILED)
 	@command -v gcc >/dev/null || echo "No C compiler: scheduling passes take twice the time." \
 	    "For full speed: apt-get install build-essential python3-dev; make clean setup"
 	find shared -name '*.so' -delete

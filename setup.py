@@ -1,5 +1,5 @@
-"""Compiles the queue and the schedulers that serve it: with 10,000 jobs waiting, that is the time
-of a decision.
+"""Compiles the queue, the schedulers that serve it, and what writes and explains what they decide:
+with 10,000 jobs waiting, that is the time of a decision.
 
 The modules stay plain Python. Where no C compiler is found they run as they are, at half the speed:
 see docs/adr/0016-compiled-schedulers.md.
@@ -13,7 +13,7 @@ from setuptools import setup
 
 PROJECT = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
 
-modules = mypycify(PROJECT["tool"]["coplace"]["compiled"], group_name="shared.scheduling")
+modules = mypycify(PROJECT["tool"]["coplace"]["compiled"], group_name="shared.compiled")
 for module in modules:
     module.optional = True
 setup(ext_modules=modules)

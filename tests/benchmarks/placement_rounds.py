@@ -172,31 +172,35 @@ class Rounds:
         self.seconds: list[float] = []
         self.cpu_s: list[float] = []
         self.starts = self.plans = 0
-        self._started = self._end(0)
+        self._started = self._site.start(self._decide(0), self._now_us(0))
 
     def play(self, number: int) -> None:
         """One round: confirmations, ends and submissions come, and it is decided."""
-        now_us = region.T0_US + (number + 1) * PERIOD_US
+        now_us = self._now_us(number)
         new = self._submissions(10**5 + number * 100, PER_ROUND)
         is_planned = self._planned and not number % self._planned
         plans = [*self.planner.plan(self.placement, number - 1)] if is_planned else []
         events = [*self._site.finish(self._started, now_us), *new, *plans]
         began, began_cpu = time.perf_counter(), time.thread_time()
         region.feed(self.placement, events)
-        self._started = self._end(number)
+        decided = self._decide(number)
         self.seconds.append(time.perf_counter() - began)
         self.cpu_s.append(time.thread_time() - began_cpu)
+        self._started = self._site.start(decided, now_us)
         self.starts += self._started
         self.plans += len(plans)
 
     def _submissions(self, first: int, count: int) -> Iterator[Event]:
         return submissions(first, count, self._rng, in_parts=self._in_parts)
 
-    def _end(self, number: int) -> int:
-        now_us = region.T0_US + (number + 1) * PERIOD_US
-        decided = region.decisions(self.placement.end_round(Round(number, now_us)))
+    def _decide(self, number: int) -> list[PlacementDecided]:
+        decided = region.decisions(self.placement.end_round(Round(number, self._now_us(number))))
         self.placement.changes()
-        return self._site.start(decided, now_us)
+        return decided
+
+    @staticmethod
+    def _now_us(number: int) -> int:
+        return region.T0_US + (number + 1) * PERIOD_US
 
 
 def solve_for_ever(count: int, is_capped: bool, told: Connection) -> None:

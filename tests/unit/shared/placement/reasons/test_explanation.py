@@ -1,5 +1,6 @@
 """Explanations say what stood against an entry when its turn came, and stop no decision."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -73,20 +74,19 @@ def test_a_promise_that_is_given_up_later_in_the_round_is_still_told() -> None:
 
 
 def test_a_defect_of_an_explanation_is_told_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    def defect(*_: object) -> str:
-        raise KeyError("no such word")
+    def without_schedulers(plan: Dispatch, job_ids: Mapping[int, str]) -> Refusals:
+        return Refusals(Dispatch(plan.now_s, plan.starts, {}), job_ids)
 
     processor = placement(4)
     round_of(processor, 0, submitted("a", nodes=4), submitted("b", T0_US + 1, nodes=3))
-    monkeypatch.setattr(Refusals, "why", defect)
+    monkeypatch.setattr("shared.placement.processor.Refusals", without_schedulers)
     waiting, start = round_of(
         processor, 1, submitted("c", T0_US + 2, nodes=2), submitted("d", T0_US + 3, nodes=1)
     )[::-1]
     assert (waiting.job_id, waiting.verdict) == ("c", VERDICT_QUEUED)
     assert (start.job_id, start.verdict) == ("d", VERDICT_START)
-    assert set(constraints(waiting).values()) == {
-        "no explanation, please report KeyError in defect of test_explanation.py: 'no such word'"
-    }
+    defect = "no explanation, please report KeyError in why of explanation.py"
+    assert constraints(waiting) == {name: f"{defect}: '{name}'" for name in ("p1", "p2")}
 
 
 def test_a_refusal_for_watts_names_them_and_who_declared_the_cap() -> None:
