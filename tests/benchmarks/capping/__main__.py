@@ -20,6 +20,7 @@ from tests.benchmarks.capping.tables import (
     searches,
     slowdowns,
 )
+from tests.benchmarks.options import DATA, Caps, Data, InstanceNames, Into
 from tests.benchmarks.placement.markdown import filled
 
 app = typer.Typer(cls=TellingGroup)
@@ -42,28 +43,19 @@ _DRAWN = (
 
 @app.callback(invoke_without_command=True)
 def bench(
-    data: Annotated[
-        Path, typer.Option(envvar="COPLACE_DATA", help="Folder of published data: eurora/ is read.")
-    ] = Path("../shared/data"),
-    instance: Annotated[
-        list[str] | None, typer.Option(help="Part of the names of instances; again; else all.")
-    ] = None,
+    data: Data = DATA,
+    instance: InstanceNames = None,
     contender: Annotated[
         list[str] | None,
         typer.Option(help="Name of a dispatcher, such as LS; again; else all but DEC, DEC+RAPL."),
     ] = None,
-    cap: Annotated[
-        list[int] | None, typer.Option(help="Of full power, %; again; else 100, 75, 50, 30.")
-    ] = None,
+    cap: Caps = None,
     resume: Annotated[
         bool, typer.Option(help="Play only what is not in outcomes.csv yet, of the same code.")
     ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
     out: Out = Path("out/capping"),
-    into: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Document to put the tables into."),
-    ] = None,
+    into: Into = None,
 ) -> None:
     """Play every instance under every cap by every dispatcher."""
     out.mkdir(parents=True, exist_ok=True)

@@ -10,11 +10,10 @@ before the first; they count in no figure.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 from random import Random
 from statistics import fmean
 from time import process_time
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
@@ -30,6 +29,7 @@ from shared.simulation.capping import (
 from shared.simulation.eurora import EuroraRun
 from shared.workloads.eurora import EuroraJob, EuroraMachine, expected_waits_s, read_queues
 from tests.benchmarks.capping.instances import own_caps_w, read_instances
+from tests.benchmarks.options import DATA, Data
 from tests.benchmarks.placement.markdown import table
 
 app = typer.Typer(cls=TellingGroup)
@@ -124,9 +124,7 @@ def _slowdown(run: EuroraRun, hot: int) -> float:
 
 @app.callback(invoke_without_command=True)
 def bench(
-    data: Annotated[
-        Path, typer.Option(envvar="COPLACE_DATA", help="Folder of published data: eurora/ is read.")
-    ] = Path("../shared/data"),
+    data: Data = DATA,
 ) -> None:
     """Play all cases."""
     machine, instances = read_instances(data / "eurora", ["rndm_"])

@@ -7,8 +7,7 @@ of the queue.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
@@ -28,6 +27,7 @@ from shared.simulation.capping import (
 from shared.simulation.eurora import easy_of, entries_of, figures_of, play, table_of
 from shared.workloads.eurora import EuroraJob, EuroraMachine
 from tests.benchmarks.capping.instances import CAPS_PCT, Instance, read_instances
+from tests.benchmarks.options import DATA, Data, InstanceNames
 from tests.benchmarks.placement.markdown import table
 
 app = typer.Typer(cls=TellingGroup)
@@ -86,12 +86,8 @@ def _slowdown(jobs: Sequence[EuroraJob], dispatcher: Dispatcher) -> float:
 
 @app.callback(invoke_without_command=True)
 def bench(
-    data: Annotated[
-        Path, typer.Option(envvar="COPLACE_DATA", help="Folder of published data: eurora/ is read.")
-    ] = Path("../shared/data"),
-    instance: Annotated[
-        list[str] | None, typer.Option(help="Part of the names of instances; again.")
-    ] = None,
+    data: Data = DATA,
+    instance: InstanceNames = None,
 ) -> None:
     """Play them under every cap for which something was published."""
     machine, instances = read_instances(data / "eurora", instance or ["hist_100"])

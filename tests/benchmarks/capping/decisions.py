@@ -9,7 +9,6 @@ Times are of the processor, so that what else runs on the machine counts little.
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import cycle, islice
-from pathlib import Path
 from time import process_time
 from typing import Annotated, Final
 
@@ -39,6 +38,7 @@ from shared.workloads.eurora import (
     read_machine,
     read_queues,
 )
+from tests.benchmarks.options import DATA, Data
 from tests.benchmarks.placement.markdown import table
 
 app = typer.Typer(cls=TellingGroup)
@@ -50,9 +50,7 @@ _LIMITS_S: Final = (1.0, 10.0)
 
 @app.callback(invoke_without_command=True)
 def bench(
-    data: Annotated[
-        Path, typer.Option(envvar="COPLACE_DATA", help="Folder of published data: eurora/ is read.")
-    ] = Path("../shared/data"),
+    data: Data = DATA,
     queued: Annotated[
         list[int] | None, typer.Option(help="Jobs that wait; again; else 50, 400, 1,000, 5,000.")
     ] = None,

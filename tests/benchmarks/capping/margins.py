@@ -6,7 +6,6 @@ paper has 4.2 % for LS and 4.4 % for DEC at a margin of 1 %, and 6 to 7 % at 5 %
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import fmean
 from time import process_time
 from typing import Annotated, Final
@@ -21,6 +20,7 @@ from shared.simulation.eurora import figures_of
 from shared.workloads.eurora import EuroraMachine
 from tests.benchmarks.capping.instances import Instance, read_instances
 from tests.benchmarks.capping.uncertain import MARGINS
+from tests.benchmarks.options import DATA, Caps, Data, InstanceNames, Into
 from tests.benchmarks.placement.markdown import filled, table
 
 app = typer.Typer(cls=TellingGroup)
@@ -34,22 +34,13 @@ _METHODS: Final = (
 
 @app.callback(invoke_without_command=True)
 def bench(
-    data: Annotated[
-        Path, typer.Option(envvar="COPLACE_DATA", help="Folder of published data: eurora/ is read.")
-    ] = Path("../shared/data"),
-    instance: Annotated[
-        list[str] | None, typer.Option(help="Part of the names of a set; again; else three sets.")
-    ] = None,
+    data: Data = DATA,
+    instance: InstanceNames = None,
     method: Annotated[
         list[CappingMethod] | None, typer.Option(help="Again; else those of orders, and dec.")
     ] = None,
-    cap: Annotated[
-        list[int] | None, typer.Option(help="Of full power, %; again; else 100, 75, 50, 30.")
-    ] = None,
-    into: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Document to put the table into."),
-    ] = None,
+    cap: Caps = None,
+    into: Into = None,
 ) -> None:
     """Play every set by every method under caps that are so much lower."""
     header = (

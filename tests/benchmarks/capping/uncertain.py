@@ -13,7 +13,7 @@ from math import ceil, inf, log
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import typer
 
@@ -38,6 +38,7 @@ from shared.simulation.capping import (
 from shared.simulation.eurora import EuroraRun, figures_of
 from shared.workloads.eurora import EuroraJob, EuroraMachine, EuroraUnit
 from tests.benchmarks.capping.instances import read_instances
+from tests.benchmarks.options import DATA, Data, Into
 from tests.benchmarks.placement.markdown import filled, table
 
 app = typer.Typer(cls=TellingGroup)
@@ -254,14 +255,9 @@ def _peak_w(case: Case) -> float:
 
 @app.callback(invoke_without_command=True)
 def bench(
-    data: Annotated[
-        Path, typer.Option(envvar="COPLACE_DATA", help="Folder of eurora/ and power/emmy.csv.")
-    ] = Path("../shared/data"),
+    data: Data = DATA,
     out: Out = Path("out/capping"),
-    into: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Document to put the table into."),
-    ] = None,
+    into: Into = None,
 ) -> None:
     """Play all margins, and the joint quantile at the slowdown of each."""
     out.mkdir(parents=True, exist_ok=True)

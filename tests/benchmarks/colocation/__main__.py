@@ -9,6 +9,7 @@ from cli.failures import TellingGroup
 from cli.main import Out
 from tests.benchmarks.colocation import groups
 from tests.benchmarks.colocation.run import of_zacarias, on_kernels, run
+from tests.benchmarks.options import DATA, Data, Into
 from tests.benchmarks.placement.markdown import write_tables
 
 app = typer.Typer(cls=TellingGroup)
@@ -16,10 +17,7 @@ app = typer.Typer(cls=TellingGroup)
 
 @app.callback(invoke_without_command=True)
 def bench(
-    data: Annotated[
-        Path,
-        typer.Option(envvar="COPLACE_DATA", help="Folder of published data: colocation/ is read."),
-    ] = Path("../shared/data"),
+    data: Data = DATA,
     only_kernels: Annotated[
         bool, typer.Option(help="Only what was measured of Coplace's own kernels.")
     ] = False,
@@ -27,10 +25,7 @@ def bench(
         bool, typer.Option(help="Only the models of Zacarias et al.: twelve minutes of CPU.")
     ] = False,
     out: Out = Path("out/colocation"),
-    into: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Document to put the tables into."),
-    ] = None,
+    into: Into = None,
 ) -> None:
     """Compare predictors of degradation, and policies that pair jobs by it."""
     out.mkdir(parents=True, exist_ok=True)

@@ -26,6 +26,7 @@ from services.prediction.degradation_trees import train_extra_trees
 from shared.colocation.model import DegradationModel
 from shared.colocation.pairing import Matching, blossom, saved_s
 from tests.benchmarks.colocation.run import KERNELS, read
+from tests.benchmarks.options import Into
 from tests.benchmarks.placement.markdown import table, write_tables
 
 _APPS: Final = 6
@@ -49,10 +50,7 @@ def play(
     repetitions: Annotated[int, typer.Option(min=1, max=100)] = 5,
     seed: Annotated[int, typer.Option(min=0, help="Draws the queue.")] = 1,
     out: Out = Path("out/colocation"),
-    into: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Document to put the table into."),
-    ] = None,
+    into: Into = None,
 ) -> None:
     """Play one queue under each policy, by turns, and compare wall-clock makespans."""
     out.mkdir(parents=True, exist_ok=True)

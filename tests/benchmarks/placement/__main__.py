@@ -7,6 +7,7 @@ import typer
 
 from cli.failures import TellingGroup
 from cli.main import Out
+from tests.benchmarks.options import DATA, Data, Into
 from tests.benchmarks.placement.run import Options, run
 
 app = typer.Typer(cls=TellingGroup)
@@ -14,18 +15,10 @@ app = typer.Typer(cls=TellingGroup)
 
 @app.callback(invoke_without_command=True)
 def bench(
-    data: Annotated[
-        Path,
-        typer.Option(
-            envvar="COPLACE_DATA", help="Folder of published data: eamc/ and swf/ are read."
-        ),
-    ] = Path("../shared/data"),
+    data: Data = DATA,
     seeds: Annotated[int, typer.Option(min=1, max=1_000, help="Workloads of each kind.")] = 10,
     out: Out = Path("out/placement"),
-    into: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Document to put the tables into."),
-    ] = None,
+    into: Into = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes; as many as cores if not said.")
     ] = None,

@@ -7,6 +7,7 @@ import typer
 
 from cli.failures import TellingGroup
 from cli.main import Out
+from tests.benchmarks.options import DATA, Data, Into
 from tests.benchmarks.placement.markdown import write_tables
 from tests.benchmarks.power.run import run
 
@@ -15,18 +16,13 @@ app = typer.Typer(cls=TellingGroup)
 
 @app.callback(invoke_without_command=True)
 def bench(
-    data: Annotated[
-        Path, typer.Option(envvar="COPLACE_DATA", help="Folder of published data: power/ is read.")
-    ] = Path("../shared/data"),
+    data: Data = DATA,
     jobs: Annotated[int, typer.Option(min=100, help="Of the generated log.")] = 20_000,
     speed_jobs: Annotated[int, typer.Option(min=100, help="That the speed is measured on.")] = (
         100_000
     ),
     out: Out = Path("out/power"),
-    into: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Document to put the tables into."),
-    ] = None,
+    into: Into = None,
 ) -> None:
     """Compare the predictor of job power with simpler ones."""
     out.mkdir(parents=True, exist_ok=True)

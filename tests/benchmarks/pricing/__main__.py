@@ -11,6 +11,7 @@ import typer
 
 from cli.failures import TellingGroup
 from cli.main import Out
+from tests.benchmarks.options import Into
 from tests.benchmarks.placement.markdown import table, write_tables
 from tests.benchmarks.pricing import ledger, overhead, pairs, quotes, streams
 
@@ -48,10 +49,7 @@ def bench(
         list[Part] | None, typer.Option(help="These parts alone; may be said again.")
     ] = None,
     out: Out = Path("out/pricing"),
-    into: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Document to put the tables into."),
-    ] = None,
+    into: Into = None,
 ) -> None:
     """Hold slowdowns by shutters to the true ones, quotes to what came, and a ledger of many
     charges to itself."""
