@@ -29,8 +29,11 @@ _AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")
 
 
 def every_decision_is_explained(evidence: Evidence) -> Iterator[str]:
-    """A start says of each other candidate what kept it back; all else gives a reason."""
+    """A start says of each other candidate what kept it back; all else gives a reason; and no
+    explanation stumbles over a defect, which is told in its place."""
     for decided in evidence.decisions:
+        texts = (decided.reason, *(candidate.constraint for candidate in decided.candidates))
+        yield from (f"{_name(decided)}: {text}" for text in texts if "please report" in text)
         if decided.verdict == VERDICT_START:
             yield from _unexplained_start(decided)
         elif not decided.reason:
