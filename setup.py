@@ -13,7 +13,9 @@ from setuptools import setup
 
 PROJECT = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
 
-modules = mypycify(PROJECT["tool"]["coplace"]["compiled"], group_name="shared.compiled")
+# A cache of its own: the type checker may be at work beside it, and locks the other one.
+compiled = ["--cache-dir=.mypy_cache/compiled", *PROJECT["tool"]["coplace"]["compiled"]]
+modules = mypycify(compiled, group_name="shared.compiled")
 for module in modules:
     module.optional = True
 setup(ext_modules=modules)

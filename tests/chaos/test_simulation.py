@@ -38,7 +38,7 @@ _SOONEST: Final = {
     "jobs_are_forgotten_by_their_own_times": 2,
     "isolation_takes_neighbours_along": 2,
     "who_is_killed_is_killed_again": 13,
-    "the_undecided_is_read": 6,
+    "the_undecided_is_read": 51,
     "declared_policies_are_forgotten_by_a_restart": 7,
     "nobody_is_put_back": 7,
     "declared_coefficients_are_forgotten_by_a_restart": 10,
