@@ -79,7 +79,8 @@ class Capacity:
     def copy(self, *, apart: bool = False) -> "Capacity":
         """The same, to be changed by itself; numbers of groups are shared, but with who is `apart`:
         in another thread."""
-        other = Capacity(self.table, self.groups.copy() if apart else self.groups)
+        other = Capacity.__new__(Capacity)
+        other.table, other.groups = self.table, self.groups.copy() if apart else self.groups
         other.free, other.holders = self.free.copy(), self.holders.copy()
         other.closed, other.group = self.closed.copy(), self.group.copy()
         return other

@@ -1,12 +1,9 @@
 """What several benchmarks can be told."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
-
-# Where published data lie in a checkout.
-DATA: Final = Path("../shared/data")
 
 Data = Annotated[
     Path,

@@ -20,8 +20,9 @@ from tests.benchmarks.capping.tables import (
     searches,
     slowdowns,
 )
-from tests.benchmarks.options import DATA, Caps, Data, InstanceNames, Into
+from tests.benchmarks.options import Caps, Data, InstanceNames, Into
 from tests.benchmarks.placement.markdown import filled
+from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 # Who stands beside which published method.

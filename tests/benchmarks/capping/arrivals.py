@@ -29,8 +29,9 @@ from shared.simulation.capping import (
 from shared.simulation.eurora import EuroraRun
 from shared.workloads.eurora import EuroraJob, EuroraMachine, expected_waits_s, read_queues
 from tests.benchmarks.capping.instances import own_caps_w, read_instances
-from tests.benchmarks.options import DATA, Data
+from tests.benchmarks.options import Data
 from tests.benchmarks.placement.markdown import table
+from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 

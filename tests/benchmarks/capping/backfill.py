@@ -27,8 +27,9 @@ from shared.simulation.capping import (
 from shared.simulation.eurora import easy_of, entries_of, figures_of, play, table_of
 from shared.workloads.eurora import EuroraJob, EuroraMachine
 from tests.benchmarks.capping.instances import CAPS_PCT, Instance, read_instances
-from tests.benchmarks.options import DATA, Data, InstanceNames
+from tests.benchmarks.options import Data, InstanceNames
 from tests.benchmarks.placement.markdown import table
+from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 

@@ -38,8 +38,9 @@ from shared.workloads.eurora import (
     read_machine,
     read_queues,
 )
-from tests.benchmarks.options import DATA, Data
+from tests.benchmarks.options import Data
 from tests.benchmarks.placement.markdown import table
+from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 _QUEUED: Final = (50, 400, 1_000, 5_000)

@@ -20,8 +20,9 @@ from shared.simulation.eurora import figures_of
 from shared.workloads.eurora import EuroraMachine
 from tests.benchmarks.capping.instances import Instance, read_instances
 from tests.benchmarks.capping.uncertain import MARGINS
-from tests.benchmarks.options import DATA, Caps, Data, InstanceNames, Into
+from tests.benchmarks.options import Caps, Data, InstanceNames, Into
 from tests.benchmarks.placement.markdown import filled, table
+from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 

@@ -38,8 +38,9 @@ from shared.simulation.capping import (
 from shared.simulation.eurora import EuroraRun, figures_of
 from shared.workloads.eurora import EuroraJob, EuroraMachine, EuroraUnit
 from tests.benchmarks.capping.instances import read_instances
-from tests.benchmarks.options import DATA, Data, Into
+from tests.benchmarks.options import Data, Into
 from tests.benchmarks.placement.markdown import filled, table
+from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 

@@ -9,8 +9,9 @@ from cli.failures import TellingGroup
 from cli.main import Out
 from tests.benchmarks.colocation import groups
 from tests.benchmarks.colocation.run import of_zacarias, on_kernels, run
-from tests.benchmarks.options import DATA, Data, Into
+from tests.benchmarks.options import Data, Into
 from tests.benchmarks.placement.markdown import write_tables
+from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 

@@ -7,8 +7,9 @@ import typer
 
 from cli.failures import TellingGroup
 from cli.main import Out
-from tests.benchmarks.options import DATA, Data, Into
+from tests.benchmarks.options import Data, Into
 from tests.benchmarks.placement.run import Options, run
+from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 

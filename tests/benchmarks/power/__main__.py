@@ -7,9 +7,10 @@ import typer
 
 from cli.failures import TellingGroup
 from cli.main import Out
-from tests.benchmarks.options import DATA, Data, Into
+from tests.benchmarks.options import Data, Into
 from tests.benchmarks.placement.markdown import write_tables
 from tests.benchmarks.power.run import run
+from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
 
