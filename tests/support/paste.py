@@ -17,7 +17,7 @@ from tests.support.snippets import REPOSITORY, blocks, write_programs
 # Where the reader has installed, tried and stopped it; what follows is for who works on it.
 _LAST: Final = "coplace down"
 # Steps with files that only the reader has.
-_OF_ONES_OWN: Final = ("log.swf.gz", "log.csv")
+_OF_ONES_OWN: Final = ("log.swf.gz", "log.csv", "pairs.csv")
 _CLOCK: Final = """\
 times=
 step() { printf '\\n== %s\\n' "$1"; title=$1; SECONDS=0; }
