@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paste import steps
 from tests.support.snippets import HOW_TO, REPOSITORY, programs
 
 DOCUMENTS = sorted(
@@ -69,3 +70,8 @@ def test_the_terms_of_a_glossary_table_are_in_order_and_defined_once() -> None:
 def test_the_programs_of_a_how_to_are_valid_python(document: Path) -> None:
     for name, code in programs(document).items():
         compile(code, name, "exec")
+
+
+def test_what_is_pasted_from_the_readme_calls_no_command_before_it_is_on_the_path() -> None:
+    before = "".join(steps()).partition("export PATH=")[0]
+    assert not re.findall(r"^coplace .*", before, re.MULTILINE)
