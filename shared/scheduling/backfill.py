@@ -6,20 +6,20 @@ the holes that it reserves are that cluster's alone. Starting a job removes all 
 once; where one of them held a reservation, the entries behind it get their turn again.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
 
 from shared.scheduling.consumable import ConsumableScheduler
-from shared.scheduling.dispatch import Dispatcher, Served
+from shared.scheduling.dispatch import Dispatcher, Scheduler, Served
 from shared.scheduling.easy import DONE, EasyScheduler
 from shared.scheduling.load import Reservation
-from shared.scheduling.power import Budgets
 from shared.scheduling.problem import Allocation
 from shared.scheduling.slurm import SlurmScheduler
-from shared.scheduling.wait_queue import Entry, WaitQueue
+from shared.scheduling.wait_queue import Entry
 
+# The entries of one arrival, each with the number of its cluster.
+Arrival = tuple[tuple[int, Entry], ...]
 # A cluster that gives out whole nodes, or parts of them.
 ClusterScheduler = EasyScheduler | ConsumableScheduler
 
@@ -81,29 +81,7 @@ def schedule(now_s: float, schedulers: Mapping[str, ClusterScheduler]) -> Dispat
     return Dispatch(now_s, starts, schedulers)
 
 
-class Turns(Protocol):
-    """A scheduler of any discipline: see EasyScheduler."""
-
-    next_order: int
-
-    @property
-    def queue(self) -> WaitQueue: ...
-    @property
-    def budgets(self) -> Budgets: ...
-    @property
-    def is_relieved(self) -> bool: ...
-    def add(self, entry: Entry) -> None: ...
-    def release(self, holder: int) -> None: ...
-
-    def begin(self, now_s: float) -> None: ...
-    def finish(self) -> None: ...
-    def turn(self) -> None: ...
-    def serve(self) -> Served | None: ...
-    def pass_alone(self, now_s: float) -> list[Served]: ...
-    def drop(self, arrival: int) -> None: ...
-
-
-def serve(schedulers: Sequence[Turns], now_s: float) -> list[Served]:
+def serve(schedulers: Sequence[Scheduler], now_s: float) -> list[Served]:
     """Passes over several schedulers until no more starts: what starts leaves all queues."""
     if len(schedulers) == 1:
         return schedulers[0].pass_alone(now_s)
@@ -113,7 +91,7 @@ def serve(schedulers: Sequence[Turns], now_s: float) -> list[Served]:
     return started
 
 
-def one_pass(schedulers: Sequence[Turns], now_s: float) -> list[Served]:
+def one_pass(schedulers: Sequence[Scheduler], now_s: float) -> list[Served]:
     """One pass over several schedulers as one queue.
 
     Who has served looks for its next entry once what starts has left all queues: what was reserved
@@ -152,8 +130,8 @@ class Backfill(Dispatcher):
 
     def __init__(
         self,
-        schedulers: Sequence[Turns],
-        arrivals: Iterator[Iterable[tuple[int, Entry]]],
+        schedulers: Sequence[Scheduler],
+        arrivals: Iterator[Arrival],
     ) -> None:
         self._schedulers, self._arrivals = schedulers, arrivals
         self._periodic = [each for each in schedulers if isinstance(each, SlurmScheduler)]

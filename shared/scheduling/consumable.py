@@ -16,7 +16,7 @@ from math import inf
 import numpy as np
 
 from shared.scheduling.capacity import Capacity, Held
-from shared.scheduling.dispatch import Served
+from shared.scheduling.dispatch import Scheduler, Served
 from shared.scheduling.easy import DONE, Turn
 from shared.scheduling.headroom import LeastHeadroom
 from shared.scheduling.load import Reservation
@@ -29,7 +29,7 @@ from shared.scheduling.wait_queue import Block, Entry, LeastByKind, WaitQueue
 from shared.scheduling.workload import Floats
 
 
-class ConsumableScheduler:
+class ConsumableScheduler(Scheduler):
     """Does what `EasyScheduler` does where jobs take parts of nodes, need named resources or
     share."""
 

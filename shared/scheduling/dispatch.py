@@ -1,10 +1,11 @@
-"""What an engine asks of whatever decides."""
+"""What an engine asks of whatever decides, and a pass of the scheduler of each cluster."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
+from shared.scheduling.power import Budgets
 from shared.scheduling.problem import Allocation
-from shared.scheduling.wait_queue import Entry
+from shared.scheduling.wait_queue import Entry, WaitQueue
 
 # What starts now: the number of its cluster, the entry, its nodes where they were chosen and not
 # only counted, and if it passes a blocked one.
@@ -45,3 +46,49 @@ class Dispatcher(ABC):
         """Whose pace the last decision changed: seconds of its run time that a job, by holder, gets
         done in a second from now on; 1 until it is said otherwise."""
         return _SAME_PACES
+
+
+class Scheduler(ABC):
+    """One cluster under some discipline, that takes turns with others in a pass: see EasyScheduler.
+    A class, as Dispatcher is."""
+
+    next_order: int
+    queue: WaitQueue
+    budgets: Budgets
+
+    @property
+    @abstractmethod
+    def is_relieved(self) -> bool:
+        """True when another pass may start more."""
+
+    @abstractmethod
+    def add(self, entry: Entry) -> None:
+        """An entry arrived."""
+
+    @abstractmethod
+    def drop(self, arrival: int) -> None:
+        """Take out the entry of a job that started elsewhere, and what was promised to it."""
+
+    @abstractmethod
+    def release(self, holder: int) -> None:
+        """What the job `holder` holds is free again."""
+
+    @abstractmethod
+    def begin(self, now_s: float) -> None:
+        """Start a pass in which other schedulers take turns."""
+
+    @abstractmethod
+    def turn(self) -> None:
+        """Look for the next entry that acts: none does before `next_order`."""
+
+    @abstractmethod
+    def serve(self) -> Served | None:
+        """Let the entry of the present turn act: what starts, if any."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """The pass is over."""
+
+    @abstractmethod
+    def pass_alone(self, now_s: float) -> list[Served]:
+        """A pass that this scheduler is alone in: what starts."""

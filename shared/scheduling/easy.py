@@ -11,7 +11,7 @@ from math import inf
 from sys import maxsize
 from typing import Final, cast
 
-from shared.scheduling.dispatch import Served
+from shared.scheduling.dispatch import Scheduler, Served
 from shared.scheduling.load import Load, Reservation, Standing
 from shared.scheduling.power import NO_CAP_MW, Budgets, PowerBudget, Shortage
 from shared.scheduling.releases import Releases
@@ -36,7 +36,7 @@ def holder_of(scheduler: int, place: int) -> int:
     return -1 - place - (scheduler << _SCHEDULER_BITS)
 
 
-class EasyScheduler:
+class EasyScheduler(Scheduler):
     """Starts and reserves in the order of its queue, by counting nodes: those of whole-node jobs,
     of which any will do. See `consumable.py` for all others.
 

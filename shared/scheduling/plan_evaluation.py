@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
-from shared.scheduling.backfill import Backfill, serve
+from shared.scheduling.backfill import Arrival, Backfill, serve
 from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import EasyScheduler, holder_of
 from shared.scheduling.engine import End, Engine
@@ -151,10 +151,10 @@ class _Evaluation:
                 self._started.add(served[1].arrival)
         return starts
 
-    def _arrival(self, coming: tuple[float, int, Entry]) -> list[tuple[int, Entry]]:
+    def _arrival(self, coming: tuple[float, int, Entry]) -> Arrival:
         """An entry whose time has come, unless its job runs elsewhere by then."""
         _, number, entry = coming
-        return [] if entry.arrival in self._started else [(number, entry)]
+        return () if entry.arrival in self._started else ((number, entry),)
 
     def _ends(self) -> list[End]:
         return [

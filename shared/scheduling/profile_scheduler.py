@@ -1,23 +1,21 @@
 """What schedulers have in common that plan on a profile of one cluster: see `profile.py`."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
-from shared.scheduling.dispatch import Served
+from shared.scheduling.dispatch import Scheduler, Served
 from shared.scheduling.easy import DONE
 from shared.scheduling.power import NO_CAP, Budgets, PowerBudget
 from shared.scheduling.releases import Releases
 from shared.scheduling.wait_queue import WaitQueue
 
 
-class ProfileScheduler(ABC):
+class ProfileScheduler(Scheduler):
     """Does what `EasyScheduler` does, by other rules; jobs do not share nodes here.
 
     It knows a budget of its own. Raises ValueError for one that several schedulers share: each of
     them reserves watts for all that waits, and no two reservations to one job would be kept.
     """
-
-    is_relieved = False
 
     def __init__(self, nodes: int, number: int = 0, budgets: Sequence[PowerBudget] = ()) -> None:
         if any(budget.is_shared for budget in budgets):
@@ -28,19 +26,16 @@ class ProfileScheduler(ABC):
         self._releases = Releases()
         self._now_s = 0.0
 
-    @abstractmethod
-    def begin(self, now_s: float) -> None:
-        """Start a pass: find what starts in it."""
-
-    @abstractmethod
-    def turn(self) -> None:
-        """Show the next entry that starts: see `next_order`."""
+    @property
+    def is_relieved(self) -> bool:
+        """False: nobody else has its watts."""
+        return False
 
     @abstractmethod
     def serve(self) -> Served:
         """Start the next entry."""
 
-    def finish(self) -> None:  # noqa: B027 a pass leaves nothing open
+    def finish(self) -> None:
         """The pass is over: whatever leaves the queue between passes is seen by the next one."""
 
     def pass_alone(self, now_s: float) -> list[Served]:

@@ -1,12 +1,12 @@
 """A workload played on pools: the schedulers that placement decides with, moved by the engine."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 
 import numpy as np
 
-from shared.scheduling.backfill import Backfill
+from shared.scheduling.backfill import Arrival, Backfill
 from shared.scheduling.dispatch import Served
 from shared.scheduling.engine import Engine
 from shared.scheduling.pool import Discipline, Pool
@@ -116,7 +116,7 @@ def _budgets(pools: Sequence[Pool], over: Sequence[Over]) -> list[list[PowerBudg
     return budgets
 
 
-def _arrivals(workload: Workload) -> Iterator[Iterable[tuple[int, Entry]]]:
+def _arrivals(workload: Workload) -> Iterator[Arrival]:
     """Each job's entries with the numbers of their clusters."""
     columns = [_entries(workload, column) for column in range(workload.order.shape[1])]
     if len(columns) == 1:
@@ -124,8 +124,8 @@ def _arrivals(workload: Workload) -> Iterator[Iterable[tuple[int, Entry]]]:
     return map(_known, zip(*columns, strict=True))
 
 
-def _known(entries: tuple[Entry, ...]) -> list[tuple[int, Entry]]:
-    return [(number, entry) for number, entry in enumerate(entries) if entry[0] != NO_ENTRY]
+def _known(entries: tuple[Entry, ...]) -> Arrival:
+    return tuple([(n, entry) for n, entry in enumerate(entries) if entry[0] != NO_ENTRY])
 
 
 def _entries(workload: Workload, column: int) -> Iterator[Entry]:

@@ -19,7 +19,7 @@ from shared.numerics.normal import quantile
 from shared.planning.arrival_switch import ArrivalSwitch
 from shared.planning.order_search import OrderSearch
 from shared.planning.searches import Searches
-from shared.scheduling.backfill import Backfill
+from shared.scheduling.backfill import Arrival, Backfill
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.list_scheduling import PlannedStarts, PriorityRule, StartPlanner, Wanted
@@ -233,10 +233,10 @@ def _dispatcher(
 
 def _easy(
     table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules
-) -> tuple[list[ConsumableScheduler], Iterator[list[tuple[int, Entry]]]]:
+) -> tuple[list[ConsumableScheduler], Iterator[Arrival]]:
     """EASY under the cap, and its arrivals, drawing what they are admitted on."""
     entries = (_admitted(*each, rules) for each in zip(entries_of(table, jobs), jobs, strict=True))
-    return [easy_of(table, jobs, [PowerBudget(rules.cap)])], ([(0, entry)] for entry in entries)
+    return [easy_of(table, jobs, [PowerBudget(rules.cap)])], (((0, entry),) for entry in entries)
 
 
 def _admitted(entry: Entry, job: EuroraJob, rules: CappingRules) -> Entry:

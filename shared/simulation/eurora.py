@@ -104,7 +104,7 @@ def dispatcher_of(machine: EuroraMachine, jobs: Sequence[EuroraJob]) -> Backfill
     """
     table = table_of(machine)
     scheduler, entries = easy_of(table, jobs), entries_of(table, jobs)
-    return Backfill([scheduler], ([(0, entry)] for entry in entries))
+    return Backfill([scheduler], (((0, entry),) for entry in entries))
 
 
 def easy_of(

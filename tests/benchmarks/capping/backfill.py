@@ -68,7 +68,7 @@ def _easy(
         entry._replace(order=order_of(0, rank[entry.arrival], 0))
         for entry in entries_of(nodes, jobs)
     )
-    return Backfill([scheduler], ([(0, entry)] for entry in entries))
+    return Backfill([scheduler], (((0, entry),) for entry in entries))
 
 
 def _first_fit(machine: EuroraMachine, instance: Instance, cap_w: float) -> Dispatcher:

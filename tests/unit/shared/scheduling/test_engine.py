@@ -35,7 +35,7 @@ def ends_s(arrive_s: list[float], run_s: list[float]) -> list[float]:
 
     nodes = Capacity(NodeTable((CORES, MEMORY), np.array([[16], [16]], dtype=np.int64)))
     scheduler = ConsumableScheduler(nodes, [], WaitQueue(), [KIND], Anybody())
-    entries = ([(0, Entry(n, n, 1, 1000.0, True, 0))] for n in jobs)
+    entries = (((0, Entry(n, n, 1, 1000.0, True, 0)),) for n in jobs)
     dispatcher = PowerSharing(Backfill([scheduler], entries), sharer, CAP)
     engine, ends = Engine(dispatcher, arrive_s, runs_s, arrive_s[0]), dict[int, float]()
     while len(ends) < len(run_s):
