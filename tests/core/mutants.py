@@ -164,7 +164,7 @@ MUTANTS: Final = (
         "placement/power/lowering.py",
         "fewest_losses(steps, missing_mw, worth(limit_s, limit_s))",
         "fewest_losses(steps, missing_mw, inf)",
-        soonest=25,
+        soonest=435,
     ),
     Mutant(
         "a restart forgets what was asked of who runs",

@@ -28,11 +28,6 @@ from tests.core.systems import (
 
 _SEEDS: Final = 48
 _AT_ONCE: Final = 12
-# CI has time for every second one.
-_PLANTED: Final = [
-    pytest.param(mutant, marks=pytest.mark.thorough) if number % 2 else mutant
-    for number, mutant in enumerate(MUTANTS)
-]
 
 
 @pytest.mark.parametrize("first", range(0, _SEEDS, _AT_ONCE))
@@ -43,11 +38,10 @@ def test_no_random_system_breaks_a_rule_of_the_core(first: int) -> None:
 
 
 def test_each_planted_bug_still_has_its_place_in_the_source() -> None:
-    """Those too that CI has no time to look for."""
     assert all(map(mistaken, MUTANTS))
 
 
-@pytest.mark.parametrize("mutant", _PLANTED, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_each_planted_bug_is_found_within_a_minute(mutant: Mutant, tmp_path: Path) -> None:
     assert found(mutant, tmp_path)
 
