@@ -91,7 +91,7 @@ def power(history: History, path: Path) -> None:
     begin_s = min(job.submitted_at_us for job in history.finished) / 1e6
     end_s = max(job.ended_at_us for job in history.finished) / 1e6
     drawn = {cluster.cluster: _drawn(history, cluster) for cluster in history.clusters}
-    caps = {(cap.scope, cap.name): _steps(cap) for cap in history.caps}
+    caps = {(cap.scope, cap.name): _steps(cap) for cap in standing_caps(history.caps)}
     panels = [
         PowerPanel(
             name,

@@ -39,11 +39,14 @@ def _descendants(command: subprocess.Popen[str]) -> list[psutil.Process]:
     return psutil.Process(command.pid).children(recursive=True)
 
 
-@pytest.fixture(scope="module")
-def parity(own_servers: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    """Both demos, with two workers for each stateful service."""
+@pytest.fixture(scope="module", params=["priority-inc-v", "look-ahead"])
+def parity(
+    own_servers: None, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Played]:
+    """Both demos, with two workers for each stateful service, without and with a planner."""
     folder = tmp_path_factory.mktemp("parity")
-    command = _command("demo-parity", folder / "out", folder / "run", "--workers=2")
+    options = "--workers=2", f"--policy={request.param}"
+    command = _command("demo-parity", folder / "out", folder / "run", *options)
     seen: dict[int, psutil.Process] = {}
     with (folder / "said").open("w+") as said:
         running = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, text=True)
