@@ -171,6 +171,20 @@ UNITS = st.builds(
 
 # Many of them fit, so that watts alone are short.
 TINY = EuroraUnit(1, 0.5, ())
+MOST_UNITS = 6
+
+
+def fitting(unit: EuroraUnit) -> int:
+    """How many of them the empty machine holds."""
+    each = [dict(node_class.resources) for node_class in SMALL.node_classes]
+    return sum(
+        min(
+            16 // unit.cores,
+            int(32.0 // unit.memory_gib),
+            *(has.get(name, 0) // count for name, count in unit.resources),
+        )
+        for has in each
+    )
 
 
 @st.composite
@@ -181,16 +195,18 @@ def instances(draw: st.DrawFn) -> list[EuroraJob]:
     for number in range(draw(st.integers(1, 14))):
         submit_s += draw(st.sampled_from([0.0, 0.0, 1.0, 30.0]))
         walltime_s = float(draw(st.integers(1, 100)))
+        unit = draw(units)
+        count = draw(st.integers(1, min(MOST_UNITS, fitting(unit))))
         jobs.append(
             EuroraJob(
                 f"j{number}",
                 "debug",
                 submit_s,
-                1,
-                draw(units),
+                count,
+                unit,
                 walltime_s,
                 walltime_s if to_the_end else draw(st.integers(0, int(walltime_s))) * 1.0,
-                draw(st.integers(1, 100)),
+                draw(st.integers(count, 100)),
             )
         )
     return jobs
