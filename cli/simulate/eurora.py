@@ -7,12 +7,14 @@ from math import inf
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import typer
 from rich.console import Console
 from rich.table import Table
 
 from cli.cap.schedule import read_schedule, steps
-from cli.simulate.scenarios import MIXED, EuroraScenario
+from cli.simulate.scenarios import OF_CPI, EuroraScenario
 from cli.telling import TABLE_WIDTH
+from cli.times import at
 from shared.domain.bounds import CAP_RISK
 from shared.domain.errors import UnusableError
 from shared.models.power_reduction import factor_of_cpi, mixed_factor
@@ -22,10 +24,13 @@ from shared.simulation.capping import (
     KeptFree,
     cap_of,
     counting_deviations,
+    holds_within,
     impossible_under,
     play_capped,
+    refusals,
     told,
     weighted_queue_time_s,
+    without,
 )
 from shared.simulation.eurora import (
     PAPER_THRESHOLD_S,
@@ -35,10 +40,11 @@ from shared.simulation.eurora import (
     impossible_in,
     play_eurora,
 )
-from shared.simulation.files import write_placements
+from shared.simulation.files import write_draws, write_placements
 from shared.workloads.eurora import (
     EuroraJob,
     EuroraMachine,
+    JobColumn,
     expected_waits_s,
     read_cpi,
     read_first_submission_s,
@@ -83,37 +89,104 @@ def _compare(scenario: EuroraScenario) -> None:
         raise UnusableError(f"{path} holds no instance: give a file, or a folder of *.log_crypt")
     files = _files(scenario, instances[0])
     machine = read_machine(files.nodes)
-    power_w = read_power_predictions(files.power)
+    power = read_power_predictions(files.power)
     published = _published(files.nodes.parent / _RESULTS)
     rows = [
         row
         for instance in instances
-        for row in (_played(instance, machine, power_w), *published.get(instance.name, ()))
+        for row in (_played(instance, machine, power), *published.get(instance.name, ()))
     ]
     Console(width=TABLE_WIDTH).print(_table(rows))
 
 
 def _cap(scenario: EuroraScenario) -> None:
-    """One instance under a cap."""
+    """One instance under a cap. Where jobs are refused the others are played, and the exit status
+    is 1."""
     files = _files(scenario, scenario.eurora)
-    machine = read_machine(files.nodes)
-    jobs: Sequence[EuroraJob] = read_jobs(scenario.eurora, read_power_predictions(files.power))
-    waits_s = expected_waits_s(jobs, read_queues(files.queues))
-    factors = _factors(scenario, files.power, jobs)
-    kept = KeptFree(
-        scenario.cap_margin, scenario.cap_risk, _deviations(scenario, files.power, jobs)
+    machine, case = read_machine(files.nodes), _case(scenario, files)
+    for why in case.refused:
+        typer.echo(f"refused: {why}", err=True)
+    played = play_capped(machine, case.jobs, case.rules)
+    if wrong := impossible_under(case.rules, played, machine):
+        raise UnusableError(f"the schedule of {scenario.eurora} is impossible: {wrong[0]}")
+    _require_held(scenario, case.rules, played)
+    _write(scenario, played)
+    Console(width=TABLE_WIDTH).print(_capped_table(scenario, case, played))
+    if case.refused:
+        raise typer.Exit(1)
+
+
+class _Files(NamedTuple):
+    nodes: Path
+    queues: Path
+    power: Path
+
+
+class _Case(NamedTuple):
+    """What is played, and why jobs of the instance are refused."""
+
+    rules: CappingRules
+    jobs: Sequence[EuroraJob]
+    refused: Sequence[str]
+
+
+def _case(scenario: EuroraScenario, files: _Files) -> _Case:
+    """Without the jobs that are refused. Where the cap refuses all that are left they stay: the
+    first of them ends the command. Raises OSError, and UnusableError where no row of a job says
+    what it draws."""
+    columns = _columns(scenario, files.power)
+    every = read_jobs(scenario.eurora, columns.power.found)
+    refused = [why for job in every if (why := columns.wrong(job.job_id))]
+    if len(refused) == len(every):
+        raise UnusableError(refused[0])
+    known = [job for job in every if not columns.wrong(job.job_id)]
+    rules, jobs = _ruled(scenario, columns, known, read_queues(files.queues))
+    above = dict(refusals(rules, jobs))
+    if len(above) == len(jobs):
+        return _Case(rules, jobs, refused)
+    refused += [f"job {jobs[number].job_id} {why}" for number, why in above.items()]
+    left = [job for number, job in enumerate(jobs) if number not in above]
+    return _Case(without(rules, above), left, refused)
+
+
+class _Columns(NamedTuple):
+    """What of the file of powers counts."""
+
+    path: Path
+    power: JobColumn
+    cpi: JobColumn | None
+    deviations: JobColumn | None
+
+    def wrong(self, job_id: str) -> str | None:
+        """What is wrong with a job's row."""
+        known = (column for column in self[1:] if isinstance(column, JobColumn))
+        return next((each.wrong[job_id] for each in known if job_id in each.wrong), None)
+
+
+def _columns(scenario: EuroraScenario, path: Path) -> _Columns:
+    counts_deviations = scenario.cap_risk < CAP_RISK.most and scenario.power_sd is None
+    return _Columns(
+        path,
+        read_power_predictions(path),
+        read_cpi(path) if scenario.slowdown == OF_CPI else None,
+        read_power_deviations(path) if counts_deviations else None,
     )
+
+
+def _ruled(
+    scenario: EuroraScenario,
+    columns: _Columns,
+    jobs: Sequence[EuroraJob],
+    queues: Mapping[str, float],
+) -> tuple[CappingRules, Sequence[EuroraJob]]:
+    """The rules, and the jobs with what they count as."""
+    waits_s, factors = expected_waits_s(jobs, queues), _factors(scenario, columns, jobs)
+    kept = KeptFree(scenario.cap_margin, scenario.cap_risk, _deviations(scenario, columns, jobs))
     steps_w = _steps_w(scenario)
     jobs, left_w = counting_deviations(jobs, [watts for _, watts in steps_w], kept)
     steps_s = [from_s for from_s, _ in steps_w]
     cap = cap_of(*zip(steps_s, left_w, strict=True))
-    rules = CappingRules(scenario.policy, cap, waits_s, factors)
-    played = play_capped(machine, jobs, rules)
-    if wrong := impossible_under(rules, played, machine):
-        raise UnusableError(f"the schedule of {scenario.eurora} is impossible: {wrong[0]}")
-    if scenario.jobs_csv is not None:
-        write_placements(scenario.jobs_csv, played.placements)
-    Console(width=TABLE_WIDTH).print(_capped_table(scenario, rules, played))
+    return CappingRules(scenario.policy, cap, waits_s, factors), jobs
 
 
 def _steps_w(scenario: EuroraScenario) -> list[tuple[float, float]]:
@@ -130,32 +203,49 @@ def _steps_w(scenario: EuroraScenario) -> list[tuple[float, float]]:
     ]
 
 
-def _deviations(scenario: EuroraScenario, power: Path, jobs: Sequence[EuroraJob]) -> list[float]:
+def _require_held(scenario: EuroraScenario, rules: CappingRules, played: EuroraRun) -> None:
+    """Raise UnusableError for a schedule of caps none of whose periods any job may have run in."""
+    last_s = max(
+        max(placed.end_s, placed.start_s + job.walltime_s)
+        for placed, job in zip(played.placements, played.jobs, strict=True)
+    )
+    if scenario.cap_schedule is None or holds_within(rules.cap, 0.0, last_s):
+        return
+    first_s = read_first_submission_s(scenario.eurora)
+    first, last = (at(round(1e6 * (first_s + each_s))) for each_s in (0.0, last_s))
+    problem = f"no period falls into the time of {scenario.eurora}, {first} to {last}"
+    raise UnusableError(f"{scenario.cap_schedule}: {problem}: nothing would be capped")
+
+
+def _write(scenario: EuroraScenario, played: EuroraRun) -> None:
+    if scenario.jobs_csv is not None:
+        write_placements(scenario.jobs_csv, played.placements)
+    if scenario.draws_csv is not None:
+        write_draws(scenario.draws_csv, played.placements, played.draws)
+
+
+def _deviations(
+    scenario: EuroraScenario, columns: _Columns, jobs: Sequence[EuroraJob]
+) -> list[float]:
     """By what share each prediction may err. Raises UnusableError for a job that has none."""
-    if scenario.cap_risk >= CAP_RISK.most or scenario.power_sd is not None:
+    if columns.deviations is None:
         return [scenario.power_sd or 0.0] * len(jobs)
-    found = read_power_deviations(power)
+    found = columns.deviations.found
     if unknown := next((job.job_id for job in jobs if job.job_id not in found), None):
-        raise UnusableError(f"{power}: job {unknown} has no power_sd: give --power-sd")
+        raise UnusableError(f"{columns.path}: job {unknown} has no power_sd: give --power-sd")
     return [found[job.job_id] for job in jobs]
 
 
-def _factors(scenario: EuroraScenario, power: Path, jobs: Sequence[EuroraJob]) -> list[float]:
+def _factors(scenario: EuroraScenario, columns: _Columns, jobs: Sequence[EuroraJob]) -> list[float]:
     """How much longer each job takes with less power. Raises UnusableError for one without CPI."""
     if scenario.factor is not None:
         return [scenario.factor] * len(jobs)
-    if scenario.slowdown == MIXED:
+    if columns.cpi is None:
         return [mixed_factor(job.job_id) for job in jobs]
-    cpi = read_cpi(power)
+    cpi = columns.cpi.found
     if unknown := next((job.job_id for job in jobs if job.job_id not in cpi), None):
-        raise UnusableError(f"{power}: job {unknown} has no cpi: take another --slowdown")
+        raise UnusableError(f"{columns.path}: job {unknown} has no cpi: take another --slowdown")
     return [factor_of_cpi(cpi[job.job_id]) for job in jobs]
-
-
-class _Files(NamedTuple):
-    nodes: Path
-    queues: Path
-    power: Path
 
 
 def _files(scenario: EuroraScenario, instance: Path) -> _Files:
@@ -177,8 +267,11 @@ def _folder_of(instance: Path) -> Path:
     raise UnusableError(f"no {_NODES} beside {instance} or above it: {problem}")
 
 
-def _played(instance: Path, machine: EuroraMachine, power_w: Mapping[str, float]) -> _Compared:
-    played = play_eurora(machine, read_jobs(instance, power_w))
+def _played(instance: Path, machine: EuroraMachine, power: JobColumn) -> _Compared:
+    jobs = read_jobs(instance, power.found)
+    if why := next((power.wrong[job.job_id] for job in jobs if job.job_id in power.wrong), None):
+        raise UnusableError(why)
+    played = play_eurora(machine, jobs)
     if wrong := impossible_in(played, machine):
         raise UnusableError(f"the schedule of {instance} is impossible: {wrong[0]}")
     return _Compared(instance.name, "EASY, here", figures_of(played))
@@ -221,12 +314,14 @@ def _table(rows: list[_Compared]) -> Table:
     return table
 
 
-def _capped_table(scenario: EuroraScenario, rules: CappingRules, played: EuroraRun) -> Table:
-    figures = figures_of(played)
+def _capped_table(scenario: EuroraScenario, case: _Case, played: EuroraRun) -> Table:
+    rules, figures = case.rules, figures_of(played)
     title = f"{scenario.eurora.name} under {told(rules.cap)}; the schedule was checked"
     table = Table(title=title)
     table.add_column("by")
     table.add_column(rules.method, justify="right")
+    table.add_row("jobs played", f"{len(played.jobs):,}")
+    table.add_row("jobs refused", f"{len(case.refused):,}")
     table.add_row("bounded slowdown, 60 s", f"{figures.bounded_slowdown:.5f}")
     of_paper = figures_of(played, PAPER_THRESHOLD_S).bounded_slowdown
     table.add_row("bounded slowdown, 300 s", f"{of_paper:.5f}")

@@ -27,6 +27,10 @@ from shared.simulation.system import SizeUnit
 _OF_ONE_MODE: Final = frozenset(
     (SimulatedPolicy.CONSERVATIVE, SimulatedPolicy.SLURM, SimulatedPolicy.LOOK_AHEAD)
 )
+# Of Eurora: without a cap they say nothing.
+_OF_A_CAP: Final = frozenset(
+    ("policy", "slowdown", "jobs_csv", "draws_csv", "cap_margin", "cap_risk", "power_sd")
+)
 # No figure of a simulation comes near; squares and products of such still have room.
 MOST: Final = 1e12
 MOST_JOBS: Final = 10_000_000
@@ -256,7 +260,10 @@ class EuroraScenario(Scenario):
         None, "The same in periods, as `coplace cap set --schedule` reads them."
     )
     policy: Annotated[CappingMethod, BeforeValidator(_only)] = _field(
-        CappingMethod.HYBRID_RAPL, "What decides under the cap."
+        CappingMethod.HYBRID_RAPL,
+        "What decides under the cap. Take hybrid-rapl where nodes can be held to watts: what runs "
+        "shares the cap; else hybrid: the same search for an order, each job draws what is "
+        "predicted.",
     )
     nodes: Path | None = _field(None, "Its nodes; else nodes_64.csv beside or above it.")
     queues: Path | None = _field(None, "Expected waits; else queues.txt beside or above it.")
@@ -267,6 +274,9 @@ class EuroraScenario(Scenario):
         MIXED, "What less power costs: a factor from 0 to 1, mixed, or cpi, a column of the power."
     )
     jobs_csv: Path | None = _field(None, "File of job_id, submit_s, start_s, end_s.")
+    draws_csv: Path | None = _field(
+        None, "File of job_id, from_s, power_w: what each job draws from when on; 0 at its end."
+    )
     cap_margin: Annotated[float, Field(ge=0, le=CAP_MARGIN.most)] = _field(
         0.0, "The share of the cap that is kept free."
     )
@@ -279,17 +289,24 @@ class EuroraScenario(Scenario):
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
-        of_a_cap = {"policy", "slowdown", "jobs_csv", "cap_margin", "cap_risk", "power_sd"}
-        said = sorted(of_a_cap & self.model_fields_set)
+        said = sorted(_OF_A_CAP & self.model_fields_set)
         if self.cap is not None and self.cap_schedule is not None:
             raise ValueError("give one of {cap} and {cap_schedule}")
         if not self.is_capped and said:
             raise ValueError(f"{{{said[0]}}} needs {{cap}}: without one instances are compared")
+        if self.jobs_csv is not None and self.jobs_csv == self.draws_csv:
+            raise ValueError("{jobs_csv} and {draws_csv} must be two files")
         is_kept = self.cap_margin > 0 or self.cap_risk < CAP_RISK.most
         if is_kept and self.policy not in AS_PREDICTED:
             others = ", ".join(sorted(AS_PREDICTED))
             problem = f"{{cap_margin}} and {{cap_risk}} are of no use to {self.policy}"
             raise ValueError(f"{problem}: say {{policy}} {others}")
+        if self.power_sd is not None and self.cap_risk >= CAP_RISK.most:
+            below = f"{{cap_risk}} below {CAP_RISK.most:g}"
+            raise ValueError(f"{{power_sd}} is of no use without {below}: leave it out")
+        if self.policy in AS_PREDICTED and "slowdown" in self.model_fields_set:
+            problem = f"{{slowdown}} is of no use to {self.policy}, whose jobs draw what is"
+            raise ValueError(f"{problem} predicted: leave it out")
         _ = self.factor
         return self
 

@@ -5,7 +5,7 @@ Dynamic power alone counts. Every schedule comes with what each job drew and whe
 checked without the code that made it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -120,8 +120,10 @@ def play_capped(
     machine: EuroraMachine, jobs: Sequence[EuroraJob], rules: CappingRules
 ) -> EuroraRun:
     """Play an instance under a cap. Raises UnusableError, naming job and cap, for a job that no
-    moment under this cap lets start, and for one that the empty machine does not hold."""
-    refuse_above(rules, jobs)
+    moment under this cap lets start (`refusals`), and for one that the empty machine does not
+    hold."""
+    for number, why in refusals(rules, jobs):
+        raise UnusableError(f"job {jobs[number].job_id} (number {number + 1} of {len(jobs)}) {why}")
     table, searches = table_of(machine), Searches()
     dispatcher = _dispatcher(table, jobs, rules, searches)
     return replace(play(jobs, dispatcher, _run_times(jobs, rules)), searches=searches)
@@ -155,18 +157,34 @@ def counting_deviations(
     ], [max(0.0, cap_w * (1 - kept.margin) - off_w) for cap_w in caps_w]
 
 
-def refuse_above(rules: CappingRules, jobs: Sequence[EuroraJob]) -> None:
-    """Raise UnusableError for the first job that draws more than the cap alone: never in all the
-    time from its submission on there is enough for as long as it may take."""
+def refusals(rules: CappingRules, jobs: Sequence[EuroraJob]) -> Iterator[tuple[int, str]]:
+    """The numbers of the jobs that draw more than the cap alone, and what to say of each: never in
+    all the time from its submission on there is enough for as long as it may take."""
     for number, job in enumerate(jobs):
         modes = _modes(number, job, rules)
         if all(_never_has(rules.cap, job.submit_s, *mode) for mode in modes):
             least_mw = min(draw_mw for _, draw_mw in modes)
             least = f"draws {least_mw / 1000:g} W at least under {rules.method}"
-            raise UnusableError(
-                f"job {job.job_id} (number {number + 1} of {len(jobs)}) {least}: {told(rules.cap)} "
-                "never lets it start"
-            )
+            yield number, f"{least}: {told(rules.cap)} never lets it start"
+
+
+def without(rules: CappingRules, numbers: Container[int]) -> CappingRules:
+    """The rules of the jobs that are left without some."""
+    left = [number for number in range(len(rules.waits_s)) if number not in numbers]
+    return replace(
+        rules,
+        waits_s=[rules.waits_s[number] for number in left],
+        factors=[rules.factors[number] for number in left],
+    )
+
+
+def holds_within(cap: Cap, from_s: float, until_s: float) -> bool:
+    """Whether there is a cap at some moment from one time on and before another."""
+    ends_s = [*(step_s for step_s, _ in cap.steps[1:]), inf]
+    return any(
+        cap_mw < NO_CAP_MW and step_s < until_s and end_s > from_s
+        for (step_s, cap_mw), end_s in zip(cap.steps, ends_s, strict=True)
+    )
 
 
 def told(cap: Cap) -> str:

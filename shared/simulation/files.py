@@ -14,6 +14,7 @@ from shared.simulation.played import JobIds, Played
 from shared.simulation.schedules import PlacedJob
 
 JOB_COLUMNS: Final = ("job_id", "submit_s", "start_s", "end_s", "procs")
+DRAW_COLUMNS: Final = ("job_id", "from_s", "power_w")
 MORE_COLUMNS: Final = ("cluster", "freq_ghz", "wait_s", "energy_j")
 
 
@@ -27,6 +28,19 @@ def write_placements(path: Path, placements: Iterable[PlacedJob]) -> None:
     units of their own."""
     rows = ((p.job_id, *_plain((p.submit_s, p.start_s, p.end_s))) for p in placements)
     _write(path, JOB_COLUMNS[:4], rows)
+
+
+def write_draws(
+    path: Path, placements: Iterable[PlacedJob], draws: Iterable[Iterable[tuple[float, int]]]
+) -> None:
+    """What each of these jobs draws, W, from when on, as (s, mW), until its next line: one of 0 W
+    when it ends."""
+    rows = (
+        (placed.job_id, *_plain((from_s, draw_mw / 1000)))
+        for placed, drawn in zip(placements, draws, strict=True)
+        for from_s, draw_mw in (*drawn, (placed.end_s, 0))
+    )
+    _write(path, DRAW_COLUMNS, rows)
 
 
 def write_all_of_jobs(path: Path, played: Played, job_id: JobIds) -> None:

@@ -1,25 +1,33 @@
 """Instances of the Eurora supercomputer, by the rules of the simulator that their authors wrote.
 
 A. Borghesi and others, PA-HPC-SIM, Apache-2.0. A node a line: `id cores gpus mics memory_kib
-reserved`. A job a line: `job;executable;user;queue;submit__NODES__start;end;nodes;cores;memory;
-walltime;...`, where NODES are the nodes that the job really used, `node;cores;gpus;mics;memory_kib`
-each, joined by `#`: a unit of the job each. The scheduler sees the walltime; a job runs for
-min(walltime, end - start).
+reserved`, where `reserved` is 1 of a node that is dedicated to jobs of reservations, else 0: there
+are none in what was published, and none are played. A job a line:
+`job;executable;user;queue;submit__NODES__start;end;nodes;cores;memory;walltime;...`, where NODES
+are the nodes that the job really used, `node;cores;gpus;mics;memory_kib` each, joined by `#`: a
+unit of the job each. The scheduler sees the walltime; a job runs for min(walltime, end - start).
 """
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from math import ceil, inf
+from math import ceil, inf, nan
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from shared.domain.checks import require_count, require_positive
+from shared.domain.bounds import (
+    CORES_PER_NODE,
+    NODE_MEMORY_GIB,
+    RESOURCES,
+    WALLTIME_S,
+)
+from shared.domain.checks import require_count, require_text
 from shared.domain.cluster import NodeClass
 from shared.domain.errors import RejectedError, UnusableError
-from shared.domain.resources import Resources, resources_of
+from shared.domain.hostlist import MOST_NODES
+from shared.domain.resources import Resources, require_resources, resources_of
 from shared.runtime.user_files import lines
 
 GPU: Final = "gpu"
@@ -29,6 +37,12 @@ _KIB_A_GIB: Final = 1024 * 1024
 _NODE_W, _GPU_W, _MIC_W = 40, 62, 115
 _MOST_W_A_NODE: Final = 400
 _MOST_JOBS: Final = 1_000_000
+_MOST_CORES, _MOST_OF_A_KIND = int(CORES_PER_NODE.most), int(RESOURCES.most)
+_LEAST_KIB: Final = ceil(NODE_MEMORY_GIB.least * _KIB_A_GIB)
+_MOST_KIB: Final = int(NODE_MEMORY_GIB.most) * _KIB_A_GIB
+_MOST_S: Final = int(WALLTIME_S.most)
+# No bound has as many: longer ones are not converted, which takes a while.
+_MOST_DIGITS: Final = 20
 # How PBS calls the queue of a reservation in the logs; what is known of queues has its whole name.
 _OF_RESERVATION: Final = "R"
 
@@ -56,9 +70,14 @@ class EuroraJob:
     power_w: int
 
     def __post_init__(self) -> None:
+        require_text("job_id", self.job_id)
         require_count("units", self.units)
-        require_positive("walltime_s", self.walltime_s)
-        require_count("cores", self.unit.cores)
+        WALLTIME_S.require("walltime_s", self.walltime_s)
+        CORES_PER_NODE.require("cores", self.unit.cores)
+        if not 0 <= self.unit.memory_gib <= NODE_MEMORY_GIB.most:
+            problem = f"must be from 0 to {NODE_MEMORY_GIB.most:,.0f} GiB"
+            raise RejectedError("memory_gib", f"{problem}, got {self.unit.memory_gib}")
+        require_resources("resources", self.unit.resources)
         if not 0 <= self.runtime_s <= self.walltime_s:
             problem = f"must be from 0 to the walltime of {self.walltime_s} s"
             raise RejectedError("runtime_s", f"{problem}, got {self.runtime_s}")
@@ -89,17 +108,28 @@ class _Line(NamedTuple):
     walltime_s: float
 
 
+class _Node(NamedTuple):
+    """A node as its line tells it."""
+
+    number: int
+    cores: int
+    memory_gib: float
+    resources: Resources
+
+
 def read_machine(path: Path) -> EuroraMachine:
     """The nodes of a file. Raises OSError, and UnusableError for what is no list of such nodes."""
-    rows = [row for number, row in _numbered(path) if _is_node(path, number, row)]
-    if [row[0] for row in rows] != [str(index) for index in range(len(rows))] or not rows:
+    nodes = [_node(path, number, row) for number, row in _numbered(path)]
+    if [node.number for node in nodes] != list(range(len(nodes))) or not nodes:
         raise UnusableError(f"{path} must list nodes by number from 0")
-    cores = {int(row[1]) for row in rows}
+    if len(nodes) > MOST_NODES:
+        raise UnusableError(f"{path} must list {MOST_NODES:,} nodes at most, has {len(nodes):,}")
+    cores = {node.cores for node in nodes}
     if len(cores) > 1:
         raise UnusableError(f"{path} has nodes of {sorted(cores)} cores: one model has one number")
     classes = tuple(
         NodeClass(len(list(alike)), memory_gib, resources)
-        for (memory_gib, resources), alike in groupby(rows, key=_kind)
+        for (memory_gib, resources), alike in groupby(nodes, key=lambda node: node[2:])
     )
     return EuroraMachine(cores.pop(), classes)
 
@@ -108,43 +138,104 @@ def _numbered(path: Path) -> Iterable[tuple[int, list[str]]]:
     return ((n, line.split()) for n, line in enumerate(lines(path), 1) if line.strip())
 
 
-def _is_node(path: Path, number: int, row: Sequence[str]) -> bool:
-    if len(row) != 6 or not all(value.isdecimal() for value in row):
+def _node(path: Path, number: int, row: Sequence[str]) -> _Node:
+    if len(row) != 6:
         raise UnusableError(f"{path}:{number}: must be id cores gpus mics memory reserved")
-    return True
+    node, cores, gpus, mics, memory_kib, reserved = row
+    try:
+        if reserved.strip("0"):
+            problem = "must be 0: nodes that are dedicated to reservations are not played"
+            raise RejectedError("reserved", f"{problem}, got {reserved[:40]!r}")
+        return _Node(
+            number=_whole("id", node, MOST_NODES),
+            cores=_whole("cores", cores, _MOST_CORES, least=1),
+            memory_gib=_whole("memory_kib", memory_kib, _MOST_KIB, least=_LEAST_KIB) / _KIB_A_GIB,
+            resources=_accelerators(gpus, mics),
+        )
+    except RejectedError as error:
+        raise UnusableError(f"{path}:{number}: {error}") from error
 
 
-def _kind(row: Sequence[str]) -> tuple[float, Resources]:
-    return int(row[4]) / _KIB_A_GIB, resources_of({GPU: int(row[2]), MIC: int(row[3])})
+def _accelerators(gpus: str, mics: str) -> Resources:
+    return resources_of(
+        {GPU: _whole("gpus", gpus, _MOST_OF_A_KIND), MIC: _whole("mics", mics, _MOST_OF_A_KIND)}
+    )
 
 
-def read_power_predictions(path: Path) -> dict[str, float]:
-    """Predicted power of jobs in W by id. Raises OSError, and UnusableError, which names the job,
-    for what is no power."""
+def _whole(field: str, text: str, most: int, least: int = 0) -> int:
+    """A whole number in digits. Raises RejectedError for one that is none or beyond its bounds."""
+    digits = text.strip()
+    is_short = digits.isdecimal() and len(digits) <= _MOST_DIGITS
+    if not is_short or not least <= int(digits) <= most:
+        problem = f"must be a whole number from {least:,} to {most:,}"
+        raise RejectedError(field, f"{problem}, got {digits[:40]!r}")
+    return int(digits)
+
+
+@dataclass(frozen=True, slots=True)
+class JobColumn:
+    """A column of a CSV of jobs: what it has `found` of each, by id. Of those of whom a row says no
+    such value, or two do, `wrong` says so in words that name job, file and line."""
+
+    found: Mapping[str, float]
+    wrong: Mapping[str, str]
+
+
+def read_power_predictions(path: Path) -> JobColumn:
+    """Predicted power of jobs in W. Raises OSError, and UnusableError for what is no CSV of it."""
     return _column(path, "power_w", "power", "W")
 
 
-def read_cpi(path: Path) -> dict[str, float]:
-    """Clocks per instruction of jobs by id: a column `cpi` beside their power. Raises OSError, and
-    UnusableError, which names the job, for what is none."""
+def read_cpi(path: Path) -> JobColumn:
+    """Clocks per instruction of jobs: a column `cpi` beside their power. Raises OSError, and
+    UnusableError for what is no CSV of it."""
     return _column(path, "cpi", "CPI", "clocks per instruction")
 
 
-def read_power_deviations(path: Path) -> dict[str, float]:
-    """By what share predicted powers may err, by id: a column `power_sd` beside them. Raises
-    OSError, and UnusableError, which names the job, for what is none."""
+def read_power_deviations(path: Path) -> JobColumn:
+    """By what share predicted powers may err: a column `power_sd` beside them. Raises OSError, and
+    UnusableError for what is no CSV of it."""
     return _column(path, "power_sd", "deviation", "of its power")
 
 
-def _column(path: Path, column: str, what: str, unit: str) -> dict[str, float]:
+def _column(path: Path, column: str, what: str, unit: str) -> JobColumn:
+    found: dict[str, float] = {}
+    wrong: dict[str, str] = {}
+    first: dict[str, int] = {}
+    for number, job_id, text in _rows(path, column):
+        value = _number(text)
+        if first.setdefault(job_id, number) != number:
+            problem = f"stands twice in {path}, in lines {first[job_id]} and {number}: leave one"
+            wrong[job_id] = f"job {job_id} {problem}"
+        elif 0 <= value < inf:
+            found[job_id] = value
+        else:
+            shown = text[:40] if value != value else value
+            wrong[job_id] = f"job {job_id} has a {what} of {shown} {unit} in {path}:{number}"
+    return JobColumn({each: of for each, of in found.items() if each not in wrong}, wrong)
+
+
+def _rows(path: Path, column: str) -> Iterator[tuple[int, str, str]]:
+    """Each row's number, job and text of a column, which is what is there too much of a row that
+    has more than the first has."""
+    reader = csv.DictReader(lines(path), restkey="", restval="", strict=True)
     try:
-        found = {row["job_id"]: float(row[column]) for row in csv.DictReader(lines(path))}
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnusableError(f"{path} must be a CSV of job_id and {column}: {error!r}") from error
-    for job_id, value in found.items():
-        if not 0 <= value < inf:
-            raise UnusableError(f"{path}: job {job_id} has a {what} of {value} {unit}")
-    return found
+        names = list(reader.fieldnames or ())
+        if any(names.count(each) != 1 for each in ("job_id", column)):
+            raise UnusableError(f"{path} must be a CSV of job_id and {column}, a column each")
+        for row in reader:
+            text = ",".join([row[column], *row.get("", ())])
+            yield reader.line_num, row["job_id"], text
+    except csv.Error as error:
+        where = f"{path} is no CSV of jobs behind line {reader.line_num}"
+        raise UnusableError(f"{where}: {error}") from error
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return nan
 
 
 def read_queues(path: Path) -> dict[str, float]:
@@ -152,9 +243,15 @@ def read_queues(path: Path) -> dict[str, float]:
     UnusableError."""
     found: dict[str, float] = {}
     for number, row in _numbered(path):
-        if len(row) != 2 or not row[1].isdecimal() or not int(row[1]):
-            raise UnusableError(f"{path}:{number}: must be a queue and whole seconds above 0")
-        found[row[0]] = int(row[1])
+        try:
+            queue, seconds = row
+            wait_s = _whole("seconds", seconds, _MOST_S, least=1)
+        except ValueError as error:
+            problem = f"must be a queue and whole seconds above 0, {_MOST_S:,} at most"
+            raise UnusableError(f"{path}:{number}: {problem}") from error
+        if queue in found:
+            raise UnusableError(f"{path}:{number}: queue {queue} stands twice: leave one")
+        found[queue] = wait_s
     if not found:
         raise UnusableError(f"{path} must list queues with their expected waiting times")
     return found
@@ -192,9 +289,16 @@ def read_first_submission_s(path: Path) -> float:
 
 
 def _told(path: Path) -> list[_Line]:
-    found = [
-        _parsed(path, number, text) for number, text in enumerate(lines(path), 1) if text.strip()
-    ]
+    found: list[_Line] = []
+    first: dict[str, int] = {}
+    for number, text in enumerate(lines(path), 1):
+        if not text.strip():
+            continue
+        job = _parsed(path, number, text)
+        if first.setdefault(job.job_id, number) != number:
+            problem = f"job {job.job_id} stands twice, in line {first[job.job_id]} too"
+            raise UnusableError(f"{path}:{number}: {problem}: leave one")
+        found.append(job)
     if not 0 < len(found) <= _MOST_JOBS:
         raise UnusableError(f"{path} must hold 1 to {_MOST_JOBS:,} jobs, has {len(found):,}")
     return found
@@ -217,7 +321,10 @@ def _line(text: str) -> _Line:
     units = [_unit(each) for each in used.split("#") if each]
     if len(set(units)) != 1:
         raise ValueError(f"its units must be equal, got {len(set(units))} sorts")
-    hours, minutes = walltime.split(":")
+    hours, _, minutes = walltime.partition(":")
+    walltime_s = 3600 * _whole("hours", hours, _MOST_S // 3600) + 60 * _whole(
+        "minutes", minutes, 59
+    )
     return _Line(
         job_id=job_id,
         queue=queue,
@@ -225,13 +332,18 @@ def _line(text: str) -> _Line:
         units=units,
         start_s=_time_s(start),
         end_s=_time_s(end),
-        walltime_s=3600 * int(hours) + 60 * int(minutes),
+        walltime_s=walltime_s,
     )
 
 
 def _unit(text: str) -> EuroraUnit:
-    _node, cores, gpus, mics, memory_kib = map(int, text.split(";"))
-    return EuroraUnit(cores, memory_kib / _KIB_A_GIB, resources_of({GPU: gpus, MIC: mics}))
+    node, cores, gpus, mics, memory_kib = text.split(";")
+    _whole("node", node, MOST_NODES)
+    return EuroraUnit(
+        cores=_whole("cores", cores, _MOST_CORES, least=1),
+        memory_gib=_whole("memory_kib", memory_kib, _MOST_KIB) / _KIB_A_GIB,
+        resources=_accelerators(gpus, mics),
+    )
 
 
 def _time_s(text: str) -> float:

@@ -21,11 +21,14 @@ from shared.simulation.capping import (
     cap_of,
     constant_cap,
     counting_deviations,
+    holds_within,
     impossible_under,
     play_capped,
     priority_ranks,
+    refusals,
     wait_weights,
     weighted_queue_time_s,
+    without,
 )
 from shared.simulation.eurora import Draw, EuroraRun, figures_of, table_of
 from shared.workloads.eurora import (
@@ -155,6 +158,38 @@ def test_a_job_that_no_cap_lets_start_is_named_with_it() -> None:
         played(CappingMethod.BF, 40.0, JOB, hot)
 
 
+def test_all_jobs_that_no_cap_lets_start_are_told_and_the_others_are_played() -> None:
+    jobs = [replace(JOB, power_w=41), JOB, replace(JOB, power_w=90), replace(JOB, job_id="b")]
+    rules = CappingRules(
+        CappingMethod.BF, constant_cap(40.0), [1.0, 2.0, 3.0, 4.0], [0.1, 0.2, 0.3, 0.4]
+    )
+    why = "draws {} W at least under bf: a cap of 40 W never lets it start"
+    above = dict(refusals(rules, jobs))
+    assert above == {0: why.format(41), 2: why.format(90)}
+    left = without(rules, above)
+    assert (left.waits_s, left.factors) == ([2.0, 4.0], [0.2, 0.4])
+    run = play_capped(SMALL, [jobs[1], jobs[3]], left)
+    assert [placed.start_s for placed in run.placements] == [0, 50]
+
+
+@pytest.mark.parametrize(
+    ("from_s", "until_s", "holds"),
+    [
+        (0.0, 10.0, False),
+        (0.0, 10.5, True),
+        (20.0, 30.0, False),
+        (19.5, 30.0, True),
+        (0.0, 100.0, True),
+        (30.0, 100.0, False),
+    ],
+)
+def test_a_cap_holds_where_a_period_is(from_s: float, until_s: float, holds: bool) -> None:
+    cap = cap_of((10.0, 80.0), (20.0, inf))
+    assert holds_within(cap, from_s, until_s) is holds
+    assert holds_within(constant_cap(80.0), from_s, until_s)
+    assert not holds_within(constant_cap(inf), from_s, until_s)
+
+
 def test_a_job_beyond_the_machine_is_named() -> None:
     for method in CappingMethod:
         with pytest.raises(UnusableError, match="job a needs 5 units"):
@@ -171,6 +206,20 @@ UNITS = st.builds(
 
 # Many of them fit, so that watts alone are short.
 TINY = EuroraUnit(1, 0.5, ())
+MOST_UNITS = 6
+
+
+def fitting(unit: EuroraUnit) -> int:
+    """How many of them the empty machine holds."""
+    each = [dict(node_class.resources) for node_class in SMALL.node_classes]
+    return sum(
+        min(
+            16 // unit.cores,
+            int(32.0 // unit.memory_gib),
+            *(has.get(name, 0) // count for name, count in unit.resources),
+        )
+        for has in each
+    )
 
 
 @st.composite
@@ -181,16 +230,18 @@ def instances(draw: st.DrawFn) -> list[EuroraJob]:
     for number in range(draw(st.integers(1, 14))):
         submit_s += draw(st.sampled_from([0.0, 0.0, 1.0, 30.0]))
         walltime_s = float(draw(st.integers(1, 100)))
+        unit = draw(units)
+        count = draw(st.integers(1, min(MOST_UNITS, fitting(unit))))
         jobs.append(
             EuroraJob(
                 f"j{number}",
                 "debug",
                 submit_s,
-                1,
-                draw(units),
+                count,
+                unit,
                 walltime_s,
                 walltime_s if to_the_end else draw(st.integers(0, int(walltime_s))) * 1.0,
-                draw(st.integers(1, 100)),
+                draw(st.integers(count, 100)),
             )
         )
     return jobs
@@ -359,7 +410,7 @@ def test_a_share_for_life_is_what_the_lowest_step_leaves() -> None:
 def test_a_published_instance_holds_half_of_its_power(method: CappingMethod) -> None:
     folder = DATA / "eurora"
     machine = read_machine(folder / "nodes_64.csv")
-    power_w = read_power_predictions(folder / "power_predictions.csv")
+    power_w = read_power_predictions(folder / "power_predictions.csv").found
     jobs = read_jobs(folder / "synthetic" / "rndm_50_300_3.log_crypt", power_w)
     waits_s = expected_waits_s(jobs, read_queues(folder / "queues.txt"))
     rules = CappingRules(method, constant_cap(2400.0), waits_s, [0.5] * len(jobs))

@@ -69,7 +69,7 @@ def _run(name: str) -> tuple[EuroraMachine, EuroraRun]:
     folder = DATA / "eurora"
     machine = read_machine(folder / "nodes_64.csv")
     [path] = folder.glob(f"*/{name}")
-    power_w = read_power_predictions(folder / "power_predictions.csv")
+    power_w = read_power_predictions(folder / "power_predictions.csv").found
     return machine, play_eurora(machine, read_jobs(path, power_w))
 
 

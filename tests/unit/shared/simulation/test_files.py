@@ -4,9 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from shared.simulation.files import write_all_of_jobs, write_jobs, write_summary
+from shared.simulation.files import write_all_of_jobs, write_draws, write_jobs, write_summary
 from shared.simulation.metrics import summarise
 from shared.simulation.played import Played
+from shared.simulation.schedules import PlacedJob
 from tests.unit.shared.simulation.schedules import fleet, played
 
 RUN = played([(0, 0, 10, 4, 0), (3, 1.5, 7, 2, 1)])
@@ -46,3 +47,13 @@ def test_a_summary_is_written_with_its_clusters(tmp_path: Path) -> None:
     assert found["makespan_s"] == 11.5
     assert found["wait_s"]["mean"] == 0.75
     assert [cluster["name"] for cluster in found["clusters"]] == ["p1", "p2"]
+
+
+def test_draws_are_written_to_the_milliwatt_until_nothing_is_drawn(tmp_path: Path) -> None:
+    placed = [PlacedJob(each, 0.0, 1.5, 9.0, 1, (0,), 1, 0.0, ()) for each in ("a", "b")]
+    write_draws(tmp_path / "draws.csv", placed, [[(1.5, 40_000), (3.25, 13_334)], [(1.5, 1000)]])
+    assert lines(tmp_path / "draws.csv") == [
+        ["job_id", "from_s", "power_w"],
+        *(["a", "1.5", "40"], ["a", "3.25", "13.334"], ["a", "9", "0"]),
+        *(["b", "1.5", "1"], ["b", "9", "0"]),
+    ]
