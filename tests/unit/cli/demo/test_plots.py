@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from cli.demo import plots
 from cli.demo.history import History
+from shared.simulation.plots import PowerPanel
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US
 
@@ -43,7 +44,7 @@ def test_a_run_without_a_cap_of_the_region_has_an_empty_picture(
 def test_power_is_drawn_under_the_cap_that_held_then_not_under_the_last_one_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    panels: list[plots.PowerPanel] = []
+    panels: list[PowerPanel] = []
     monkeypatch.setattr(plots, "draw_power", lambda drawn, *_: panels.extend(drawn))
     cluster = ClusterDeclared(cluster="p1", nodes=4, cores_per_node=8, idle_power_w=100)
     job = JobFinished(cluster="p1", nodes=1, cores_per_node=8, energy_j=6e4)
