@@ -128,8 +128,8 @@ class Placement:
         self._all_stale, self._lack_modes, self._now_s = False, False, 0.0
         # Whether the last pass would have started more than a cap has a margin for.
         self._has_sent_back = False
-        # Jobs that wait to be weighed again, and the news that they were looked for last.
-        self._stale, self._seen_news = set[str](), self._models.news.number
+        # Jobs that wait to be weighed again, and the update that they were looked for last.
+        self._stale, self._seen_updates = set[str](), self._models.updates.number
         self.queries = Queries(
             self._job_table,
             self._waiting_jobs,
@@ -187,7 +187,7 @@ class Placement:
         self._close_nodes()
         self._judge(may_reject=not was_decided)
         touched = self._settle()
-        weighed = self._weigh_news(touched)
+        weighed = self._weigh_updated(touched)
         self._forget_undeclared()
         self._estimate(touched)
         offered = self._offer_slower_modes([*touched, *weighed])
@@ -393,13 +393,13 @@ class Placement:
                 self._job_table.save(job)
         return self._job_table.found(ids | self._dependencies.find_stuck())
 
-    def _weigh_news(self, touched: Iterable[Tracked]) -> list[Tracked]:
-        """Weigh the jobs that arrived, and of those before them that there is news for as many as
+    def _weigh_updated(self, touched: Iterable[Tracked]) -> list[Tracked]:
+        """Weigh the jobs that arrived, and of those before them that an update concerns as many as
         are weighed again in a round, by arrival. Returns the latter."""
-        jobs, news = list(touched), self._models.news
+        jobs, updates = list(touched), self._models.updates
         self._weigh([job for job in jobs if self._may_weigh(job) and _is_new(job)])
-        if news.number != self._seen_news:
-            self._seen_news = news.number
+        if updates.number != self._seen_updates:
+            self._seen_updates = updates.number
             jobs += self._waiting_jobs.jobs()
         self._stale.update(job.job.job_id for job in jobs)
         stale = [job for job in self._job_table.found(self._stale) if self._is_stale(job)]
@@ -412,13 +412,13 @@ class Placement:
     def _forget_earlier_rules(self) -> None:
         if self._models.rules.has_earlier:
             waiting = (job.weighed for job in self._job_table.waiting() if job.candidates)
-            self._models.rules.forget_earlier(min(waiting, default=self._models.news.number))
+            self._models.rules.forget_earlier(min(waiting, default=self._models.updates.number))
 
     def _may_weigh(self, job: Tracked) -> bool:
         return job.waits and job.admitted and not job.isolated
 
     def _is_stale(self, job: Tracked) -> bool:
-        return self._may_weigh(job) and self._models.news.are_for(job.job.app_id, job.weighed)
+        return self._may_weigh(job) and self._models.updates.are_for(job.job.app_id, job.weighed)
 
     def _weigh(self, jobs: list[Tracked]) -> None:
         weighed: Sequence[tuple[Candidate, ...]] = [()] * len(jobs)
@@ -431,7 +431,7 @@ class Placement:
                 self._models.undeclared,
             )
         for job, candidates in zip(jobs, weighed, strict=True):
-            job.weighed = self._models.news.number
+            job.weighed = self._models.updates.number
             job.misfits = misfits(job.job, self._models.declared.values())
             self._job_table.weigh(job, candidates)
 

@@ -110,7 +110,7 @@ class Tracked:
     is the last verdict on it, `told` what the reason was; before `settles_s` one that comes and
     goes with what runs is not told anew. `ended_s` is the end of the round that brought its end.
     `admitted` says that it was found to fit on a declared cluster when it came; `misfits` are why
-    it does not. `weighed` is the number of the news that its candidates are of. `isolated` is a
+    it does not. `weighed` is the number of the updates that its candidates are of. `isolated` is a
     held one that is not even weighed, since deciding on it failed. `actions` are those on its run
     that were not answered, `asked_actions` how many were asked of this attempt, `done_action` the
     newest that was done, `refusals` what was refused; `suspend` is the reason why an operator

@@ -315,7 +315,7 @@ class Queries:
 
     def policy(self) -> ShowPolicyResponse:
         """By what is decided, what the process was started with, and who declared another one."""
-        rules, news = self._models.rules, self._models.news
+        rules, updates = self._models.rules, self._models.updates
         now, started = told(rules.now), told(rules.started)
         settings = [PolicySetting(name=n, value=now[n], started_with=started[n]) for n in now]
         for setting in settings:
@@ -323,7 +323,7 @@ class Queries:
                 setting.declared_by, setting.declared_at_us = word.source, word.time_us
                 setting.reason = getattr(word.payload, "reason", "")
         waiting = self._job_table.waiting()
-        stale = sum(news.are_for(job.job.app_id, job.weighed) for job in waiting)
+        stale = sum(updates.are_for(job.job.app_id, job.weighed) for job in waiting)
         return ShowPolicyResponse(
             as_of_us=self.as_of_us,
             settings=settings,
