@@ -191,10 +191,8 @@ class Placement:
         self._forget_undeclared()
         self._estimate(touched)
         offered = self._offer_slower_modes([*touched, *weighed])
-        replanned = self._plans.pass_time(ended.now_s) | self._follow_plan(ended)
-        self._waiting_jobs.refresh(
-            [*touched, *weighed, *offered, *self._job_table.found(replanned)]
-        )
+        affected = self._plans.pass_time(ended.now_s) | self._follow_plan(ended)
+        self._waiting_jobs.refresh([*touched, *weighed, *offered, *self._job_table.found(affected)])
         self._refresh_stale()
         if was_decided:
             self.queries.end_round()

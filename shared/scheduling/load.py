@@ -1,4 +1,4 @@
-"""How a cluster stands during a scheduling pass: who holds nodes, what is free and promised."""
+"""The state of a cluster during a scheduling pass: who holds nodes, what is free and reserved."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class Reservation(NamedTuple):
     start_s: float
 
 
-class Standing(NamedTuple):
+class ClusterState(NamedTuple):
     """A cluster after the entry `order` was served.
 
     `extra` nodes stay free at the shadow time of the reservation; 0 while there is none.

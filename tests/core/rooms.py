@@ -12,8 +12,8 @@ from coplace.v1.placement_pb2 import VERDICT_ACTION, PlacementDecided
 
 from tests.core.figures import Known, Mode
 from tests.core.plain import Budget, Kept, Region, Stay, Waiting
+from tests.core.plain_state import require
 from tests.core.runs import ANSWERED_WITHIN_S, ASKED_AGAIN_AFTER_S, CLOCK, Acting, Action, Run, Runs
-from tests.core.standing import require
 
 _FOR: Final = re.compile(r"so that (\S+) may start")
 _MOST_TIMES: Final = 3  # what all would draw of a cap

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from shared.scheduling.backfill import ClusterScheduler, Dispatch, Start
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
-from shared.scheduling.load import Reservation, Standing
+from shared.scheduling.load import ClusterState, Reservation
 from shared.scheduling.power import Shortage
 from shared.scheduling.problem import Shape, takes_nodes
 from shared.scheduling.wait_queue import Entry
@@ -92,7 +92,7 @@ class Refusals:
         if isinstance(scheduler, ConsumableScheduler):
             found = self._why_no_units(scheduler, entry)
         else:
-            found = self._why_no_nodes(scheduler, entry, scheduler.standing_before(entry))
+            found = self._why_no_nodes(scheduler, entry, scheduler.state_before(entry))
         shortages = self.shortages(cluster, entry)
         texts = [found, self._why_never(scheduler, entry), *self._why_no_power(shortages, entry)]
         return WhyNot("; ".join(filter(None, texts)) or NOTHING, shortages)
@@ -112,7 +112,7 @@ class Refusals:
             has_room = not self._why_no_units(scheduler, entry)
         else:
             is_own = scheduler.reservation and scheduler.reservation.arrival == entry.arrival
-            now = scheduler.standing
+            now = scheduler.state
             now = now._replace(reservation=None) if is_own else now
             has_room = not self._why_no_nodes(scheduler, entry, now)
         return has_room and bool(self.shortages(cluster, entry))
@@ -144,7 +144,7 @@ class Refusals:
     def _told(self, shortage: Shortage) -> str:
         return told(shortage, self.plan.now_s, self.of_reservation(shortage.reserved_for))
 
-    def _why_no_nodes(self, scheduler: EasyScheduler, entry: Entry, before: Standing) -> str:
+    def _why_no_nodes(self, scheduler: EasyScheduler, entry: Entry, before: ClusterState) -> str:
         if entry.nodes > scheduler.total:
             return f"needs {entry.nodes} nodes, the cluster has {scheduler.total}"
         if entry.nodes > before.free:
