@@ -45,10 +45,10 @@ class CapFigures:
 
 def cap_figures(history: History) -> list[CapFigures]:
     """Those of each cap that was declared."""
-    return [_figures(history, cap) for cap in standing_caps(history.caps)]
+    return [_figures(history, cap) for cap in caps_in_force(history.caps)]
 
 
-def standing_caps(declared: Iterable[PowerCapDeclared]) -> list[PowerCapDeclared]:
+def caps_in_force(declared: Iterable[PowerCapDeclared]) -> list[PowerCapDeclared]:
     """One declaration of each cluster, site or region that comes to what held when: a later one
     replaces those before it from its time on."""
     found: dict[tuple[int, str], PowerCapDeclared] = {}

@@ -9,7 +9,7 @@ from coplace.v1.control_pb2 import PolicyDeclared
 from coplace.v1.placement_pb2 import PlacementDecided
 from rich.console import Console
 
-from cli.demo.caps import drawn_under, metered, standing_caps
+from cli.demo.caps import caps_in_force, drawn_under, metered
 from cli.demo.report import DECISIONS
 from cli.kafka_topics import KafkaTopics
 from cli.simulate import report
@@ -205,7 +205,7 @@ def _with_draw(summary: Summary, truth: Truth, course: Course, rules: Rules) -> 
     clusters, counts_idle = truth.declared.values(), rules.cap_counts_idle
     found = [
         drawn_under(cap, clusters, course.finished, metered, counts_idle=counts_idle)
-        for cap in standing_caps(course.caps)
+        for cap in caps_in_force(course.caps)
     ]
     capped = [each for each in found if each.cap_w]
     return replace(
