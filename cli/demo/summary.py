@@ -24,7 +24,7 @@ from cli.demo.caps import CapFigures, cap_figures, waited_for_power
 from cli.demo.history import History, JobKey
 from shared.domain.errors import UnusableError
 from shared.messaging.payloads.domain_types import cores_of
-from shared.placement.jobs.promises import LEAST_SHUTTERS
+from shared.placement.jobs.slowdown_guarantees import LEAST_SHUTTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def summarise(history: History) -> DemoSummary:
         total_price_su=str(sum((price for price, _ in prices), Decimal(0))),
         jobs_on_parts_of_nodes=sum(_is_on_parts(history, job) for job in done),
         most_co_runners=_most_co_runners(done, starts),
-        promises_kept=len(_held_to_promises(history, starts) - broken),
+        promises_kept=len(_held_to_guarantees(history, starts) - broken),
         promises_broken=len(broken),
         jobs_with_gpus=sum("gpu" in job.resources for job in done),
         jobs_waited_for_power=waited_for_power(history),
@@ -168,7 +168,7 @@ def _most_co_runners(done: Iterable[JobFinished], starts: dict[JobKey, Placement
     return max(there, default=1) - 1
 
 
-def _held_to_promises(history: History, starts: Mapping[JobKey, PlacementDecided]) -> set[JobKey]:
+def _held_to_guarantees(history: History, starts: Mapping[JobKey, PlacementDecided]) -> set[JobKey]:
     """Attempts that were promised a slowdown and measured beside a neighbour."""
     return {
         key

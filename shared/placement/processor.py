@@ -52,8 +52,8 @@ from shared.placement.candidates.modes import modes_of, with_slower_modes
 from shared.placement.jobs import mending
 from shared.placement.jobs.dependencies import Dependencies
 from shared.placement.jobs.facts import JobFacts
-from shared.placement.jobs.promises import Promises
 from shared.placement.jobs.requests import JobRequests
+from shared.placement.jobs.slowdown_guarantees import SlowdownGuarantees
 from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Tracked
 from shared.placement.jobs.withdrawals import Withdrawals
@@ -117,8 +117,8 @@ class Placement:
         self._meters = Meters(restored, self._job_table, self._models)
         self._told = ToldDecisions(restored, self._job_table, self._models)
         self._overshoots = Overshoots(restored, self._job_table.holdings, self._models)
-        self._promises = Promises(restored, self._job_table)
-        self._models.keep_apart(self._promises.apart())
+        self._guarantees = SlowdownGuarantees(restored, self._job_table)
+        self._models.keep_apart(self._guarantees.apart())
         self._prefer()
         self._margin = JointMargin(self._job_table, self._models, self._meters)
         self._measures = Measures(
@@ -139,7 +139,7 @@ class Placement:
             self._margin,
             self._meters,
             self._overshoots,
-            self._promises,
+            self._guarantees,
             self._schedulers,
         )
 
@@ -156,7 +156,7 @@ class Placement:
                 self._meters.read(event, read)
                 self._overshoots.read(read)
             case ShuttersMeasured() | PairsAllowed() as message:
-                self._hold_to_promises(event, message)
+                self._hold_to_guarantees(event, message)
             case JobSuspended() | JobResumed() | JobActionDone() | JobActionRefused():
                 self._act(event)
             case _:
@@ -180,7 +180,7 @@ class Placement:
         decided += self._nodes.of_round(ended, SOURCE, OUTPUT)
         silent = self._meters.of_round(ended, SOURCE, OUTPUT)
         decided += silent
-        decided += self._promises.of_round(ended, SOURCE, OUTPUT)
+        decided += self._guarantees.of_round(ended, SOURCE, OUTPUT)
         if silent:
             self._prefer()
         decided += self._overshoots.of_round(ended, SOURCE, OUTPUT)
@@ -215,7 +215,7 @@ class Placement:
             **self._meters.changes(),
             **self._told.changes(),
             **self._overshoots.changes(),
-            **self._promises.changes(),
+            **self._guarantees.changes(),
         }
 
     def wake_us(self) -> int | None:
@@ -289,13 +289,13 @@ class Placement:
             case JobRequeueAsked() as asked:
                 self._requests.ask_back(event, asked)
 
-    def _hold_to_promises(self, event: Event, message: ShuttersMeasured | PairsAllowed) -> None:
+    def _hold_to_guarantees(self, event: Event, message: ShuttersMeasured | PairsAllowed) -> None:
         """What was measured of jobs that share nodes, and which pairs may share them again."""
         if isinstance(message, PairsAllowed):
-            self._promises.allow(message)
-        elif not self._promises.measure(event, message):
+            self._guarantees.allow(message)
+        elif not self._guarantees.measure(event, message):
             return
-        self._models.keep_apart(self._promises.apart())
+        self._models.keep_apart(self._guarantees.apart())
 
     def _act(self, event: Event) -> None:
         """What is asked of a run, and what came of it."""
@@ -545,7 +545,7 @@ class Placement:
             own_ghz = chosen.candidate.freq_ghz
             placed = self._job_table.place(job, start, plan.now_s, mode, own_ghz, plan_round)
             self._job_table.count_nameplate(job, *self._meters.counted(job, placed))
-            self._promises.make(job, self._models.neighbours()[placed.cluster])
+            self._guarantees.make(job, self._models.neighbours()[placed.cluster])
             self._waiting_jobs.leave(job.job.job_id)
             yield outcomes.started(job, placed, start, weighed, instead, self._beside(job))
 

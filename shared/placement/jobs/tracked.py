@@ -19,7 +19,7 @@ from shared.placement.jobs.grants import Void
 MOST_TEXT: Final = 256
 
 
-class Promise(StrEnum):
+class GuaranteeState(StrEnum):
     """What shutters said of a promised slowdown."""
 
     UNMEASURED = "unmeasured"
@@ -160,7 +160,7 @@ class Tracked:
     runs_on: str = ""
     ran: float | None = None
     promised: float = 0.0
-    promise: Promise = Promise.UNMEASURED
+    promise: GuaranteeState = GuaranteeState.UNMEASURED
 
     @property
     def is_suspended(self) -> bool:
@@ -250,7 +250,7 @@ class Tracked:
             Dependency(d["job_id"], Condition(d["condition"])) for d in state["awaits"]
         )
         state["asked"] = tuple(state["asked"])
-        state["promise"] = Promise(state.get("promise", Promise.UNMEASURED))
+        state["promise"] = GuaranteeState(state.get("promise", GuaranteeState.UNMEASURED))
         for name in ("suspend_asked", "requeue_asked"):
             state[name] = tuple(state.get(name, (0, "")))
         state["actions"] = tuple(map(_action, state.get("actions", ())))

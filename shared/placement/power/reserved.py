@@ -37,7 +37,7 @@ class KeptWatts(NamedTuple):
             budget.reserve(self.holder, self.start_s, self.duration_s, kept_mw)
 
 
-class PromisedWatts(NamedTuple):
+class ReservedWatts(NamedTuple):
     """Watts that the last pass reserved for a job that waits."""
 
     cluster: str
@@ -60,9 +60,9 @@ class Reserved:
         self, restored: Mapping[str, bytes], job_table: JobTable, margin: JointMargin
     ) -> None:
         self._job_table, self._margin = job_table, margin
-        self.promises: tuple[PromisedWatts, ...] = ()
+        self.promises: tuple[ReservedWatts, ...] = ()
         if promised := restored.get(_KEY):
-            self.promises = tuple(PromisedWatts(*row) for row in orjson.loads(promised))
+            self.promises = tuple(ReservedWatts(*row) for row in orjson.loads(promised))
         self._is_changed = False
         self.of_suspended: list[KeptWatts] = []
         self.of_rooms: list[KeptWatts] = []
@@ -109,7 +109,7 @@ def distinct(budgets: ByCluster) -> list[PowerBudget]:
     return list({id(each): each for under in budgets.values() for each in under}.values())
 
 
-def _promises(plan: Dispatch) -> Iterator[PromisedWatts]:
+def _promises(plan: Dispatch) -> Iterator[ReservedWatts]:
     """What a pass reserved, once a job: also where no cap is in force, since one may be declared
     before what is promised begins."""
     for cluster, reservation in sorted(plan.reservations().items()):
@@ -119,7 +119,7 @@ def _promises(plan: Dispatch) -> Iterator[PromisedWatts]:
             found = [_promised(scheduler.queue, reservation)]
         for promised in found:
             if promised is not None and promised.start_s == reservation.start_s:
-                yield PromisedWatts(cluster, reservation.arrival, *promised)
+                yield ReservedWatts(cluster, reservation.arrival, *promised)
                 break
 
 

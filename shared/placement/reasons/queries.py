@@ -45,7 +45,7 @@ from shared.placement.jobs.actions import Action
 from shared.placement.jobs.limits import declared
 from shared.placement.jobs.occupancy import Occupancy
 from shared.placement.jobs.past_runs import TO_THEIR_LIMITS, ExpectedRuns
-from shared.placement.jobs.promises import Promises
+from shared.placement.jobs.slowdown_guarantees import SlowdownGuarantees
 from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.model_store import ModelStore
@@ -111,7 +111,7 @@ class Queries:
         margin: JointMargin,
         meters: Meters,
         overshoots: Overshoots,
-        promises: Promises,
+        guarantees: SlowdownGuarantees,
         schedulers: MakeSchedulers,
     ) -> None:
         self._job_table = job_table
@@ -123,7 +123,7 @@ class Queries:
         self._margin = margin
         self._meters = meters
         self._overshoots = overshoots
-        self.promises = promises
+        self.guarantees = guarantees
         self._last: Outcomes | None = None
         self.is_deciding = False
         self._quoting = Quoting(job_table, waiting_jobs, pending_reasons, models)
@@ -328,10 +328,10 @@ class Queries:
             as_of_us=self.as_of_us,
             settings=settings,
             still_to_weigh=stale,
-            promises_kept=self.promises.kept,
-            promises_broken=self.promises.broken,
-            pairs_kept_apart=self.promises.pairs_apart,
-            pairs_apart=self.promises.listed(),
+            promises_kept=self.guarantees.kept,
+            promises_broken=self.guarantees.broken,
+            pairs_kept_apart=self.guarantees.pairs_apart,
+            pairs_apart=self.guarantees.listed(),
         )
 
     @property
