@@ -280,7 +280,7 @@ class Outcomes:
 
     def reservation(self, job: Tracked) -> Reservation | None:
         """The earliest nodes that the pass promised to a job, None when it has no reservation."""
-        promised = self.refusals.plan.promised(job.arrival)
+        promised = self.refusals.plan.reservations_of(job.arrival)
         own = [(each.start_s, name, each) for name, each in promised.items()]
         if not own:
             return None

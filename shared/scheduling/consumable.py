@@ -167,12 +167,12 @@ class ConsumableScheduler:
 
     @property
     def reservation(self) -> Reservation | None:
-        """What is promised to the first entry that cannot start."""
+        """What is reserved for the first entry that cannot start."""
         return self.shadow.reservation if self.shadow else None
 
     @property
-    def promised_to(self) -> int:
-        """The arrival number of whom it is promised to; below 0 for nobody."""
+    def reserved_for(self) -> int:
+        """The arrival number of whom it is reserved for; below 0 for nobody."""
         return self._blocked.arrival if self._blocked is not None else -1
 
     def expected_ends(self) -> list[tuple[float, int]]:
@@ -313,7 +313,7 @@ class ConsumableScheduler:
         self._blocked, self._blocked_s = entry, self._now_s
 
     def _shadow_of(self, entry: Entry, soonest: Soonest) -> Shadow:
-        self._nodes.promise(soonest.states)
+        self._nodes.reserve(soonest.states)
         reservation = Reservation(entry.arrival, entry.nodes, soonest.start_s)
         return Shadow(reservation, self.kinds[entry.kind], soonest.units - entry.nodes)
 

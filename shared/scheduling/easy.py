@@ -182,12 +182,12 @@ class EasyScheduler:
 
     @property
     def reservation(self) -> Reservation | None:
-        """What is promised to the first entry that cannot start."""
+        """What is reserved for the first entry that cannot start."""
         return Reservation(*self._reservation) if self._reservation else None
 
     @property
-    def promised_to(self) -> int:
-        """The arrival number of whom it is promised to; below 0 for nobody."""
+    def reserved_for(self) -> int:
+        """The arrival number of whom it is reserved for; below 0 for nobody."""
         return self._reservation[0] if self._reservation else -1
 
     def expected_ends(self) -> list[tuple[float, int]]:

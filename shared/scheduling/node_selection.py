@@ -128,7 +128,7 @@ class NodeSelection:
         self._refused.clear()
         self._allowed.clear()
 
-    def promise(self, then: Sequence[int]) -> None:
+    def reserve(self, then: Sequence[int]) -> None:
         """There is a reservation, at whose time the classes are in these states."""
         for each, state in zip(self.classes.all, then, strict=True):
             each.then = state

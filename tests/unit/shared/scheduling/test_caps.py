@@ -223,7 +223,7 @@ def test_the_reservation_is_in_the_mode_that_may_start_first(make: Make) -> None
     under_test = make([waits], steps)
     assert modes_of(under_test) == []
     assert under_test.reservation == (0, 1, 30.0)
-    assert steps.promised(0) == (30.0, 110.0, 90_000)
+    assert steps.reservation_of(0) == (30.0, 110.0, 90_000)
     assert modes_of(under_test, 30.0) == [(0, 80.0, 90)]
 
 
