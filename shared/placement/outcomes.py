@@ -329,7 +329,7 @@ class Outcomes:
     def _why_excluded(self, job: Tracked, choice: Choice) -> str:
         name = choice.cluster
         problem = self._misfit(job, name) or self.pending_reasons.closed.get(name)
-        if not problem and name in self.pending_reasons.out_of_reach(job):
+        if not problem and name in self.pending_reasons.unranked_clusters(job):
             problem = self.pending_reasons.drained(name)
         if problem or isinf(choice.part_eff):
             return problem or "did not fit or was lost when the job was ranked"

@@ -49,10 +49,10 @@ from tests.core.figures import (
     events_of,
     submission,
 )
+from tests.core.freed_watts import Sharing
 from tests.core.managers import Managers
 from tests.core.plain import Kept, Region
 from tests.core.plain_state import PlainState, require
-from tests.core.rooms import Rooms
 from tests.core.runs import CLOCK, END, RESUME, SUSPEND, Acting, Action, Run, Runs
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US
@@ -118,7 +118,7 @@ class Life:
             self.known, counts_idle=rules.cap_counts_idle, cap_slowdown=rules.cap_slowdown
         )
         self._checks = Checks(self.steady)
-        self._rooms = Rooms(self.known, self.running, self._id)
+        self._sharing = Sharing(self.known, self.running, self._id)
         self._tell(region.pair_model((0.0, 0.0, 0.0, WEIGHT)))
         self._tell(region.power())
 
@@ -301,9 +301,9 @@ class Life:
         decisions = region.decisions(both[0])
         self._checks.starts(self.passes)
         last = self.passes[-1].before
-        rooms = [*self._rooms.made(decisions, acting, last)]
-        require(self.rules.cap_sharing or not rooms, f"nobody shares, and {rooms} are asked")
-        asked += rooms or acting.clock_up(last)
+        freed = [*self._sharing.made(decisions, acting, last)]
+        require(self.rules.cap_sharing or not freed, f"nobody shares, and {freed} are asked")
+        asked += freed or acting.clock_up(last)
         self._watts = [*last.promised_watts()]
         self._note(decisions, asked)
         self._checks.waiting(self.passes[-1], self.rounds)
@@ -328,8 +328,8 @@ class Life:
             if arrival in waits
         ]
         self._before = self._plain_state.of_runs(self.now_s, self.running, watts)
-        self._rooms.begin(self.now_s, waits)
-        self._rooms.keep(self._before.budgets, self.now_s)
+        self._sharing.begin(self.now_s, waits)
+        self._sharing.keep(self._before.budgets, self.now_s)
         yield from acting.run_on(self._before)
         stands = {run.arrival: run.cluster for run in self.running.values() if run.stands}
         found = {
@@ -343,7 +343,7 @@ class Life:
     def begin_pass(self) -> None:
         """Placement looks at its queue: it holds what is to be held."""
         stood = self._plain_state.of(self.steady, self.now_s, self._kept)
-        self._rooms.keep(stood.budgets, self.now_s)
+        self._sharing.keep(stood.budgets, self.now_s)
         if not self.passes:
             for name, nodes in self._before.clusters.items():
                 held, right = set(stood.clusters[name].stays), set(nodes.stays)

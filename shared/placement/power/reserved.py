@@ -1,5 +1,5 @@
 """Watts that are kept between passes: reserved for those who wait, for who stands still, and for
-whom room was made."""
+whom they are being freed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -55,7 +55,7 @@ class ReservedWatts(NamedTuple):
 
 class Reserved:
     """What the last pass reserved is state, since no rebuild comes to it; what suspended jobs are
-    to have beside what waits, and what comes of rooms, is worked out in every round."""
+    to have beside what waits, and what is being freed, is worked out in every round."""
 
     def __init__(
         self, restored: Mapping[str, bytes], job_table: JobTable, margin: JointMargin
@@ -66,7 +66,7 @@ class Reserved:
             self.reservations = tuple(ReservedWatts(*row) for row in orjson.loads(kept))
         self._is_changed = False
         self.of_suspended: list[KeptWatts] = []
-        self.of_rooms: list[KeptWatts] = []
+        self.of_sharing: list[KeptWatts] = []
 
     def changes(self) -> Mapping[str, bytes | None]:
         """What is reserved, where that changed since the last call."""
@@ -81,7 +81,7 @@ class Reserved:
 
     def keep(self, budgets: ByCluster) -> None:
         """Put into budgets what is kept beside what waits."""
-        for kept in [*self.of_suspended, *self.of_rooms]:
+        for kept in [*self.of_suspended, *self.of_sharing]:
             kept.put_into(budgets)
 
     def committed(self, now_s: float) -> ByCluster:

@@ -26,8 +26,8 @@ _MOST_TEXT: Final = 256
 _NOBODY: Final = -1
 
 
-def room_of(arrival: int) -> int:
-    """What budgets call who keeps the watts for which room is made, for the job of this arrival
+def freed_holder(arrival: int) -> int:
+    """What budgets call who keeps the watts that are being freed for the job of this arrival
     number; and the other way about."""
     return _NOBODY - 1 - arrival
 
@@ -118,10 +118,10 @@ class Refusals:
         return has_room and bool(self.shortages(cluster, entry))
 
     def of_reservation(self, arrival: int) -> str:
-        """Whose reservation is meant, or for whom room is made; empty for nobody."""
+        """Whose reservation is meant, or for whom watts are being freed; empty for nobody."""
         if arrival == _NOBODY:
             return ""
-        return self.job_ids.get(max(arrival, room_of(arrival)), "a job that is gone since")
+        return self.job_ids.get(max(arrival, freed_holder(arrival)), "a job that is gone since")
 
     def no_power(self, start: Start, entry: Entry) -> WhyNot:
         """Why an entry starts at a lower P-state than its own, as it is when the pass is over."""
