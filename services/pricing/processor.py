@@ -51,7 +51,7 @@ from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from services.pricing.account_book import AccountBook
 from services.pricing.charge import (
     AttemptEnd,
-    ChargeMark,
+    ChargeRevision,
     audit,
     charge_message,
     end_of,
@@ -379,8 +379,8 @@ class PricingProcessor:
         """The next revision of an attempt's charge, which settles what was reserved for it."""
         facts = attempt.facts
         terms = self._terms(attempt, end.finished.started_at_us or end.finished.ended_at_us)
-        mark = ChargeMark(facts.revision + 1, now_us, self._tariffs.closed_until_us)
-        charge = charge_message(end, mark, terms, tuple(rows))
+        made = ChargeRevision(facts.revision + 1, now_us, self._tariffs.closed_until_us)
+        charge = charge_message(end, made, terms, tuple(rows))
         self._reserve(attempt, 0)
         self._post(facts, -1)
         attempt.hold_to(charge)

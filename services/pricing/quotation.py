@@ -7,7 +7,7 @@ from typing import NamedTuple
 from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 from coplace.v1.placement_service_pb2 import QuotedPlacement
 
-from services.pricing.charge import AttemptEnd, ChargeMark, charge_message, usage_of
+from services.pricing.charge import AttemptEnd, ChargeRevision, charge_message, usage_of
 from services.pricing.model import Evidence
 from shared.domain.tariff import HOUR_US, HOURS_A_DAY, JobPlace, PriceTariff
 
@@ -64,7 +64,10 @@ class Quotation(NamedTuple):
         runtime_us = usage_of(finished).runtime_us
         rows = [Evidence("", runtime_us, slowdown, shutters_used=1)] if slowdown > 1 else []
         charge = charge_message(
-            AttemptEnd(finished), ChargeMark(1, finished.ended_at_us), self.terms_at(start_us), rows
+            AttemptEnd(finished),
+            ChargeRevision(1, finished.ended_at_us),
+            self.terms_at(start_us),
+            rows,
         )
         return Decimal(charge.price_su)
 
