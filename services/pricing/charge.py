@@ -75,7 +75,7 @@ class AttemptEnd:
 
 @dataclass(frozen=True, slots=True)
 class ChargeRevision:
-    """Which charge of an attempt it is: its revision, when it was made, and until when periods were closed."""
+    """Which charge of an attempt it is, when it was made, and until when periods were closed."""
 
     revision: int
     charged_at_us: int

@@ -9,7 +9,7 @@ from coplace.v1.placement_service_pb2 import QuotedPlacement
 
 from services.pricing.charge import AttemptEnd, ChargeRevision, charge_message, usage_of
 from services.pricing.model import Evidence
-from shared.domain.tariff import HOUR_US, HOURS_A_DAY, JobPlace, PriceTariff
+from shared.domain.tariff import HOUR_US, HOURS_A_DAY, PriceTariff, RateScope
 
 Terms = Decimal | PriceTariff
 
@@ -29,7 +29,7 @@ class Quotation(NamedTuple):
     job: JobSubmitted
     quoted: QuotedPlacement
     now_us: int
-    place: JobPlace
+    scope: RateScope
     terms_at: Callable[[int], Terms]
     edges_us: Collection[int] = ()
 
@@ -83,8 +83,8 @@ class Quotation(NamedTuple):
             cores=units * self.quoted.cores_per_unit,
             cluster=self.quoted.cluster,
             node_model=self.quoted.node_model,
-            partition=self.place.partition,
-            qos=self.place.qos,
+            partition=self.scope.partition,
+            qos=self.scope.qos,
             memory_gib=job.memory_gib or units * job.memory_gib_per_unit,
             resources={name: units * count for name, count in job.resources_per_unit.items()},
             energy_j=energy_j,
