@@ -108,7 +108,7 @@ def _lines(
     truth: Truth,
     decisions: Sequence[PlacementDecided],
     setting: Setting,
-) -> Iterator[report.Line]:
+) -> Iterator[report.ComparisonRow]:
     """What the record came to, and what each case would have."""
     tariff_of = {} if scenario.tariffs is None else read_tariffs(scenario.tariffs)
     course = as_recorded(inputs, decisions)
@@ -171,7 +171,7 @@ def _line(
     truth: Truth,
     course: Course,
     tariff_of: dict[str, Tariff],
-) -> report.Line:
+) -> report.ComparisonRow:
     played, job_id = played_of(truth, course.finished, course.decisions, tariff_of)
     summary = _with_draw(summarise(played), truth, course, case.rules)
     if scenario.out is not None:
@@ -193,7 +193,7 @@ def _line(
         "unfinished": course.unfinished,
         "rejected": course.rejected,
     }
-    return report.Line(label, parameters, summary)
+    return report.ComparisonRow(label, parameters, summary)
 
 
 def _folder(label: str) -> str:
