@@ -67,7 +67,7 @@ def by_application(topic: ReadTopic) -> dict[ApplicationRuns, Accuracy]:
 
 
 def rows(found: Mapping[ApplicationRuns, Accuracy]) -> list[Row]:
-    """One an application and cluster: means, and mean absolute errors of the predictions in percent of them."""
+    """One for each: means, and mean absolute errors of the predictions in percent of them."""
     return [_row(of, found[of]) for of in sorted(found)]
 
 
