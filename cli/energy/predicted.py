@@ -18,7 +18,7 @@ from coplace.v1.telemetry_pb2 import SignatureMeasured
 from rich.box import MARKDOWN
 from rich.table import Table
 
-from cli.demo.history import JobKey, ReadTopic
+from cli.demo.history import JobAttempt, ReadTopic
 from cli.output import Row
 from shared.messaging.events.event import Event
 
@@ -122,7 +122,7 @@ def _is_comparable(candidate: Candidate, seen: SignatureMeasured, of: Applicatio
     return is_there and same_ghz and min(seen.time_s, seen.power_w) > 0
 
 
-def _starts(events: Iterable[Event]) -> Iterator[tuple[JobKey, Candidate]]:
+def _starts(events: Iterable[Event]) -> Iterator[tuple[JobAttempt, Candidate]]:
     """Where each attempt was started, as it was weighed; of several starts the last."""
     for event in sorted(events, key=lambda event: (event.time_us, event.id)):
         decided = event.payload
@@ -140,7 +140,7 @@ def _measurements(topic: ReadTopic) -> Iterator[SignatureMeasured]:
             yield event.payload
 
 
-def _finished(topic: ReadTopic) -> dict[JobKey, JobFinished]:
+def _finished(topic: ReadTopic) -> dict[JobAttempt, JobFinished]:
     """The attempts that ran; copies count once."""
     ends = (event.payload for event in topic("jobs.events"))
     return {

@@ -18,9 +18,9 @@ from shared.simulation.metrics import Summary
 from shared.simulation.played import JobIds, Played
 
 JOBS: Final = "jobs"
-Measure = Callable[[Summary], float | None]
+MeasureOf = Callable[[Summary], float | None]
 
-MEASURES: Final[Mapping[str, Measure]] = {
+MEASURES: Final[Mapping[str, MeasureOf]] = {
     JOBS: lambda s: s.jobs,
     "makespan, h": lambda s: s.makespan_s / 3600,
     "mean response, h": lambda s: s.response_s.mean / 3600,

@@ -20,7 +20,7 @@ from shared.placement.jobs.tracked import Tracked
 from shared.placement.model_store import ModelStore
 from shared.placement.outcomes import Outcomes
 from shared.placement.power.asking import AGAIN_S, Asking
-from shared.placement.power.givers import Givers, Run
+from shared.placement.power.givers import Givers, JobOnNodes
 from shared.placement.power.joint_margin import JointMargin
 from shared.placement.power.lowering import Lowered, Lowering, Wanting
 from shared.placement.power.reserved import KeptWatts, Reserved
@@ -96,7 +96,7 @@ class Sharing:
                 self._reserved.keep({n: [*s.budgets] for n, s in plan.schedulers.items()})
                 lowering = None
 
-    def in_order(self, slowed: Sequence[Run]) -> list[Run]:
+    def in_order(self, slowed: Sequence[JobOnNodes]) -> list[JobOnNodes]:
         """Those who may be clocked up, by what a watt takes off their bounded slowdowns."""
         givers = Givers(self._asking, slowed)
         return sorted(slowed, key=givers.worth_per_mw, reverse=True)
