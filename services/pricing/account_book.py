@@ -93,7 +93,7 @@ class AccountBook:
             self._of(name).charged_micro_su += micro_su
             self._touch(name)
 
-    def standings(self, now_us: int) -> Iterator[AccountStanding]:
+    def changed(self, now_us: int) -> Iterator[AccountStanding]:
         """The accounts that stand otherwise than was told last, in the order of their names."""
         touched, self._touched = self._touched, set()
         for name in sorted(touched):

@@ -190,7 +190,7 @@ class PricingProcessor:
         charges = [self._charge(self._attempts.get(key), ended) for key in sorted(due)]
         for _, (job_id, _) in self._to_forget.take(ended.ended_at_us):
             self._forget(job_id, ended.ended_at_us)
-        standings = self._accounts.standings(ended.ended_at_us)
+        standings = self._accounts.changed(ended.ended_at_us)
         return [*charges, *map(_told, standings)]
 
     def suspects(self) -> Sequence[str]:

@@ -38,7 +38,7 @@ class NodeFacts(Protocol):
     async def tell(self, event: Envelope) -> None: ...
 
 
-class NodeStandings(Protocol):
+class NodesKnown(Protocol):
     """Who knows where nodes stand: placement."""
 
     async def nodes(self, cluster: str) -> ShowNodesResponse: ...
@@ -52,7 +52,7 @@ class NodeReporter:
         self,
         traits: NodeTraits,
         facts: NodeFacts,
-        placement: NodeStandings,
+        placement: NodesKnown,
         now_us: Callable[[], int],
     ) -> None:
         self._traits, self._facts, self._placement = traits, facts, placement
