@@ -541,7 +541,7 @@ class Placement:
                 return
             weighed = outcomes.weighed(job, outcomes.reasons(job, start), start)
             instead = outcomes.instead_of(job, chosen.candidate, start)
-            plan_round = self._plans.standing.round if chosen.is_planned else None
+            plan_round = self._plans.in_force.round if chosen.is_planned else None
             own_ghz = chosen.candidate.freq_ghz
             placed = self._job_table.place(job, start, plan.now_s, mode, own_ghz, plan_round)
             self._job_table.count_nameplate(job, *self._meters.counted(job, placed))

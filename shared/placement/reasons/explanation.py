@@ -17,9 +17,9 @@ from shared.scheduling.power import Shortage
 from shared.scheduling.problem import Shape, takes_nodes
 from shared.scheduling.wait_queue import Entry
 
-# What is said of an entry that came into the queue after the pass.
 # In whatever is said of a budget of power.
 POWER: Final = "power cap"
+# What is said of an entry that came into the queue after the pass.
 NOTHING: Final = "nothing stands against it: it is tried at the end of the next round"
 _MOST_TEXT: Final = 256
 # The arrival number of no job, in shortages.
