@@ -103,7 +103,7 @@ class Planner:
         return self._placement.suspects()
 
     def hold_back(self, subject: str, fault: Fault, ended: Round) -> None:
-        """As placement does."""
+        """Hold a subject back as placement does, so that both know the same."""
         self._placement.hold_back(subject, fault, ended)
 
     def _planned(self, ended: Round) -> list[PlanItem]:

@@ -98,7 +98,7 @@ class MeteredNode(NamedTuple):
 
     @property
     def mean_w(self) -> float:
-        """Of all samples."""
+        """Mean power of all samples, W."""
         return self.power_w / self.samples
 
     @property

@@ -15,7 +15,7 @@ Terms = Decimal | PriceTariff
 
 
 class PriceRange(NamedTuple):
-    """Service units."""
+    """Service units for the ends of an interval, and as expected."""
 
     low: Decimal
     expected: Decimal

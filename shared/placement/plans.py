@@ -69,7 +69,7 @@ class PlanInForce:
     valid_until_s: float = -inf
 
     def to_bytes(self) -> bytes:
-        """JSON."""
+        """Its round, what it is based on in us and its end in s, as a JSON array."""
         return orjson.dumps([self.round, self.based_at_us, self.valid_until_s])
 
 

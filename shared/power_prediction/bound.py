@@ -114,7 +114,7 @@ class JobGroups:
         return powers_w.quantile(1.0) if powers_w else math.inf
 
     def learn(self, cluster: str, spread: float, power_w: float) -> None:
-        """One job."""
+        """Take in what a job drew, W, and how far similar ones lay apart."""
         kept = self._kept(cluster)
         self._spreads.setdefault(kept, Newest(_NEWEST_SPREADS)).add(spread)
         self._powers_w.setdefault(kept, Newest(_NEWEST_POWERS)).add(power_w)

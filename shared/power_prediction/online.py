@@ -70,7 +70,7 @@ class JudgedPrediction(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Relative."""
+        """How far the prediction was off, as a share of what was drawn."""
         return abs(self.predicted_w / self.power_w - 1)
 
     @property

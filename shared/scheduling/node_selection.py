@@ -114,7 +114,7 @@ class NodeSelection:
             shadow.extra -= len(each.nodes) * (before - after)
 
     def count_anew(self) -> None:
-        """Something came back."""
+        """Something came back: what was counted of each kind may be too little."""
         self.known.clear()
         self.regroup()
 

@@ -28,7 +28,7 @@ class JobMirror:
         return len(self._jobs)
 
     def jobs(self) -> list[KubernetesJob]:
-        """All of them."""
+        """The Jobs of all clusters as they were seen last."""
         return list(self._jobs.values())
 
     def get(self, key: JobKey) -> KubernetesJob | None:

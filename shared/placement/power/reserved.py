@@ -106,7 +106,7 @@ class Reserved:
 
 
 def distinct(budgets: ByCluster) -> list[PowerBudget]:
-    """Each once."""
+    """The budgets of all clusters; one that clusters share comes once."""
     return list({id(each): each for under in budgets.values() for each in under}.values())
 
 
