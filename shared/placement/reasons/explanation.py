@@ -109,13 +109,13 @@ class Refusals:
         """Whether an entry would start now, behind all that did, but for budgets of power."""
         scheduler = self.plan.schedulers[cluster]
         if isinstance(scheduler, ConsumableScheduler):
-            has_room = not self._why_no_units(scheduler, entry)
+            fits = not self._why_no_units(scheduler, entry)
         else:
             is_own = scheduler.reservation and scheduler.reservation.arrival == entry.arrival
             now = scheduler.state
             now = now._replace(reservation=None) if is_own else now
-            has_room = not self._why_no_nodes(scheduler, entry, now)
-        return has_room and bool(self.shortages(cluster, entry))
+            fits = not self._why_no_nodes(scheduler, entry, now)
+        return fits and bool(self.shortages(cluster, entry))
 
     def of_reservation(self, arrival: int) -> str:
         """Whose reservation is meant, or for whom watts are being freed; empty for nobody."""
