@@ -279,7 +279,7 @@ class Outcomes:
         return self.decisions.publish(job, decided)
 
     def reservation(self, job: Tracked) -> Reservation | None:
-        """The earliest nodes that the pass promised to a job, None when it has no reservation."""
+        """The earliest nodes that the pass reserved for a job, None when it has no reservation."""
         promised = self.refusals.plan.reservations_of(job.arrival)
         own = [(each.start_s, name, each) for name, each in promised.items()]
         if not own:

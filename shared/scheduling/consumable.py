@@ -110,7 +110,7 @@ class ConsumableScheduler:
         self._from = min(self._from, entry.order)
 
     def drop(self, arrival: int) -> None:
-        """Take out the entry of a job that started elsewhere, and what it was promised."""
+        """Take out the entry of a job that started elsewhere, and what was reserved for it."""
         order = self.queue.order_of(arrival)
         if order is None:
             return
@@ -219,7 +219,7 @@ class ConsumableScheduler:
         return self._now_s + entry.limit_s
 
     def in_time(self, entry: Entry) -> bool:
-        """True when it ends before anything is promised."""
+        """True when it ends before anything is reserved."""
         return self.shadow is None or self.end_s(entry) <= self.shadow.reservation.start_s
 
     def starting(self, entry: Entry) -> Entry | None:
@@ -241,7 +241,7 @@ class ConsumableScheduler:
         return None
 
     def leaves_reservation(self, entry: Entry) -> bool:
-        """True when it ends before anything is promised, or leaves enough for it."""
+        """True when it ends before anything is reserved, or leaves enough for it."""
         shadow = self.shadow
         if shadow is None or self.end_s(entry) <= shadow.reservation.start_s:
             return True
@@ -295,7 +295,7 @@ class ConsumableScheduler:
         return self.number, entry, allocation, waits
 
     def _block(self, entry: Entry) -> None:
-        """Promise the entry its units, in the mode in which they and the watts are there first, if
+        """Reserve the entry's units, in the mode in which they and the watts are there first, if
         limits hold; what no budget will ever let start, or whose nodes are held for ever, waits for
         another cap, and blocks nobody."""
         self._forget_reservation()

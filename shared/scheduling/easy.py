@@ -150,7 +150,7 @@ class EasyScheduler:
             self._from = order
 
     def drop(self, arrival: int) -> None:
-        """Take out the entry of a job that started elsewhere, and what it was promised."""
+        """Take out the entry of a job that started elsewhere, and what was reserved for it."""
         order = self.queue.order_of(arrival)
         if order is None:
             return
@@ -265,7 +265,7 @@ class EasyScheduler:
             self.budgets.hold(holder, release_s, draw_mw)
 
     def _reserve(self, entry: Entry) -> Served | None:
-        """Promise nodes to the next entry, in the mode in which they and the watts are there first:
+        """Reserve nodes for the next entry in the mode in which they and the watts are there first:
         the first entry on this cluster that cannot start. What no budget will ever let start, or
         whose nodes are held for ever, waits for another cap, and blocks nobody."""
         shadow_s, available = self._earliest(entry)

@@ -25,7 +25,7 @@ class Load:
 
 
 class Reservation(NamedTuple):
-    """Nodes promised to the first blocked entry of a cluster at its shadow time."""
+    """Nodes reserved for the first blocked entry of a cluster at its shadow time."""
 
     arrival: int
     nodes: int
@@ -44,5 +44,5 @@ class ClusterState(NamedTuple):
     reservation: Reservation | None = None
 
     def in_time(self, end_s: float) -> bool:
-        """True when what ends then gives its nodes back before they are promised."""
+        """True when what ends then gives its nodes back before they are reserved."""
         return self.reservation is None or end_s <= self.reservation.start_s
