@@ -74,8 +74,8 @@ class OverError(UnusableError):
     """What is asked is about a job that can start, and this one starts no more."""
 
 
-class UnknownStandingError(UnusableError):
-    """Jobs never stand so."""
+class UnknownJobStateError(UnusableError):
+    """Jobs are never in such a state."""
 
 
 def jobs(
@@ -250,7 +250,7 @@ def _at(time_us: int) -> str | None:
 
 def _standing(name: str) -> JobStanding.ValueType:
     if name not in _STANDINGS:
-        raise UnknownStandingError(f"--standing must be one of {', '.join(_STANDINGS)}: {name!r}")
+        raise UnknownJobStateError(f"--standing must be one of {', '.join(_STANDINGS)}: {name!r}")
     return JobStanding.Value(f"{_PREFIX}{name.upper()}")
 
 
@@ -282,9 +282,9 @@ def _ask_of(message: Request, placement: str, ingest: str, source: str) -> None:
     """
     before = why.ask(placement, message.job_id)
     if isinstance(message, JobSuspended | JobResumed) and before.standing not in _HOLDS_NODES:
-        raise NoRunError(f"{message.job_id} has no run: it {why.standing(before)}")
+        raise NoRunError(f"{message.job_id} has no run: it {why.state(before)}")
     if isinstance(message, JobRequeueAsked) and before.standing in _OVER:
-        raise OverError(f"{message.job_id} {why.standing(before)}: submit it anew")
+        raise OverError(f"{message.job_id} {why.state(before)}: submit it anew")
     publish(ingest, asked(message, source, clock_us()))
     what = _ASKED[type(message)]
-    typer.echo(f"to be {what}: {message.job_id}, which {why.standing(before)}")
+    typer.echo(f"to be {what}: {message.job_id}, which {why.state(before)}")

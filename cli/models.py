@@ -188,7 +188,7 @@ def chosen(versions: Sequence[Published], version: str) -> Model:
 
 
 def text(model: Model) -> str:
-    """JSON."""
+    """The message as JSON, with the SHA-256 of its content and where it came from."""
     content = MessageToDict(model, preserving_proto_field_name=True)
     content["sha256"] = _sha256(model)
     if isinstance(model, PowerTreesPublished | PairTreesPublished):

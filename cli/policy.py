@@ -126,7 +126,7 @@ def show(output: OutputName = Output.TABLE, placement: Placement = "127.0.0.1:50
             typer.echo(f"{setting.name}: declared by {word}")
     if answer.still_to_weigh:
         typer.echo(f"{answer.still_to_weigh:,} jobs that wait are not weighed by it yet")
-    for line in promises(answer):
+    for line in slowdown_guarantees(answer):
         typer.echo(line)
 
 
@@ -174,7 +174,7 @@ def allowed(
     return Envelope(id=event_id, source=source, time_us=now_us, pairs_allowed=order)
 
 
-def promises(answer: ShowPolicyResponse) -> list[str]:
+def slowdown_guarantees(answer: ShowPolicyResponse) -> list[str]:
     """What came of promised slowdowns, and who is kept apart since; nothing where none was
     measured."""
     kept, broken = answer.promises_kept, answer.promises_broken

@@ -26,7 +26,7 @@ from services.pricing.quotation import PriceRange, Quotation
 from services.pricing.settings import PricingSettings
 from services.pricing.tariff_book import TariffBook
 from shared.domain.errors import UnusableError
-from shared.domain.tariff import JobPlace, PriceTariff
+from shared.domain.tariff import PriceTariff, RateScope
 from shared.messaging.events.contents.check import check_contents
 from shared.messaging.on_kafka.deployment import Deployment
 from shared.messaging.payloads.tariffs import tariff_of
@@ -59,8 +59,8 @@ def quote(
     price_terms = PriceTerms(Deployment.of(settings()), tariff)
     answer = ask(placement, job)
     require_accepted(answer)
-    place = JobPlace(partition=partition, qos=qos)
-    rows = [row(each, job, answer.as_of_us, place, price_terms) for each in answer.placements]
+    scope = RateScope(partition=partition, qos=qos)
+    rows = [row(each, job, answer.as_of_us, scope, price_terms) for each in answer.placements]
     if output is Output.TABLE:
         write([in_words(each) for each in rows], _COLUMNS, output)
     else:
@@ -125,12 +125,12 @@ def require_accepted(answer: QuoteResponse) -> None:
 
 
 def row(
-    found: QuotedPlacement, job: JobSubmitted, now_us: int, place: JobPlace, terms: PriceTerms
+    found: QuotedPlacement, job: JobSubmitted, now_us: int, scope: RateScope, terms: PriceTerms
 ) -> Row:
     """All figures of one way; None where there are none."""
     price: PriceRange | None = None
     if found.cluster:
-        price = Quotation(job, found, now_us, place, terms.at, terms.edges_us).price()
+        price = Quotation(job, found, now_us, scope, terms.at, terms.edges_us).price()
     wait = found.wait_s if found.HasField("wait_s") else None
     run = found.run_s if found.cluster else None
     energy = found.energy_j if found.cluster else None

@@ -47,7 +47,7 @@ class SmokeJob:
         return f"{_SITE}/{self.cluster}/1/{self.now_us}"
 
     def declared(self) -> ClusterDeclared:
-        """Its cluster."""
+        """The declaration of a cluster of one node, for the test alone."""
         return ClusterDeclared(
             cluster=self.cluster,
             site=_SITE,
@@ -62,7 +62,7 @@ class SmokeJob:
         )
 
     def submitted(self) -> JobSubmitted:
-        """Its submission."""
+        """The submission of the one job of the test."""
         return JobSubmitted(
             job_id=self.job_id,
             attempt=1,

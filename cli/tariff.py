@@ -144,7 +144,7 @@ def declaration(declared: TariffDeclared, source: str, now_us: int) -> Envelope:
 
 
 def row(declared: TariffDeclared) -> Row:
-    """One version."""
+    """A version of a tariff by columns; "until" is empty where no end is declared."""
     return {
         "tariff": declared.name,
         "version": declared.version,

@@ -83,8 +83,8 @@ def lines(answer: ExplainResponse) -> Iterator[str]:
         yield f"as known {known}"
 
 
-def standing(answer: ExplainResponse) -> str:
-    """Where the job stands, in words."""
+def state(answer: ExplainResponse) -> str:
+    """What state the job is in, in the words that start the answer."""
     return _STANDINGS[answer.standing].partition(":")[0]
 
 

@@ -53,7 +53,7 @@ def recorded(deployment: Deployment) -> Iterator[AccessAudited]:
 
 
 def row(found: AccessAudited) -> Row:
-    """One record."""
+    """A record of the audit by columns."""
     return {
         "at": at(found.at_us),
         "who": found.who,

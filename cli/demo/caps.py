@@ -15,7 +15,7 @@ from coplace.v1.control_pb2 import (
 from coplace.v1.jobs_pb2 import JobActionDone, JobFinished, RunInterval
 from coplace.v1.placement_pb2 import VERDICT_QUEUED
 
-from cli.demo.history import History, JobKey
+from cli.demo.history import History, JobAttempt
 from shared.messaging.payloads.domain_types import cores_of
 
 # (time_us, W): a change of what is drawn.
@@ -45,10 +45,10 @@ class CapFigures:
 
 def cap_figures(history: History) -> list[CapFigures]:
     """Those of each cap that was declared."""
-    return [_figures(history, cap) for cap in standing_caps(history.caps)]
+    return [_figures(history, cap) for cap in caps_in_force(history.caps)]
 
 
-def standing_caps(declared: Iterable[PowerCapDeclared]) -> list[PowerCapDeclared]:
+def caps_in_force(declared: Iterable[PowerCapDeclared]) -> list[PowerCapDeclared]:
     """One declaration of each cluster, site or region that comes to what held when: a later one
     replaces those before it from its time on."""
     found: dict[tuple[int, str], PowerCapDeclared] = {}
@@ -72,7 +72,7 @@ def waited_for_power(history: History) -> int:
 def as_predicted(history: History) -> Callable[[JobFinished, ClusterDeclared], list[Change]]:
     """How what a job was predicted to draw beyond idle changed."""
     starts, actions = history.starts(), history.actions()
-    done: dict[JobKey, list[JobActionDone]] = defaultdict(list)
+    done: dict[JobAttempt, list[JobActionDone]] = defaultdict(list)
     for each in sorted(history.done, key=lambda each: each.number):
         done[each.job_id, each.attempt].append(each)
 

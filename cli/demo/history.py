@@ -21,7 +21,7 @@ from shared.messaging.events.event import Event
 
 ReadTopic = Callable[[str], Iterable[Event]]
 Payload = TypeVar("Payload", bound=Message)
-JobKey = tuple[str, int]
+JobAttempt = tuple[str, int]
 
 
 def payloads(events: Iterable[Event], kind: type[Payload]) -> list[Payload]:
@@ -81,7 +81,7 @@ class History:
             broken=payloads(decided, SlowdownPromiseBroken),
         )
 
-    def starts(self) -> dict[JobKey, PlacementDecided]:
+    def starts(self) -> dict[JobAttempt, PlacementDecided]:
         """The decision that started each attempt of a job."""
         return {(d.job_id, d.attempt): d for d in self.decisions if d.verdict == VERDICT_START}
 
@@ -90,10 +90,10 @@ class History:
         asked = (d for d in self.decisions if d.verdict == VERDICT_ACTION)
         return {(d.job_id, d.attempt, d.action.number): d for d in asked}
 
-    def first_outcomes(self) -> dict[JobKey, PlacementDecided]:
+    def first_outcomes(self) -> dict[JobAttempt, PlacementDecided]:
         """The first recorded outcome of each attempt: what a decision is."""
         return {(d.job_id, d.attempt): d for d in reversed(self.decisions)}
 
-    def final_charges(self) -> dict[JobKey, ChargeMade]:
+    def final_charges(self) -> dict[JobAttempt, ChargeMade]:
         """The last revision of each attempt's charge."""
         return {(c.job_id, c.attempt): c for c in self.charges}

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from cli.demo.bands import Bands
-from cli.demo.caps import Change, as_predicted, metered, region_levels, standing_caps
+from cli.demo.caps import Change, as_predicted, caps_in_force, metered, region_levels
 from cli.demo.history import History
 from shared.messaging.payloads.domain_types import cores_of
 from shared.runtime.pictures import save_png
@@ -91,7 +91,7 @@ def power(history: History, path: Path) -> None:
     begin_s = min(job.submitted_at_us for job in history.finished) / 1e6
     end_s = max(job.ended_at_us for job in history.finished) / 1e6
     drawn = {cluster.cluster: _drawn(history, cluster) for cluster in history.clusters}
-    caps = {(cap.scope, cap.name): _steps(cap) for cap in standing_caps(history.caps)}
+    caps = {(cap.scope, cap.name): _steps(cap) for cap in caps_in_force(history.caps)}
     panels = [
         PowerPanel(
             name,
@@ -126,7 +126,7 @@ def falling_cap(history: History, path: Path) -> None:
 def _draw_levels(
     axis: Axes, history: History, declared: Sequence[PowerCapDeclared], begin_us: int
 ) -> None:
-    [merged] = standing_caps(declared)
+    [merged] = caps_in_force(declared)
     caps = [
         (step.from_us, step.watts if step.HasField("watts") else np.nan) for step in merged.steps
     ]

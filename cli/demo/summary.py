@@ -21,10 +21,10 @@ from coplace.v1.placement_pb2 import (
 )
 
 from cli.demo.caps import CapFigures, cap_figures, waited_for_power
-from cli.demo.history import History, JobKey
+from cli.demo.history import History, JobAttempt
 from shared.domain.errors import UnusableError
 from shared.messaging.payloads.domain_types import cores_of
-from shared.placement.jobs.promises import LEAST_SHUTTERS
+from shared.placement.jobs.slowdown_guarantees import LEAST_SHUTTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def summarise(history: History) -> DemoSummary:
         total_price_su=str(sum((price for price, _ in prices), Decimal(0))),
         jobs_on_parts_of_nodes=sum(_is_on_parts(history, job) for job in done),
         most_co_runners=_most_co_runners(done, starts),
-        promises_kept=len(_held_to_promises(history, starts) - broken),
+        promises_kept=len(_held_to_guarantees(history, starts) - broken),
         promises_broken=len(broken),
         jobs_with_gpus=sum("gpu" in job.resources for job in done),
         jobs_waited_for_power=waited_for_power(history),
@@ -158,7 +158,9 @@ def _is_on_parts(history: History, job: JobFinished) -> bool:
     return cores_of(job) < job.nodes * cores[job.cluster]
 
 
-def _most_co_runners(done: Iterable[JobFinished], starts: dict[JobKey, PlacementDecided]) -> int:
+def _most_co_runners(
+    done: Iterable[JobFinished], starts: dict[JobAttempt, PlacementDecided]
+) -> int:
     """How many others were on one node with a job at the same time, at most."""
     changes: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     for job in done:
@@ -168,7 +170,9 @@ def _most_co_runners(done: Iterable[JobFinished], starts: dict[JobKey, Placement
     return max(there, default=1) - 1
 
 
-def _held_to_promises(history: History, starts: Mapping[JobKey, PlacementDecided]) -> set[JobKey]:
+def _held_to_guarantees(
+    history: History, starts: Mapping[JobAttempt, PlacementDecided]
+) -> set[JobAttempt]:
     """Attempts that were promised a slowdown and measured beside a neighbour."""
     return {
         key
@@ -198,7 +202,7 @@ def _chosen(start: PlacementDecided) -> Candidate | None:
 
 
 def _errors(
-    history: History, starts: dict[JobKey, PlacementDecided], done: list[JobFinished]
+    history: History, starts: dict[JobAttempt, PlacementDecided], done: list[JobFinished]
 ) -> PredictionErrors:
     measured = {s.job_id: s for s in history.signatures if s.job_id}
     chosen = {job.job_id: _chosen(starts[job.job_id, job.attempt]) for job in done}
@@ -220,7 +224,7 @@ def _errors(
 
 
 def _slowdowns(
-    history: History, starts: dict[JobKey, PlacementDecided]
+    history: History, starts: dict[JobAttempt, PlacementDecided]
 ) -> Iterable[tuple[float, float]]:
     """(predicted, measured) slowdown of each job that was placed beside a co-runner."""
     for key, charge in history.final_charges().items():

@@ -80,7 +80,7 @@ def predicted(ctx: typer.Context, output: OutputName = Output.TABLE) -> None:
     from shared.messaging.on_kafka.deployment import Deployment
     from shared.runtime.settings import settings
 
-    found = accuracy.by_place(KafkaTopics(Deployment.of(settings())).topic)
+    found = accuracy.by_application(KafkaTopics(Deployment.of(settings())).topic)
     if output is Output.TABLE:
         Console(width=_TERMINAL_WIDTH).print(accuracy.table(found))
     else:
@@ -257,7 +257,7 @@ def push(
     from shared.messaging.on_kafka.deployment import Deployment
     from shared.runtime.settings import settings
 
-    known = pushing.EnergyKnowledge.read(KafkaTopics(Deployment.of(settings())).topic)
+    known = pushing.EnergyModels.read(KafkaTopics(Deployment.of(settings())).topic)
     found = pushing.Files.read(files, node_model, known)
     events = list(found.envelopes(source, reason, clock_us()))
     note(found.doubts(known))

@@ -18,7 +18,7 @@ from coplace.v1.telemetry_pb2 import SignatureMeasured
 from rich.box import MARKDOWN
 from rich.table import Table
 
-from cli.demo.history import JobKey, ReadTopic
+from cli.demo.history import JobAttempt, ReadTopic
 from cli.output import Row
 from shared.messaging.events.event import Event
 
@@ -29,8 +29,8 @@ _ERRORS: Final = ("W error", "s error", "J error")
 _SAME_GHZ: Final = 1e-8
 
 
-class Place(NamedTuple):
-    """What is told apart."""
+class ApplicationRuns(NamedTuple):
+    """The runs of an application on the nodes of one model in a cluster: what is told apart."""
 
     app_id: str
     node_model: str
@@ -49,29 +49,29 @@ class Accuracy:
     pairs: list[tuple[Candidate, SignatureMeasured]] = field(default_factory=list)
 
 
-def by_place(topic: ReadTopic) -> dict[Place, Accuracy]:
+def by_application(topic: ReadTopic) -> dict[ApplicationRuns, Accuracy]:
     """What the topics of a system tell of the jobs that ran to their end."""
     starts = dict(_starts(topic("placement.decisions")))
     measured = {message.job_id: message for message in _measurements(topic)}
-    found: defaultdict[Place, Accuracy] = defaultdict(Accuracy)
+    found: defaultdict[ApplicationRuns, Accuracy] = defaultdict(Accuracy)
     for (job_id, attempt), finished in _finished(topic).items():
-        place = Place(finished.app_id, finished.node_model, finished.cluster)
-        one = found[place]
+        of = ApplicationRuns(finished.app_id, finished.node_model, finished.cluster)
+        one = found[of]
         one.runs, one.energy_j = one.runs + 1, one.energy_j + finished.energy_j
         candidate, seen = starts.get((job_id, attempt)), measured.get(job_id)
         if candidate is None or candidate.basis != PREDICTION_BASIS_SIGNATURE:
             one.without_signature += 1
-        elif seen is not None and _is_comparable(candidate, seen, place):
+        elif seen is not None and _is_comparable(candidate, seen, of):
             one.pairs.append((candidate, seen))
     return dict(found)
 
 
-def rows(found: Mapping[Place, Accuracy]) -> list[Row]:
-    """One a place: means, and mean absolute errors of the predictions in percent of them."""
-    return [_row(place, found[place]) for place in sorted(found)]
+def rows(found: Mapping[ApplicationRuns, Accuracy]) -> list[Row]:
+    """One for each: means, and mean absolute errors of the predictions in percent of them."""
+    return [_row(of, found[of]) for of in sorted(found)]
 
 
-def table(found: Mapping[Place, Accuracy]) -> Table:
+def table(found: Mapping[ApplicationRuns, Accuracy]) -> Table:
     """The same as people read it: watts of a node, and errors in percent."""
     shown = Table("application", "cluster", "runs", "W", "measured", box=MARKDOWN)
     for name in ("W %", "s %", "J %"):
@@ -90,16 +90,16 @@ def _watts(row: Row) -> tuple[str, str]:
     return ("no signature" if row["without signature"] == row["runs"] else "not measured"), ""
 
 
-def _row(place: Place, one: Accuracy) -> Row:
+def _row(of: ApplicationRuns, one: Accuracy) -> Row:
     columns = {
         "s": [(c.time_s, m.time_s) for c, m in one.pairs],
         "W": [(c.power_w, m.power_w) for c, m in one.pairs],
         "J": [(c.energy_j, m.power_w * m.time_s) for c, m in one.pairs],
     }
     row: dict[str, str | int | float | None] = {
-        "application": place.app_id,
-        "node model": place.node_model,
-        "cluster": place.cluster,
+        "application": of.app_id,
+        "node model": of.node_model,
+        "cluster": of.cluster,
         "runs": one.runs,
         "compared": len(one.pairs),
         "without signature": one.without_signature,
@@ -116,13 +116,13 @@ def _percent(pairs: Sequence[tuple[float, float]]) -> float:
     return 100 * fmean(abs(predicted / measured - 1) for predicted, measured in pairs)
 
 
-def _is_comparable(candidate: Candidate, seen: SignatureMeasured, place: Place) -> bool:
-    is_there = (seen.app_id, seen.node_model) == (place.app_id, place.node_model)
+def _is_comparable(candidate: Candidate, seen: SignatureMeasured, of: ApplicationRuns) -> bool:
+    is_there = (seen.app_id, seen.node_model) == (of.app_id, of.node_model)
     same_ghz = isclose(seen.freq_ghz, candidate.freq_ghz, rel_tol=0, abs_tol=_SAME_GHZ)
     return is_there and same_ghz and min(seen.time_s, seen.power_w) > 0
 
 
-def _starts(events: Iterable[Event]) -> Iterator[tuple[JobKey, Candidate]]:
+def _starts(events: Iterable[Event]) -> Iterator[tuple[JobAttempt, Candidate]]:
     """Where each attempt was started, as it was weighed; of several starts the last."""
     for event in sorted(events, key=lambda event: (event.time_us, event.id)):
         decided = event.payload
@@ -140,7 +140,7 @@ def _measurements(topic: ReadTopic) -> Iterator[SignatureMeasured]:
             yield event.payload
 
 
-def _finished(topic: ReadTopic) -> dict[JobKey, JobFinished]:
+def _finished(topic: ReadTopic) -> dict[JobAttempt, JobFinished]:
     """The attempts that ran; copies count once."""
     ends = (event.payload for event in topic("jobs.events"))
     return {

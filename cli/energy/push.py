@@ -49,7 +49,7 @@ class Estimate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class EnergyKnowledge:
+class EnergyModels:
     """What projections start from: coefficients by node model, signatures by application and node
     model, and the P-states of clusters by node model."""
 
@@ -58,7 +58,7 @@ class EnergyKnowledge:
     pstates_ghz: Mapping[str, frozenset[float]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, topic: ReadTopic) -> "EnergyKnowledge":
+    def read(cls, topic: ReadTopic) -> "EnergyModels":
         """What a running system has published last."""
         tables = {
             message.node_model: coefficients_of(message)
@@ -103,7 +103,7 @@ class Files:
     signatures: Sequence[Signature]
 
     @classmethod
-    def read(cls, paths: Iterable[Path], node_model: str, known: EnergyKnowledge) -> "Files":
+    def read(cls, paths: Iterable[Path], node_model: str, known: EnergyModels) -> "Files":
         """Files of coefficients, and of signatures: what a file is, its header says. A signature
         without a P-state is of the highest one of its node model.
 
@@ -136,7 +136,7 @@ class Files:
             name = f"{source}/{measured.DESCRIPTOR.full_name}/{row}/{now_us + number}"
             yield Envelope(id=name, source=source, time_us=now_us, signature_measured=measured)
 
-    def taken_into(self, known: EnergyKnowledge) -> EnergyKnowledge:
+    def taken_into(self, known: EnergyModels) -> EnergyModels:
         """What will be known: declared coefficients replace others, a run counts as one more."""
         signatures = dict(known.signatures)
         for each in self.signatures:
@@ -145,7 +145,7 @@ class Files:
         tables = {each.node_model: each for each in self.coefficients}
         return replace(known, coefficients={**known.coefficients, **tables}, signatures=signatures)
 
-    def doubts(self, known: EnergyKnowledge) -> Iterator[str]:
+    def doubts(self, known: EnergyModels) -> Iterator[str]:
         """What a reader should know before."""
         of_runs = {each.node_model for each in self.signatures}
         for name in sorted({each.node_model for each in self.coefficients} | of_runs):
@@ -162,7 +162,7 @@ class Files:
                 yield f"{table.node_model}: they replace {before.version}, nothing adapts them"
 
 
-def changes(before: EnergyKnowledge, files: Files) -> list[Row]:
+def changes(before: EnergyModels, files: Files) -> list[Row]:
     """How applications are expected to run, now and then, where files say something of them."""
     after = files.taken_into(before)
     models = {each.node_model for each in files.coefficients}

@@ -32,7 +32,7 @@ KINDS: Final = (UNSEEN_PAIRS, UNSEEN_TARGETS, UNSEEN_NEIGHBOURS)
 
 Predict = Callable[[Cells], Floats]
 # Learns from (machines, targets, neighbours).
-Learner = Callable[[Floats], Predict]
+Learn = Callable[[Floats], Predict]
 
 
 class _HeldOut(NamedTuple):
@@ -166,12 +166,12 @@ def _without_each(shape: tuple[int, ...]) -> Iterator[_HeldOut]:
         yield _HeldOut(target | neighbour, asked)
 
 
-def _coplace(profiles: Profiles, seed: int) -> Learner:
+def _coplace(profiles: Profiles, seed: int) -> Learn:
     train = partial(train_extra_trees, seed=seed)
     return lambda degradation: DegradationModel(profiles, degradation, train).predict
 
 
-def _plain(profiles: Profiles, seed: int) -> Learner:
+def _plain(profiles: Profiles, seed: int) -> Learn:
     """A forest over both profiles alone."""
     alone = profiles.columns()
 

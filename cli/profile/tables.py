@@ -97,7 +97,7 @@ class Results:
 
 
 def write(folder: Path, results: Results) -> list[Path]:
-    """All tables, as CSV."""
+    """Write every table into a CSV file of its own."""
     columns, rows = results.alone()
     tables = {
         "pairs.csv": (PAIRS, results.pairs()),

@@ -112,7 +112,7 @@ def _all(setup: Setup, cases: Sequence[Case], workers: int | None) -> list[Resul
     return results
 
 
-def _line(result: Result) -> report.Line:
+def _line(result: Result) -> report.ComparisonRow:
     case = result.case
     parameters = {
         "policy": case.policy,
@@ -122,7 +122,7 @@ def _line(result: Result) -> report.Line:
         "seed": case.seed,
         "left_out": result.left_out,
     }
-    return report.Line(f"{case.workload.label}, {case.label}", parameters, result.summary)
+    return report.ComparisonRow(f"{case.workload.label}, {case.label}", parameters, result.summary)
 
 
 def _left_out(results: Sequence[Result]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from cli.simulate.scenarios import KINDS, TOGETHER, Section
 
 # Where a value belongs in a scenario: the names of fields from the outside in.
-Place = tuple[str, ...]
+FieldPath = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class ScenarioOption:
     """An option of the command: `name` as it is typed, `place` where its value goes."""
 
     name: str
-    place: Place
+    place: FieldPath
     parameter: Parameter
 
 
-def _options(model: type[Section], place: Place = ()) -> Iterator[ScenarioOption]:
+def _options(model: type[Section], place: FieldPath = ()) -> Iterator[ScenarioOption]:
     for name, field in model.model_fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, Section):
@@ -36,7 +36,7 @@ def _options(model: type[Section], place: Place = ()) -> Iterator[ScenarioOption
             yield _option(name, field, (*place, name))
 
 
-def _option(name: str, field: FieldInfo, place: Place) -> ScenarioOption:
+def _option(name: str, field: FieldInfo, place: FieldPath) -> ScenarioOption:
     extra = field.json_schema_extra
     declared = str(extra["option"]) if isinstance(extra, Mapping) else ""
     spelled = declared or f"--{name.replace('_', '-')}"

@@ -49,7 +49,7 @@ def _read(scenario: PoolScenario) -> LoggedJobs:
 
 def _lines(
     scenario: PoolScenario, logged: LoggedJobs, machine: PoolMachine
-) -> Iterator[report.Line]:
+) -> Iterator[report.ComparisonRow]:
     if len(scenario.policy) == 1:
         (policy,) = scenario.policy
         yield _line(scenario, policy, _one(scenario, logged, machine, policy))
@@ -86,8 +86,10 @@ def _summary(
     return summarise(play_log(logged, machine, policy, runtimes))
 
 
-def _line(scenario: PoolScenario, policy: SimulatedPolicy, summary: Summary) -> report.Line:
-    return report.Line(policy, {"policy": policy, "workload": scenario.swf.name}, summary)
+def _line(
+    scenario: PoolScenario, policy: SimulatedPolicy, summary: Summary
+) -> report.ComparisonRow:
+    return report.ComparisonRow(policy, {"policy": policy, "workload": scenario.swf.name}, summary)
 
 
 def _doubts(logged: LoggedJobs) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from cli.simulate.options import OPTIONS, Place
+from cli.simulate.options import OPTIONS, FieldPath
 from cli.simulate.scenarios import KINDS, TELLING, Scenario
 from shared.domain.errors import UnusableError
 from shared.runtime.user_files import read_yaml
@@ -45,7 +45,7 @@ def _content(file: Path) -> dict[str, Any]:
     return content
 
 
-def _put(found: dict[str, Any], place: Place, value: Any) -> None:
+def _put(found: dict[str, Any], place: FieldPath, value: Any) -> None:
     """Set a value, or with None forget it."""
     *outer, name = place
     for each in outer:

@@ -9,7 +9,7 @@ from coplace.v1.control_pb2 import PolicyDeclared
 from coplace.v1.placement_pb2 import PlacementDecided
 from rich.console import Console
 
-from cli.demo.caps import drawn_under, metered, standing_caps
+from cli.demo.caps import caps_in_force, drawn_under, metered
 from cli.demo.report import DECISIONS
 from cli.kafka_topics import KafkaTopics
 from cli.simulate import report
@@ -108,7 +108,7 @@ def _lines(
     truth: Truth,
     decisions: Sequence[PlacementDecided],
     setting: Setting,
-) -> Iterator[report.Line]:
+) -> Iterator[report.ComparisonRow]:
     """What the record came to, and what each case would have."""
     tariff_of = {} if scenario.tariffs is None else read_tariffs(scenario.tariffs)
     course = as_recorded(inputs, decisions)
@@ -171,7 +171,7 @@ def _line(
     truth: Truth,
     course: Course,
     tariff_of: dict[str, Tariff],
-) -> report.Line:
+) -> report.ComparisonRow:
     played, job_id = played_of(truth, course.finished, course.decisions, tariff_of)
     summary = _with_draw(summarise(played), truth, course, case.rules)
     if scenario.out is not None:
@@ -193,7 +193,7 @@ def _line(
         "unfinished": course.unfinished,
         "rejected": course.rejected,
     }
-    return report.Line(label, parameters, summary)
+    return report.ComparisonRow(label, parameters, summary)
 
 
 def _folder(label: str) -> str:
@@ -205,7 +205,7 @@ def _with_draw(summary: Summary, truth: Truth, course: Course, rules: Rules) -> 
     clusters, counts_idle = truth.declared.values(), rules.cap_counts_idle
     found = [
         drawn_under(cap, clusters, course.finished, metered, counts_idle=counts_idle)
-        for cap in standing_caps(course.caps)
+        for cap in caps_in_force(course.caps)
     ]
     capped = [each for each in found if each.cap_w]
     return replace(

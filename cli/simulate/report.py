@@ -18,9 +18,9 @@ from shared.simulation.metrics import Summary
 from shared.simulation.played import JobIds, Played
 
 JOBS: Final = "jobs"
-Measure = Callable[[Summary], float | None]
+MeasureOf = Callable[[Summary], float | None]
 
-MEASURES: Final[Mapping[str, Measure]] = {
+MEASURES: Final[Mapping[str, MeasureOf]] = {
     JOBS: lambda s: s.jobs,
     "makespan, h": lambda s: s.makespan_s / 3600,
     "mean response, h": lambda s: s.response_s.mean / 3600,
@@ -41,7 +41,7 @@ CONFIDENCE: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ComparisonRow:
     """One simulation: the `group` that its seeds form, its parameters, what it came to."""
 
     group: str
@@ -49,7 +49,7 @@ class Line:
     summary: Summary
 
 
-def table(lines: Sequence[Line], title: str) -> Table:
+def table(lines: Sequence[ComparisonRow], title: str) -> Table:
     """One row a group: the mean over its seeds, and the 95 % confidence interval of several."""
     shown = [name for name in MEASURES if _values(lines, name)]
     printed = Table(title=title)
@@ -62,7 +62,7 @@ def table(lines: Sequence[Line], title: str) -> Table:
     return printed
 
 
-def write_comparison(folder: Path, lines: Sequence[Line]) -> None:
+def write_comparison(folder: Path, lines: Sequence[ComparisonRow]) -> None:
     """comparison.csv, one line a simulation, and comparison.png, one bar a group."""
     from shared.simulation.plots import comparison
 
@@ -107,11 +107,11 @@ def half_width(values: Sequence[float]) -> float:
     return float(quantile * stdev(values) / sqrt(len(values)))
 
 
-def _grouped(lines: Iterable[Line]) -> list[tuple[str, list[Line]]]:
+def _grouped(lines: Iterable[ComparisonRow]) -> list[tuple[str, list[ComparisonRow]]]:
     return [(group, list(members)) for group, members in groupby(lines, lambda line: line.group)]
 
 
-def _values(lines: Iterable[Line], measure: str) -> list[float]:
+def _values(lines: Iterable[ComparisonRow], measure: str) -> list[float]:
     found = (MEASURES[measure](line.summary) for line in lines)
     return [value for value in found if value is not None]
 

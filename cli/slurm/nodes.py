@@ -10,7 +10,7 @@ from cli import nodes
 from cli.asking import publish
 from cli.listing import listed_clusters
 from cli.times import clock_us
-from shared.domain.drains import drain_news
+from shared.domain.drains import drain_changes
 from shared.domain.folding import fold
 from shared.domain.hostlist import expand
 
@@ -35,7 +35,7 @@ def _reason(node: Mapping[str, Any]) -> str:
     return (said or f"{' '.join(sorted(_words(node)))} in Slurm")[:_MOST_REASON]
 
 
-def news(
+def changes(
     now_out: Mapping[str, str], standing: ShowNodesResponse, source: str
 ) -> tuple[dict[str, list[str]], list[str]]:
     """The nodes that are out and that Coplace does not know to be, by reason; and those that this
@@ -43,7 +43,7 @@ def news(
     drained_by = {
         name: g.drained_by for g in standing.groups for name in _named(g.nodes) if g.drained_by
     }
-    return drain_news(now_out, drained_by, source)
+    return drain_changes(now_out, drained_by, source)
 
 
 def _named(host_lists: Iterable[str]) -> Iterable[str]:
@@ -69,7 +69,7 @@ class NodeTeller:
         if now_out == self._told:
             return
         standing = nodes.ask(self._placement, self._cluster)
-        drained, resumed = news(now_out, standing, self._source)
+        drained, resumed = changes(now_out, standing, self._source)
         for reason, names in drained.items():
             self._drain(names, reason)
         if resumed:

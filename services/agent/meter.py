@@ -42,7 +42,7 @@ class AgentMeter:
             self._shutters.add(0, {"result": result})
 
     def jobs(self, count: int) -> None:
-        """So many run."""
+        """So many jobs run on the node; below two nobody is shuttered."""
         self._jobs.set(count)
         if count < 2:
             self._overhead.set(0)

@@ -90,10 +90,10 @@ class AgentSettings(EnvironmentSettings):
 
     @property
     def budget(self) -> OverheadBudget:
-        """What holds them."""
+        """What overhead shutters may have, and between which bounds they are spaced."""
         return OverheadBudget(self.overhead, self.least_measurement_s, self.most_period_s)
 
     @property
     def most_shutters(self) -> int:
-        """Of one event."""
+        """How many shutters one event may hold."""
         return LENGTHS["shutters"].most

@@ -57,6 +57,6 @@ class Machine:
             self._shares[node][job] = share
 
     def release(self, job: str, nodes: Sequence[int]) -> None:
-        """Take them back."""
+        """A job leaves these nodes."""
         for node in nodes:
             del self._shares[node][job]

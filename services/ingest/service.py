@@ -100,7 +100,7 @@ class IngestService:
         )
 
     async def publish(self, data: bytes, context: ServicerContext[Any, Any]) -> PublishResponse:
-        """One event."""
+        """Publish one event; the answer comes once Kafka has it."""
         try:
             admitted = await self._accepted(PublishRequest, data, context)
         except RejectedEnvelopeError as error:

@@ -33,7 +33,7 @@ def watch(meter: Meter, duty: Duty) -> None:
             "promises",
             "",
             "Jobs that were measured beside neighbours, by what came of it",
-            _promises,
+            _guarantees,
         ),
         ("pairs_apart", "", "Pairs of applications that broke a promise", _pairs_apart),
         ("grants_unanswered", "", "Starts that were asked back, in silence", _unanswered),
@@ -109,18 +109,18 @@ def _above_s(queries: Queries) -> Iterator[Observation]:
         yield Observation(under.above_us / 1e6, _of(covered))
 
 
-def _promises(queries: Queries) -> Iterator[Observation]:
-    yield Observation(queries.promises.kept, {"outcome": "kept"})
-    yield Observation(queries.promises.broken, {"outcome": "broken"})
+def _guarantees(queries: Queries) -> Iterator[Observation]:
+    yield Observation(queries.guarantees.kept, {"outcome": "kept"})
+    yield Observation(queries.guarantees.broken, {"outcome": "broken"})
 
 
 def _told_by(queries: Queries) -> Iterator[Observation]:
-    for what, starts in list(queries.promises.told_by.items()):
+    for what, starts in list(queries.guarantees.told_by.items()):
         yield Observation(starts, {"by": what})
 
 
 def _pairs_apart(queries: Queries) -> Iterator[Observation]:
-    yield Observation(queries.promises.pairs_apart)
+    yield Observation(queries.guarantees.pairs_apart)
 
 
 def _unanswered(queries: Queries) -> Iterator[Observation]:

@@ -86,12 +86,12 @@ class Planner:
         return ()
 
     def end_round(self, ended: Round) -> Iterable[Publish]:
-        """What is better than what placement decides from here on, if it is news."""
+        """What is better than what placement decides from here on, unless it was proposed last."""
         self._placement.end_round(ended)
         if ended.last or ended.ended_at_us < self._searched_us + self._search.period_us:
             return ()
         items = self._planned(ended)
-        return [self._propose(items, ended)] if self._is_news(items, ended) else ()
+        return [self._propose(items, ended)] if self._is_new_plan(items, ended) else ()
 
     def changes(self) -> Mapping[str, bytes | None]:
         """What placement keeps, the share that jobs run for, and when what was proposed last."""
@@ -103,7 +103,7 @@ class Planner:
         return self._placement.suspects()
 
     def hold_back(self, subject: str, fault: Fault, ended: Round) -> None:
-        """As placement does."""
+        """Hold a subject back as placement does, so that both know the same."""
         self._placement.hold_back(subject, fault, ended)
 
     def _planned(self, ended: Round) -> list[PlanItem]:
@@ -119,7 +119,7 @@ class Planner:
         plan = look_ahead.plan(problem.situation, problem.waiting, share)
         return list(_that_fit(problem.items(plan or ())))
 
-    def _is_news(self, items: Sequence[PlanItem], ended: Round) -> bool:
+    def _is_new_plan(self, items: Sequence[PlanItem], ended: Round) -> bool:
         """Whether placement would do otherwise by these items than by what it was told last."""
         proposed, waits = self._proposed, self._placement.planning.waits
         if proposed.valid_until_us <= ended.ended_at_us:

@@ -35,7 +35,7 @@ LEAST_PAUSE_US: Final = 1_800_000_000
 # Meters tell what a job drew where each of its nodes was read over this share of its run at least.
 LEAST_METERED: Final = 0.5
 # What a node used whole was to draw, W, by attempt; None where nothing was predicted.
-Expected = Callable[[str], float | None]
+ExpectedWatts = Callable[[str], float | None]
 
 
 class Occupant(NamedTuple):
@@ -98,7 +98,7 @@ class MeteredNode(NamedTuple):
 
     @property
     def mean_w(self) -> float:
-        """Of all samples."""
+        """Mean power of all samples, W."""
         return self.power_w / self.samples
 
     @property
@@ -211,7 +211,7 @@ class NodePower:
             self._readings.put(event.id, reading)
 
     def end_round(
-        self, ended: Round, clusters: Mapping[str, Cluster], expected_w: Expected
+        self, ended: Round, clusters: Mapping[str, Cluster], expected_w: ExpectedWatts
     ) -> list[Publish]:
         """Attribute the round's readings; publish what jobs draw that run, and factors when there
         are enough new readings. Jobs that ended are known until `forget_ended`. `expected_w` is
@@ -298,7 +298,7 @@ class NodePower:
         return found
 
     def _split(
-        self, reading: WaitingReading, cluster: Cluster | None, expected_w: Expected
+        self, reading: WaitingReading, cluster: Cluster | None, expected_w: ExpectedWatts
     ) -> None:
         """Among those who shared the node; to none of them where one was not there all the time, or
         not as it had started, since nobody knows what it drew meanwhile."""

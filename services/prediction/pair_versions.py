@@ -75,7 +75,7 @@ class PairVersions(Versions[PairTreesPublished, PairTrees]):
         return message.newest_interval
 
     def judgement(self, choice: VersionChoice) -> Message:
-        """Both errors."""
+        """How far the version in shadow and that in force were off over the same intervals."""
         return PairTreesJudged(
             version=choice.shadow,
             in_force=choice.in_force,

@@ -23,7 +23,7 @@ class Timed(Protocol):
 
     @property
     def time_us(self) -> int:
-        """Event time."""
+        """When it was true, by the clock of who measured it."""
         ...
 
 

@@ -72,7 +72,7 @@ class TreeVersions(Versions[PowerTreesPublished, PowerTrees]):
         return message.newest_job
 
     def judgement(self, choice: VersionChoice) -> Message:
-        """Both errors."""
+        """How far the version in shadow and that in force were off over the same jobs."""
         return PowerTreesJudged(
             version=choice.shadow,
             in_force=choice.in_force,

@@ -37,8 +37,8 @@ class _Account:
     allocated_micro_su: int = 0
 
     @property
-    def standing(self) -> Standing.ValueType:
-        """As it is now; unspecified where nothing was ever allocated."""
+    def funding(self) -> Standing.ValueType:
+        """Its standing now; unspecified where nothing was ever allocated."""
         if not self.facts.HasField("allocation"):
             return STANDING_UNSPECIFIED
         taken = self.charged_micro_su + self.reserved_micro_su
@@ -93,12 +93,12 @@ class AccountBook:
             self._of(name).charged_micro_su += micro_su
             self._touch(name)
 
-    def standings(self, now_us: int) -> Iterator[AccountStanding]:
+    def changed(self, now_us: int) -> Iterator[AccountStanding]:
         """The accounts that stand otherwise than was told last, in the order of their names."""
         touched, self._touched = self._touched, set()
         for name in sorted(touched):
             account = self._accounts[name]
-            if account.standing != account.facts.told.standing:
+            if account.funding != account.facts.told.standing:
                 account.facts.told.CopyFrom(_told(name, account, now_us))
                 self._changed.add(name)
                 yield account.facts.told
@@ -142,7 +142,7 @@ def _told(name: str, account: _Account, now_us: int) -> AccountStanding:
     return AccountStanding(
         account=name,
         number=account.facts.told.number + 1,
-        standing=account.standing,
+        standing=account.funding,
         allocated_su=su_text(account.allocated_micro_su),
         charged_su=su_text(account.charged_micro_su),
         reserved_su=su_text(account.reserved_micro_su),

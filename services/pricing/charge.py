@@ -74,8 +74,8 @@ class AttemptEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class ChargeMark:
-    """Which charge it is: its revision, when it was made, and until when periods were closed."""
+class ChargeRevision:
+    """Which charge of an attempt it is, when it was made, and until when periods were closed."""
 
     revision: int
     charged_at_us: int
@@ -89,7 +89,7 @@ def usage_of(finished: JobFinished) -> Occupied:
 
 
 def charge_message(
-    end: AttemptEnd, mark: ChargeMark, terms: Decimal | PriceTariff, rows: Sequence[Evidence]
+    end: AttemptEnd, made: ChargeRevision, terms: Decimal | PriceTariff, rows: Sequence[Evidence]
 ) -> ChargeMade:
     """The charge for a finished attempt with all that reproduces it: by a tariff or, where none is
     declared, by the rate of a core and second alone, fair."""
@@ -97,15 +97,15 @@ def charge_message(
     charge = ChargeMade(
         job_id=finished.job_id,
         attempt=finished.attempt,
-        revision=mark.revision,
+        revision=made.revision,
         user=finished.user,
         account=finished.account,
         cluster=finished.cluster,
         cores=usage.cores,
         runtime_s=usage.runtime_us / 1e6,
         evidence=[_evidence_message(row) for row in rows],
-        charged_at_us=mark.charged_at_us,
-        booked_at_us=max(finished.ended_at_us, mark.closed_until_us),
+        charged_at_us=made.charged_at_us,
+        booked_at_us=max(finished.ended_at_us, made.closed_until_us),
         finished=finished,
         node_failed=end.node_failed or bool(finished.failed_nodes),
         requeued=end.requeued,

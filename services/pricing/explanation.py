@@ -9,7 +9,7 @@ from coplace.v1.pricing_pb2 import ChargeMade
 from coplace.v1.tariffs_pb2 import TariffDeclared
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
-from services.pricing.charge import AttemptEnd, ChargeMark, charge_message, usage_of
+from services.pricing.charge import AttemptEnd, ChargeRevision, charge_message, usage_of
 from services.pricing.model import CoRun, evidence
 from shared.domain.errors import UnusableError
 from shared.domain.tariff import PriceTariff
@@ -68,8 +68,8 @@ def explained(
         Decimal(charge.rate_su_per_core_s) if tariff is None else tariff_of(tariff)
     )
     end = AttemptEnd(finished, charge.node_failed, charge.requeued)
-    mark = ChargeMark(charge.revision, charge.charged_at_us, charge.booked_at_us)
-    again = charge_message(end, mark, terms, rows)
+    made = ChargeRevision(charge.revision, charge.charged_at_us, charge.booked_at_us)
+    again = charge_message(end, made, terms, rows)
     if not charge.HasField("finished"):
         _as_before_tariffs(again)
     return Explanation(charge, tariff, measured, again)

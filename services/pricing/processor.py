@@ -51,7 +51,7 @@ from coplace.v1.telemetry_pb2 import ShuttersMeasured
 from services.pricing.account_book import AccountBook
 from services.pricing.charge import (
     AttemptEnd,
-    ChargeMark,
+    ChargeRevision,
     audit,
     charge_message,
     end_of,
@@ -190,7 +190,7 @@ class PricingProcessor:
         charges = [self._charge(self._attempts.get(key), ended) for key in sorted(due)]
         for _, (job_id, _) in self._to_forget.take(ended.ended_at_us):
             self._forget(job_id, ended.ended_at_us)
-        standings = self._accounts.standings(ended.ended_at_us)
+        standings = self._accounts.changed(ended.ended_at_us)
         return [*charges, *map(_told, standings)]
 
     def suspects(self) -> Sequence[str]:
@@ -379,8 +379,8 @@ class PricingProcessor:
         """The next revision of an attempt's charge, which settles what was reserved for it."""
         facts = attempt.facts
         terms = self._terms(attempt, end.finished.started_at_us or end.finished.ended_at_us)
-        mark = ChargeMark(facts.revision + 1, now_us, self._tariffs.closed_until_us)
-        charge = charge_message(end, mark, terms, tuple(rows))
+        made = ChargeRevision(facts.revision + 1, now_us, self._tariffs.closed_until_us)
+        charge = charge_message(end, made, terms, tuple(rows))
         self._reserve(attempt, 0)
         self._post(facts, -1)
         attempt.hold_to(charge)

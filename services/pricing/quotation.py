@@ -7,15 +7,15 @@ from typing import NamedTuple
 from coplace.v1.jobs_pb2 import JobFinished, JobSubmitted
 from coplace.v1.placement_service_pb2 import QuotedPlacement
 
-from services.pricing.charge import AttemptEnd, ChargeMark, charge_message, usage_of
+from services.pricing.charge import AttemptEnd, ChargeRevision, charge_message, usage_of
 from services.pricing.model import Evidence
-from shared.domain.tariff import HOUR_US, HOURS_A_DAY, JobPlace, PriceTariff
+from shared.domain.tariff import HOUR_US, HOURS_A_DAY, PriceTariff, RateScope
 
 Terms = Decimal | PriceTariff
 
 
 class PriceRange(NamedTuple):
-    """Service units."""
+    """Service units for the ends of an interval, and as expected."""
 
     low: Decimal
     expected: Decimal
@@ -29,7 +29,7 @@ class Quotation(NamedTuple):
     job: JobSubmitted
     quoted: QuotedPlacement
     now_us: int
-    place: JobPlace
+    scope: RateScope
     terms_at: Callable[[int], Terms]
     edges_us: Collection[int] = ()
 
@@ -64,7 +64,10 @@ class Quotation(NamedTuple):
         runtime_us = usage_of(finished).runtime_us
         rows = [Evidence("", runtime_us, slowdown, shutters_used=1)] if slowdown > 1 else []
         charge = charge_message(
-            AttemptEnd(finished), ChargeMark(1, finished.ended_at_us), self.terms_at(start_us), rows
+            AttemptEnd(finished),
+            ChargeRevision(1, finished.ended_at_us),
+            self.terms_at(start_us),
+            rows,
         )
         return Decimal(charge.price_su)
 
@@ -80,8 +83,8 @@ class Quotation(NamedTuple):
             cores=units * self.quoted.cores_per_unit,
             cluster=self.quoted.cluster,
             node_model=self.quoted.node_model,
-            partition=self.place.partition,
-            qos=self.place.qos,
+            partition=self.scope.partition,
+            qos=self.scope.qos,
             memory_gib=job.memory_gib or units * job.memory_gib_per_unit,
             resources={name: units * count for name, count in job.resources_per_unit.items()},
             energy_j=energy_j,

@@ -15,7 +15,7 @@ from coplace.v1.jobs_pb2 import JobFinished
 
 from services.pricing.model import EXACT, Evidence, Occupied, Price
 from shared.domain.money import service_units
-from shared.domain.tariff import CORE, ENERGY, GIB, JobPlace, PriceTariff, RateFunction
+from shared.domain.tariff import CORE, ENERGY, GIB, PriceTariff, RateFunction, RateScope
 
 _JOULE: Final = Decimal("0.000001")
 _SECONDS_AN_HOUR: Final = 3_600
@@ -38,9 +38,9 @@ class RatedAmount:
         return self.quantity * self.su / per
 
 
-def place_of(finished: JobFinished) -> JobPlace:
+def scope_of(finished: JobFinished) -> RateScope:
     """What rates tell the job apart by."""
-    return JobPlace(finished.cluster, finished.node_model, finished.partition, finished.qos)
+    return RateScope(finished.cluster, finished.node_model, finished.partition, finished.qos)
 
 
 def held_of(finished: JobFinished, cores: int) -> dict[str, Decimal]:
@@ -57,18 +57,18 @@ def amounts(tariff: PriceTariff, finished: JobFinished, usage: Occupied) -> tupl
     with localcontext(EXACT):
         weighed_us = _weighed_us(tariff, usage)
         held = held_of(finished, usage.cores)
-        return tuple(_rated(tariff, place_of(finished), _quantities(held, weighed_us))) + (
+        return tuple(_rated(tariff, scope_of(finished), _quantities(held, weighed_us))) + (
             _energy(tariff, finished, usage, weighed_us)
         )
 
 
 def full_su(
-    tariff: PriceTariff, held: dict[str, Decimal], place: JobPlace, from_us: int, until_us: int
+    tariff: PriceTariff, held: dict[str, Decimal], scope: RateScope, from_us: int, until_us: int
 ) -> Decimal:
     """What holding resources for a time costs at most, without energy: nobody knows it before."""
     with localcontext(EXACT):
         quantities = _quantities(held, tariff.weighed_us(from_us, until_us))
-        found = _rated(tariff, place, quantities)
+        found = _rated(tariff, scope, quantities)
         return service_units(sum((amount.in_full_su for amount in found), Decimal(0)))
 
 
@@ -82,10 +82,10 @@ def _quantities(held: dict[str, Decimal], weighed_us: Decimal) -> dict[str, Deci
 
 
 def _rated(
-    tariff: PriceTariff, place: JobPlace, quantities: dict[str, Decimal]
+    tariff: PriceTariff, scope: RateScope, quantities: dict[str, Decimal]
 ) -> Iterator[RatedAmount]:
     for resource, quantity in quantities.items():
-        if su := tariff.rate(resource, place):
+        if su := tariff.rate(resource, scope):
             yield RatedAmount(resource, quantity, su)
 
 
@@ -93,7 +93,7 @@ def _energy(
     tariff: PriceTariff, finished: JobFinished, usage: Occupied, weighed_us: Decimal
 ) -> tuple[RatedAmount, ...]:
     """Beyond what its cores draw idle, where that is the operator's; weighed as the run is."""
-    su = tariff.rate(ENERGY, place_of(finished))
+    su = tariff.rate(ENERGY, scope_of(finished))
     idle_j = tariff.idle_w_per_core * usage.cores * usage.runtime_us / 1_000_000
     energy_j = max(Decimal(0), Decimal(repr(finished.energy_j)) - idle_j)
     if not (su and energy_j):

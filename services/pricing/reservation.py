@@ -10,7 +10,7 @@ from coplace.v1.pricing_state_pb2 import ClusterCores, PricingState
 
 from services.pricing.rating import full_su
 from shared.domain.money import micro_units, service_units
-from shared.domain.tariff import CORE, GIB, JobPlace, PriceTariff
+from shared.domain.tariff import CORE, GIB, PriceTariff, RateScope
 from shared.messaging.stages.stage import AlreadyAppliedError
 
 # As much as one charge can be.
@@ -61,9 +61,9 @@ def reserved_micro_su(
         in_full = service_units(terms * held_cores * walltime_us / 1_000_000)
     else:
         until_us = started.started_at_us + walltime_us
-        place = JobPlace(cluster=started.cluster)
+        scope = RateScope(cluster=started.cluster)
         held = _held(submitted, held_cores)
-        in_full = full_su(terms, held, place, started.started_at_us, until_us)
+        in_full = full_su(terms, held, scope, started.started_at_us, until_us)
     return min(micro_units(in_full), _MOST_MICRO_SU)
 
 

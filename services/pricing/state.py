@@ -30,7 +30,7 @@ class Attempt:
 
     @property
     def key(self) -> AttemptKey:
-        """What identifies it."""
+        """Job and attempt, by which charges name it."""
         return self.facts.job_id, self.facts.attempt
 
     @property

@@ -76,7 +76,7 @@ class Followed:
             await self._read()
 
     async def stop(self) -> None:
-        """Disconnect."""
+        """Disconnect from the topic that is followed."""
         await self._consumer.stop()
 
     async def caught_up(self, partitions: Sequence[TopicPartition] = ()) -> None:

@@ -33,7 +33,7 @@ class Cells(NamedTuple):
     neighbour: Ints
 
     def only(self, of: Mask) -> "Cells":
-        """Some of them."""
+        """Those cells that the mask selects."""
         return Cells(self.machine[of], self.target[of], self.neighbour[of])
 
     def mirrored(self) -> "Cells":

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 
-def drain_news(
+def drain_changes(
     now_out: Mapping[str, str], drained_by: Mapping[str, str], source: str
 ) -> tuple[dict[str, list[str]], list[str]]:
     """The nodes that are out (with reasons) and that are not known to be drained, by reason; and

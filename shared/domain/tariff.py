@@ -43,7 +43,7 @@ def decimal_of(field: str, text: str, most: Decimal) -> Decimal:
     return value
 
 
-class JobPlace(NamedTuple):
+class RateScope(NamedTuple):
     """What rates tell jobs apart by; empty where a job has none."""
 
     cluster: str = ""
@@ -52,28 +52,28 @@ class JobPlace(NamedTuple):
     qos: str = ""
 
 
-ANYWHERE: Final = JobPlace()
+ANY_JOB: Final = RateScope()
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
     """Service units for one of a resource and an hour, for energy those of a kWh; what is empty in
-    `place` holds for any. Raises RejectedError on construction."""
+    `scope` holds for any. Raises RejectedError on construction."""
 
     resource: str
     su: Decimal
-    place: JobPlace = ANYWHERE
+    scope: RateScope = ANY_JOB
 
     def __post_init__(self) -> None:
         require_text("rates.resource", self.resource)
         if not 0 <= self.su <= MOST_RATE_SU:
             raise RejectedError("rates.su", f"must be from 0 to {MOST_RATE_SU}, got {self.su}")
 
-    def holds_for(self, place: JobPlace) -> bool:
-        """Whether a job there pays it."""
-        if self.place == ANYWHERE:
+    def holds_for(self, scope: RateScope) -> bool:
+        """Whether a job of this cluster, node model, partition and QOS pays it."""
+        if self.scope == ANY_JOB:
             return True
-        return all(not of or of == has for of, has in zip(self.place, place, strict=True))
+        return all(not of or of == has for of, has in zip(self.scope, scope, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +164,10 @@ class PriceTariff:
         """Whether a job that starts then is charged by it."""
         return self.from_us <= time_us and (not self.until_us or time_us < self.until_us)
 
-    def rate(self, resource: str, place: JobPlace) -> Decimal:
+    def rate(self, resource: str, scope: RateScope) -> Decimal:
         """The first that holds; 0 where none does."""
         of_it = (rate for rate in self.rates if rate.resource == resource)
-        return next((rate.su for rate in of_it if rate.holds_for(place)), _ZERO)
+        return next((rate.su for rate in of_it if rate.holds_for(scope)), _ZERO)
 
     def weighed_us(self, from_us: int, until_us: int) -> Decimal:
         """A stretch of time with each of its microseconds times the factor of its hour."""

@@ -46,7 +46,7 @@ from shared.placement.candidates.known_applications import KnownApplications
 from shared.placement.candidates.predictions import ClusterModels, Row
 from shared.placement.envelope import from_bytes, to_bytes
 from shared.placement.jobs.limits import Limit, Subject, limit_of
-from shared.placement.news import News
+from shared.placement.model_updates import ModelUpdates
 from shared.placement.power import caps as power_caps
 from shared.placement.reasons.explanation import when
 from shared.placement.rules_in_force import RulesInForce
@@ -82,7 +82,7 @@ class ModelStore:
         self._names: dict[str, NodeNames] = {}
         self._lost: dict[str, str] = {}
         self._undeclared: dict[str, str] = {}
-        self.news = News()
+        self.updates = ModelUpdates()
         self._limits: dict[Subject, Limit] = {}
         self._refused: dict[str, str] = {}
         self._newest: dict[str, Event] = {}
@@ -95,7 +95,7 @@ class ModelStore:
                 self._restore_word(key, from_bytes(value))
         self._changed -= self._newest.keys()
         self.rules.restore(state)
-        self.news = News.restored(state)
+        self.updates = ModelUpdates.restored(state)
 
     def _restore_word(self, key: str, event: Event) -> None:
         """What is known of power by the tables or trees of another version is forgotten."""
@@ -109,7 +109,7 @@ class ModelStore:
         changed, self._changed = self._changed, set()
         found = ((key, self._newest.get(key)) for key in sorted(changed))
         kept = {key: to_bytes(event) if event else None for key, event in found}
-        return {**kept, **self.rules.changes(), **self.news.changes()}
+        return {**kept, **self.rules.changes(), **self.updates.changes()}
 
     def forget(self, in_use: Callable[[], Set[str]]) -> None:
         """Keep no more applications a node model than are allowed: those whose signatures are
@@ -134,13 +134,13 @@ class ModelStore:
         self._require_declared_since(event)
         before = self._known_of(event.payload)
         self._fold(event)
-        self._note_news(event.payload, before)
+        self._note_update(event.payload, before)
 
     def _declare_rules(self, event: Event, message: PolicyDeclared) -> None:
         before = self.rules.now.ranking
         if self.rules.declare(event, message):
-            self.news.of_all()
-            self.rules.rank_earlier(self.news.number, before)
+            self.updates.of_all()
+            self.rules.rank_earlier(self.updates.number, before)
         self._neighbours_checked = False
 
     def _require_declared_since(self, event: Event) -> None:
@@ -166,15 +166,15 @@ class ModelStore:
                 return self._signatures.get(message.node_model, {}).get(message.app_id)
         return None
 
-    def _note_news(self, message: Message, before: object) -> None:
-        """Whether what was folded is news for jobs that wait."""
+    def _note_update(self, message: Message, before: object) -> None:
+        """Number what was folded where jobs that wait were weighed by what it replaces."""
         match message:
             case ClusterDeclared() if self._known_of(message) == before:
                 return
             case ClusterDeclared() | ClusterUndeclared() | CoefficientsPublished():
-                self.news.of_all()
+                self.updates.of_all()
             case SignatureUpdated() if not before:
-                self.news.of_app(message.app_id)
+                self.updates.of_app(message.app_id)
 
     def _fold(self, event: Event) -> None:
         key = f"{_PREFIX}{_subject(event.payload)}"

@@ -279,8 +279,8 @@ class Outcomes:
         return self.decisions.publish(job, decided)
 
     def reservation(self, job: Tracked) -> Reservation | None:
-        """The earliest nodes that the pass promised to a job, None when it has no reservation."""
-        promised = self.refusals.plan.promised(job.arrival)
+        """The earliest nodes that the pass reserved for a job, None when it has no reservation."""
+        promised = self.refusals.plan.reservations_of(job.arrival)
         own = [(each.start_s, name, each) for name, each in promised.items()]
         if not own:
             return None
@@ -329,7 +329,7 @@ class Outcomes:
     def _why_excluded(self, job: Tracked, choice: Choice) -> str:
         name = choice.cluster
         problem = self._misfit(job, name) or self.pending_reasons.closed.get(name)
-        if not problem and name in self.pending_reasons.out_of_reach(job):
+        if not problem and name in self.pending_reasons.unranked_clusters(job):
             problem = self.pending_reasons.drained(name)
         if problem or isinf(choice.part_eff):
             return problem or "did not fit or was lost when the job was ranked"

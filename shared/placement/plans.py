@@ -69,7 +69,7 @@ class PlanInForce:
     valid_until_s: float = -inf
 
     def to_bytes(self) -> bytes:
-        """JSON."""
+        """Its round, what it is based on in us and its end in s, as a JSON array."""
         return orjson.dumps([self.round, self.based_at_us, self.valid_until_s])
 
 
@@ -77,7 +77,7 @@ class PlanInForce:
 class Plans:
     """Folds plans, newest first: see the module. `now_s` is the end of the round in hand."""
 
-    standing: PlanInForce = PlanInForce()
+    in_force: PlanInForce = PlanInForce()
     now_s: float = -inf
     _jobs: dict[str, PlannedJob] = field(default_factory=dict)
     _proposed: PlanProposed | None = None
@@ -87,8 +87,8 @@ class Plans:
         """Follow the plan that `changes` wrote in earlier lives."""
         if proposed := state.get(_PROPOSED):
             self._proposed = PlanProposed.FromString(proposed)
-        if standing := state.get(_STANDING):
-            self.standing = PlanInForce(*orjson.loads(standing))
+        if kept := state.get(_STANDING):
+            self.in_force = PlanInForce(*orjson.loads(kept))
         for key, value in state.items():
             if key.startswith(_ITEM):
                 self._jobs[key.removeprefix(_ITEM)] = PlannedJob.from_bytes(value)
@@ -102,7 +102,7 @@ class Plans:
         """Keep a plan until the round ends. Raises AlreadyAppliedError for one that is not made
         after the newest that is known."""
         newest_us = self._proposed.based_at_us if self._proposed else -1
-        if message.based_at_us <= max(newest_us, self.standing.based_at_us):
+        if message.based_at_us <= max(newest_us, self.in_force.based_at_us):
             raise AlreadyAppliedError(event.id)
         self._proposed = message
         self._changed[_PROPOSED] = message.SerializeToString(deterministic=True)
@@ -121,7 +121,7 @@ class Plans:
         """Let a plan stand, by these modes of its jobs; ids of those whose entries may change."""
         planned = _planned(proposed, jobs, modes)
         changed = self._jobs.keys() | planned.keys()
-        self._stand(
+        self._put_in_force(
             PlanInForce(proposed.round, proposed.based_at_us, proposed.valid_until_us / 1e6),
             planned,
         )
@@ -131,9 +131,9 @@ class Plans:
         """A round ends then; ids of the jobs whose entries this changes: the plan does not hold any
         more, or a time has come that it names."""
         before_s, self.now_s = self.now_s, now_s
-        if self._jobs and self.standing.valid_until_s <= now_s:
+        if self._jobs and self.in_force.valid_until_s <= now_s:
             changed = set(self._jobs)
-            self._stand(self.standing, {})
+            self._put_in_force(self.in_force, {})
             return changed
         return {
             job_id
@@ -153,16 +153,16 @@ class Plans:
                 if mode.not_before_s > self.now_s:
                     yield mode.not_before_s
         if self._jobs:
-            yield self.standing.valid_until_s
+            yield self.in_force.valid_until_s
 
-    def _stand(self, standing: PlanInForce, jobs: dict[str, PlannedJob]) -> None:
-        if standing != self.standing:
-            self._changed[_STANDING] = standing.to_bytes()
+    def _put_in_force(self, plan: PlanInForce, jobs: dict[str, PlannedJob]) -> None:
+        if plan != self.in_force:
+            self._changed[_STANDING] = plan.to_bytes()
         for job_id in self._jobs.keys() | jobs.keys():
             if self._jobs.get(job_id) != jobs.get(job_id):
                 found = jobs.get(job_id)
                 self._changed[_ITEM + job_id] = found.to_bytes() if found else None
-        self.standing, self._jobs = standing, jobs
+        self.in_force, self._jobs = plan, jobs
 
 
 def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
@@ -170,7 +170,7 @@ def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | N
     plans = Plans()
     plans.restore(restored)
     proposed_us = plans._proposed.based_at_us if plans._proposed else 0
-    if max(plans.standing.based_at_us, proposed_us) <= now_us:
+    if max(plans.in_force.based_at_us, proposed_us) <= now_us:
         return {}
     return {key: None for key in restored if key in (_PROPOSED, _STANDING) or key.startswith(_ITEM)}
 

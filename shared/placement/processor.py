@@ -52,8 +52,8 @@ from shared.placement.candidates.modes import modes_of, with_slower_modes
 from shared.placement.jobs import mending
 from shared.placement.jobs.dependencies import Dependencies
 from shared.placement.jobs.facts import JobFacts
-from shared.placement.jobs.promises import Promises
 from shared.placement.jobs.requests import JobRequests
+from shared.placement.jobs.slowdown_guarantees import SlowdownGuarantees
 from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Tracked
 from shared.placement.jobs.withdrawals import Withdrawals
@@ -117,8 +117,8 @@ class Placement:
         self._meters = Meters(restored, self._job_table, self._models)
         self._told = ToldDecisions(restored, self._job_table, self._models)
         self._overshoots = Overshoots(restored, self._job_table.holdings, self._models)
-        self._promises = Promises(restored, self._job_table)
-        self._models.keep_apart(self._promises.apart())
+        self._guarantees = SlowdownGuarantees(restored, self._job_table)
+        self._models.keep_apart(self._guarantees.apart())
         self._prefer()
         self._margin = JointMargin(self._job_table, self._models, self._meters)
         self._measures = Measures(
@@ -128,8 +128,8 @@ class Placement:
         self._all_stale, self._lack_modes, self._now_s = False, False, 0.0
         # Whether the last pass would have started more than a cap has a margin for.
         self._has_sent_back = False
-        # Jobs that wait to be weighed again, and the news that they were looked for last.
-        self._stale, self._seen_news = set[str](), self._models.news.number
+        # Jobs that wait to be weighed again, and the update that they were looked for last.
+        self._stale, self._seen_updates = set[str](), self._models.updates.number
         self.queries = Queries(
             self._job_table,
             self._waiting_jobs,
@@ -139,7 +139,7 @@ class Placement:
             self._margin,
             self._meters,
             self._overshoots,
-            self._promises,
+            self._guarantees,
             self._schedulers,
         )
 
@@ -156,7 +156,7 @@ class Placement:
                 self._meters.read(event, read)
                 self._overshoots.read(read)
             case ShuttersMeasured() | PairsAllowed() as message:
-                self._hold_to_promises(event, message)
+                self._hold_to_guarantees(event, message)
             case JobSuspended() | JobResumed() | JobActionDone() | JobActionRefused():
                 self._act(event)
             case _:
@@ -180,21 +180,19 @@ class Placement:
         decided += self._nodes.of_round(ended, SOURCE, OUTPUT)
         silent = self._meters.of_round(ended, SOURCE, OUTPUT)
         decided += silent
-        decided += self._promises.of_round(ended, SOURCE, OUTPUT)
+        decided += self._guarantees.of_round(ended, SOURCE, OUTPUT)
         if silent:
             self._prefer()
         decided += self._overshoots.of_round(ended, SOURCE, OUTPUT)
         self._close_nodes()
         self._judge(may_reject=not was_decided)
         touched = self._settle()
-        weighed = self._weigh_news(touched)
+        weighed = self._weigh_updated(touched)
         self._forget_undeclared()
         self._estimate(touched)
         offered = self._offer_slower_modes([*touched, *weighed])
-        replanned = self._plans.pass_time(ended.now_s) | self._follow_plan(ended)
-        self._waiting_jobs.refresh(
-            [*touched, *weighed, *offered, *self._job_table.found(replanned)]
-        )
+        affected = self._plans.pass_time(ended.now_s) | self._follow_plan(ended)
+        self._waiting_jobs.refresh([*touched, *weighed, *offered, *self._job_table.found(affected)])
         self._refresh_stale()
         if was_decided:
             self.queries.end_round()
@@ -217,7 +215,7 @@ class Placement:
             **self._meters.changes(),
             **self._told.changes(),
             **self._overshoots.changes(),
-            **self._promises.changes(),
+            **self._guarantees.changes(),
         }
 
     def wake_us(self) -> int | None:
@@ -291,13 +289,13 @@ class Placement:
             case JobRequeueAsked() as asked:
                 self._requests.ask_back(event, asked)
 
-    def _hold_to_promises(self, event: Event, message: ShuttersMeasured | PairsAllowed) -> None:
+    def _hold_to_guarantees(self, event: Event, message: ShuttersMeasured | PairsAllowed) -> None:
         """What was measured of jobs that share nodes, and which pairs may share them again."""
         if isinstance(message, PairsAllowed):
-            self._promises.allow(message)
-        elif not self._promises.measure(event, message):
+            self._guarantees.allow(message)
+        elif not self._guarantees.measure(event, message):
             return
-        self._models.keep_apart(self._promises.apart())
+        self._models.keep_apart(self._guarantees.apart())
 
     def _act(self, event: Event) -> None:
         """What is asked of a run, and what came of it."""
@@ -393,13 +391,13 @@ class Placement:
                 self._job_table.save(job)
         return self._job_table.found(ids | self._dependencies.find_stuck())
 
-    def _weigh_news(self, touched: Iterable[Tracked]) -> list[Tracked]:
-        """Weigh the jobs that arrived, and of those before them that there is news for as many as
+    def _weigh_updated(self, touched: Iterable[Tracked]) -> list[Tracked]:
+        """Weigh the jobs that arrived, and of those before them that an update concerns as many as
         are weighed again in a round, by arrival. Returns the latter."""
-        jobs, news = list(touched), self._models.news
+        jobs, updates = list(touched), self._models.updates
         self._weigh([job for job in jobs if self._may_weigh(job) and _is_new(job)])
-        if news.number != self._seen_news:
-            self._seen_news = news.number
+        if updates.number != self._seen_updates:
+            self._seen_updates = updates.number
             jobs += self._waiting_jobs.jobs()
         self._stale.update(job.job.job_id for job in jobs)
         stale = [job for job in self._job_table.found(self._stale) if self._is_stale(job)]
@@ -412,13 +410,13 @@ class Placement:
     def _forget_earlier_rules(self) -> None:
         if self._models.rules.has_earlier:
             waiting = (job.weighed for job in self._job_table.waiting() if job.candidates)
-            self._models.rules.forget_earlier(min(waiting, default=self._models.news.number))
+            self._models.rules.forget_earlier(min(waiting, default=self._models.updates.number))
 
     def _may_weigh(self, job: Tracked) -> bool:
         return job.waits and job.admitted and not job.isolated
 
     def _is_stale(self, job: Tracked) -> bool:
-        return self._may_weigh(job) and self._models.news.are_for(job.job.app_id, job.weighed)
+        return self._may_weigh(job) and self._models.updates.are_for(job.job.app_id, job.weighed)
 
     def _weigh(self, jobs: list[Tracked]) -> None:
         weighed: Sequence[tuple[Candidate, ...]] = [()] * len(jobs)
@@ -431,7 +429,7 @@ class Placement:
                 self._models.undeclared,
             )
         for job, candidates in zip(jobs, weighed, strict=True):
-            job.weighed = self._models.news.number
+            job.weighed = self._models.updates.number
             job.misfits = misfits(job.job, self._models.declared.values())
             self._job_table.weigh(job, candidates)
 
@@ -543,11 +541,11 @@ class Placement:
                 return
             weighed = outcomes.weighed(job, outcomes.reasons(job, start), start)
             instead = outcomes.instead_of(job, chosen.candidate, start)
-            plan_round = self._plans.standing.round if chosen.is_planned else None
+            plan_round = self._plans.in_force.round if chosen.is_planned else None
             own_ghz = chosen.candidate.freq_ghz
             placed = self._job_table.place(job, start, plan.now_s, mode, own_ghz, plan_round)
             self._job_table.count_nameplate(job, *self._meters.counted(job, placed))
-            self._promises.make(job, self._models.neighbours()[placed.cluster])
+            self._guarantees.make(job, self._models.neighbours()[placed.cluster])
             self._waiting_jobs.leave(job.job.job_id)
             yield outcomes.started(job, placed, start, weighed, instead, self._beside(job))
 

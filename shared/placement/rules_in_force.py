@@ -44,7 +44,7 @@ class RulesInForce:
         self.started, self.now = started, started
         self._words: dict[str, Event] = {}
         self._changed: set[str] = set()
-        # By what those were ranked that were weighed before a number of the news.
+        # By what those were ranked that were weighed before a number of the updates.
         self._earlier: list[tuple[int, Ranking]] = []
 
     def restore(self, state: Mapping[str, bytes]) -> None:
@@ -82,12 +82,12 @@ class RulesInForce:
         return any(getattr(before, name) != getattr(self.now, name) for name in _WEIGHED_BY)
 
     def rank_earlier(self, number: int, ranking: Ranking) -> None:
-        """Jobs that were weighed before this number of the news stay ranked so."""
+        """Jobs that were weighed before this number of the updates stay ranked so."""
         self._earlier.append((number, ranking))
         self._changed.add(_EARLIER)
 
     def ranking_of(self, weighed: int) -> Ranking:
-        """By what a job is ranked that was weighed at this number of the news."""
+        """By what a job is ranked that was weighed at this number of the updates."""
         earlier = (ranking for number, ranking in self._earlier if weighed < number)
         return next(earlier, self.now.ranking)
 
@@ -97,7 +97,7 @@ class RulesInForce:
         return bool(self._earlier)
 
     def forget_earlier(self, weighed: int) -> None:
-        """No job that waits was weighed before this number of the news."""
+        """No job that waits was weighed before this number of the updates."""
         kept = [(number, ranking) for number, ranking in self._earlier if weighed < number]
         if kept != self._earlier:
             self._earlier = kept

@@ -72,7 +72,7 @@ class WaitingJobs:
     def arriving(self, job: Tracked, kinds: Kinds) -> Mapping[str, tuple[Choice, Entry]]:
         """The entries, of such `kinds`, of a job that would arrive now, by cluster: it is not put
         into the queue."""
-        gone = self._pending_reasons.out_of_reach(job)
+        gone = self._pending_reasons.unranked_clusters(job)
         [found] = choices([job], gone, self._rules.ranking_of(job.weighed))
         return self._entries_by(job, found, kinds)
 
@@ -126,7 +126,7 @@ class WaitingJobs:
         waiting = [place for job in jobs if (place := self._place_of(job)) is not None]
         stale: dict[tuple[frozenset[str], Ranking], list[_Waiting]] = defaultdict(list)
         for place in waiting:
-            gone = self._pending_reasons.out_of_reach(place.job)
+            gone = self._pending_reasons.unranked_clusters(place.job)
             if place.gone != gone or place.weighed is not place.job.candidates:
                 stale[gone, self._rules.ranking_of(place.job.weighed)].append(place)
         for (gone, ranking), places in stale.items():

@@ -38,7 +38,7 @@ _LONGEST_LIMIT_S: Final = 60.0
 _Conflict = tuple[int, tuple[int, ...]]
 
 
-class Order(Protocol):
+class ListOrder(Protocol):
     """The order of a list schedule: see PriorityRule."""
 
     def order(self, at: CappedSituation) -> list[int]: ...
@@ -54,7 +54,7 @@ class DecompositionPlanner:
 
     def __init__(
         self,
-        rule: Order,
+        rule: ListOrder,
         searches: Searches,
         limit_s: float = 1.0,
         rounds: int = 3,

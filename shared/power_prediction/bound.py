@@ -28,7 +28,7 @@ _BEYOND: Final = 0.2
 MOST_CLUSTERS: Final = 256
 
 
-class Group(NamedTuple):
+class ScoreGroup(NamedTuple):
     """Jobs whose scores are taken to be alike."""
 
     cluster: str
@@ -98,15 +98,15 @@ class JobGroups:
         self._spreads: dict[str, Newest] = {}
         self._powers_w: dict[str, Newest] = {}
 
-    def of(self, cluster: str, spread: float, jobs_of_user: float) -> Group:
+    def of(self, cluster: str, spread: float, jobs_of_user: float) -> ScoreGroup:
         """`spread` is how far the 90 % quantile of the predictors lies above the prediction, W."""
         kept = self._kept(cluster)
         if jobs_of_user < FEW_JOBS:
-            return Group(kept, "few jobs of the user")
+            return ScoreGroup(kept, "few jobs of the user")
         spreads = self._spreads.get(kept)
         share = spreads.share_below(spread) if spreads else 0.0
         fifth = min(int(SPREAD_GROUPS * share), SPREAD_GROUPS - 1)
-        return Group(kept, f"spread {fifth + 1} of {SPREAD_GROUPS}")
+        return ScoreGroup(kept, f"spread {fifth + 1} of {SPREAD_GROUPS}")
 
     def highest_w(self, cluster: str) -> float:
         """The highest power of the newest jobs of a cluster; infinite where none ran."""
@@ -114,7 +114,7 @@ class JobGroups:
         return powers_w.quantile(1.0) if powers_w else math.inf
 
     def learn(self, cluster: str, spread: float, power_w: float) -> None:
-        """One job."""
+        """Take in what a job drew, W, and how far similar ones lay apart."""
         kept = self._kept(cluster)
         self._spreads.setdefault(kept, Newest(_NEWEST_SPREADS)).add(spread)
         self._powers_w.setdefault(kept, Newest(_NEWEST_POWERS)).add(power_w)
@@ -135,15 +135,15 @@ class AdaptiveBound:
         self.level = alpha
         self._step = min(_STEP * alpha, _MOST_STEP)
         self._most = max(_NEWEST_SCORES, math.ceil(_SCORES_ABOVE / alpha))
-        self._scores: dict[Group, Newest] = {}
+        self._scores: dict[ScoreGroup, Newest] = {}
         self._all = Newest(self._most)
 
-    def upper_w(self, predicted_w: float, group: Group) -> float:
+    def upper_w(self, predicted_w: float, group: ScoreGroup) -> float:
         """The bound. With too few jobs to say, it is twice the prediction."""
         margin = self.margin(group)
         return predicted_w + margin.above_w + margin.above_share * predicted_w
 
-    def margin(self, group: Group) -> Margin:
+    def margin(self, group: ScoreGroup) -> Margin:
         """That of the bounds of a group's jobs."""
         own = self._scores.get(group, self._all)
         scores = own if len(own) * self.alpha >= 1 else self._all
@@ -152,7 +152,7 @@ class AdaptiveBound:
         beyond = _BEYOND * max(0.0, -self.level) / self.alpha
         return Margin(scores.quantile(1 - min(max(self.level, 0.0), 1.0)), beyond)
 
-    def learn(self, score_w: float, group: Group, *, is_above: bool) -> None:
+    def learn(self, score_w: float, group: ScoreGroup, *, is_above: bool) -> None:
         """How far a job lay above its prediction, and whether above the bound that it had."""
         self.follow(is_above=is_above)
         self.remember(score_w, group)
@@ -161,12 +161,12 @@ class AdaptiveBound:
         """Move the level by what came of a bound."""
         self.level += self._step * (self.alpha - is_above)
 
-    def remember(self, score_w: float, group: Group, number: int = 0) -> None:
+    def remember(self, score_w: float, group: ScoreGroup, number: int = 0) -> None:
         """A score: the scores of `number` and before can be forgotten."""
         self._all.add(score_w, number)
         self._scores.setdefault(group, Newest(self._most)).add(score_w, number)
 
-    def forget(self, group: Group, number: int) -> None:
+    def forget(self, group: ScoreGroup, number: int) -> None:
         """The scores of a group up to a number go."""
         self._all.forget(number)
         self._scores[group].forget(number)

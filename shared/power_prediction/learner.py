@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from shared.numerics.elementary import exp, exps, log
 from shared.power_prediction.blend import Blend, weighted_median
-from shared.power_prediction.bound import AdaptiveBound, Group, JobGroups
+from shared.power_prediction.bound import AdaptiveBound, JobGroups, ScoreGroup
 from shared.power_prediction.forests import FOREST_PREDICTORS, Forests, Trainer
 from shared.power_prediction.history import (
     FEATURES,
@@ -61,7 +61,7 @@ class Made(NamedTuple):
     said: Floats | None
     trust: Floats
     spread_w: float
-    group: Group
+    group: ScoreGroup
     prediction: PredictedPower
 
 

@@ -18,8 +18,8 @@ from shared.power_prediction.blend import losses_of
 from shared.power_prediction.bound import (
     SPREAD_GROUPS,
     AdaptiveBound,
-    Group,
     Newest,
+    ScoreGroup,
 )
 from shared.power_prediction.forests import User
 from shared.power_prediction.kinds import NONE, Key, KindOfJob, SimilarPower
@@ -70,7 +70,7 @@ class JudgedPrediction(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Relative."""
+        """How far the prediction was off, as a share of what was drawn."""
         return abs(self.predicted_w / self.power_w - 1)
 
     @property
@@ -84,7 +84,7 @@ class JudgedPrediction(NamedTuple):
         return self.where, self.user
 
     @property
-    def of_group(self) -> Group:
+    def of_group(self) -> ScoreGroup:
         """Whose scores are taken to be alike."""
         return _group(self.where, self.group)
 
@@ -234,5 +234,5 @@ class OnlineLearner:
         return PowerBound(self._bound.alpha, highest_w, cuts_w, tuple(margins))
 
 
-def _group(where: str, number: int) -> Group:
-    return Group(where, str(number))
+def _group(where: str, number: int) -> ScoreGroup:
+    return ScoreGroup(where, str(number))

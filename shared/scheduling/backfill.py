@@ -54,7 +54,7 @@ class Dispatch:
         return any(scheduler.is_relieved for scheduler in self.schedulers.values())
 
     def reservations(self) -> dict[str, Reservation]:
-        """What was promised, by cluster."""
+        """What is reserved, by cluster."""
         reservations = {name: scheduler.reservation for name, scheduler in self.schedulers.items()}
         return {
             name: reservation
@@ -62,11 +62,11 @@ class Dispatch:
             if reservation is not None
         }
 
-    def promised(self, arrival: int) -> dict[str, Reservation]:
-        """What was promised to one job, by cluster."""
+    def reservations_of(self, arrival: int) -> dict[str, Reservation]:
+        """What is reserved for one job, by cluster."""
         found: dict[str, Reservation] = {}
         for name, scheduler in self.schedulers.items():
-            if scheduler.promised_to == arrival and (reservation := scheduler.reservation):
+            if scheduler.reserved_for == arrival and (reservation := scheduler.reservation):
                 found[name] = reservation
         return found
 

@@ -55,7 +55,7 @@ class ConservativeScheduler(ProfileScheduler):
         return self.number, entry, None, waits_before
 
     def add(self, entry: Entry) -> None:
-        """An entry arrived. One that belongs before others is promised what these leave."""
+        """An entry arrived. One that belongs before others gets what these leave."""
         self.queue.add(entry)
         self._new.append(entry)
 

@@ -110,7 +110,7 @@ class ConsumableScheduler(Scheduler):
         self._from = min(self._from, entry.order)
 
     def drop(self, arrival: int) -> None:
-        """Take out the entry of a job that started elsewhere, and what it was promised."""
+        """Take out the entry of a job that started elsewhere, and what was reserved for it."""
         order = self.queue.order_of(arrival)
         if order is None:
             return
@@ -167,12 +167,12 @@ class ConsumableScheduler(Scheduler):
 
     @property
     def reservation(self) -> Reservation | None:
-        """What is promised to the first entry that cannot start."""
+        """What is reserved for the first entry that cannot start."""
         return self.shadow.reservation if self.shadow else None
 
     @property
-    def promised_to(self) -> int:
-        """The arrival number of whom it is promised to; below 0 for nobody."""
+    def reserved_for(self) -> int:
+        """The arrival number of whom it is reserved for; below 0 for nobody."""
         return self._blocked.arrival if self._blocked is not None else -1
 
     def expected_ends(self) -> list[tuple[float, int]]:
@@ -219,7 +219,7 @@ class ConsumableScheduler(Scheduler):
         return self._now_s + entry.limit_s
 
     def in_time(self, entry: Entry) -> bool:
-        """True when it ends before anything is promised."""
+        """True when it ends before anything is reserved."""
         return self.shadow is None or self.end_s(entry) <= self.shadow.reservation.start_s
 
     def starting(self, entry: Entry) -> Entry | None:
@@ -241,7 +241,7 @@ class ConsumableScheduler(Scheduler):
         return None
 
     def leaves_reservation(self, entry: Entry) -> bool:
-        """True when it ends before anything is promised, or leaves enough for it."""
+        """True when it ends before anything is reserved, or leaves enough for it."""
         shadow = self.shadow
         if shadow is None or self.end_s(entry) <= shadow.reservation.start_s:
             return True
@@ -295,7 +295,7 @@ class ConsumableScheduler(Scheduler):
         return self.number, entry, allocation, waits
 
     def _block(self, entry: Entry) -> None:
-        """Promise the entry its units, in the mode in which they and the watts are there first, if
+        """Reserve the entry's units, in the mode in which they and the watts are there first, if
         limits hold; what no budget will ever let start, or whose nodes are held for ever, waits for
         another cap, and blocks nobody."""
         self._forget_reservation()
@@ -313,7 +313,7 @@ class ConsumableScheduler(Scheduler):
         self._blocked, self._blocked_s = entry, self._now_s
 
     def _shadow_of(self, entry: Entry, soonest: Soonest) -> Shadow:
-        self._nodes.promise(soonest.states)
+        self._nodes.reserve(soonest.states)
         reservation = Reservation(entry.arrival, entry.nodes, soonest.start_s)
         return Shadow(reservation, self.kinds[entry.kind], soonest.units - entry.nodes)
 

@@ -12,7 +12,7 @@ from sys import maxsize
 from typing import Final, cast
 
 from shared.scheduling.dispatch import Scheduler, Served
-from shared.scheduling.load import Load, Reservation, Standing
+from shared.scheduling.load import ClusterState, Load, Reservation
 from shared.scheduling.power import NO_CAP_MW, Budgets, PowerBudget, Shortage
 from shared.scheduling.releases import Releases
 from shared.scheduling.wait_queue import Block, Entry, WaitQueue
@@ -23,9 +23,9 @@ DONE: Final = maxsize
 # Node sets of a scheduler, at most.
 _SCHEDULER_BITS: Final = 24
 
-# A Reservation and a Standing as plain tuples: there is one a pass, and few are ever looked at.
+# A Reservation and a ClusterState as plain tuples: one a pass, few ever looked at.
 _ReservationTuple = tuple[int, int, float]
-_Standing = tuple[int, int, int, _ReservationTuple | None]
+_ClusterState = tuple[int, int, int, _ReservationTuple | None]
 # The next entry that acts, or an order before which none does: as far as was looked.
 Turn = Entry | int
 
@@ -80,8 +80,8 @@ class EasyScheduler(Scheduler):
         # What became of the cluster entry by entry. `_undone` are the ends of it that reservations
         # took with them when they were given up, `_left` how many there were when a job went
         # elsewhere.
-        self._trail: list[_Standing] = []
-        self._undone: list[list[_Standing]] = []
+        self._trail: list[_ClusterState] = []
+        self._undone: list[list[_ClusterState]] = []
         self._left: dict[int, int] = {}
         for place, node_set in enumerate(load.node_sets):
             node_set.holder = holder_of(number, place)
@@ -150,7 +150,7 @@ class EasyScheduler(Scheduler):
             self._from = order
 
     def drop(self, arrival: int) -> None:
-        """Take out the entry of a job that started elsewhere, and what it was promised."""
+        """Take out the entry of a job that started elsewhere, and what was reserved for it."""
         order = self.queue.order_of(arrival)
         if order is None:
             return
@@ -176,32 +176,32 @@ class EasyScheduler(Scheduler):
     # What it answers ----------------------------------------------------------------------------
 
     @property
-    def standing(self) -> Standing:
+    def state(self) -> ClusterState:
         """The cluster as it is now."""
-        return _standing(self._trail[-1])
+        return _state(self._trail[-1])
 
     @property
     def reservation(self) -> Reservation | None:
-        """What is promised to the first entry that cannot start."""
+        """What is reserved for the first entry that cannot start."""
         return Reservation(*self._reservation) if self._reservation else None
 
     @property
-    def promised_to(self) -> int:
-        """The arrival number of whom it is promised to; below 0 for nobody."""
+    def reserved_for(self) -> int:
+        """The arrival number of whom it is reserved for; below 0 for nobody."""
         return self._reservation[0] if self._reservation else -1
 
     def expected_ends(self) -> list[tuple[float, int]]:
         """When the holders of nodes are expected to end."""
         return [(held[0], held[1]) for held in self.releases.in_order]
 
-    def standing_before(self, entry: Entry) -> Standing:
+    def state_before(self, entry: Entry) -> ClusterState:
         """The cluster when the turn of an entry came last: before its job started elsewhere, if it
         did, whatever was taken back since."""
         order, arrival = entry[0], entry[1]
         for undone in self._undone[self._left.get(arrival, maxsize) :]:
             if undone[0][0] < order:
-                return _standing(undone[bisect_left(undone, (order,)) - 1])
-        return _standing(self._trail[bisect_left(self._trail, (order,)) - 1])
+                return _state(undone[bisect_left(undone, (order,)) - 1])
+        return _state(self._trail[bisect_left(self._trail, (order,)) - 1])
 
     def end_s(self, entry: Entry) -> float:
         """When the entry ends at the latest if it starts now."""
@@ -265,7 +265,7 @@ class EasyScheduler(Scheduler):
             self.budgets.hold(holder, release_s, draw_mw)
 
     def _reserve(self, entry: Entry) -> Served | None:
-        """Promise nodes to the next entry, in the mode in which they and the watts are there first:
+        """Reserve nodes for the next entry in the mode in which they and the watts are there first:
         the first entry on this cluster that cannot start. What no budget will ever let start, or
         whose nodes are held for ever, waits for another cap, and blocks nobody."""
         shadow_s, available = self._earliest(entry)
@@ -360,7 +360,7 @@ class EasyScheduler(Scheduler):
         if not self._backfills or queue.last_order < order:
             return
         for block in queue.blocks_from(order):
-            if self._is_out_of_reach(block):
+            if self._may_none_start(block):
                 continue
             if self._pauses and (place := block.place_of(order)) < len(block.entries):
                 yield block.entries[place][0]
@@ -387,7 +387,7 @@ class EasyScheduler(Scheduler):
                 return entry
         return None
 
-    def _is_out_of_reach(self, block: Block) -> bool:
+    def _may_none_start(self, block: Block) -> bool:
         """True when no entry of a block may start before the reservation."""
         assert self._reservation is not None
         if self._is_capped and block.least_draw_mw > self.budgets.undrawn_mw:
@@ -397,6 +397,6 @@ class EasyScheduler(Scheduler):
         return not starts
 
 
-def _standing(noted: _Standing) -> Standing:
+def _state(noted: _ClusterState) -> ClusterState:
     order, free, extra, reservation = noted
-    return Standing(order, free, extra, Reservation(*reservation) if reservation else None)
+    return ClusterState(order, free, extra, Reservation(*reservation) if reservation else None)

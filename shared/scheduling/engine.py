@@ -1,7 +1,9 @@
 """The one event loop: jobs arrive, start when the dispatcher says so, and end.
 
-Simulations, forecasts, evaluations of plans and what-if questions differ in who decides, in when
-jobs come and in how long they run; not in this.
+Simulations of logs and of deadlines, forecasts, quotes and evaluations of plans differ in who
+decides, in when jobs come and in how long they run; not in this. What-if questions on a record have
+a loop of their own (`shared/simulation/recorded/what_if.py`): there placement itself decides, round
+by round.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

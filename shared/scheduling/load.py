@@ -1,4 +1,4 @@
-"""How a cluster stands during a scheduling pass: who holds nodes, what is free and promised."""
+"""The state of a cluster during a scheduling pass: who holds nodes, what is free and reserved."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -25,14 +25,14 @@ class Load:
 
 
 class Reservation(NamedTuple):
-    """Nodes promised to the first blocked entry of a cluster at its shadow time."""
+    """Nodes reserved for the first blocked entry of a cluster at its shadow time."""
 
     arrival: int
     nodes: int
     start_s: float
 
 
-class Standing(NamedTuple):
+class ClusterState(NamedTuple):
     """A cluster after the entry `order` was served.
 
     `extra` nodes stay free at the shadow time of the reservation; 0 while there is none.
@@ -44,5 +44,5 @@ class Standing(NamedTuple):
     reservation: Reservation | None = None
 
     def in_time(self, end_s: float) -> bool:
-        """True when what ends then gives its nodes back before they are promised."""
+        """True when what ends then gives its nodes back before they are reserved."""
         return self.reservation is None or end_s <= self.reservation.start_s

@@ -114,7 +114,7 @@ class NodeSelection:
             shadow.extra -= len(each.nodes) * (before - after)
 
     def count_anew(self) -> None:
-        """Something came back."""
+        """Something came back: what was counted of each kind may be too little."""
         self.known.clear()
         self.regroup()
 
@@ -128,7 +128,7 @@ class NodeSelection:
         self._refused.clear()
         self._allowed.clear()
 
-    def promise(self, then: Sequence[int]) -> None:
+    def reserve(self, then: Sequence[int]) -> None:
         """There is a reservation, at whose time the classes are in these states."""
         for each, state in zip(self.classes.all, then, strict=True):
             each.then = state

@@ -14,12 +14,12 @@ from shared.scheduling.pool import Pool
 from shared.scheduling.run_share import RunShare, expected_end_s
 from shared.scheduling.workload import Floats, Ints, Schedule
 
-# How long a job, by arrival number, really runs on a cluster with an mode.
+# How long a job, by arrival number, really runs on a cluster in a mode.
 RunTime = Callable[[int, int, ExecutionMode], float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Replanned:
+class LookAheadSchedule:
     """A schedule, and each job's P-state, power and limit as they were chosen, (jobs,)."""
 
     schedule: Schedule
@@ -36,7 +36,7 @@ class _Begun:
 
 def replan(
     pools: Sequence[Pool], jobs: Sequence[Waiting], run_s: RunTime, policy: LookAhead
-) -> Replanned:
+) -> LookAheadSchedule:
     """The schedule of jobs, by submission and arrival number from 0, under look-ahead.
 
     What a job really runs for is learned when it ends: expectations are the mean share of their
@@ -93,7 +93,7 @@ class PlanDispatcher(Dispatcher):
         """How long a job that was started really runs."""
         return self.begun[served[1].arrival].run_s
 
-    def result(self) -> Replanned:
+    def result(self) -> LookAheadSchedule:
         """What was decided."""
         begun = [self.begun[job] for job in range(len(self._jobs))]
         start_s = np.array([each.start.start_s for each in begun])
@@ -104,7 +104,7 @@ class PlanDispatcher(Dispatcher):
             backfilled=np.array([each.start.backfilled for each in begun]),
         )
         modes = [each.start.planned.mode for each in begun]
-        return Replanned(
+        return LookAheadSchedule(
             schedule,
             pstate=np.array([mode.pstate for mode in modes]),
             power_w=np.array([mode.power_w for mode in modes]),

@@ -130,12 +130,12 @@ class _Evaluation:
                 self._schedulers[planned.cluster].add(planned.entry)
 
     def served(self) -> list[PlannedStart]:
-        """One pass."""
+        """What one pass starts at the instant of the situation."""
         now_s = self._situation.now_s
         return [self._start(now_s, served) for served in serve(self._schedulers, now_s)]
 
     def played(self, share: float) -> list[PlannedStart]:
-        """Until nothing is to come."""
+        """All starts until nothing is to come, if jobs run for this share of their limits."""
         coming = sorted(self._coming)
         arrive_s = [from_s for from_s, _, _ in coming]
         backfill = Backfill(self._schedulers, map(self._arrival, coming))

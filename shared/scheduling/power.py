@@ -99,7 +99,7 @@ class Shortage(NamedTuple):
     reserved_for: int = -1
 
 
-class Promised(NamedTuple):
+class PowerReservation(NamedTuple):
     """Watts that are reserved for a job that waits."""
 
     start_s: float
@@ -129,7 +129,7 @@ class PowerBudget:
         self.relieved = self.changes = self.withdrawn = 0
         self._held: list[_Held] = []
         self._by_holder: dict[int, _Held] = {}
-        self._reserved: dict[int, Promised] = {}
+        self._reserved: dict[int, PowerReservation] = {}
         # From now on: where the headroom may fall, what it is there, and the least until there.
         self._times_s: list[float] = []
         self._room_mw: list[int] = []
@@ -176,7 +176,7 @@ class PowerBudget:
         """Keep watts for a job that waits, unless it has a reservation that is as early."""
         before = self._reserved.get(arrival)
         if before is None or start_s < before.start_s:
-            self._reserved[arrival] = Promised(start_s, start_s + duration_s, draw_mw)
+            self._reserved[arrival] = PowerReservation(start_s, start_s + duration_s, draw_mw)
             self._forget()
 
     def give_up(self, arrival: int) -> None:
@@ -185,7 +185,7 @@ class PowerBudget:
             self._forget()
             self.relieved += 1
 
-    def promised(self, arrival: int) -> Promised | None:
+    def reservation_of(self, arrival: int) -> PowerReservation | None:
         """What is reserved for a job: from when until when, and how much; None without."""
         return self._reserved.get(arrival)
 
@@ -352,7 +352,7 @@ class PowerBudget:
                 self._falls.append((self._times_s[place], room_mw))
             self._least_mw.append(least_mw)
 
-    def _least_without(self, until_s: float, own: Promised) -> int:
+    def _least_without(self, until_s: float, own: PowerReservation) -> int:
         """The least from now until then if a job's reservation were not."""
         return min(
             room_mw + (own.draw_mw if own.draws_at(time_s) else 0)

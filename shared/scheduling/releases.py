@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 
 # Nodes that are expected back: (release_s, holder, nodes).
-Held = tuple[float, int, int]
+HeldNodes = tuple[float, int, int]
 
 
 class Releases:
@@ -12,15 +12,15 @@ class Releases:
     __slots__ = ("_by_holder", "in_order")
 
     def __init__(self) -> None:
-        self.in_order: list[Held] = []
-        self._by_holder: dict[int, Held] = {}
+        self.in_order: list[HeldNodes] = []
+        self._by_holder: dict[int, HeldNodes] = {}
 
-    def hold(self, held: Held) -> None:
+    def hold(self, held: HeldNodes) -> None:
         """A job holds this until it lets go."""
         insort(self.in_order, held)
         self._by_holder[held[1]] = held
 
-    def let_go(self, holder: int) -> Held:
+    def let_go(self, holder: int) -> HeldNodes:
         """What the job `holder` held, which is nobody's now."""
         held = self._by_holder.pop(holder)
         del self.in_order[bisect_left(self.in_order, held)]

@@ -54,7 +54,7 @@ class Apart:
     """Nobody has a neighbour."""
 
     def accepts_anyone(self, app: str) -> bool:
-        """Never."""
+        """Whoever it is: nobody accepts anybody."""
         return False
 
     def cost(self, newcomer: Member, group: Group) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from shared.eamc.frequency import worth_choosing
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
-from shared.scheduling.plan_dispatch import Replanned, replan
+from shared.scheduling.plan_dispatch import LookAheadSchedule, replan
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry
 from shared.scheduling.workload import NO_ENTRY, Ints, Schedule
 from shared.simulation.entries import Entries
@@ -34,8 +34,8 @@ def play_ahead(
     objective = Objective(system.tariffs, ahead.prices)
     offered = _Offered(system, epm, entries)
     jobs = [offered.job(job) for job in range(len(entries.workload))]
-    replanned = replan(system.pools, jobs, offered.run_s, LookAhead(objective, ahead.bounds))
-    return _chosen(entries, epm, replanned), replanned.schedule
+    planned = replan(system.pools, jobs, offered.run_s, LookAhead(objective, ahead.bounds))
+    return _chosen(entries, epm, planned), planned.schedule
 
 
 class _Offered:
@@ -93,18 +93,18 @@ class _Offered:
         return self._projections[cluster].pstates_ghz.index(self._freq_ghz[job, cluster])
 
 
-def _chosen(entries: Entries, epm: Epm, replanned: Replanned) -> Entries:
+def _chosen(entries: Entries, epm: Epm, planned: LookAheadSchedule) -> Entries:
     """The entries with limit, run time, power and frequency as chosen where each job ran."""
-    schedule = replanned.schedule
+    schedule = planned.schedule
     ran: tuple[Ints, Ints] = np.arange(len(entries.workload)), schedule.cluster
     work, traits = entries.workload, entries.traits
     run_s, power_w, freq_ghz = work.run_s.copy(), work.power_w.copy(), traits.freq_ghz.copy()
     limit_s = work.limit_s.copy()
     run_s[ran] = schedule.end_s - schedule.start_s
-    power_w[ran], limit_s[ran] = replanned.power_w, replanned.limit_s
+    power_w[ran], limit_s[ran] = planned.power_w, planned.limit_s
     freq_ghz[ran] = [
         epm.projections[cluster].pstates_ghz[pstate]
-        for cluster, pstate in zip(schedule.cluster, replanned.pstate, strict=True)
+        for cluster, pstate in zip(schedule.cluster, planned.pstate, strict=True)
     ]
     return replace(
         entries,

@@ -39,7 +39,7 @@ from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Tracked
 from shared.placement.jobs.withdrawals import Withdrawals
 from shared.placement.model_store import ModelStore
-from shared.placement.news import News
+from shared.placement.model_updates import ModelUpdates
 from shared.placement.outcomes import Outcomes
 from shared.placement.power import caps
 from shared.placement.power.measures import Measures
@@ -258,7 +258,7 @@ def undeclared_clusters_get_jobs() -> AbstractContextManager[Any]:
 
 def nobody_is_weighed_again() -> AbstractContextManager[Any]:
     """Jobs that wait know the clusters of the day when they came."""
-    return patch.object(News, "are_for", lambda *_: False)
+    return patch.object(ModelUpdates, "are_for", lambda *_: False)
 
 
 def jobs_are_rejected_while_clusters_are_lost() -> AbstractContextManager[Any]:

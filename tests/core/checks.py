@@ -11,7 +11,7 @@ from shared.placement.schedulers import Arriving
 from shared.scheduling.backfill import ClusterScheduler, Dispatch, schedule
 from shared.scheduling.wait_queue import Entry
 from tests.core.plain import Lack, Region, Start, Waiting
-from tests.core.standing import BrokenError, require
+from tests.core.plain_state import BrokenError, require
 
 _RELAXED_TIMES: Final = 8
 
@@ -143,7 +143,7 @@ def _relaxed(now_s: float, plan: Dispatch, entry: Entry, cluster: str) -> Entry 
     if left_mw:
         return entry._replace(draw_mw=min(left_mw)) if min(left_mw) >= 0 else None
     if type(scheduler).__name__ == "EasyScheduler":
-        before = scheduler.standing_before(entry)  # type: ignore[union-attr]
+        before = scheduler.state_before(entry)  # type: ignore[union-attr]
         free, promise = before.free, before.reservation
     else:
         free, promise = scheduler.units_now(entry), scheduler.reservation  # type: ignore[union-attr]

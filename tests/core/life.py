@@ -49,11 +49,11 @@ from tests.core.figures import (
     events_of,
     submission,
 )
+from tests.core.freed_watts import Sharing
 from tests.core.managers import Managers
 from tests.core.plain import Kept, Region
-from tests.core.rooms import Rooms
+from tests.core.plain_state import PlainState, require
 from tests.core.runs import CLOCK, END, RESUME, SUSPEND, Acting, Action, Run, Runs
-from tests.core.standing import Standing, require
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US
 
@@ -114,11 +114,11 @@ class Life:
         self.steady, self.killed = self._placement({}), Placement({}, self.rules, 7.0)
         self._states: tuple[dict[str, bytes], dict[str, bytes]] = ({}, {})
         rules = self.rules
-        self._standing = Standing(
+        self._plain_state = PlainState(
             self.known, counts_idle=rules.cap_counts_idle, cap_slowdown=rules.cap_slowdown
         )
         self._checks = Checks(self.steady)
-        self._rooms = Rooms(self.known, self.running, self._id)
+        self._sharing = Sharing(self.known, self.running, self._id)
         self._tell(region.pair_model((0.0, 0.0, 0.0, WEIGHT)))
         self._tell(region.power())
 
@@ -301,9 +301,9 @@ class Life:
         decisions = region.decisions(both[0])
         self._checks.starts(self.passes)
         last = self.passes[-1].before
-        rooms = [*self._rooms.made(decisions, acting, last)]
-        require(self.rules.cap_sharing or not rooms, f"nobody shares, and {rooms} are asked")
-        asked += rooms or acting.clock_up(last)
+        freed = [*self._sharing.made(decisions, acting, last)]
+        require(self.rules.cap_sharing or not freed, f"nobody shares, and {freed} are asked")
+        asked += freed or acting.clock_up(last)
         self._watts = [*last.promised_watts()]
         self._note(decisions, asked)
         self._checks.waiting(self.passes[-1], self.rounds)
@@ -318,7 +318,7 @@ class Life:
     def _asked_before(self, acting: Acting) -> Iterator[tuple[str, Action]]:
         """What is to be asked before a round's first pass; how the region is to stand then."""
         yield from acting.for_operators()
-        yield from acting.under_caps(self._standing.budgets())
+        yield from acting.under_caps(self._plain_state.budgets())
         waits = {a for a, job_id in self._arrivals() if job_id not in self.running}
         watts = [
             (cluster, arrival, kept._replace(begin_s=begin_s, end_s=kept.end_s + later_s))
@@ -327,9 +327,9 @@ class Life:
             for later_s in [begin_s - kept.begin_s]
             if arrival in waits
         ]
-        self._before = self._standing.of_runs(self.now_s, self.running, watts)
-        self._rooms.begin(self.now_s, waits)
-        self._rooms.keep(self._before.budgets, self.now_s)
+        self._before = self._plain_state.of_runs(self.now_s, self.running, watts)
+        self._sharing.begin(self.now_s, waits)
+        self._sharing.keep(self._before.budgets, self.now_s)
         yield from acting.run_on(self._before)
         stands = {run.arrival: run.cluster for run in self.running.values() if run.stands}
         found = {
@@ -342,8 +342,8 @@ class Life:
 
     def begin_pass(self) -> None:
         """Placement looks at its queue: it holds what is to be held."""
-        stood = self._standing.of(self.steady, self.now_s, self._kept)
-        self._rooms.keep(stood.budgets, self.now_s)
+        stood = self._plain_state.of(self.steady, self.now_s, self._kept)
+        self._sharing.keep(stood.budgets, self.now_s)
         if not self.passes:
             for name, nodes in self._before.clusters.items():
                 held, right = set(stood.clusters[name].stays), set(nodes.stays)
@@ -547,7 +547,7 @@ class Life:
 
     def _check_none_stands(self) -> None:
         """At the end nobody stands still whom the caps would ever let run on."""
-        stood = self._standing.of_runs(self.now_s, self.running, ())
+        stood = self._plain_state.of_runs(self.now_s, self.running, ())
         for job_id, run in self.running.items():
             if run.stands and run.cluster not in self.known.lost:
                 own = run.arrival, run.cluster, max(run.left_s, 1.0), run.mode.draw_mw

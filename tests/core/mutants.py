@@ -155,8 +155,8 @@ MUTANTS: Final = (
     Mutant(
         "nothing is kept for whom room is made",
         "placement/power/sharing.py",
-        "        self._reserved.of_rooms = [self._kept(room) for room in awaited]\n",
-        "        self._reserved.of_rooms = []\n",
+        "        self._reserved.of_sharing = [self._kept(each) for each in awaited]\n",
+        "        self._reserved.of_sharing = []\n",
         soonest=25,
     ),
     Mutant(

@@ -9,7 +9,7 @@ import numpy as np
 from coplace.v1.energy_service_pb2 import Projection as Answer
 from coplace.v1.energy_service_pb2 import ProjectionGap, ProjectResponse
 
-from services.energy.api.request import Asked, Subject
+from services.energy.api.request import AppOrSignature, Asked
 from shared.domain.coefficients import Coefficients
 from shared.domain.errors import RejectedError
 from shared.domain.signature import Signature
@@ -75,7 +75,7 @@ def _starts(asked: Asked, table: Coefficients, rows: Rows) -> list[ProjectionSta
     return [_start(index, subject, table, rows) for index, subject in enumerate(asked.subjects)]
 
 
-def _start(index: int, subject: Subject, table: Coefficients, rows: Rows) -> ProjectionStart:
+def _start(index: int, subject: AppOrSignature, table: Coefficients, rows: Rows) -> ProjectionStart:
     if isinstance(subject, Signature):
         return _given(f"subjects[{index}].signature", subject, table)
     try:
@@ -144,7 +144,11 @@ def _columns(several: Projection, number: int, *, whole_table: bool) -> _Columns
 
 
 def _answer(
-    index: int, subject: Subject, start: ProjectionStart, table: Coefficients, columns: _Columns
+    index: int,
+    subject: AppOrSignature,
+    start: ProjectionStart,
+    table: Coefficients,
+    columns: _Columns,
 ) -> Answer:
     lists = {name: rows[index] for name, rows in columns.values.items()}
     lists["freq_ghz"] = columns.freq_ghz
@@ -184,7 +188,7 @@ def _gaps(freq_ghz: Sequence[float], status: Sequence[int], problem: str) -> lis
 
 
 def _without_coefficients(
-    index: int, subject: Subject, node_model: str, pstates_ghz: Sequence[float]
+    index: int, subject: AppOrSignature, node_model: str, pstates_ghz: Sequence[float]
 ) -> Answer:
     reason = f"no coefficients of {node_model} are known: measure kernels at its P-states"
     return Answer(
@@ -195,5 +199,5 @@ def _without_coefficients(
     )
 
 
-def _app_id(subject: Subject) -> str:
+def _app_id(subject: AppOrSignature) -> str:
     return subject if isinstance(subject, str) else subject.app_id

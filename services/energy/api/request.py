@@ -14,7 +14,7 @@ from shared.domain.errors import RejectedError
 from shared.domain.signature import Signature
 
 # An application of the AppDB by its app_id, or a signature of the caller's own.
-Subject = str | Signature
+AppOrSignature = str | Signature
 _Value = TypeVar("_Value", str, float)
 
 
@@ -22,7 +22,7 @@ _Value = TypeVar("_Value", str, float)
 class Asked:
     """A valid request. Empty `node_models`: all that are known; empty `pstates_ghz`: all."""
 
-    subjects: tuple[Subject, ...]
+    subjects: tuple[AppOrSignature, ...]
     node_models: tuple[str, ...]
     pstates_ghz: tuple[float, ...]
     via_intermediate: bool
@@ -76,13 +76,13 @@ def _pstates_on(asked: Asked, table: Coefficients | None) -> int:
     return len(asked.pstates_ghz) or (len(table.pstates_ghz) if table else 1)
 
 
-def _subjects(messages: Sequence[ProjectionSubject]) -> tuple[Subject, ...]:
+def _subjects(messages: Sequence[ProjectionSubject]) -> tuple[AppOrSignature, ...]:
     if not messages:
         raise RejectedError("subjects", "must hold at least one")
     return tuple(_subject(f"subjects[{i}]", message) for i, message in enumerate(messages))
 
 
-def _subject(field: str, message: ProjectionSubject) -> Subject:
+def _subject(field: str, message: ProjectionSubject) -> AppOrSignature:
     match message.WhichOneof("subject"):
         case "app_id":
             require_text(f"{field}.app_id", message.app_id)

@@ -14,8 +14,8 @@ from services.energy.model import Fit, KernelRun, fit
 from services.energy.processor.measured import require_few_pstates
 from services.energy.processor.observed import (
     Head,
-    Kernel,
     Measured,
+    MeasuredKernel,
     PairedRun,
     PStatePair,
     Reference,
@@ -43,7 +43,7 @@ class LearnedNodeModel:
         quoted = orjson.dumps(name).decode()  # no name is the beginning of another
         self.head = head
         self._imported = imported
-        self._kernels: Table[Kernel] = Table(
+        self._kernels: Table[MeasuredKernel] = Table(
             f"kernel|{quoted}", restored, kernel_encoded, kernel_decoded
         )
         self._references = Table(
@@ -217,7 +217,7 @@ class LearnedNodeModel:
         )
 
 
-def _clear(table: "Table[Kernel] | Table[Taught]") -> None:
+def _clear(table: "Table[MeasuredKernel] | Table[Taught]") -> None:
     for key, _ in list(table.items()):
         table.drop(key)
 

@@ -69,15 +69,15 @@ class Measured(NamedTuple):
     run: KernelRun
 
 
-Kernel = dict[float, Measured]
+MeasuredKernel = dict[float, Measured]
 
 
-def kernel_encoded(kernel: Kernel) -> list[Any]:
+def kernel_encoded(kernel: MeasuredKernel) -> list[Any]:
     """A kernel's runs as their changelog keeps them."""
     return [[ghz, one.time_us, one.event_id, [*one.run]] for ghz, one in kernel.items()]
 
 
-def kernel_decoded(value: list[Any]) -> Kernel:
+def kernel_decoded(value: list[Any]) -> MeasuredKernel:
     """The runs that a changelog kept, by P-state."""
     return {
         freq_ghz: Measured(time_us, event_id, KernelRun(*run))

@@ -19,7 +19,7 @@ from services.kubernetes.model.nodes import (
     resumption,
     why_out,
 )
-from shared.domain.drains import drain_news
+from shared.domain.drains import drain_changes
 from shared.domain.errors import UnusableError
 from shared.domain.hostlist import expand
 
@@ -38,7 +38,7 @@ class NodeFacts(Protocol):
     async def tell(self, event: Envelope) -> None: ...
 
 
-class NodeStandings(Protocol):
+class NodesKnown(Protocol):
     """Who knows where nodes stand: placement."""
 
     async def nodes(self, cluster: str) -> ShowNodesResponse: ...
@@ -52,7 +52,7 @@ class NodeReporter:
         self,
         traits: NodeTraits,
         facts: NodeFacts,
-        placement: NodeStandings,
+        placement: NodesKnown,
         now_us: Callable[[], int],
     ) -> None:
         self._traits, self._facts, self._placement = traits, facts, placement
@@ -95,7 +95,7 @@ class NodeReporter:
         now_out = {name: why for name in self._known if (why := self._why_out(name))}
         if now_out == self._out:
             return
-        drained, back = drain_news(now_out, await self._drained_by(), self._source)
+        drained, back = drain_changes(now_out, await self._drained_by(), self._source)
         for reason, names in drained.items():
             told = drain(self._traits.cluster, names, reason, self._source, self._now_us())
             await self._facts.tell(told)

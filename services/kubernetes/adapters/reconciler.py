@@ -32,7 +32,7 @@ from services.kubernetes.processor.effects import (
     TellUser,
 )
 from services.kubernetes.processor.mirror import JobMirror
-from services.kubernetes.processor.standing import problem, standing, stray
+from services.kubernetes.processor.reconcile import problem, reconcile, stray
 
 _RETRY_S: Final = 2.0
 _REFUSED_RETRY_S: Final = 60.0
@@ -188,7 +188,7 @@ class JobReconciler:
             return stray(job, origin)
         run = self.mirror.get(job.run_key)
         disruption = self.mirror.disruption(run, job.claim.grant) if run else None
-        wanted = standing(job, run, disruption, self._terms, self._now_us())
+        wanted = reconcile(job, run, disruption, self._terms, self._now_us())
         told = self._told[self._root(key)]
         return [
             each for each in wanted if not (isinstance(each, TellCoplace) and each.event.id in told)

@@ -66,7 +66,7 @@ class KubernetesJob:
 
     @property
     def key(self) -> JobKey:
-        """Where it is."""
+        """Its cluster, namespace and name."""
         return JobKey(self.cluster, self.metadata["namespace"], self.metadata["name"])
 
     @property

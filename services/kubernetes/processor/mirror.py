@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from services.kubernetes.model.jobs import JobKey, KubernetesJob
 from services.kubernetes.model.names import GRANT, JOB_ID
-from services.kubernetes.processor.standing import PodDisruption
+from services.kubernetes.processor.reconcile import PodDisruption
 
 _JOB_NAME: Final = "batch.kubernetes.io/job-name"
 # With these the node was lost, and not only the pod.
@@ -28,7 +28,7 @@ class JobMirror:
         return len(self._jobs)
 
     def jobs(self) -> list[KubernetesJob]:
-        """All of them."""
+        """The Jobs of all clusters as they were seen last."""
         return list(self._jobs.values())
 
     def get(self, key: JobKey) -> KubernetesJob | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from shared.messaging.events.record import NewRecord, TopicPartition
 from shared.messaging.in_memory.log import InMemoryLog
-from shared.messaging.stages.hooks import Step
+from shared.messaging.stages.hooks import CommitObserver
 from shared.messaging.stages.provenance import Provenance
 from shared.messaging.stages.stage import Stage
 from shared.messaging.stages.unit import Commit
@@ -13,7 +13,7 @@ from shared.messaging.stages.unit import Commit
 class MemoryTransactions:
     """Commits what a unit did; making one ends whoever wrote for the unit before."""
 
-    def __init__(self, log: InMemoryLog, stage: Stage, number: int, step: Step) -> None:
+    def __init__(self, log: InMemoryLog, stage: Stage, number: int, step: CommitObserver) -> None:
         self._log = log
         self._group = stage.name
         self._changelog = TopicPartition(stage.changelog, number)

@@ -60,5 +60,5 @@ class SingleUnit(KeyedUnits):
 
     @classmethod
     def unit_of(cls, kafka_partition: int) -> int:
-        """Always 0."""
+        """One unit, 0, has all Kafka partitions."""
         return 0

@@ -48,7 +48,7 @@ class Publisher:
         self.close()
 
     def close(self) -> None:
-        """Disconnect."""
+        """Send what was appended, and disconnect."""
         self._producer.close()
 
     def append(self, records: Iterable[NewRecord]) -> None:
@@ -91,7 +91,7 @@ class Reader:
         self.close()
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect; nothing is read any more."""
         self._consumer.close()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:

@@ -45,7 +45,7 @@ class KafkaFacts:
             return self._log(topics, last_read, partitions)
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect; who asks again connects anew."""
         with self._one_at_a_time:
             if self._admin is not None:
                 self._admin.close()

@@ -50,7 +50,7 @@ class Transactions:
         await self._producer.start()
 
     async def close(self) -> None:
-        """Disconnect."""
+        """Disconnect; a transaction that is open is given up."""
         await self._producer.stop()
 
     async def commit(self, commit: Commit) -> None:

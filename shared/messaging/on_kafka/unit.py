@@ -46,11 +46,11 @@ class Committer(Protocol):
     provenance: Provenance
 
     async def commit(self, commit: Commit) -> None:
-        """All or nothing."""
+        """Write outputs, state changes and positions, all or nothing."""
         ...
 
     async def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from where commits go."""
         ...
 
 
@@ -167,7 +167,7 @@ class KafkaUnit:
         await self.discard()
 
     async def discard(self) -> None:
-        """Disconnect."""
+        """Tell the stage that the unit is given up, and close its transactions."""
         self.unit.stage.given_up(self.unit.number)
         await self._transactions.close()
 

@@ -22,10 +22,10 @@ from shared.domain.tariff import (
     MOST_HOUR_FACTOR,
     MOST_IDLE_W,
     MOST_RATE_SU,
-    JobPlace,
     PriceTariff,
     Rate,
     RateFunction,
+    RateScope,
     Surcharge,
     decimal_of,
 )
@@ -47,7 +47,7 @@ def tariff_of(message: TariffDeclared) -> PriceTariff:
             Rate(
                 rate.resource,
                 decimal_of(f"rates[{number}].su", rate.su, MOST_RATE_SU),
-                JobPlace(rate.cluster, rate.node_model, rate.partition, rate.qos),
+                RateScope(rate.cluster, rate.node_model, rate.partition, rate.qos),
             )
             for number, rate in enumerate(message.rates)
         ),

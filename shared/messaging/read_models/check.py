@@ -54,7 +54,7 @@ class ReadModelCheck:
             raise InconsistentError(self._name, wrong)
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect from the topics that are looked at."""
         self._facts.close()
 
     def _found(self, known: Provenance) -> LogFacts:

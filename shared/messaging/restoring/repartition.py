@@ -13,12 +13,12 @@ from shared.messaging.stages.provenance import Provenance
 from shared.messaging.stages.stage import Stage
 from shared.messaging.stages.unit_state import OWN_KEYS
 
-State = Mapping[str, bytes]
+StateBytes = Mapping[str, bytes]
 KeyedBy = Callable[[str, bytes], str]
 
 
 def moved(
-    states: Mapping[int, State], keyed_by: KeyedBy, kafka_partitions: int
+    states: Mapping[int, StateBytes], keyed_by: KeyedBy, kafka_partitions: int
 ) -> dict[int, dict[str, bytes | None]]:
     """What to write to each unit's changelog: what comes to it, and the end of what leaves it.
 
@@ -41,7 +41,7 @@ def moved(
     return changes
 
 
-def _latest_round(states: Mapping[int, State]) -> bytes | None:
+def _latest_round(states: Mapping[int, StateBytes]) -> bytes | None:
     barriers = [state[ROUND_ENDED] for state in states.values() if ROUND_ENDED in state]
     return max(barriers, key=lambda barrier: RoundEnded.FromString(barrier).round, default=None)
 

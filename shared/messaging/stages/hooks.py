@@ -66,7 +66,7 @@ class Meter(Protocol):
         ...
 
 
-class Step(Protocol):
+class CommitObserver(Protocol):
     """Told each point that a driver reaches between receiving a batch and having committed it.
 
     Tests end the process in it.
@@ -117,4 +117,4 @@ class Hooks:
 
     stamper: SpanStamper = field(default=_SILENT)
     meter: Meter = field(default=_SILENT)
-    step: Step = field(default=_SILENT)
+    step: CommitObserver = field(default=_SILENT)

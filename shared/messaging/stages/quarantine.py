@@ -59,7 +59,7 @@ class Fault:
 
     @property
     def reason(self) -> str:
-        """In words."""
+        """Why it is left out, with what went wrong last."""
         return f"handling it failed again after restarts: {self.what}"
 
 

@@ -102,7 +102,7 @@ class Commit:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing to write."""
+        """True where there is nothing to write."""
         return not (self.outputs or self.changelog or self.positions)
 
     def add(self, later: "Commit") -> None:

@@ -298,9 +298,9 @@ def limits(jobs: Sequence[Job], found: Predictions, reference: Ints, max_slowdow
     The walltime asked relates to the reference cluster at the nominal P-state, so it is scaled by
     T / T(reference, nominal), T being the quantile that is planned with: a job that is slowed on
     purpose is not killed because the slowdown was predicted too low. A co-runner may come at any
-    time: the limit of a shareable job allows for the worst slowdown from the start, so that no
-    guest makes its host overdue. None is longer than the longest walltime, so that ends of limits
-    stay within calendars, however slow a cluster is.
+    time: the limit of a shareable job allows for the worst slowdown from the start, so that nobody
+    who comes later makes it overdue. None is longer than the longest walltime, so that ends of
+    limits stay within calendars, however slow a cluster is.
     """
     reference_s = found.nominal_s[np.arange(len(jobs)), reference]
     walltime_s = np.array([job.walltime_s for job in jobs])

@@ -42,7 +42,7 @@ class Choice(NamedTuple):
 
     @classmethod
     def as_weighed(cls, candidate: Candidate) -> Self:
-        """Among all clusters."""
+        """A candidate as it was ranked on arrival, while all clusters were there."""
         return cls(candidate, candidate.part_eff, candidate.rank, candidate.tier)
 
     @property

@@ -49,7 +49,7 @@ class Holdings:
         """Clusters of which nodes are drained until somebody resumes them."""
         return self._reduced
 
-    def has_room(self, cluster: str, job: Job, units: int) -> bool:
+    def can_hold(self, cluster: str, job: Job, units: int) -> bool:
         """Whether so many units of a job fit on a cluster that is empty, but for such nodes."""
         return units <= self._occupancy[cluster].most_units(job)
 

@@ -19,7 +19,7 @@ from shared.placement.jobs.grants import Void
 MOST_TEXT: Final = 256
 
 
-class Promise(StrEnum):
+class GuaranteeState(StrEnum):
     """What shutters said of a promised slowdown."""
 
     UNMEASURED = "unmeasured"
@@ -110,7 +110,7 @@ class Tracked:
     is the last verdict on it, `told` what the reason was; before `settles_s` one that comes and
     goes with what runs is not told anew. `ended_s` is the end of the round that brought its end.
     `admitted` says that it was found to fit on a declared cluster when it came; `misfits` are why
-    it does not. `weighed` is the number of the news that its candidates are of. `isolated` is a
+    it does not. `weighed` is the number of the updates that its candidates are of. `isolated` is a
     held one that is not even weighed, since deciding on it failed. `actions` are those on its run
     that were not answered, `asked_actions` how many were asked of this attempt, `done_action` the
     newest that was done, `refusals` what was refused; `suspend` is the reason why an operator
@@ -160,7 +160,7 @@ class Tracked:
     runs_on: str = ""
     ran: float | None = None
     promised: float = 0.0
-    promise: Promise = Promise.UNMEASURED
+    promise: GuaranteeState = GuaranteeState.UNMEASURED
 
     @property
     def is_suspended(self) -> bool:
@@ -250,7 +250,7 @@ class Tracked:
             Dependency(d["job_id"], Condition(d["condition"])) for d in state["awaits"]
         )
         state["asked"] = tuple(state["asked"])
-        state["promise"] = Promise(state.get("promise", Promise.UNMEASURED))
+        state["promise"] = GuaranteeState(state.get("promise", GuaranteeState.UNMEASURED))
         for name in ("suspend_asked", "requeue_asked"):
             state[name] = tuple(state.get(name, (0, "")))
         state["actions"] = tuple(map(_action, state.get("actions", ())))

@@ -53,7 +53,7 @@ class Drain:
 
     @property
     def told(self) -> str:
-        """In words."""
+        """Who drained the node, since when, until when and why."""
         until = f" until {when(self.until_s)}" if self.until_s < inf else ""
         return f"drained by {self.by} since {when(self.since_s)}{until}: {self.reason}"
 

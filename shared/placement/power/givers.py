@@ -10,16 +10,16 @@ from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.power.asking import WORTH_IT, Asking
 from shared.placement.power.clock_steps import ClockStep, Pace, steps_down, worth
 
-Run = tuple[Tracked, Placed]
+JobOnNodes = tuple[Tracked, Placed]
 
 
 class Givers:
     """Jobs that hold nodes, by cluster; what can be said of them is worked out when it is asked
     for."""
 
-    def __init__(self, asking: Asking, holding: Iterable[Run]) -> None:
+    def __init__(self, asking: Asking, holding: Iterable[JobOnNodes]) -> None:
         self._asking = asking
-        self._on: dict[str, list[Run]] = {}
+        self._on: dict[str, list[JobOnNodes]] = {}
         for job, placed in holding:
             self._on.setdefault(placed.cluster, []).append((job, placed))
         self._full: dict[str, int] = {}
@@ -27,7 +27,7 @@ class Givers:
         self._modes: dict[str, Mapping[tuple[str, str], tuple[Candidate, ...]]] = {}
 
     @cached_property
-    def by_arrival(self) -> Mapping[int, Run]:
+    def by_arrival(self) -> Mapping[int, JobOnNodes]:
         """Each by its arrival number."""
         return {job.arrival: (job, on) for runs in self._on.values() for job, on in runs}
 
@@ -46,7 +46,7 @@ class Givers:
             self._steps[key] = sorted(step for run in runs for step in self._steps_of(*run))
         return self._steps[key]
 
-    def worth_per_mw(self, run: Run) -> float:
+    def worth_per_mw(self, run: JobOnNodes) -> float:
         """What one more milliwatt takes off the bounded slowdown of a run that is slowed down, in
         the mean until it runs as it wants to, 1/s."""
         job, placed = run

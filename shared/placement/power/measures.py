@@ -128,12 +128,12 @@ class Measures:
             yield from self._run_on(sorted(to_run_on, key=_last_to_suffer), decisions)
 
     def after_pass(self, outcomes: Outcomes) -> Iterator[Publish]:
-        """Who is to make room for whom watts alone refuse; else who may be clocked up by what is
-        left. What the pass promised is noted."""
+        """Who is to free watts for whom watts alone refuse; else who may be clocked up by what is
+        left. What the pass reserved is noted."""
         plan, decisions = outcomes.refusals.plan, outcomes.decisions
         self._reserved.note(plan)
-        if room := list(self._sharing.make_room(outcomes)):
-            yield from room
+        if freed := list(self._sharing.free_watts(outcomes)):
+            yield from freed
             return
         slowed = [
             (job, placed)

@@ -49,7 +49,7 @@ class MeteredPower(NamedTuple):
     above: int
 
     def to_bytes(self) -> bytes:
-        """JSON."""
+        """The fields in their order, as a JSON array."""
         at_us, beyond_mw, metered, misjudged, above = self
         return orjson.dumps([at_us, beyond_mw, metered, [[*job] for job in misjudged], above])
 

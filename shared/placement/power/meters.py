@@ -49,7 +49,7 @@ class _Meters:
 
     @classmethod
     def of(cls, nodes: int) -> Self:
-        """Nothing was told."""
+        """Readings of so many nodes of which nothing was told yet."""
         silent, read = np.zeros((2, nodes), dtype=np.bool_)
         return cls(0, np.full(nodes, _NOBODY), silent, read)
 

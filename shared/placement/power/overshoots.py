@@ -53,7 +53,7 @@ class Shown(NamedTuple):
 
     @property
     def above_mw(self) -> int:
-        """Beyond the cap."""
+        """What is drawn beyond the cap, mW; 0 below it."""
         return max(self.measured_mw - self.cap_mw, 0)
 
     def stands_at(self, now_us: int) -> bool:
@@ -117,7 +117,7 @@ class UnderCap:
         return began
 
     def to_bytes(self) -> bytes:
-        """JSON."""
+        """What is kept of a cap between rounds, as a JSON array."""
         lasts: list[Any] | None = None
         if self.lasts:
             *figures, worst, misjudged, in_all = (

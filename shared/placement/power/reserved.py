@@ -1,5 +1,5 @@
-"""Watts that are kept between passes: promised to those who wait, for who stands still, and for
-whom room was made."""
+"""Watts that are kept between passes: reserved for those who wait, for who stands still, and for
+whom they are being freed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -10,9 +10,10 @@ from shared.placement.jobs.table import JobTable
 from shared.placement.power.joint_margin import JointMargin
 from shared.scheduling.backfill import Dispatch
 from shared.scheduling.load import Reservation
-from shared.scheduling.power import Budgets, PowerBudget, Promised
+from shared.scheduling.power import Budgets, PowerBudget, PowerReservation
 from shared.scheduling.wait_queue import WaitQueue
 
+# As states of before have it.
 _KEY: Final = "power/promised"
 ByCluster = Mapping[str, Sequence[PowerBudget]]
 
@@ -37,7 +38,7 @@ class KeptWatts(NamedTuple):
             budget.reserve(self.holder, self.start_s, self.duration_s, kept_mw)
 
 
-class PromisedWatts(NamedTuple):
+class ReservedWatts(NamedTuple):
     """Watts that the last pass reserved for a job that waits."""
 
     cluster: str
@@ -53,38 +54,38 @@ class PromisedWatts(NamedTuple):
 
 
 class Reserved:
-    """What the last pass promised is state, since no rebuild comes to it; what suspended jobs are
-    to have beside what waits, and what comes of rooms, is worked out in every round."""
+    """What the last pass reserved is state, since no rebuild comes to it; what suspended jobs are
+    to have beside what waits, and what is being freed, is worked out in every round."""
 
     def __init__(
         self, restored: Mapping[str, bytes], job_table: JobTable, margin: JointMargin
     ) -> None:
         self._job_table, self._margin = job_table, margin
-        self.promises: tuple[PromisedWatts, ...] = ()
-        if promised := restored.get(_KEY):
-            self.promises = tuple(PromisedWatts(*row) for row in orjson.loads(promised))
+        self.reservations: tuple[ReservedWatts, ...] = ()
+        if kept := restored.get(_KEY):
+            self.reservations = tuple(ReservedWatts(*row) for row in orjson.loads(kept))
         self._is_changed = False
         self.of_suspended: list[KeptWatts] = []
-        self.of_rooms: list[KeptWatts] = []
+        self.of_sharing: list[KeptWatts] = []
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """What is promised, where that changed since the last call."""
+        """What is reserved, where that changed since the last call."""
         is_changed, self._is_changed = self._is_changed, False
-        return {_KEY: orjson.dumps([[*p] for p in self.promises])} if is_changed else {}
+        return {_KEY: orjson.dumps([[*one] for one in self.reservations])} if is_changed else {}
 
     def note(self, plan: Dispatch) -> None:
-        """What a pass promised is promised from now on."""
-        promises = tuple(_promises(plan))
-        self._is_changed |= promises != self.promises
-        self.promises = promises
+        """What a pass reserved is reserved from now on."""
+        reservations = tuple(_reservations(plan))
+        self._is_changed |= reservations != self.reservations
+        self.reservations = reservations
 
     def keep(self, budgets: ByCluster) -> None:
         """Put into budgets what is kept beside what waits."""
-        for kept in [*self.of_suspended, *self.of_rooms]:
+        for kept in [*self.of_suspended, *self.of_sharing]:
             kept.put_into(budgets)
 
     def committed(self, now_s: float) -> ByCluster:
-        """Budgets with all that is held, and what the last pass promised to those who wait on;
+        """Budgets with all that is held, and what the last pass reserved for those who wait on;
         and what is kept beside."""
         budgets = self._margin.budgets(now_s)
         for budget in distinct(budgets):
@@ -93,9 +94,9 @@ class Reserved:
             under = Budgets(budgets[name])
             for held in occupancy.held:
                 under.hold(held.holder, held.release_s, held.draw_mw)
-        for promise in self.promises:
-            if promise.cluster in budgets and self._waits(promise.arrival):
-                promise.from_now(now_s).put_into(budgets)
+        for one in self.reservations:
+            if one.cluster in budgets and self._waits(one.arrival):
+                one.from_now(now_s).put_into(budgets)
         self.keep(budgets)
         return budgets
 
@@ -105,28 +106,28 @@ class Reserved:
 
 
 def distinct(budgets: ByCluster) -> list[PowerBudget]:
-    """Each once."""
+    """The budgets of all clusters; one that clusters share comes once."""
     return list({id(each): each for under in budgets.values() for each in under}.values())
 
 
-def _promises(plan: Dispatch) -> Iterator[PromisedWatts]:
+def _reservations(plan: Dispatch) -> Iterator[ReservedWatts]:
     """What a pass reserved, once a job: also where no cap is in force, since one may be declared
-    before what is promised begins."""
+    before what is reserved begins."""
     for cluster, reservation in sorted(plan.reservations().items()):
         scheduler = plan.schedulers[cluster]
-        found = [budget.promised(reservation.arrival) for budget in scheduler.budgets]
+        found = [budget.reservation_of(reservation.arrival) for budget in scheduler.budgets]
         if not scheduler.budgets.any:
-            found = [_promised(scheduler.queue, reservation)]
-        for promised in found:
-            if promised is not None and promised.start_s == reservation.start_s:
-                yield PromisedWatts(cluster, reservation.arrival, *promised)
+            found = [_reservation(scheduler.queue, reservation)]
+        for watts in found:
+            if watts is not None and watts.start_s == reservation.start_s:
+                yield ReservedWatts(cluster, reservation.arrival, *watts)
                 break
 
 
-def _promised(queue: WaitQueue, reservation: Reservation) -> Promised | None:
+def _reservation(queue: WaitQueue, reservation: Reservation) -> PowerReservation | None:
     """What an entry will draw that has a reservation."""
     order = queue.order_of(reservation.arrival)
     entry = None if order is None else queue.first(reservation.nodes, order)
     if entry is None or entry.arrival != reservation.arrival:
         return None
-    return Promised(reservation.start_s, reservation.start_s + entry.limit_s, entry.draw_mw)
+    return PowerReservation(reservation.start_s, reservation.start_s + entry.limit_s, entry.draw_mw)

@@ -20,20 +20,21 @@ from shared.placement.jobs.tracked import Tracked
 from shared.placement.model_store import ModelStore
 from shared.placement.outcomes import Outcomes
 from shared.placement.power.asking import AGAIN_S, Asking
-from shared.placement.power.givers import Givers, Run
+from shared.placement.power.givers import Givers, JobOnNodes
 from shared.placement.power.joint_margin import JointMargin
 from shared.placement.power.lowering import Lowered, Lowering, Wanting
 from shared.placement.power.reserved import KeptWatts, Reserved
-from shared.placement.reasons.explanation import room_of
+from shared.placement.reasons.explanation import freed_holder
 from shared.scheduling.wait_queue import Entry
 
+# As states of before have it.
 _KEY: Final = "power/rooms"
 # Entries of each queue that are looked at in a round: Slurm's default of bf_max_job_test.
 _MOST_LOOKED_AT: Final = 100
 
 
-class _Room(NamedTuple):
-    """Watts that are made room for, for one who waits and for so long, and what was asked for that:
+class _FreedWatts(NamedTuple):
+    """Watts that are freed for one who waits, for so long, and what was asked for that:
     arrival and number of each action."""
 
     cluster: str
@@ -45,7 +46,7 @@ class _Room(NamedTuple):
 
 
 class Sharing:
-    """Makes room for one job on a cluster at a time, and for the same one again only after a
+    """Frees watts for one job on a cluster at a time, and for the same one again only after a
     while: who does not start although the watts came lets them go."""
 
     def __init__(
@@ -59,31 +60,31 @@ class Sharing:
     ) -> None:
         self._job_table, self._models, self._margin = job_table, models, margin
         self._asking, self._reserved = asking, reserved
-        self._rooms = tuple(map(_restored, orjson.loads(restored.get(_KEY, b"[]"))))
+        self._freed = tuple(map(_restored, orjson.loads(restored.get(_KEY, b"[]"))))
         self._is_changed = False
 
     def changes(self) -> Mapping[str, bytes | None]:
-        """For whom room was made, where that changed since the last call."""
+        """For whom watts were freed, where that changed since the last call."""
         is_changed, self._is_changed = self._is_changed, False
-        return {_KEY: orjson.dumps([[*room] for room in self._rooms])} if is_changed else {}
+        return {_KEY: orjson.dumps([[*each] for each in self._freed])} if is_changed else {}
 
     def due_s(self) -> Iterator[float]:
-        """When watts are kept no longer, and when room may be made again for the same job."""
-        for room in self._rooms:
-            times_s = room.asked_s + self._timeout_s, room.asked_s + AGAIN_S
+        """When watts are kept no longer, and when they may be freed again for the same job."""
+        for each in self._freed:
+            times_s = each.asked_s + self._timeout_s, each.asked_s + AGAIN_S
             yield from (at_s for at_s in times_s if at_s > self._asking.now_s)
 
     def begin(self) -> None:
         """A round ends: watts are kept for those for whom answers are out."""
-        self._set([room for room in self._rooms if self._stands(room)])
+        self._set([each for each in self._freed if self._stands(each)])
 
-    def make_room(self, outcomes: Outcomes) -> Iterator[Publish]:
+    def free_watts(self, outcomes: Outcomes) -> Iterator[Publish]:
         """Ask for what those lack whom watts alone refuse, in the order of the queue."""
         if not (self._models.rules.now.cap_sharing and self._models.caps):
             return
         plan, lowering = outcomes.refusals.plan, None
         for entry, cluster in self._waiting(outcomes):
-            if self._has_room(entry, cluster):
+            if self._is_served(entry, cluster):
                 continue
             if lowering is None:
                 givers = Givers(self._asking, self._job_table.holdings.all())
@@ -95,7 +96,7 @@ class Sharing:
                 self._reserved.keep({n: [*s.budgets] for n, s in plan.schedulers.items()})
                 lowering = None
 
-    def in_order(self, slowed: Sequence[Run]) -> list[Run]:
+    def in_order(self, slowed: Sequence[JobOnNodes]) -> list[JobOnNodes]:
         """Those who may be clocked up, by what a watt takes off their bounded slowdowns."""
         givers = Givers(self._asking, slowed)
         return sorted(slowed, key=givers.worth_per_mw, reverse=True)
@@ -110,14 +111,14 @@ class Sharing:
             for name, scheduler in refusals.plan.schedulers.items()
             if scheduler.budgets.any
             for entry in islice(scheduler.queue, _MOST_LOOKED_AT)
-            if not self._has_room(entry, name) and refusals.lacks_watts_alone(name, entry)
+            if not self._is_served(entry, name) and refusals.lacks_watts_alone(name, entry)
         )
 
-    def _has_room(self, entry: Entry, cluster: str) -> bool:
-        """Whether room was made for a job of late, or is being made on a cluster."""
+    def _is_served(self, entry: Entry, cluster: str) -> bool:
+        """Whether watts were freed for a job of late, or are being freed on a cluster."""
         return any(
-            room.arrival == entry.arrival or (room.cluster == cluster and self._is_awaited(room))
-            for room in self._rooms
+            each.arrival == entry.arrival or (each.cluster == cluster and self._is_awaited(each))
+            for each in self._freed
         )
 
     def _wanting(self, outcomes: Outcomes, entry: Entry, cluster: str) -> Wanting:
@@ -142,8 +143,10 @@ class Sharing:
             asked.append((arrival, action.number))
             yield self._asking.ask(job, job.placed, action, outcomes.decisions, caps)
         now_s = self._asking.now_s
-        room = _Room(cluster, entry.arrival, wanting.draw_mw, entry.limit_s, now_s, tuple(asked))
-        self._set([*self._rooms, room])
+        freed = _FreedWatts(
+            cluster, entry.arrival, wanting.draw_mw, entry.limit_s, now_s, tuple(asked)
+        )
+        self._set([*self._freed, freed])
 
     # What is kept ---------------------------------------------------------------------------------
 
@@ -151,53 +154,53 @@ class Sharing:
     def _timeout_s(self) -> float:
         return self._models.rules.now.action_timeout_s
 
-    def _set(self, rooms: list[_Room]) -> None:
-        self._is_changed |= tuple(rooms) != self._rooms
-        self._rooms = tuple(rooms)
-        awaited = [room for room in rooms if self._is_awaited(room)]
-        self._reserved.of_rooms = [self._kept(room) for room in awaited]
+    def _set(self, freed: list[_FreedWatts]) -> None:
+        self._is_changed |= tuple(freed) != self._freed
+        self._freed = tuple(freed)
+        awaited = [each for each in freed if self._is_awaited(each)]
+        self._reserved.of_sharing = [self._kept(each) for each in awaited]
 
-    def _kept(self, room: _Room) -> KeptWatts:
-        coming = tuple(self._coming(room))
-        holder = room_of(room.arrival)
-        return KeptWatts(room.cluster, holder, room.asked_s, room.limit_s, room.draw_mw, coming)
+    def _kept(self, freed: _FreedWatts) -> KeptWatts:
+        coming = tuple(self._coming(freed))
+        holder = freed_holder(freed.arrival)
+        return KeptWatts(freed.cluster, holder, freed.asked_s, freed.limit_s, freed.draw_mw, coming)
 
-    def _coming(self, room: _Room) -> Iterator[tuple[str, int]]:
+    def _coming(self, freed: _FreedWatts) -> Iterator[tuple[str, int]]:
         """What is to be given up yet, by cluster."""
-        for job, action in self._unanswered(room):
+        for job, action in self._unanswered(freed):
             assert job.placed is not None
             yield job.placed.cluster, job.drawn_mw - job.drawn_after_mw(action)
 
-    def _unanswered(self, room: _Room) -> Iterator[tuple[Tracked, Action]]:
-        for arrival, number in room.asked:
+    def _unanswered(self, freed: _FreedWatts) -> Iterator[tuple[Tracked, Action]]:
+        for arrival, number in freed.asked:
             job = self._job_table.at_arrival(arrival)
             if job is not None and job.placed is not None:
                 yield from ((job, action) for action in job.actions if action.number == number)
 
-    def _is_awaited(self, room: _Room) -> bool:
+    def _is_awaited(self, freed: _FreedWatts) -> bool:
         """Whether an answer is out, and may come in time."""
-        is_in_time = self._asking.now_s < room.asked_s + self._timeout_s
-        return is_in_time and any(True for _ in self._unanswered(room))
+        is_in_time = self._asking.now_s < freed.asked_s + self._timeout_s
+        return is_in_time and any(True for _ in self._unanswered(freed))
 
-    def _stands(self, room: _Room) -> bool:
+    def _stands(self, freed: _FreedWatts) -> bool:
         """False for one of long ago, or for whom nothing is to be kept any more."""
-        job = self._job_table.at_arrival(room.arrival)
+        job = self._job_table.at_arrival(freed.arrival)
         return (
             self._models.rules.now.cap_sharing
-            and self._asking.now_s < room.asked_s + AGAIN_S
-            and room.cluster in self._models.clusters
+            and self._asking.now_s < freed.asked_s + AGAIN_S
+            and freed.cluster in self._models.clusters
             and job is not None
             and job.waits
         )
 
 
 def mended(restored: Mapping[str, bytes], now_us: int) -> Mapping[str, bytes | None]:
-    """Room that a wrong clock made in the future is forgotten: it would be there for long."""
-    rooms = list(map(_restored, orjson.loads(restored.get(_KEY, b"[]"))))
-    past = [[*room] for room in rooms if room.asked_s * 1e6 <= now_us]
-    return {_KEY: orjson.dumps(past)} if len(past) < len(rooms) else {}
+    """Watts that a wrong clock freed in the future are forgotten: they would be kept for long."""
+    freed = list(map(_restored, orjson.loads(restored.get(_KEY, b"[]"))))
+    past = [[*each] for each in freed if each.asked_s * 1e6 <= now_us]
+    return {_KEY: orjson.dumps(past)} if len(past) < len(freed) else {}
 
 
-def _restored(row: list[Any]) -> _Room:
+def _restored(row: list[Any]) -> _FreedWatts:
     *rest, asked = row
-    return _Room._make([*rest, tuple((arrival, number) for arrival, number in asked)])
+    return _FreedWatts._make([*rest, tuple((arrival, number) for arrival, number in asked)])

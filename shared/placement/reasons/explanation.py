@@ -12,22 +12,22 @@ from typing import Final, NamedTuple
 from shared.scheduling.backfill import ClusterScheduler, Dispatch, Start
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
-from shared.scheduling.load import Reservation, Standing
+from shared.scheduling.load import ClusterState, Reservation
 from shared.scheduling.power import Shortage
 from shared.scheduling.problem import Shape, takes_nodes
 from shared.scheduling.wait_queue import Entry
 
-# What is said of an entry that came into the queue after the pass.
 # In whatever is said of a budget of power.
 POWER: Final = "power cap"
+# What is said of an entry that came into the queue after the pass.
 NOTHING: Final = "nothing stands against it: it is tried at the end of the next round"
 _MOST_TEXT: Final = 256
 # The arrival number of no job, in shortages.
 _NOBODY: Final = -1
 
 
-def room_of(arrival: int) -> int:
-    """What budgets call who keeps the watts for which room is made, for the job of this arrival
+def freed_holder(arrival: int) -> int:
+    """What budgets call who keeps the watts that are being freed for the job of this arrival
     number; and the other way about."""
     return _NOBODY - 1 - arrival
 
@@ -92,7 +92,7 @@ class Refusals:
         if isinstance(scheduler, ConsumableScheduler):
             found = self._why_no_units(scheduler, entry)
         else:
-            found = self._why_no_nodes(scheduler, entry, scheduler.standing_before(entry))
+            found = self._why_no_nodes(scheduler, entry, scheduler.state_before(entry))
         shortages = self.shortages(cluster, entry)
         texts = [found, self._why_never(scheduler, entry), *self._why_no_power(shortages, entry)]
         return WhyNot("; ".join(filter(None, texts)) or NOTHING, shortages)
@@ -109,19 +109,19 @@ class Refusals:
         """Whether an entry would start now, behind all that did, but for budgets of power."""
         scheduler = self.plan.schedulers[cluster]
         if isinstance(scheduler, ConsumableScheduler):
-            has_room = not self._why_no_units(scheduler, entry)
+            fits = not self._why_no_units(scheduler, entry)
         else:
             is_own = scheduler.reservation and scheduler.reservation.arrival == entry.arrival
-            now = scheduler.standing
+            now = scheduler.state
             now = now._replace(reservation=None) if is_own else now
-            has_room = not self._why_no_nodes(scheduler, entry, now)
-        return has_room and bool(self.shortages(cluster, entry))
+            fits = not self._why_no_nodes(scheduler, entry, now)
+        return fits and bool(self.shortages(cluster, entry))
 
     def of_reservation(self, arrival: int) -> str:
-        """Whose reservation is meant, or for whom room is made; empty for nobody."""
+        """Whose reservation is meant, or for whom watts are being freed; empty for nobody."""
         if arrival == _NOBODY:
             return ""
-        return self.job_ids.get(max(arrival, room_of(arrival)), "a job that is gone since")
+        return self.job_ids.get(max(arrival, freed_holder(arrival)), "a job that is gone since")
 
     def no_power(self, start: Start, entry: Entry) -> WhyNot:
         """Why an entry starts at a lower P-state than its own, as it is when the pass is over."""
@@ -144,7 +144,7 @@ class Refusals:
     def _told(self, shortage: Shortage) -> str:
         return told(shortage, self.plan.now_s, self.of_reservation(shortage.reserved_for))
 
-    def _why_no_nodes(self, scheduler: EasyScheduler, entry: Entry, before: Standing) -> str:
+    def _why_no_nodes(self, scheduler: EasyScheduler, entry: Entry, before: ClusterState) -> str:
         if entry.nodes > scheduler.total:
             return f"needs {entry.nodes} nodes, the cluster has {scheduler.total}"
         if entry.nodes > before.free:

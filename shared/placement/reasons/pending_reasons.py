@@ -36,7 +36,7 @@ class _Holdings(Protocol):
     @property
     def reduced(self) -> Collection[str]: ...
     def usage(self, subject: Subject) -> Usage: ...
-    def has_room(self, cluster: str, job: Job, units: int) -> bool: ...
+    def can_hold(self, cluster: str, job: Job, units: int) -> bool: ...
 
 
 class _NodeStates(Protocol):
@@ -106,7 +106,7 @@ class PendingReasons:
         cluster = self.models.clusters[candidate.cluster]
         return self._too_many_nodes(job, nodes_worth(job.job, cluster, candidate.nodes))
 
-    def out_of_reach(self, job: Tracked) -> frozenset[str]:
+    def unranked_clusters(self, job: Tracked) -> frozenset[str]:
         """Clusters that a job is not ranked among: lost and undeclared ones, and those that do not
         hold it until somebody resumes nodes."""
         closed = frozenset(self.models.closed)
@@ -121,7 +121,7 @@ class PendingReasons:
     def _is_drained(self, job: Tracked, candidate: Candidate) -> bool:
         """True where the job does not fit on what is left of a cluster until somebody acts."""
         name, holdings = candidate.cluster, self.holdings
-        return name in holdings.reduced and not holdings.has_room(name, job.job, candidate.nodes)
+        return name in holdings.reduced and not holdings.can_hold(name, job.job, candidate.nodes)
 
     def _runs(self, job: Tracked) -> PendingReason | None:
         if not job.runs_on:

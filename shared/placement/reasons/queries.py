@@ -45,7 +45,7 @@ from shared.placement.jobs.actions import Action
 from shared.placement.jobs.limits import declared
 from shared.placement.jobs.occupancy import Occupancy
 from shared.placement.jobs.past_runs import TO_THEIR_LIMITS, ExpectedRuns
-from shared.placement.jobs.promises import Promises
+from shared.placement.jobs.slowdown_guarantees import SlowdownGuarantees
 from shared.placement.jobs.table import JobTable
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.model_store import ModelStore
@@ -111,7 +111,7 @@ class Queries:
         margin: JointMargin,
         meters: Meters,
         overshoots: Overshoots,
-        promises: Promises,
+        guarantees: SlowdownGuarantees,
         schedulers: MakeSchedulers,
     ) -> None:
         self._job_table = job_table
@@ -123,7 +123,7 @@ class Queries:
         self._margin = margin
         self._meters = meters
         self._overshoots = overshoots
-        self.promises = promises
+        self.guarantees = guarantees
         self._last: Outcomes | None = None
         self.is_deciding = False
         self._quoting = Quoting(job_table, waiting_jobs, pending_reasons, models)
@@ -315,7 +315,7 @@ class Queries:
 
     def policy(self) -> ShowPolicyResponse:
         """By what is decided, what the process was started with, and who declared another one."""
-        rules, news = self._models.rules, self._models.news
+        rules, updates = self._models.rules, self._models.updates
         now, started = told(rules.now), told(rules.started)
         settings = [PolicySetting(name=n, value=now[n], started_with=started[n]) for n in now]
         for setting in settings:
@@ -323,15 +323,15 @@ class Queries:
                 setting.declared_by, setting.declared_at_us = word.source, word.time_us
                 setting.reason = getattr(word.payload, "reason", "")
         waiting = self._job_table.waiting()
-        stale = sum(news.are_for(job.job.app_id, job.weighed) for job in waiting)
+        stale = sum(updates.are_for(job.job.app_id, job.weighed) for job in waiting)
         return ShowPolicyResponse(
             as_of_us=self.as_of_us,
             settings=settings,
             still_to_weigh=stale,
-            promises_kept=self.promises.kept,
-            promises_broken=self.promises.broken,
-            pairs_kept_apart=self.promises.pairs_apart,
-            pairs_apart=self.promises.listed(),
+            promises_kept=self.guarantees.kept,
+            promises_broken=self.guarantees.broken,
+            pairs_kept_apart=self.guarantees.pairs_apart,
+            pairs_apart=self.guarantees.listed(),
         )
 
     @property

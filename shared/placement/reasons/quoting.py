@@ -80,7 +80,7 @@ class Quoting:
     def weighed(self, job: Job, awaits: tuple[Dependency, ...]) -> QuotedJob:
         """The job as it would be weighed if it arrived now."""
         tracked = Tracked(job, self._job_table.next_arrival, "", awaits=awaits, admitted=True)
-        tracked.weighed, declared = self._models.news.number, self._models.declared
+        tracked.weighed, declared = self._models.updates.number, self._models.declared
         lacks = without_reference(job, declared) or misfits(job, declared.values())
         if declared and not lacks:
             [tracked.candidates] = self._evaluated(job)

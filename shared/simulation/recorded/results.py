@@ -30,7 +30,7 @@ class Fidelity:
 
     @property
     def is_whole(self) -> bool:
-        """Everything did."""
+        """True where every start, and every decision that was compared, came out as recorded."""
         return self.starts == self.equal_starts and self.decisions in (None, self.equal_decisions)
 
     @classmethod

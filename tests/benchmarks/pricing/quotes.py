@@ -22,7 +22,7 @@ from cli.demo.run import run_embedded
 from services.placement.settings import PlacementSettings
 from services.pricing.quotation import Quotation
 from services.pricing.settings import PricingSettings
-from shared.domain.tariff import ANYWHERE
+from shared.domain.tariff import ANY_JOB
 from shared.messaging.payloads.domain_types import dependencies_of, job_of
 from shared.placement.reasons.queries import Queries
 from shared.placement.reasons.quoting import quoted_placement
@@ -140,7 +140,7 @@ def _of(
     yield Outcome("run", run.low, run.expected, run.high, run_s)
     yield Outcome("energy", energy.low, energy.expected, energy.high, end.energy_j)
     rate = PricingSettings().rate_su_per_core_s
-    price = Quotation(job, quoted, now_us, ANYWHERE, lambda _at_us: rate).price()
+    price = Quotation(job, quoted, now_us, ANY_JOB, lambda _at_us: rate).price()
     yield Outcome("price", float(price.low), float(price.expected), float(price.high), price_su)
 
 

@@ -7,7 +7,7 @@ from coplace.v1.pricing_pb2 import ChargeMade, InterferenceEvidence
 from coplace.v1.telemetry_pb2 import ShuttersMeasured
 
 from services.pricing.accounts.model import entry_of, spent_micro_su
-from services.pricing.charge import AttemptEnd, ChargeMark, audit, charge_message, usage_of
+from services.pricing.charge import AttemptEnd, ChargeRevision, audit, charge_message, usage_of
 from services.pricing.model import CoRun, evidence
 from services.pricing.settings import PricingSettings
 from shared.domain.errors import RejectedError
@@ -41,8 +41,8 @@ def each_price_follows_from_what_was_measured(found: Evidence) -> Iterator[str]:
         if finished is None or is_hostile(key[0]) or _is_lost(found, charge):
             continue
         rows = evidence(shutters[key], usage_of(finished))
-        end, mark = AttemptEnd(finished), ChargeMark(charge.revision, charge.charged_at_us)
-        expected = charge_message(end, mark, rate, rows)
+        end, made = AttemptEnd(finished), ChargeRevision(charge.revision, charge.charged_at_us)
+        expected = charge_message(end, made, rate, rows)
         if list(expected.evidence) != _measured(charge):
             yield f"{key} is charged by other evidence than was measured"
         is_as_expected = charge.tariff or expected.price_su == charge.price_su

@@ -13,7 +13,13 @@ from shared.messaging.events.event import Event
 from shared.messaging.events.topics import Topics
 from shared.placement.processor import Placement
 from tests.unit.cli.served import Served
-from tests.unit.shared.placement.jobs.test_promises import APP, MODEL, seen, sharing, told
+from tests.unit.shared.placement.jobs.test_slowdown_guarantees import (
+    APP,
+    MODEL,
+    seen,
+    sharing,
+    told,
+)
 from tests.unit.shared.placement.region import placement, policy, round_of
 
 

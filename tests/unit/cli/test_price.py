@@ -9,7 +9,7 @@ from coplace.v1.telemetry_pb2 import Shutter, ShuttersMeasured
 from google.protobuf.message import Message
 
 from cli.price import explanation, interval_rows, lines, part_rows, shutter_rows
-from services.pricing.charge import AttemptEnd, ChargeMark, charge_message, usage_of
+from services.pricing.charge import AttemptEnd, ChargeRevision, charge_message, usage_of
 from services.pricing.explanation import co_run_of
 from services.pricing.model import evidence
 from shared.domain.errors import UnusableError
@@ -45,7 +45,7 @@ SHUTTERS = ShuttersMeasured(
 def charge(revision: int, *measured: ShuttersMeasured) -> ChargeMade:
     rows = evidence(map(co_run_of, measured), usage_of(FINISHED))
     return charge_message(
-        AttemptEnd(FINISHED), ChargeMark(revision, T0_US + 2 * HOUR_US), Decimal("0.001"), rows
+        AttemptEnd(FINISHED), ChargeRevision(revision, T0_US + 2 * HOUR_US), Decimal("0.001"), rows
     )
 
 

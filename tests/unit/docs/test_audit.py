@@ -10,7 +10,7 @@ from pathlib import Path
 from coplace.v1.jobs_pb2 import JobFinished
 from coplace.v1.pricing_pb2 import ChargeMade
 
-from services.pricing.charge import AttemptEnd, ChargeMark, charge_message
+from services.pricing.charge import AttemptEnd, ChargeRevision, charge_message
 from services.pricing.model import Evidence
 from tests.support.snippets import HOW_TO, write_programs
 
@@ -28,7 +28,10 @@ def _charge(job_id: str, runtime_us: int, *evidence: Evidence) -> ChargeMade:
         ended_at_us=_STARTED_US + runtime_us,
     )
     return charge_message(
-        AttemptEnd(finished), ChargeMark(1, _STARTED_US + runtime_us), Decimal("0.000277"), evidence
+        AttemptEnd(finished),
+        ChargeRevision(1, _STARTED_US + runtime_us),
+        Decimal("0.000277"),
+        evidence,
     )
 
 
@@ -48,7 +51,7 @@ def test_what_pricing_charges_is_proved_to_the_last_digit(tmp_path: Path) -> Non
     alone = _charge("north/alpha/1/1767225600", 3_600_123_457)
     cancelled = JobFinished(job_id="north/alpha/2/1767225600", nodes=1, cores_per_node=1)
     never_ran = charge_message(
-        AttemptEnd(cancelled), ChargeMark(1, _STARTED_US), Decimal("0.000277"), ()
+        AttemptEnd(cancelled), ChargeRevision(1, _STARTED_US), Decimal("0.000277"), ()
     )
     shared = _charge(
         "north/alpha/3/1767225600",

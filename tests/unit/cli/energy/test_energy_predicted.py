@@ -14,7 +14,7 @@ from cli.demo.embedded import EmbeddedSystem
 from cli.demo.history import History
 from cli.demo.options import DemoOptions
 from cli.demo.summary import summarise
-from cli.energy.predicted import Place, by_place, rows, table
+from cli.energy.predicted import ApplicationRuns, by_application, rows, table
 from cli.main import app
 from shared.messaging.events.event import Event
 
@@ -35,7 +35,7 @@ def shown(system: EmbeddedSystem, *words: str) -> str:
 
 
 def test_errors_of_all_places_together_are_those_of_the_report(system: EmbeddedSystem) -> None:
-    found = by_place(system.topic)
+    found = by_application(system.topic)
     errors = summarise(History.read(system.topic)).errors
     compared = [(row, int(str(row["compared"]))) for row in rows(found) if row["compared"]]
     count = sum(pairs for _, pairs in compared)
@@ -56,8 +56,8 @@ def test_every_run_and_its_energy_is_counted_once_whatever_is_told_twice(
             yield event
             yield event
 
-    found = by_place(system.topic)
-    assert by_place(twice) == found
+    found = by_application(system.topic)
+    assert by_application(twice) == found
     assert sum(one.runs for one in found.values()) == OPTIONS.jobs
     drawn_j = sum(job.energy_j for job in History.read(system.topic).finished)
     assert sum(one.energy_j for one in found.values()) == pytest.approx(drawn_j)
@@ -69,10 +69,10 @@ def test_an_application_without_a_signature_is_shown_as_such_and_without_watts(
     def renamed(name: str) -> Iterator[Event]:
         yield from (event for event in system.topic(name) if name != "placement.decisions")
 
-    found = rows(by_place(renamed))
+    found = rows(by_application(renamed))
     assert {row["W predicted"] for row in found} == {None}
     assert all(row["without signature"] == row["runs"] for row in found)
-    cells = [[*column.cells] for column in table(by_place(renamed)).columns]
+    cells = [[*column.cells] for column in table(by_application(renamed)).columns]
     assert {*cells[3]} == {"no signature"}
     assert {*cells[4], *cells[5]} == {""}
 
@@ -82,7 +82,9 @@ def test_tables_fit_80_columns_and_programs_get_all_figures(system: EmbeddedSyst
     assert max(map(len, (line.rstrip() for line in text.splitlines()))) <= 80, text
     as_json = [json.loads(line) for line in shown(system, "--output", "json").splitlines()]
     as_csv = list(csv.DictReader(io.StringIO(shown(system, "--output", "csv"))))
-    places = {Place(row["application"], row["node model"], row["cluster"]) for row in as_json}
-    assert places == by_place(system.topic).keys()
+    places = {
+        ApplicationRuns(row["application"], row["node model"], row["cluster"]) for row in as_json
+    }
+    assert places == by_application(system.topic).keys()
     assert [list(row) for row in as_csv] == [list(row) for row in as_json]
     assert all(row["runs"] >= row["compared"] for row in as_json)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cli import kafka_topics
 from cli.energy import cli as commands
-from cli.energy.push import EnergyKnowledge, Files, changes
+from cli.energy.push import EnergyModels, Files, changes
 from cli.main import app
 from services.energy.processor.appdb import AppDB
 from services.energy.processor.learner import Learner
@@ -48,8 +48,8 @@ class System:
         return self.topics[name]
 
     @property
-    def known(self) -> EnergyKnowledge:
-        return EnergyKnowledge.read(self.topic)
+    def known(self) -> EnergyModels:
+        return EnergyModels.read(self.topic)
 
     def push(self, *paths: Path, node_model: str = "") -> list[Any]:
         """What was said to change; what ingest takes of it happens."""

@@ -2,7 +2,7 @@
 
 from coplace.v1.placement_service_pb2 import NodeGroup, ShowNodesResponse
 
-from cli.slurm.nodes import news, out
+from cli.slurm.nodes import changes, out
 
 SHOWN = [
     {"name": "n1", "state": "idle", "state_flags": [], "reason": ""},
@@ -26,10 +26,14 @@ def test_nodes_on_which_slurm_starts_nothing_are_out_with_its_reason() -> None:
 
 
 def test_what_is_known_to_be_out_is_not_told_again() -> None:
-    drained, resumed = news(out(SHOWN), standing("north/alpha", "n[2-3]"), "north/alpha")
+    drained, resumed = changes(out(SHOWN), standing("north/alpha", "n[2-3]"), "north/alpha")
     assert (drained, resumed) == ({"a fan is broken": ["n4"]}, [])
 
 
 def test_what_is_back_is_resumed_unless_somebody_else_drained_it() -> None:
-    assert news({}, standing("north/alpha", "n1", "n[2-3]"), "north/alpha")[1] == ["n1", "n2", "n3"]
-    assert news({}, standing("operator", "n1"), "north/alpha") == ({}, [])
+    assert changes({}, standing("north/alpha", "n1", "n[2-3]"), "north/alpha")[1] == [
+        "n1",
+        "n2",
+        "n3",
+    ]
+    assert changes({}, standing("operator", "n1"), "north/alpha") == ({}, [])

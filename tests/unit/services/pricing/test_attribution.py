@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.pricing.attribution import attributed, discount_su, lost_energy_mj
-from services.pricing.charge import AttemptEnd, ChargeMark, charge_message, recompute
+from services.pricing.charge import AttemptEnd, ChargeRevision, charge_message, recompute
 from services.pricing.model import Evidence
 from shared.domain.money import apportioned
 from shared.domain.tariff import FAIR, PriceTariff, Rate
@@ -35,8 +35,8 @@ def charge(
     )
     rates = Rate("core", Decimal("1.234567")), Rate("energy", Decimal("0.25"))
     terms = PriceTariff("t", 1, 0, 0, FAIR, rates, operator_pays_failures=True)
-    end, mark = AttemptEnd(finished, node_failed), ChargeMark(1, _T0_US)
-    return charge_message(end, mark, terms, rows)
+    end, made = AttemptEnd(finished, node_failed), ChargeRevision(1, _T0_US)
+    return charge_message(end, made, terms, rows)
 
 
 def beside(name: str, seconds: int, slowdown: float) -> Evidence:

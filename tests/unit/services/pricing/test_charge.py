@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from services.pricing.charge import (
     AttemptEnd,
-    ChargeMark,
+    ChargeRevision,
     audit,
     charge_message,
     recompute,
@@ -51,7 +51,7 @@ def charges(draw: st.DrawFn) -> ChargeMade:
     ]
     rate = draw(st.decimals(Decimal("1e-9"), Decimal("0.1"), places=12))
     return charge_message(
-        AttemptEnd(finished), ChargeMark(1, START_US + runtime_us), rate, evidence(runs, usage)
+        AttemptEnd(finished), ChargeRevision(1, START_US + runtime_us), rate, evidence(runs, usage)
     )
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.pricing.quotation import Quotation
-from shared.domain.tariff import ANYWHERE, FAIR, PriceTariff, Rate
+from shared.domain.tariff import ANY_JOB, FAIR, PriceTariff, Rate
 
 _T0_US = 1_767_225_600_000_000
 _HOUR_S = 3_600.0
@@ -38,7 +38,7 @@ def exactly(seconds: float) -> QuotedRange:
 
 def quotation(found: QuotedPlacement, terms: PriceTariff) -> Quotation:
     job = JobSubmitted(job_id="quote", user="ada", account="physics", nodes=2)
-    return Quotation(job, found, _T0_US, ANYWHERE, lambda _at_us: terms)
+    return Quotation(job, found, _T0_US, ANY_JOB, lambda _at_us: terms)
 
 
 def test_what_is_certain_has_one_price() -> None:
@@ -58,7 +58,7 @@ def test_a_tariff_that_begins_while_the_job_waits_counts_for_the_starts_behind_i
     begins_us = _T0_US + 3_600_000_000
     cheap, dear = tariff(), tariff(su="2")
     terms = Quotation(
-        job, found, _T0_US, ANYWHERE, lambda at: dear if at >= begins_us else cheap, {begins_us}
+        job, found, _T0_US, ANY_JOB, lambda at: dear if at >= begins_us else cheap, {begins_us}
     )
     assert terms.price().high - terms.price().low == 16
 

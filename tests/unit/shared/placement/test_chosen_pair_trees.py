@@ -60,7 +60,7 @@ def test_neighbours_cost_what_the_trees_in_force_say(excess: float) -> None:
     region.feed(processor, [chosen(1, excess)])
     decided = three_on_two_nodes(processor)
     assert {each.degradation_model_version for each in decided} == {"pair-trees@1"}
-    assert processor.queries.promises.told_by == {
+    assert processor.queries.guarantees.told_by == {
         "trees": sum(each.verdict == VERDICT_START for each in decided)
     }
     shares = [each for each in decided if each.co_runner_job_ids]

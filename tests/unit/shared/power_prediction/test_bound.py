@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from shared.power_prediction import bound as bounding
-from shared.power_prediction.bound import AdaptiveBound, Group, JobGroups, Newest
+from shared.power_prediction.bound import AdaptiveBound, JobGroups, Newest, ScoreGroup
 
-KNOWN = Group("p1", "known")
+KNOWN = ScoreGroup("p1", "known")
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.01])
@@ -44,7 +44,7 @@ def test_without_scores_the_bound_is_twice_the_prediction() -> None:
 
 
 def test_a_group_is_held_to_its_own_scores() -> None:
-    bound, calm, wild = AdaptiveBound(0.1), Group("p1", "calm"), Group("p1", "wild")
+    bound, calm, wild = AdaptiveBound(0.1), ScoreGroup("p1", "calm"), ScoreGroup("p1", "wild")
     for n in range(200):
         bound.learn(1.0, calm, is_above=n % 10 == 0)
         bound.learn(9.0, wild, is_above=n % 10 == 0)

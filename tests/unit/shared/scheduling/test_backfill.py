@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shared.scheduling.backfill import Dispatch, Start, schedule, serve
 from shared.scheduling.easy import EasyScheduler
-from shared.scheduling.load import Load, NodeSet, Standing
+from shared.scheduling.load import ClusterState, Load, NodeSet
 from shared.scheduling.wait_queue import Entry, WaitQueue, WaitQueues, order_of
 from tests.unit.shared.scheduling.plain_easy import PlainCluster, plain_schedule
 
@@ -31,10 +31,10 @@ def run(loads: dict[str, Load], **entries: list[Entry]) -> Dispatch:
     return schedule(0.0, schedulers_of(queues, loads))
 
 
-def standing_before(plan: Dispatch, cluster: str, entry: Entry) -> Standing:
+def state_before(plan: Dispatch, cluster: str, entry: Entry) -> ClusterState:
     scheduler = plan.schedulers[cluster]
     assert isinstance(scheduler, EasyScheduler)
-    return scheduler.standing_before(entry)
+    return scheduler.state_before(entry)
 
 
 def started(plan: Dispatch) -> list[tuple[int, str]]:
@@ -209,7 +209,7 @@ def test_what_stood_against_an_entry_is_told_as_it_was_when_its_turn_came(
         for name, cluster in plain.items():
             for entry in entries[name]:
                 if entry.order < at.get(entry.arrival, maxsize):
-                    found = standing_before(plan, name, entry)
+                    found = state_before(plan, name, entry)
                     reservation = (
                         (*found.reservation[::2], found.extra) if found.reservation else None
                     )
@@ -229,7 +229,7 @@ def test_the_promise_that_kept_a_job_back_is_told_after_it_was_given_up() -> Non
     plan = run(loads, **waiting)
     assert started(plan) == [(2, "b"), (1, "c")]
     assert plan.reservations() == {}
-    found = standing_before(plan, "a", waiting["a"][1])
+    found = state_before(plan, "a", waiting["a"][1])
     assert found.reservation == (1, 4, 10.0)
 
 

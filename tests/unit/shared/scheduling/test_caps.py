@@ -56,7 +56,7 @@ def test_an_entry_that_no_cap_lets_start_blocks_nobody_and_says_so() -> None:
     waits = entry(0, 1, 50.0, 140)
     under_test = scheduler([waits, entry(1, 8, 100.0, 60), entry(2, 8, 9.0, 60)], flat(100))
     assert started(under_test) == [1]
-    assert under_test.standing.reservation == (2, 8, 100.0)
+    assert under_test.state.reservation == (2, 8, 100.0)
     [shortage] = under_test.shortages(waits)
     assert (shortage.available_mw, shortage.until_s) == (40_000, inf)
 
@@ -70,7 +70,7 @@ def test_what_starts_fits_under_a_lower_step_ahead_until_its_limit() -> None:
 def test_a_step_up_starts_what_waited_for_it_and_is_the_promise() -> None:
     under_test = scheduler([entry(0, 1, 50.0, 60)], budget((-inf, 10_000), (70.0, 100_000)))
     assert started(under_test) == []
-    assert under_test.standing.reservation == (0, 1, 70.0)
+    assert under_test.state.reservation == (0, 1, 70.0)
     assert started(under_test, 69.0) == []
     assert started(under_test, 70.0) == [0]
 
@@ -86,7 +86,7 @@ def test_an_overdue_job_draws_until_it_ends() -> None:
     under_test = scheduler([entry(0, 1, 50.0, 60), entry(1, 1, 50.0, 60)], flat(100))
     assert started(under_test) == [0]
     assert started(under_test, 80.0) == []
-    assert under_test.standing.reservation == (1, 1, 80.0)
+    assert under_test.state.reservation == (1, 1, 80.0)
     under_test.release(0)
     assert started(under_test, 90.0) == [1]
 
@@ -106,7 +106,7 @@ def test_a_shared_budget_holds_for_all_schedulers_and_reserves_once_at_the_earli
         EasyScheduler(soon, other, 1, [region]),
     ]
     assert [served[1].arrival for served in serve(schedulers, 0.0)] == [2]
-    assert [a.standing.reservation for a in schedulers] == [(1, 4, 100.0), (1, 4, 40.0)]
+    assert [a.state.reservation for a in schedulers] == [(1, 4, 100.0), (1, 4, 40.0)]
     assert region.least_headroom_mw(0.0, 40.0) == 0
     assert region.least_headroom_mw(40.0, 70.0) == 20_000
     assert region.least_headroom_mw(70.0, 100.0) == 80_000
@@ -124,7 +124,7 @@ def test_a_candidate_whose_watts_another_scheduler_took_is_refused_and_reserves_
         for number, queue in enumerate(queues)
     ]
     assert [served[1].arrival for served in serve(schedulers, 0.0)] == [2]
-    assert [a.standing.reservation for a in schedulers] == [(0, 4, 100.0), (1, 4, 100.0)]
+    assert [a.state.reservation for a in schedulers] == [(0, 4, 100.0), (1, 4, 100.0)]
 
 
 def test_what_a_promise_held_that_is_given_up_goes_to_another_scheduler_at_once() -> None:
@@ -223,7 +223,7 @@ def test_the_reservation_is_in_the_mode_that_may_start_first(make: Make) -> None
     under_test = make([waits], steps)
     assert modes_of(under_test) == []
     assert under_test.reservation == (0, 1, 30.0)
-    assert steps.promised(0) == (30.0, 110.0, 90_000)
+    assert steps.reservation_of(0) == (30.0, 110.0, 90_000)
     assert modes_of(under_test, 30.0) == [(0, 80.0, 90)]
 
 

@@ -261,7 +261,7 @@ def test_whole_nodes_start_as_they_do_by_counting(seed: int) -> None:
     made = ConsumableScheduler(capacity, held, queue, [whole()], Pairs(set()))
     expected = [(e.arrival, backfilled) for _, e, _, backfilled in serve([simple], 0.0)]
     assert [(e.arrival, b) for _, e, _, b in serve([made], 0.0)] == expected
-    assert made.reservation == simple.standing.reservation
+    assert made.reservation == simple.state.reservation
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
-from shared.scheduling.plan_dispatch import Replanned, replan
+from shared.scheduling.plan_dispatch import LookAheadSchedule, replan
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry, Running, Situation
 from shared.scheduling.pool import Discipline, Pool
 from shared.scheduling.timeline import play
@@ -66,7 +66,7 @@ def _waiting(number: int, job: Drawn) -> Waiting:
     return Waiting(number, job.submit_s, (job.nodes, job.nodes), modes, usual)
 
 
-def played(jobs: Sequence[Drawn], policy: LookAhead) -> Replanned:
+def played(jobs: Sequence[Drawn], policy: LookAhead) -> LookAheadSchedule:
     return replan(ROOMS, waiting(jobs), lambda job, _, mode: jobs[job].share * mode.limit_s, policy)
 
 

@@ -19,7 +19,7 @@ from shared.messaging.in_memory.embedded import EmbeddedRuntime
 from shared.messaging.in_memory.log import InMemoryLog
 from shared.messaging.in_memory.transactions import restore
 from shared.messaging.stages.guarded_unit import DiedError
-from shared.messaging.stages.hooks import Hooks, Step
+from shared.messaging.stages.hooks import CommitObserver, Hooks
 from shared.messaging.stages.stage import RoundSource, Stage
 from shared.messaging.stages.unit_state import BEGINNINGS_KEY, FAILURES_KEY
 from tests.support.deaths import SIMULATED, KilledError, die
@@ -47,7 +47,9 @@ SIMULATED.add(os.getpid())
 class Lives:
     """A stage that is started again whenever it ends, as a supervisor does."""
 
-    def __init__(self, stage: Stage, after: int = AFTER, step: Step | None = None) -> None:
+    def __init__(
+        self, stage: Stage, after: int = AFTER, step: CommitObserver | None = None
+    ) -> None:
         self.log = InMemoryLog()
         self._hooks = Hooks(step=step) if step else Hooks()
         self.deaths = 0

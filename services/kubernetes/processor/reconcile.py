@@ -49,7 +49,7 @@ class PodDisruption:
     failed_nodes: tuple[str, ...] = ()
 
 
-def standing(
+def reconcile(
     job: KubernetesJob,
     run: KubernetesJob | None,
     disruption: PodDisruption | None,

@@ -20,7 +20,7 @@ from shared.messaging.events.event import Event, Publish
 from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.models.shutters import Shutter, slowdown_interval, unfiltered_slowdown
 from shared.placement.jobs.table import JobTable
-from shared.placement.jobs.tracked import Promise, Tracked
+from shared.placement.jobs.tracked import GuaranteeState, Tracked
 from shared.scheduling.sharing import Contention, Pair, pair_of_apps
 
 # Fewer shutters say nothing of how far they may be off.
@@ -50,7 +50,7 @@ class ApartKey(NamedTuple):
         return cls(node_model, (one, other))
 
 
-class BrokenPromise(NamedTuple):
+class BrokenGuarantee(NamedTuple):
     """The newest measurement that keeps a pair apart: T_co / T_solo."""
 
     since_us: int
@@ -59,13 +59,13 @@ class BrokenPromise(NamedTuple):
     measured_ratio: float
 
 
-class Promises:
+class SlowdownGuarantees:
     """Holds what is measured to what was promised. The fold of a copy changes nothing."""
 
     def __init__(self, restored: Mapping[str, bytes], job_table: JobTable) -> None:
         self._job_table = job_table
         self._apart = {
-            ApartKey.of(key): BrokenPromise(*orjson.loads(value))
+            ApartKey.of(key): BrokenGuarantee(*orjson.loads(value))
             for key, value in restored.items()
             if key.startswith(_PREFIX)
         }
@@ -98,7 +98,7 @@ class Promises:
         job.promised = rule.max_slowdown if job.job.shareable else 0.0
         if job.job.shareable:
             self.told_by[rule.told_by(job.job.app_id)] += 1
-        job.promise = Promise.UNMEASURED
+        job.promise = GuaranteeState.UNMEASURED
         self._job_table.save(job)
 
     def measure(self, event: Event, message: ShuttersMeasured) -> bool:
@@ -117,7 +117,7 @@ class Promises:
         if measured > job.promised:
             least, _ = slowdown_interval(shutters, unfiltered_slowdown)
         if least <= job.promised:
-            self._count(job, Promise.KEPT)
+            self._count(job, GuaranteeState.KEPT)
             return False
         return self._break(event, message, job, measured, least)
 
@@ -167,22 +167,22 @@ class Promises:
         beside = neighbour.job.app_id if neighbour else message.co_runner_app_id
         key = ApartKey(message.node_model, pair_of_apps(job.job.app_id, beside))
         is_new = key not in self._apart
-        if not is_new and job.promise is Promise.BROKEN:
+        if not is_new and job.promise is GuaranteeState.BROKEN:
             return False
-        self._count(job, Promise.BROKEN)
-        why = BrokenPromise(event.time_us, message.job_id, job.promised, measured)
+        self._count(job, GuaranteeState.BROKEN)
+        why = BrokenGuarantee(event.time_us, message.job_id, job.promised, measured)
         self._apart[key] = max(why, self._apart.get(key, why))
         self._changed.add(key)
         self._make_room()
         self._to_tell.append((event, _broken(message, job, beside, measured, least)))
         return is_new
 
-    def _count(self, job: Tracked, found: Promise) -> None:
+    def _count(self, job: Tracked, found: GuaranteeState) -> None:
         """A promise that was broken once stays so."""
-        if job.promise in (found, Promise.BROKEN):
+        if job.promise in (found, GuaranteeState.BROKEN):
             return
-        self.kept += (found is Promise.KEPT) - (job.promise is Promise.KEPT)
-        self.broken += found is Promise.BROKEN
+        self.kept += (found is GuaranteeState.KEPT) - (job.promise is GuaranteeState.KEPT)
+        self.broken += found is GuaranteeState.BROKEN
         job.promise, self._has_counted = found, True
         self._job_table.save(job)
 

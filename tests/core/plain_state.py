@@ -27,7 +27,7 @@ def _break(problem: str) -> NoReturn:
     raise BrokenError(problem)
 
 
-class Standing:
+class PlainState:
     """Of one placement."""
 
     def __init__(self, known: Known, *, counts_idle: bool, cap_slowdown: float) -> None:
@@ -98,10 +98,10 @@ class Standing:
         return self.known.mode(job_id, cluster, ghz, self.known.jobs[job_id].asked.units)
 
 
-def _stays(standing: Standing, cluster: str, runs: Runs) -> Iterator[Stay]:
+def _stays(state: PlainState, cluster: str, runs: Runs) -> Iterator[Stay]:
     """What runs on a cluster hold, as long as nobody has answered the worse of how they are and how
     they were asked to be."""
     for job_id, run in runs.items():
         if run.cluster == cluster:
-            shape = standing.known.shape(standing.known.jobs[job_id].asked, cluster)
+            shape = state.known.shape(state.known.jobs[job_id].asked, cluster)
             yield Stay(run.arrival, shape, run.units, run.release_s, run.draw_mw)

@@ -15,7 +15,7 @@ from shared.eamc.ranking import Policy
 from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import AlreadyAppliedError, Round
 from shared.placement.candidates.candidate import Rules
-from shared.placement.jobs import promises
+from shared.placement.jobs import slowdown_guarantees
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, finished, policy, round_of
@@ -149,7 +149,7 @@ def test_a_copy_is_told_once_and_counts_once() -> None:
     assert processor.queries.policy().promises_broken == 1
 
 
-@pytest.mark.parametrize("shutters", range(1, promises.LEAST_SHUTTERS))
+@pytest.mark.parametrize("shutters", range(1, slowdown_guarantees.LEAST_SHUTTERS))
 def test_too_few_shutters_break_nothing_and_count_for_nothing(shutters: int) -> None:
     processor = sharing()
     assert not told(processor, 1, seen("one", "two", 1.6, shutters=shutters))
@@ -215,7 +215,7 @@ def test_what_is_kept_apart_outlives_a_restart() -> None:
 
 
 def test_the_oldest_pairs_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(promises, "MOST_APART", 2)
+    monkeypatch.setattr(slowdown_guarantees, "MOST_APART", 2)
     processor, found = sharing(), []
     for number in range(4):
         event = seen("one", f"gone-{number}", 1.4, number=number)

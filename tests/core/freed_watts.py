@@ -1,5 +1,5 @@
-"""Room that is made for who waits for watts alone, held to the rules: whom it is made for and what
-is asked of whom is taken as it was decided, that it may be is worked out anew.
+"""Watts that are freed for who waits for watts alone, held to the rules: whom they are freed for
+and what is asked of whom is taken as it was decided, that it may be is worked out anew.
 """
 
 import re
@@ -12,14 +12,14 @@ from coplace.v1.placement_pb2 import VERDICT_ACTION, PlacementDecided
 
 from tests.core.figures import Known, Mode
 from tests.core.plain import Budget, Kept, Region, Stay, Waiting
+from tests.core.plain_state import require
 from tests.core.runs import ANSWERED_WITHIN_S, ASKED_AGAIN_AFTER_S, CLOCK, Acting, Action, Run, Runs
-from tests.core.standing import require
 
 _FOR: Final = re.compile(r"so that (\S+) may start")
 _MOST_TIMES: Final = 3  # what all would draw of a cap
 
 
-class Room(NamedTuple):
+class FreedWatts(NamedTuple):
     """For which entry, since when, and what was asked of whom, by job id and number."""
 
     entry: Waiting
@@ -47,28 +47,28 @@ class Room(NamedTuple):
 
 
 @dataclass
-class Rooms:
+class Sharing:
     """Of one region; `id_of` is of which job an arrival is."""
 
     known: Known
     runs: Runs
     id_of: Callable[[int], str]
-    rooms: list[Room] = field(default_factory=list)
+    freed: list[FreedWatts] = field(default_factory=list)
 
     def begin(self, now_s: float, waits: set[int]) -> None:
-        """Who starts, leaves, or was made room for long ago has none."""
-        self.rooms = [
-            room
-            for room in self.rooms
-            if room.entry.arrival in waits and now_s < room.asked_s + ASKED_AGAIN_AFTER_S
+        """Who starts, leaves, or had watts freed long ago has none."""
+        self.freed = [
+            each
+            for each in self.freed
+            if each.entry.arrival in waits and now_s < each.asked_s + ASKED_AGAIN_AFTER_S
         ]
 
     def keep(self, budgets: Sequence[Budget], now_s: float) -> None:
         """What is kept of those that are awaited."""
-        for room in self.rooms:
-            is_in_time = now_s < room.asked_s + ANSWERED_WITHIN_S
-            if is_in_time and any(True for _ in room.coming(self.runs)):
-                room.put_into(budgets, self.runs)
+        for each in self.freed:
+            is_in_time = now_s < each.asked_s + ANSWERED_WITHIN_S
+            if is_in_time and any(True for _ in each.coming(self.runs)):
+                each.put_into(budgets, self.runs)
 
     def made(
         self, decisions: Iterable[PlacementDecided], acting: Acting, stood: Region
@@ -84,7 +84,7 @@ class Rooms:
             entry = self._entry(job_id, asked, region, acting)
             done = [acting.ask(a.job_id, CLOCK, self._mode(a), stands=False) for a in asked]
             numbered = tuple((helper, action.number) for helper, action in done)
-            self.rooms.append(Room(entry, acting.now_s, numbered))
+            self.freed.append(FreedWatts(entry, acting.now_s, numbered))
             yield from done
         self.keep(stood.budgets, acting.now_s)
 
@@ -100,13 +100,13 @@ class Rooms:
     def _entry(
         self, job_id: str, asked: Sequence[PlacementDecided], region: Region, acting: Acting
     ) -> Waiting:
-        """The entry that this makes room for: one that lacked watts alone, and may start then."""
+        """The entry that watts are freed for: one that lacked watts alone, and may start then."""
         arrivals = {e.arrival for e in region.waiting if self.id_of(e.arrival) == job_id}
-        had = {room.entry.arrival for room in self.rooms}
-        require(not arrivals & had, f"room is made for {job_id} again")
+        had = {each.entry.arrival for each in self.freed}
+        require(not arrivals & had, f"watts are freed for {job_id} again")
         entries = [e for e in sorted(region.waiting) if e.arrival in arrivals]
         problems = [self._problem(entry, asked, region, acting) for entry in entries]
-        require("" in problems, f"room is made for {job_id} by {asked}: {problems}")
+        require("" in problems, f"watts are freed for {job_id} by {asked}: {problems}")
         return entries[problems.index("")]
 
     def _problem(

@@ -1,17 +1,18 @@
-"""What became known since a job was weighed: whether it is to be weighed again."""
+"""What jobs are weighed by was updated since: which of them are to be weighed again."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
 import orjson
 
+# As states of before have it.
 _KEY: Final = "news"
 # More applications than that are all.
 _MOST_APPS: Final = 1_000
 
 
-class News:
-    """Numbers what is told that jobs are weighed by: of clusters and coefficients for all jobs, of
+class ModelUpdates:
+    """Numbers updates of what jobs are weighed by: of clusters and coefficients for all jobs, of
     signatures for those of their application. A job notes the number at which it was weighed."""
 
     def __init__(self, number: int = 0, of_all: int = 0) -> None:
@@ -39,17 +40,17 @@ class News:
         return {_KEY: orjson.dumps(kept)}
 
     def of_all(self) -> None:
-        """There is news for every job."""
+        """There is an update for every job."""
         self._of_all = self._next()
 
     def of_app(self, app_id: str) -> None:
-        """There is news for the jobs of an application."""
+        """There is an update for the jobs of an application."""
         self._of_app[app_id] = self._next()
         if len(self._of_app) > _MOST_APPS:
             self._of_app, self._of_all = {}, self.number
 
     def are_for(self, app_id: str, weighed: int) -> bool:
-        """Whether there is news for a job of an application that was weighed at a number."""
+        """Whether there is an update for a job of an application that was weighed at a number."""
         return weighed < max(self._of_all, self._of_app.get(app_id, 0))
 
     def _next(self) -> int:

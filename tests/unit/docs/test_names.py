@@ -1,0 +1,177 @@
+"""Who looks for something finds it by the field's word, and finds it once."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from tests.support.snippets import REPOSITORY
+
+# Words of this project's own, for what the glossary calls by the field's.
+RETIRED: Final = frozenset(
+    {
+        "foresight",
+        "inquiry",
+        "knowledge",
+        "lane",
+        "ledger",
+        "line",
+        "mark",
+        "news",
+        "obstacle",
+        "option",
+        "outlook",
+        "place",
+        "promise",
+        "promised",
+        "reach",
+        "replanned",
+        "room",
+        "stand",
+        "standing",
+    }
+)
+# Where such a word means something else.
+ALLOWED: Final = {
+    "Bands.place": "the verb",
+    "JobTable.place": "the verb",
+    "Block.place_of": "an index",
+    "Binding.stands_for": "the verb",
+    "Shown.stands_at": "the verb",
+    "stands_still": "the verb",
+    "export_lines": "lines of text",
+    "line_of": "a line of text",
+    "lines": "lines of text",
+    "parse_line": "a line of text",
+    "options": "what is given to a command",
+    "DemoOptions": "what is given to a command",
+    "ScenarioOption": "what is given to a command",
+    "kafka_options": "keyword arguments of a client",
+    "redis_options": "keyword arguments of a client",
+}
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_PARAMETER: Final = ("Annotated[", "TypeVar(")
+_ALIAS: Final = re.compile(r"[A-Z]\w*[a-z]\w*")
+
+
+class Named(NamedTuple):
+    """A module, class, alias or function: `name` as the allow-list has it."""
+
+    name: str
+    path: str
+    is_class: bool = False
+    is_alias: bool = False
+
+    @property
+    def words(self) -> set[str]:
+        """The words of its own name in lower case, with what may be their singular."""
+        words = {word.lower() for word in _WORD.findall(self.name.rpartition(".")[2])}
+        return words | {word.removesuffix("s") for word in words}
+
+
+def named(source: str, path: str) -> Iterator[Named]:
+    """What is public in a module, and the module."""
+    for part in Path(path).with_suffix("").parts:
+        yield Named(part, path)
+    for node in ast.parse(source).body:
+        match node:
+            case ast.ClassDef(name=name, body=body) if name[0] != "_":
+                yield Named(name, path, is_class=True)
+                yield from (Named(f"{name}.{each}", path) for each in _functions(body))
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _ALIAS.fullmatch(name):
+                # Parameters of commands and type variables are a module's own.
+                if not ast.unparse(value).startswith(_PARAMETER):
+                    yield Named(name, path, is_alias=True)
+    yield from (Named(name, path) for name in _functions(ast.parse(source).body))
+
+
+def _functions(body: list[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
+            yield node.name
+
+
+def taken_twice(all_named: list[Named]) -> dict[str, list[str]]:
+    """Where classes are of one name with another one, or with an alias."""
+    found: dict[str, list[Named]] = defaultdict(list)
+    for each in all_named:
+        if each.is_class or each.is_alias:
+            found[each.name].append(each)
+    return {
+        name: [each.path for each in those]
+        for name, those in found.items()
+        if len(those) > 1 and any(each.is_class for each in those)
+    }
+
+
+def retired(all_named: list[Named]) -> set[tuple[str, str]]:
+    """What is named by a retired word: name and path."""
+    return {
+        (each.name, each.path)
+        for each in all_named
+        if each.words & RETIRED and each.name not in ALLOWED
+    }
+
+
+@pytest.fixture(scope="module")
+def everything() -> list[Named]:
+    paths = [
+        path for root in ("cli", "services", "shared") for path in (REPOSITORY / root).rglob("*.py")
+    ]
+    return [
+        each
+        for path in sorted(paths)
+        for each in named(path.read_text(encoding="utf-8"), str(path.relative_to(REPOSITORY)))
+    ]
+
+
+def test_no_two_public_classes_have_one_name(everything: list[Named]) -> None:
+    assert not taken_twice(everything)
+
+
+def test_nothing_is_named_by_a_retired_word(everything: list[Named]) -> None:
+    assert not retired(everything)
+
+
+def test_what_is_allowed_is_there_still(everything: list[Named]) -> None:
+    assert ALLOWED.keys() <= {each.name for each in everything}
+
+
+def test_a_class_and_an_alias_of_one_name_are_found() -> None:
+    found = [
+        *named("class Held: ...\nclass Own: ...", "a.py"),
+        *named("Held = tuple[int, int]", "b.py"),
+    ]
+    assert taken_twice(found) == {"Held": ["a.py", "b.py"]}
+    twice = [*named("class Held: ...", "a.py"), *named("class Held: ...", "b.py")]
+    assert taken_twice(twice) == {"Held": ["a.py", "b.py"]}
+    two_aliases = [*named("Row = list[int]", "a.py"), *named("Row = list[str]", "b.py")]
+    assert not taken_twice(two_aliases)
+    parameter = [*named("class Limit: ...", "a.py"), *named("Limit = Annotated[int, 1]", "b.py")]
+    assert not taken_twice(parameter)
+
+
+@pytest.mark.parametrize(
+    ("source", "path", "name"),
+    [
+        ("class ClusterStanding: ...", "a.py", "ClusterStanding"),
+        ("class Plan:\n    def stand(self): ...", "a.py", "Plan.stand"),
+        ("async def make_room(): ...", "a.py", "make_room"),
+        ("", "shared/news/a.py", "news"),
+        ("", "shared/lane_queues.py", "lane_queues"),
+        ("def free_rooms(): ...", "a.py", "free_rooms"),
+    ],
+)
+def test_a_retired_word_is_found_in_a_name_of_several(source: str, path: str, name: str) -> None:
+    assert retired(list(named(source, path))) == {(name, path)}
+
+
+@pytest.mark.parametrize(
+    "source", ["class Outline: ...", "class _Line: ...", "def _room(): ...", "def replace(): ..."]
+)
+def test_other_words_and_what_is_private_are_left_alone(source: str) -> None:
+    assert not retired(list(named(source, "a.py")))
