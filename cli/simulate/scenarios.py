@@ -13,6 +13,7 @@ from shared.domain.bounds import CAP_MARGIN, CAP_RISK
 from shared.eamc.frequency import EVEN, Reading
 from shared.eamc.ranking import Policy
 from shared.scheduling.lookahead import Prices
+from shared.scheduling.pool import Discipline
 from shared.scheduling.runtimes import Runtimes
 from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
 from shared.simulation.capping import AS_PREDICTED, CappingMethod
@@ -47,6 +48,7 @@ def _only(value: Any) -> Any:
 
 Amount = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
 Duration = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
+Watts = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 # Several of a kind, to be compared: a list in a file, the option again on the command line.
 Several = Annotated[tuple[_T, ...], BeforeValidator(_listed)]
@@ -101,7 +103,14 @@ class _Schedules(Scenario):
         (SimulatedPolicy.EASY,), "What decides; several are compared."
     )
     kill: bool = _field(True, "End jobs at their walltime.", "--kill/--no-kill")
-    cap_w: Amount | None = _field(None, "Power of all jobs at most, W; of each of clusters.")
+    cap_w: Watts | None = _field(
+        None, "Power at most, W, idle power included; of each of clusters."
+    )
+    cap_counts_idle: bool = _field(
+        True,
+        "Idle power counts under caps; else only what jobs draw beyond it.",
+        "--cap-counts-idle/--no-cap-counts-idle",
+    )
     workers: Count | None = _field(None, "Processes; as many as cores.")
     out: Path | None = _field(None, "Folder of tables, summaries and pictures.")
     slurm: SlurmSection = SlurmSection()
@@ -132,6 +141,12 @@ class PoolScenario(_Schedules):
             raise ValueError("{jobs_csv} holds one schedule: give one policy")
         if self.cap_w is not None and not self.proc_w:
             raise ValueError("{cap_w} needs {proc_w}: a log names no power")
+        if not self.cap_counts_idle and self.cap_w is None:
+            raise ValueError("{cap_counts_idle} is of no use without {cap_w}")
+        others = [p for p in self.policy if p.discipline is not Discipline.EASY]
+        if self.runtimes is Runtimes.PREDICTED and others:
+            problem = f"is of no use to {others[0]}, which does not backfill by predictions"
+            raise ValueError(f"{{runtimes}} predicted {problem}: say {{policy}} easy alone")
         return self
 
 
@@ -220,8 +235,11 @@ class ClustersScenario(_Schedules):
     def _agrees(self) -> Self:
         if self.system is None and not self.clusters:
             raise ValueError("{clusters} or {system} is needed")
-        if self.cap_slowdown > 1 and self.cap_w is None and self.system is None:
-            raise ValueError("{cap_slowdown} is of no use without {cap_w}")
+        if self.cap_w is None and self.system is None:
+            if self.cap_slowdown > 1:
+                raise ValueError("{cap_slowdown} is of no use without {cap_w}")
+            if not self.cap_counts_idle:
+                raise ValueError("{cap_counts_idle} is of no use without {cap_w}")
         if self.cap_slowdown > 1 and (one := set(self.policy) & _OF_ONE_MODE):
             raise ValueError(f"{{cap_slowdown}} is of no use to {min(one)}: leave it out")
         _ = self.shares
