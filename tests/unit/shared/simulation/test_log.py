@@ -61,13 +61,15 @@ def test_a_job_may_draw_what_a_cap_leaves_beyond_what_idles(path: Path) -> None:
     assert read_log(path, cap_w=640.0 + 450.0, **known).job_id.tolist() == [1]
     dynamic = read_log(path, cap_w=540.0, cap_counts_idle=False, **known)
     assert dynamic.job_id.tolist() == [1, 2]
-    with pytest.raises(UnusableError, match="the cap of the pool, 640 W, .* 640 W"):
+    with pytest.raises(UnusableError, match=r"the cap of the pool, 640 W, .* 640 W"):
         read_log(path, cap_w=640.0, **known)
 
 
 def test_where_every_job_draws_more_than_the_cap_that_is_what_has_to_be_raised(path: Path) -> None:
     path.write_text(text_of(record(1, requested_procs=5)))
-    with pytest.raises(UnusableError, match="1 for more power than the cap, alone.: raise the cap"):
+    with pytest.raises(
+        UnusableError, match=r"1 for more power than the cap, alone\): raise the cap"
+    ):
         read_log(path, proc_w=100.0, cap_w=400.0)
 
 
