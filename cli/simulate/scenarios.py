@@ -1,7 +1,7 @@
 """What can be simulated: one model a kind, the only place that knows names, defaults, bounds and
 help. Scenario files are validated by them, and the command's options are made of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import nan
 from pathlib import Path
@@ -9,7 +9,9 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from cli.cap.schedule import read_schedule, steps
 from shared.domain.bounds import CAP_MARGIN, CAP_RISK
+from shared.domain.cluster import Cluster
 from shared.eamc.frequency import EVEN, Reading
 from shared.eamc.ranking import Policy
 from shared.scheduling.lookahead import Prices
@@ -20,7 +22,7 @@ from shared.simulation.capping import AS_PREDICTED, CappingMethod
 from shared.simulation.jobs import CIRNE
 from shared.simulation.lookahead import AS_TUNED, Ahead
 from shared.simulation.policy import SimulatedPolicy
-from shared.simulation.recorded.caps import CapChanges, NewCap
+from shared.simulation.recorded.caps import CapChanges, GivenCap
 from shared.simulation.sweep import THRESHOLD
 from shared.simulation.system import SizeUnit
 
@@ -348,8 +350,8 @@ class RecordedScenario(Scenario):
     threshold: Amount | None = _field(None, "Of priority-inc-v.")
     cap: Several[str] = _field(
         (),
-        "SCOPE[:NAME]=WATTS: takes the place of the recorded cap of cluster:NAME, site:NAME or "
-        "region.",
+        "CLUSTER=WATTS, SITE=WATTS or region=WATTS, or a schedule's file in place of watts, as "
+        "`coplace cap set` takes them: in place of the recorded cap of the same.",
     )
     no_caps: bool = _field(False, "Recorded caps are left out.")
     tariffs: Path | None = _field(None, "CSV of cluster, hour and price_per_kwh or gco2_per_kwh.")
@@ -363,9 +365,15 @@ class RecordedScenario(Scenario):
         return self
 
     @property
-    def caps(self) -> CapChanges:
-        """What becomes of the recorded caps. Raises UnusableError for what is no cap."""
-        return CapChanges(self.no_caps, tuple(map(NewCap.parse, self.cap)))
+    def caps(self) -> list[GivenCap]:
+        """Those that take the place of recorded ones. Raises OSError or UnusableError for what is
+        no cap."""
+        return [GivenCap.parse(text, lambda path: steps(read_schedule(path))) for text in self.cap]
+
+    def changes(self, clusters: Iterable[Cluster]) -> CapChanges:
+        """What becomes of the recorded caps of these clusters. Raises UnusableError for a cap of
+        none of them."""
+        return CapChanges(self.no_caps, tuple(cap.among(clusters) for cap in self.caps))
 
     @property
     def fixed(self) -> frozenset[str]:

@@ -76,8 +76,8 @@ def entries_of(
     """The entries of jobs that run the applications `app` (jobs,).
 
     A job has none on a cluster that it is too large for, that does not know its application, or
-    whose cap leaves less than it draws in every mode. Its times are those on the reference cluster times
-    the ratio of the application's. Raises UnusableError where no job fits anywhere.
+    whose cap leaves less than it draws in every mode. Its times are those on the reference cluster
+    times the ratio of the application's. Raises UnusableError where no job fits anywhere.
     """
     rule = _rule(choice.policy)
     slower = epm.slower(rule, choice.weighing, choice.cap_slowdown).of(app)
