@@ -97,7 +97,8 @@ class _Offered:
 
     def _idle_w(self, job: int, cluster: int, drawn_w: float) -> float:
         """What of it counts as idle power already."""
-        return min(self._units[job][cluster] * self._pools[cluster].idle_w, drawn_w)
+        units: int = self._units[job][cluster]
+        return min(units * self._pools[cluster].idle_w, drawn_w)
 
     def _pstate(self, job: int, cluster: int) -> int:
         return self._projections[cluster].pstates_ghz.index(self._freq_ghz[job, cluster])

@@ -61,8 +61,8 @@ def play_log(
     workload = replace(jobs, order=order)
     pool = machine.pool
     if runtimes is Runtimes.PREDICTED:
-        known = pool.units, pool.cap_w, pool.idle_w, pool.cap_counts_idle
-        pool = PredictingPool(*known, runtimes=_predictions(logged))
+        capped = pool.cap_w, pool.idle_w, pool.cap_counts_idle
+        pool = PredictingPool(pool.units, *capped, runtimes=_predictions(logged))
     schedule = play([pool], workload, policy.discipline)
     return Played(workload, schedule, machine.fleet)
 

@@ -57,7 +57,7 @@ def test_a_job_that_alone_would_break_the_cap_is_too_large_for_the_machine(path:
 def test_a_job_may_draw_what_a_cap_leaves_beyond_what_idles(path: Path) -> None:
     """64 processors idle at 10 W each; the cap leaves 450 W for five at 90 W beyond that."""
     path.write_text(text_of(record(1, requested_procs=5), record(2, requested_procs=6)))
-    known = {"proc_w": 100.0, "idle_w": 10.0}
+    known: dict[str, Any] = {"proc_w": 100.0, "idle_w": 10.0}
     assert read_log(path, cap_w=640.0 + 450.0, **known).job_id.tolist() == [1]
     dynamic = read_log(path, cap_w=540.0, cap_counts_idle=False, **known)
     assert dynamic.job_id.tolist() == [1, 2]
