@@ -179,10 +179,18 @@ bench-prediction: setup ## compare predictions of power with simpler ones: OUT= 
 	    $(if $(INTO),--into '$(INTO)')
 
 .PHONY: bench-capping
-bench-capping: setup ## dispatchers under a power cap beside what was published: OUT= INTO=document
-	$(BIN)/python -m tests.benchmarks.capping --out '$(OUT)/capping' $(if $(INTO),--into '$(INTO)')
-	$(BIN)/python -m tests.benchmarks.capping.uncertain --out '$(OUT)/capping' \
-	    $(if $(INTO),--into '$(INTO)')
+bench-capping: setup ## dispatchers under a power cap beside what was published: OUT= SOLVERS=1 INTO=document
+	$(CAPPING) --out '$(OUT)/capping' --instance _50_300_ --instance 100_900 --instance hist_100 \
+	    $(CAPPING_SOLVERS) $(CAPPING_INTO)
+	$(CAPPING).arrivals $(CAPPING_INTO)
+	$(CAPPING).decisions $(CAPPING_INTO)
+	$(CAPPING).margins $(CAPPING_SOLVERS) $(CAPPING_INTO)
+	$(CAPPING).backfill $(CAPPING_INTO)
+	$(CAPPING).uncertain --out '$(OUT)/capping' $(CAPPING_INTO)
+	$(CAPPING) --out '$(OUT)/capping/400' --instance rndm_400
+CAPPING := $(BIN)/python -m tests.benchmarks.capping
+CAPPING_SOLVERS = $(if $(SOLVERS),--solvers)
+CAPPING_INTO = $(if $(INTO),--into '$(INTO)')
 
 .PHONY: bench-pricing
 bench-pricing: setup system-compiler ## hold slowdowns by shutters to true ones: OUT= INTO=document

@@ -16,6 +16,7 @@ from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from cli.asking import asking
 from cli.times import at
+from shared.domain.bounds import POWER_CAP_W
 from shared.domain.errors import UnusableError
 
 REGION: Final = "region"
@@ -61,8 +62,11 @@ def found(answer: ShowPowerResponse, name: str) -> PowerStanding:
 def declaration(
     standing: PowerStanding, steps: Sequence[PowerCapStep], reason: str, source: str, now_us: int
 ) -> Envelope:
-    """The event that declares a cap. Raises WrongCapError for one below the idle power."""
+    """The event that declares a cap. Raises WrongCapError for one below the idle power, and
+    RejectedError for watts that no cap has, such as 0."""
     for step in steps:
+        if step.HasField("watts"):
+            POWER_CAP_W.require(f"the cap of {subject(standing)}", step.watts)
         if step.HasField("watts") and step.watts < standing.idle_w:
             raise WrongCapError(
                 f"{step.watts:,g} W is below the idle power of {subject(standing)}, "

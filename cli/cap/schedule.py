@@ -9,6 +9,7 @@ from coplace.v1.control_pb2 import PowerCapStep
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from cli.times import at, time_us
+from shared.domain.bounds import POWER_CAP_W
 from shared.domain.errors import UnusableError
 from shared.runtime.user_files import read_yaml
 
@@ -18,7 +19,7 @@ class Period(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    watts: float = Field(ge=0, allow_inf_nan=False)
+    watts: float = Field(ge=POWER_CAP_W.least, le=POWER_CAP_W.most, allow_inf_nan=False)
     from_us: int = Field(alias="from")
     until_us: int | None = Field(None, alias="until")
 

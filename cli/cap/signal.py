@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from coplace.v1.control_pb2 import PowerCapStep
 
 from cli.times import at, time_us
+from shared.domain.bounds import POWER_CAP_W
 from shared.domain.errors import RejectedError, UnusableError
 from shared.runtime.rows import FileRow, read_rows
 from shared.workloads.tariff_files import PRICE_COLUMNS
@@ -31,7 +32,7 @@ class SignalRule:
 
     @classmethod
     def parsed(cls, text: str) -> "SignalRule":
-        """From `VALUE=WATTS,VALUE=WATTS...`. Raises ValueError."""
+        """From `VALUE=WATTS,VALUE=WATTS...`. Raises ValueError, for watts that no cap has too."""
         try:
             points = [RulePoint(*map(float, each.split("="))) for each in text.split(",")]
         except (TypeError, ValueError):
@@ -42,6 +43,8 @@ class SignalRule:
                 f"{text!r} is no rule of two points or more, each of another value, such as "
                 "0.10=250000,0.40=180000"
             )
+        for point in points:
+            POWER_CAP_W.require(f"watts at {point.value:g}", point.watts)
         return cls(points)
 
     @property
@@ -66,8 +69,9 @@ def read_signal(path: Path, rule: SignalRule, now_us: int) -> list[PowerCapStep]
 
     Each value holds until the next time. Behind the last one, which holds as long as those before
     it, the least that the rule allows holds until another cap is declared: a signal that is not
-    fetched any more must not free what it held back. Raises OSError, RejectedError naming the line,
-    and UnusableError for a signal that is over.
+    fetched any more must not free what it held back. Nor may one that begins later: there would
+    be no cap until then, since a declaration replaces all. Raises OSError, RejectedError naming the
+    line, and UnusableError for a signal that is over or has not begun.
     """
     rows = read_rows(path, (_TIME,))
     columns = [name for name in PRICE_COLUMNS if name in rows[0].values]
@@ -79,6 +83,9 @@ def read_signal(path: Path, rule: SignalRule, now_us: int) -> list[PowerCapStep]
     end_us = 2 * times_us[-1] - times_us[-2]
     if end_us <= now_us:
         raise UnusableError(f"{path} is over: it ends at {at(end_us)}")
+    if times_us[0] > now_us:
+        problem = f"{path} begins at {at(times_us[0])}, and it is {at(now_us)}"
+        raise UnusableError(f"{problem}: there would be no cap until then; add what holds now")
     caps_w = [rule.watts(_value(row, columns[0])) for row in rows]
     held = [*zip(times_us, caps_w, strict=True), (end_us, rule.least_w)]
     to_come = [step for step, following in pairwise(held) if following[0] > now_us]

@@ -30,9 +30,11 @@ def system_of(scenario: ClustersScenario) -> System:
 
 
 def _clusters_of(scenario: ClustersScenario) -> System:
+    counts_idle = scenario.cap_counts_idle
     if scenario.system is not None:
-        return read_system(scenario.system)
-    return built_in_system([*scenario.clusters], inf if scenario.cap_w is None else scenario.cap_w)
+        return read_system(scenario.system, cap_counts_idle=counts_idle)
+    cap_w = inf if scenario.cap_w is None else scenario.cap_w
+    return built_in_system([*scenario.clusters], cap_w, cap_counts_idle=counts_idle)
 
 
 def cases_of(scenario: ClustersScenario) -> list[Case]:

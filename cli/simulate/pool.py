@@ -25,7 +25,13 @@ def run(scenario: PoolScenario) -> None:
     """Play, print and write. Raises OSError or UnusableError for a log that cannot be played."""
     logged = _read(scenario)
     note(_doubts(logged))
-    machine = PoolMachine(logged.procs, scenario.idle_w, _cap_w(scenario), scenario.slurm.backfill)
+    machine = PoolMachine(
+        logged.procs,
+        scenario.idle_w,
+        _cap_w(scenario),
+        scenario.slurm.backfill,
+        scenario.cap_counts_idle,
+    )
     lines = list(_lines(scenario, logged, machine))
     Console(width=TABLE_WIDTH).print(
         report.table(lines, f"{scenario.swf.name}, {machine.procs} processors")
@@ -42,6 +48,8 @@ def _read(scenario: PoolScenario) -> LoggedJobs:
             kill_at_limit=scenario.kill,
             proc_w=scenario.proc_w,
             cap_w=_cap_w(scenario),
+            idle_w=scenario.idle_w,
+            cap_counts_idle=scenario.cap_counts_idle,
         )
     except UnknownSizeError as error:
         raise UnusableError(f"{error}: give --procs, or procs in the scenario") from error

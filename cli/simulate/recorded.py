@@ -85,8 +85,9 @@ def run(scenario: RecordedScenario) -> None:
     note(_doubts(record))
     decisions, truth = _replayed(record, setting)
     clusters, begins_us = truth.models.clusters, record.inputs.rounds[0].round.ended_at_us
-    scenario.caps.require_possible(clusters, begins_us, counts_idle=rules.cap_counts_idle)
-    lines = list(_lines(scenario, record.inputs, truth, decisions, setting))
+    caps = scenario.changes(clusters.values())
+    caps.require_possible(clusters, begins_us, counts_idle=rules.cap_counts_idle)
+    lines = list(_lines(scenario, caps, record.inputs, truth, decisions, setting))
     Console(width=TABLE_WIDTH).print(report.table(lines, _title(record, truth)))
     if scenario.out is not None:
         report.write_comparison(scenario.out, lines)
@@ -104,6 +105,7 @@ def _replayed(record: _Record, setting: Setting) -> tuple[list[PlacementDecided]
 
 def _lines(
     scenario: RecordedScenario,
+    caps: CapChanges,
     inputs: RecordedInputs,
     truth: Truth,
     decisions: Sequence[PlacementDecided],
@@ -113,7 +115,7 @@ def _lines(
     tariff_of = {} if scenario.tariffs is None else read_tariffs(scenario.tariffs)
     course = as_recorded(inputs, decisions)
     yield _line(scenario, RecordedCase(RECORD, setting.rules), truth, course, tariff_of)
-    for case in _cases(scenario, setting.rules):
+    for case in _cases(scenario, caps, setting.rules):
         made = _play(inputs, truth, case, setting)
         if case.label == SAME_RULES:
             again = Fidelity.to_decisions(decisions, made.decisions)
@@ -135,7 +137,7 @@ def _read(scenario: RecordedScenario) -> _Record:
     return _Record(scenario.recorded.name, read_inputs(scenario.recorded), found)
 
 
-def _cases(scenario: RecordedScenario, own: Rules) -> Iterator[RecordedCase]:
+def _cases(scenario: RecordedScenario, caps: CapChanges, own: Rules) -> Iterator[RecordedCase]:
     """The same rules and caps first: they tell how far to trust the others."""
     yield RecordedCase(SAME_RULES, own)
     if not scenario.changes_rules:
@@ -145,9 +147,8 @@ def _cases(scenario: RecordedScenario, own: Rules) -> Iterator[RecordedCase]:
     for policy, t_weight in product(policies, weights):
         rules = replace(own, policy=policy, t_weight=t_weight, threshold=threshold)
         is_again = t_weight != weights[0] and not SimulatedPolicy(policy).weighs
-        if not is_again and (rules, scenario.caps) != (own, AS_RECORDED):
-            label = _label(rules, own, scenario.caps)
-            yield RecordedCase(label, rules, scenario.caps, scenario.fixed)
+        if not is_again and (rules, caps) != (own, AS_RECORDED):
+            yield RecordedCase(_label(rules, own, caps), rules, caps, scenario.fixed)
 
 
 def _label(rules: Rules, own: Rules, caps: CapChanges) -> str:

@@ -1,7 +1,7 @@
 """What can be simulated: one model a kind, the only place that knows names, defaults, bounds and
 help. Scenario files are validated by them, and the command's options are made of them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import nan
 from pathlib import Path
@@ -9,17 +9,20 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from cli.cap.schedule import read_schedule, steps
 from shared.domain.bounds import CAP_MARGIN, CAP_RISK
+from shared.domain.cluster import Cluster
 from shared.eamc.frequency import EVEN, Reading
 from shared.eamc.ranking import Policy
 from shared.scheduling.lookahead import Prices
+from shared.scheduling.pool import Discipline
 from shared.scheduling.runtimes import Runtimes
 from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill
 from shared.simulation.capping import AS_PREDICTED, CappingMethod
 from shared.simulation.jobs import CIRNE
 from shared.simulation.lookahead import AS_TUNED, Ahead
 from shared.simulation.policy import SimulatedPolicy
-from shared.simulation.recorded.caps import CapChanges, NewCap
+from shared.simulation.recorded.caps import CapChanges, GivenCap
 from shared.simulation.sweep import THRESHOLD
 from shared.simulation.system import SizeUnit
 
@@ -51,6 +54,7 @@ def _only(value: Any) -> Any:
 
 Amount = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
 Duration = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
+Watts = Annotated[float, Field(gt=0, le=MOST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 # Several of a kind, to be compared: a list in a file, the option again on the command line.
 Several = Annotated[tuple[_T, ...], BeforeValidator(_listed)]
@@ -105,7 +109,14 @@ class _Schedules(Scenario):
         (SimulatedPolicy.EASY,), "What decides; several are compared."
     )
     kill: bool = _field(True, "End jobs at their walltime.", "--kill/--no-kill")
-    cap_w: Amount | None = _field(None, "Power of all jobs at most, W; of each of clusters.")
+    cap_w: Watts | None = _field(
+        None, "Power at most, W, idle power included; of each of clusters."
+    )
+    cap_counts_idle: bool = _field(
+        True,
+        "Idle power counts under caps; else only what jobs draw beyond it.",
+        "--cap-counts-idle/--no-cap-counts-idle",
+    )
     workers: Count | None = _field(None, "Processes; as many as cores.")
     out: Path | None = _field(None, "Folder of tables, summaries and pictures.")
     slurm: SlurmSection = SlurmSection()
@@ -136,6 +147,12 @@ class PoolScenario(_Schedules):
             raise ValueError("{jobs_csv} holds one schedule: give one policy")
         if self.cap_w is not None and not self.proc_w:
             raise ValueError("{cap_w} needs {proc_w}: a log names no power")
+        if not self.cap_counts_idle and self.cap_w is None:
+            raise ValueError("{cap_counts_idle} is of no use without {cap_w}")
+        others = [p for p in self.policy if p.discipline is not Discipline.EASY]
+        if self.runtimes is Runtimes.PREDICTED and others:
+            problem = f"is of no use to {others[0]}, which does not backfill by predictions"
+            raise ValueError(f"{{runtimes}} predicted {problem}: say {{policy}} easy alone")
         return self
 
 
@@ -224,8 +241,11 @@ class ClustersScenario(_Schedules):
     def _agrees(self) -> Self:
         if self.system is None and not self.clusters:
             raise ValueError("{clusters} or {system} is needed")
-        if self.cap_slowdown > 1 and self.cap_w is None and self.system is None:
-            raise ValueError("{cap_slowdown} is of no use without {cap_w}")
+        if self.cap_w is None and self.system is None:
+            if self.cap_slowdown > 1:
+                raise ValueError("{cap_slowdown} is of no use without {cap_w}")
+            if not self.cap_counts_idle:
+                raise ValueError("{cap_counts_idle} is of no use without {cap_w}")
         if self.cap_slowdown > 1 and (one := set(self.policy) & _OF_ONE_MODE):
             raise ValueError(f"{{cap_slowdown}} is of no use to {min(one)}: leave it out")
         _ = self.shares
@@ -347,8 +367,8 @@ class RecordedScenario(Scenario):
     threshold: Amount | None = _field(None, "Of priority-inc-v.")
     cap: Several[str] = _field(
         (),
-        "SCOPE[:NAME]=WATTS: takes the place of the recorded cap of cluster:NAME, site:NAME or "
-        "region.",
+        "CLUSTER=WATTS, SITE=WATTS or region=WATTS, or a schedule's file in place of watts, as "
+        "`coplace cap set` takes them: in place of the recorded cap of the same.",
     )
     no_caps: bool = _field(False, "Recorded caps are left out.")
     tariffs: Path | None = _field(None, "CSV of cluster, hour and price_per_kwh or gco2_per_kwh.")
@@ -362,9 +382,15 @@ class RecordedScenario(Scenario):
         return self
 
     @property
-    def caps(self) -> CapChanges:
-        """What becomes of the recorded caps. Raises UnusableError for what is no cap."""
-        return CapChanges(self.no_caps, tuple(map(NewCap.parse, self.cap)))
+    def caps(self) -> list[GivenCap]:
+        """Those that take the place of recorded ones. Raises OSError or UnusableError for what is
+        no cap."""
+        return [GivenCap.parse(text, lambda path: steps(read_schedule(path))) for text in self.cap]
+
+    def changes(self, clusters: Iterable[Cluster]) -> CapChanges:
+        """What becomes of the recorded caps of these clusters. Raises UnusableError for a cap of
+        none of them."""
+        return CapChanges(self.no_caps, tuple(cap.among(clusters) for cap in self.caps))
 
     @property
     def fixed(self) -> frozenset[str]:

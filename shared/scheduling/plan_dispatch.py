@@ -129,7 +129,7 @@ class PlanDispatcher(Dispatcher):
         return Running(
             planned.cluster,
             planned.units,
-            planned.mode.power_w,
+            planned.mode.draw_w,
             release_s=start_s + limit_s,
             expected_s=expected_end_s(share, now_s, start_s, limit_s),
         )

@@ -8,7 +8,7 @@ from math import inf
 from shared.scheduling.conservative import ConservativeScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load
-from shared.scheduling.power import Cap, PowerBudget, Scope, Step, milliwatts
+from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, milliwatts
 from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill, SlurmScheduler
 from shared.scheduling.wait_queue import WaitQueue
 
@@ -26,19 +26,37 @@ class Discipline(StrEnum):
 class Pool:
     """What one cluster has to give: nodes, or cores where it gives out cores.
 
-    The jobs that run draw `cap_w` at most, until one of `steps` says otherwise.
+    All together draws `cap_w` at most: `idle_w` of each unit, whatever runs, and what jobs draw
+    beyond that. Where idle power does not count the cap is one of dynamic power alone.
     """
 
     units: int
     cap_w: float = inf
-    steps: tuple[Step, ...] = ()
+    idle_w: float = 0.0
+    cap_counts_idle: bool = True
     slurm: SlurmBackfill = SLURM_DEFAULTS
 
+    @property
+    def base_mw(self) -> int:
+        """What counts under a cap whatever runs."""
+        return milliwatts(self.units * self.idle_w) if self.cap_counts_idle else 0
+
+    @property
+    def left_mw(self) -> int:
+        """What its jobs may draw beyond that, all together."""
+        return milliwatts(self.cap_w) - self.base_mw if self.cap_w < inf else NO_CAP_MW
+
+    @property
+    def most_w(self) -> float:
+        """What all may draw under the cap, idle power included whether it counts or not."""
+        return self.cap_w if self.cap_counts_idle else self.cap_w + self.units * self.idle_w
+
     def budgets(self, number: int) -> list[PowerBudget]:
-        """What its jobs may draw; none where there is no cap."""
-        first = ((-inf, milliwatts(self.cap_w)),) if self.cap_w < inf else ()
-        steps = (*first, *self.steps)
-        return [PowerBudget(Cap(Scope.CLUSTER, f"{number}", steps))] if steps else []
+        """What may be drawn; none where there is no cap."""
+        if self.cap_w == inf:
+            return []
+        cap = Cap(Scope.CLUSTER, f"{number}", ((-inf, milliwatts(self.cap_w)),))
+        return [PowerBudget(cap, self.base_mw)]
 
     def scheduler(
         self, discipline: Discipline, number: int, budgets: Sequence[PowerBudget] = ()

@@ -10,7 +10,7 @@ from shared.scheduling.backfill import Arrival, Backfill
 from shared.scheduling.dispatch import Served
 from shared.scheduling.engine import Engine
 from shared.scheduling.pool import Discipline, Pool
-from shared.scheduling.power import Cap, PowerBudget
+from shared.scheduling.power import Cap, PowerBudget, milliwatts
 from shared.scheduling.wait_queue import Entry, OtherMode
 from shared.scheduling.workload import NO_ENTRY, Floats, Ints, OtherModes, Schedule, Workload
 
@@ -27,6 +27,7 @@ def play(
     ValueError for an entry that asks for more than its pool has, and where caps let jobs wait for
     ever.
     """
+    workload = workload.beyond_idle([pool.idle_w for pool in pools])
     _require_room(pools, workload)
     budgets = _budgets(pools, over)
     schedulers = [pool.scheduler(discipline, n, budgets[n]) for n, pool in enumerate(pools)]
@@ -102,15 +103,17 @@ def _require_room(pools: Sequence[Pool], workload: Workload) -> None:
         most_w = float(least_w[asked, column].max(initial=0))
         if most > pool.units:
             raise ValueError(f"an entry asks for {most} units of {pool.units}: drop it")
-        if most_w > pool.cap_w and not pool.steps:
-            raise ValueError(f"an entry draws {most_w} W, the cap is {pool.cap_w} W: drop it")
+        if milliwatts(most_w) > pool.left_mw:
+            left_w = pool.left_mw / 1000
+            raise ValueError(f"an entry draws {most_w} W, the cap leaves {left_w} W: drop it")
 
 
 def _budgets(pools: Sequence[Pool], over: Sequence[Over]) -> list[list[PowerBudget]]:
     """Those of each pool: its own and those that it shares."""
     budgets = [pool.budgets(number) for number, pool in enumerate(pools)]
     for cap, numbers in over:
-        shared = PowerBudget(cap, is_shared=True)
+        base_mw = sum(pools[number].base_mw for number in numbers)
+        shared = PowerBudget(cap, base_mw, is_shared=True)
         for number in numbers:
             budgets[number].append(shared)
     return budgets

@@ -1,5 +1,6 @@
 """Jobs as columns: what a timeline plays, and the schedule that comes of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -64,6 +65,17 @@ class Workload:
         if others is not None:
             others = replace(others, run_s=np.minimum(others.run_s, others.limit_s))
         return replace(self, run_s=np.minimum(self.run_s, self.limit_s), others=others)
+
+    def beyond_idle(self, idle_w: Sequence[float]) -> "Workload":
+        """The same with the power that entries draw beyond what their units draw that idle, of a
+        unit `idle_w` by cluster: in no mode less than 0, and modes as far apart as they were."""
+        if not any(idle_w):
+            return self
+        off_w = np.fmin(self.units * np.array(idle_w), self.least_power_w)
+        others = self.others
+        if others is not None:
+            others = replace(others, power_w=others.power_w - off_w[..., np.newaxis])
+        return replace(self, power_w=self.power_w - off_w, others=others)
 
     @property
     def least_power_w(self) -> Floats:

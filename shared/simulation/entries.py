@@ -76,8 +76,8 @@ def entries_of(
     """The entries of jobs that run the applications `app` (jobs,).
 
     A job has none on a cluster that it is too large for, that does not know its application, or
-    whose cap is below its power in every mode. Its times are those on the reference cluster times
-    the ratio of the application's. Raises UnusableError where no job fits anywhere.
+    whose cap leaves less than it draws in every mode. Its times are those on the reference cluster
+    times the ratio of the application's. Raises UnusableError where no job fits anywhere.
     """
     rule = _rule(choice.policy)
     slower = epm.slower(rule, choice.weighing, choice.cap_slowdown).of(app)
@@ -133,7 +133,9 @@ def _offers(
     per_node = np.array([cluster.units_per_node for cluster in system.clusters])
     power_w = predictions.node_w * (units / per_node)
     fits = units <= [cluster.units for cluster in system.clusters]
-    under_cap = power_w * slower.least_power_ratio <= [c.cap_w for c in system.clusters]
+    least_w = power_w * slower.least_power_ratio
+    beyond_w = least_w - np.fmin(units * [pool.idle_w for pool in system.pools], least_w)
+    under_cap = np.rint(1000 * beyond_w) <= [pool.left_mw for pool in system.pools]
     return _Offers(units, power_w, predictions, predictions.known & fits & under_cap)
 
 

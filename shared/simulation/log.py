@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from shared.domain.errors import UnusableError
+from shared.scheduling.pool import Pool
 from shared.scheduling.workload import Ints, Workload
+from shared.simulation.system import require_above_idle
 from shared.workloads.swf import Skip, SwfLog, read_swf
 
 
@@ -39,25 +41,32 @@ def read_log(
     kill_at_limit: bool = True,
     proc_w: float = 0.0,
     cap_w: float = inf,
+    idle_w: float = 0.0,
+    cap_counts_idle: bool = True,
 ) -> LoggedJobs:
     """Jobs of a log for a machine of `procs` processors (None: MaxProcs, else MaxNodes).
 
     A job takes the processors that it asked for, else those it got, and is expected to end after
     the time that it asked for, else its run time; `kill_at_limit` says that it ends then at the
-    latest. Each processor draws `proc_w`; a job that draws more than `cap_w` alone never starts and
-    is left out. Jobs of one instant stay in the order of the file.
+    latest. Each processor draws `proc_w`, `idle_w` of it where it idles; a job that draws more than
+    a cap leaves (see Pool) never starts and is left out. Jobs of one instant stay in the order of
+    the file.
     Raises OSError when the file cannot be read, UnknownSizeError when neither `procs` nor it names
-    a size, UnusableError when it holds no job that can run.
+    a size, UnusableError when it holds no job that can run, and for a cap below which all idles.
     """
     log = read_swf(path)
     machine_procs = procs if procs is not None else log.machine_procs
     if machine_procs is None:
         raise UnknownSizeError(f"{path} says neither MaxProcs nor MaxNodes")
-    kept = log.playable(machine_procs, cap_w / proc_w if proc_w else inf)
+    pool = Pool(machine_procs, cap_w, idle_w, cap_counts_idle)
+    require_above_idle(pool, "the pool")
+    beyond_w = max(0.0, proc_w - idle_w)
+    kept = log.playable(machine_procs, pool.left_mw / 1000 / beyond_w if beyond_w else inf)
     if not len(kept.rows):
         left_out = ", ".join(f"{count} for {reason}" for reason, count in kept.skipped.items())
         problem = f"{path} holds no job that can run (left out: {left_out or 'none'})"
-        raise UnusableError(f"{problem}: is it an SWF log?")
+        told = "raise the cap" if Skip.ABOVE_CAP in kept.skipped else "is it an SWF log?"
+        raise UnusableError(f"{problem}: {told}")
     submit_s = kept.column("submit_s")
     by_submission = submit_s.argsort(kind="stable")
     workload = _workload(kept, by_submission, proc_w)

@@ -10,6 +10,7 @@ from shared.eamc.frequency import worth_choosing
 from shared.scheduling.lookahead import Bounds, LookAhead, Objective, Prices, Waiting
 from shared.scheduling.plan_dispatch import LookAheadSchedule, replan
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedEntry
+from shared.scheduling.power import milliwatts
 from shared.scheduling.workload import NO_ENTRY, Ints, Schedule
 from shared.simulation.entries import Entries
 from shared.simulation.epm import Epm
@@ -43,7 +44,7 @@ class _Offered:
 
     def __init__(self, system: System, epm: Epm, entries: Entries) -> None:
         work = entries.workload
-        self._system, self._app = system, entries.traits.app
+        self._pools, self._app = system.pools, entries.traits.app
         self._freq_ghz = entries.traits.freq_ghz
         self._projections = epm.projections
         self._worth = [
@@ -74,7 +75,7 @@ class _Offered:
             if order != NO_ENTRY:
                 pstate = self._pstate(job, cluster)
                 limit_s, power_w = self._limit_s[job][cluster], self._power_w[job][cluster]
-                mode = ExecutionMode(limit_s, power_w, pstate)
+                mode = ExecutionMode(limit_s, power_w, pstate, self._idle_w(job, cluster, power_w))
                 yield PlannedEntry(order, job, cluster, self._units[job][cluster], mode)
 
     def _modes(self, job: int, cluster: int) -> Iterator[ExecutionMode]:
@@ -86,8 +87,18 @@ class _Offered:
         for pstate in self._worth[cluster][app]:
             longer = float(time_s[pstate] / time_s[usual])
             drawn_w = self._power_w[job][cluster] * float(node_w[pstate] / node_w[usual])
-            if drawn_w <= self._system.clusters[cluster].cap_w:
-                yield ExecutionMode(self._limit_s[job][cluster] * longer, drawn_w, pstate)
+            limit_s, idle_w = (
+                longer * self._limit_s[job][cluster],
+                self._idle_w(job, cluster, drawn_w),
+            )
+            mode = ExecutionMode(limit_s, drawn_w, pstate, idle_w)
+            if milliwatts(mode.draw_w) <= self._pools[cluster].left_mw:
+                yield mode
+
+    def _idle_w(self, job: int, cluster: int, drawn_w: float) -> float:
+        """What of it counts as idle power already."""
+        units: int = self._units[job][cluster]
+        return min(units * self._pools[cluster].idle_w, drawn_w)
 
     def _pstate(self, job: int, cluster: int) -> int:
         return self._projections[cluster].pstates_ghz.index(self._freq_ghz[job, cluster])

@@ -17,12 +17,19 @@ from shared.simulation.policy import ONE_POOL, SimulatedPolicy, order_of
 
 @dataclass(frozen=True, slots=True)
 class PoolMachine:
-    """`procs` processors under a cap; one that idles draws `idle_w`. `slurm` is for that policy."""
+    """`procs` processors under a cap, as Pool has it; one that idles draws `idle_w`. `slurm` is for
+    that policy."""
 
     procs: int
     idle_w: float = 0.0
     cap_w: float = inf
     slurm: SlurmBackfill = SLURM_DEFAULTS
+    cap_counts_idle: bool = True
+
+    @property
+    def pool(self) -> Pool:
+        """What the timeline plays on."""
+        return Pool(self.procs, self.cap_w, self.idle_w, self.cap_counts_idle, self.slurm)
 
     @property
     def fleet(self) -> Fleet:
@@ -31,7 +38,7 @@ class PoolMachine:
             names=("procs",),
             units=np.array([self.procs]),
             idle_w=np.array([self.idle_w]),
-            cap_w=np.array([self.cap_w]),
+            cap_w=np.array([self.pool.most_w]),
         )
 
 
@@ -43,8 +50,8 @@ def play_log(
 ) -> Played:
     """Play a log.
 
-    Raises UnusableError for a policy that needs applications, which a log does not name, and for
-    predictions where nothing is backfilled by them.
+    Raises UnusableError for a policy that needs applications, which a log does not name, and
+    ValueError for predictions where nothing is backfilled by them.
     """
     if policy not in ONE_POOL:
         known = ", ".join(ONE_POOL)
@@ -52,9 +59,10 @@ def play_log(
     jobs = logged.workload
     order = order_of(policy, np.zeros_like(jobs.order), np.zeros_like(jobs.order), jobs.limit_s)
     workload = replace(jobs, order=order)
-    pool = Pool(machine.procs, machine.cap_w, slurm=machine.slurm)
+    pool = machine.pool
     if runtimes is Runtimes.PREDICTED:
-        pool = PredictingPool(machine.procs, machine.cap_w, runtimes=_predictions(logged))
+        capped = pool.cap_w, pool.idle_w, pool.cap_counts_idle
+        pool = PredictingPool(pool.units, *capped, runtimes=_predictions(logged))
     schedule = play([pool], workload, policy.discipline)
     return Played(workload, schedule, machine.fleet)
 

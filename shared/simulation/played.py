@@ -15,9 +15,9 @@ JobIds = Ints | NDArray[np.str_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fleet:
-    """The clusters of a system: `units` of each, what one draws that idles and what all jobs may
-    draw, inf where nothing caps them, (clusters,); what a kWh costs on it, None where nobody
-    said."""
+    """The clusters of a system: `units` of each, what one draws that idles and what all may draw,
+    idle ones included, inf where nothing caps them, (clusters,); what a kWh costs on it, None
+    where nobody said."""
 
     names: tuple[str, ...]
     units: Ints

@@ -37,19 +37,22 @@ _SPANS: Final = 1000
 # Days are told from here on.
 _LONG_H: Final = 240.0
 _HIGHEST: Final[Mapping[str, Any]] = {"color": "tab:red", "linewidth": 0.5, "label": "highest draw"}
-_CAP: Final[Mapping[str, Any]] = {"color": "black", "linestyle": "--", "linewidth": 1}
+_CAP: Final[Mapping[str, Any]] = {
+    "color": "black",
+    "linestyle": "--",
+    "linewidth": 1,
+    "label": "cap",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PowerPanel:
     """What is drawn of power under one cap, in W: `layers` by name from the bottom up, and the
-    cap, where there is one, on the first `capped` of them (None: on all)."""
+    cap on all of them, where there is one."""
 
     title: str
     layers: Mapping[str, Steps]
     cap: Steps | None = None
-    capped: int | None = None
-    cap_name: str = "cap"
 
 
 def gantt(played: Played, path: Path) -> None:
@@ -124,7 +127,7 @@ def _panels(played: Played) -> Iterator[PowerPanel]:
             layers["idle units"] = idle_power_w(played, index)
         cap_w = fleet.cap_w[index]
         cap = None if cap_w == inf else Steps(np.array([-inf]), np.array([cap_w]))
-        yield PowerPanel(name, layers, cap, capped=1, cap_name="cap on jobs")
+        yield PowerPanel(name, layers, cap)
 
 
 def _draw_cap(axis: Axes, panel: PowerPanel, span: tuple[Floats, float]) -> None:
@@ -133,11 +136,11 @@ def _draw_cap(axis: Axes, panel: PowerPanel, span: tuple[Floats, float]) -> None
         return
     edges_s, unit_s = span
     at = (edges_s - edges_s[0]) / unit_s
-    under = Steps.sum_of([*panel.layers.values()][: panel.capped])
+    under = Steps.sum_of([*panel.layers.values()])
     highest_kw = under.highest(edges_s) / 1e3
     axis.step(at, np.append(highest_kw, highest_kw[-1]), where="post", **_HIGHEST)
     cap_kw = panel.cap.at(edges_s) / 1e3
-    axis.step(at, cap_kw, where="post", label=panel.cap_name, **_CAP)
+    axis.step(at, cap_kw, where="post", **_CAP)
 
 
 def _span(begin_s: float, end_s: float) -> tuple[Floats, str, float]:

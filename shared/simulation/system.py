@@ -22,6 +22,15 @@ from shared.workloads.tariff import Tariff
 _MODULE_OF: Final = {model: name for name, model in eamc_source.NODE_MODEL_OF_MODULE.items()}
 
 
+def require_above_idle(pool: Pool, subject: str) -> None:
+    """Raise UnusableError for a cap at or below what idles, under which nothing could start."""
+    if pool.left_mw <= 0:
+        raise UnusableError(
+            f"the cap of {subject}, {pool.cap_w:,g} W, must be above the idle power that counts, "
+            f"{pool.base_mw / 1000:,g} W: raise it, or say --no-cap-counts-idle"
+        )
+
+
 class SizeUnit(StrEnum):
     """What a cluster gives out, and what a workload's sizes count."""
 
@@ -43,7 +52,7 @@ class SimulatedCluster(BaseModel):
     cores_per_node: int = Field(1, gt=0)
     idle_power_w: float = Field(0.0, ge=0, allow_inf_nan=False, description="of a node")
     unit: SizeUnit = SizeUnit.NODE
-    cap_w: float = Field(inf, gt=0, description="what all its jobs draw at most")
+    cap_w: float = Field(inf, gt=0, description="what it draws at most")
 
     @property
     def units_per_node(self) -> int:
@@ -56,9 +65,9 @@ class SimulatedCluster(BaseModel):
         return self.size_in(self.unit)
 
     @property
-    def pool(self) -> Pool:
-        """What the timeline plays on."""
-        return Pool(self.units, self.cap_w)
+    def idle_unit_w(self) -> float:
+        """What a unit draws that idles."""
+        return self.idle_power_w / self.units_per_node
 
     def size_in(self, counts: SizeUnit) -> int:
         """All its nodes, or all their cores."""
@@ -75,11 +84,13 @@ class SimulatedCluster(BaseModel):
 @dataclass(frozen=True, slots=True)
 class System:
     """Clusters in the order in which jobs are offered to them; the first is the primary one, that
-    times relate to. `tariff_of` are tariffs by cluster, of all or of none. Raises
-    UnusableError for no cluster, for two of one name, and for tariffs of others."""
+    times relate to. `tariff_of` are tariffs by cluster, of all or of none; `cap_counts_idle` is
+    False where caps are of what jobs draw beyond idle power alone. Raises UnusableError for no
+    cluster, for two of one name, for tariffs of others, and for a cap below which all idles."""
 
     clusters: tuple[SimulatedCluster, ...]
     tariff_of: Mapping[str, Tariff] = field(default_factory=dict)
+    cap_counts_idle: bool = True
 
     def __post_init__(self) -> None:
         names = [cluster.name for cluster in self.clusters]
@@ -87,6 +98,8 @@ class System:
             raise UnusableError(f"a system needs clusters of different names, got {names}")
         if self.tariff_of and set(self.tariff_of) != set(names):
             raise UnusableError(f"tariffs are for {sorted(self.tariff_of)}, clusters are {names}")
+        for name, pool in zip(names, self.pools, strict=True):
+            require_above_idle(pool, f"cluster {name}")
 
     @property
     def tariffs(self) -> tuple[Tariff, ...]:
@@ -95,8 +108,11 @@ class System:
 
     @property
     def pools(self) -> list[Pool]:
-        """One of each cluster."""
-        return [cluster.pool for cluster in self.clusters]
+        """What the timeline plays on, one of each cluster."""
+        return [
+            Pool(each.units, each.cap_w, each.idle_unit_w, self.cap_counts_idle)
+            for each in self.clusters
+        ]
 
     @property
     def fleet(self) -> Fleet:
@@ -104,8 +120,8 @@ class System:
         return Fleet(
             names=tuple(cluster.name for cluster in self.clusters),
             units=np.array([cluster.units for cluster in self.clusters]),
-            idle_w=np.array([c.idle_power_w / c.units_per_node for c in self.clusters]),
-            cap_w=np.array([cluster.cap_w for cluster in self.clusters]),
+            idle_w=np.array([cluster.idle_unit_w for cluster in self.clusters]),
+            cap_w=np.array([pool.most_w for pool in self.pools]),
             tariffs=self.tariffs if self.tariff_of else None,
         )
 
@@ -116,7 +132,7 @@ class _SystemFile(BaseModel):
     clusters: list[SimulatedCluster]
 
 
-def read_system(path: Path) -> System:
+def read_system(path: Path, *, cap_counts_idle: bool = True) -> System:
     """A system from YAML: `clusters`, a list with the fields of SimulatedCluster.
 
     Raises OSError when the file cannot be read, UnusableError when it is not of this form.
@@ -128,10 +144,12 @@ def read_system(path: Path) -> System:
             f"{'.'.join(map(str, each['loc'])) or 'it'}: {each['msg']}" for each in error.errors()
         )
         raise UnusableError(f"{path} is no system: {problems}") from error
-    return System(tuple(content.clusters))
+    return System(tuple(content.clusters), cap_counts_idle=cap_counts_idle)
 
 
-def built_in_system(names: list[str], cap_w: float = inf) -> System:
+def built_in_system(
+    names: list[str], cap_w: float = inf, *, cap_counts_idle: bool = True
+) -> System:
     """Clusters of the EAMC paper by name, of 512 nodes each, each under a cap of its own.
 
     Raises UnusableError for a name that none of them has.
@@ -151,5 +169,6 @@ def built_in_system(names: list[str], cap_w: float = inf) -> System:
                 cap_w=cap_w,
             )
             for cluster in chosen
-        )
+        ),
+        cap_counts_idle=cap_counts_idle,
     )

@@ -1,7 +1,8 @@
 """Caps of power that take the place of those that a record declares."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from coplace.v1.control_pb2 import ClusterDeclared, PowerCapDeclared, PowerCapStep
@@ -11,41 +12,48 @@ from shared.domain.errors import RejectedError, UnusableError
 from shared.messaging.events.contents.check import check_contents
 from shared.messaging.events.event import Event
 from shared.messaging.payloads.domain_types import cluster_of
-from shared.placement.power.caps import MESSAGES, SCOPES, Covered, idle_mw, require_possible
+from shared.placement.power.caps import (
+    MESSAGES,
+    SCOPES,
+    Covered,
+    covered_by,
+    idle_mw,
+    require_possible,
+)
 from shared.scheduling.power import Scope
 
 _AUTHOR: Final = "what-if"
 
 
+class CapSchedule(NamedTuple):
+    """The steps of a cap over time, and what it is called."""
+
+    name: str
+    steps: Sequence[PowerCapStep]
+
+
 class NewCap(NamedTuple):
-    """A cap that holds from the moment on in which what it covers is declared."""
+    """A cap that holds from the moment on in which what it covers is declared: so many watts, or a
+    schedule's."""
 
     covered: Covered
-    watts: float
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """A cap written as SCOPE[:NAME]=WATTS. Raises UnusableError."""
-        subject, is_set, watts = text.partition("=")
-        scope, _, name = subject.partition(":")
-        try:
-            found = cls(Covered(Scope(scope), name), float(watts))
-        except ValueError:
-            is_set = ""
-        if not is_set or bool(name) == (scope == Scope.REGION):
-            problem = f"{text[:80]!r} is no cap: write cluster:NAME=WATTS, site:NAME=WATTS"
-            raise UnusableError(f"{problem} or region=WATTS")
-        return found
+    allows: float | CapSchedule
 
     @property
     def text(self) -> str:
-        """As `parse` takes it."""
+        """As GivenCap.parse takes it."""
         scope, name = self.covered
-        return f"{scope}:{name}={self.watts:.15g}" if name else f"{scope}={self.watts:.15g}"
+        allows = self.allows
+        told = f"{allows:.15g}" if isinstance(allows, float) else allows.name
+        return f"{scope}:{name}={told}" if name else f"{scope}={told}"
 
     def declared(self, like: Event) -> Event:
         """The declaration, at the time of another event."""
-        steps = [PowerCapStep(from_us=like.time_us, watts=self.watts)]
+        steps: Sequence[PowerCapStep]
+        if isinstance(self.allows, CapSchedule):
+            steps = self.allows.steps
+        else:
+            steps = [PowerCapStep(from_us=like.time_us, watts=self.allows)]
         payload = PowerCapDeclared(
             scope=MESSAGES[self.covered.scope],
             name=self.covered.name,
@@ -55,6 +63,56 @@ class NewCap(NamedTuple):
         )
         name = f"{_AUTHOR}/{payload.DESCRIPTOR.full_name}/{self.covered.scope}/{self.covered.name}"
         return replace(like, id=name, source=_AUTHOR, payload=payload, traceparent="")
+
+
+class GivenCap(NamedTuple):
+    """A cap as it was given: of what, and what it allows."""
+
+    subject: str
+    allows: float | CapSchedule
+
+    @classmethod
+    def parse(cls, text: str, read: Callable[[Path], Sequence[PowerCapStep]]) -> Self:
+        """A cap written as SUBJECT=WATTS, or SUBJECT=FILE of a schedule, which is read; the subject
+        as `among` takes it. Raises OSError for a file that cannot be read, UnusableError for what
+        is no cap."""
+        subject, _, allows = text.partition("=")
+        scope, colon, name = subject.partition(":")
+        is_scope = colon and scope in [*Scope]
+        if not subject or (is_scope and (scope == Scope.REGION or not name)):
+            raise _no_cap(text)
+        try:
+            return cls(subject, float(allows))
+        except ValueError:
+            path = Path(allows)
+            if not path.is_file():
+                raise _no_cap(text) from None
+        return cls(subject, CapSchedule(path.name, tuple(read(path))))
+
+    def among(self, clusters: Iterable[Cluster]) -> NewCap:
+        """The cap of a cluster or site by its name, of `region`, or of `cluster NAME` or
+        `site NAME`, with a colon too. Raises UnusableError for a name of none or of two of
+        them."""
+        known = [*covered_by(clusters)]
+        named = [covered for covered in known if self.subject in _names(covered)]
+        if len(named) == 1:
+            return NewCap(named[0], self.allows)
+        told = ", ".join(_names(covered)[0] for covered in named or known)
+        if named:
+            raise UnusableError(f"the cap of {self.subject!r} may be several: say one of {told}")
+        problem = f"{self.subject[:80]!r} is no cluster and no site"
+        raise UnusableError(f"{problem}: known are {told}")
+
+
+def _names(covered: Covered) -> tuple[str, ...]:
+    """What a cap may say that it is of: the first one is of nothing else."""
+    scope, name = covered
+    return (f"{scope}:{name}", f"{scope} {name}", name) if name else (f"{scope}",)
+
+
+def _no_cap(text: str) -> UnusableError:
+    problem = f"{text[:80]!r} is no cap: write CLUSTER=WATTS, SITE=WATTS or region=WATTS"
+    return UnusableError(f"{problem}, or a schedule's file in place of watts")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """`python -m tests.benchmarks.capping`: dispatchers under a power cap on Eurora's instances."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -8,11 +9,15 @@ import typer
 from cli.failures import TellingGroup
 from cli.main import Out
 from shared.domain.errors import UnusableError
+from tests.benchmarks.capping.document import Solvers, put, require_solvers
 from tests.benchmarks.capping.figure import write_figure
-from tests.benchmarks.capping.instances import read_instances
+from tests.benchmarks.capping.instances import Instance, read_instances
 from tests.benchmarks.capping.outcomes import appended, read_outcomes
-from tests.benchmarks.capping.plays import CONTENDERS, SOLVERS, play_all
+from tests.benchmarks.capping.plays import CONTENDERS, DEC, SOLVERS, Contender, Outcome, play_all
 from tests.benchmarks.capping.tables import (
+    LISTS,
+    Row,
+    beside_lists,
     beside_published,
     equal_waits,
     headline,
@@ -21,7 +26,6 @@ from tests.benchmarks.capping.tables import (
     slowdowns,
 )
 from tests.benchmarks.options import Caps, Data, InstanceNames, Into
-from tests.benchmarks.placement.markdown import filled
 from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
@@ -50,6 +54,7 @@ def bench(
         list[str] | None,
         typer.Option(help="Name of a dispatcher, such as LS; again; else all but DEC, DEC+RAPL."),
     ] = None,
+    solvers: Solvers = False,
     cap: Caps = None,
     resume: Annotated[
         bool, typer.Option(help="Play only what is not in outcomes.csv yet, of the same code.")
@@ -59,10 +64,11 @@ def bench(
     into: Into = None,
 ) -> None:
     """Play every instance under every cap by every dispatcher."""
+    chosen = chosen_of(contender or (), solvers=solvers)
+    if not contender:
+        require_solvers(into, solvers)
     out.mkdir(parents=True, exist_ok=True)
     machine, instances = read_instances(data / "eurora", instance or ())
-    named = [each for each in (*CONTENDERS, *SOLVERS) if contender and each.name in contender]
-    chosen = named or ([] if contender else [*CONTENDERS])
     if not chosen or not instances:
         raise UnusableError("no such instance or dispatcher: see tests/benchmarks/capping")
     instances = [each.under(cap) for each in instances] if cap else instances
@@ -74,6 +80,30 @@ def bench(
     outcomes = [outcome for outcome in played if outcome.play in wanted]
     rows, names = rows_of(instances, outcomes), [each.name for each in chosen]
     write_figure(out / "power-capping.png", rows, [name for name in names if name in _DRAWN])
+    tables = tables_of(rows, names, instances, outcomes)
+    put(tables, into)
+    typer.echo("\n\n".join(f"## {name}\n\n{text}" for name, text in tables.items()))
+
+
+def chosen_of(named: Sequence[str], *, solvers: bool) -> list[Contender]:
+    """The dispatchers of these names; where nothing is named all, those that solve on demand.
+    Raises UnusableError for both."""
+    if named and solvers:
+        raise UnusableError("--solvers adds DEC and DEC+RAPL to all: leave out --contender")
+    every = (*CONTENDERS, *SOLVERS)
+    return [c for c in every if (c.name in named if named else solvers or c not in SOLVERS)]
+
+
+def tables_of(
+    rows: Sequence[Row],
+    chosen: Sequence[str],
+    instances: Sequence[Instance],
+    outcomes: Sequence[Outcome],
+) -> dict[str, str]:
+    """By the names of their places in the document. DEC stands beside the lists where all of them
+    were played, and else among the others."""
+    is_beside = {DEC, *LISTS} <= {*chosen}
+    names = [name for name in chosen if name != DEC or not is_beside]
     tables = {
         "capping slowdowns": slowdowns(rows, names, "bounded_slowdown"),
         "capping slowdowns 300 s": slowdowns(rows, names, "bounded_slowdown_300s"),
@@ -83,12 +113,12 @@ def bench(
         "capping headline": headline(rows, names),
         "capping weighted": slowdowns(rows, names, "weighted_queue_time_s"),
     }
-    if any(each in SOLVERS for each in chosen):
-        tables["capping searches"] = searches(rows, [c.name for c in SOLVERS if c in chosen])
+    if is_beside:
+        tables["capping dec"] = beside_lists(rows, DEC)
+    if solving := [c.name for c in SOLVERS if c.name in names]:
+        tables["capping searches"] = searches(rows, solving)
     tables["capping equal"] = equal_waits(instances, outcomes, "LS by walltime", "LS")
-    if into is not None:
-        into.write_text(filled(into.read_text(encoding="utf-8"), tables), encoding="utf-8")
-    typer.echo("\n\n".join(f"## {name}\n\n{text}" for name, text in tables.items()))
+    return tables
 
 
 if __name__ == "__main__":

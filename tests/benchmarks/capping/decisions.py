@@ -38,7 +38,8 @@ from shared.workloads.eurora import (
     read_machine,
     read_queues,
 )
-from tests.benchmarks.options import Data
+from tests.benchmarks.capping.document import put
+from tests.benchmarks.options import Data, Into
 from tests.benchmarks.placement.markdown import table
 from tests.support.data import DATA
 
@@ -47,6 +48,11 @@ _QUEUED: Final = (50, 400, 1_000, 5_000)
 _CAP_W: Final = 2_849.0
 # What the solver may work, in units of about a second.
 _LIMITS_S: Final = (1.0, 10.0)
+TIMES: Final = ("jobs that wait", "LS, what starts now, ms", "LS, whole schedule, ms", "hybrid, ms")
+SOLVED: Final = (
+    *("jobs that wait", "LS (equation 2)"),
+    *(f"within {limit_s:g} s, %; CPU s" for limit_s in _LIMITS_S),
+)
 
 
 @app.callback(invoke_without_command=True)
@@ -56,6 +62,7 @@ def bench(
         list[int] | None, typer.Option(help="Jobs that wait; again; else 50, 400, 1,000, 5,000.")
     ] = None,
     most_solved: Annotated[int, typer.Option(help="CP-SAT is asked for no more jobs.")] = 1_000,
+    into: Into = None,
 ) -> None:
     """Print a table of CPU times and one of what CP-SAT finds."""
     folder = data / "eurora"
@@ -70,10 +77,9 @@ def bench(
         if count <= most_solved:
             solved.append([f"{count:,}", *_solved(at, rule)])
             typer.echo(" | ".join(solved[-1]), err=True)
-    header = ["jobs that wait", "LS, what starts now, ms", "LS, whole schedule, ms", "hybrid, ms"]
-    typer.echo(table(header, times))
-    found = [f"within {limit_s:g} s, %; CPU s" for limit_s in _LIMITS_S]
-    typer.echo(table(["jobs that wait", "LS (equation 2)", *found], solved))
+    tables = {"capping decisions": table(TIMES, times), "capping solved": table(SOLVED, solved)}
+    put(tables, into)
+    typer.echo("\n\n".join(tables.values()))
 
 
 def situation(

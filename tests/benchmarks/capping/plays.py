@@ -50,9 +50,10 @@ CONTENDERS: Final = (
     ),
     Contender("hybrid+RAPL_mixed", CappingMethod.HYBRID_RAPL),
 )
-# They solve for minutes an instance, so they play only where they are named.
+DEC: Final = "DEC"
+# They solve for minutes an instance, so they play only on demand.
 SOLVERS: Final = (
-    Contender("DEC", CappingMethod.DEC),
+    Contender(DEC, CappingMethod.DEC),
     *(Contender(f"DEC+RAPL_{factor:g}", CappingMethod.DEC_RAPL, factor) for factor in (0.5, 1.0)),
 )
 

@@ -11,6 +11,8 @@ from tests.benchmarks.placement.markdown import table
 
 # The published methods that the headline is measured by.
 _THEIR_LS, _THEIR_BF = "LS", "BF"
+# Those whose orders DEC stands beside.
+LISTS: Final = ("LS", "LS by walltime", "hybrid")
 _NOTHING: Final = "-"
 _SEARCHES: Final = ("plans", "improved", "unanswered")
 
@@ -126,6 +128,27 @@ def searches(rows: Sequence[Row], contenders: Sequence[str]) -> str:
             counts = (sum(getattr(o, of) for o in found) for of in _SEARCHES)
             cells = [f"{each:,}" for each in counts]
             lines.append([*_name(row)[:2], name, *cells, f"{row.mean(name, 'cpu_s'):,.1f}"])
+    return table(header, lines)
+
+
+def beside_lists(rows: Sequence[Row], contender: str) -> str:
+    """Bounded slowdowns (60 s) of LISTS and a contender beside the published LS, weighted queue
+    times (equation 2) in thousands of s, plans, and the CPU time of a play, s."""
+    header = [
+        *("set", "cap, %", "instances", "LS published", *LISTS, contender),
+        *(f"{name}, equation 2" for name in ("LS", contender)),
+        *("plans, cheaper, unanswered", "CPU, s"),
+    ]
+    lines = []
+    for row in rows:
+        theirs, found = row.published(_THEIR_LS), row.outcomes[contender]
+        if theirs is not None:
+            means = (row.mean(name, "bounded_slowdown") for name in (*LISTS, contender))
+            costs = (row.mean(n, "weighted_queue_time_s") / 1000 for n in ("LS", contender))
+            counts = (f"{sum(getattr(o, of) for o in found):,}" for of in _SEARCHES)
+            cells = [*(f"{each:.3f}" for each in (theirs, *means)), *(f"{c:,.0f}" for c in costs)]
+            cpu_s = row.mean(contender, "cpu_s")
+            lines.append([*_name(row), *cells, ", ".join(counts), f"{cpu_s:,.0f}"])
     return table(header, lines)
 
 

@@ -37,9 +37,10 @@ from shared.simulation.capping import (
 )
 from shared.simulation.eurora import EuroraRun, figures_of
 from shared.workloads.eurora import EuroraJob, EuroraMachine, EuroraUnit
+from tests.benchmarks.capping.document import put
 from tests.benchmarks.capping.instances import read_instances
 from tests.benchmarks.options import Data, Into
-from tests.benchmarks.placement.markdown import filled, table
+from tests.benchmarks.placement.markdown import table
 from tests.support.data import DATA
 
 app = typer.Typer(cls=TellingGroup)
@@ -270,8 +271,7 @@ def bench(
     tables = {"capping uncertain": table(header, lines)}
     with written(out / "uncertain.md") as fresh:
         fresh.write_text(tables["capping uncertain"] + "\n", encoding="utf-8")
-    if into is not None:
-        into.write_text(filled(into.read_text(encoding="utf-8"), tables), encoding="utf-8")
+    put(tables, into)
     typer.echo(tables["capping uncertain"])
 
 

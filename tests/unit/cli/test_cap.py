@@ -110,7 +110,7 @@ def test_the_commands_of_the_how_to_do_what_it_says(
     assert [s.watts for s in nights.steps] == [90_000.0, 120_000.0, 100_000.0]
     assert nights.reason == "the day tariff"
     assert [(s.from_us - EIGHT_US, s.watts) for s in carbon.steps] == [
-        (0, 250_000.0),
+        (-HOUR_US, 250_000.0),
         (HOUR_US, 215_000.0),
         (2 * HOUR_US, 180_000.0),
     ]
@@ -127,7 +127,10 @@ def test_an_answer_for_programs_has_all_that_placement_said(published: list[Enve
     [
         ("coplace cap set p3 90000", "'p3' is no cluster and no site"),
         ("coplace cap set p1 56319", "below the idle power of cluster p1, 56,320 W"),
-        ("coplace cap set p1 0", "below the idle power"),
+        (
+            "coplace cap set p1 0",
+            "the cap of cluster p1: must be from 1 to 1,000,000,000 W, got 0.0",
+        ),
         ("coplace cap set p1", "one of WATTS, --schedule and --signal"),
         ("coplace cap set p1 90000 --from tomorrow", "is no time such as"),
         ("coplace cap set p1 90000 --rule 1=90000,2=80000", "--signal and --rule belong together"),
@@ -180,6 +183,8 @@ def test_periods_that_overlap_are_refused(other: Period) -> None:
         "caps: []",
         "periods: [{watts: 1}]",
         "periods: [{from: x, watts: 1}]",
+        "periods: [{from: 2026-07-01T08:00Z, watts: 0}]",
+        "periods: [{from: 2026-07-01T08:00Z, watts: .nan}]",
     ],
 )
 def test_a_file_that_is_no_schedule_is_refused(tmp_path: Path, text: str) -> None:

@@ -35,6 +35,21 @@ def test_each_value_holds_until_the_next_and_the_least_behind_the_last(tmp_path:
     assert found(signal(tmp_path, *rows), EIGHT_US + QUARTER_US + 1) == expected[1:]
 
 
+def test_a_signal_that_begins_later_is_refused_since_there_would_be_no_cap_until_then(
+    tmp_path: Path,
+) -> None:
+    path = signal(tmp_path, "2026-07-01T08:00,0.25", "2026-07-01T08:15,0.1")
+    with pytest.raises(UnusableError, match="begins at 2026-07-01T08:00:00Z, and it is 2026-07-01"):
+        found(path, EIGHT_US - 1)
+    assert found(path, EIGHT_US)[0] == (0, 175_000.0)
+
+
+@pytest.mark.parametrize("watts", ["0", "-5"])
+def test_a_rule_that_allows_nothing_is_refused_by_its_point(watts: str) -> None:
+    with pytest.raises(UnusableError, match="watts at 200: must be from 1 to"):
+        SignalRule.parsed(f"100=10,200={watts}")
+
+
 def test_equal_caps_that_follow_one_another_are_one_step(tmp_path: Path) -> None:
     rows = ["2026-07-01T08:00,0.05", "2026-07-01T08:15,0.1", "2026-07-01T08:30,0.9"]
     assert found(signal(tmp_path, *rows)) == [(0, 250_000.0), (2, 100_000.0)]

@@ -14,7 +14,7 @@ POOL = [EuroraJob("a", "debug", 7.0, 2, EuroraUnit(8, 1.0, ()), 60.0, 30.0, 80)]
 
 @pytest.mark.parametrize(
     ("arrivals", "mean"),
-    [(Arrivals.UNIFORM, 50.0), (Arrivals.LEFT_SKEWED, 75.0), (Arrivals.BURSTS, 45.0)],
+    [(Arrivals.UNIFORM, 50.0), (Arrivals.LEFT_SKEWED, 25.0), (Arrivals.BURSTS, 45.0)],
 )
 def test_jobs_come_within_their_window_in_order(arrivals: Arrivals, mean: float) -> None:
     hot, jobs = drawn(Case(2_000, 100.0, arrivals), POOL, MACHINE)

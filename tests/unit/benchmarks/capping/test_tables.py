@@ -5,6 +5,7 @@ from dataclasses import replace
 from tests.benchmarks.capping.instances import Instance
 from tests.benchmarks.capping.plays import Outcome
 from tests.benchmarks.capping.tables import (
+    beside_lists,
     beside_published,
     equal_waits,
     headline,
@@ -46,6 +47,27 @@ def test_what_was_published_counts_only_where_it_is_of_the_same_instances() -> N
 def test_the_headline_is_how_far_below_the_better_published_one() -> None:
     [line] = cells(headline(rows_of([ONE], BOTH), ["LS", "BF"]))
     assert line[3:] == ["2.000", "25.0", "-200.0"]
+
+
+def test_dec_stands_beside_the_lists_with_its_plans_and_cpu_time() -> None:
+    names = ("LS", "LS by walltime", "hybrid", "DEC")
+    outcomes = [
+        replace(
+            OUTCOME,
+            contender=name,
+            bounded_slowdown=1.0 + number,
+            weighted_queue_time_s=1e6 + 1e3 * number,
+            cpu_s=20.4,
+            plans=1_200,
+            improved=7,
+        )
+        for number, name in enumerate(names)
+    ]
+    [line] = cells(beside_lists(rows_of([ONE], outcomes), "DEC"))
+    assert line[2:8] == ["1", "2.000", "1.000", "2.000", "3.000", "4.000"]
+    assert line[8:] == ["1,000", "1,003", "1,200, 7, 0", "20"]
+    unknown = [replace(ONE, published={})]
+    assert cells(beside_lists(rows_of(unknown, outcomes), "DEC")) == []
 
 
 def test_waits_are_equal_to_the_second() -> None:

@@ -108,6 +108,31 @@ def test_a_cap_holds_jobs_back(log: Path, tmp_path: Path) -> None:
     assert starts == {"11": "0", "15": "10", "19": "40"}
 
 
+def test_idle_power_counts_under_a_cap_unless_it_is_left_out(log: Path, tmp_path: Path) -> None:
+    """11 has 3 of 4 processors and 15 the last one: 400 W, of which 280 W are beyond idle."""
+    for cap, expected in (
+        (("--cap-w", 399), "10"),
+        (("--cap-w", 400), "2"),
+        (("--cap-w", 279, "--no-cap-counts-idle"), "10"),
+        (("--cap-w", 280, "--no-cap-counts-idle"), "2"),
+    ):
+        out = tmp_path / "jobs.csv"
+        known = ("--proc-w", 100, "--idle-w", 30, "--jobs-csv", out)
+        done = coplace_simulate("--swf", log, *known, *cap)
+        assert done.exit_code == 0, done.output
+        assert {row["job_id"]: row["start_s"] for row in read(out)}["15"] == expected, cap
+
+
+def test_predictions_are_refused_where_nothing_is_backfilled_by_them(log: Path) -> None:
+    for policy in ("slurm", "sjf", "fcfs", "conservative"):
+        done = coplace_simulate("--swf", log, "--policy", policy, "--runtimes", "predicted")
+        assert (done.exit_code, done.stdout) == (1, ""), done.output
+        assert f"--runtimes predicted is of no use to {policy}" in done.stderr
+        assert done.stderr.rstrip().endswith("say --policy easy alone")
+    done = coplace_simulate("--swf", log, "--policy", "easy", "--runtimes", "predicted")
+    assert done.exit_code == 0, done.output
+
+
 def test_a_run_is_written_with_its_summary_and_pictures(log: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     coplace_simulate("--swf", log, "--proc-w", 100, "--idle-w", 10, "--out", out)
@@ -215,6 +240,15 @@ def test_one_case_on_clusters_is_written_in_full(
         (("--swf", "LOG", "--policy", "reorder"), "needs applications"),
         (("--swf", "LOG", "--t-weight", "2"), "--t-weight: of no use on one pool"),
         (("--swf", "LOG", "--cap-w", "5"), "--cap-w needs --proc-w"),
+        (("--swf", "LOG", "--proc-w", "9", "--cap-w", "0"), "--cap-w: Input should be greater"),
+        (
+            ("--swf", "LOG", "--proc-w", "9", "--idle-w", "5", "--cap-w", "20"),
+            "the cap of the pool, 20 W, must be above the idle power that counts, 20 W",
+        ),
+        (
+            ("--clusters", "p1", "--coefficients", "MODELS", "--cap-w", "5"),
+            "the cap of cluster p1, 5 W, must be above the idle power that counts, ",
+        ),
         (("--swf", "LOG", "--policy", "sjf", "--policy", "easy", "--jobs-csv", "x"), "one policy"),
         (("--clusters", "p1"), "--coefficients is needed"),
         (("--clusters", "p9", "--coefficients", "MODELS"), "p9: the built-in clusters"),

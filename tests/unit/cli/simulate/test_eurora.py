@@ -126,7 +126,7 @@ def test_a_cap_may_fall_and_come_back(files: dict[str, Path]) -> None:
     ("period", "problem"),
     [
         ("watts: .nan", "periods.0.watts: Input should be a finite number"),
-        ("watts: -1", "periods.0.watts: Input should be greater than or equal to 0"),
+        ("watts: 0", "periods.0.watts: Input should be greater than or equal to 1"),
         ("watts: 13", "job 7 (number 1 of 2) draws 13.334 W at least under hybrid-rapl: a cap of"),
         ("until: 2014-03-30, watts: 39", "a period must end after it begins"),
     ],

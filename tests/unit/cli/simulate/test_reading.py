@@ -114,6 +114,22 @@ def test_every_field_of_every_kind_has_an_option_and_says_what_it_is() -> None:
         ("kind: pool\nswf: x\nproc_w: .nan", "proc_w: Input should be"),
         ("kind: pool\nswf: x\nproc_w: .inf", "proc_w: Input should be"),
         ("kind: pool\nswf: x\ncap_w: 5", "cap_w needs proc_w: a log names no power"),
+        ("kind: pool\nswf: x\nproc_w: 5\ncap_w: 0", "cap_w: Input should be greater than 0"),
+        (
+            "kind: pool\nswf: x\ncap_counts_idle: false",
+            "cap_counts_idle is of no use without cap_w",
+        ),
+        (
+            f"{CLUSTERS}cap_counts_idle: false",
+            "cap_counts_idle is of no use without cap_w",
+        ),
+        *(
+            (
+                f"kind: pool\nswf: x\nruntimes: predicted\npolicy: [easy, {policy}]",
+                f"runtimes predicted is of no use to {policy}",
+            )
+            for policy in ("slurm", "sjf", "fcfs", "conservative")
+        ),
         ("kind: pool\nswf: x\npolicy: [easy, hard]", "policy.1: Input should be 'fcfs'"),
         ("kind: pool\nswf: {a: {b: c}}", "swf: Input is not a valid path"),
         ("kind: pool\nswf: x\n1: 2", "1: Keys should be strings"),
@@ -131,7 +147,7 @@ def test_every_field_of_every_kind_has_an_option_and_says_what_it_is() -> None:
         ("kind: clusters\nlook_ahead: 3", "look_ahead: Input should be"),
         ("kind: clusters\nlook_ahead: {tail: 3}", "look_ahead.tail is not known"),
         ("kind: recorded", "give recorded or from_kafka, one of them"),
-        ("kind: recorded\nrecorded: x\ncap: p1", "is no cap: write cluster:NAME=WATTS"),
+        ("kind: recorded\nrecorded: x\ncap: p1", "is no cap: write CLUSTER=WATTS"),
         ("kind: pool\nswf: x\npolicy: " + "[" * 30 + "]" * 30, "policy.0: Input should be"),
         ("kind: pool\nswf: " + "[" * 5000 + "]" * 5000, "nested over 32 levels deep"),
         ("a: &a [b]\nkind: pool\nswf: [*a, *a]", "aliases"),

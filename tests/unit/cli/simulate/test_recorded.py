@@ -11,6 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from typer.testing import CliRunner, Result
 
 from cli.main import app
+from cli.times import at
 from shared.messaging.events.event_json import write_events
 from shared.placement.candidates.candidate import Rules
 from tests.unit.shared.placement import region
@@ -82,6 +83,31 @@ def test_policies_weights_and_caps_are_compared_with_the_record(
     assert jobs[1].startswith("j0,")
 
 
+def test_a_cap_is_said_as_to_cap_set_and_may_follow_a_schedule(
+    command: Command, tmp_path: Path
+) -> None:
+    nights = tmp_path / "nights.yaml"
+    begin = at(T0_US)
+    nights.write_text(f"periods:\n- {{from: '{begin}', until: 2030-01-01, watts: 1500}}\n")
+    rows = {}
+    for cap in ("cluster:p1=1500", "p1=1500", f"p1={nights}"):
+        done = command("--cap", cap, "--out", tmp_path / "out")
+        assert done.exit_code == 0, done.output
+        with (tmp_path / "out" / "comparison.csv").open(newline="") as table:
+            rows[cap] = [*csv.DictReader(table)][-1]
+    first, *others = rows.values()
+    assert first["case"] == "priority-inc-v w=1, cluster:p1=1500"
+    assert others[0] == first
+    assert others[1]["case"] == "priority-inc-v w=1, cluster:p1=nights.yaml"
+    assert others[1] | {"case": ""} == first | {"case": ""}
+    nights.write_text("periods:\n- {from: 2020-01-01, until: 2020-01-02, watts: 1500}\n")
+    assert "lie in the past" in command("--cap", f"p1={nights}").stderr
+    nights.write_text(f"periods:\n- {{from: '{begin}', watts: 5}}\n")
+    assert "below the idle power of its nodes" in command("--cap", f"p1={nights}").stderr
+    nights.write_text("periods: 3")
+    assert "nights.yaml is no schedule of a cap" in command("--cap", f"p1={nights}").stderr
+
+
 def test_tariffs_price_the_energy(command: Command, tmp_path: Path) -> None:
     tariffs = tmp_path / "tariffs.csv"
     tariffs.write_text("cluster,hour,price_per_kwh\np1,0,0.1\np2,0,0.2\n")
@@ -121,14 +147,16 @@ def test_the_policy_of_the_record_is_that_of_its_decisions(
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--cap", "p1=5"), "is no cap: write cluster:NAME=WATTS"),
-        (("--cap", "cluster=5"), "is no cap"),
+        (("--cap", "p1"), "is no cap: write CLUSTER=WATTS"),
+        (("--cap", "cluster=5"), "'cluster' is no cluster and no site: known are cluster:p1"),
+        (("--cap", "p1=0"), "the cap cluster:p1=0: "),
+        (("--cap", "p1=TARIFFS"), "is no cap"),
         (("--cap", "region:x=5"), "is no cap"),
         (("--cap", "region=lots"), "is no cap"),
         (("--cap", "region=nan"), "region=nan"),
         (("--cap", "region=-1"), "region=-1"),
         (("--cap", "region=700"), "below the idle power of its nodes, 800 W"),
-        (("--cap", "cluster:p9=1e5"), "'p9' is no cluster"),
+        (("--cap", "cluster:p9=1e5"), "'cluster:p9' is no cluster"),
         (("--policy", "easy"), "--policy: Input should be 'base'"),
         (("--policy", "look-ahead"), "--policy: Input should be 'base'"),
         (("--swf", "x.swf"), "--swf: of no use on a record"),

@@ -12,6 +12,7 @@ from shared.scheduling.backfill import ClusterScheduler, schedule
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet
 from shared.scheduling.pool import Discipline, Pool
+from shared.scheduling.power import Cap, Scope
 from shared.scheduling.timeline import play
 from shared.scheduling.wait_queue import Entry, WaitQueues
 from shared.scheduling.workload import NO_ENTRY, OtherModes, Schedule, Workload
@@ -260,8 +261,35 @@ def test_where_a_cap_refuses_a_job_it_starts_in_another_mode_and_takes_as_long_a
 def test_a_job_whose_own_mode_is_above_the_cap_starts_in_another_one() -> None:
     found = play([Pool(UNITS, cap_w=250.0)], with_half_power([PlainJob(0.0, 4, 3.0, 2.0)]), EASY)
     assert found.end_s.tolist() == [4.0]
-    with pytest.raises(ValueError, match=r"draws 200\.0 W, the cap is 150\.0 W"):
+    with pytest.raises(ValueError, match=r"draws 200\.0 W, the cap leaves 150\.0 W"):
         play([Pool(UNITS, cap_w=150.0)], with_half_power([PlainJob(0.0, 4, 3.0, 2.0)]), EASY)
+
+
+@pytest.mark.parametrize(
+    ("cap_w", "counts", "expected"),
+    [(619.0, True, [0.0, 8.0]), (620.0, True, [0.0, 0.0]), (379.0, False, [0.0, 8.0])],
+)
+def test_idle_power_of_all_units_counts_under_a_cap_unless_it_is_left_out(
+    cap_w: float, counts: bool, expected: list[float]
+) -> None:
+    """4 of 8 units run at 100 W and 4 idle at 55 W: 620 W, of which 180 W are beyond idle."""
+    jobs = one_pool([PlainJob(0.0, 2, 10.0, 8.0)] * 2)
+    pool = Pool(UNITS, cap_w - 260.0 * (not counts), 55.0, cap_counts_idle=counts)
+    assert play([pool], jobs, EASY).start_s.tolist() == expected
+
+
+def test_idle_power_counts_under_a_cap_over_several_pools() -> None:
+    jobs = one_pool([PlainJob(0.0, 2, 10.0, 8.0)] * 2)
+    for cap_mw, second_s in ((619_999, 8.0), (620_000, 0.0)):
+        over = Cap(Scope.REGION, "", ((0.0, cap_mw),)), (0,)
+        found = play([Pool(UNITS, idle_w=55.0)], jobs, EASY, [over])
+        assert found.start_s.tolist() == [0.0, second_s]
+
+
+def test_jobs_that_draw_less_than_their_units_idle_count_for_nothing_beyond_that() -> None:
+    work = with_half_power([PlainJob(0.0, 2, 10.0, 8.0)]).beyond_idle([150.0])
+    assert work.others is not None
+    assert (work.power_w.tolist(), work.others.power_w.tolist()) == ([[100.0]], [[[0.0]]])
 
 
 @settings(max_examples=200, deadline=None)

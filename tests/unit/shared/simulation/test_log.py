@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shared.domain.errors import UnusableError
 from shared.simulation.log import read_log
 from shared.workloads.swf import Skip, SwfRecord
 
@@ -51,6 +52,25 @@ def test_a_job_that_alone_would_break_the_cap_is_too_large_for_the_machine(path:
     assert jobs.job_id.tolist() == [1]
     assert jobs.left_out == {Skip.ABOVE_CAP: 1}
     assert len(read_log(path, proc_w=100.0, cap_w=6400.0).job_id) == 2
+
+
+def test_a_job_may_draw_what_a_cap_leaves_beyond_what_idles(path: Path) -> None:
+    """64 processors idle at 10 W each; the cap leaves 450 W for five at 90 W beyond that."""
+    path.write_text(text_of(record(1, requested_procs=5), record(2, requested_procs=6)))
+    known: dict[str, Any] = {"proc_w": 100.0, "idle_w": 10.0}
+    assert read_log(path, cap_w=640.0 + 450.0, **known).job_id.tolist() == [1]
+    dynamic = read_log(path, cap_w=540.0, cap_counts_idle=False, **known)
+    assert dynamic.job_id.tolist() == [1, 2]
+    with pytest.raises(UnusableError, match=r"the cap of the pool, 640 W, .* 640 W"):
+        read_log(path, cap_w=640.0, **known)
+
+
+def test_where_every_job_draws_more_than_the_cap_that_is_what_has_to_be_raised(path: Path) -> None:
+    path.write_text(text_of(record(1, requested_procs=5)))
+    with pytest.raises(
+        UnusableError, match=r"1 for more power than the cap, alone\): raise the cap"
+    ):
+        read_log(path, proc_w=100.0, cap_w=400.0)
 
 
 def test_the_size_is_what_the_caller_says_before_what_the_log_says(path: Path) -> None:

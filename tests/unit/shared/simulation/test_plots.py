@@ -102,11 +102,12 @@ def test_power_is_stacked_up_to_what_jobs_and_idle_units_draw_on_each_cluster(
 def test_a_cap_is_a_line_beside_the_highest_draw_of_what_it_caps(drawn: list[Figure]) -> None:
     power(RUN, Path("power.png"))
     capped, free = ({str(line.get_label()): line for line in axis.lines} for axis in drawn[0].axes)
-    assert set(capped) == {"cap on jobs", "highest draw"}
+    assert set(capped) == {"cap", "highest draw"}
     assert not free
-    assert set(np.asarray(capped["cap on jobs"].get_ydata())) == {RUN.fleet.cap_w[0] / 1e3}
+    assert set(np.asarray(capped["cap"].get_ydata())) == {RUN.fleet.cap_w[0] / 1e3}
     highest_kw = np.asarray(capped["highest draw"].get_ydata()).max()
-    assert highest_kw == job_power_w(RUN, 0).value.max() / 1e3
+    both = Steps.sum_of([job_power_w(RUN, 0), idle_power_w(RUN, 0)])
+    assert highest_kw == pytest.approx(both.value.max() / 1e3)
 
 
 def test_units_in_use_and_waited_for_are_stacked_by_the_size_of_jobs(drawn: list[Figure]) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from shared.simulation.jobs import WorkloadSpec
 from shared.simulation.policy import SimulatedPolicy
-from shared.simulation.steps import job_power_w
+from shared.simulation.steps import Steps, idle_power_w, job_power_w
 from shared.simulation.sweep import Case, combinations, play_case, result_of, sweep
 from shared.simulation.system import SimulatedCluster, System
 from shared.simulation.units import assign_units
@@ -90,6 +90,20 @@ def test_under_a_cap_jobs_start_at_a_lower_p_state_as_far_as_they_may_take_longe
     assert found[2.0].left_out <= found[1.0].left_out
     played, own = found[2.0].played, found[1.0].played
     assert played.energy_j.sum() < own.energy_j.sum()
+
+
+@pytest.mark.parametrize("policy", [SimulatedPolicy.EASY, SimulatedPolicy.LOOK_AHEAD])
+@pytest.mark.parametrize("counts", [True, False])
+def test_jobs_and_what_idles_keep_to_a_cap_together(policy: SimulatedPolicy, counts: bool) -> None:
+    """Of 300 W a node 120 W are those of one that idles, which count or come on top of the cap."""
+    changed = {"cap_w": 128 * (170.0 if counts else 50.0), "idle_power_w": 120.0}
+    clusters = tuple(each.model_copy(update=changed) for each in SETUP.system.clusters)
+    capped = replace(SETUP, system=System(clusters, cap_counts_idle=counts))
+    played = play_case(capped, Case(policy, SMALL)).played
+    assert played.fleet.cap_w.tolist() == [128 * 170.0] * 2
+    for cluster in (0, 1):
+        both = Steps.sum_of([job_power_w(played, cluster), idle_power_w(played, cluster)])
+        assert 0.8 * 128 * 170.0 < both.value.max() <= 128 * 170.0 + 1e-6
 
 
 def replace_cap(cluster: SimulatedCluster, cap_w: float) -> SimulatedCluster:

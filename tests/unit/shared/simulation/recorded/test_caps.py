@@ -1,14 +1,23 @@
 """Caps that take the place of recorded ones."""
 
-import pytest
-from coplace.v1.control_pb2 import POWER_SCOPE_CLUSTER, POWER_SCOPE_REGION, PowerCapDeclared
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
+from coplace.v1.control_pb2 import (
+    POWER_SCOPE_CLUSTER,
+    POWER_SCOPE_REGION,
+    PowerCapDeclared,
+    PowerCapStep,
+)
+
+from shared.domain.cluster import Cluster
 from shared.domain.errors import UnusableError
 from shared.messaging.events.event import Event
 from shared.messaging.payloads.domain_types import cluster_of
 from shared.placement.power.caps import Covered
 from shared.scheduling.power import Scope
-from shared.simulation.recorded.caps import AS_RECORDED, CapChanges, NewCap
+from shared.simulation.recorded.caps import AS_RECORDED, CapChanges, GivenCap, NewCap
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US
 
@@ -23,31 +32,71 @@ def caps(events: list[Event]) -> list[tuple[int, str, float]]:
     return [(cap.scope, cap.name, cap.steps[0].watts) for cap in found]
 
 
+def unread(path: Path) -> list[PowerCapStep]:
+    raise AssertionError(path)
+
+
+def cluster(name: str) -> Cluster:
+    return replace(cluster_of(region.declared("p1").payload), name=name)  # type: ignore[arg-type]
+
+
+def new(text: str, *names: str) -> NewCap:
+    """A cap among clusters of one site."""
+    return GivenCap.parse(text, unread).among(map(cluster, names or ("p1", "p2")))
+
+
 @pytest.mark.parametrize(
     ("text", "covered", "watts"),
     [
+        ("p1=180000", Covered(Scope.CLUSTER, "p1"), 180_000.0),
+        ("cluster p1=180000", Covered(Scope.CLUSTER, "p1"), 180_000.0),
         ("cluster:p1=180000", Covered(Scope.CLUSTER, "p1"), 180_000.0),
-        ("site:north=1e6", Covered(Scope.SITE, "north"), 1e6),
+        ("site=1e6", Covered(Scope.SITE, "site"), 1e6),
+        ("site site=1e6", Covered(Scope.SITE, "site"), 1e6),
+        ("site:site=1e6", Covered(Scope.SITE, "site"), 1e6),
         ("region=5", Covered(Scope.REGION), 5.0),
-        ("cluster:a:b=5", Covered(Scope.CLUSTER, "a:b"), 5.0),
     ],
 )
-def test_a_cap_is_written_as_scope_name_and_watts(
+def test_a_cap_is_written_in_the_words_of_cap_set_or_as_scope_and_name(
     text: str, covered: Covered, watts: float
 ) -> None:
-    found = NewCap.parse(text)
+    found = new(text)
     assert found == NewCap(covered, watts)
-    assert NewCap.parse(found.text) == found
+    assert new(found.text) == found
 
 
-@pytest.mark.parametrize("text", ["", "=", "p1=5", "cluster=5", "cluster:=5", "region:x=5", "a=b"])
+@pytest.mark.parametrize("text", ["", "=", "=5", "cluster:=5", "region:x=5", "a=b", "p1=nan.yaml"])
 def test_what_is_no_cap_is_told_how_one_is_written(text: str) -> None:
-    with pytest.raises(UnusableError, match="write cluster:NAME=WATTS"):
-        NewCap.parse(text)
+    with pytest.raises(UnusableError, match="is no cap: write CLUSTER=WATTS"):
+        GivenCap.parse(text, unread)
+
+
+def test_a_cap_of_what_is_not_known_or_of_two_is_refused_with_what_is() -> None:
+    with pytest.raises(UnusableError, match=r"'p9' is no cluster .* cluster:p1, cluster:p2, site:"):
+        new("p9=5")
+    with pytest.raises(UnusableError, match="several: say one of cluster:site, site:site"):
+        new("site=5", "site")
+    assert new("site:site=5", "site").covered.scope is Scope.SITE
+
+
+def test_a_cap_may_follow_a_schedule(tmp_path: Path) -> None:
+    path = tmp_path / "nights.yaml"
+    path.touch()
+    steps = [PowerCapStep(from_us=T0_US + 7, watts=5e5), PowerCapStep(from_us=T0_US + 9)]
+    cap = GivenCap.parse(f"p1={path}", lambda file: steps if file == path else []).among(
+        [cluster("p1")]
+    )
+    assert cap.text == "cluster:p1=nights.yaml"
+    [declared] = [
+        event.payload
+        for event in changed(CapChanges(instead=(cap,)), region.declared("p1"))
+        if isinstance(event.payload, PowerCapDeclared)
+    ]
+    assert [*declared.steps] == steps
 
 
 def test_a_cap_is_declared_behind_the_first_cluster_that_it_covers_and_once() -> None:
-    of_p2 = CapChanges(instead=(NewCap.parse("cluster:p2=9000"), NewCap.parse("region=9999")))
+    of_p2 = CapChanges(instead=(new("cluster:p2=9000"), new("region=9999")))
     first, second, again = (
         region.declared("p1"),
         region.declared("p2", time_us=T0_US + 5),
@@ -65,15 +114,13 @@ def test_only_the_recorded_cap_of_the_same_is_replaced_and_all_are_dropped_on_de
         region.capped(POWER_SCOPE_CLUSTER, "p1", (0, 4000.0)),
     )
     assert changed(AS_RECORDED, *recorded) == list(recorded)
-    assert changed(CapChanges(instead=(NewCap.parse("region=1"),)), *recorded) == [recorded[1]]
+    assert changed(CapChanges(instead=(new("region=1"),)), *recorded) == [recorded[1]]
     assert changed(CapChanges(dropped=True), *recorded) == []
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("cluster:p9=1e4", "'p9' is no cluster: known are p1"),
-        ("site:p1=1e4", "'p1' is no site: known are site"),
         ("region=300", "300 W is below the idle power of its nodes, 400 W"),
         ("region=inf", "region=inf"),
     ],
@@ -81,6 +128,6 @@ def test_only_the_recorded_cap_of_the_same_is_replaced_and_all_are_dropped_on_de
 def test_a_cap_that_cannot_be_is_refused_before_anything_is_played(text: str, problem: str) -> None:
     payload = region.declared("p1", nodes=4).payload
     known = {"p1": cluster_of(payload)}  # type: ignore[arg-type]
-    changes = CapChanges(instead=(NewCap.parse(text),))
+    changes = CapChanges(instead=(new(text),))
     with pytest.raises(UnusableError, match=problem):
         changes.require_possible(known, T0_US, counts_idle=True)
