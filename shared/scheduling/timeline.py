@@ -27,9 +27,10 @@ def play(
     ValueError for an entry that asks for more than its pool has, and where caps let jobs wait for
     ever.
     """
-    workload = workload.beyond_idle([pool.idle_w for pool in pools])
-    _require_room(pools, workload)
     budgets = _budgets(pools, over)
+    counted = zip(pools, budgets, strict=True)
+    workload = workload.beyond_idle([pool.idle_w if under else 0.0 for pool, under in counted])
+    _require_room(pools, workload)
     schedulers = [pool.scheduler(discipline, n, budgets[n]) for n, pool in enumerate(pools)]
     count = len(workload)
     submit_s: list[float] = workload.submit_s.tolist()
