@@ -1,5 +1,7 @@
 """How often a planner searches by its settings, and the periods that would let it lag for good."""
 
+from typing import Any
+
 import pytest
 
 from services.planner.app import stages
@@ -8,7 +10,7 @@ from shared.runtime.environment import WrongSettingsError
 from shared.runtime.settings import Settings
 
 
-def dec(**values: float) -> PlannerSettings:
+def dec(**values: Any) -> PlannerSettings:
     return PlannerSettings(search=SearchKind.DEC, **values)
 
 

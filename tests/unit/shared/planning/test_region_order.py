@@ -216,6 +216,8 @@ def test_no_order_of_a_list_schedule_is_cheaper_than_what_is_found(
         there = [firsts[p] for p, s in starts_s.items() if s <= now_s < s + firsts[p].mode.limit_s]
         drawn_w = [sum(e.mode.draw_w for e in there if e.cluster == n) for n in (0, 1)]
         assert [sum(e.units for e in there if e.cluster == n) <= (4, 3)[n] for n in (0, 1)]
-        cap_w = [watts for from_s, watts in [(-inf, together_w), *later_w] if from_s <= now_s][-1]
+        cap_w = [
+            watts for from_s, watts in [(-inf, together_w or inf), *later_w] if from_s <= now_s
+        ][-1]
         assert together_w is None or sum(drawn_w) <= cap_w
         assert all(drawn_w[n] <= watts for n, watts in each_w.items())
