@@ -34,7 +34,7 @@ def stages(
         prices=own.prices,
         bounds=own.bounds,
         most_jobs=own.most_jobs,
-        period_us=round(own.period_s * 1e6),
+        period_us=round(own.period_between_s * 1e6),
         valid_us=round(own.valid_s * 1e6),
         ordering=_ordering(own, searches or Searches()),
     )

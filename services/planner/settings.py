@@ -5,8 +5,9 @@ The rules that it shares with placement are COPLACE_PLACEMENT_*: shared/placemen
 
 from enum import StrEnum
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from shared.domain.bounds import LENGTHS
@@ -15,6 +16,8 @@ from shared.scheduling.lookahead import Bounds, Prices
 
 _HOUR_S = 3600.0
 _DAY_S = 86_400.0
+# A planner that looks ahead keeps up with rounds of a tenth of a second.
+_PERIOD_S = 1.0
 _PRICES, _BOUNDS = Prices(), Bounds()
 
 
@@ -74,10 +77,41 @@ class PlannerSettings(EnvironmentSettings):
         le=LENGTHS["items"].most,
         description="Jobs of the queue that a plan orders; the others stand behind them",
     )
-    period_s: float = Field(1.0, ge=0, description="The least time of rounds between two searches")
+    period_s: float | None = Field(
+        None,
+        ge=0,
+        description="The least time of rounds between two searches; without it 1, and with dec "
+        "twice what a plan may take there, the least that is accepted being once that",
+    )
     valid_s: float = Field(
         3600.0, gt=0, le=_DAY_S, description="How long a plan holds that none replaces"
     )
+
+    @model_validator(mode="after")
+    def _keeps_up(self) -> Self:
+        if self.search is SearchKind.DEC and self.period_between_s < self.longest_plan_s:
+            least = f"less than the {self.longest_plan_s:g} s that a plan of search=dec may take"
+            raise ValueError(
+                f"period_s={self.period_between_s:g} is {least} by solve_s and longest_solve_s: it "
+                "would lag for good"
+            )
+        return self
+
+    @property
+    def longest_plan_s(self) -> float:
+        """What CP-SAT may take where no limit brings an answer: the sum of all that it tries."""
+        tried_s = [self.solve_s]
+        while 2 * tried_s[-1] <= self.longest_solve_s:
+            tried_s.append(2 * tried_s[-1])
+        return sum(tried_s)
+
+    @property
+    def period_between_s(self) -> float:
+        """The least time of rounds between two searches: with `dec` so long that the solver, whose
+        seconds are about those of a core, rests half of the time at least."""
+        if self.period_s is not None:
+            return self.period_s
+        return 2 * self.longest_plan_s if self.search is SearchKind.DEC else _PERIOD_S
 
     @property
     def prices(self) -> Prices:

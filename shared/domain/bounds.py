@@ -116,6 +116,7 @@ NODE_FACTOR: Final = Bound(1e-6, 1e6, "", "what a node draws over the mean node"
 T_WEIGHT: Final = Bound(0, 1e6, "", "of time over energy: 0 counts energy alone")
 CAP_MARGIN: Final = Bound(0, 0.5, "", "of a cap, kept free: none, to half of it")
 CAP_POWER_SD: Final = Bound(0, 1, "", "of a logarithm: all alike, to a third or three times it")
+CAP_USER_CORRELATION: Final = Bound(0, 1, "", "of errors: each for itself, to all as one")
 CAP_RISK: Final = Bound(1e-6, 0.5, "", "one moment in a million above a cap, to as predicted")
 THRESHOLD: Final = Bound(0, 1e6, "", "above the best part_eff: 0 counts the best cluster alone")
 QUANTILE: Final = Bound(0.5, 0.999_999, "", "the median, to one run in a million that takes more")
@@ -180,6 +181,7 @@ QUANTITIES: Final[Mapping[str, Bound]] = {
     "cap_margin": CAP_MARGIN,
     "cap_risk": CAP_RISK,
     "cap_power_sd": CAP_POWER_SD,
+    "cap_user_correlation": CAP_USER_CORRELATION,
     "quantile": QUANTILE,
     "log_w": LOG_POWER,
     "losses": LOSSES,

@@ -25,6 +25,7 @@ _QUANTITIES: Final = (
     "cap_margin",
     "cap_risk",
     "cap_power_sd",
+    "cap_user_correlation",
     "action_timeout_s",
     "start_timeout_s",
     "most_missed_starts",
@@ -78,6 +79,11 @@ class RuleSettings(EnvironmentSettings):
         0.0,
         description="How much runs of one application differ in what they draw, as the standard "
         "deviation of its logarithm: counts with that of each prediction where a risk is set",
+    )
+    cap_user_correlation: float = Field(
+        0.0,
+        description="How much alike predictions of one user's jobs are wrong, as the correlation "
+        "of their errors: counts where a risk is set; 0: each errs for itself, 1: all as one",
     )
     cap_measures: str = Field(
         "lower-frequency,suspend",
@@ -158,6 +164,7 @@ class RuleSettings(EnvironmentSettings):
             cap_margin=self.cap_margin,
             cap_risk=self.cap_risk,
             cap_power_sd=self.cap_power_sd,
+            cap_user_correlation=self.cap_user_correlation,
             cap_measures=measures_of(self.cap_measures),
             cap_sharing=self.cap_sharing,
             action_timeout_s=self.action_timeout_s,

@@ -2,10 +2,11 @@
 scheduling, a search over its orders, or CP-SAT, under the budgets of now.
 
 The nodes of a cluster are one pool, as in the relaxed model of `decomposition.py`. Each job is
-where the policy would have it first. A budget of all clusters is the cap, one of a single cluster
-is a pool beside its nodes; budgets of some clusters are left to placement, which holds all of them
-whatever a plan says. Nobody declares how long jobs expect to wait by their queue, so the walltime
-stands in equation 2: a second of waiting costs the longest walltime / the job's.
+where the policy would have it first. Budgets of all clusters are the cap, with what it will be
+later; one of a single cluster is a pool beside its nodes, by what it is now; budgets of some
+clusters are left to placement, which holds all of them whatever a plan says. Nobody declares how
+long jobs expect to wait by their queue, so the walltime stands in equation 2: a second of waiting
+costs the longest walltime / the job's.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from shared.scheduling.list_scheduling import (
 )
 from shared.scheduling.lookahead import Waiting
 from shared.scheduling.plan_evaluation import PlannedEntry, Situation
-from shared.scheduling.power import NO_CAP_MW, milliwatts
+from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, milliwatts
 from shared.scheduling.problem import Allocation
 from shared.scheduling.wait_queue import order_of, tier_of
 
@@ -66,9 +67,10 @@ class RegionOrder:
 
 
 class _Budgets(NamedTuple):
-    """What may be drawn beyond idle nodes now, mW: by all clusters together, and by each."""
+    """What may be drawn beyond idle nodes, mW: by all clusters together, with how that changes, and
+    by each now."""
 
-    together_mw: int
+    together: Cap
     each_mw: list[int]
 
 
@@ -92,7 +94,7 @@ def _situation(
         needs = _needs(clusters, held.cluster, held.units, draw_mw)
         on = Allocation((held.cluster,), (1,))
         using.append(Using(held.release_s, arrival, needs, on, draw_mw))
-    cap_mw = budgets.together_mw - lasting_mw
+    together = PowerBudget(budgets.together, lasting_mw)
     free = FreeNodes.of(amounts)
     most = [int(left) for left in free.totals]
     for each in using:
@@ -102,32 +104,44 @@ def _situation(
         first = min(job.usual)
         draw_mw = milliwatts(first.mode.draw_w)
         needs = _needs(clusters, first.cluster, first.units, draw_mw)
-        if draw_mw <= cap_mw and all(map(int.__le__, needs, most)):
-            limit_s = first.mode.limit_s
+        limit_s = first.mode.limit_s
+        ever_s = together.earliest(draw_mw, limit_s, situation.now_s)
+        if ever_s < inf and all(map(int.__le__, needs, most)):
             length_s = bounded_length_s(limit_s)
             waiting.append(Wanted(len(firsts), 1, needs, draw_mw, limit_s, length_s))
             firsts.append(first)
     longest_s = max((job.weight for job in waiting), default=THRESHOLD_S)
     weighed = [job._replace(weight=longest_s / job.weight) for job in waiting]
-    return CappedSituation(situation.now_s, cap_mw, free, using, weighed), firsts
+    (_, cap_mw), *steps = [(from_s, left - lasting_mw) for from_s, left in budgets.together.steps]
+    return CappedSituation(situation.now_s, cap_mw, free, using, weighed, steps), firsts
 
 
 def _budgets(situation: Situation) -> _Budgets:
     by_cluster = situation.budgets()
     clusters_of: dict[int, set[int]] = {}
-    together_mw, each_mw = NO_CAP_MW, [NO_CAP_MW] * len(by_cluster)
+    together, each_mw = list[PowerBudget](), [NO_CAP_MW] * len(by_cluster)
     for number, budgets in enumerate(by_cluster):
         for budget in budgets:
             clusters_of.setdefault(id(budget), set()).add(number)
     for number, budgets in enumerate(by_cluster):
         for budget in budgets:
-            left_mw = budget.cap.at(situation.now_s) - budget.base_mw
             covered = len(clusters_of[id(budget)])
             if covered == len(by_cluster):
-                together_mw = min(together_mw, left_mw)
+                together.append(budget)
             elif covered == 1:
+                left_mw = budget.cap.at(situation.now_s) - budget.base_mw
                 each_mw[number] = min(each_mw[number], left_mw)
-    return _Budgets(together_mw, each_mw)
+    return _Budgets(_lowest(together, situation.now_s), each_mw)
+
+
+def _lowest(budgets: Sequence[PowerBudget], now_s: float) -> Cap:
+    """What the tightest of them leaves beyond idle nodes, from now on."""
+    ahead = {from_s for each in budgets for from_s, _ in each.cap.steps_after(now_s)}
+    steps = [
+        (from_s, min([each.cap.at(from_s) - each.base_mw for each in budgets], default=NO_CAP_MW))
+        for from_s in [now_s, *sorted(ahead)]
+    ]
+    return Cap(Scope.REGION, "", tuple(steps))
 
 
 def _needs(clusters: int, cluster: int, units: int, draw_mw: int) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ _SETTINGS: Final[Mapping[str, Sequence[Any]]] = {
     "cap_margin": [0.0, 0.01, 0.05],
     "cap_risk": [0.01, 0.1, 0.5],
     "cap_power_sd": [0.0, 0.16],
+    "cap_user_correlation": [0.0, 0.6, 1.0],
     "cap_measures": ["", "lower-frequency", "suspend", "lower-frequency,suspend,end", "end"],
     "cap_sharing": [False, True],
     "action_timeout_s": [0.0, 60.0, 600.0],

@@ -71,6 +71,7 @@ class Rules:
     cap_margin: float = 0.0
     cap_risk: float = 0.5
     cap_power_sd: float = 0.0
+    cap_user_correlation: float = 0.0
     meter_silence_s: float = 600.0
     cap_sharing: bool = False
 

@@ -1,14 +1,16 @@
 """What is kept free under caps since predictions err: the quantile of what all jobs that run draw
 together, beyond the sum of what is predicted of each.
 
-Errors of jobs count as independent, with normal logarithms: what many draw together is about normal
-and exceeds the sum of their means and z_q times the root of the sum of their variances with the
-probability 1 - q. A job whose prediction carries no deviation counts as predicted, unless operators
-say how much runs of one application differ.
+Errors have normal logarithms, and what many jobs draw together is about normal: it exceeds the sum
+of their means and z_q times the root of its variance with the probability 1 - q. Errors of jobs of
+different users count as independent, those of one user's jobs as much alike as operators say. A job
+whose prediction carries no deviation counts as predicted, unless operators say how much runs of one
+application differ.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
-from math import ceil, sqrt
+from math import ceil, fsum, sqrt
 from typing import Final, NamedTuple
 
 from shared.models.spread import moments
@@ -31,10 +33,12 @@ _SURELY_MORE: Final = 1.000001
 
 
 class Error(NamedTuple):
-    """By how much more a job draws than is predicted: the mean, mW, and the variance, mW^2."""
+    """By how much more a job draws than is predicted: the mean, mW, and the variance, mW^2. Whose
+    job it is; empty for nobody's, who is like nobody."""
 
     mean_mw: float
     variance: float
+    user: str = ""
 
 
 _NO_ERROR: Final = Error(0.0, 0.0)
@@ -48,11 +52,26 @@ class JobDraw(NamedTuple):
     error: Error
 
 
-def margin_mw(risk: float, errors: Sequence[Error]) -> int:
+def margin_mw(risk: float, errors: Sequence[Error], correlation: float = 0.0) -> int:
     """By how much jobs together exceed the sum of their predictions with the probability `risk` at
-    most."""
+    most; `correlation` is that of errors of one user's jobs."""
     mean_mw = sum([each.mean_mw for each in errors])
-    return ceil(mean_mw + quantile(1 - risk) * sqrt(sum([each.variance for each in errors])))
+    return ceil(mean_mw + quantile(1 - risk) * sqrt(variance_of(errors, correlation)))
+
+
+def variance_of(errors: Sequence[Error], correlation: float) -> float:
+    """Of their sum, mW^2: each user's jobs have (1 - c) V + c S^2, of the sum V of their variances
+    and the sum S of their deviations."""
+    alone = sum([each.variance for each in errors])
+    if not correlation:
+        return alone
+    of_users = defaultdict[str, list[float]](list)
+    for each in errors:
+        if each.user:
+            of_users[each.user].append(each.variance)
+    alike = [fsum(map(sqrt, of_user)) ** 2 - fsum(of_user) for of_user in of_users.values()]
+    # Not below 0 where a user has one job.
+    return alone + correlation * fsum([max(0.0, each) for each in alike])
 
 
 class JointMargin:
@@ -94,8 +113,7 @@ class JointMargin:
         """Milliwatts beside what jobs that have nodes are predicted to draw there."""
         if not self.is_wanted:
             return 0
-        errors = [each.error for each in self._held(covered).values()]
-        return margin_mw(self._models.rules.now.cap_risk, errors)
+        return self._margin_mw([each.error for each in self._held(covered).values()])
 
     def more_mw(self, job: Tracked, cluster: str, entry: Entry) -> int:
         """By how much the most of the margins there grows with a job that may start."""
@@ -104,13 +122,13 @@ class JointMargin:
         on = self._models.clusters[cluster]
         placed = Placed(cluster, tuple(range(entry.nodes)), entry.limit_s, 0.0)
         placed.power_sd = job.candidate(cluster).power_sd
-        more, risk = self._error_of(job, placed, entry.draw_mw), self._models.rules.now.cap_risk
+        more = self._error_of(job, placed, entry.draw_mw)
         held = [
             [each.error for each in self._held(covered).values()]
             for covered in self._models.caps
             if covered.covers(on)
         ]
-        grown = (margin_mw(risk, [*errors, more]) - margin_mw(risk, errors) for errors in held)
+        grown = (self._margin_mw([*errors, more]) - self._margin_mw(errors) for errors in held)
         return max(grown, default=0)
 
     def _kept_mw(self, covered: Covered) -> int:
@@ -119,7 +137,7 @@ class JointMargin:
             return 0
         errors = [each.error for each in self._drawn[covered].values()]
         more = self._more.get(covered, _NO_ERROR)
-        return margin_mw(self._models.rules.now.cap_risk, [*errors, more])
+        return self._margin_mw([*errors, more])
 
     def allows_start(self, job: Tracked, start: Start, mode: Candidate, now_s: float) -> bool:
         """Whether all caps hold with their margins beside what runs. Where one does not, the next
@@ -139,9 +157,10 @@ class JointMargin:
         for covered in short:
             before = self._more.get(covered, _NO_ERROR)
             needed = Error(
-                _SURELY_MORE * (error.mean_mw + beyond_mw) + 1, _SURELY_MORE * error.variance
+                _SURELY_MORE * (error.mean_mw + beyond_mw) + 1,
+                _SURELY_MORE * self._variance_beside(covered, error),
             )
-            more = Error(*map(max, before, needed))
+            more = Error(max(before.mean_mw, needed.mean_mw), max(before.variance, needed.variance))
             # Twice as much where that was kept already, so that passes come to an end.
             is_again = self._is_untouched and more == before
             self._more[covered] = Error(2 * more[0], 2 * more[1]) if is_again else more
@@ -174,10 +193,24 @@ class JointMargin:
             there = [d for d in others if d.release_s > at_s or d.release_s <= now_s]
             together = [*there, drawn]
             needed_mw = self._models.idle_mw(covered) + sum([d.draw_mw for d in together])
-            needed_mw += margin_mw(self._models.rules.now.cap_risk, [d.error for d in together])
+            needed_mw += self._margin_mw([d.error for d in together])
             if needed_mw > self._models.allowed_mw(cap, at_s):
                 return False
         return True
+
+    def _margin_mw(self, errors: Sequence[Error]) -> int:
+        """Of jobs together, by the rules of now."""
+        rules = self._models.rules.now
+        return margin_mw(rules.cap_risk, errors, rules.cap_user_correlation)
+
+    def _variance_beside(self, covered: Covered, error: Error) -> float:
+        """By how much the variance there grows with a job: by more than its own where jobs of its
+        user draw there."""
+        correlation = self._models.rules.now.cap_user_correlation
+        if not correlation:
+            return error.variance
+        held = [each.error for each in self._drawn[covered].values()]
+        return variance_of([*held, error], correlation) - variance_of(held, correlation)
 
     def _held(self, covered: Covered) -> dict[int, JobDraw]:
         """Of all jobs that have nodes there, by arrival."""
@@ -203,7 +236,7 @@ class JointMargin:
         predicted_mw = min(draw_mw, placed.draw_mw or 0) if placed.silent_units else draw_mw
         whole_mw = predicted_mw * metered / units + nodes * milliwatts(on.idle_power_w)
         mean, variance = moments(sd)
-        return Error((mean - 1) * whole_mw, variance * whole_mw * whole_mw)
+        return Error((mean - 1) * whole_mw, variance * whole_mw * whole_mw, job.job.user)
 
     def _deviation(self, placed: Placed) -> float:
         """That of its prediction, and of runs of one application from each other, of which

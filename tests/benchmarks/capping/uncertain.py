@@ -2,14 +2,16 @@
 err, with margins, and with the joint quantile at the same slowdown.
 
 Eurora's instances with one job in ten under-predicted by 40 %, and jobs of Emmy with what the
-predictor that placement uses said of them, and how far it was off, when they came.
+predictor that placement uses said of them, and how far it was off, when they came. These are also
+played with margins as placement keeps them, with and without what earlier errors say of later ones.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from itertools import pairwise
-from math import ceil, inf, log
+from math import ceil, hypot, inf, log
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -35,10 +37,12 @@ from shared.simulation.capping import (
     impossible_under,
     play_capped,
 )
-from shared.simulation.eurora import EuroraRun, figures_of
+from shared.simulation.eurora import EuroraRun, figures_of, play
 from shared.workloads.eurora import EuroraJob, EuroraMachine, EuroraUnit
+from tests.benchmarks.capping.alike import Alike, Judged, alike
 from tests.benchmarks.capping.document import put
 from tests.benchmarks.capping.instances import read_instances
+from tests.benchmarks.capping.joint_easy import Doubt, JointEasy
 from tests.benchmarks.options import Data, Into
 from tests.benchmarks.placement.markdown import table
 from tests.support.data import DATA
@@ -51,6 +55,11 @@ _UNDER_SHARE, _UNDER_BY = 0.1, 0.4
 # Emmy: its nodes, and jobs of the end of its log, which come at random at this load of its nodes.
 _NODES, _CORES, _JOBS, _LOAD, _LAG, _ALPHA, _SEED = 560, 20, 1_500, 1.0, 50, 0.1, 1
 _PEAK_SHARE: Final = 0.6
+# How errors are alike is learned from so many jobs, and played on none of the newest ones.
+_LEARNED, _NOT_LEARNED = 10_000, 6_000
+# What is predicted of a job of which nothing is known: W a node, and the deviation.
+_UNKNOWN: Final = 300.0, 0.5
+_ACCEPTED: Final = (0.1, 0.01)
 # How near a slowdown is to that of a margin: the risk is halved so often.
 _HALVINGS: Final = 5
 
@@ -66,6 +75,7 @@ class Case:
     true_w: Sequence[float]
     waits_s: Sequence[float]
     cap_w: float
+    users: Sequence[str] = ()
 
 
 class Outcome(NamedTuple):
@@ -84,6 +94,23 @@ def outcome(case: Case, method: CappingMethod, kept: KeptFree) -> Outcome:
     jobs, [cap_w] = counting_deviations(case.jobs, [case.cap_w], kept)
     rules = CappingRules(method, constant_cap(cap_w), case.waits_s, [0.0] * len(jobs))
     run = play_capped(case.machine, jobs, rules)
+    return _held(case, rules, run)
+
+
+def placed(case: Case, risk: float, errs: Alike) -> Outcome:
+    """A schedule by EASY that keeps the joint quantile as placement does it. Raises as above."""
+    deviations = [hypot(sd, errs.runs_sd) for sd in case.deviations]
+    doubt = Doubt(risk, deviations, case.users, errs.correlation)
+    rules = CappingRules(
+        CappingMethod.BF, constant_cap(case.cap_w), case.waits_s, [0.0] * len(case.jobs)
+    )
+    dispatcher = JointEasy(case.machine, case.jobs, rules.cap, doubt)
+    run = play(case.jobs, dispatcher, lambda served: case.jobs[served[1].arrival].runtime_s)
+    return _held(case, rules, run)
+
+
+def _held(case: Case, rules: CappingRules, run: EuroraRun) -> Outcome:
+    """A schedule, checked, held to what jobs draw."""
     wrong = impossible_under(rules, run, case.machine)
     assert not wrong, wrong[0]
     steps = list(_drawn(run, case.true_w))
@@ -119,13 +146,13 @@ def mean_outcome(
     return Outcome(*(fmean(column) for column in zip(*found, strict=True)))
 
 
-def at_slowdown(cases: Sequence[Case], method: CappingMethod, most: float) -> tuple[float, Outcome]:
-    """The least risk found at which jobs are slowed down no more than this."""
-    low_z, high_z, best = 0.0, 3.0, (0.5, mean_outcome(cases, method, 0.0, 0.5))
+def at_slowdown(played: Callable[[float], Outcome], most: float) -> tuple[float, Outcome]:
+    """The least risk found at which jobs are slowed down no more than this; 0.5 where none is."""
+    low_z, high_z, best = 0.0, 3.0, (0.5, played(0.5))
     for _ in range(_HALVINGS):
         z = (low_z + high_z) / 2
         risk = _risk_of(z)
-        found = mean_outcome(cases, method, 0.0, risk)
+        found = played(risk)
         if found.slowdown <= most:
             low_z, best = z, (risk, found)
         else:
@@ -148,10 +175,31 @@ def rows(name: str, cases: Sequence[Case], method: CappingMethod) -> Iterator[tu
         found = mean_outcome(cases, method, margin, 0.5)
         yield _row(f"{name}, margin {100 * margin:g} %", found)
         if margin:
-            risk, other = at_slowdown(cases, method, found.slowdown)
+            risk, other = at_slowdown(partial(mean_outcome, cases, method, 0.0), found.slowdown)
             yield _row(f"{name}, joint quantile, risk {risk:.3f}", other)
-    for risk in (0.1, 0.01):
+    for risk in _ACCEPTED:
         yield _row(f"{name}, joint quantile, risk {risk:g}", mean_outcome(cases, method, 0.0, risk))
+
+
+def placement_rows(name: str, case: Case, learned: Alike) -> Iterator[tuple[str, ...]]:
+    """The joint quantile as placement keeps it, by what predictions say of their errors alone, with
+    how much further they were off before, and with how much alike those of one user were; of the
+    last the slowdown of each margin too."""
+    none, name = Alike(0.0, 0.0), f"{name}, by placement"
+    sd = f", `cap_power_sd` {learned.runs_sd:.2f}"
+    correlation = f", `cap_user_correlation` {learned.correlation:.2f}"
+    for words, errs in (
+        ("", none),
+        (sd, learned._replace(correlation=0.0)),
+        (correlation, learned._replace(runs_sd=0.0)),
+        (sd + correlation, learned),
+    ):
+        for risk in _ACCEPTED:
+            yield _row(f"{name}, risk {risk:g}{words}", placed(case, risk, errs))
+    for margin in MARGINS[1:]:
+        most = mean_outcome([case], CappingMethod.BF, margin, 0.5).slowdown
+        risk, found = at_slowdown(partial(placed, case, errs=learned), most)
+        yield _row(f"{name}, as slow as a margin of {100 * margin:g} %, risk {risk:.3f}", found)
 
 
 def _row(name: str, found: Outcome) -> tuple[str, ...]:
@@ -185,8 +233,12 @@ def _predicted(job: EuroraJob, instance: str) -> EuroraJob:
     return replace(job, power_w=ceil(job.power_w * (1 - by)))
 
 
-def of_emmy(path: Path) -> Case:
-    """The end of the log, by the predictions that its whole beginning taught."""
+# A job, what it drew, and what was predicted of it: W a node, and the deviation.
+_Told = tuple[tuple[Submission, MeasuredPower], tuple[float, float]]
+
+
+def emmy(path: Path) -> list[_Told]:
+    """All jobs of the log, by the predictions that those before them taught."""
     log_of_jobs = [
         (job, out)
         for job, out in read_log(path).jobs
@@ -198,14 +250,29 @@ def of_emmy(path: Path) -> Case:
         kind = _kind(job)
         at_start = learner.tables.predict(kind)
         if at_start is None:
-            predicted.append((300.0, 0.5))
+            predicted.append(_UNKNOWN)
         else:
             sd = log(at_start.upper_w / at_start.predicted_w) / quantile(1 - at_start.alpha)
             predicted.append((at_start.predicted_w, max(sd, 0.0)))
         open_jobs.append(EndedJob(job.job_id, kind, out.node_power_w, at_start))
         if len(open_jobs) > _LAG:
             learner.learn([open_jobs.pop(0)], number + 1)
-    return _case([*zip(log_of_jobs, predicted, strict=True)][-_JOBS:])
+    return [*zip(log_of_jobs, predicted, strict=True)]
+
+
+def of_emmy(told: Sequence[_Told]) -> Case:
+    """The end of the log."""
+    return _case(told[-_JOBS:])
+
+
+def alike_before(told: Sequence[_Told]) -> Alike:
+    """How errors were alike before what is played."""
+    before = told[-_NOT_LEARNED - _LEARNED : -_NOT_LEARNED]
+    judged = [
+        Judged.of(job.user, sd, predicted_w, out.node_power_w)
+        for (job, out), (predicted_w, sd) in before
+    ]
+    return alike(judged, _LAG)
 
 
 def _kind(job: Submission) -> KindOfJob:
@@ -214,7 +281,7 @@ def _kind(job: Submission) -> KindOfJob:
 
 
 def _case(
-    told: Sequence[tuple[tuple[Submission, MeasuredPower], tuple[float, float]]],
+    told: Sequence[_Told],
 ) -> Case:
     rng, submit_s = Random(_SEED), 0.0
     node_s = sum(job.nodes * out.runtime_s for (job, out), _ in told)
@@ -240,7 +307,8 @@ def _case(
         deviations.append(sd)
         true_w.append(nodes * out.node_power_w)
     machine = EuroraMachine(_CORES, (NodeClass(_NODES, 64.0, ()),))
-    without = Case(machine, jobs, deviations, true_w, [3600.0] * len(jobs), inf)
+    users = [job.user for (job, _), _ in told]
+    without = Case(machine, jobs, deviations, true_w, [3600.0] * len(jobs), inf, users)
     peak_w = _peak_w(without)
     return replace(without, cap_w=max(_PEAK_SHARE * peak_w, 1.5 * max(j.power_w for j in jobs)))
 
@@ -264,9 +332,12 @@ def bench(
     """Play all margins, and the joint quantile at the slowdown of each."""
     out.mkdir(parents=True, exist_ok=True)
     header = ("", "bounded slowdown", "time above the cap, %", "most above, %", "of the cap, %")
+    told = emmy(data / "power" / "emmy.csv")
+    of_log = of_emmy(told)
     lines = [
         *rows("10 % under-predicted", under_predicted(data), CappingMethod.LS),
-        *rows("Emmy", [of_emmy(data / "power" / "emmy.csv")], CappingMethod.BF),
+        *rows("Emmy", [of_log], CappingMethod.BF),
+        *placement_rows("Emmy", of_log, alike_before(told)),
     ]
     tables = {"capping uncertain": table(header, lines)}
     with written(out / "uncertain.md") as fresh:

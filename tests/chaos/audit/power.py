@@ -79,10 +79,14 @@ class _Known:
     # By job: its start, until when, and what may err of what it draws, W, with its deviation.
     draws: dict[str, tuple[_Run, int, tuple[float, float]]] = field(default_factory=dict)
     runs: dict[str, _Run] = field(default_factory=dict)
+    # Whose job each is.
+    users: dict[str, str] = field(default_factory=dict)
 
     def learn(self, event: Event) -> None:
         self.rules.learn(event)
         self.silent.learn(event)
+        if isinstance(event.payload, JobSubmitted):
+            self.users[event.payload.job_id] = event.payload.user
         subject = _subject(event.payload)
         stamp = event.time_us, event.id
         if subject is not None:
@@ -179,17 +183,31 @@ class _Known:
         """By what idles and runs of what a cap covers, at the joint quantile that is asked for; who
         is overdue draws on."""
         covered = self.covered_by(cap)
-        there = [
-            (self.counted_w(run), *(self._error_w(*errs) if self.is_seen(run) else (0.0, 0.0)))
-            for run, ends_us, errs in self.draws.values()
+        there = {
+            job_id: (
+                self.counted_w(run),
+                *(self._error_w(*errs) if self.is_seen(run) else (0.0, 0.0)),
+            )
+            for job_id, (run, ends_us, errs) in self.draws.items()
             if run.cluster in covered and (ends_us > at_us or ends_us <= now_us)
-        ]
-        drawn_w = self.idle_w(cap) + sum(draw_w for draw_w, _, _ in there)
+        }
+        drawn_w = self.idle_w(cap) + sum(draw_w for draw_w, _, _ in there.values())
         if self.rules["cap_risk"] == 0.5:
             return drawn_w
-        deviation_w = sqrt(sum(each_w * each_w for _, _, each_w in there))
+        deviation_w = self._deviation_w({job_id: each[2] for job_id, each in there.items()})
         margin_w = NormalDist().inv_cdf(1 - self.rules["cap_risk"]) * deviation_w
-        return drawn_w + sum(more_w for _, more_w, _ in there) + margin_w
+        return drawn_w + sum(more_w for _, more_w, _ in there.values()) + margin_w
+
+    def _deviation_w(self, deviations_w: dict[str, float]) -> float:
+        """That of what jobs draw together: those of one user err alike in part."""
+        variance, of_users = 0.0, dict[str, float]()
+        for job_id, each_w in deviations_w.items():
+            user = self.users.get(job_id) or job_id
+            before_w = of_users.get(user, 0.0)
+            variance += each_w * each_w
+            variance += 2 * self.rules["cap_user_correlation"] * each_w * before_w
+            of_users[user] = before_w + each_w
+        return sqrt(variance)
 
     def _error_w(self, whole_w: float, sd: float) -> tuple[float, float]:
         """By how much more the job draws in the mean, and the deviation of that: a lognormal

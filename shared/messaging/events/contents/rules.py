@@ -111,6 +111,7 @@ _SETTINGS: Final[Mapping[str, Check]] = {
     "cap_margin": quantity("cap_margin"),
     "cap_risk": quantity("cap_risk"),
     "cap_power_sd": quantity("cap_power_sd"),
+    "cap_user_correlation": quantity("cap_user_correlation"),
     "cap_measures": _measures,
     "cap_sharing": anything,
     "action_timeout_s": quantity("action_timeout_s"),

@@ -1,5 +1,6 @@
 """Orders of a region's queue: which budgets count, all orders, and what no answer leaves."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 from math import inf
@@ -45,15 +46,20 @@ def situation(
     together_w: float | None = None,
     each_w: dict[int, float] | None = None,
     running: dict[int, Running] | None = None,
+    later_w: Sequence[tuple[float, float]] = (),
+    also_w: Sequence[tuple[float, float]] = (),
 ) -> Situation:
-    def budgets() -> list[list[PowerBudget]]:
-        def of(watts: float) -> PowerBudget:
-            steps = ((-inf, milliwatts(watts) + IDLE_MW),)
-            return PowerBudget(Cap(Scope.SITE, "any", steps), IDLE_MW)
+    """`later_w` are the steps ahead of the cap of all clusters, `also_w` those of another one."""
 
-        shared = [] if together_w is None else [of(together_w)]
+    def budgets() -> list[list[PowerBudget]]:
+        def of(*steps_w: tuple[float, float]) -> PowerBudget:
+            steps = [(from_s, milliwatts(watts) + IDLE_MW) for from_s, watts in steps_w]
+            return PowerBudget(Cap(Scope.SITE, "any", tuple(steps)), IDLE_MW)
+
+        shared = [] if together_w is None else [of((-inf, together_w), *later_w)]
+        shared += [of(*also_w)] if also_w else []
         own = each_w or {}
-        return [[*shared, *([of(own[n])] if n in own else [])] for n in range(len(units))]
+        return [[*shared, *([of((-inf, own[n]))] if n in own else [])] for n in range(len(units))]
 
     return Situation(0.0, [Pool(each) for each in units], running or {}, budgets)
 
@@ -100,6 +106,47 @@ def test_what_runs_gives_back_its_nodes_and_watts_and_what_stays_for_ever_does_n
     assert planned(at, waiting(4, draw_w=151.0), wide, LONG) == [3, 1]
 
 
+def test_a_plan_respects_a_lower_step_ahead() -> None:
+    """The long one would be over the cap of later; the two short ones end before it comes."""
+    long, short = waiting(1, limit_s=3_000.0, draw_w=200.0), waiting(2, draw_w=200.0)
+    shorter = waiting(3, limit_s=400.0, draw_w=200.0)
+    falls = ((1_000.0, 100.0), (5_000.0, 200.0))
+    assert planned(situation(4, together_w=200.0, later_w=falls), long, short, shorter) == [3, 2, 1]
+    at, firsts = _situation(situation(4, together_w=200.0, later_w=falls), [long, short, shorter])
+    for by in (PriorityRule(range(3)), DecompositionPlanner(PriorityRule(range(3)), Searches())):
+        found = by.schedule(at)
+        starts_s = {firsts[place].arrival: start_s for start_s, place in found.starts}
+        assert starts_s[1] == 5_000.0, "until then its watts are not there for all its limit"
+
+
+def test_all_budgets_of_all_clusters_count_each_at_its_steps() -> None:
+    at, _ = _situation(
+        situation(
+            4,
+            4,
+            together_w=300.0,
+            later_w=((600.0, 100.0), (900.0, 500.0)),
+            also_w=((-inf, 400.0), (700.0, 50.0), (800.0, 400.0)),
+            running={-1: Running(0, 0, 20.0, inf, inf)},
+        ),
+        [],
+    )
+    assert at.cap_mw == milliwatts(280.0)
+    ahead = ((600.0, 80.0), (700.0, 30.0), (800.0, 80.0), (900.0, 380.0))
+    assert at.steps == [(from_s, milliwatts(watts)) for from_s, watts in ahead]
+
+
+def test_who_fits_once_the_cap_has_risen_is_planned_and_who_never_does_is_left_out() -> None:
+    rises = situation(4, together_w=50.0, later_w=((900.0, 150.0), (4_000.0, 90.0)))
+    assert planned(rises, SHORT, waiting(3, draw_w=40.0)) == [3, 2]
+    assert planned(rises, LONG, SHORT) == [2], "150 W are there for less than its limit"
+
+
+def test_what_the_caps_were_is_no_step_ahead() -> None:
+    at, _ = _situation(situation(4, also_w=((-50.0, 400.0), (0.0, 300.0))), [])
+    assert (at.cap_mw, at.steps) == (milliwatts(300.0), [])
+
+
 def test_clusters_stay_in_the_policys_order_and_jobs_in_their_tiers() -> None:
     jobs = [waiting(1, clusters=(1, 0), limit_s=6_000.0), waiting(2, clusters=(1,), tier=1)]
     found = solved(Searches()).plan(
@@ -143,12 +190,20 @@ JOBS: Final[st.SearchStrategy[list[dict[str, Any]]]] = st.lists(
 
 
 @settings(max_examples=25, deadline=None)
-@given(JOBS, st.sampled_from([None, 180.0, 260.0]), st.sampled_from([{}, {0: 180.0}, {1: 200.0}]))
+@given(
+    JOBS,
+    st.sampled_from([None, 180.0, 260.0]),
+    st.sampled_from([{}, {0: 180.0}, {1: 200.0}]),
+    st.sampled_from([(), ((200.0, 90.0), (2_000.0, 180.0)), ((700.0, 400.0),)]),
+)
 def test_no_order_of_a_list_schedule_is_cheaper_than_what_is_found(
-    drawn: list[dict[str, Any]], together_w: float | None, each_w: dict[int, float]
+    drawn: list[dict[str, Any]],
+    together_w: float | None,
+    each_w: dict[int, float],
+    later_w: Sequence[tuple[float, float]],
 ) -> None:
     jobs = [waiting(n, **each) for n, each in enumerate(drawn)]
-    region = situation(4, 3, together_w=together_w, each_w=each_w)
+    region = situation(4, 3, together_w=together_w, each_w=each_w, later_w=later_w)
     at, firsts = _situation(region, jobs)
     rule = PriorityRule(range(len(firsts)))
     found = DecompositionPlanner(rule, Searches(), 5.0).schedule(at)
@@ -157,9 +212,12 @@ def test_no_order_of_a_list_schedule_is_cheaper_than_what_is_found(
     assert found.cost <= least + 1e-6 * least
     starts_s = {place: start_s for start_s, place in found.starts}
     assert len(starts_s) == len(firsts)
-    for now_s in starts_s.values():
+    for now_s in [*starts_s.values(), *(from_s for from_s, _ in later_w)]:
         there = [firsts[p] for p, s in starts_s.items() if s <= now_s < s + firsts[p].mode.limit_s]
         drawn_w = [sum(e.mode.draw_w for e in there if e.cluster == n) for n in (0, 1)]
         assert [sum(e.units for e in there if e.cluster == n) <= (4, 3)[n] for n in (0, 1)]
-        assert together_w is None or sum(drawn_w) <= together_w
+        cap_w = [
+            watts for from_s, watts in [(-inf, together_w or inf), *later_w] if from_s <= now_s
+        ][-1]
+        assert together_w is None or sum(drawn_w) <= cap_w
         assert all(drawn_w[n] <= watts for n, watts in each_w.items())

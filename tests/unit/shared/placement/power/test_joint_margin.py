@@ -42,8 +42,8 @@ def placement(**rules: object) -> Placement:
     return processor
 
 
-def job(name: str, nodes: int = 1, app: int = 0, seconds: int = 0) -> Event:
-    of: dict[str, Any] = {"nodes": nodes, "app_id": region.APPS[app]}
+def job(name: str, nodes: int = 1, app: int = 0, seconds: int = 0, user: str = "ada") -> Event:
+    of: dict[str, Any] = {"nodes": nodes, "app_id": region.APPS[app], "user": user}
     return submitted(name, T0_US + 2 + seconds * 1_000_000, **of)
 
 
@@ -63,16 +63,31 @@ def drawn(start: PlacementDecided, runs_sd: float = 0.0) -> tuple[float, float, 
     return (on.power_w - 100.0) * nodes, (mean_w - 100.0) * nodes, deviation * nodes
 
 
-def quantile_w(starts: Sequence[PlacementDecided], risk: float, runs_sd: float = 0.0) -> float:
-    """What jobs together draw at most with the probability 1 - risk."""
+def user_of(job_id: str) -> str:
+    """Whose job it is, of those that are submitted under `name/user`."""
+    return job_id.rpartition("/")[2]
+
+
+def quantile_w(
+    starts: Sequence[PlacementDecided],
+    risk: float,
+    runs_sd: float = 0.0,
+    correlation: float = 0.0,
+) -> float:
+    """What jobs together draw at most with the probability 1 - risk; each pair of one user's jobs
+    has the correlation."""
     each = [drawn(start, runs_sd) for start in starts]
     if risk == 0.5:
         return sum(watts for watts, _, _ in each)
-    deviation_w = sqrt(sum(sd_w * sd_w for _, _, sd_w in each))
+    deviations_w = [(user_of(start.job_id), of[2]) for start, of in zip(starts, each, strict=True)]
+    pairs = sum(a_w * b_w for a, a_w in deviations_w for b, b_w in deviations_w if a == b)
+    alone = sum(sd_w * sd_w for _, sd_w in deviations_w)
+    deviation_w = sqrt(alone + correlation * (pairs - alone))
     return sum(mean_w for _, mean_w, _ in each) + NormalDist().inv_cdf(1 - risk) * deviation_w
 
 
-jobs = st.lists(st.tuples(st.integers(1, 8), st.integers(0, APPS - 1)), min_size=1, max_size=14)
+submissions = st.tuples(st.integers(1, 8), st.integers(0, APPS - 1), st.sampled_from("ab"))
+jobs = st.lists(submissions, min_size=1, max_size=14)
 
 
 @given(
@@ -81,22 +96,33 @@ jobs = st.lists(st.tuples(st.integers(1, 8), st.integers(0, APPS - 1)), min_size
     risk=st.sampled_from([0.5, 0.3, 0.1, 0.01, 1e-4]),
     share=st.sampled_from([0.0, 0.01, 0.05]),
     runs_sd=st.sampled_from([0.0, 0.16, 1.0]),
+    correlation=st.sampled_from([0.0, 0.6, 1.0]),
 )
 @settings(max_examples=60, deadline=None)
 def test_jobs_together_exceed_no_cap_with_more_than_the_accepted_probability(
-    rounds: list[list[tuple[int, int]]], dynamic_w: int, risk: float, share: float, runs_sd: float
+    rounds: list[list[tuple[int, int, str]]],
+    dynamic_w: int,
+    risk: float,
+    share: float,
+    runs_sd: float,
+    correlation: float,
 ) -> None:
     """Whatever runs is held to the cap; what waits for watts alone would have been too much."""
-    processor = placement(cap_risk=risk, cap_margin=share, cap_power_sd=runs_sd)
+    processor = placement(
+        cap_risk=risk, cap_margin=share, cap_power_sd=runs_sd, cap_user_correlation=correlation
+    )
     allowed_w = (IDLE_W + dynamic_w) * (1 - share) - IDLE_W
     running: list[PlacementDecided] = []
     told: list[Event] = [region_cap(dynamic_w)]
     for number, submissions in enumerate(rounds):
-        named = [job(f"{number}.{n}", *asked, number) for n, asked in enumerate(submissions)]
+        named = [
+            job(f"{number}.{n}/{user}", nodes, app, number, user)
+            for n, (nodes, app, user) in enumerate(submissions)
+        ]
         found = starts_of(round_of(processor, number, *told, *named))
         running += found
         told = [started(start) for start in found]
-        assert quantile_w(running, risk, runs_sd) <= max(allowed_w, 0.0) + 0.01, (
+        assert quantile_w(running, risk, runs_sd, correlation) <= max(allowed_w, 0.0) + 0.01, (
             running,
             allowed_w,
         )
@@ -104,7 +130,7 @@ def test_jobs_together_exceed_no_cap_with_more_than_the_accepted_probability(
     assert least.headroom_w >= -0.002 if running else True
     assert least.margin_w == pytest.approx(
         share * (IDLE_W + dynamic_w)
-        + quantile_w(running, risk, runs_sd)
+        + quantile_w(running, risk, runs_sd, correlation)
         - sum(drawn(start)[0] for start in running),
         abs=0.05,
     )
@@ -122,6 +148,36 @@ def test_a_cap_is_filled_until_one_job_more_would_exceed_the_joint_quantile() ->
     each_w = drawn(found[0])
     apart = int(6_000.0 // (each_w[1] + NormalDist().inv_cdf(0.95) * each_w[2]))
     assert apart < counts[0.05] < counts[0.5]
+
+
+def test_jobs_of_one_user_that_err_alike_leave_room_for_fewer_than_those_of_many() -> None:
+    """As many as fit, one or as many users: where all errs as one, deviations add up."""
+    counts = {}
+    for correlation, users in ((0.0, 1), (1.0, 40), (0.6, 1), (1.0, 1)):
+        processor = placement(cap_risk=0.05, cap_user_correlation=correlation)
+        named = [job(f"{n:02}/{n % users}", user=str(n % users)) for n in range(40)]
+        found = starts_of(round_of(processor, 0, region_cap(6_000.0), *named))
+        more = [*found, found[-1]]
+        assert quantile_w(found, 0.05, 0.0, correlation) <= 6_000.0
+        assert users > 1 or quantile_w(more, 0.05, 0.0, correlation) > 6_000.0
+        counts[correlation, users] = len(found)
+    assert counts[1.0, 1] < counts[0.6, 1] < counts[0.0, 1] == counts[1.0, 40]
+    each_w = drawn(found[0])
+    assert counts[1.0, 1] == int(6_000.0 // (each_w[1] + NormalDist().inv_cdf(0.95) * each_w[2]))
+
+
+def test_what_is_started_beside_jobs_of_its_user_counts_with_them_in_another_process() -> None:
+    """One that lived and one that is made of its state decide the same."""
+    rules: dict[str, Any] = {"cap_risk": 0.05, "cap_user_correlation": 0.6}
+    lived = placement(**rules)
+    told = [region_cap(4_000.0), *(job(f"{n:02}/a", user="a") for n in range(6))]
+    round_of(lived, 1, *map(started, starts_of(round_of(lived, 0, *told))))
+    restored = {key: value for key, value in lived.changes().items() if value is not None}
+    rebuilt = Placement(restored, Rules(Policy.BASE, **rules), 7.0)
+    later = [job(f"{n}/{user}", 2, 0, 60, user) for n in range(4) for user in "ab"]
+    decided = round_of(lived, 2, *later)
+    assert 0 < len(starts_of(decided)) < len(later)
+    assert decided == round_of(rebuilt, 2, *later)
 
 
 def test_a_cap_that_leaves_no_margin_is_acted_on() -> None:
@@ -153,6 +209,8 @@ def test_a_job_whose_margin_no_cap_has_waits_and_blocks_nobody() -> None:
     [
         ("cap_power_sd", 1.1),
         ("cap_power_sd", -0.1),
+        ("cap_user_correlation", 1.1),
+        ("cap_user_correlation", -0.1),
         ("cap_risk", 0.6),
         ("cap_risk", 0.0),
         ("cap_margin", 0.6),
