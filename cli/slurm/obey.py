@@ -1,39 +1,23 @@
 """Obeys decisions on the jobs of a Slurm."""
 
-from collections.abc import Iterator
-from typing import Final
-
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobActionRefused, JobDeclined
-from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_REJECTED, PlacementDecided
+from coplace.v1.placement_pb2 import PlacementDecided
 
 from cli.asking import publish
 from cli.slurm.jobs import SlurmJob
 from cli.slurm.orders import Cancel, Decline, Hold, Order, Refuse, Release, orders
 from cli.slurm.slurm import Slurm
 from cli.times import clock_us
-from services.ingest.jobcomp.model import Site, submission
 from shared.domain.errors import RejectedError
-from shared.messaging.on_kafka.clients import Reader
-from shared.messaging.on_kafka.deployment import Deployment
-
-_TOPIC: Final = "placement.decisions"
-_DROPPED: Final = (VERDICT_CANCELLED, VERDICT_REJECTED)
+from shared.slurm.facts import Site, submission
 
 
 class Obedience:
     """Carries decisions out; what Slurm keeps of them lets each be carried out again."""
 
-    def __init__(self, slurm: Slurm, ingest: str, site: Site, cluster: str) -> None:
-        self._slurm, self._ingest, self._site, self._cluster = slurm, ingest, site, cluster
-        self._own = f"{site.name}/{cluster}/"
-
-    def concerns(self, decision: PlacementDecided) -> bool:
-        """Whether it is for this Slurm to obey. A decision is on no cluster where it is to drop a
-        job of its own that fits nowhere, or was cancelled before it had a start."""
-        if decision.cluster:
-            return decision.cluster == self._cluster
-        return decision.verdict in _DROPPED and decision.job_id.startswith(self._own)
+    def __init__(self, slurm: Slurm, ingest: str, site: Site) -> None:
+        self._slurm, self._ingest, self._site = slurm, ingest, site
 
     def obey(self, decision: PlacementDecided) -> list[Order]:
         """Do what is decided, and say what that was. Raises SlurmError and UnansweredError: then it
@@ -113,20 +97,3 @@ def refused(
     )
     event_id = f"{source}/{message.DESCRIPTOR.full_name}/{job_id}/{attempt}/{number}"
     return Envelope(id=event_id, source=source, time_us=now_us, job_action_refused=message)
-
-
-class DecisionReader:
-    """The decisions since this cluster's obedience was stopped, and those that come."""
-
-    def __init__(self, deployment: Deployment, cluster: str) -> None:
-        partitions = deployment.topics.partitions(_TOPIC)
-        self._reader = Reader(deployment, partitions, group=f"resource-manager.{cluster}")
-        self._type = PlacementDecided.DESCRIPTOR.full_name.encode()
-
-    def __iter__(self) -> Iterator[PlacementDecided]:
-        """Each counts as obeyed when the next one is asked for."""
-        while True:
-            for record in self._reader.poll():
-                if record.value and dict(record.headers).get("ce_type") == self._type:
-                    yield PlacementDecided.FromString(record.value)
-                self._reader.commit(record)

@@ -23,13 +23,6 @@ _GONE = "the Job is not there any more"
 _ENDED = "the Job has ended"
 
 
-def concerns(decision: PlacementDecided, own_jobs: Sequence[str], clusters: Sequence[str]) -> bool:
-    """Whether a decision is for this process to obey: on a job of its clusters, whose ids begin as
-    `own_jobs` do, or on one of others that shall start here, where it is not known."""
-    is_own = decision.job_id.startswith(tuple(own_jobs))
-    return decision.cluster in clusters or (is_own and not decision.cluster)
-
-
 def obeying(
     decision: PlacementDecided, job: KubernetesJob | None, site: str, now_us: int
 ) -> Sequence[JobEffect]:

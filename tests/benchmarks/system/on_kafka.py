@@ -19,7 +19,7 @@ from cli.demo.servers import RunningSystem, new_namespace, own_servers, serving
 from cli.processes import EMULATOR, Processes
 from cli.security import Security
 from deploy.local.program import Program
-from services.emulator.adapters import IngestClient
+from services.emulator.adapters import EmulatorIngest
 from shared.authority.binding import Binding, Role
 from shared.authority.table import message_of
 from shared.messaging.access.rules import OPERATOR
@@ -87,7 +87,7 @@ class Bench:
         return {name: psutil.Process(pid).memory_info().rss for name, pid in self._pids().items()}
 
     async def _publish(self, events: Sequence[Publish]) -> None:
-        async with IngestClient(self.speaker, self.ingest_address) as ingest:
+        async with EmulatorIngest(self.speaker, self.ingest_address) as ingest:
             await ingest.publish(events)
 
     def _pids(self) -> dict[str, int]:

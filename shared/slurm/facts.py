@@ -12,12 +12,12 @@ from typing import Final
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitted
 
-from services.ingest.jobcomp.message import Message
-from services.ingest.jobcomp.tres import Tres
 from shared.domain.bounds import JOB_MEMORY_GIB, NODE_MEMORY_GIB
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
 from shared.domain.job import job_id
+from shared.slurm.message import Message
+from shared.slurm.tres import Tres
 
 # Slurm gives a requeued job a new submit time, so that each attempt is a job of its own here.
 _ATTEMPT: Final = 1
