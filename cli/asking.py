@@ -1,6 +1,6 @@
 """What commands ask services over gRPC."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -28,9 +28,3 @@ def asking(address: str) -> Iterator[grpc.Channel]:
 def publish(ingest: str, event: Envelope) -> None:
     """Hand an event to ingest. Raises UnansweredError where it is refused."""
     clients.publish(ingest, settings(), event)
-
-
-def publish_all(ingest: str, events: Sequence[Envelope]) -> Mapping[int, str]:
-    """Hand events to ingest in order: why some were refused, by their position. Raises
-    UnansweredError: then none of them counts as told."""
-    return clients.publish_all(ingest, settings(), events)

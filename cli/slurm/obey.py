@@ -1,7 +1,5 @@
 """Obeys decisions on the jobs of a Slurm."""
 
-from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobActionRefused, JobDeclined
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from cli.asking import publish
@@ -9,6 +7,7 @@ from cli.slurm.jobs import SlurmJob
 from cli.slurm.orders import Cancel, Decline, Hold, Order, Refuse, Release, orders
 from cli.slurm.slurm import Slurm
 from cli.times import clock_us
+from shared.clients.facts import action_refused, declined
 from shared.domain.errors import RejectedError
 from shared.slurm.facts import Site, submission
 
@@ -39,7 +38,7 @@ class Obedience:
     def _carry_out(self, order: Order, decision: PlacementDecided, job: SlurmJob | None) -> bool:
         """False where a job is not held since it started before."""
         now_us = clock_us()
-        attempt = (decision.job_id, decision.attempt, decision.grant)
+        source, grant = self._site.name, decision.grant
         match order:
             case Release() if job is not None:
                 self._slurm.release(job.job_id, order)
@@ -48,10 +47,10 @@ class Obedience:
             case Cancel() if job is not None:
                 self._slurm.cancel(job.job_id)
             case Decline(reason):
-                publish(self._ingest, declined(self._site.name, *attempt, reason, now_us))
+                told = declined(source, decision.job_id, decision.attempt, grant, reason, now_us)
+                publish(self._ingest, told)
             case Refuse(reason):
-                number = decision.action.number
-                publish(self._ingest, refused(self._site.name, *attempt, number, reason, now_us))
+                publish(self._ingest, action_refused(source, decision, reason, now_us))
         return True
 
     def _hold(self, job: SlurmJob, order: Hold, job_id: str) -> bool:
@@ -70,30 +69,3 @@ def _id_of(job: SlurmJob, site: Site) -> str:
         return submission(job.message(), site).job_submitted.job_id
     except RejectedError:
         return ""
-
-
-def declined(
-    source: str, job_id: str, attempt: int, grant: int, reason: str, now_us: int
-) -> Envelope:
-    """That a grant did not start; once for each of them."""
-    message = JobDeclined(
-        job_id=job_id, attempt=attempt, grant=grant, reason=reason, declined_at_us=now_us
-    )
-    event_id = f"{source}/{message.DESCRIPTOR.full_name}/{job_id}/{grant}"
-    return Envelope(id=event_id, source=source, time_us=now_us, job_declined=message)
-
-
-def refused(
-    source: str, job_id: str, attempt: int, grant: int, number: int, reason: str, now_us: int
-) -> Envelope:
-    """That an action on what runs is not done; once for each of them."""
-    message = JobActionRefused(
-        job_id=job_id,
-        attempt=attempt,
-        grant=grant,
-        number=number,
-        reason=reason,
-        refused_at_us=now_us,
-    )
-    event_id = f"{source}/{message.DESCRIPTOR.full_name}/{job_id}/{attempt}/{number}"
-    return Envelope(id=event_id, source=source, time_us=now_us, job_action_refused=message)

@@ -5,11 +5,13 @@ from collections.abc import Iterable, Sequence
 from coplace.v1.control_pb2 import ClusterDeclared
 from coplace.v1.ingest_service_pb2 import Envelope
 
-from cli.asking import publish, publish_all
+from cli.asking import publish
 from cli.slurm.jobs import SlurmJob, facts
 from cli.telling import note
 from cli.times import clock_us
+from shared.clients.ingest import publish_all
 from shared.domain.errors import RejectedError
+from shared.runtime.settings import settings
 from shared.slurm.facts import Site
 
 
@@ -43,5 +45,5 @@ class Teller:
 
     def _send(self, events: Sequence[Envelope]) -> None:
         if events:
-            refused = publish_all(self._ingest, events)
+            refused = publish_all(self._ingest, settings(), events)
             note(f"ingest refused {events[at].id}: {why}" for at, why in refused.items())

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, Final
 
-from coplace.v1.control_pb2 import RoundEnded
 from coplace.v1.placement_pb2 import PlacementDecided
 
 from shared.clients import decisions
-from shared.messaging.events.codec import Codec
 from shared.messaging.events.event import Event, Publish
-from shared.messaging.events.record import TopicPartition
-from shared.messaging.events.topics import Topics
+from shared.messaging.events.record import NewRecord, TopicPartition
+from tests.support import messaging as messages
+from tests.support.messaging import CODEC
 
-CODEC: Final = Codec(Topics())
 T_US: Final = 1_767_225_600_000_000
 
 
@@ -58,17 +56,21 @@ class PlayedConsumer:
         self.committed = self.read
 
 
+def new_record(decision: PlacementDecided) -> NewRecord:
+    """A decision as placement writes it."""
+    event = Event(decision.job_id, "placement", T_US, decision.job_id, decision)
+    return CODEC.encode(Publish(decisions.DECISIONS, event))
+
+
 def record(decision: PlacementDecided) -> Any:
     """A decision as the topic has it."""
-    event = Event(decision.job_id, "placement", T_US, decision.job_id, decision)
-    return _known(CODEC.encode(Publish(decisions.DECISIONS, event)))
+    return _known(new_record(decision))
 
 
 def barrier() -> Any:
     """The end of a round, likewise."""
-    ended = Event("b", "placement", T_US, "", RoundEnded(round=1, ended_at_us=T_US))
-    return _known(CODEC.encode_barrier(TopicPartition(decisions.DECISIONS, 0), ended))
+    return _known(messages.barrier(TopicPartition(decisions.DECISIONS, 0), 1))
 
 
-def _known(new: Any) -> Any:
+def _known(new: NewRecord) -> Any:
     return SimpleNamespace(value=new.value, headers=new.headers, timestamp=T_US // 1000)

@@ -126,16 +126,12 @@ class JobReconciler:
         by_job: defaultdict[str, list[PlacementDecided]] = defaultdict(list)
         for decision in decisions:
             by_job[decision.job_id].append(decision)
-        await asyncio.gather(*map(self._obey_in_order, by_job.values()))
+        await asyncio.gather(*map(self._obey, by_job.values()))
 
-    async def _obey_in_order(self, decisions: Sequence[PlacementDecided]) -> None:
+    async def _obey(self, decisions: Sequence[PlacementDecided]) -> None:
         for decision in decisions:
-            await self._obey(decision)
-
-    async def _obey(self, decision: PlacementDecided) -> None:
-        is_done = False
-        while not is_done:
-            is_done = await self._tried(decision)
+            while not await self._tried(decision):
+                pass
 
     async def look(self, key: JobKey) -> None:
         """Do what follows from how a Job stands. Raises ApiError and FactRefusedError."""

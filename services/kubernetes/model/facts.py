@@ -6,14 +6,11 @@ from typing import Final
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
-    JobActionRefused,
-    JobDeclined,
     JobFinished,
     JobRequeued,
     JobStarted,
     JobSubmitted,
 )
-from coplace.v1.placement_pb2 import PlacementDecided
 
 from services.kubernetes.model.claims import StopRequest
 from services.kubernetes.model.jobs import KubernetesJob, RunEnd
@@ -217,32 +214,7 @@ def requeue(job: KubernetesJob, terms: JobTerms, stop: StopRequest) -> Envelope:
     return event
 
 
-def decline(job_id: str, attempt: int, grant: int, site: str, reason: str, now_us: int) -> Envelope:
-    """That a grant did not start, and never will."""
-    fact = JobDeclined(
-        job_id=job_id, attempt=attempt, grant=grant, reason=reason, declined_at_us=now_us
-    )
-    event = _envelope(site, fact, grant, now_us)
-    event.job_declined.CopyFrom(fact)
-    return event
-
-
-def refusal(decision: PlacementDecided, site: str, reason: str, now_us: int) -> Envelope:
-    """That an action on what runs is not done."""
-    fact = JobActionRefused(
-        job_id=decision.job_id,
-        attempt=decision.attempt,
-        grant=decision.grant,
-        number=decision.action.number,
-        reason=reason,
-        refused_at_us=now_us,
-    )
-    event = _envelope(site, fact, f"{decision.attempt}/{fact.number}", now_us)
-    event.job_action_refused.CopyFrom(fact)
-    return event
-
-
-_Fact = JobSubmitted | JobStarted | JobFinished | JobRequeued | JobDeclined | JobActionRefused
+_Fact = JobSubmitted | JobStarted | JobFinished | JobRequeued
 
 
 def _envelope(site: str, fact: _Fact, number: int | str, time_us: int) -> Envelope:

@@ -8,6 +8,7 @@ from coplace.v1.ingest_service_pb2 import Envelope
 from cli.slurm import tell
 from cli.slurm.jobs import SlurmJob
 from cli.slurm.tell import Teller
+from shared.runtime.settings import Settings
 from shared.slurm.facts import Site
 from tests.unit.cli.slurm.fields import JOB, RUNS
 
@@ -17,7 +18,9 @@ def test_what_is_new_is_told_and_what_is_refused_is_noted_by_its_id(
 ) -> None:
     calls: list[list[str]] = []
 
-    def refuse_the_last(_ingest: str, events: Sequence[Envelope]) -> Mapping[int, str]:
+    def refuse_the_last(
+        _ingest: str, _settings: Settings, events: Sequence[Envelope]
+    ) -> Mapping[int, str]:
         calls.append([str(event.WhichOneof("payload")) for event in events])
         return {len(events) - 1: "it is bad"}
 
