@@ -9,6 +9,7 @@ from cli.asking import publish
 from cli.slurm.jobs import SlurmJob, facts
 from cli.telling import note
 from cli.times import clock_us
+from shared.clients.facts import fact
 from shared.clients.ingest import publish_all
 from shared.domain.errors import RejectedError
 from shared.runtime.settings import settings
@@ -25,10 +26,7 @@ class Teller:
     def declare(self, cluster: ClusterDeclared) -> None:
         """Say what the cluster is. Raises UnansweredError, for what ingest refuses too."""
         now_us = clock_us()
-        source = self._site.name
-        event_id = f"{source}/{cluster.DESCRIPTOR.full_name}/{cluster.cluster}/{now_us}"
-        event = Envelope(id=event_id, source=source, time_us=now_us, cluster_declared=cluster)
-        publish(self._ingest, event)
+        publish(self._ingest, fact(self._site.name, cluster, cluster.cluster, now_us, now_us))
 
     def tell(self, jobs: Iterable[SlurmJob]) -> None:
         """Say what is new of these jobs. Raises UnansweredError: then none of it counts as said."""

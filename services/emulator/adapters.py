@@ -15,6 +15,7 @@ from coplace.v1.plans_pb2 import PlanProposed
 
 from services.emulator import facts
 from services.emulator.answers import Answers
+from shared.clients.facts import PAYLOADS
 from shared.clients.ingest import IngestClient, Patience
 from shared.messaging.events.event import Event, Publish
 from shared.messaging.events.record import Record, TopicPartition
@@ -47,11 +48,6 @@ _PATIENCE: Final = Patience(
         }
     ),
 )
-PAYLOADS: Final = {
-    field.message_type.full_name: field.name
-    for field in Envelope.DESCRIPTOR.oneofs_by_name["payload"].fields
-    if field.message_type is not None
-}
 
 
 class RefusedEventError(RuntimeError):

@@ -1,27 +1,56 @@
-"""What a resource manager answers to a decision that it does not carry out: pure.
+"""Facts as ingest takes them, and what a resource manager answers to a decision that it does not
+carry out: pure."""
 
-Each is told once: told again, by a process that came after or by another way, it is a copy.
-"""
+from typing import Final
 
 from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobActionRefused, JobDeclined
+from coplace.v1.jobs_pb2 import (
+    JobActionRefused,
+    JobDeclined,
+    JobFinished,
+    JobRequeued,
+    JobStarted,
+    JobSubmitted,
+)
 from coplace.v1.placement_pb2 import PlacementDecided
+from google.protobuf.message import Message
+
+JobFact = JobSubmitted | JobStarted | JobFinished | JobRequeued | JobDeclined | JobActionRefused
+# The field of each type that may be told.
+PAYLOADS: Final = {
+    field.message_type.full_name: field.name
+    for field in Envelope.DESCRIPTOR.oneofs_by_name["payload"].fields
+    if field.message_type is not None
+}
+
+
+def fact(source: str, payload: Message, subject: str, number: int | str, time_us: int) -> Envelope:
+    """What `source` tells of a subject. Its id is made of what it is about, the `number` among the
+    facts of its type alone: told again, by a process that came after, it is a copy."""
+    kind = payload.DESCRIPTOR.full_name
+    event = Envelope(id=f"{source}/{kind}/{subject}/{number}", source=source, time_us=time_us)
+    getattr(event, PAYLOADS[kind]).CopyFrom(payload)
+    return event
+
+
+def job_fact(source: str, payload: JobFact, number: int | str, time_us: int) -> Envelope:
+    """Likewise of a job."""
+    return fact(source, payload, payload.job_id, number, time_us)
 
 
 def declined(
     source: str, job_id: str, attempt: int, grant: int, reason: str, now_us: int
 ) -> Envelope:
     """That a grant did not start, and never will."""
-    fact = JobDeclined(
+    payload = JobDeclined(
         job_id=job_id, attempt=attempt, grant=grant, reason=reason, declined_at_us=now_us
     )
-    event_id = f"{source}/{fact.DESCRIPTOR.full_name}/{job_id}/{grant}"
-    return Envelope(id=event_id, source=source, time_us=now_us, job_declined=fact)
+    return job_fact(source, payload, grant, now_us)
 
 
 def action_refused(source: str, decision: PlacementDecided, reason: str, now_us: int) -> Envelope:
     """That an action on what runs is not done."""
-    fact = JobActionRefused(
+    payload = JobActionRefused(
         job_id=decision.job_id,
         attempt=decision.attempt,
         grant=decision.grant,
@@ -29,5 +58,4 @@ def action_refused(source: str, decision: PlacementDecided, reason: str, now_us:
         reason=reason,
         refused_at_us=now_us,
     )
-    event_id = f"{source}/{fact.DESCRIPTOR.full_name}/{fact.job_id}/{fact.attempt}/{fact.number}"
-    return Envelope(id=event_id, source=source, time_us=now_us, job_action_refused=fact)
+    return job_fact(source, payload, f"{payload.attempt}/{payload.number}", now_us)
