@@ -26,7 +26,7 @@ class Teller:
     def declare(self, cluster: ClusterDeclared) -> None:
         """Say what the cluster is. Raises UnansweredError, for what ingest refuses too."""
         now_us = clock_us()
-        publish(self._ingest, fact(self._site.name, cluster, cluster.cluster, now_us, now_us))
+        publish(self._ingest, fact(self._site.name, cluster, f"{cluster.cluster}/{now_us}", now_us))
 
     def tell(self, jobs: Iterable[SlurmJob]) -> None:
         """Say what is new of these jobs. Raises UnansweredError: then none of it counts as said."""

@@ -24,18 +24,18 @@ PAYLOADS: Final = {
 }
 
 
-def fact(source: str, payload: Message, subject: str, number: int | str, time_us: int) -> Envelope:
-    """What `source` tells of a subject. Its id is made of what it is about, the `number` among the
-    facts of its type alone: told again, by a process that came after, it is a copy."""
+def fact(source: str, payload: Message, subject: str, time_us: int) -> Envelope:
+    """What `source` tells. The `subject` is that of no other fact of the type: told again, by a
+    process that came after, it has the same id, and copies harm nobody."""
     kind = payload.DESCRIPTOR.full_name
-    event = Envelope(id=f"{source}/{kind}/{subject}/{number}", source=source, time_us=time_us)
+    event = Envelope(id=f"{source}/{kind}/{subject}", source=source, time_us=time_us)
     getattr(event, PAYLOADS[kind]).CopyFrom(payload)
     return event
 
 
 def job_fact(source: str, payload: JobFact, number: int | str, time_us: int) -> Envelope:
-    """Likewise of a job."""
-    return fact(source, payload, payload.job_id, number, time_us)
+    """Likewise of a job, the `number` tells it from others of its type."""
+    return fact(source, payload, f"{payload.job_id}/{number}", time_us)
 
 
 def declined(

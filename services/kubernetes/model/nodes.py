@@ -121,16 +121,16 @@ def why_out(node: Mapping[str, Any]) -> str:
 
 def declaration(declared: ClusterDeclared, source: str, now_us: int) -> Envelope:
     """That the cluster is there, or is another now."""
-    return fact(source, declared, declared.cluster, now_us, now_us)
+    return fact(source, declared, f"{declared.cluster}/{now_us}", now_us)
 
 
 def drain(cluster: str, names: Sequence[str], reason: str, source: str, now_us: int) -> Envelope:
     """That some nodes take nothing."""
     drained = NodesDrained(cluster=cluster, nodes=fold(names), reason=reason, drained_at_us=now_us)
-    return fact(source, drained, f"{cluster}/{names[0]}", now_us, now_us)
+    return fact(source, drained, f"{cluster}/{names[0]}/{now_us}", now_us)
 
 
 def resumption(cluster: str, names: Sequence[str], source: str, now_us: int) -> Envelope:
     """That some nodes are back."""
     resumed = NodesResumed(cluster=cluster, nodes=fold(names), resumed_at_us=now_us)
-    return fact(source, resumed, f"{cluster}/{names[0]}", now_us, now_us)
+    return fact(source, resumed, f"{cluster}/{names[0]}/{now_us}", now_us)

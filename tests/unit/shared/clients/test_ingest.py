@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import islice
+from typing import Any
 
 import grpc
 import pytest
@@ -74,7 +75,7 @@ class PlayedIngest(IngestServiceServicer):
         listed = [Rejection(index=i, id="bad", reason="it is bad") for i in bad[: self.most_listed]]
         return PublishStreamResponse(rejected=len(bad), rejections=listed)
 
-    async def _fail(self, context: grpc.aio.ServicerContext[object, object]) -> None:
+    async def _fail(self, context: Any) -> None:
         self.peers.append(context.peer())
         if self.fails:
             await context.abort(self.fails.pop(0), "cut")
