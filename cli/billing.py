@@ -10,7 +10,6 @@ from typing import Annotated, Final
 
 import typer
 from coplace.v1.accounts_pb2 import AllocationDeclared, PeriodClosed, WhenEmpty
-from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.pricing_pb2 import ChargeMade
 
 from cli import accounts as spending
@@ -27,6 +26,7 @@ from services.pricing.accounts.statement import (
     statement_of,
     trial_balance,
 )
+from shared.clients.facts import fact
 from shared.domain.errors import UnusableError
 from shared.messaging.events.contents.check import check_contents
 from shared.messaging.events.event import Event
@@ -84,11 +84,7 @@ def allocate(
         declared_at_us=now_us,
     )
     check_contents(declared)
-    event_id = f"{source}/{declared.DESCRIPTOR.full_name}/{account}/{now_us}"
-    publish(
-        ingest,
-        Envelope(id=event_id, source=source, time_us=now_us, allocation_declared=declared),
-    )
+    publish(ingest, fact(source, declared, f"{account}/{now_us}", now_us))
     typer.echo(f"{account} may spend {service_units} SU in all, then: {when_empty}")
 
 
@@ -108,8 +104,7 @@ def close(
     now_us = clock_us()
     declared = PeriodClosed(until_us=until, reason=reason, closed_at_us=now_us)
     check_contents(declared)
-    event_id = f"{source}/{declared.DESCRIPTOR.full_name}/{declared.until_us}"
-    publish(ingest, Envelope(id=event_id, source=source, time_us=now_us, period_closed=declared))
+    publish(ingest, fact(source, declared, str(declared.until_us), now_us))
     typer.echo(f"periods are closed until {at(declared.until_us)}")
 
 

@@ -27,6 +27,7 @@ from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.telling import note, utc
 from cli.times import clock_us
+from shared.clients.facts import fact
 from shared.domain.errors import UnusableError
 
 _PREFIX: Final = "JOB_STANDING_"
@@ -256,22 +257,7 @@ def _standing(name: str) -> JobStanding.ValueType:
 
 def asked(message: Request, source: str, now_us: int) -> Envelope:
     """The event that asks something of a job."""
-    event_id = f"{source}/{message.DESCRIPTOR.full_name}/{message.job_id}/{now_us}"
-    event = Envelope(id=event_id, source=source, time_us=now_us)
-    match message:
-        case JobCancelled():
-            event.job_cancelled.CopyFrom(message)
-        case JobHeld():
-            event.job_held.CopyFrom(message)
-        case JobReleased():
-            event.job_released.CopyFrom(message)
-        case JobSuspended():
-            event.job_suspended.CopyFrom(message)
-        case JobRequeueAsked():
-            event.job_requeue_asked.CopyFrom(message)
-        case JobResumed():
-            event.job_resumed.CopyFrom(message)
-    return event
+    return fact(source, message, f"{message.job_id}/{now_us}", now_us)
 
 
 def _ask_of(message: Request, placement: str, ingest: str, source: str) -> None:

@@ -12,6 +12,7 @@ from cli.asking import Ingest, Placement, asking, publish
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import clock_us
+from shared.clients.facts import fact
 from shared.placement.jobs.limits import Limit, Subject, SubjectKind, declared, limit_of
 
 app = typer.Typer(no_args_is_help=True, help="What users and accounts may have at once.")
@@ -42,8 +43,7 @@ def set_limits(
 def declaration(limit: LimitsDeclared, source: str, now_us: int) -> Envelope:
     """The event that declares limits. Raises RejectedError for a name that is none."""
     subject, _ = limit_of(limit)
-    event_id = f"{source}/{limit.DESCRIPTOR.full_name}/{subject.kind}/{subject.name}/{now_us}"
-    return Envelope(id=event_id, source=source, time_us=now_us, limits_declared=limit)
+    return fact(source, limit, f"{subject.kind}/{subject.name}/{now_us}", now_us)
 
 
 @app.command()

@@ -7,7 +7,6 @@ from typing import Annotated, Final
 
 import typer
 from coplace.v1.control_pb2 import ClusterUndeclared, NodesDrained, NodesResumed
-from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_service_pb2 import (
     NODE_STATE_ALLOCATED,
     NODE_STATE_DRAINED,
@@ -28,6 +27,7 @@ from cli.asking import Ingest, Placement, asking, publish
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import at, clock_us, time_us
+from shared.clients.facts import fact
 from shared.domain.errors import RejectedError, UnusableError
 from shared.domain.hostlist import expand
 
@@ -93,7 +93,7 @@ def drain(
     drained = NodesDrained(
         cluster=cluster, nodes=nodes, reason=reason, until_us=until_us, drained_at_us=now_us
     )
-    publish(ingest, _envelope(source, cluster, now_us, nodes_drained=drained))
+    publish(ingest, fact(source, drained, f"{cluster}/{now_us}", now_us))
     until_told = f" until {at(until_us)}" if until_us else f": `coplace resume {cluster}` ends it"
     typer.echo(f"drained {_told(known, nodes)} of {cluster}{until_told}")
 
@@ -110,7 +110,7 @@ def resume(
     now_us = clock_us()
     known = require_known(ask(placement, cluster), cluster, nodes or [])
     resumed = NodesResumed(cluster=cluster, nodes=nodes, reason=reason, resumed_at_us=now_us)
-    publish(ingest, _envelope(source, cluster, now_us, nodes_resumed=resumed))
+    publish(ingest, fact(source, resumed, f"{cluster}/{now_us}", now_us))
     typer.echo(f"resumed {_told(known, nodes)} of {cluster}")
 
 
@@ -154,7 +154,7 @@ def undeclare(
     now_us = clock_us()
     answer = ask(placement, cluster)
     undeclared = ClusterUndeclared(cluster=cluster, reason=reason, undeclared_at_us=now_us)
-    publish(ingest, _envelope(source, cluster, now_us, cluster_undeclared=undeclared))
+    publish(ingest, fact(source, undeclared, f"{cluster}/{now_us}", now_us))
     jobs = {job_id for group in answer.groups for job_id in group.job_ids}
     ends = f"{len(jobs)} jobs or more run there, and end as ever" if jobs else "nothing runs there"
     typer.echo(f"undeclared {cluster}: {ends}; declare it again to have it back")
@@ -241,14 +241,3 @@ def _reason(group: NodeGroup) -> str:
 
 def _told(known: Mapping[str, NodeGroup], wanted: Sequence[str] | None) -> str:
     return ",".join(wanted) if wanted else f"all {len(known)} nodes"
-
-
-def _envelope(
-    source: str,
-    cluster: str,
-    now_us: int,
-    **payload: NodesDrained | NodesResumed | ClusterUndeclared,
-) -> Envelope:
-    [message] = payload.values()
-    event_id = f"{source}/{message.DESCRIPTOR.full_name}/{cluster}/{now_us}"
-    return Envelope(id=event_id, source=source, time_us=now_us, **payload)  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ from cli.asking import Ingest, Placement, asking, publish
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import at, clock_us
+from shared.clients.facts import fact
 from shared.domain.errors import RejectedError
 from shared.messaging.events.contents.check import check_contents
 from shared.placement.rules_in_force import SETTINGS
@@ -154,8 +155,7 @@ def declaration(settings: Mapping[str, Any], reason: str, source: str, now_us: i
     """The event that declares settings. Raises RejectedError naming the one that cannot be."""
     declared = PolicyDeclared(**settings, reason=reason, declared_at_us=now_us)
     check_contents(declared)
-    event_id = f"{source}/{declared.DESCRIPTOR.full_name}/{now_us}"
-    return Envelope(id=event_id, source=source, time_us=now_us, policy_declared=declared)
+    return fact(source, declared, str(now_us), now_us)
 
 
 def allowed(
@@ -170,8 +170,7 @@ def allowed(
         allowed_at_us=now_us,
     )
     check_contents(order)
-    event_id = f"{source}/{order.DESCRIPTOR.full_name}/{now_us}"
-    return Envelope(id=event_id, source=source, time_us=now_us, pairs_allowed=order)
+    return fact(source, order, str(now_us), now_us)
 
 
 def slowdown_guarantees(answer: ShowPolicyResponse) -> list[str]:

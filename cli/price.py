@@ -23,6 +23,7 @@ from cli.times import clock_us, time_us
 from services.pricing.attribution import attributed, discount_su
 from services.pricing.charge import surcharges_of
 from services.pricing.explanation import Explanation, explained, shutters_of
+from shared.clients.facts import fact
 from shared.domain.errors import UnusableError
 from shared.domain.tariff import ENERGY
 from shared.messaging.events.event import Event
@@ -125,8 +126,7 @@ def reprice(
         asked_at_us=now_us,
     )
     subject = f"{charge.job_id}/{charge.attempt}/{charge.revision}/{by.name}/{by.version}"
-    event_id = f"{source}/{asked.DESCRIPTOR.full_name}/{subject}"
-    return Envelope(id=event_id, source=source, time_us=now_us, reprice_asked=asked)
+    return fact(source, asked, subject, now_us)
 
 
 def explanation(events: Iterable[Event], job_id: str, attempt: int) -> Explanation:

@@ -14,6 +14,7 @@ from coplace.v1.placement_service_pb2 import (
 from cli import why
 from cli.asking import publish
 from cli.times import clock_us
+from shared.clients.facts import fact
 from shared.domain.errors import UnusableError
 
 # In which a resource manager has a job.
@@ -50,8 +51,7 @@ def seizure(found: ExplainResponse, reason: str, source: str, now_us: int) -> En
         seized_at_us=now_us,
     )
     subject = f"{found.job_id}/{found.attempt}-{grant}"
-    event_id = f"{source}/{seized.DESCRIPTOR.full_name}/{subject}"
-    return Envelope(id=event_id, source=source, time_us=now_us, job_seized=seized)
+    return fact(source, seized, subject, now_us)
 
 
 def told(seized: JobSeized) -> str:

@@ -20,6 +20,7 @@ from cli.kafka_topics import KafkaTopics
 from cli.output import Output, OutputName, Row, write
 from cli.speaking import Source
 from cli.times import at, clock_us, time_us
+from shared.clients.facts import fact
 from shared.domain.errors import RejectedError, UnusableError
 from shared.messaging.events.contents.check import check_contents
 from shared.messaging.on_kafka.deployment import Deployment
@@ -139,8 +140,7 @@ def _time_us(value: object) -> int:
 def declaration(declared: TariffDeclared, source: str, now_us: int) -> Envelope:
     """The event that declares a version."""
     subject = f"{declared.name}/{declared.version}"
-    event_id = f"{source}/{declared.DESCRIPTOR.full_name}/{subject}"
-    return Envelope(id=event_id, source=source, time_us=now_us, tariff_declared=declared)
+    return fact(source, declared, subject, now_us)
 
 
 def row(declared: TariffDeclared) -> Row:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from coplace.v1.ingest_service_pb2 import Envelope
 
 from cli.asking import Ingest, publish
 from cli.authority import declared
@@ -18,6 +17,7 @@ from cli.times import at, clock_us
 from shared.authority.binding import EVERY, Binding
 from shared.authority.rules import About, OwnedJob
 from shared.authority.table import AuthorityTable, TableInForce, message_of
+from shared.clients.facts import fact
 from shared.domain.errors import RejectedError, UnusableError
 from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.settings import settings
@@ -75,8 +75,7 @@ def set_table(
     tokens = [one for one in held if one.who in named and one.is_worth_telling(now_us)]
     table = message_of(before.version + 1, bindings, reason, now_us, tokens)
     AuthorityTable.of(table)
-    event_id = f"{source}/{table.DESCRIPTOR.full_name}/{table.version}/{now_us}"
-    publish(ingest, Envelope(id=event_id, source=source, time_us=now_us, authority_declared=table))
+    publish(ingest, fact(source, table, f"{table.version}/{now_us}", now_us))
     typer.echo(f"version {table.version} is in force:")
     for line in _changes(before.now.bindings if before.now else (), bindings):
         typer.echo(f"  {line}")

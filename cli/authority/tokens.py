@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from coplace.v1.ingest_service_pb2 import Envelope
 
 from cli.asking import Ingest, publish
 from cli.authority import declared
@@ -17,6 +16,7 @@ from cli.speaking import OPERATOR, Source
 from cli.times import at, clock_us
 from shared.authority.table import AuthorityTable, message_of
 from shared.authority.tokens import BearerToken, digest_of, fresh_token
+from shared.clients.facts import fact
 from shared.domain.errors import RejectedError, UnusableError
 from shared.messaging.on_kafka.deployment import Deployment
 from shared.runtime.folders import written
@@ -126,8 +126,7 @@ def _declare(
         AuthorityTable.of(table)
     except RejectedError as error:
         raise UnusableError(str(error)) from error
-    event_id = f"{source}/{table.DESCRIPTOR.full_name}/{table.version}/{now_us}"
-    publish(ingest, Envelope(id=event_id, source=source, time_us=now_us, authority_declared=table))
+    publish(ingest, fact(source, table, f"{table.version}/{now_us}", now_us))
 
 
 def _state(token: BearerToken, now_us: int) -> str:

@@ -16,6 +16,7 @@ from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 from cli.asking import asking
 from cli.times import at
+from shared.clients.facts import fact
 from shared.domain.bounds import POWER_CAP_W
 from shared.domain.errors import UnusableError
 
@@ -79,10 +80,7 @@ def declaration(
         reason=reason,
         declared_at_us=now_us,
     )
-    name = f"{declared.DESCRIPTOR.full_name}/{subject(standing)}/{now_us}"
-    return Envelope(
-        id=f"{source}/{name}", source=source, time_us=now_us, power_cap_declared=declared
-    )
+    return fact(source, declared, f"{subject(standing)}/{now_us}", now_us)
 
 
 def told(step: PowerCapStep) -> str:

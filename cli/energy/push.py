@@ -17,6 +17,7 @@ from services.energy.adapters.coefficients_csv import read_coefficients_file
 from services.energy.adapters.signatures_csv import SignatureRow, read_signatures
 from services.energy.processor.measured import measured_of
 from services.energy.processor.profile import METRICS, SignatureProfile
+from shared.clients.facts import fact
 from shared.domain.coefficients import Coefficients
 from shared.domain.eamc_source import NODE_MODEL_OF_MODULE
 from shared.domain.errors import RejectedError, UnusableError
@@ -127,14 +128,12 @@ class Files:
             declared = _declaration(table, reason, now_us)
             check_contents(declared)
             declared_coefficients_of(declared)
-            name = f"{source}/{declared.DESCRIPTOR.full_name}/{table.node_model}/{now_us}"
-            yield Envelope(id=name, source=source, time_us=now_us, coefficients_declared=declared)
+            yield fact(source, declared, f"{table.node_model}/{now_us}", now_us)
         for number, each in enumerate(self.signatures):
             measured: SignatureMeasured = measured_of(each, "")
             check_contents(measured)
             row = f"{each.app_id}/{each.node_model}/{each.freq_ghz:g}"
-            name = f"{source}/{measured.DESCRIPTOR.full_name}/{row}/{now_us + number}"
-            yield Envelope(id=name, source=source, time_us=now_us, signature_measured=measured)
+            yield fact(source, measured, f"{row}/{now_us + number}", now_us)
 
     def taken_into(self, known: EnergyModels) -> EnergyModels:
         """What will be known: declared coefficients replace others, a run counts as one more."""

@@ -1,22 +1,27 @@
 """`coplace slurm tell|obey`: a Slurm whose jobs Coplace starts."""
 
+import asyncio
 import time
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
 from coplace.v1.placement_pb2 import PlacementDecided
 
-from cli.asking import Ingest, Placement, UnansweredError
+from cli.asking import Ingest, Placement
 from cli.slurm.jobs import NodeHardware, declared
 from cli.slurm.nodes import NodeTeller
-from cli.slurm.obey import DecisionReader, Obedience
+from cli.slurm.obey import Obedience
 from cli.slurm.orders import Order
 from cli.slurm.slurm import Slurm, SlurmError
 from cli.slurm.tell import Teller
 from cli.telling import note
-from services.ingest.jobcomp.model import Site
+from shared.clients.calls import UnansweredError
+from shared.clients.decisions import DecisionFollower, ResourceManager
 from shared.messaging.on_kafka.deployment import Deployment
+from shared.runtime.refusals import require_kafka_believes
 from shared.runtime.settings import settings
+from shared.slurm.facts import Site
 
 app = typer.Typer(no_args_is_help=True, help="Let Coplace start the jobs of a Slurm.")
 _RETRY_S: Final = 5.0
@@ -85,21 +90,31 @@ def obey(
     """Start held jobs where and at the clock that is decided, and answer what is asked back."""
     slurm = Slurm()
     cluster = slurm.cluster()
-    obedience = Obedience(slurm, ingest, Site(site, account, ""), cluster)
-    for decision in DecisionReader(Deployment.of(settings()), cluster):
-        if obedience.concerns(decision):
-            orders = _until_done(obedience, decision)
+    require_kafka_believes(settings())
+    obedience = Obedience(slurm, ingest, Site(site, account, ""))
+    asyncio.run(_follow(ResourceManager(cluster, site, frozenset({cluster})), obedience))
+
+
+async def _follow(manager: ResourceManager, obedience: Obedience) -> None:
+    """One decision at a time, so that one that was killed asks Slurm once more for one job."""
+
+    async def obey_all(decisions: Sequence[PlacementDecided]) -> None:
+        for decision in decisions:
+            orders = await _until_done(obedience, decision)
             typer.echo(f"{decision.job_id}: {', '.join(map(str, orders)) or 'nothing to do'}")
 
+    await DecisionFollower(Deployment.of(settings()), manager, at_once=1).run(obey_all)
 
-def _until_done(obedience: Obedience, decision: PlacementDecided) -> list[Order]:
-    """Again and again while Slurm or ingest do not answer: decisions are obeyed in their order."""
+
+async def _until_done(obedience: Obedience, decision: PlacementDecided) -> list[Order]:
+    """Again and again while Slurm or ingest do not answer: decisions are obeyed in their order.
+    Beside the loop, so that the connection to Kafka lives meanwhile."""
     while True:
         try:
-            return obedience.obey(decision)
+            return await asyncio.to_thread(obedience.obey, decision)
         except (SlurmError, UnansweredError) as error:
             note([f"{decision.job_id}: {error}; tried again"])
-            time.sleep(_RETRY_S)
+            await asyncio.sleep(_RETRY_S)
 
 
 def _design_powers(text: str) -> dict[str, float]:

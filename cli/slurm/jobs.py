@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple, Self
 from coplace.v1.control_pb2 import ClusterDeclared, NodeClass
 from coplace.v1.ingest_service_pb2 import Envelope
 
-from services.ingest.jobcomp.message import Message
-from services.ingest.jobcomp.model import OUTCOMES, Site, envelopes, submission
-from services.ingest.jobcomp.tres import Tres
 from shared.domain.errors import UnusableError
 from shared.domain.folding import fold
+from shared.slurm.facts import OUTCOMES, Site, envelopes, submission
+from shared.slurm.message import Message
+from shared.slurm.tres import Tres
 
 _HOLDS_NODES: Final = frozenset(
     {"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT"}

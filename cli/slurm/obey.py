@@ -1,39 +1,22 @@
 """Obeys decisions on the jobs of a Slurm."""
 
-from collections.abc import Iterator
-from typing import Final
-
-from coplace.v1.ingest_service_pb2 import Envelope
-from coplace.v1.jobs_pb2 import JobActionRefused, JobDeclined
-from coplace.v1.placement_pb2 import VERDICT_CANCELLED, VERDICT_REJECTED, PlacementDecided
+from coplace.v1.placement_pb2 import PlacementDecided
 
 from cli.asking import publish
 from cli.slurm.jobs import SlurmJob
 from cli.slurm.orders import Cancel, Decline, Hold, Order, Refuse, Release, orders
 from cli.slurm.slurm import Slurm
 from cli.times import clock_us
-from services.ingest.jobcomp.model import Site, submission
+from shared.clients.facts import action_refused, declined
 from shared.domain.errors import RejectedError
-from shared.messaging.on_kafka.clients import Reader
-from shared.messaging.on_kafka.deployment import Deployment
-
-_TOPIC: Final = "placement.decisions"
-_DROPPED: Final = (VERDICT_CANCELLED, VERDICT_REJECTED)
+from shared.slurm.facts import Site, submission
 
 
 class Obedience:
     """Carries decisions out; what Slurm keeps of them lets each be carried out again."""
 
-    def __init__(self, slurm: Slurm, ingest: str, site: Site, cluster: str) -> None:
-        self._slurm, self._ingest, self._site, self._cluster = slurm, ingest, site, cluster
-        self._own = f"{site.name}/{cluster}/"
-
-    def concerns(self, decision: PlacementDecided) -> bool:
-        """Whether it is for this Slurm to obey. A decision is on no cluster where it is to drop a
-        job of its own that fits nowhere, or was cancelled before it had a start."""
-        if decision.cluster:
-            return decision.cluster == self._cluster
-        return decision.verdict in _DROPPED and decision.job_id.startswith(self._own)
+    def __init__(self, slurm: Slurm, ingest: str, site: Site) -> None:
+        self._slurm, self._ingest, self._site = slurm, ingest, site
 
     def obey(self, decision: PlacementDecided) -> list[Order]:
         """Do what is decided, and say what that was. Raises SlurmError and UnansweredError: then it
@@ -55,7 +38,7 @@ class Obedience:
     def _carry_out(self, order: Order, decision: PlacementDecided, job: SlurmJob | None) -> bool:
         """False where a job is not held since it started before."""
         now_us = clock_us()
-        attempt = (decision.job_id, decision.attempt, decision.grant)
+        source, grant = self._site.name, decision.grant
         match order:
             case Release() if job is not None:
                 self._slurm.release(job.job_id, order)
@@ -64,10 +47,10 @@ class Obedience:
             case Cancel() if job is not None:
                 self._slurm.cancel(job.job_id)
             case Decline(reason):
-                publish(self._ingest, declined(self._site.name, *attempt, reason, now_us))
+                told = declined(source, decision.job_id, decision.attempt, grant, reason, now_us)
+                publish(self._ingest, told)
             case Refuse(reason):
-                number = decision.action.number
-                publish(self._ingest, refused(self._site.name, *attempt, number, reason, now_us))
+                publish(self._ingest, action_refused(source, decision, reason, now_us))
         return True
 
     def _hold(self, job: SlurmJob, order: Hold, job_id: str) -> bool:
@@ -86,47 +69,3 @@ def _id_of(job: SlurmJob, site: Site) -> str:
         return submission(job.message(), site).job_submitted.job_id
     except RejectedError:
         return ""
-
-
-def declined(
-    source: str, job_id: str, attempt: int, grant: int, reason: str, now_us: int
-) -> Envelope:
-    """That a grant did not start; once for each of them."""
-    message = JobDeclined(
-        job_id=job_id, attempt=attempt, grant=grant, reason=reason, declined_at_us=now_us
-    )
-    event_id = f"{source}/{message.DESCRIPTOR.full_name}/{job_id}/{grant}"
-    return Envelope(id=event_id, source=source, time_us=now_us, job_declined=message)
-
-
-def refused(
-    source: str, job_id: str, attempt: int, grant: int, number: int, reason: str, now_us: int
-) -> Envelope:
-    """That an action on what runs is not done; once for each of them."""
-    message = JobActionRefused(
-        job_id=job_id,
-        attempt=attempt,
-        grant=grant,
-        number=number,
-        reason=reason,
-        refused_at_us=now_us,
-    )
-    event_id = f"{source}/{message.DESCRIPTOR.full_name}/{job_id}/{attempt}/{number}"
-    return Envelope(id=event_id, source=source, time_us=now_us, job_action_refused=message)
-
-
-class DecisionReader:
-    """The decisions since this cluster's obedience was stopped, and those that come."""
-
-    def __init__(self, deployment: Deployment, cluster: str) -> None:
-        partitions = deployment.topics.partitions(_TOPIC)
-        self._reader = Reader(deployment, partitions, group=f"resource-manager.{cluster}")
-        self._type = PlacementDecided.DESCRIPTOR.full_name.encode()
-
-    def __iter__(self) -> Iterator[PlacementDecided]:
-        """Each counts as obeyed when the next one is asked for."""
-        while True:
-            for record in self._reader.poll():
-                if record.value and dict(record.headers).get("ce_type") == self._type:
-                    yield PlacementDecided.FromString(record.value)
-                self._reader.commit(record)

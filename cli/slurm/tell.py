@@ -1,20 +1,19 @@
 """Tells Coplace what happens in a Slurm: the cluster, submissions, starts and ends."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
 
 from coplace.v1.control_pb2 import ClusterDeclared
-from coplace.v1.ingest_service_pb2 import Envelope, PublishStreamRequest
-from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
+from coplace.v1.ingest_service_pb2 import Envelope
 
-from cli.asking import asking, publish
+from cli.asking import publish
 from cli.slurm.jobs import SlurmJob, facts
 from cli.telling import note
 from cli.times import clock_us
-from services.ingest.jobcomp.model import Site
+from shared.clients.facts import fact
+from shared.clients.ingest import publish_all
 from shared.domain.errors import RejectedError
-
-_WITHIN_S: Final = 60.0
+from shared.runtime.settings import settings
+from shared.slurm.facts import Site
 
 
 class Teller:
@@ -27,10 +26,7 @@ class Teller:
     def declare(self, cluster: ClusterDeclared) -> None:
         """Say what the cluster is. Raises UnansweredError, for what ingest refuses too."""
         now_us = clock_us()
-        source = self._site.name
-        event_id = f"{source}/{cluster.DESCRIPTOR.full_name}/{cluster.cluster}/{now_us}"
-        event = Envelope(id=event_id, source=source, time_us=now_us, cluster_declared=cluster)
-        publish(self._ingest, event)
+        publish(self._ingest, fact(self._site.name, cluster, f"{cluster.cluster}/{now_us}", now_us))
 
     def tell(self, jobs: Iterable[SlurmJob]) -> None:
         """Say what is new of these jobs. Raises UnansweredError: then none of it counts as said."""
@@ -46,13 +42,6 @@ class Teller:
             return ()
 
     def _send(self, events: Sequence[Envelope]) -> None:
-        if not events:
-            return
-
-        def requests() -> Iterator[PublishStreamRequest]:
-            for event in events:
-                yield PublishStreamRequest(event=event)
-
-        with asking(self._ingest) as channel:
-            answer = IngestServiceStub(channel).PublishStream(requests(), timeout=_WITHIN_S)
-        note(f"ingest refused {one.id}: {one.reason}" for one in answer.rejections)
+        if events:
+            refused = publish_all(self._ingest, settings(), events)
+            note(f"ingest refused {events[at].id}: {why}" for at, why in refused.items())

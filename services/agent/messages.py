@@ -17,6 +17,7 @@ from services.agent.adapters.jobs import JobFile
 from services.agent.model import Interval, relative, tellable
 from services.agent.node_power import PowerSample
 from services.agent.settings import AgentSettings
+from shared.clients.facts import fact
 from shared.domain.signature import Signature
 
 
@@ -56,7 +57,7 @@ def shutters_measured(
 def shutters_event(measured: ShuttersMeasured, source: str) -> Envelope:
     """The event of one interval, of which no two of an attempt begin at once."""
     subject = f"{measured.job_id}/{measured.attempt}/{measured.began_at_us}"
-    return _event(measured, subject, measured.ended_at_us, source)
+    return fact(source, measured, subject, measured.ended_at_us)
 
 
 def node_samples(batch: Sequence[PowerSample], settings: AgentSettings) -> Envelope:
@@ -69,7 +70,7 @@ def node_samples(batch: Sequence[PowerSample], settings: AgentSettings) -> Envel
         samples=samples,
     )
     subject = f"{settings.node}/{batch[0].time_us}"
-    return _event(message, subject, batch[-1].time_us, settings.source)
+    return fact(settings.source, message, subject, batch[-1].time_us)
 
 
 def signature_measured(
@@ -89,24 +90,4 @@ def signature_measured(
         tpi_scale=found.tpi_scale,
     )
     subject = f"{job.job_id}/{job.attempt}@{found.freq_ghz:.1f}"
-    return _event(message, subject, time_us, settings.source)
-
-
-def _event(
-    payload: ShuttersMeasured | NodeSamples | SignatureMeasured,
-    subject: str,
-    time_us: int,
-    source: str,
-) -> Envelope:
-    """What is told again has the same id, so that copies harm nobody."""
-    event = Envelope(
-        id=f"{source}/{payload.DESCRIPTOR.full_name}/{subject}", source=source, time_us=time_us
-    )
-    match payload:
-        case ShuttersMeasured():
-            event.shutters_measured.CopyFrom(payload)
-        case NodeSamples():
-            event.node_samples.CopyFrom(payload)
-        case SignatureMeasured():
-            event.signature_measured.CopyFrom(payload)
-    return event
+    return fact(settings.source, message, subject, time_us)

@@ -2,27 +2,26 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import grpc
-import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaPartition
 from coplace.v1.control_pb2 import RoundEnded
-from coplace.v1.ingest_service_pb2 import Envelope, PublishStreamRequest
-from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
+from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import PlacementDecided
 from coplace.v1.plans_pb2 import PlanProposed
 
 from services.emulator import facts
 from services.emulator.answers import Answers
+from shared.clients.facts import PAYLOADS
+from shared.clients.ingest import IngestClient, Patience
 from shared.messaging.events.event import Event, Publish
 from shared.messaging.events.record import Record, TopicPartition
 from shared.messaging.events.topics import ROUND_ENDED
 from shared.messaging.on_kafka.deployment import Deployment
 from shared.messaging.stages.stage import Round
-from shared.runtime.grpc_security import grpc_channel_credentials
 
 SOURCE: Final = "simulation"
 # The topics that ingest fills for the emulator, which therefore barriers the rounds in them.
@@ -35,85 +34,52 @@ MARKED: Final = (
     facts.BILLING,
 )
 
-_RETRY_S: Final = 0.5
-_CALL_S: Final = 60.0
 _POLL_MS: Final = 200
-# What a restarted or a not yet started ingest answers; anything else would be answered again.
-_TRANSIENT: Final = frozenset(
-    {
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.CANCELLED,
-        grpc.StatusCode.UNKNOWN,
-    }
+# The run stands still until a restarted or a not yet started ingest answers, so it is asked often.
+# Anything else would be answered again, and ends the run.
+_PATIENCE: Final = Patience(
+    most_pause_s=0.5,
+    tried_again=frozenset(
+        {
+            grpc.StatusCode.UNAVAILABLE,
+            grpc.StatusCode.DEADLINE_EXCEEDED,
+            grpc.StatusCode.CANCELLED,
+            grpc.StatusCode.UNKNOWN,
+        }
+    ),
 )
-PAYLOADS: Final = {
-    field.message_type.full_name: field.name
-    for field in Envelope.DESCRIPTOR.oneofs_by_name["payload"].fields
-    if field.message_type is not None
-}
-
-log = structlog.get_logger(__name__)
 
 
 class RefusedEventError(RuntimeError):
     """Ingest refused an event of the emulator: one of the two is wrong."""
 
 
-class IngestClient:
+class EmulatorIngest:
     """Publishes rounds through ingest; a round is through when all of it is acknowledged."""
 
     def __init__(self, deployment: Deployment, address: str) -> None:
         self._stamper = deployment.hooks.stamper
-        self._settings = deployment.settings
-        self._address = address
-        self._channel = self._opened()
+        self._client = IngestClient(address, deployment.settings, _PATIENCE)
 
-    async def __aenter__(self) -> "IngestClient":
+    async def __aenter__(self) -> "EmulatorIngest":
         return self
 
-    async def __aexit__(self, *_error: object) -> None:
-        await self._channel.close()
+    async def __aexit__(self, *error: object) -> None:
+        await self._client.__aexit__(*error)
 
     async def publish(self, events: Sequence[Publish]) -> None:
         """Publish in order, again until acknowledged: copies have the ids of their originals.
 
         Raises RefusedEventError for an event that ingest does not take.
         """
-        envelopes = [self._envelope(published.event) for published in events]
-        while True:
-            try:
-                await self._publish(envelopes)
-                return
-            except grpc.aio.AioRpcError as error:
-                if error.code() not in _TRANSIENT:
-                    raise
-                log.info("ingest does not answer", code=error.code().name)
-            await asyncio.sleep(_RETRY_S)
-            await self._channel.close()
-            self._channel = self._opened()
+        said = [self._stamped(published.event) for published in events]
+        refused = await self._client.publish_all([envelope_of(event) for event in said])
+        if refused:
+            first = min(refused)
+            raise RefusedEventError(f"ingest refused {said[first].id}: {refused[first]}")
 
-    def _opened(self) -> grpc.aio.Channel:
-        """Shows the certificate that there is now: it may have been renewed."""
-        credentials = grpc_channel_credentials(self._settings)
-        if credentials is None:
-            return grpc.aio.insecure_channel(self._address)
-        return grpc.aio.secure_channel(self._address, credentials)
-
-    async def _publish(self, envelopes: Sequence[Envelope]) -> None:
-        async def stream() -> AsyncIterator[PublishStreamRequest]:
-            for envelope in envelopes:
-                yield PublishStreamRequest(event=envelope)
-
-        response = await IngestServiceStub(self._channel).PublishStream(stream(), timeout=_CALL_S)
-        if response.rejections:
-            first = response.rejections[0]
-            raise RefusedEventError(f"ingest refused {first.id}: {first.reason}")
-
-    def _envelope(self, event: Event) -> Envelope:
-        if event.traceparent:
-            event = self._stamper.stamp(SOURCE, event)
-        return envelope_of(event)
+    def _stamped(self, event: Event) -> Event:
+        return self._stamper.stamp(SOURCE, event) if event.traceparent else event
 
 
 def envelope_of(event: Event) -> Envelope:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from services.emulator.adapters import MARKED, IngestClient, RecordedAnswers, RoundBarriers
+from services.emulator.adapters import MARKED, EmulatorIngest, RecordedAnswers, RoundBarriers
 from services.emulator.answers import answered_in
 from services.emulator.caps import built_in_caps
 from services.emulator.emulator import Emulator
@@ -81,7 +81,7 @@ async def serve(process: Process) -> None:
     await wait_for_topics(process.settings, {*MARKED, *topics}, process.readiness, process.stop)
     played = emulator(settings)
     async with (
-        IngestClient(deployment, settings.ingest_address) as ingest,
+        EmulatorIngest(deployment, settings.ingest_address) as ingest,
         RoundBarriers(deployment) as barriers,
         RecordedAnswers(deployment, topics) as recorded,
     ):

@@ -10,8 +10,6 @@ from kubernetes_asyncio import config
 from kubernetes_asyncio.client import ApiClient, Configuration
 
 from services.kubernetes.adapters.api import JOBS, NODES, PODS, ApiServer
-from services.kubernetes.adapters.decisions import TOPIC, DecisionFollower
-from services.kubernetes.adapters.ingest import FactSender
 from services.kubernetes.adapters.meter import KubernetesMeter
 from services.kubernetes.adapters.nodes import NodeReporter
 from services.kubernetes.adapters.placement import PlacementClient
@@ -20,6 +18,8 @@ from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.adapters.reflector import ObjectWatcher, reflect
 from services.kubernetes.model.names import GRANT, QUEUE_NAME
 from services.kubernetes.settings import ClusterEntry, KubernetesSettings, clusters_of
+from shared.clients.decisions import DECISIONS, DecisionFollower, ResourceManager
+from shared.clients.ingest import FactSender, IngestClient, Patience
 from shared.messaging.on_kafka.deployment import Deployment
 from shared.messaging.stages.clock import process_clock
 from shared.messaging.stages.crash import end_process
@@ -27,13 +27,17 @@ from shared.runtime.service import CannotStartError, Process, run_process
 from shared.runtime.topics import wait_for_topics
 
 NAME: Final = "kubernetes"
+# Obeyed at once, of several Jobs side by side, since each waits for an API server.
+_DECISIONS_AT_ONCE: Final = 500
+# A Job waits for each fact: one that no answer comes to is told again.
+_TOLD_WITHIN_S: Final = 30.0
 
 
 async def serve(process: Process) -> None:
     """Reconcile until the process shall stop."""
     own = KubernetesSettings()
     clusters = clusters_of(own.clusters_file)
-    await wait_for_topics(process.settings, (TOPIC,), process.readiness, process.stop)
+    await wait_for_topics(process.settings, (DECISIONS,), process.readiness, process.stop)
     meter = KubernetesMeter(process.telemetry.meter)
     async with AsyncExitStack() as opened:
         apis = {
@@ -61,7 +65,8 @@ async def _run(
 ) -> None:
     """Declare the clusters, learn what Jobs they have, then do what follows."""
     now_us = process_clock().now_us
-    facts = FactSender(own.ingest_address, process.settings)
+    patience = Patience(call_s=_TOLD_WITHIN_S)
+    facts = FactSender(IngestClient(own.ingest_address, process.settings, patience))
     placement = PlacementClient(own.placement_address, process.settings)
     async with asyncio.TaskGroup() as tasks:
         watched = partial(_watched, tasks, meter)
@@ -83,7 +88,9 @@ async def _run(
         process.readiness.ready()
         for _ in range(own.workers):
             tasks.create_task(jobs.work())
-        decisions = DecisionFollower(Deployment.of(process.settings), own.name)
+        manager = ResourceManager(own.name, own.site, frozenset(apis))
+        deployment = Deployment.of(process.settings)
+        decisions = DecisionFollower(deployment, manager, _DECISIONS_AT_ONCE)
         process.telemetry.hooks().meter.watch_backlog(NAME, decisions.backlog)
         tasks.create_task(decisions.run(jobs.obey))
 

@@ -68,6 +68,14 @@ def grpc_channel(address: str, settings: Settings) -> grpc.Channel:
     return grpc.secure_channel(address, credentials)
 
 
+def grpc_aio_channel(address: str, settings: Settings) -> grpc.aio.Channel:
+    """The same in an event loop."""
+    credentials = grpc_channel_credentials(settings)
+    if credentials is None:
+        return grpc.aio.insecure_channel(address)
+    return grpc.aio.secure_channel(address, credentials)
+
+
 def grpc_channel_credentials(settings: Settings) -> grpc.ChannelCredentials | None:
     """What a client checks servers with and shows of itself; None speaks plain text."""
     if settings.grpc_ca_file is None and settings.grpc_cert_file is None:

@@ -11,7 +11,7 @@ import grpc
 from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest, PublishStreamRequest
 from google.protobuf.message import Message
 
-from services.emulator.adapters import PAYLOADS
+from shared.clients.facts import PAYLOADS
 from shared.messaging.events.topics import load_topics
 from tests.attacks.distortion import distorted, examples
 

@@ -20,7 +20,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
 from coplace.v1.placement_pb2 import PlacementDecided
 
-from services.emulator.adapters import MARKED, IngestClient, RecordedAnswers, RoundBarriers
+from services.emulator.adapters import MARKED, EmulatorIngest, RecordedAnswers, RoundBarriers
 from services.emulator.answers import DECISIONS, Answers
 from services.emulator.app import emulator
 from services.emulator.settings import SimulationSettings
@@ -111,7 +111,7 @@ async def serve(process: Process) -> None:
     played = emulator(settings)
     async with AsyncExitStack() as stack:
         ingest = {
-            name: await stack.enter_async_context(IngestClient(hub, site["ingest"]))
+            name: await stack.enter_async_context(EmulatorIngest(hub, site["ingest"]))
             for name, site in sites.items()
         }
         told = [

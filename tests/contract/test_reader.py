@@ -56,20 +56,3 @@ def test_a_reader_that_skipped_to_the_end_stays_there(on_kafka: KafkaBackend, re
         assert read(reader, 0) == []
         expected = sent(on_kafka, "after")
         assert read(reader, len(expected)) == expected
-
-
-def test_a_group_goes_on_behind_what_it_committed(on_kafka: KafkaBackend, read: Read) -> None:
-    expected = sent(on_kafka, "once")
-    with Reader(on_kafka.deployment, _PARTITIONS, group="obeys") as reader:
-        found: list[Record] = []
-        while len(found) < len(expected):
-            found += reader.poll()
-        last: dict[int, list[Record]] = {}
-        for record in found:
-            last.setdefault(record.partition.kafka_partition, []).append(record)
-        for records in last.values():
-            for record in records[:-1]:
-                reader.commit(record)
-    with Reader(on_kafka.deployment, _PARTITIONS, group="obeys") as reader:
-        again = read(reader, len(last))
-    assert again == sorted(dict(r[-1].headers)["ce_id"].decode() for r in last.values())

@@ -16,6 +16,9 @@ from deploy.local.ports import free_ports
 from services.ingest.meter import IngestMeter
 from services.ingest.model import Intake
 from services.ingest.service import IngestService
+from shared.clients import ingest
+from shared.clients.calls import UnansweredError
+from shared.clients.ingest import IngestClient, Patience
 from shared.messaging.events.event import Publish
 from shared.messaging.events.topics import Topics
 from shared.runtime.grpc_security import grpc_channel_credentials
@@ -156,3 +159,33 @@ async def test_a_server_shows_and_believes_what_was_renewed_while_it_runs(
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await publish(address, settings, "north")
         assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_client_goes_on_by_what_was_renewed_while_it_tries(
+    tmp_path: Path, address: str, authority: Path
+) -> None:
+    """Its files are those of a stranger at first."""
+    files = certificate_authority(tmp_path / "files")
+    shown = identity(files, "north").model_copy(update={"grpc_ca_file": authority / "ca.pem"})
+    soon = Patience(pause_s=0.1, most_pause_s=0.1)
+    async with IngestClient(address, shown, soon) as client:
+        event = _request("north").event
+        with pytest.raises(UnansweredError):
+            await client.publish(event)
+        telling = asyncio.create_task(client.publish_all([event, _request("south").event]))
+        identity(authority, "north")
+        for name in ("north.key", "north.pem"):
+            shutil.copy(authority / name, files / name)
+        refused = await asyncio.wait_for(telling, 30)
+    assert refused.keys() == {1}
+    assert "source: must be 'north'" in refused[1]
+
+
+async def test_a_command_learns_whose_certificate_is_not_believed(
+    tmp_path: Path, address: str, authority: Path
+) -> None:
+    stranger = identity(certificate_authority(tmp_path / "files"), "north")
+    shown = stranger.model_copy(update={"grpc_ca_file": authority / "ca.pem"})
+    told = asyncio.to_thread(ingest.publish, address, shown, _request("north").event)
+    with pytest.raises(UnansweredError, match=r"north\.pem"):
+        await told

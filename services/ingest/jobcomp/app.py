@@ -7,8 +7,6 @@ from typing import Final
 
 from services.ingest.app import gated, intake
 from services.ingest.gate import Gate, NotAllowedError
-from services.ingest.jobcomp.message import Message
-from services.ingest.jobcomp.model import Site, envelopes
 from services.ingest.model import Intake
 from services.ingest.region import FOLDED
 from services.ingest.settings import IngestSettings
@@ -27,6 +25,8 @@ from shared.messaging.stages.dead_letters import dead_letter
 from shared.messaging.stages.hooks import Tally
 from shared.runtime.service import Process, run_process
 from shared.runtime.topics import wait_for_topics
+from shared.slurm.facts import Site, envelopes
+from shared.slurm.message import Message
 
 NAME: Final = "ingest-jobcomp"
 _INPUT: Final = "slurm.jobcomp"

@@ -12,7 +12,7 @@ from coplace.v1.placement_service_pb2 import (
 )
 from coplace.v1.placement_service_pb2_grpc import PlacementServiceStub
 
-from services.kubernetes.adapters.ingest import channel_to
+from shared.runtime.grpc_security import grpc_aio_channel
 from shared.runtime.settings import Settings
 
 _CALL_S: Final = 30.0
@@ -44,7 +44,7 @@ class PlacementClient:
 
     async def _asked(self, method: str, request: Any) -> Any:
         while True:
-            async with channel_to(self._address, self._settings) as channel:
+            async with grpc_aio_channel(self._address, self._settings) as channel:
                 call = getattr(PlacementServiceStub(channel), method)
                 try:
                     return await call(request, timeout=_CALL_S)

@@ -17,12 +17,11 @@ from services.kubernetes.adapters.api import (
     ApiRefusedError,
     ApiUnavailableError,
 )
-from services.kubernetes.adapters.ingest import FactRefusedError
 from services.kubernetes.model.bodies import Body
 from services.kubernetes.model.facts import JobTerms, id_of
 from services.kubernetes.model.jobs import JobKey, KubernetesJob
 from services.kubernetes.model.names import JOB_ID
-from services.kubernetes.processor.decisions import concerns, obeying
+from services.kubernetes.processor.decisions import obeying
 from services.kubernetes.processor.effects import (
     CreateCopy,
     DeleteJob,
@@ -33,6 +32,7 @@ from services.kubernetes.processor.effects import (
 )
 from services.kubernetes.processor.mirror import JobMirror
 from services.kubernetes.processor.reconcile import problem, reconcile, stray
+from shared.clients.ingest import FactRefusedError
 
 _RETRY_S: Final = 2.0
 _REFUSED_RETRY_S: Final = 60.0
@@ -120,13 +120,18 @@ class JobReconciler:
             await self._look_again_when_it_fails(key)
         self._wake.clear()
 
-    async def obey(self, decision: PlacementDecided) -> None:
-        """Carry out a decision; returns when that is done, over failures of the API server."""
-        if not concerns(decision, self._own, tuple(self._apis)):
-            return
-        is_done = False
-        while not is_done:
-            is_done = await self._tried(decision)
+    async def obey(self, decisions: Sequence[PlacementDecided]) -> None:
+        """Carry out decisions, of a Job in order, of several Jobs at once; returns when that is
+        done, over failures of the API servers."""
+        by_job: defaultdict[str, list[PlacementDecided]] = defaultdict(list)
+        for decision in decisions:
+            by_job[decision.job_id].append(decision)
+        await asyncio.gather(*map(self._obey, by_job.values()))
+
+    async def _obey(self, decisions: Sequence[PlacementDecided]) -> None:
+        for decision in decisions:
+            while not await self._tried(decision):
+                pass
 
     async def look(self, key: JobKey) -> None:
         """Do what follows from how a Job stands. Raises ApiError and FactRefusedError."""

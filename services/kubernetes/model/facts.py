@@ -6,19 +6,17 @@ from typing import Final
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_CANCELLED,
-    JobActionRefused,
-    JobDeclined,
     JobFinished,
     JobRequeued,
     JobStarted,
     JobSubmitted,
 )
-from coplace.v1.placement_pb2 import PlacementDecided
 
 from services.kubernetes.model.claims import StopRequest
 from services.kubernetes.model.jobs import KubernetesJob, RunEnd
 from services.kubernetes.model.names import APP, EXCLUSIVE, PRIORITY, WALLTIME_S
 from services.kubernetes.model.units import pod_needs
+from shared.clients.facts import job_fact
 from shared.domain.bounds import NODES
 from shared.domain.bounds import PRIORITY as PRIORITY_BOUND
 from shared.domain.errors import RejectedError
@@ -134,16 +132,14 @@ def _number(field: str, text: str) -> float:
 
 def submission(job: KubernetesJob, terms: JobTerms) -> Envelope:
     """That it was submitted. Raises RejectedError, which names the field."""
-    fact = submitted(job, terms)
-    event = _envelope(terms.site, fact, 1, fact.submitted_at_us)
-    event.job_submitted.CopyFrom(fact)
-    return event
+    message = submitted(job, terms)
+    return job_fact(terms.site, message, 1, message.submitted_at_us)
 
 
 def start(job: KubernetesJob, terms: JobTerms) -> Envelope:
     """That it runs under its claim."""
     claim = job.claim
-    fact = JobStarted(
+    message = JobStarted(
         job_id=id_of(job, terms),
         attempt=claim.attempt,
         cluster=claim.cluster,
@@ -153,9 +149,7 @@ def start(job: KubernetesJob, terms: JobTerms) -> Envelope:
         grant=claim.grant,
         node_units=claim.node_units,
     )
-    event = _envelope(terms.site, fact, claim.attempt, claim.at_us)
-    event.job_started.CopyFrom(fact)
-    return event
+    return job_fact(terms.site, message, claim.attempt, claim.at_us)
 
 
 def finish(job: KubernetesJob, terms: JobTerms, end: RunEnd) -> Envelope:
@@ -163,7 +157,7 @@ def finish(job: KubernetesJob, terms: JobTerms, end: RunEnd) -> Envelope:
     needs, (user, account) = pod_needs(job.spec["template"]["spec"]), owner(job, terms)
     claim, units = job.claim, _held_units(job)
     started_at_us = claim.at_us if claim.is_live else 0
-    fact = JobFinished(
+    message = JobFinished(
         job_id=id_of(job, terms),
         attempt=claim.attempt,
         outcome=end.outcome,
@@ -183,9 +177,7 @@ def finish(job: KubernetesJob, terms: JobTerms, end: RunEnd) -> Envelope:
         cores=sum(units) * needs.cores,
         resources={name: sum(units) * each for name, each in needs.resources.items()},
     )
-    event = _envelope(terms.site, fact, fact.attempt, fact.ended_at_us)
-    event.job_finished.CopyFrom(fact)
-    return event
+    return job_fact(terms.site, message, message.attempt, message.ended_at_us)
 
 
 def _held_units(job: KubernetesJob) -> list[int]:
@@ -204,7 +196,7 @@ def cancelled(at_us: int) -> RunEnd:
 def requeue(job: KubernetesJob, terms: JobTerms, stop: StopRequest) -> Envelope:
     """That its run ended and it waits again."""
     claim = job.claim
-    fact = JobRequeued(
+    message = JobRequeued(
         job_id=id_of(job, terms),
         attempt=claim.attempt + 1,
         reason=stop.reason,
@@ -212,39 +204,4 @@ def requeue(job: KubernetesJob, terms: JobTerms, stop: StopRequest) -> Envelope:
         cluster=claim.cluster,
         failed_nodes=stop.failed_nodes,
     )
-    event = _envelope(terms.site, fact, fact.attempt, stop.at_us)
-    event.job_requeued.CopyFrom(fact)
-    return event
-
-
-def decline(job_id: str, attempt: int, grant: int, site: str, reason: str, now_us: int) -> Envelope:
-    """That a grant did not start, and never will."""
-    fact = JobDeclined(
-        job_id=job_id, attempt=attempt, grant=grant, reason=reason, declined_at_us=now_us
-    )
-    event = _envelope(site, fact, grant, now_us)
-    event.job_declined.CopyFrom(fact)
-    return event
-
-
-def refusal(decision: PlacementDecided, site: str, reason: str, now_us: int) -> Envelope:
-    """That an action on what runs is not done."""
-    fact = JobActionRefused(
-        job_id=decision.job_id,
-        attempt=decision.attempt,
-        grant=decision.grant,
-        number=decision.action.number,
-        reason=reason,
-        refused_at_us=now_us,
-    )
-    event = _envelope(site, fact, f"{decision.attempt}/{fact.number}", now_us)
-    event.job_action_refused.CopyFrom(fact)
-    return event
-
-
-_Fact = JobSubmitted | JobStarted | JobFinished | JobRequeued | JobDeclined | JobActionRefused
-
-
-def _envelope(site: str, fact: _Fact, number: int | str, time_us: int) -> Envelope:
-    event_id = f"{site}/{fact.DESCRIPTOR.full_name}/{fact.job_id}/{number}"
-    return Envelope(id=event_id, source=site, time_us=time_us)
+    return job_fact(terms.site, message, message.attempt, stop.at_us)

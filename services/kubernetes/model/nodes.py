@@ -10,6 +10,7 @@ from coplace.v1.control_pb2 import ClusterDeclared, NodeClass, NodesDrained, Nod
 from coplace.v1.ingest_service_pb2 import Envelope
 
 from services.kubernetes.model.units import amounts, counted
+from shared.clients.facts import fact
 from shared.domain.errors import RejectedError, UnusableError
 from shared.domain.folding import fold
 
@@ -120,29 +121,16 @@ def why_out(node: Mapping[str, Any]) -> str:
 
 def declaration(declared: ClusterDeclared, source: str, now_us: int) -> Envelope:
     """That the cluster is there, or is another now."""
-    event = _envelope(source, declared, declared.cluster, now_us)
-    event.cluster_declared.CopyFrom(declared)
-    return event
+    return fact(source, declared, f"{declared.cluster}/{now_us}", now_us)
 
 
 def drain(cluster: str, names: Sequence[str], reason: str, source: str, now_us: int) -> Envelope:
     """That some nodes take nothing."""
-    fact = NodesDrained(cluster=cluster, nodes=fold(names), reason=reason, drained_at_us=now_us)
-    event = _envelope(source, fact, f"{cluster}/{names[0]}", now_us)
-    event.nodes_drained.CopyFrom(fact)
-    return event
+    drained = NodesDrained(cluster=cluster, nodes=fold(names), reason=reason, drained_at_us=now_us)
+    return fact(source, drained, f"{cluster}/{names[0]}/{now_us}", now_us)
 
 
 def resumption(cluster: str, names: Sequence[str], source: str, now_us: int) -> Envelope:
     """That some nodes are back."""
-    fact = NodesResumed(cluster=cluster, nodes=fold(names), resumed_at_us=now_us)
-    event = _envelope(source, fact, f"{cluster}/{names[0]}", now_us)
-    event.nodes_resumed.CopyFrom(fact)
-    return event
-
-
-def _envelope(
-    source: str, fact: ClusterDeclared | NodesDrained | NodesResumed, subject: str, now_us: int
-) -> Envelope:
-    event_id = f"{source}/{fact.DESCRIPTOR.full_name}/{subject}/{now_us}"
-    return Envelope(id=event_id, source=source, time_us=now_us)
+    resumed = NodesResumed(cluster=cluster, nodes=fold(names), resumed_at_us=now_us)
+    return fact(source, resumed, f"{cluster}/{names[0]}/{now_us}", now_us)

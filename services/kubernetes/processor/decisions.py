@@ -15,19 +15,12 @@ from coplace.v1.placement_pb2 import (
 
 from services.kubernetes.model import bodies
 from services.kubernetes.model.claims import AfterStop, GrantClaim, StopRequest
-from services.kubernetes.model.facts import decline, refusal
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.processor.effects import JobEffect, PatchJob, TellCoplace, TellUser
+from shared.clients.facts import action_refused, declined
 
 _GONE = "the Job is not there any more"
 _ENDED = "the Job has ended"
-
-
-def concerns(decision: PlacementDecided, own_jobs: Sequence[str], clusters: Sequence[str]) -> bool:
-    """Whether a decision is for this process to obey: on a job of its clusters, whose ids begin as
-    `own_jobs` do, or on one of others that shall start here, where it is not known."""
-    is_own = decision.job_id.startswith(tuple(own_jobs))
-    return decision.cluster in clusters or (is_own and not decision.cluster)
 
 
 def obeying(
@@ -126,7 +119,7 @@ def _decline(
 
 def _declined(decision: PlacementDecided, site: str, why: str, now_us: int) -> JobEffect:
     words = (decision.job_id, decision.attempt, decision.grant)
-    return TellCoplace(decline(*words, site, why, now_us))
+    return TellCoplace(declined(site, *words, why, now_us))
 
 
 def _withdraw(
@@ -151,13 +144,13 @@ def _drop(
     if job.outcome:
         return _said_before(decision, job, site, now_us)
     word = "rejected" if decision.verdict == VERDICT_REJECTED else "cancelled"
-    kept, declined = None, list(_said_before(decision, job, site, now_us))
+    kept, told = None, list(_said_before(decision, job, site, now_us))
     if decision.grant and not claim.has_answered(decision.grant):
         kept = claim.declining(decision.grant, decision.attempt)
-        declined = [_declined(decision, site, word, now_us)]
+        told = [_declined(decision, site, word, now_us)]
     outcome = f"{word}: {decision.reason}"
     patch = PatchJob(job, bodies.closing(job, outcome, kept), word)
-    return [patch, *declined, TellUser(job, word.capitalize(), decision.reason, is_warning=True)]
+    return [patch, *told, TellUser(job, word.capitalize(), decision.reason, is_warning=True)]
 
 
 def _act(
@@ -170,7 +163,7 @@ def _act(
     if decision.action.kind == ACTION_KIND_REQUEUE:
         return _stop(job, AfterStop.REQUEUE, decision, now_us)
     why = "a pod keeps its clock, and one that is suspended is lost"
-    return [TellCoplace(refusal(decision, site, why, now_us))]
+    return [TellCoplace(action_refused(site, decision, why, now_us))]
 
 
 def _stop(

@@ -11,7 +11,6 @@ from services.kubernetes.model.claims import AfterStop, StopRequest
 from services.kubernetes.model.facts import (
     JobTerms,
     cancelled,
-    decline,
     finish,
     id_of,
     requeue,
@@ -30,6 +29,7 @@ from services.kubernetes.processor.effects import (
     TellCoplace,
     TellUser,
 )
+from shared.clients.facts import declined
 from shared.domain.errors import RejectedError
 
 _OUTCOMES = {
@@ -143,10 +143,10 @@ def _create(job: KubernetesJob, terms: JobTerms, now_us: int) -> JobEffect:
     kept = claim.declining(claim.grant, claim.attempt)
 
     def otherwise(why: str) -> Sequence[JobEffect]:
-        declined = decline(job_id, claim.attempt, claim.grant, terms.site, why, now_us)
+        told = declined(terms.site, job_id, claim.attempt, claim.grant, why, now_us)
         return [
             PatchJob(job, bodies.claiming(job, kept), f"declined grant {claim.grant}"),
-            TellCoplace(declined),
+            TellCoplace(told),
             TellUser(job, "Declined", f"grant {claim.grant} on {claim.cluster}: {why}"),
         ]
 

@@ -12,7 +12,6 @@ from typing import Final
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPartition
 from kafka.errors import KafkaError
-from kafka.structs import OffsetAndMetadata
 
 from shared.messaging.events.record import NewRecord, Record, TopicPartition
 from shared.messaging.on_kafka.deployment import Deployment
@@ -70,15 +69,12 @@ class Publisher:
 
 
 class Reader:
-    """Reads committed records of some partitions: from their beginning, or from where its group
-    committed last. A context manager. Raises RefusedError."""
+    """Reads committed records of some partitions from their beginning. A context manager. Raises
+    RefusedError."""
 
-    def __init__(
-        self, deployment: Deployment, partitions: Sequence[TopicPartition], group: str = ""
-    ) -> None:
+    def __init__(self, deployment: Deployment, partitions: Sequence[TopicPartition]) -> None:
         require_kafka_believes(deployment.settings)
         self._deployment = deployment
-        self._group = deployment.name(group) if group else None
         self._partitions = [self._named(partition) for partition in partitions]
         self._positions: dict[KafkaPartition, int] = {}
         self._consumer = self._connected()
@@ -115,11 +111,6 @@ class Reader:
             self._renew()
         return [self._deployment.record(record) for records in found.values() for record in records]
 
-    def commit(self, record: Record) -> None:
-        """Let the group go on behind a record."""
-        behind = OffsetAndMetadata(record.offset + 1, "", -1)
-        self._consumer.commit({self._named(record.partition): behind})
-
     def to_end(self) -> Iterator[Record]:
         """Every record up to what is committed now."""
         ends = self._consumer.end_offsets(self._partitions)
@@ -133,7 +124,6 @@ class Reader:
         """A consumer that goes on where this reader is."""
         consumer = KafkaConsumer(
             **self._deployment.connection,
-            group_id=self._group,
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset="earliest",

@@ -11,23 +11,22 @@ from typing import Final
 
 import orjson
 import psutil
-from coplace.v1.ingest_service_pb2 import Envelope, PublishRequest
-from coplace.v1.ingest_service_pb2_grpc import IngestServiceStub
+from coplace.v1.ingest_service_pb2 import Envelope
 
 from cli.demo.options import variables
 from cli.demo.servers import RunningSystem, new_namespace, own_servers, serving
 from cli.processes import EMULATOR, Processes
 from cli.security import Security
 from deploy.local.program import Program
-from services.emulator.adapters import IngestClient
+from services.emulator.adapters import EmulatorIngest
 from shared.authority.binding import Binding, Role
 from shared.authority.table import message_of
+from shared.clients.ingest import publish
 from shared.messaging.access.rules import OPERATOR
 from shared.messaging.events.event import Publish
 from shared.messaging.on_kafka.deployment import Deployment
 from shared.messaging.stages.clock import now_us
 from shared.messaging.stages.stage import RoundSource
-from shared.runtime.grpc_security import grpc_channel
 from shared.runtime.settings import Settings
 from shared.workloads.clusters import SITE
 from tests.benchmarks.system.step import Kind, Seen, Step
@@ -35,7 +34,6 @@ from tests.benchmarks.system.step import Kind, Seen, Step
 ROUND_PERIOD_S: Final = 0.1
 _SERVERS: Final = ("kafka", "redis")
 _STEP_WITHIN_S: Final = 180.0
-_DECLARED_WITHIN_S: Final = 30.0
 _EVERY: Final = ("*",)
 _ROLES: Final[Mapping[Role, Mapping[str, tuple[str, ...]]]] = {
     Role.OPERATOR: {"sites": _EVERY},
@@ -87,7 +85,7 @@ class Bench:
         return {name: psutil.Process(pid).memory_info().rss for name, pid in self._pids().items()}
 
     async def _publish(self, events: Sequence[Publish]) -> None:
-        async with IngestClient(self.speaker, self.ingest_address) as ingest:
+        async with EmulatorIngest(self.speaker, self.ingest_address) as ingest:
             await ingest.publish(events)
 
     def _pids(self) -> dict[str, int]:
@@ -143,7 +141,4 @@ def _declare_table(speaker: Settings, ingest_address: str) -> None:
     now = now_us()
     table = message_of(1, [Binding(SITE, role, **of) for role, of in _ROLES.items()], "", now)
     envelope = Envelope(id=f"{SITE}/table/1", source=SITE, time_us=now, authority_declared=table)
-    with grpc_channel(ingest_address, speaker) as channel:
-        IngestServiceStub(channel).Publish(
-            PublishRequest(event=envelope), timeout=_DECLARED_WITHIN_S
-        )
+    publish(ingest_address, speaker, envelope)

@@ -18,7 +18,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaPartition
 from coplace.v1.placement_pb2 import VERDICT_START, PlacementDecided
 
-from services.emulator.adapters import IngestClient
+from services.emulator.adapters import EmulatorIngest
 from services.emulator.answers import DECISIONS
 from shared.messaging.events.event import Publish
 from shared.messaging.on_kafka.deployment import Deployment
@@ -44,7 +44,7 @@ _PATIENCE_S: Final = 60.0
 class Site:
     """What one step submitted and saw."""
 
-    def __init__(self, deployment: Deployment, ingest: IngestClient, step: Step) -> None:
+    def __init__(self, deployment: Deployment, ingest: EmulatorIngest, step: Step) -> None:
         self._deployment = deployment
         self._ingest = ingest
         self._step = step
@@ -197,7 +197,7 @@ async def play(step: Step, ingest_address: str) -> Seen:
     """Play a step against the deployment that the environment names."""
     deployment = Deployment.of(settings())
     consumer = AIOKafkaConsumer(**deployment.connection, isolation_level="read_committed")
-    async with consumer, IngestClient(deployment, ingest_address) as ingest:
+    async with consumer, EmulatorIngest(deployment, ingest_address) as ingest:
         partitions = [
             KafkaPartition(deployment.name(DECISIONS), partition.kafka_partition)
             for partition in deployment.topics.partitions(DECISIONS)

@@ -14,7 +14,7 @@ import orjson
 from coplace.v1.telemetry_pb2 import NodeSample, NodeSamples
 
 from services.emulator import facts
-from services.emulator.adapters import IngestClient
+from services.emulator.adapters import EmulatorIngest
 from shared.domain.cluster import Cluster
 from shared.domain.node import node_name
 from shared.messaging.events.event import Event, Publish
@@ -42,7 +42,7 @@ def record(cluster: Cluster, node: int, until_us: int) -> Publish:
     return Publish(facts.NODES, Event(event_id, source, until_us, name, payload))
 
 
-async def stream(ingest: IngestClient, cluster: Cluster, until_s: float) -> int:
+async def stream(ingest: EmulatorIngest, cluster: Cluster, until_s: float) -> int:
     """One cluster's agents, call after call; acknowledged samples."""
     acknowledged = 0
     while time.monotonic() < until_s:
@@ -55,7 +55,7 @@ async def stream(ingest: IngestClient, cluster: Cluster, until_s: float) -> int:
 async def samples_per_s(seconds: float, ingest_address: str) -> float:
     """Acknowledged samples a second, a stream a cluster."""
     deployment = Deployment.of(settings())
-    async with IngestClient(deployment, ingest_address) as ingest:
+    async with EmulatorIngest(deployment, ingest_address) as ingest:
         began_s = time.monotonic()
         counts = await asyncio.gather(
             *(stream(ingest, cluster, began_s + seconds) for cluster in clusters())

@@ -21,7 +21,7 @@ from cli.processes import Processes
 from cli.restore import restore
 from deploy.local.program import Program
 from deploy.local.servers import LocalServers
-from services.emulator.adapters import IngestClient
+from services.emulator.adapters import EmulatorIngest
 from services.emulator.answers import DECISIONS
 from services.emulator.emulator import Emulator
 from services.pricing.charge import audit
@@ -72,7 +72,7 @@ class Region:
         """Hand events to ingest, and return when the broker has them."""
 
         async def told() -> None:
-            async with IngestClient(self.deployment, self.ingest_address) as ingest:
+            async with EmulatorIngest(self.deployment, self.ingest_address) as ingest:
                 await ingest.publish(events)
 
         asyncio.run(told())

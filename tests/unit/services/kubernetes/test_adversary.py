@@ -220,7 +220,7 @@ class Play:
         """The old one reads on."""
         if self.stalled is not None:
             for decision in self.coplace.decisions[self.stalled_read : self.stalled_read + most]:
-                await self.stalled.obey(decision)
+                await self.stalled.obey([decision])
                 self.stalled_read += 1
 
     def begin(self) -> None:
@@ -250,7 +250,7 @@ class Play:
     async def obey(self, most: int) -> None:
         """Decisions are read, obeyed and committed."""
         for decision in self.coplace.decisions[self.read : self.read + most]:
-            await self.manager.obey(decision)
+            await self.manager.obey([decision])
             self.read += 1
         if self.draw(st.booleans()):
             self.coplace.position = self.read

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.ingest.jobcomp.app import Jobcomp
-from services.ingest.jobcomp.model import OUTCOMES, Site
 from services.ingest.model import Intake
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
@@ -21,6 +20,7 @@ from shared.messaging.events.codec import Codec
 from shared.messaging.events.event import Publish
 from shared.messaging.events.record import Record, TopicPartition
 from shared.messaging.events.topics import Topics
+from shared.slurm.facts import OUTCOMES, Site
 
 NOW_S = 1_780_000_000.0
 TOPICS = Topics(kafka_partitions=4)

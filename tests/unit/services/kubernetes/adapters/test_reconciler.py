@@ -8,10 +8,10 @@ import pytest
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.placement_pb2 import VERDICT_START, VERDICT_WITHDRAWN, PlacementDecided
 
-from services.kubernetes.adapters.ingest import FactRefusedError
 from services.kubernetes.adapters.reconciler import JobReconciler
 from services.kubernetes.model.jobs import JobKey
 from services.kubernetes.model.names import CLAIM, JOB_ID, OUTCOME, PROBLEM
+from shared.clients.ingest import FactRefusedError
 from tests.support.kubernetes_api import MemoryApiServer, Object, suspended_job
 from tests.unit.services.kubernetes.objects import JOB_ID as LU
 from tests.unit.services.kubernetes.objects import NOW_US, TERMS
@@ -28,6 +28,19 @@ class Told:
         if self.refusal:
             raise FactRefusedError(self.refusal)
         self.kinds.append(event.WhichOneof("payload") or "")
+
+
+def started(cluster: str, grant: int = 1) -> PlacementDecided:
+    return PlacementDecided(
+        job_id=LU,
+        attempt=1,
+        verdict=VERDICT_START,
+        cluster=cluster,
+        grant=grant,
+        freq_ghz=2.1,
+        walltime_s=60,
+        node_names=["n1"],
+    )
 
 
 class Region:
@@ -55,18 +68,7 @@ class Region:
             await self.manager.work_off()
 
     async def start(self, cluster: str, grant: int = 1) -> None:
-        await self.manager.obey(
-            PlacementDecided(
-                job_id=LU,
-                attempt=1,
-                verdict=VERDICT_START,
-                cluster=cluster,
-                grant=grant,
-                freq_ghz=2.1,
-                walltime_s=60,
-                node_names=["n1"],
-            )
-        )
+        await self.manager.obey([started(cluster, grant)])
 
     def annotations(self, key: JobKey) -> Object:
         found: Object = self.alpha.objects[key]["metadata"]["annotations"]
@@ -139,9 +141,24 @@ def test_a_stalled_process_that_goes_on_declines_nothing_that_another_started() 
         await region.start("alpha")
         withdrawn = PlacementDecided(job_id=LU, attempt=1, cluster="alpha", grant=1)
         withdrawn.verdict = VERDICT_WITHDRAWN
-        await stalled.obey(withdrawn)
+        await stalled.obey([withdrawn])
         assert "job_declined" not in region.facts.kinds
         assert '"is_live":true' in region.annotations(key)[CLAIM]
+
+    play(course())
+
+
+def test_decisions_on_a_job_that_come_together_are_obeyed_in_their_order() -> None:
+    async def course() -> None:
+        region = Region()
+        key = region.alpha.submit(suspended_job("lu"))
+        await region.settle()
+        withdrawn = PlacementDecided(
+            job_id=LU, attempt=1, cluster="alpha", grant=1, verdict=VERDICT_WITHDRAWN
+        )
+        await region.manager.obey([withdrawn, started("alpha"), started("alpha", grant=2)])
+        assert '"grant":2' in region.annotations(key)[CLAIM]
+        assert region.facts.kinds[-1] == "job_declined"
 
     play(course())
 

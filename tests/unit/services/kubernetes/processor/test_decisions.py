@@ -21,7 +21,7 @@ from services.kubernetes.model.claims import GrantClaim
 from services.kubernetes.model.jobs import KubernetesJob
 from services.kubernetes.model.names import CLAIM, FINALIZER
 from services.kubernetes.model.names import JOB_ID as JOB_ID_ANNOTATION
-from services.kubernetes.processor.decisions import concerns, obeying
+from services.kubernetes.processor.decisions import obeying
 from services.kubernetes.processor.effects import JobEffect, PatchJob
 from tests.support.kubernetes_api import merged
 from tests.unit.services.kubernetes.objects import JOB_ID, NOW_US, job
@@ -154,11 +154,3 @@ def test_an_action_ends_a_run_or_is_refused() -> None:
 
 def test_other_verdicts_ask_for_nothing() -> None:
     assert words(decision(VERDICT_QUEUED, 0, ""), taken()) == []
-
-
-def test_decisions_concern_who_has_the_cluster_or_the_job_of_none() -> None:
-    own, clusters = ("north/alpha/",), ("alpha",)
-    assert concerns(start(), own, clusters)
-    assert not concerns(start(cluster="beta"), own, clusters)
-    assert concerns(decision(VERDICT_REJECTED, 0, ""), own, clusters)
-    assert not concerns(decision(VERDICT_REJECTED, 0, ""), ("north/al/",), clusters)

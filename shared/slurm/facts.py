@@ -12,12 +12,13 @@ from typing import Final
 from coplace.v1.ingest_service_pb2 import Envelope
 from coplace.v1.jobs_pb2 import JobFinished, JobOutcome, JobStarted, JobSubmitted
 
-from services.ingest.jobcomp.message import Message
-from services.ingest.jobcomp.tres import Tres
+from shared.clients.facts import job_fact
 from shared.domain.bounds import JOB_MEMORY_GIB, NODE_MEMORY_GIB
 from shared.domain.errors import RejectedError
 from shared.domain.hostlist import expand
 from shared.domain.job import job_id
+from shared.slurm.message import Message
+from shared.slurm.tres import Tres
 
 # Slurm gives a requeued job a new submit time, so that each attempt is a job of its own here.
 _ATTEMPT: Final = 1
@@ -56,26 +57,15 @@ def envelopes(message: Message, site: Site) -> list[Envelope]:
     state = message.text("state")
     if state:
         finished = _finished(message, submitted, _outcome(state), site)
-        later = _envelope(site, finished, finished.ended_at_us)
-        later.job_finished.CopyFrom(finished)
-    else:
-        started = _started(message, submitted)
-        later = _envelope(site, started, started.started_at_us)
-        later.job_started.CopyFrom(started)
-    return [first, later]
+        return [first, job_fact(site.name, finished, _ATTEMPT, finished.ended_at_us)]
+    started = _started(message, submitted)
+    return [first, job_fact(site.name, started, _ATTEMPT, started.started_at_us)]
 
 
 def submission(message: Message, site: Site) -> Envelope:
     """The submission alone, which a job that waits has. Raises as `envelopes`."""
     submitted = _submitted(message, site)
-    found = _envelope(site, submitted, submitted.submitted_at_us)
-    found.job_submitted.CopyFrom(submitted)
-    return found
-
-
-def _envelope(site: Site, fact: JobSubmitted | JobStarted | JobFinished, time_us: int) -> Envelope:
-    event_id = f"{site.name}/{fact.DESCRIPTOR.full_name}/{fact.job_id}/{_ATTEMPT}"
-    return Envelope(id=event_id, source=site.name, time_us=time_us)
+    return job_fact(site.name, submitted, _ATTEMPT, submitted.submitted_at_us)
 
 
 def _submitted(message: Message, site: Site) -> JobSubmitted:

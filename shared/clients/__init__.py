@@ -1,0 +1,1 @@
+"""What stands beside a resource manager or on its nodes speaks to Coplace with these."""
