@@ -41,7 +41,7 @@ class JointEasy(Dispatcher):
     ) -> None:
         table = table_of(machine)
         self._scheduler = easy_of(table, jobs, [PowerBudget(cap)])
-        arrivals = ([(0, entry)] for entry in entries_of(table, jobs))
+        arrivals = (((0, entry),) for entry in entries_of(table, jobs))
         self._easy = Backfill([self._scheduler], arrivals)
         self._cap_mw, self._doubt = cap.at(0.0), doubt
         self._draws_mw = [milliwatts(job.power_w) for job in jobs]
