@@ -84,7 +84,7 @@ class MemoryApiServer:
     def edit(self, key: JobKey, patch: Object) -> None:
         """A user or a controller changes a Job, whatever its version."""
         if key in self.objects:
-            self._store(key, merged(self.objects[key], patch))
+            self._store(key, merged(self.objects[key], patch), by_hand=True)
 
     def remove(self, key: JobKey) -> None:
         """Somebody deletes a Job: it goes once its finalizers are gone."""
@@ -164,12 +164,12 @@ class MemoryApiServer:
         body["metadata"] = {**body["metadata"], **metadata}
         self._store(key, body)
 
-    def _store(self, key: JobKey, job: Object) -> None:
+    def _store(self, key: JobKey, job: Object, *, by_hand: bool = False) -> None:
         before = self.objects.get(key)
         self._check_template(before, job)
         self.version += 1
         job["metadata"] = {**job["metadata"], "resourceVersion": str(self.version)}
-        self._count_start(before, job)
+        self._count_start(before, job, by_hand=by_hand)
         self.objects[key] = job
         kind = "MODIFIED" if before else "ADDED"
         if job["metadata"].get("deletionTimestamp") and not job["metadata"].get("finalizers"):
@@ -184,9 +184,11 @@ class MemoryApiServer:
         if not before["spec"].get("suspend") or (before.get("status") or {}).get("startTime"):
             raise ApiRefusedError("spec.template: field is immutable")
 
-    def _count_start(self, before: Object | None, job: Object) -> None:
+    def _count_start(self, before: Object | None, job: Object, *, by_hand: bool) -> None:
+        """A grant stays in the template of a Job that ran with it: whoever lets that run again by
+        hand starts no grant."""
         was_suspended = before is None or before["spec"].get("suspend")
         if was_suspended and not job["spec"].get("suspend"):
             labels = job["spec"]["template"]["metadata"].get("labels") or {}
             job_id = (job["metadata"].get("annotations") or {}).get(JOB_ID, "")
-            self.starts.append((job_id, int(labels.get(GRANT, 0))))
+            self.starts.append((job_id, 0 if by_hand else int(labels.get(GRANT, 0))))
