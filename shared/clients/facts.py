@@ -15,7 +15,7 @@ from coplace.v1.jobs_pb2 import (
 from coplace.v1.placement_pb2 import PlacementDecided
 from google.protobuf.message import Message
 
-JobFact = JobSubmitted | JobStarted | JobFinished | JobRequeued | JobDeclined | JobActionRefused
+_OfJob = JobSubmitted | JobStarted | JobFinished | JobRequeued | JobDeclined | JobActionRefused
 # The field of each type that may be told.
 PAYLOADS: Final = {
     field.message_type.full_name: field.name
@@ -33,7 +33,7 @@ def fact(source: str, payload: Message, subject: str, time_us: int) -> Envelope:
     return event
 
 
-def job_fact(source: str, payload: JobFact, number: int | str, time_us: int) -> Envelope:
+def job_fact(source: str, payload: _OfJob, number: int | str, time_us: int) -> Envelope:
     """Likewise of a job, the `number` tells it from others of its type."""
     return fact(source, payload, f"{payload.job_id}/{number}", time_us)
 

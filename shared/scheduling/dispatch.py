@@ -2,10 +2,20 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from shared.scheduling.power import Budgets
 from shared.scheduling.problem import Allocation
 from shared.scheduling.wait_queue import Entry, WaitQueue
+
+if TYPE_CHECKING:
+    from mypy_extensions import mypyc_attr
+else:
+
+    def mypyc_attr(**_: Any) -> Any:
+        """What the compiler alone reads; where the project runs it need not be installed."""
+        return lambda a_class: a_class
+
 
 # What starts now: the number of its cluster, the entry, its nodes where they were chosen and not
 # only counted, and if it passes a blocked one.
@@ -14,11 +24,13 @@ Served = tuple[int, Entry, Allocation | None, bool]
 _SAME_PACES: Mapping[int, float] = {}
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Dispatcher(ABC):
     """Observes what happens and decides what starts. It knows no run time before a job has ended.
 
     At each instant it is told of all ends, then of all arrivals, then asked once. A class and no
-    protocol: compiled code calls its methods without looking them up by name.
+    protocol: compiled code calls its methods without looking them up by name. One that is tried
+    need not be compiled.
     """
 
     @property
