@@ -1,19 +1,21 @@
 """What an engine asks of whatever decides, and a pass of the scheduler of each cluster."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from shared.scheduling.power import Budgets
 from shared.scheduling.problem import Allocation
 from shared.scheduling.wait_queue import Entry, WaitQueue
 
-if TYPE_CHECKING:
-    from mypy_extensions import mypyc_attr
-else:
+_Class = TypeVar("_Class")
 
-    def mypyc_attr(**_: Any) -> Any:
-        """What the compiler alone reads; where the project runs it need not be installed."""
+try:
+    from mypy_extensions import mypyc_attr
+except ImportError:  # what the compiler alone reads: it need not be there where the project runs
+
+    def mypyc_attr(*_: str, **__: object) -> Callable[[_Class], _Class]:
+        """The class as it is."""
         return lambda a_class: a_class
 
 

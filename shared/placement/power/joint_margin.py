@@ -69,9 +69,13 @@ def variance_of(errors: Sequence[Error], correlation: float) -> float:
     for each in errors:
         if each.user:
             of_users[each.user].append(each.variance)
-    alike = [fsum(map(sqrt, of_user)) ** 2 - fsum(of_user) for of_user in of_users.values()]
-    # Not below 0 where a user has one job.
-    return alone + correlation * fsum([max(0.0, each) for each in alike])
+    return alone + correlation * fsum(map(_more_if_alike, of_users.values()))
+
+
+def _more_if_alike(variances: Sequence[float]) -> float:
+    """What they add together where they are wrong wholly alike; not below 0 for a single one."""
+    deviation = fsum(map(sqrt, variances))
+    return max(0.0, deviation * deviation - fsum(variances))
 
 
 class JointMargin:
