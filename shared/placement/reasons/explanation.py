@@ -1,6 +1,6 @@
 """Why an entry did not start: texts that name what would have to be different."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -9,18 +9,33 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Final, NamedTuple
 
+from coplace.v1.placement_pb2 import (
+    CONSTRAINT_KIND_CAPACITY,
+    CONSTRAINT_KIND_MISFIT,
+    CONSTRAINT_KIND_NEIGHBOUR,
+    CONSTRAINT_KIND_NOT_TRIED,
+    CONSTRAINT_KIND_POWER_BUDGET,
+    CONSTRAINT_KIND_RESERVATION,
+    CONSTRAINT_KIND_UNEXPLAINED,
+)
+
+from shared.placement.reasons.constraints import NODES, UNITS, WATTS, Constraint, in_words
 from shared.scheduling.backfill import ClusterScheduler, Dispatch, Start
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
-from shared.scheduling.load import Reservation, Standing
+from shared.scheduling.load import Standing
 from shared.scheduling.power import Shortage
 from shared.scheduling.problem import Shape, takes_nodes
 from shared.scheduling.wait_queue import Entry
 
-# What is said of an entry that came into the queue after the pass.
 # In whatever is said of a budget of power.
 POWER: Final = "power cap"
-NOTHING: Final = "nothing stands against it: it is tried at the end of the next round"
+# What is said of an entry that came into the queue after the pass.
+NOTHING: Final = Constraint(
+    CONSTRAINT_KIND_NOT_TRIED,
+    "nothing stands against it: it is tried at the end of the next round",
+)
+_CAME_BACK: Final = Constraint(CONSTRAINT_KIND_NOT_TRIED, "watts came back after it had started")
 _MOST_TEXT: Final = 256
 # The arrival number of no job, in shortages.
 _NOBODY: Final = -1
@@ -33,11 +48,16 @@ def room_of(arrival: int) -> int:
 
 
 class WhyNot(NamedTuple):
-    """Why an entry does not start, in words, empty where it does; and the budgets of power among
-    what stands against it."""
+    """What stands against an entry, nothing where it starts; and the budgets of power among that,
+    in the same order."""
 
-    text: str = ""
+    constraints: Sequence[Constraint] = ()
     shortages: Sequence[Shortage] = ()
+
+    @property
+    def text(self) -> str:
+        """In words; empty where it starts."""
+        return in_words(self.constraints)
 
 
 @lru_cache(maxsize=1024)  # the jobs of a round wait for the same few reservations and caps
@@ -46,11 +66,12 @@ def when(time_s: float) -> str:
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def unexplained(error: Exception) -> str:
+def unexplained(error: Exception) -> Constraint:
     """What stands where an explanation failed: which defect to report."""
     at = extract_tb(error.__traceback__)[-1]
     place = f"{at.name} of {Path(at.filename).name}"
-    return f"no explanation, please report {type(error).__name__} in {place}: {error}"[:_MOST_TEXT]
+    words = f"no explanation, please report {type(error).__name__} in {place}: {error}"
+    return Constraint(CONSTRAINT_KIND_UNEXPLAINED, words[:_MOST_TEXT])
 
 
 @lru_cache(maxsize=4096)  # a job needs the same under each of its caps
@@ -93,9 +114,18 @@ class Refusals:
             found = self._why_no_units(scheduler, entry)
         else:
             found = self._why_no_nodes(scheduler, entry, scheduler.standing_before(entry))
+        constraints: list[Constraint] = []
+        if found is not None:
+            is_promised = scheduler.promised_to == entry.arrival
+            if is_promised and found.kind == CONSTRAINT_KIND_CAPACITY and scheduler.reservation:
+                found = found._replace(until_s=scheduler.reservation.start_s)
+            constraints.append(found)
+        never = self._why_never(scheduler, entry)
+        if never is not None:
+            constraints.append(never)
         shortages = self.shortages(cluster, entry)
-        texts = [found, self._why_never(scheduler, entry), *self._why_no_power(shortages, entry)]
-        return WhyNot("; ".join(filter(None, texts)) or NOTHING, shortages)
+        constraints += self._why_no_power(shortages, entry)
+        return WhyNot(constraints or [NOTHING], shortages)
 
     def shortages(self, cluster: str, entry: Entry) -> list[Shortage]:
         """The budgets of power that did not let an entry start."""
@@ -109,12 +139,12 @@ class Refusals:
         """Whether an entry would start now, behind all that did, but for budgets of power."""
         scheduler = self.plan.schedulers[cluster]
         if isinstance(scheduler, ConsumableScheduler):
-            has_room = not self._why_no_units(scheduler, entry)
+            has_room = self._why_no_units(scheduler, entry) is None
         else:
             is_own = scheduler.reservation and scheduler.reservation.arrival == entry.arrival
             now = scheduler.standing
             now = now._replace(reservation=None) if is_own else now
-            has_room = not self._why_no_nodes(scheduler, entry, now)
+            has_room = self._why_no_nodes(scheduler, entry, now) is None
         return has_room and bool(self.shortages(cluster, entry))
 
     def of_reservation(self, arrival: int) -> str:
@@ -126,65 +156,97 @@ class Refusals:
     def no_power(self, start: Start, entry: Entry) -> WhyNot:
         """Why an entry starts at a lower P-state than its own, as it is when the pass is over."""
         shortages = self.shortages(start.cluster, entry)
-        told = "; ".join(map(self._told, shortages)) or "watts came back after it had started"
-        return WhyNot(told, shortages)
+        return WhyNot([self._of_watts(each) for each in shortages] or [_CAME_BACK], shortages)
 
-    def _why_never(self, scheduler: ClusterScheduler, entry: Entry) -> str:
-        """That nodes which an entry needs are held for ever; empty where they are expected back."""
+    def _why_never(self, scheduler: ClusterScheduler, entry: Entry) -> Constraint | None:
+        """That nodes which an entry needs are held for ever; None where they are expected back."""
         if not scheduler.is_any_held_for_ever or scheduler.expects_nodes(entry):
-            return ""
-        return f"jobs that are suspended, and that no {POWER} lets run on, hold nodes that it needs"
+            return None
+        held = "jobs that are suspended, and that no"
+        words = f"{held} {POWER} lets run on, hold nodes that it needs"
+        return Constraint(CONSTRAINT_KIND_CAPACITY, words)
 
-    def _why_no_power(self, shortages: Sequence[Shortage], entry: Entry) -> Iterator[str]:
-        yield from map(self._told, shortages)
-        if shortages and entry.others:
-            count = len(entry.others)
-            yield f"nor at {count} lower P-state{'s' * (count > 1)}"
+    def _why_no_power(self, shortages: Sequence[Shortage], entry: Entry) -> list[Constraint]:
+        found = [self._of_watts(each) for each in shortages]
+        if found and entry.others:
+            last, count = found[-1], len(entry.others)
+            slower = f"nor at {count} lower P-state{'s' * (count > 1)}"
+            found[-1] = last._replace(words=f"{last.words}; {slower}")
+        return found
+
+    def _of_watts(self, shortage: Shortage) -> Constraint:
+        until_s = shortage.until_s
+        return Constraint(
+            CONSTRAINT_KIND_POWER_BUDGET,
+            self._told(shortage),
+            shortage.needed_mw / 1000,
+            shortage.available_mw / 1000,
+            WATTS,
+            0.0 if isinf(until_s) else until_s,
+            shortage.cap.name,
+        )
 
     def _told(self, shortage: Shortage) -> str:
         return told(shortage, self.plan.now_s, self.of_reservation(shortage.reserved_for))
 
-    def _why_no_nodes(self, scheduler: EasyScheduler, entry: Entry, before: Standing) -> str:
-        if entry.nodes > scheduler.total:
-            return f"needs {entry.nodes} nodes, the cluster has {scheduler.total}"
-        if entry.nodes > before.free:
-            return f"needs {entry.nodes} nodes, {before.free} free"
-        if before.in_time(scheduler.end_s(entry)) or entry.nodes <= before.extra:
-            return ""
+    def _why_no_nodes(
+        self, scheduler: EasyScheduler, entry: Entry, before: Standing
+    ) -> Constraint | None:
+        nodes, total, free = entry.nodes, scheduler.total, before.free
+        if nodes > total:
+            words = f"needs {nodes} nodes, the cluster has {total}"
+            return Constraint(CONSTRAINT_KIND_MISFIT, words, nodes, total, NODES)
+        if nodes > free:
+            words = f"needs {nodes} nodes, {free} free"
+            return Constraint(CONSTRAINT_KIND_CAPACITY, words, nodes, free, NODES)
+        if before.in_time(scheduler.end_s(entry)) or nodes <= before.extra:
+            return None
         assert before.reservation is not None
-        reserved = self._reservation(before.reservation)
-        return (
-            f"would end at {when(scheduler.end_s(entry))}, after {reserved}, and "
+        job, start_s = self.of_reservation(before.reservation.arrival), before.reservation.start_s
+        words = (
+            f"would end at {when(scheduler.end_s(entry))}, after {_reservation(job, start_s)}, and "
             f"use more than its {before.extra} extra nodes"
         )
+        return Constraint(
+            CONSTRAINT_KIND_RESERVATION, words, nodes, before.extra, NODES, start_s, job
+        )
 
-    def _why_no_units(self, scheduler: ConsumableScheduler, entry: Entry) -> str:
+    def _why_no_units(self, scheduler: ConsumableScheduler, entry: Entry) -> Constraint | None:
         """What is in its way now that the pass is over: what was then is so still."""
-        needed, most = f"needs {units_of(scheduler, entry)}", scheduler.most_units(entry)
-        if entry.nodes > most:
-            return f"{needed}, the cluster has room for {most} when it is empty"
+        units, most = entry.nodes, scheduler.most_units(entry)
+        asked, unit = _units_of(scheduler, entry)
+        needed = f"needs {asked}"
+        if units > most:
+            words = f"{needed}, the cluster has room for {most} when it is empty"
+            return Constraint(CONSTRAINT_KIND_MISFIT, words, units, most, unit)
         beside_anyone, now = scheduler.units_beside_anyone(entry), scheduler.units_now(entry)
-        if entry.nodes > beside_anyone:
-            return f"{needed}, {beside_anyone} free"
-        if entry.nodes > now:
+        if units > beside_anyone:
+            words = f"{needed}, {beside_anyone} free"
+            return Constraint(CONSTRAINT_KIND_CAPACITY, words, units, beside_anyone, unit)
+        if units > now:
             why = scheduler.why_no_neighbour(entry)
-            return f"{needed}, {now} free beside neighbours that suit it: {why}"
+            words = f"{needed}, {now} free beside neighbours that suit it: {why}"
+            return Constraint(CONSTRAINT_KIND_NEIGHBOUR, words, units, now, unit)
         reservation = scheduler.reservation
         is_own = reservation is not None and reservation.arrival == entry.arrival
         if reservation is None or is_own or scheduler.leaves_reservation(entry):
-            return ""
-        needed_then = f"and leave less than {self._reservation(reservation)} needs"
-        return f"would end at {when(scheduler.end_s(entry))}, {needed_then}"
-
-    def _reservation(self, reservation: Reservation) -> str:
-        job = self.of_reservation(reservation.arrival)
-        return f"the reservation of {job} at {when(reservation.start_s)}"
+            return None
+        job, start_s = self.of_reservation(reservation.arrival), reservation.start_s
+        needed_then = f"and leave less than {_reservation(job, start_s)} needs"
+        words = f"would end at {when(scheduler.end_s(entry))}, {needed_then}"
+        return Constraint(CONSTRAINT_KIND_RESERVATION, words, units, None, unit, start_s, job)
 
 
-def units_of(scheduler: ConsumableScheduler, entry: Entry) -> str:
-    """What an entry asks for, in words: so many nodes, or units of so much."""
+def _reservation(job: str, start_s: float) -> str:
+    return f"the reservation of {job} at {when(start_s)}"
+
+
+def _units_of(scheduler: ConsumableScheduler, entry: Entry) -> tuple[str, str]:
+    """What an entry asks for, in words: so many nodes, or units of so much; and which of both."""
     table, shape = scheduler.table, scheduler.kinds[entry.kind].shape
-    return _in_words(table.names, shape, takes_nodes(table, shape), entry.nodes)
+    are_nodes = takes_nodes(table, shape)
+    asked = _in_words(table.names, shape, are_nodes, entry.nodes)
+    return asked, NODES if are_nodes else UNITS
 
 
 @lru_cache(maxsize=4096)  # the jobs of a round are of few shapes

@@ -56,6 +56,7 @@ from shared.messaging.stages.stage import Processor, Round
 from shared.models import degradation
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
+from tests.support.typed import untyped
 
 M = TypeVar(
     "M",
@@ -414,5 +415,7 @@ def round_of(processor: Processor, number: int, *events: Event) -> list[Placemen
 
 
 def decisions(published: Iterable[Publish]) -> list[PlacementDecided]:
-    """The payloads of what placement publishes."""
-    return [p.event.payload for p in published if isinstance(p.event.payload, PlacementDecided)]
+    """The payloads of what placement publishes, which say in figures what they say in words."""
+    found = [p.event.payload for p in published if isinstance(p.event.payload, PlacementDecided)]
+    assert [problem for decided in found for problem in untyped(decided)] == []
+    return found
