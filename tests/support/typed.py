@@ -1,6 +1,7 @@
 """What decisions say in words they say typed too."""
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Final
 
 from coplace.v1.placement_pb2 import (
@@ -13,14 +14,13 @@ from coplace.v1.placement_pb2 import (
     PowerShortage,
 )
 
-# Of nodes, of nodes that are held for ever, of the caps of a cluster, its site and the region, and
-# of nodes that are drained.
-MOST_CONSTRAINTS: Final = 6
+# Of nodes, of nodes that are held for ever, of caps, and of nodes that are drained.
+MOST_CONSTRAINTS: Final = 4
 
 
 def untyped(decided: PlacementDecided) -> Iterator[str]:
     """Where a decision has words without a type, a type without words, or figures of watts that are
-    not those of the caps."""
+    not those of the cap that refuses longest."""
     waits = decided.verdict in (VERDICT_QUEUED, VERDICT_HELD)
     reason = decided.reason if waits else ""
     yield from _parted("the decision", reason, decided.constraints)
@@ -45,6 +45,7 @@ def _other_watts(
 ) -> Iterator[str]:
     of_watts = [one for one in constraints if one.kind == CONSTRAINT_KIND_POWER_BUDGET]
     told = [(one.needed, one.available, one.until_us, one.by) for one in of_watts]
-    caps = [(one.needed_w, one.available_w, one.until_us, one.name) for one in shortages]
+    last = sorted(shortages, key=lambda one: -(one.until_us or inf))[:1]
+    caps = [(one.needed_w, one.available_w, one.until_us, one.name) for one in last]
     if told != caps:
-        yield f"{what} says {told} of watts and {caps} of caps"
+        yield f"{what} says {told} of watts and {caps} of the last cap"

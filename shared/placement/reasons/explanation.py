@@ -49,7 +49,7 @@ def room_of(arrival: int) -> int:
 
 class WhyNot(NamedTuple):
     """What stands against an entry, nothing where it starts; and the budgets of power among that,
-    in the same order."""
+    each by itself."""
 
     constraints: Sequence[Constraint] = ()
     shortages: Sequence[Shortage] = ()
@@ -124,7 +124,8 @@ class Refusals:
         if never is not None:
             constraints.append(never)
         shortages = self.shortages(cluster, entry)
-        constraints += self._why_no_power(shortages, entry)
+        if shortages:
+            constraints.append(self._why_no_power(shortages, entry))
         return WhyNot(constraints or [NOTHING], shortages)
 
     def shortages(self, cluster: str, entry: Entry) -> list[Shortage]:
@@ -156,7 +157,9 @@ class Refusals:
     def no_power(self, start: Start, entry: Entry) -> WhyNot:
         """Why an entry starts at a lower P-state than its own, as it is when the pass is over."""
         shortages = self.shortages(start.cluster, entry)
-        return WhyNot([self._of_watts(each) for each in shortages] or [_CAME_BACK], shortages)
+        if not shortages:
+            return WhyNot([_CAME_BACK])
+        return WhyNot([_of_watts(self.no_watts(shortages), shortages)], shortages)
 
     def _why_never(self, scheduler: ClusterScheduler, entry: Entry) -> Constraint | None:
         """That nodes which an entry needs are held for ever; None where they are expected back."""
@@ -166,25 +169,11 @@ class Refusals:
         words = f"{held} {POWER} lets run on, hold nodes that it needs"
         return Constraint(CONSTRAINT_KIND_CAPACITY, words)
 
-    def _why_no_power(self, shortages: Sequence[Shortage], entry: Entry) -> list[Constraint]:
-        found = [self._of_watts(each) for each in shortages]
-        if found and entry.others:
-            last, count = found[-1], len(entry.others)
-            slower = f"nor at {count} lower P-state{'s' * (count > 1)}"
-            found[-1] = last._replace(words=f"{last.words}; {slower}")
-        return found
-
-    def _of_watts(self, shortage: Shortage) -> Constraint:
-        until_s = shortage.until_s
-        return Constraint(
-            CONSTRAINT_KIND_POWER_BUDGET,
-            self._told(shortage),
-            shortage.needed_mw / 1000,
-            shortage.available_mw / 1000,
-            WATTS,
-            0.0 if isinf(until_s) else until_s,
-            shortage.cap.name,
-        )
+    def _why_no_power(self, shortages: Sequence[Shortage], entry: Entry) -> Constraint:
+        words, count = self.no_watts(shortages), len(entry.others)
+        if count:
+            words = f"{words}; nor at {count} lower P-state{'s' * (count > 1)}"
+        return _of_watts(words, shortages)
 
     def _told(self, shortage: Shortage) -> str:
         return told(shortage, self.plan.now_s, self.of_reservation(shortage.reserved_for))
@@ -235,6 +224,23 @@ class Refusals:
         needed_then = f"and leave less than {_reservation(job, start_s)} needs"
         words = f"would end at {when(scheduler.end_s(entry))}, {needed_then}"
         return Constraint(CONSTRAINT_KIND_RESERVATION, words, units, None, unit, start_s, job)
+
+
+def _of_watts(words: str, shortages: Sequence[Shortage]) -> Constraint:
+    """All budgets that refuse an entry, with the figures of the one that lets it start last."""
+    last = shortages[0]
+    for shortage in shortages:
+        if shortage.until_s > last.until_s:
+            last = shortage
+    return Constraint(
+        CONSTRAINT_KIND_POWER_BUDGET,
+        words,
+        last.needed_mw / 1000,
+        last.available_mw / 1000,
+        WATTS,
+        0.0 if isinf(last.until_s) else last.until_s,
+        last.cap.name,
+    )
 
 
 def _reservation(job: str, start_s: float) -> str:

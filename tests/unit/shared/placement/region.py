@@ -409,13 +409,14 @@ def feed(processor: Processor, events: Iterable[Event]) -> None:
 
 
 def round_of(processor: Processor, number: int, *events: Event) -> list[PlacementDecided]:
-    """What is decided at the end of a round of 30 s that brings these events."""
+    """What is decided at the end of a round of 30 s that brings these events: in types too what it
+    says in words."""
     feed(processor, events)
-    return decisions(processor.end_round(Round(number, T0_US + (number + 1) * 30_000_000)))
+    found = decisions(processor.end_round(Round(number, T0_US + (number + 1) * 30_000_000)))
+    assert [problem for decided in found for problem in untyped(decided)] == []
+    return found
 
 
 def decisions(published: Iterable[Publish]) -> list[PlacementDecided]:
-    """The payloads of what placement publishes, which say in figures what they say in words."""
-    found = [p.event.payload for p in published if isinstance(p.event.payload, PlacementDecided)]
-    assert [problem for decided in found for problem in untyped(decided)] == []
-    return found
+    """The payloads of what placement publishes."""
+    return [p.event.payload for p in published if isinstance(p.event.payload, PlacementDecided)]
