@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 from coplace.v1.accounts_pb2 import STANDING_REFUSED, AccountStanding
-from coplace.v1.control_pb2 import LIMIT_SUBJECT_ACCOUNT, LIMIT_SUBJECT_USER, POWER_SCOPE_CLUSTER
+from coplace.v1.control_pb2 import (
+    LIMIT_SUBJECT_ACCOUNT,
+    LIMIT_SUBJECT_USER,
+    POWER_SCOPE_CLUSTER,
+    POWER_SCOPE_REGION,
+)
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK
 from coplace.v1.placement_pb2 import (
     CONSTRAINT_KIND_ACCOUNT,
@@ -148,7 +153,7 @@ def test_nodes_beside_neighbours_that_do_not_suit_it_are_not_there_for_it() -> N
     ]
 
 
-def test_each_cap_that_refuses_a_job_is_a_constraint_in_watts_beside_the_nodes() -> None:
+def test_a_cap_that_refuses_a_job_is_a_constraint_in_watts_beside_the_nodes() -> None:
     processor = full()
     idle_w = 400.0
     cap = capped(POWER_SCOPE_CLUSTER, "p1", (0, idle_w + 1000.0), (7200, 1e6))
@@ -165,6 +170,18 @@ def test_each_cap_that_refuses_a_job_is_a_constraint_in_watts_beside_the_nodes()
         by="p1",
     )
     assert watts.until_us == T0_US + 7_200_000_000
+
+
+def test_of_several_caps_the_one_counts_that_lets_the_job_start_last_or_never_does() -> None:
+    for later, expected in (((10_000, 1e6), (T0_US + 10_000_000_000, "")), (None, (0, ""))):
+        processor = full()
+        of_p1 = capped(POWER_SCOPE_CLUSTER, "p1", (0, 1400.0), (7200, 1e6))
+        steps = [(0, 1800.0), *([later] if later else [])]
+        of_all = capped(POWER_SCOPE_REGION, "", *steps)
+        decided = told(processor, 1, of_p1, of_all, submitted("b", T0_US + 1, nodes=4))
+        assert len(next(c for c in decided.candidates if c.cluster == "p1").power.shortages) == 2
+        [_, watts] = on(decided, "p1")
+        assert (watts.until_us, watts.by) == expected
 
 
 @pytest.mark.parametrize("of", [LIMIT_SUBJECT_USER, LIMIT_SUBJECT_ACCOUNT])
