@@ -1,10 +1,10 @@
 """`coplace why`: where a job stands, why it does not start, and when it is expected to."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import hypot
 from typing import Final
 
-from coplace.v1.placement_pb2 import Misfit
+from coplace.v1.placement_pb2 import Constraint, ConstraintKind, Misfit
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_CANCELLED,
     JOB_STANDING_DECIDED,
@@ -43,6 +43,10 @@ _STANDINGS: Final = {
     JOB_STANDING_REJECTED: "is rejected: it starts no more, submit it anew or requeue it",
 }
 _FIGURES: Final = ("nodes", "GHz", "time s", "power W", "node energy kJ", "part_eff", "tier")
+_KINDS: Final = {
+    kind: name.removeprefix("CONSTRAINT_KIND_").lower().replace("_", " ")
+    for name, kind in ConstraintKind.items()
+}
 _CONDITION: Final = "if nothing else arrives and all jobs run to their limits"
 
 
@@ -120,6 +124,7 @@ def _of_cluster(one: ClusterOutlook) -> dict[str, Value]:
     weighed = one.candidate
     return {
         "cluster": weighed.cluster,
+        "kind": _kinds(weighed.constraints),
         "not_now": weighed.constraint,
         "place": one.place or None,
         "waiting": one.waiting,
@@ -135,7 +140,13 @@ def _of_cluster(one: ClusterOutlook) -> dict[str, Value]:
 
 
 def _of_misfit(one: Misfit) -> dict[str, Value]:
-    return {"cluster": one.cluster, "not_now": one.reason}
+    return {"cluster": one.cluster, "kind": "misfit", "not_now": one.reason}
+
+
+def _kinds(constraints: Iterable[Constraint]) -> str:
+    """Of what kinds they are, each once, in the words of the schema; a newer placement may have
+    others."""
+    return ", ".join(dict.fromkeys(_KINDS.get(each.kind, "other") for each in constraints))
 
 
 def _allocation(found: Allocation) -> Iterator[str]:
@@ -192,11 +203,13 @@ def _reasons(answer: ExplainResponse) -> Table:
     found = Table("cluster", box=MARKDOWN)
     found.add_column("place in its queue", justify="right")
     found.add_column("free nodes", justify="right")
+    found.add_column("kind")
     found.add_column("why not now")
     for one in answer.clusters:
         place = f"{one.place} of {one.waiting}" if one.place else "none"
         free = f"{one.free_nodes} of {one.nodes}"
-        found.add_row(one.candidate.cluster, place, free, one.candidate.constraint)
+        kinds = _kinds(one.candidate.constraints)
+        found.add_row(one.candidate.cluster, place, free, kinds, one.candidate.constraint)
     return found
 
 

@@ -6,6 +6,14 @@ from math import inf, isinf
 from typing import Any, Final
 
 from coplace.v1.placement_pb2 import (
+    CONSTRAINT_KIND_CAPACITY,
+    CONSTRAINT_KIND_DRAINED_NODES,
+    CONSTRAINT_KIND_LOST_CLUSTER,
+    CONSTRAINT_KIND_MISFIT,
+    CONSTRAINT_KIND_NEIGHBOUR,
+    CONSTRAINT_KIND_NOT_TRIED,
+    CONSTRAINT_KIND_PLAN,
+    CONSTRAINT_KIND_POLICY,
     PREDICTION_BASIS_FIRST_RUN,
     PREDICTION_BASIS_SIGNATURE,
     VERDICT_ACTION,
@@ -36,6 +44,7 @@ from shared.placement.jobs.actions import Action
 from shared.placement.jobs.grants import Void
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.power.caps import MESSAGES
+from shared.placement.reasons.constraints import Constraint, Reason, tell
 from shared.placement.reasons.explanation import Refusals, WhyNot, unexplained, when
 from shared.placement.reasons.notices import JobSituation
 from shared.placement.reasons.pending_reasons import PendingReasons
@@ -53,10 +62,13 @@ MOST_CANDIDATES: Final = 32
 _MOST_NODES: Final = 2**32 - 1
 _MOST_CO_RUNNERS: Final = 32
 _STARTS: Final = WhyNot()
+_DID_NOT_FIT: Final = Constraint(
+    CONSTRAINT_KIND_MISFIT, "did not fit or was lost when the job was ranked"
+)
 # What a job may choose from, each with why it does not start there.
 Weighed = Sequence[tuple[Choice, WhyNot]]
-# In whatever is said of nodes that are too few at the moment.
-_FREE: Final = " free"
+# Where more nodes would help: those that are drained too.
+_TOO_FEW: Final = (CONSTRAINT_KIND_CAPACITY, CONSTRAINT_KIND_NEIGHBOUR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +197,13 @@ class Outcomes:
             return None
         why_not = self.refusals.no_power(start, entry)
         told = OwnPState(freq_ghz=own.freq_ghz, constraint=why_not.text)
+        tell(told.constraints, why_not.constraints)
         self._tell_caps(told.power, why_not.shortages)
         return told
 
     def candidate_message(self, job: Tracked, choice: Choice, why_not: WhyNot) -> CandidateMessage:
-        """What was weighed, and the constraint that bound it; those of power in figures too."""
-        found = candidate_message(job.job, self.clusters[choice.cluster], choice, why_not.text)
+        """What was weighed, and what stood against it, in words and in figures."""
+        found = candidate_message(job.job, self.clusters[choice.cluster], choice, why_not)
         self._tell_caps(found.power, why_not.shortages)
         return found
 
@@ -201,6 +214,7 @@ class Outcomes:
             on = self.clusters[choice.candidate.cluster]
             figures = candidate_figures(job.job, on, choice, why_not.text)
             found = decided.candidates.add(**figures)
+            tell(found.constraints, why_not.constraints)
             self._tell_caps(found.power, why_not.shortages)
         decided.candidates_left_out = len(job.candidates) - len(weighed)
 
@@ -269,9 +283,11 @@ class Outcomes:
         decided = self.decisions.new(job, situation.verdict, situation.what)
         pending_reason, reasons = self.pending_reasons.of_job(job), self.reasons(job, None)
         if pending_reason is not None:
-            decided.reason = pending_reason.reason
+            reason = Reason([pending_reason.constraint])
         else:
-            decided.reason = reason_of(self.waiting_jobs.choices(job), reasons)
+            reason = reason_of(self.waiting_jobs.choices(job), reasons)
+        decided.reason = reason.text
+        tell(decided.constraints, reason.constraints, reason.cluster)
         self._tell(decided, job, self.weighed(job, reasons))
         reservation = self.reservation(job)
         if reservation is not None:
@@ -294,51 +310,68 @@ class Outcomes:
         try:
             return self._why_not(job, choice, entry, start)
         except Exception as error:  # noqa: BLE001 a defect of the words must not stop the deed
-            return WhyNot(unexplained(error))
+            return WhyNot([unexplained(error)])
 
     def _why_not(
         self, job: Tracked, choice: Choice, entry: Entry | None, start: Start | None
     ) -> WhyNot:
         if entry is None:
-            return WhyNot(self._why_no_entry(job, choice))
+            kept = self._why_no_entry(job, choice)
+            return WhyNot() if kept is None else WhyNot([kept])
         if start is None or entry.order < start.entry.order:
             why = self.refusals.why(choice.cluster, entry)
-            drained = self.pending_reasons.drained(choice.cluster) if _FREE in why.text else ""
-            return why._replace(text=f"{why.text}; {drained}") if drained else why
+            if why.constraints[0].kind not in _TOO_FEW:
+                return why
+            drained = self._drained(choice.cluster)
+            return why if drained is None else why._replace(constraints=[*why.constraints, drained])
         if choice.cluster == start.cluster:
             return _STARTS
         before = f"the job started on {start.cluster}, which stands before it in the queue"
-        return WhyNot(f"not tried: {before}")
+        not_tried = Constraint(CONSTRAINT_KIND_NOT_TRIED, f"not tried: {before}", by=start.cluster)
+        return WhyNot([not_tried])
 
-    def _why_no_entry(self, job: Tracked, choice: Choice) -> str:
+    def _why_no_entry(self, job: Tracked, choice: Choice) -> Constraint | None:
         if not choice.waits:
             return self._why_excluded(job, choice)
         pending_reason = self.pending_reasons.of_job(job) or self.pending_reasons.of_entry(
             job, choice.candidate
         )
         if pending_reason:
-            return pending_reason.reason
+            return pending_reason.constraint
         if self.waiting_jobs.is_held_back(choice):
-            return f"planned for {when(choice.not_before_s)}, not before"
+            from_s = choice.not_before_s
+            words = f"planned for {when(from_s)}, not before"
+            return Constraint(CONSTRAINT_KIND_PLAN, words, until_s=from_s)
         return self._misfit(job, choice.cluster)
 
-    def _misfit(self, job: Tracked, cluster: str) -> str:
+    def _misfit(self, job: Tracked, cluster: str) -> Constraint | None:
         found = misfit(job.job, self.clusters[cluster])
-        return found.reason if found else ""
+        return Constraint.of_misfit(found) if found else None
 
-    def _why_excluded(self, job: Tracked, choice: Choice) -> str:
+    def _drained(self, cluster: str) -> Constraint | None:
+        """That nodes of a cluster are drained; None where none is."""
+        words = self.pending_reasons.drained(cluster)
+        return Constraint(CONSTRAINT_KIND_DRAINED_NODES, words) if words else None
+
+    def _why_excluded(self, job: Tracked, choice: Choice) -> Constraint:
         name = choice.cluster
-        problem = self._misfit(job, name) or self.pending_reasons.closed.get(name)
-        if not problem and name in self.pending_reasons.unranked_clusters(job):
-            problem = self.pending_reasons.drained(name)
-        if problem or isinf(choice.part_eff):
-            return problem or "did not fit or was lost when the job was ranked"
+        problem = self._misfit(job, name)
+        if problem is None and (closed := self.pending_reasons.closed.get(name)):
+            problem = Constraint(CONSTRAINT_KIND_LOST_CLUSTER, closed)
+        if problem is None and name in self.pending_reasons.unranked_clusters(job):
+            problem = self._drained(name)
+        if problem is not None:
+            return problem
+        if isinf(choice.part_eff):
+            return _DID_NOT_FIT
         choices = self.waiting_jobs.choices(job)
-        if planned := [other.cluster for other in choices if other.is_planned]:
-            return f"planned for {' or '.join(planned)}"
+        if planned := [other for other in choices if other.is_planned]:
+            words = f"planned for {' or '.join(other.cluster for other in planned)}"
+            return Constraint(CONSTRAINT_KIND_PLAN, words, by=favourite(planned).cluster)
         best = favourite(choices).cluster
         policy = self.decisions.rules.ranking_of(job.weighed).policy
-        return f"policy {policy}: only the best cluster, {best}"
+        words = f"policy {policy}: only the best cluster, {best}"
+        return Constraint(CONSTRAINT_KIND_POLICY, words, by=best)
 
 
 def _as_started(choice: Choice, start: Start) -> Choice:
@@ -353,20 +386,22 @@ def most_favoured(choices: Choices, reasons: Mapping[str, WhyNot]) -> Choices:
     those that it would go to first."""
     if len(choices) <= MOST_CANDIDATES:
         return choices
-    order = sorted(choices, key=lambda c: (bool(reasons[c.cluster].text), *preference(c)))
+    order = sorted(choices, key=lambda c: (bool(reasons[c.cluster].constraints), *preference(c)))
     kept = {choice.cluster for choice in order[:MOST_CANDIDATES]}
     return tuple(choice for choice in choices if choice.cluster in kept)
 
 
-def reason_of(choices: Iterable[Choice], reasons: Mapping[str, WhyNot]) -> str:
+def reason_of(choices: Iterable[Choice], reasons: Mapping[str, WhyNot]) -> Reason:
     """Why a job does not start: that of its most favoured cluster."""
     first = favourite(choices).cluster
-    return f"{first}: {reasons[first].text}"
+    return Reason(reasons[first].constraints, first)
 
 
-def candidate_message(job: Job, on: Cluster, choice: Choice, why_not: str) -> CandidateMessage:
-    """What was weighed, and the constraint that bound it."""
-    return CandidateMessage(**candidate_figures(job, on, choice, why_not))
+def candidate_message(job: Job, on: Cluster, choice: Choice, why_not: WhyNot) -> CandidateMessage:
+    """What was weighed, and what stood against it; without what more there is to say of caps."""
+    found = CandidateMessage(**candidate_figures(job, on, choice, why_not.text))
+    tell(found.constraints, why_not.constraints)
+    return found
 
 
 def candidate_figures(job: Job, on: Cluster, choice: Choice, why_not: str) -> dict[str, Any]:

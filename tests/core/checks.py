@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from coplace.v1.placement_pb2 import CONSTRAINT_KIND_CAPACITY
+
 from shared.placement.processor import Placement
 from shared.placement.reasons.explanation import NOTHING
 from shared.placement.schedulers import Arriving
@@ -57,13 +59,22 @@ class Checks:
         outcomes, where = self.placement.queries._last, waiting.cluster
         assert outcomes is not None
         entry = self._entry_of(waiting)
-        why, told = outcomes.refusals.why(where, entry)
-        require(NOTHING not in why, f"{waiting}: {why}")
+        why_not = outcomes.refusals.why(where, entry)
+        why = why_not.text
+        require(NOTHING not in why_not.constraints, f"{waiting}: {why}")
         lacks = one.before.lacks(waiting)
         shortages = [
-            Lack(f"{s.cap.scope} {s.cap.name}", s.at_s, s.available_mw, s.until_s) for s in told
+            Lack(f"{s.cap.scope} {s.cap.name}", s.at_s, s.available_mw, s.until_s)
+            for s in why_not.shortages
         ]
         require(sorted(shortages) == sorted(lacks), f"{waiting}: {why}; should be {lacks}")
+        promise = one.before.promises.get(where)
+        is_own = promise is not None and promise.arrival == waiting.arrival
+        of_capacity = [c for c in why_not.constraints if c.kind == CONSTRAINT_KIND_CAPACITY]
+        for told in (c for c in of_capacity if c.needed is not None):
+            until_s = promise.start_s if promise is not None and is_own else 0.0
+            figures = told.needed, told.until_s
+            require(figures == (waiting.units, until_s), f"{waiting}: {told}")
         counted = type(one.plan.schedulers[where]).__name__ == "EasyScheduler"
         expected = (
             self._by_counting(one.before, waiting)

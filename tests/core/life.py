@@ -54,6 +54,7 @@ from tests.core.managers import Managers
 from tests.core.plain import Kept, Region
 from tests.core.plain_state import PlainState, require
 from tests.core.runs import CLOCK, END, RESUME, SUSPEND, Acting, Action, Run, Runs
+from tests.support.typed import untyped
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US
 
@@ -299,6 +300,8 @@ class Life:
         self._take_changes()
         require(self._states[0] == self._states[1], "who was restored writes something else")
         decisions = region.decisions(both[0])
+        parted = [problem for decided in decisions for problem in untyped(decided)]
+        require(not parted, "; ".join(parted))
         self._checks.starts(self.passes)
         last = self.passes[-1].before
         freed = [*self._sharing.made(decisions, acting, last)]

@@ -30,9 +30,9 @@ MUTANTS: Final = (
     Mutant(
         "an explanation knows no refusal for watts, and raises",
         "placement/reasons/explanation.py",
-        'return WhyNot("; ".join(filter(None, texts)) or NOTHING, shortages)',
+        "return WhyNot(constraints or [NOTHING], shortages)",
         'if not found:\n            raise ValueError("was free to start")\n'
-        "        return WhyNot(found, shortages)",
+        "        return WhyNot([found], shortages)",
     ),
     Mutant(
         "a guest that ends takes along what its host holds",

@@ -150,6 +150,7 @@ def test_a_waiting_job_is_told_its_reason_its_promise_and_its_expected_start(
     assert before.startswith("before it: 0 jobs stand before it")
     assert promised.startswith("promised: 4 nodes of alpha at ")
     assert " 1 of 1 |" in answer.stdout
+    assert "| capacity | needs 4 nodes, 0 free |" in answer.stdout
 
 
 def test_a_job_whose_start_was_decided_says_where(region: Region) -> None:
@@ -176,9 +177,10 @@ def test_the_program_of_the_how_to_prints_where_a_job_waits_and_when_it_starts(
     write_programs(HOW_TO / "ask-why.md", tmp_path)
     command = [sys.executable, "why.py", region.deciding_address(), _WAITS]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    standing, place, expected = result.stdout.splitlines()
+    standing, place, bound, expected = result.stdout.splitlines()
     assert standing == "JOB_STANDING_RESERVED alpha: needs 4 nodes, 0 free"
     assert place == "alpha: place 1 of 1: needs 4 nodes, 0 free"
+    assert bound == "  CONSTRAINT_KIND_CAPACITY 0 of 4 nodes"
     assert expected.startswith("expected on alpha at ")
 
 

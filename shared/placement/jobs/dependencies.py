@@ -3,6 +3,8 @@
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 
+from coplace.v1.placement_pb2 import CONSTRAINT_KIND_DEPENDENCY
+
 from shared.domain.job import Condition, Dependency, JobState
 from shared.placement.jobs.tracked import Tracked
 from shared.placement.reasons.pending_reasons import PendingReason
@@ -46,7 +48,7 @@ class Dependencies:
         if job.job.job_id in self._stuck:
             circle = min(self._awaited[job.job.job_id] & self._stuck)
             found.append(
-                PendingReason(f"waits for {circle}, which waits in a circle", lasting=True)
+                _waits_for(circle, f"waits for {circle}, which waits in a circle", lasting=True)
             )
         return max(found, key=lambda pending_reason: pending_reason.lasting, default=None)
 
@@ -68,13 +70,14 @@ class Dependencies:
         job_id, condition = dependency.job_id, dependency.condition
         awaited = self._get(job_id)
         if awaited is None:
-            return PendingReason(f"{condition} {job_id}: no such job is known", lasting=True)
+            what = f"{condition} {job_id}: no such job is known"
+            return _waits_for(job_id, what, lasting=True)
         if not awaited.ended:
-            return PendingReason(f"{condition} {job_id}: it has not ended")
+            return _waits_for(job_id, f"{condition} {job_id}: it has not ended")
         if condition is Condition.AFTER_ANY or awaited.completed:
             return None
         ended = "was rejected" if awaited.state is JobState.REJECTED else "ended without completing"
-        return PendingReason(f"{condition} {job_id}: it {ended}", lasting=True)
+        return _waits_for(job_id, f"{condition} {job_id}: it {ended}", lasting=True)
 
     def _in_circles(self) -> set[str]:
         """What is left when all that may still be met is taken away, again and again (Kahn)."""
@@ -91,3 +94,8 @@ class Dependencies:
                 if not open_ends[dependent]:
                     free.append(dependent)
         return set(open_ends)
+
+
+def _waits_for(job_id: str, what: str, *, lasting: bool = False) -> PendingReason:
+    """What keeps a job until another one has ended as it must."""
+    return PendingReason(CONSTRAINT_KIND_DEPENDENCY, what, lasting, by=job_id)

@@ -1,6 +1,6 @@
 """Why an entry did not start: texts that name what would have to be different."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -9,10 +9,21 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Final, NamedTuple
 
+from coplace.v1.placement_pb2 import (
+    CONSTRAINT_KIND_CAPACITY,
+    CONSTRAINT_KIND_MISFIT,
+    CONSTRAINT_KIND_NEIGHBOUR,
+    CONSTRAINT_KIND_NOT_TRIED,
+    CONSTRAINT_KIND_POWER_BUDGET,
+    CONSTRAINT_KIND_RESERVATION,
+    CONSTRAINT_KIND_UNEXPLAINED,
+)
+
+from shared.placement.reasons.constraints import NODES, UNITS, WATTS, Constraint, in_words
 from shared.scheduling.backfill import ClusterScheduler, Dispatch, Start
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
-from shared.scheduling.load import ClusterState, Reservation
+from shared.scheduling.load import ClusterState
 from shared.scheduling.power import Shortage
 from shared.scheduling.problem import Shape, takes_nodes
 from shared.scheduling.wait_queue import Entry
@@ -20,7 +31,11 @@ from shared.scheduling.wait_queue import Entry
 # In whatever is said of a budget of power.
 POWER: Final = "power cap"
 # What is said of an entry that came into the queue after the pass.
-NOTHING: Final = "nothing stands against it: it is tried at the end of the next round"
+NOTHING: Final = Constraint(
+    CONSTRAINT_KIND_NOT_TRIED,
+    "nothing stands against it: it is tried at the end of the next round",
+)
+_CAME_BACK: Final = Constraint(CONSTRAINT_KIND_NOT_TRIED, "watts came back after it had started")
 _MOST_TEXT: Final = 256
 # The arrival number of no job, in shortages.
 _NOBODY: Final = -1
@@ -33,11 +48,16 @@ def freed_holder(arrival: int) -> int:
 
 
 class WhyNot(NamedTuple):
-    """Why an entry does not start, in words, empty where it does; and the budgets of power among
-    what stands against it."""
+    """What stands against an entry, nothing where it starts; and the budgets of power among that,
+    each by itself."""
 
-    text: str = ""
+    constraints: Sequence[Constraint] = ()
     shortages: Sequence[Shortage] = ()
+
+    @property
+    def text(self) -> str:
+        """In words; empty where it starts."""
+        return in_words(self.constraints)
 
 
 @lru_cache(maxsize=1024)  # the jobs of a round wait for the same few reservations and caps
@@ -46,11 +66,12 @@ def when(time_s: float) -> str:
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def unexplained(error: Exception) -> str:
+def unexplained(error: Exception) -> Constraint:
     """What stands where an explanation failed: which defect to report."""
     at = extract_tb(error.__traceback__)[-1]
     place = f"{at.name} of {Path(at.filename).name}"
-    return f"no explanation, please report {type(error).__name__} in {place}: {error}"[:_MOST_TEXT]
+    words = f"no explanation, please report {type(error).__name__} in {place}: {error}"
+    return Constraint(CONSTRAINT_KIND_UNEXPLAINED, words[:_MOST_TEXT])
 
 
 @lru_cache(maxsize=4096)  # a job needs the same under each of its caps
@@ -93,9 +114,19 @@ class Refusals:
             found = self._why_no_units(scheduler, entry)
         else:
             found = self._why_no_nodes(scheduler, entry, scheduler.state_before(entry))
+        constraints: list[Constraint] = []
+        if found is not None:
+            is_promised = scheduler.reserved_for == entry.arrival
+            if is_promised and found.kind == CONSTRAINT_KIND_CAPACITY and scheduler.reservation:
+                found = found._replace(until_s=scheduler.reservation.start_s)
+            constraints.append(found)
+        never = self._why_never(scheduler, entry)
+        if never is not None:
+            constraints.append(never)
         shortages = self.shortages(cluster, entry)
-        texts = [found, self._why_never(scheduler, entry), *self._why_no_power(shortages, entry)]
-        return WhyNot("; ".join(filter(None, texts)) or NOTHING, shortages)
+        if shortages:
+            constraints.append(self._why_no_power(shortages, entry))
+        return WhyNot(constraints or [NOTHING], shortages)
 
     def shortages(self, cluster: str, entry: Entry) -> list[Shortage]:
         """The budgets of power that did not let an entry start."""
@@ -109,13 +140,13 @@ class Refusals:
         """Whether an entry would start now, behind all that did, but for budgets of power."""
         scheduler = self.plan.schedulers[cluster]
         if isinstance(scheduler, ConsumableScheduler):
-            fits = not self._why_no_units(scheduler, entry)
+            has_room = self._why_no_units(scheduler, entry) is None
         else:
             is_own = scheduler.reservation and scheduler.reservation.arrival == entry.arrival
             now = scheduler.state
             now = now._replace(reservation=None) if is_own else now
-            fits = not self._why_no_nodes(scheduler, entry, now)
-        return fits and bool(self.shortages(cluster, entry))
+            has_room = self._why_no_nodes(scheduler, entry, now) is None
+        return has_room and bool(self.shortages(cluster, entry))
 
     def of_reservation(self, arrival: int) -> str:
         """Whose reservation is meant, or for whom watts are being freed; empty for nobody."""
@@ -126,65 +157,102 @@ class Refusals:
     def no_power(self, start: Start, entry: Entry) -> WhyNot:
         """Why an entry starts at a lower P-state than its own, as it is when the pass is over."""
         shortages = self.shortages(start.cluster, entry)
-        told = "; ".join(map(self._told, shortages)) or "watts came back after it had started"
-        return WhyNot(told, shortages)
+        if not shortages:
+            return WhyNot([_CAME_BACK])
+        return WhyNot([_of_watts(self.no_watts(shortages), shortages)], shortages)
 
-    def _why_never(self, scheduler: ClusterScheduler, entry: Entry) -> str:
-        """That nodes which an entry needs are held for ever; empty where they are expected back."""
+    def _why_never(self, scheduler: ClusterScheduler, entry: Entry) -> Constraint | None:
+        """That nodes which an entry needs are held for ever; None where they are expected back."""
         if not scheduler.is_any_held_for_ever or scheduler.expects_nodes(entry):
-            return ""
-        return f"jobs that are suspended, and that no {POWER} lets run on, hold nodes that it needs"
+            return None
+        held = "jobs that are suspended, and that no"
+        words = f"{held} {POWER} lets run on, hold nodes that it needs"
+        return Constraint(CONSTRAINT_KIND_CAPACITY, words)
 
-    def _why_no_power(self, shortages: Sequence[Shortage], entry: Entry) -> Iterator[str]:
-        yield from map(self._told, shortages)
-        if shortages and entry.others:
-            count = len(entry.others)
-            yield f"nor at {count} lower P-state{'s' * (count > 1)}"
+    def _why_no_power(self, shortages: Sequence[Shortage], entry: Entry) -> Constraint:
+        words, count = self.no_watts(shortages), len(entry.others)
+        if count:
+            words = f"{words}; nor at {count} lower P-state{'s' * (count > 1)}"
+        return _of_watts(words, shortages)
 
     def _told(self, shortage: Shortage) -> str:
         return told(shortage, self.plan.now_s, self.of_reservation(shortage.reserved_for))
 
-    def _why_no_nodes(self, scheduler: EasyScheduler, entry: Entry, before: ClusterState) -> str:
-        if entry.nodes > scheduler.total:
-            return f"needs {entry.nodes} nodes, the cluster has {scheduler.total}"
-        if entry.nodes > before.free:
-            return f"needs {entry.nodes} nodes, {before.free} free"
-        if before.in_time(scheduler.end_s(entry)) or entry.nodes <= before.extra:
-            return ""
+    def _why_no_nodes(
+        self, scheduler: EasyScheduler, entry: Entry, before: ClusterState
+    ) -> Constraint | None:
+        nodes, total, free = entry.nodes, scheduler.total, before.free
+        if nodes > total:
+            words = f"needs {nodes} nodes, the cluster has {total}"
+            return Constraint(CONSTRAINT_KIND_MISFIT, words, nodes, total, NODES)
+        if nodes > free:
+            words = f"needs {nodes} nodes, {free} free"
+            return Constraint(CONSTRAINT_KIND_CAPACITY, words, nodes, free, NODES)
+        if before.in_time(scheduler.end_s(entry)) or nodes <= before.extra:
+            return None
         assert before.reservation is not None
-        reserved = self._reservation(before.reservation)
-        return (
-            f"would end at {when(scheduler.end_s(entry))}, after {reserved}, and "
+        job, start_s = self.of_reservation(before.reservation.arrival), before.reservation.start_s
+        words = (
+            f"would end at {when(scheduler.end_s(entry))}, after {_reservation(job, start_s)}, and "
             f"use more than its {before.extra} extra nodes"
         )
+        return Constraint(
+            CONSTRAINT_KIND_RESERVATION, words, nodes, before.extra, NODES, start_s, job
+        )
 
-    def _why_no_units(self, scheduler: ConsumableScheduler, entry: Entry) -> str:
+    def _why_no_units(self, scheduler: ConsumableScheduler, entry: Entry) -> Constraint | None:
         """What is in its way now that the pass is over: what was then is so still."""
-        needed, most = f"needs {units_of(scheduler, entry)}", scheduler.most_units(entry)
-        if entry.nodes > most:
-            return f"{needed}, the cluster has room for {most} when it is empty"
+        units, most = entry.nodes, scheduler.most_units(entry)
+        asked, unit = _units_of(scheduler, entry)
+        needed = f"needs {asked}"
+        if units > most:
+            words = f"{needed}, the cluster has room for {most} when it is empty"
+            return Constraint(CONSTRAINT_KIND_MISFIT, words, units, most, unit)
         beside_anyone, now = scheduler.units_beside_anyone(entry), scheduler.units_now(entry)
-        if entry.nodes > beside_anyone:
-            return f"{needed}, {beside_anyone} free"
-        if entry.nodes > now:
+        if units > beside_anyone:
+            words = f"{needed}, {beside_anyone} free"
+            return Constraint(CONSTRAINT_KIND_CAPACITY, words, units, beside_anyone, unit)
+        if units > now:
             why = scheduler.why_no_neighbour(entry)
-            return f"{needed}, {now} free beside neighbours that suit it: {why}"
+            words = f"{needed}, {now} free beside neighbours that suit it: {why}"
+            return Constraint(CONSTRAINT_KIND_NEIGHBOUR, words, units, now, unit)
         reservation = scheduler.reservation
         is_own = reservation is not None and reservation.arrival == entry.arrival
         if reservation is None or is_own or scheduler.leaves_reservation(entry):
-            return ""
-        needed_then = f"and leave less than {self._reservation(reservation)} needs"
-        return f"would end at {when(scheduler.end_s(entry))}, {needed_then}"
-
-    def _reservation(self, reservation: Reservation) -> str:
-        job = self.of_reservation(reservation.arrival)
-        return f"the reservation of {job} at {when(reservation.start_s)}"
+            return None
+        job, start_s = self.of_reservation(reservation.arrival), reservation.start_s
+        needed_then = f"and leave less than {_reservation(job, start_s)} needs"
+        words = f"would end at {when(scheduler.end_s(entry))}, {needed_then}"
+        return Constraint(CONSTRAINT_KIND_RESERVATION, words, units, None, unit, start_s, job)
 
 
-def units_of(scheduler: ConsumableScheduler, entry: Entry) -> str:
-    """What an entry asks for, in words: so many nodes, or units of so much."""
+def _of_watts(words: str, shortages: Sequence[Shortage]) -> Constraint:
+    """All budgets that refuse an entry, with the figures of the one that lets it start last."""
+    last = shortages[0]
+    for shortage in shortages:
+        if shortage.until_s > last.until_s:
+            last = shortage
+    return Constraint(
+        CONSTRAINT_KIND_POWER_BUDGET,
+        words,
+        last.needed_mw / 1000,
+        last.available_mw / 1000,
+        WATTS,
+        0.0 if isinf(last.until_s) else last.until_s,
+        last.cap.name,
+    )
+
+
+def _reservation(job: str, start_s: float) -> str:
+    return f"the reservation of {job} at {when(start_s)}"
+
+
+def _units_of(scheduler: ConsumableScheduler, entry: Entry) -> tuple[str, str]:
+    """What an entry asks for, in words: so many nodes, or units of so much; and which of both."""
     table, shape = scheduler.table, scheduler.kinds[entry.kind].shape
-    return _in_words(table.names, shape, takes_nodes(table, shape), entry.nodes)
+    are_nodes = takes_nodes(table, shape)
+    asked = _in_words(table.names, shape, are_nodes, entry.nodes)
+    return asked, NODES if are_nodes else UNITS
 
 
 @lru_cache(maxsize=4096)  # the jobs of a round are of few shapes

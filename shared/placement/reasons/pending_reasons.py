@@ -4,12 +4,24 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from coplace.v1.placement_pb2 import (
+    CONSTRAINT_KIND_ACCOUNT,
+    CONSTRAINT_KIND_DRAINED_NODES,
+    CONSTRAINT_KIND_HOLD,
+    CONSTRAINT_KIND_LIMIT,
+    CONSTRAINT_KIND_LOST_CLUSTER,
+    CONSTRAINT_KIND_MISFIT,
+    CONSTRAINT_KIND_RUNS,
+    ConstraintKind,
+)
+
 from shared.domain.cluster import Cluster
 from shared.domain.job import Job
 from shared.placement.candidates.candidate import Candidate
 from shared.placement.candidates.misfits import in_words
 from shared.placement.jobs.limits import Limit, Subject, Usage, subjects_of
 from shared.placement.jobs.tracked import Tracked
+from shared.placement.reasons.constraints import JOBS, NODES, Constraint
 from shared.placement.rules_in_force import RulesInForce
 from shared.scheduling.problem import nodes_worth
 
@@ -19,17 +31,30 @@ class PendingReason:
     """A reason; a `lasting` one stays until somebody does something about it.
 
     `figures` end the reason of one that comes and goes with what runs. They change with every start
-    and are no news: `what` is.
+    and are no news: `what` is. What is needed and what there is, in a unit, are None where nothing
+    is counted; `by` is who or what keeps it.
     """
 
+    kind: ConstraintKind.ValueType
     what: str
     lasting: bool = False
     figures: str = ""
+    needed: float | None = None
+    available: float | None = None
+    unit: str = ""
+    by: str = ""
 
     @property
     def reason(self) -> str:
         """In words."""
         return self.what + self.figures
+
+    @property
+    def constraint(self) -> Constraint:
+        """With its kind and figures: until when it stands is never known."""
+        return Constraint(
+            self.kind, self.reason, self.needed, self.available, self.unit, by=self.by
+        )
 
 
 class _Holdings(Protocol):
@@ -98,9 +123,9 @@ class PendingReasons:
         """What keeps the entry for this cluster out; None when nothing does."""
         closed, limits = self.models.closed, self.models.limits
         if candidate.cluster in closed:
-            return PendingReason(closed[candidate.cluster])
+            return PendingReason(CONSTRAINT_KIND_LOST_CLUSTER, closed[candidate.cluster])
         if self._is_drained(job, candidate):
-            return PendingReason(self.drained(candidate.cluster))
+            return PendingReason(CONSTRAINT_KIND_DRAINED_NODES, self.drained(candidate.cluster))
         if not limits:
             return None
         cluster = self.models.clusters[candidate.cluster]
@@ -127,48 +152,58 @@ class PendingReasons:
         if not job.runs_on:
             return None
         repair = "declare it, or seize the job if it does not run there"
-        return PendingReason(f"{said_to_run(job)}, which is not declared: {repair}", lasting=True)
+        what = f"{said_to_run(job)}, which is not declared: {repair}"
+        return PendingReason(CONSTRAINT_KIND_RUNS, what, lasting=True, by=job.runs_on)
 
     def _hold(self, job: Tracked) -> PendingReason | None:
         if job.held is not None:
-            return PendingReason(f"held{f': {job.held}' if job.held else ''}", lasting=True)
+            return _hold(f"held{f': {job.held}' if job.held else ''}")
         if 0 < self.models.rules.now.most_requeues <= job.requeues:
             why = f", last: {job.put_back}" if job.put_back else ""
             put_back = f"was put back {job.requeues} times{why}"
-            return PendingReason(f"{put_back}: release it when that is mended", lasting=True)
+            return _hold(f"{put_back}: release it when that is mended")
         if not 0 < self.models.rules.now.most_missed_starts <= job.missed_starts:
             return None
         missed = f"{job.missed_starts} starts of it were declined or not confirmed in time"
-        return PendingReason(
-            f"{missed}: release it when its resource manager starts jobs", lasting=True
-        )
+        return _hold(f"{missed}: release it when its resource manager starts jobs")
 
     def _unfit(self, job: Tracked) -> PendingReason | None:
         """That it fits on no declared cluster: what was accepted once waits until one is declared
         that holds it, what came while one was lost until that is known."""
         if not self.models.declared:
-            return PendingReason("no cluster is declared")
+            return PendingReason(CONSTRAINT_KIND_MISFIT, "no cluster is declared")
         if not job.misfits:
             return None
         if job.admitted:
-            return PendingReason(f"{in_words(job.misfits)}, as declared now", lasting=True)
-        lost = min(self.models.lost, default="a cluster")
-        unless = f"rejected unless {lost}, which is lost, returns with more"
-        return PendingReason(f"{in_words(job.misfits)}: {unless}")
+            what = f"{in_words(job.misfits)}, as declared now"
+            return PendingReason(CONSTRAINT_KIND_MISFIT, what, lasting=True)
+        lost = min(self.models.lost, default="")
+        unless = f"rejected unless {lost or 'a cluster'}, which is lost, returns with more"
+        what = f"{in_words(job.misfits)}: {unless}"
+        return PendingReason(CONSTRAINT_KIND_LOST_CLUSTER, what, by=lost)
 
     def _empty(self, job: Tracked) -> PendingReason | None:
         """That its account has nothing left, by what is charged and what runs are reserved for."""
         account = job.job.account
         if account not in self.models.refused:
             return None
-        return PendingReason(f"account {account} has used up its {self.models.refused[account]}")
+        what = f"account {account} has used up its {self.models.refused[account]}"
+        return PendingReason(CONSTRAINT_KIND_ACCOUNT, what, by=account)
 
     def _too_many_jobs(self, job: Tracked) -> PendingReason | None:
         for subject, limit in self._limits_of(job):
             held = self.holdings.usage(subject)
             if not limit.allows_job(held):
                 most = f"{subject.kind} {subject.name} may run {limit.jobs} jobs at once"
-                return PendingReason(most, figures=f" and runs {held.jobs}")
+                return PendingReason(
+                    CONSTRAINT_KIND_LIMIT,
+                    most,
+                    figures=f" and runs {held.jobs}",
+                    needed=1,
+                    available=limit.jobs - held.jobs,
+                    unit=JOBS,
+                    by=subject.name,
+                )
         return None
 
     def _too_many_nodes(self, job: Tracked, nodes: int) -> PendingReason | None:
@@ -176,9 +211,22 @@ class PendingReasons:
             held = self.holdings.usage(subject)
             if not limit.allows_nodes(held, nodes):
                 most = f"{subject.kind} {subject.name} may hold {limit.nodes} nodes at once"
-                return PendingReason(most, figures=f", holds {held.nodes} and needs {nodes} more")
+                return PendingReason(
+                    CONSTRAINT_KIND_LIMIT,
+                    most,
+                    figures=f", holds {held.nodes} and needs {nodes} more",
+                    needed=nodes,
+                    available=limit.nodes - held.nodes,
+                    unit=NODES,
+                    by=subject.name,
+                )
         return None
 
     def _limits_of(self, job: Tracked) -> list[tuple[Subject, Limit]]:
         limits = self.models.limits
         return [(s, limits[s]) for s in subjects_of(job.job) if s in limits]
+
+
+def _hold(what: str) -> PendingReason:
+    """What lasts until somebody releases the job."""
+    return PendingReason(CONSTRAINT_KIND_HOLD, what, lasting=True)

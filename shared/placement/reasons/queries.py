@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
-from coplace.v1.placement_pb2 import Candidate, Reservation
+from coplace.v1.placement_pb2 import CONSTRAINT_KIND_NOT_TRIED, Candidate, Reservation
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_CANCELLED,
     JOB_STANDING_DECIDED,
@@ -62,6 +62,7 @@ from shared.placement.power.caps import (
 from shared.placement.power.joint_margin import JointMargin
 from shared.placement.power.meters import Meters
 from shared.placement.power.overshoots import Overshoots, UnderCap
+from shared.placement.reasons.constraints import Constraint, Reason, tell
 from shared.placement.reasons.explanation import WhyNot
 from shared.placement.reasons.pending_reasons import PendingReasons
 from shared.placement.reasons.quoting import QuotedJob, Quoting
@@ -72,9 +73,13 @@ from shared.placement.waiting import WaitingJobs
 from shared.scheduling.backfill import ClusterScheduler
 from shared.scheduling.power import NO_CAP_MW
 
-_NEWS: Final = "there is news since the last round: it is tried at the end of this one"
-_RESTARTED: Final = (
-    "placement started anew and nothing happened since: it is known at the end of the next round"
+_NEWS: Final = Constraint(
+    CONSTRAINT_KIND_NOT_TRIED,
+    "there is news since the last round: it is tried at the end of this one",
+)
+_RESTARTED: Final = Constraint(
+    CONSTRAINT_KIND_NOT_TRIED,
+    "placement started anew and nothing happened since: it is known at the end of the next round",
 )
 # Rows of an answer: each reason is worked out, and no decision is made meanwhile.
 USUAL_LISTED: Final = 50
@@ -272,7 +277,7 @@ class Queries:
             app_id=job.job.app_id,
             priority=job.job.priority,
             standing=self._standing(job),
-            reason=self._why_it_waits(job) if job.waits else _why_not_waiting(job),
+            reason=self._why_it_waits(job).text if job.waits else _why_not_waiting(job),
             submitted_at_us=round(job.job.submit_s * 1e6),
             allocation=self._allocation(job, job.placed) if job.placed is not None else None,
             reservation=reservation,
@@ -446,30 +451,34 @@ class Queries:
         return found
 
     def _explain(self, answer: ExplainResponse, job: Tracked) -> None:
-        answer.reason = self._why_it_waits(job)
+        reason = self._why_it_waits(job)
+        answer.reason = reason.text
+        tell(answer.constraints, reason.constraints, reason.cluster)
         answer.clusters.extend(self._outlooks(job, self._reasons(job)))
         reservation = self._reservation(job)
         if reservation is not None:
             answer.reservation.CopyFrom(reservation)
 
-    def _why_it_waits(self, job: Tracked) -> str:
+    def _why_it_waits(self, job: Tracked) -> Reason:
         pending_reason = self._pending_reasons.of_job(job)
         if pending_reason is not None:
-            return pending_reason.reason
+            return Reason([pending_reason.constraint])
         if not job.candidates:
-            return _NEWS
+            return Reason([_NEWS])
         return reason_of(self._waiting_jobs.choices(job), self._reasons(job))
 
     def _reasons(self, job: Tracked) -> Mapping[str, WhyNot]:
         if self._last is None:
-            return {c.cluster: WhyNot(_RESTARTED) for c in job.candidates}
+            return {c.cluster: WhyNot([_RESTARTED]) for c in job.candidates}
         found = self._last.reasons(job, None)
-        return {cluster: why if why.text else WhyNot(_NEWS) for cluster, why in found.items()}
+        return {
+            cluster: why if why.constraints else WhyNot([_NEWS]) for cluster, why in found.items()
+        }
 
     def _told(self, job: Tracked, choice: Choice, why_not: WhyNot) -> Candidate:
         if self._last is None:
             cluster = self._models.clusters[choice.cluster]
-            return candidate_message(job.job, cluster, choice, why_not.text)
+            return candidate_message(job.job, cluster, choice, why_not)
         return self._last.candidate_message(job, choice, why_not)
 
     def _outlooks(self, job: Tracked, reasons: Mapping[str, WhyNot]) -> Iterator[ClusterOutlook]:

@@ -15,6 +15,7 @@ from coplace.v1.placement_pb2 import (
 )
 
 from tests.chaos.audit.evidence import Evidence, is_hostile
+from tests.support.typed import untyped
 
 # A cluster of somebody hostile that is lost, as he says, returns when he likes, so that who stands
 # still there stays so; its nodes that failed, as he says, nobody resumes; and what his runs hold
@@ -29,11 +30,12 @@ _AWAITS: Final = re.compile(r"after_(?:ok|any) (\S+): it has not ended")
 
 
 def every_decision_is_explained(evidence: Evidence) -> Iterator[str]:
-    """A start says of each other candidate what kept it back; all else gives a reason; and no
-    explanation stumbles over a defect, which is told in its place."""
+    """A start says of each other candidate what kept it back; all else gives a reason; what is said
+    in words is typed; and no explanation stumbles over a defect, which is told in its place."""
     for decided in evidence.decisions:
         texts = (decided.reason, *(candidate.constraint for candidate in decided.candidates))
         yield from (f"{_name(decided)}: {text}" for text in texts if "please report" in text)
+        yield from (f"{_name(decided)}: {problem}" for problem in untyped(decided))
         if decided.verdict == VERDICT_START:
             yield from _unexplained_start(decided)
         elif not decided.reason:

@@ -1,7 +1,15 @@
 """What `coplace why` prints, word for word: it is read at night."""
 
 import pytest
-from coplace.v1.placement_pb2 import Candidate, Misfit, Reservation
+from coplace.v1.placement_pb2 import (
+    CONSTRAINT_KIND_CAPACITY,
+    CONSTRAINT_KIND_MISFIT,
+    CONSTRAINT_KIND_POWER_BUDGET,
+    Candidate,
+    Constraint,
+    Misfit,
+    Reservation,
+)
 from coplace.v1.placement_service_pb2 import (
     JOB_STANDING_DECIDED,
     JOB_STANDING_FINISHED,
@@ -37,6 +45,7 @@ def waiting() -> ExplainResponse:
         power_sd=0.04,
         part_eff=1.414,
         constraint="needs 4 nodes, 1 free",
+        constraints=[Constraint(kind=CONSTRAINT_KIND_CAPACITY)],
     )
     on_p2 = Candidate(
         cluster="p2",
@@ -44,6 +53,7 @@ def waiting() -> ExplainResponse:
         freq_ghz=3.1,
         tier=2,
         constraint="needs 4 nodes, the cluster has 2",
+        constraints=[Constraint(kind=CONSTRAINT_KIND_MISFIT)],
         memory_unknown=True,
     )
     return ExplainResponse(
@@ -102,11 +112,21 @@ def test_a_waiting_job_is_told_why_when_and_what_is_promised() -> None:
 
 def test_each_cluster_has_a_row_with_the_reason_and_one_with_what_was_weighed() -> None:
     assert rows(waiting()) == [
-        ["p1", "3 of 9", "1 of 8", "needs 4 nodes, 1 free"],
-        ["p2", "none", "2 of 2", "needs 4 nodes, the cluster has 2"],
+        ["p1", "3 of 9", "1 of 8", "capacity", "needs 4 nodes, 1 free"],
+        ["p2", "none", "2 of 2", "misfit", "needs 4 nodes, the cluster has 2"],
         ["p1", "4", "2.1", "50 ± 2", "300 ± 12", "15.0 ± 0.8", "1.414", "0"],
         ["p2", "4", "3.1", "0", "0", "0.0", "0.000", "2"],
     ]
+
+
+def test_several_kinds_are_each_named_once_and_one_of_a_newer_placement_is_another() -> None:
+    answer = waiting()
+    kinds = [CONSTRAINT_KIND_CAPACITY, *[CONSTRAINT_KIND_POWER_BUDGET] * 2]
+    found = answer.clusters[0].candidate
+    del found.constraints[:]
+    found.constraints.extend(Constraint(kind=kind) for kind in kinds)
+    found.constraints.add().MergeFromString(b"\x08\x7f")
+    assert rows(answer)[0][3] == "capacity, power budget, other"
 
 
 def test_a_rejected_job_says_what_each_cluster_lacks() -> None:
@@ -187,9 +207,9 @@ def test_an_address_where_nobody_listens_is_named() -> None:
 def test_programs_read_a_row_for_each_cluster_with_where_the_job_stands() -> None:
     rows, columns = why.for_programs(waiting())
     assert {row["is"] for row in rows} == {"waits, and nodes are promised to it"}
-    assert [(row["cluster"], row["place"], row["not_now"]) for row in rows] == [
-        ("p1", 3, "needs 4 nodes, 1 free"),
-        ("p2", None, "needs 4 nodes, the cluster has 2"),
+    assert [(row["cluster"], row["place"], row["kind"], row["not_now"]) for row in rows] == [
+        ("p1", 3, "capacity", "needs 4 nodes, 1 free"),
+        ("p2", None, "misfit", "needs 4 nodes, the cluster has 2"),
     ]
     assert all(tuple(row) == columns for row in rows)
 
@@ -208,8 +228,8 @@ def test_programs_read_one_row_of_a_job_that_runs_and_one_a_cluster_that_it_does
         misfits=[Misfit(cluster="p1", reason="too wide"), Misfit(cluster="p2", reason="no GPUs")],
     )
     rows, columns = why.for_programs(lacks)
-    assert [(row["cluster"], row["not_now"]) for row in rows] == [
-        ("p1", "too wide"),
-        ("p2", "no GPUs"),
+    assert [(row["cluster"], row["kind"], row["not_now"]) for row in rows] == [
+        ("p1", "misfit", "too wide"),
+        ("p2", "misfit", "no GPUs"),
     ]
     assert all(tuple(row) == columns for row in rows)

@@ -56,6 +56,7 @@ from shared.messaging.stages.stage import Processor, Round
 from shared.models import degradation
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
+from tests.support.typed import untyped
 
 M = TypeVar(
     "M",
@@ -408,9 +409,12 @@ def feed(processor: Processor, events: Iterable[Event]) -> None:
 
 
 def round_of(processor: Processor, number: int, *events: Event) -> list[PlacementDecided]:
-    """What is decided at the end of a round of 30 s that brings these events."""
+    """What is decided at the end of a round of 30 s that brings these events: in types too what it
+    says in words."""
     feed(processor, events)
-    return decisions(processor.end_round(Round(number, T0_US + (number + 1) * 30_000_000)))
+    found = decisions(processor.end_round(Round(number, T0_US + (number + 1) * 30_000_000)))
+    assert [problem for decided in found for problem in untyped(decided)] == []
+    return found
 
 
 def decisions(published: Iterable[Publish]) -> list[PlacementDecided]:

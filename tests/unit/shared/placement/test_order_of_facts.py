@@ -5,7 +5,13 @@ from dataclasses import replace
 
 from coplace.v1.control_pb2 import DeadLetter
 from coplace.v1.jobs_pb2 import JOB_OUTCOME_FAILED
-from coplace.v1.placement_pb2 import VERDICT_START, VERDICT_WITHDRAWN, PlacementDecided
+from coplace.v1.placement_pb2 import (
+    CONSTRAINT_KIND_RUNS,
+    VERDICT_START,
+    VERDICT_WITHDRAWN,
+    Constraint,
+    PlacementDecided,
+)
 from coplace.v1.placement_service_pb2 import JOB_STANDING_FINISHED, JOB_STANDING_RUNNING
 from google.protobuf.message import Message
 from hypothesis import example, given, settings
@@ -146,6 +152,7 @@ def test_who_is_said_to_run_on_an_undeclared_cluster_starts_nowhere_else() -> No
         "declare it, or seize the job if it does not run there"
     )
     assert answer.runs_on == "p2"
+    assert list(answer.constraints) == [Constraint(kind=CONSTRAINT_KIND_RUNS, by="p2")]
 
 
 def test_what_was_granted_to_who_is_said_to_run_on_an_undeclared_cluster_is_asked_back() -> None:

@@ -4,8 +4,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from coplace.v1.control_pb2 import (
+    POWER_SCOPE_CLUSTER,
+    POWER_SCOPE_REGION,
+    POWER_SCOPE_SITE,
+)
 from coplace.v1.jobs_pb2 import DEPENDENCY_CONDITION_AFTER_OK
-from coplace.v1.placement_pb2 import VERDICT_HELD, VERDICT_START, PlacementDecided
+from coplace.v1.placement_pb2 import VERDICT_HELD, VERDICT_QUEUED, VERDICT_START, PlacementDecided
 
 from shared.domain.cluster import MOST_CLUSTERS
 from shared.domain.errors import RejectedError
@@ -17,11 +22,14 @@ from shared.placement.jobs.tracked import Tracked, nodes_of, runs_of
 from shared.placement.outcomes import MOST_CANDIDATES
 from shared.placement.processor import Placement
 from tests.support.sizes import require_carried
+from tests.support.typed import MOST_CONSTRAINTS
 from tests.unit.shared.placement.region import (
     T0_US,
     after,
+    capped,
     decisions,
     declared,
+    drained,
     end_us,
     feed,
     lost,
@@ -123,6 +131,29 @@ def test_the_largest_job_on_the_longest_names_fits() -> None:
     [decided] = carried_round(processor, 0, largest)
     assert decided.verdict == VERDICT_HELD
     assert decided.candidates_left_out == MOST_CLUSTERS - MOST_CANDIDATES
+
+
+def test_all_that_can_stand_against_a_job_on_the_longest_names_fits() -> None:
+    """On each cluster nodes that are held and drained, and the caps of cluster, site and region."""
+    processor = placement()
+    names = [wide(number) for number in range(MOST_CANDIDATES + 8)]
+    for number, name in enumerate(names):
+        feed(processor, clusters([name], nodes=2, site=wide(100 + number)))
+        feed(processor, [drained(name, T0_US + 2, f"{name}-0000", until_us=end_us(9), why=wide(1))])
+    feed(processor, [lost("p1", T0_US + 1), lost("p2", T0_US + 1)])
+    idle_w = 200.0
+    caps = [(POWER_SCOPE_CLUSTER, name, idle_w) for name in names]
+    caps += [(POWER_SCOPE_SITE, wide(100 + number), idle_w) for number in range(len(names))]
+    caps += [(POWER_SCOPE_REGION, "", idle_w * (len(names) + 4))]
+    for scope, name, least_w in caps:
+        feed(processor, [capped(scope, name, (0, least_w + 1), reason=wide(2))])
+    largest = submitted(wide(9_000), nodes=2, app_id="", reference_cluster=names[0])
+    [decided] = carried_round(processor, 0, largest)
+    assert decided.verdict == VERDICT_QUEUED
+    told = [one for one in decided.candidates if len(one.power.shortages) == 3]
+    assert len(told) == MOST_CANDIDATES
+    assert {len(one.constraints) for one in told} == {MOST_CONSTRAINTS - 1}
+    assert max(len(one.SerializeToString()) for one in told) < 20 * 1024
 
 
 @pytest.mark.parametrize("nodes", [(), (3,), (0, 1, 2), (5, 6, 9, 11, 12), (7, 3, 4)])

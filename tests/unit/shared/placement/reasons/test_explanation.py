@@ -4,7 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from coplace.v1.placement_pb2 import VERDICT_QUEUED, VERDICT_START, PlacementDecided
+from coplace.v1.placement_pb2 import (
+    CONSTRAINT_KIND_UNEXPLAINED,
+    VERDICT_QUEUED,
+    VERDICT_START,
+    PlacementDecided,
+)
 
 from shared.placement.candidates.candidate import Rules
 from shared.placement.processor import Placement
@@ -87,6 +92,8 @@ def test_a_defect_of_an_explanation_is_told_in_its_place(monkeypatch: pytest.Mon
     assert (start.job_id, start.verdict) == ("d", VERDICT_START)
     defect = "no explanation, please report KeyError in why of explanation.py"
     assert constraints(waiting) == {name: f"{defect}: '{name}'" for name in ("p1", "p2")}
+    kinds = {one.kind for candidate in waiting.candidates for one in candidate.constraints}
+    assert kinds == {CONSTRAINT_KIND_UNEXPLAINED}
 
 
 def test_a_refusal_for_watts_names_them_and_who_declared_the_cap() -> None:
