@@ -111,19 +111,6 @@ def test_positions_that_expired_are_taken_from_the_state(backend: Backend) -> No
     assert (outputs(backend), state(backend)) == undisturbed(work())
 
 
-def test_a_state_older_than_its_outputs_is_refused_though_positions_expired(
-    backend: Backend,
-) -> None:
-    worked(backend)
-    backend.append(again(up_to_the_first_commit(everything(backend, CHANGELOG))))
-    backend.forget_positions("counting")
-    found = backend.inconsistencies()
-    assert len(found) == 4
-    for number, one in enumerate(found):
-        assert f"prices.charges/{number} holds what counting wrote behind the state" in one
-        assert "the group stands nowhere: the state was put back older" in one
-
-
 def test_inputs_and_outputs_that_were_restored_older_are_refused(backend: Backend) -> None:
     worked(backend)
     inputs, ledger = everything(backend, INPUT), everything(backend, OUTPUT)

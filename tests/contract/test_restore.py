@@ -31,7 +31,6 @@ from tests.contract.test_replaced_data import (
     INPUT,
     again,
     everything,
-    up_to_the_first_commit,
     worked,
 )
 from tests.support.messaging import START_US, at_offset, counting, encoded, submission
@@ -68,17 +67,6 @@ def test_positions_that_were_moved_go_back_to_those_of_the_state(on_kafka: Kafka
     on_kafka.start(Plan())
     on_kafka.until(rounds_closed(on_kafka, ROUNDS))
     assert (outputs(on_kafka), state(on_kafka)) == undisturbed(work())
-
-
-def test_an_accepted_state_knows_all_that_was_written_though_its_positions_expire_again(
-    on_kafka: KafkaBackend,
-) -> None:
-    worked(on_kafka)
-    on_kafka.append(again(up_to_the_first_commit(everything(on_kafka, CHANGELOG))))
-    on_kafka.forget_positions("counting")
-    assert len(list(restore.accept(on_kafka.deployment, counting()))) == 4
-    on_kafka.forget_positions("counting")
-    assert on_kafka.inconsistencies() == []
 
 
 def test_a_stage_that_runs_is_not_mended(on_kafka: KafkaBackend) -> None:

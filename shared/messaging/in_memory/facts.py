@@ -18,12 +18,12 @@ def facts_in_memory(
     """All that `shared.messaging.stages.consistency` compares."""
     known = provenance or Provenance()
     committed = {partition: log.committed(unit.stage, partition) for partition in unit.inputs}
-    partitions = {*unit.inputs, *unit.outputs, *known.written_to}
+    partitions = {*unit.inputs, *known.written_to}
     positions = {partition: at for partition, at in committed.items() if at is not None}
     return replace(
         facts_of_partitions(log, unit.kafka_partitions, known, partitions),
         committed=positions,
-        beyond=None if positions else _beyond(log, unit, known),
+        told=None if provenance or positions else _told(log, unit),
         commits=_latest(log.commits(unit.stage, partition) for partition in unit.inputs),
     )
 
@@ -48,13 +48,9 @@ def facts_of_partitions(
     )
 
 
-def _beyond(log: InMemoryLog, unit: UnitPartitions, known: Provenance) -> TopicPartition | None:
-    for partition in log.partitions():
-        if partition in unit.outputs:
-            records = log.read(partition, known.written_to.get(partition, 0), _WHOLE)
-            if any(map(unit.wrote, records)):
-                return partition
-    return None
+def _told(log: InMemoryLog, unit: UnitPartitions) -> TopicPartition | None:
+    there = (p for p in log.partitions() if p in unit.outputs)
+    return next((p for p in there if any(map(unit.wrote, log.read(p, 0, _WHOLE)))), None)
 
 
 def _sha256(log: InMemoryLog, partition: TopicPartition, offset: int) -> bytes | None:

@@ -67,8 +67,7 @@ class KafkaFacts:
             if (partition := wanted.get(named)) is not None and found.offset >= 0
         }
         # Positions before ends: these only grow meanwhile.
-        partitions = {*unit.inputs, *unit.outputs, *known.written_to}
-        log = self._log(unit.kafka_partitions, known.last_read, partitions)
+        log = self._log(unit.kafka_partitions, known.last_read, {*unit.inputs, *known.written_to})
         numbers = [int(found.metadata) for found in positions.values() if found.metadata]
         return LogFacts(
             topics=log.topics,
@@ -77,30 +76,35 @@ class KafkaFacts:
             sha256=log.sha256,
             committed={partition: found.offset for partition, found in positions.items()},
             commits=max(numbers, default=None),
-            beyond=None if positions else self._beyond(unit, log, known),
+            told=None if provenance or positions else self._told(unit, log.topics),
         )
 
-    def _beyond(
-        self, unit: UnitPartitions, log: LogFacts, known: Provenance
+    def _told(
+        self, unit: UnitPartitions, topics: Mapping[str, TopicIdentity]
     ) -> TopicPartition | None:
-        """Where a unit wrote behind what it knows to have written."""
-        there = (partition for partition in unit.outputs if partition in log.ends)
-        begins = {p: max(log.begins[p], known.written_to.get(p, 0)) for p in there}
-        unread = {p: begin for p, begin in begins.items() if begin < log.ends[p]}
-        return self._first_of(unit, unread, log.ends) if unread else None
+        """Where a unit that looks new once wrote."""
+        there = [
+            partition
+            for partition in unit.outputs
+            if partition.topic in topics
+            and partition.kafka_partition < topics[partition.topic].kafka_partitions
+        ]
+        begins = self._offsets(there, OffsetSpec.EARLIEST)
+        ends = self._offsets(there, OffsetSpec.LATEST)
+        filled = {partition for partition in there if begins[partition] < ends[partition]}
+        return self._first_of(unit, filled, ends) if filled else None
 
     def _first_of(
         self,
         unit: UnitPartitions,
-        unread: Mapping[TopicPartition, int],
+        filled: set[TopicPartition],
         ends: Mapping[TopicPartition, int],
     ) -> TopicPartition | None:
         consumer = self._consumer(isolation_level="read_committed")
-        left, idle = {self._named(partition): partition for partition in unread}, 0
+        left, idle = {self._named(partition): partition for partition in filled}, 0
         try:
             consumer.assign(list(left))
-            for named, partition in left.items():
-                consumer.seek(named, unread[partition])
+            consumer.seek_to_beginning(*left)
             while left and idle < _POLLS:
                 polled = consumer.poll(timeout_ms=_POLL_MS)
                 idle = 0 if polled else idle + 1

@@ -233,11 +233,9 @@ def _within(position: int, partition: TopicPartition, found: LogFacts) -> int:
 
 
 def _anew(unit: UnitPartitions, provenance: Provenance | None, found: LogFacts) -> Provenance:
-    """A provenance without a past: only the count of commits goes on, and all that was written is
-    known to be there."""
+    """A provenance without a past: only the count of commits goes on."""
     if wrong := list(wrong_counts(unit, found.topics)):
         raise InconsistentError(unit.name, wrong)
     topics = {name: found.topics[name] for name in unit.kafka_partitions}
     commits = max(provenance.commits if provenance else 0, found.commits or 0)
-    written_to = {p: end for p in unit.outputs if (end := found.ends.get(p, 0))}
-    return Provenance(commits=commits, topics=topics, written_to=written_to)
+    return Provenance(commits=commits, topics=topics)

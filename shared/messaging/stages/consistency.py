@@ -57,8 +57,8 @@ class LogFacts:
 
     `sha256` is that of the record found where one was read last, None where none is now;
     `committed` and `commits` are the group's positions and the number of the commit that set them
-    last, None when they do not tell. `beyond` is where the unit wrote what its state does not know
-    of, looked for only when the group stands nowhere: its positions tell otherwise.
+    last, None when they do not tell. `told` is where the unit once wrote, looked for only when
+    neither a state nor the group says that it ever worked.
     """
 
     topics: Mapping[str, TopicIdentity] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class LogFacts:
     sha256: Mapping[TopicPartition, bytes | None] = field(default_factory=dict)
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     commits: int | None = None
-    beyond: TopicPartition | None = None
+    told: TopicPartition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +225,10 @@ def _without_provenance(
             f"up to {position}: the state is lost",
             f"restore a backup of {unit.changelog.topic}, or `coplace restore replay {unit.stage}`",
         )
-    elif found.beyond is not None:
+    elif found.told is not None:
         yield Inconsistency(
-            f"{changelog} is empty and the group stands nowhere, although {_at(found.beyond)} "
-            f"holds what {unit.stage} wrote: it is not new, its state is lost",
+            f"{changelog} is empty and the group stands nowhere, although {_at(found.told)} holds "
+            f"what {unit.stage} wrote: it is not new, its state is lost",
             f"restore a backup of {unit.changelog.topic}, or `coplace restore replay {unit.stage}`",
         )
 
@@ -237,11 +237,9 @@ def _positions(
     unit: UnitPartitions, provenance: Provenance, found: LogFacts
 ) -> Iterator[Inconsistency]:
     """The group's positions against those of the state. None at all have expired with the group,
-    which Kafka does after `offsets.retention.minutes`: the state's own then count, unless it is
-    older than what the unit wrote."""
+    which Kafka does after `offsets.retention.minutes`: the state's own then count."""
     committed = _committed(unit, found)
     if not committed:
-        yield from _older_than_outputs(unit, found)
         return
     advice = (
         f"restore what belongs together, or `coplace restore accept {unit.stage}` to go on at the "
@@ -261,16 +259,6 @@ def _positions(
             f"the state in {unit.changelog.topic}/{unit.changelog.kafka_partition} is that of "
             f"commit {provenance.commits}, but the group stands at commit {found.commits}",
             advice,
-        )
-
-
-def _older_than_outputs(unit: UnitPartitions, found: LogFacts) -> Iterator[Inconsistency]:
-    if found.beyond is not None:
-        yield Inconsistency(
-            f"{_at(found.beyond)} holds what {unit.stage} wrote behind the state in "
-            f"{_at(unit.changelog)}, and the group stands nowhere: the state was put back older",
-            f"restore the newest backup of {unit.changelog.topic}, or `coplace restore accept "
-            f"{unit.stage}` to go on at the positions of the state, which writes that again",
         )
 
 

@@ -23,7 +23,6 @@ UNIT = UnitPartitions(
     compacted=frozenset({"changelog.pricing"}),
     inputs=(IN,),
     changelog=LOG,
-    outputs=(OUT,),
 )
 TOPICS = {name: TopicIdentity(name.encode(), 4) for name in UNIT.kafka_partitions}
 STATE = Provenance(
@@ -65,12 +64,6 @@ def test_positions_that_kafka_let_expire_are_those_of_the_state() -> None:
     expired = replace(FOUND, committed={}, commits=None)
     assert found_wrong(expired) == []
     assert start_positions(UNIT, STATE, expired) == {IN: 20}
-
-
-def test_a_state_behind_its_outputs_is_named_where_no_position_tells_its_age() -> None:
-    [older] = found_wrong(replace(FOUND, committed={}, commits=None, beyond=OUT))
-    assert "prices.charges/1 holds what pricing wrote behind the state" in older.what
-    assert "coplace restore accept pricing" in older.advice
 
 
 def test_what_is_gone_from_a_topic_after_it_was_read_is_not_missed() -> None:
@@ -143,7 +136,7 @@ def test_a_lost_changelog_is_named() -> None:
 
 
 def test_a_unit_that_looks_new_and_has_written_is_named() -> None:
-    looks_new = replace(FOUND, committed={}, commits=None, beyond=OUT)
+    looks_new = replace(FOUND, committed={}, commits=None, told=OUT)
     [lost] = found_wrong(looks_new, None, has_state=False)
     assert "although prices.charges/1 holds what pricing wrote: it is not new" in lost.what
     assert "coplace restore replay pricing" in lost.advice
