@@ -44,7 +44,7 @@ from shared.placement.jobs.actions import Action
 from shared.placement.jobs.grants import Void
 from shared.placement.jobs.tracked import Placed, Tracked
 from shared.placement.power.caps import MESSAGES
-from shared.placement.reasons.constraints import Constraint, Reason, tell
+from shared.placement.reasons.constraints import Constraint, WaitReason, tell
 from shared.placement.reasons.explanation import Refusals, WhyNot, unexplained, when
 from shared.placement.reasons.notices import JobSituation
 from shared.placement.reasons.pending_reasons import PendingReasons
@@ -283,7 +283,7 @@ class Outcomes:
         decided = self.decisions.new(job, situation.verdict, situation.what)
         pending_reason, reasons = self.pending_reasons.of_job(job), self.reasons(job, None)
         if pending_reason is not None:
-            reason = Reason([pending_reason.constraint])
+            reason = WaitReason([pending_reason.constraint])
         else:
             reason = reason_of(self.waiting_jobs.choices(job), reasons)
         decided.reason = reason.text
@@ -391,10 +391,10 @@ def most_favoured(choices: Choices, reasons: Mapping[str, WhyNot]) -> Choices:
     return tuple(choice for choice in choices if choice.cluster in kept)
 
 
-def reason_of(choices: Iterable[Choice], reasons: Mapping[str, WhyNot]) -> Reason:
+def reason_of(choices: Iterable[Choice], reasons: Mapping[str, WhyNot]) -> WaitReason:
     """Why a job does not start: that of its most favoured cluster."""
     first = favourite(choices).cluster
-    return Reason(reasons[first].constraints, first)
+    return WaitReason(reasons[first].constraints, first)
 
 
 def candidate_message(job: Job, on: Cluster, choice: Choice, why_not: WhyNot) -> CandidateMessage:

@@ -234,15 +234,20 @@ def job(number: int) -> str:
     return f"north/p1/{number}/1767225600"
 
 
+def _from_now_on(hour: re.Match[str]) -> str:
+    """An hour of the how-to's day, which begins at 7, as one from the present hour on."""
+    present = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    return (present + timedelta(hours=int(hour[1]) - 7)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 @pytest.fixture(scope="module")
 def pasted(reader: Reader, manager: ScriptedManager) -> dict[str, str]:
     """What each how-to's commands said, in an order in which a day would bring them."""
     write_programs(HOW_TO / "power-caps.md", reader.folder, "yaml")
     write_programs(HOW_TO / "operate.md", reader.folder, "csv")
-    # A signal of days that are over is refused.
+    # A signal that is over is refused, and one that begins later.
     for name, rows in programs(HOW_TO / "power-caps.md", "csv").items():
-        tomorrow = datetime.now(UTC).date() + timedelta(days=1)
-        (reader.folder / name).write_text(rows.replace("2026-07-01", tomorrow.isoformat()))
+        (reader.folder / name).write_text(re.sub(r"2026-07-01T(\d\d):00:00Z", _from_now_on, rows))
     found = {}
 
     def paste(document: str) -> None:

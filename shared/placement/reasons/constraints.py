@@ -62,7 +62,7 @@ class Constraint(NamedTuple):
         )
 
 
-class Reason(NamedTuple):
+class WaitReason(NamedTuple):
     """Why a job waits: what keeps it out of all queues, or what stands against it on the cluster
     that it would go to first."""
 

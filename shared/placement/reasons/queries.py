@@ -62,7 +62,7 @@ from shared.placement.power.caps import (
 from shared.placement.power.joint_margin import JointMargin
 from shared.placement.power.meters import Meters
 from shared.placement.power.overshoots import Overshoots, UnderCap
-from shared.placement.reasons.constraints import Constraint, Reason, tell
+from shared.placement.reasons.constraints import Constraint, WaitReason, tell
 from shared.placement.reasons.explanation import WhyNot
 from shared.placement.reasons.pending_reasons import PendingReasons
 from shared.placement.reasons.quoting import QuotedJob, Quoting
@@ -459,12 +459,12 @@ class Queries:
         if reservation is not None:
             answer.reservation.CopyFrom(reservation)
 
-    def _why_it_waits(self, job: Tracked) -> Reason:
+    def _why_it_waits(self, job: Tracked) -> WaitReason:
         pending_reason = self._pending_reasons.of_job(job)
         if pending_reason is not None:
-            return Reason([pending_reason.constraint])
+            return WaitReason([pending_reason.constraint])
         if not job.candidates:
-            return Reason([_NEWS])
+            return WaitReason([_NEWS])
         return reason_of(self._waiting_jobs.choices(job), self._reasons(job))
 
     def _reasons(self, job: Tracked) -> Mapping[str, WhyNot]:

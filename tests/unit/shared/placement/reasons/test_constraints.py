@@ -313,7 +313,7 @@ def test_the_words_are_those_of_all_constraints_in_their_order() -> None:
     ]
     said = "needs 2 nodes, 1 free; 1 of 4 nodes are drained"
     assert constraints.in_words(parts) == said
-    assert constraints.Reason(parts, "p1").text == f"p1: {said}"
+    assert constraints.WaitReason(parts, "p1").text == f"p1: {said}"
     message = PlacementDecided()
     constraints.tell(message.constraints, parts, "p1")
     assert [(one.kind, one.cluster) for one in message.constraints] == [
