@@ -136,10 +136,11 @@ def _case(scenario: EuroraScenario, files: _Files) -> _Case:
     what it draws."""
     columns = _columns(scenario, files.power)
     every = read_jobs(scenario.eurora, columns.power.found)
-    refused = [why for job in every if (why := columns.wrong(job.job_id))]
+    wrong = {job.job_id: why for job in every if (why := columns.wrong(job.job_id))}
+    refused = [*wrong.values()]
     if len(refused) == len(every):
         raise UnusableError(refused[0])
-    known = [job for job in every if not columns.wrong(job.job_id)]
+    known = [job for job in every if job.job_id not in wrong]
     rules, jobs = _ruled(scenario, columns, known, read_queues(files.queues))
     above = dict(refusals(rules, jobs))
     if len(above) == len(jobs):

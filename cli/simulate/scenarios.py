@@ -3,6 +3,7 @@ help. Scenario files are validated by them, and the command's options are made o
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from math import nan
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
@@ -381,10 +382,10 @@ class RecordedScenario(Scenario):
         _ = self.caps
         return self
 
-    @property
+    @cached_property
     def caps(self) -> list[GivenCap]:
-        """Those that take the place of recorded ones. Raises OSError or UnusableError for what is
-        no cap."""
+        """Those that take the place of recorded ones; schedules are read once. Raises OSError or
+        UnusableError for what is no cap."""
         return [GivenCap.parse(text, lambda path: steps(read_schedule(path))) for text in self.cap]
 
     def changes(self, clusters: Iterable[Cluster]) -> CapChanges:

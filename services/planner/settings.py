@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from shared.domain.bounds import LENGTHS
+from shared.planning.searches import tried_limits_s
 from shared.runtime.environment import EnvironmentSettings
 from shared.scheduling.lookahead import Bounds, Prices
 
@@ -100,10 +101,7 @@ class PlannerSettings(EnvironmentSettings):
     @property
     def longest_plan_s(self) -> float:
         """What CP-SAT may take where no limit brings an answer: the sum of all that it tries."""
-        tried_s = [self.solve_s]
-        while 2 * tried_s[-1] <= self.longest_solve_s:
-            tried_s.append(2 * tried_s[-1])
-        return sum(tried_s)
+        return sum(tried_limits_s(self.solve_s, self.longest_solve_s))
 
     @property
     def period_between_s(self) -> float:

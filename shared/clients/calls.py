@@ -17,8 +17,7 @@ class UnansweredError(UnusableError):
 
     def __init__(self, address: str, error: Any, problem: str = "") -> None:
         self.code: grpc.StatusCode = error.code()
-        is_there = self.code is not grpc.StatusCode.UNAVAILABLE
-        advice = "" if is_there else ": is the service up there?"
+        advice = ": is the service up there?" if _is_absent(error) else ""
         super().__init__(problem or f"{address}: {error.details()}{advice}")
 
 
@@ -30,9 +29,9 @@ def calling(address: str, settings: Settings) -> Iterator[grpc.Channel]:
         with grpc_channel(address, settings) as channel:
             yield channel
     except grpc.RpcError as error:
-        raise _unanswered(address, settings, error) from error
+        problem = grpc_problem(settings, address) if _is_absent(error) else ""
+        raise UnansweredError(address, error, problem) from error
 
 
-def _unanswered(address: str, settings: Settings, error: Any) -> UnansweredError:
-    is_there = error.code() is not grpc.StatusCode.UNAVAILABLE
-    return UnansweredError(address, error, "" if is_there else grpc_problem(settings, address))
+def _is_absent(error: Any) -> bool:
+    return bool(error.code() is grpc.StatusCode.UNAVAILABLE)

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from ortools.sat.python import cp_model
 
 from shared.planning.last_order import kept_order
-from shared.planning.searches import Searches
+from shared.planning.searches import Searches, tried_limits_s
 from shared.scheduling.list_scheduling import (
     CappedSituation,
     ListSchedule,
@@ -60,8 +60,8 @@ class DecompositionPlanner:
         rounds: int = 3,
         longest_s: float = _LONGEST_LIMIT_S,
     ) -> None:
-        self._rule, self._limit_s, self._rounds = rule, limit_s, rounds
-        self._longest_s = max(limit_s, longest_s)
+        self._rule, self._rounds = rule, rounds
+        self._limits_s = tried_limits_s(limit_s, longest_s)
         self._searches = searches
         # Arrival numbers in the order of the last plan.
         self._last: list[int] = []
@@ -123,8 +123,7 @@ class DecompositionPlanner:
         if len(hinted_s) < len(at.waiting):
             return None  # in whole seconds what the caps leave is too short for somebody
         model, starts = _model(at, hinted_s, conflicts)
-        limit_s = self._limit_s
-        while limit_s <= self._longest_s:
+        for limit_s in self._limits_s:
             solver = cp_model.CpSolver()
             solver.parameters.num_workers = 1
             solver.parameters.random_seed = 0
@@ -136,7 +135,6 @@ class DecompositionPlanner:
                 return [at.now_s + float(solver.value(start)) for start in starts]
             if status != cp_model.UNKNOWN:
                 return None  # the conflicts leave no schedule before the horizon
-            limit_s *= 2
         return None
 
 

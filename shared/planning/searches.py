@@ -1,4 +1,4 @@
-"""What became of the searches for plans."""
+"""How long searches for plans go on, and what became of them."""
 
 from dataclasses import dataclass
 
@@ -11,3 +11,12 @@ class Searches:
     plans: int = 0
     unanswered: int = 0
     improved: int = 0
+
+
+def tried_limits_s(limit_s: float, longest_s: float) -> list[float]:
+    """What a search is given, s, one after the other while it has no answer: each twice the one
+    before, up to the longest; the first in any case."""
+    limits_s = [limit_s]
+    while 2 * limits_s[-1] <= longest_s:
+        limits_s.append(2 * limits_s[-1])
+    return limits_s

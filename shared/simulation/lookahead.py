@@ -87,11 +87,8 @@ class _Offered:
         for pstate in self._worth[cluster][app]:
             longer = float(time_s[pstate] / time_s[usual])
             drawn_w = self._power_w[job][cluster] * float(node_w[pstate] / node_w[usual])
-            limit_s, idle_w = (
-                longer * self._limit_s[job][cluster],
-                self._idle_w(job, cluster, drawn_w),
-            )
-            mode = ExecutionMode(limit_s, drawn_w, pstate, idle_w)
+            limit_s, idle_w = self._limit_s[job][cluster], self._idle_w(job, cluster, drawn_w)
+            mode = ExecutionMode(longer * limit_s, drawn_w, pstate, idle_w)
             if milliwatts(mode.draw_w) <= self._pools[cluster].left_mw:
                 yield mode
 
