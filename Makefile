@@ -186,6 +186,7 @@ bench-capping: setup ## dispatchers under a power cap beside what was published:
 	$(CAPPING).decisions $(CAPPING_INTO)
 	$(CAPPING).margins $(CAPPING_SOLVERS) $(CAPPING_INTO)
 	$(CAPPING).backfill $(CAPPING_INTO)
+	$(CAPPING).clocks $(CAPPING_INTO)
 	$(CAPPING).uncertain --out '$(OUT)/capping' $(CAPPING_INTO)
 	$(CAPPING) --out '$(OUT)/capping/400' --instance rndm_400
 CAPPING := $(BIN)/python -m tests.benchmarks.capping

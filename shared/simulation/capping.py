@@ -52,6 +52,9 @@ from shared.workloads.eurora import EuroraJob, EuroraMachine
 # Clocks below the nominal one at which DVFS may start a job, as parts of it: those of Eurora's
 # nodes go down to 1.2 of 3.1 GHz. Dynamic power is taken to fall as the clock, M_F = M_P.
 _CLOCKS: Final = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
+# How many times as long as at its own clock a job may take at one at which DVFS starts it: of the
+# thresholds of tests/benchmarks/capping/clocks.py the one that is below BF in most rows.
+MOST_SLOWDOWN: Final = 1.2
 
 
 class CappingMethod(StrEnum):
@@ -96,12 +99,14 @@ class KeptFree(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class CappingRules:
     """A method under a cap. Of each job, in their order: how long it expects to wait by its queue,
-    and the factor by which it takes longer with less power: see `duration_ratio`."""
+    and the factor by which it takes longer with less power: see `duration_ratio`; under DVFS how
+    many times as long a job may take by its clock."""
 
     method: CappingMethod
     cap: Cap
     waits_s: Sequence[float]
     factors: Sequence[float]
+    most_slowdown: float = MOST_SLOWDOWN
 
 
 def cap_of(*steps_w: tuple[float, float]) -> Cap:
@@ -207,7 +212,7 @@ def _modes(number: int, job: EuroraJob, rules: CappingRules) -> list[tuple[float
     longest_s = _longest_s(number, job, rules)
     match rules.method:
         case CappingMethod.DVFS:
-            return [(job.walltime_s, full_mw), *_clocked(job, rules.factors[number])]
+            return [(job.walltime_s, full_mw), *_clocked(number, job, rules)]
         case CappingMethod.SIMPLE:
             return [(longest_s, LEAST_MW)]
         case CappingMethod.DYN_SHARE:
@@ -260,7 +265,7 @@ def _easy(
 def _admitted(entry: Entry, job: EuroraJob, rules: CappingRules) -> Entry:
     match rules.method:
         case CappingMethod.DVFS:
-            slower = _clocked(job, rules.factors[entry.arrival])
+            slower = _clocked(entry.arrival, job, rules)
             return entry._replace(others=tuple(OtherMode(*mode) for mode in slower))
         case CappingMethod.SIMPLE | CappingMethod.DYN_SHARE:
             [(limit_s, draw_mw)] = _modes(entry.arrival, job, rules)
@@ -392,14 +397,23 @@ def ranks(keys: Sequence[Any]) -> list[int]:
     return ranks
 
 
-def _clocked(job: EuroraJob, factor: float) -> list[tuple[float, int]]:
-    """How long a job takes at lower clocks at most, at which it may start where watts alone refuse
-    the nominal one, and what it draws: Etinski and others, "Optimizing job performance under a
-    given power constraint in HPC centers" (2010). It keeps its clock for life."""
+def _clocked(number: int, job: EuroraJob, rules: CappingRules) -> list[tuple[float, int]]:
+    """How long a job takes at most at the lower clocks at which it may start where watts alone
+    refuse its own, and what it draws; it keeps its clock for life. Etinski and others, "Optimizing
+    job performance under a given power constraint in HPC centers" (2010), lower a clock where the
+    predicted bounded slowdown stays below a threshold; here the wait does not count in it.
+
+    What the cap never lets start at its own clock may start at any.
+    """
     full_mw = milliwatts(job.power_w)
+    ratios = [duration_ratio(clock, rules.factors[number]) for clock in _CLOCKS]
+    most = rules.most_slowdown
+    if _never_has(rules.cap, job.submit_s, job.walltime_s, full_mw):
+        most = inf
     return [
-        (job.walltime_s * duration_ratio(clock, factor), round(full_mw * clock))
-        for clock in _CLOCKS
+        (job.walltime_s * ratio, round(full_mw * clock))
+        for clock, ratio in zip(_CLOCKS, ratios, strict=True)
+        if ratio <= most
     ]
 
 

@@ -84,12 +84,27 @@ def test_backfill_keeps_its_reservation_of_watts() -> None:
 
 
 def test_a_lower_clock_lets_start_what_watts_alone_refuse() -> None:
-    # 100 W and 40 W for the next at 0.4 of its clock, 250 s walltime: 50 s take 125 s.
-    run, times = played(
-        CappingMethod.DVFS, 140, replace(JOB, power_w=100), replace(JOB, power_w=100)
-    )
-    assert times == [(0, 50), (0, 125)]
-    assert run.draws[1] == (Draw(0.0, 40_000),)
+    # 100 W, and 90 W for the next at 0.9 of its clock.
+    full = replace(JOB, power_w=100)
+    run, times = played(CappingMethod.DVFS, 190, full, full)
+    assert times == [(0, 50), (0, pytest.approx(50 / 0.9))]
+    assert run.draws[1] == (Draw(0.0, 90_000),)
+
+
+def test_a_job_starts_at_no_clock_at_which_it_takes_more_than_a_fifth_longer() -> None:
+    full = replace(JOB, power_w=100)
+    # 40 W are left for it, 0.4 of its clock: 2.5 times as long, or 1.15 times by a factor of 0.1.
+    assert played(CappingMethod.DVFS, 140, full, full)[1] == [(0, 50), (50, 100)]
+    assert played(CappingMethod.DVFS, 140, full, full, factor=0.1)[1] == [
+        (0, 50),
+        (0, pytest.approx(57.5)),
+    ]
+
+
+def test_a_job_that_no_cap_lets_start_at_its_own_clock_starts_at_any() -> None:
+    run, times = played(CappingMethod.DVFS, 40, replace(JOB, power_w=100))
+    assert times == [(0, 125)]
+    assert run.draws[0] == (Draw(0.0, 40_000),)
 
 
 def test_simple_gives_what_is_left_and_never_more() -> None:
