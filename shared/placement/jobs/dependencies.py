@@ -7,6 +7,7 @@ from coplace.v1.placement_pb2 import CONSTRAINT_KIND_DEPENDENCY
 
 from shared.domain.job import Condition, Dependency, JobState
 from shared.placement.jobs.tracked import Tracked
+from shared.placement.reasons.constraints import Constraint
 from shared.placement.reasons.pending_reasons import PendingReason
 
 
@@ -98,4 +99,4 @@ class Dependencies:
 
 def _waits_for(job_id: str, what: str, *, lasting: bool = False) -> PendingReason:
     """What keeps a job until another one has ended as it must."""
-    return PendingReason(CONSTRAINT_KIND_DEPENDENCY, what, lasting, by=job_id)
+    return PendingReason(Constraint(CONSTRAINT_KIND_DEPENDENCY, what, by=job_id), lasting)

@@ -28,33 +28,21 @@ from shared.scheduling.problem import nodes_worth
 
 @dataclass(frozen=True, slots=True)
 class PendingReason:
-    """A reason; a `lasting` one stays until somebody does something about it.
+    """What stands against a job, until when is never known; a `lasting` reason stays until somebody
+    does something about it.
 
-    `figures` end the reason of one that comes and goes with what runs. They change with every start
-    and are no news: `what` is. What is needed and what there is, in a unit, are None where nothing
-    is counted; `by` is who or what keeps it.
+    `figures` end the words of one that comes and goes with what runs. They change with every start
+    and are no news: `what` is.
     """
 
-    kind: ConstraintKind.ValueType
-    what: str
+    constraint: Constraint
     lasting: bool = False
     figures: str = ""
-    needed: float | None = None
-    available: float | None = None
-    unit: str = ""
-    by: str = ""
 
     @property
-    def reason(self) -> str:
-        """In words."""
-        return self.what + self.figures
-
-    @property
-    def constraint(self) -> Constraint:
-        """With its kind and figures: until when it stands is never known."""
-        return Constraint(
-            self.kind, self.reason, self.needed, self.available, self.unit, by=self.by
-        )
+    def what(self) -> str:
+        """In words, without figures."""
+        return self.constraint.words.removesuffix(self.figures)
 
 
 class _Holdings(Protocol):
@@ -123,9 +111,9 @@ class PendingReasons:
         """What keeps the entry for this cluster out; None when nothing does."""
         closed, limits = self.models.closed, self.models.limits
         if candidate.cluster in closed:
-            return PendingReason(CONSTRAINT_KIND_LOST_CLUSTER, closed[candidate.cluster])
+            return _reason(CONSTRAINT_KIND_LOST_CLUSTER, closed[candidate.cluster])
         if self._is_drained(job, candidate):
-            return PendingReason(CONSTRAINT_KIND_DRAINED_NODES, self.drained(candidate.cluster))
+            return _reason(CONSTRAINT_KIND_DRAINED_NODES, self.drained(candidate.cluster))
         if not limits:
             return None
         cluster = self.models.clusters[candidate.cluster]
@@ -153,7 +141,7 @@ class PendingReasons:
             return None
         repair = "declare it, or seize the job if it does not run there"
         what = f"{said_to_run(job)}, which is not declared: {repair}"
-        return PendingReason(CONSTRAINT_KIND_RUNS, what, lasting=True, by=job.runs_on)
+        return _reason(CONSTRAINT_KIND_RUNS, what, lasting=True, by=job.runs_on)
 
     def _hold(self, job: Tracked) -> PendingReason | None:
         if job.held is not None:
@@ -171,16 +159,16 @@ class PendingReasons:
         """That it fits on no declared cluster: what was accepted once waits until one is declared
         that holds it, what came while one was lost until that is known."""
         if not self.models.declared:
-            return PendingReason(CONSTRAINT_KIND_MISFIT, "no cluster is declared")
+            return _reason(CONSTRAINT_KIND_MISFIT, "no cluster is declared")
         if not job.misfits:
             return None
         if job.admitted:
             what = f"{in_words(job.misfits)}, as declared now"
-            return PendingReason(CONSTRAINT_KIND_MISFIT, what, lasting=True)
+            return _reason(CONSTRAINT_KIND_MISFIT, what, lasting=True)
         lost = min(self.models.lost, default="")
         unless = f"rejected unless {lost or 'a cluster'}, which is lost, returns with more"
         what = f"{in_words(job.misfits)}: {unless}"
-        return PendingReason(CONSTRAINT_KIND_LOST_CLUSTER, what, by=lost)
+        return _reason(CONSTRAINT_KIND_LOST_CLUSTER, what, by=lost)
 
     def _empty(self, job: Tracked) -> PendingReason | None:
         """That its account has nothing left, by what is charged and what runs are reserved for."""
@@ -188,22 +176,15 @@ class PendingReasons:
         if account not in self.models.refused:
             return None
         what = f"account {account} has used up its {self.models.refused[account]}"
-        return PendingReason(CONSTRAINT_KIND_ACCOUNT, what, by=account)
+        return _reason(CONSTRAINT_KIND_ACCOUNT, what, by=account)
 
     def _too_many_jobs(self, job: Tracked) -> PendingReason | None:
         for subject, limit in self._limits_of(job):
             held = self.holdings.usage(subject)
             if not limit.allows_job(held):
                 most = f"{subject.kind} {subject.name} may run {limit.jobs} jobs at once"
-                return PendingReason(
-                    CONSTRAINT_KIND_LIMIT,
-                    most,
-                    figures=f" and runs {held.jobs}",
-                    needed=1,
-                    available=limit.jobs - held.jobs,
-                    unit=JOBS,
-                    by=subject.name,
-                )
+                figures, left = f" and runs {held.jobs}", limit.jobs - held.jobs
+                return _at_limit(subject, most, figures, (1, left, JOBS))
         return None
 
     def _too_many_nodes(self, job: Tracked, nodes: int) -> PendingReason | None:
@@ -211,15 +192,8 @@ class PendingReasons:
             held = self.holdings.usage(subject)
             if not limit.allows_nodes(held, nodes):
                 most = f"{subject.kind} {subject.name} may hold {limit.nodes} nodes at once"
-                return PendingReason(
-                    CONSTRAINT_KIND_LIMIT,
-                    most,
-                    figures=f", holds {held.nodes} and needs {nodes} more",
-                    needed=nodes,
-                    available=limit.nodes - held.nodes,
-                    unit=NODES,
-                    by=subject.name,
-                )
+                figures = f", holds {held.nodes} and needs {nodes} more"
+                return _at_limit(subject, most, figures, (nodes, limit.nodes - held.nodes, NODES))
         return None
 
     def _limits_of(self, job: Tracked) -> list[tuple[Subject, Limit]]:
@@ -227,6 +201,21 @@ class PendingReasons:
         return [(s, limits[s]) for s in subjects_of(job.job) if s in limits]
 
 
+def _reason(
+    kind: ConstraintKind.ValueType, what: str, *, lasting: bool = False, by: str = ""
+) -> PendingReason:
+    return PendingReason(Constraint(kind, what, by=by), lasting)
+
+
 def _hold(what: str) -> PendingReason:
     """What lasts until somebody releases the job."""
-    return PendingReason(CONSTRAINT_KIND_HOLD, what, lasting=True)
+    return _reason(CONSTRAINT_KIND_HOLD, what, lasting=True)
+
+
+def _at_limit(
+    subject: Subject, most: str, figures: str, counted: tuple[int, int, str]
+) -> PendingReason:
+    """What a subject may have at most, and of that what is needed and left, in a unit."""
+    words = most + figures
+    limit = Constraint(CONSTRAINT_KIND_LIMIT, words, *counted, by=subject.name)
+    return PendingReason(limit, figures=figures)

@@ -118,7 +118,7 @@ def _told(
         return _NO_CLUSTER
     if lacks:
         return in_words(lacks)
-    return pending.reason if pending else ""
+    return pending.constraint.words if pending else ""
 
 
 def quoted_placement(
