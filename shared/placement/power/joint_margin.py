@@ -78,6 +78,25 @@ def _more_if_alike(variances: Sequence[float]) -> float:
     return max(0.0, deviation * deviation - fsum(variances))
 
 
+def variance_beside(held: Sequence[Error], error: Error, correlation: float) -> float:
+    """By how much the variance of those held grows with one more: by more than its own where there
+    are some of its user."""
+    if not correlation:
+        return error.variance
+    return variance_of([*held, error], correlation) - variance_of(held, correlation)
+
+
+def kept_for_sent_back(before: Error, needed: Error, *, is_first: bool) -> Error:
+    """What the next pass keeps for a job that was sent back and needs so much more of the margin,
+    of which `before` was kept in this pass. Twice as much where that was enough and the job was
+    the first that would have started, so that passes come to an end."""
+    more = Error(
+        max(before.mean_mw, _SURELY_MORE * needed.mean_mw + 1),
+        max(before.variance, _SURELY_MORE * needed.variance),
+    )
+    return Error(2 * more.mean_mw, 2 * more.variance) if is_first and more == before else more
+
+
 class JointMargin:
     """Reads what jobs hold.
 
@@ -159,15 +178,13 @@ class JointMargin:
         beyond_mw = drawn.draw_mw - entry.draw_mw
         short = self._takes(job, start.cluster, drawn, now_s)
         for covered in short:
-            before = self._more.get(covered, _NO_ERROR)
-            needed = Error(
-                _SURELY_MORE * (error.mean_mw + beyond_mw) + 1,
-                _SURELY_MORE * self._variance_beside(covered, error),
+            held = [each.error for each in self._drawn[covered].values()]
+            variance = variance_beside(held, error, self._models.rules.now.cap_user_correlation)
+            self._more[covered] = kept_for_sent_back(
+                self._more.get(covered, _NO_ERROR),
+                Error(error.mean_mw + beyond_mw, variance),
+                is_first=self._is_untouched,
             )
-            more = Error(max(before.mean_mw, needed.mean_mw), max(before.variance, needed.variance))
-            # Twice as much where that was kept already, so that passes come to an end.
-            is_again = self._is_untouched and more == before
-            self._more[covered] = Error(2 * more[0], 2 * more[1]) if is_again else more
         self._is_untouched = False
         return not short
 
@@ -206,15 +223,6 @@ class JointMargin:
         """Of jobs together, by the rules of now."""
         rules = self._models.rules.now
         return margin_mw(rules.cap_risk, errors, rules.cap_user_correlation)
-
-    def _variance_beside(self, covered: Covered, error: Error) -> float:
-        """By how much the variance there grows with a job: by more than its own where jobs of its
-        user draw there."""
-        correlation = self._models.rules.now.cap_user_correlation
-        if not correlation:
-            return error.variance
-        held = [each.error for each in self._drawn[covered].values()]
-        return variance_of([*held, error], correlation) - variance_of(held, correlation)
 
     def _held(self, covered: Covered) -> dict[int, JobDraw]:
         """Of all jobs that have nodes there, by arrival."""

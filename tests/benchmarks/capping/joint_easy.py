@@ -10,7 +10,12 @@ from math import inf
 from typing import Final, NamedTuple
 
 from shared.models.spread import moments
-from shared.placement.power.joint_margin import Error, margin_mw, variance_of
+from shared.placement.power.joint_margin import (
+    Error,
+    kept_for_sent_back,
+    margin_mw,
+    variance_beside,
+)
 from shared.scheduling.backfill import Backfill
 from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.power import Cap, PowerBudget, milliwatts
@@ -19,8 +24,6 @@ from shared.workloads.eurora import EuroraJob, EuroraMachine
 
 # Who holds the margin.
 _MARGIN: Final = -1
-# Sums in another order must not send anybody back twice.
-_SURELY_MORE: Final = 1.000001
 
 
 class Doubt(NamedTuple):
@@ -83,10 +86,8 @@ class JointEasy(Dispatcher):
             started += served[:allowed]
             if allowed == len(served):
                 return started
-            needed = self._needed(served[allowed][1].arrival, more)
-            # Twice as much where that was kept already, so that passes come to an end.
-            is_again = not allowed and needed == more
-            more = Error(2 * more.mean_mw, 2 * more.variance) if is_again else needed
+            needed = self._needed(served[allowed][1].arrival)
+            more = kept_for_sent_back(more, needed, is_first=not allowed)
             for _, entry, _, _ in served[allowed:]:
                 self._scheduler.release(entry.arrival)
                 self._scheduler.add(entry)
@@ -110,14 +111,10 @@ class JointEasy(Dispatcher):
             self._running = together
         return len(served)
 
-    def _needed(self, arrival: int, more: Error) -> Error:
-        """What a job adds to the margin, or what is kept already where that is more."""
+    def _needed(self, arrival: int) -> Error:
+        """What a job adds to the margin of what runs."""
         held, error = self._errors_of(self._running), self._errors[arrival]
-        grown = [variance_of(each, self._doubt.correlation) for each in (held, [*held, error])]
-        return Error(
-            max(more.mean_mw, _SURELY_MORE * error.mean_mw + 1),
-            max(more.variance, _SURELY_MORE * (grown[1] - grown[0])),
-        )
+        return Error(error.mean_mw, variance_beside(held, error, self._doubt.correlation))
 
     def _errors_of(self, running: set[int]) -> list[Error]:
         return [self._errors[number] for number in sorted(running)]

@@ -21,6 +21,7 @@ from shared.eamc.ranking import Policy
 from shared.messaging.events.contents.check import check_contents
 from shared.messaging.events.event import Event
 from shared.placement.candidates.candidate import Rules
+from shared.placement.power.joint_margin import Error, kept_for_sent_back
 from shared.placement.processor import Placement
 from tests.unit.shared.placement import region
 from tests.unit.shared.placement.region import T0_US, capped, end_us, round_of, started, submitted
@@ -233,3 +234,13 @@ def test_a_margin_is_kept_of_the_cap_of_a_cluster_too() -> None:
     )
     on_p1 = [drawn(start)[0] for start in starts_of(found) if start.cluster == "p1"]
     assert sum(on_p1) <= 3_000.0 < sum(on_p1) + on_p1[0]
+
+
+def test_what_was_kept_in_vain_for_who_would_start_first_is_kept_twice() -> None:
+    needed = Error(10.0, 4.0)
+    kept = kept_for_sent_back(Error(0.0, 0.0), needed, is_first=True)
+    assert kept.mean_mw > needed.mean_mw and kept.variance > needed.variance
+    again = kept_for_sent_back(kept, needed, is_first=True)
+    assert again == Error(2 * kept.mean_mw, 2 * kept.variance)
+    assert kept_for_sent_back(kept, needed, is_first=False) == kept
+    assert kept_for_sent_back(kept, Error(5.0, 1.0), is_first=False) == kept
