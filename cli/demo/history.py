@@ -1,12 +1,18 @@
 """What happened in a run, read back from its topics: events by id, copies dropped."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from coplace.v1.control_pb2 import ClusterDeclared, PowerCapDeclared
-from coplace.v1.jobs_pb2 import JobActionDone, JobFinished, JobSubmitted
+from coplace.v1.jobs_pb2 import (
+    JOB_OUTCOME_CANCELLED,
+    JobActionDone,
+    JobFinished,
+    JobSubmitted,
+)
 from coplace.v1.placement_pb2 import (
+    ACTION_KIND_END,
     VERDICT_ACTION,
     VERDICT_START,
     PlacementDecided,
@@ -89,6 +95,21 @@ class History:
         """What was asked of each attempt of a job that ran, by number."""
         asked = (d for d in self.decisions if d.verdict == VERDICT_ACTION)
         return {(d.job_id, d.attempt, d.action.number): d for d in asked}
+
+    def done_actions(self) -> Iterator[tuple[PlacementDecided, int]]:
+        """What was done of that, and when (us): an end by the finish of its run."""
+        asked = self.actions()
+        for done in self.done:
+            yield asked[done.job_id, done.attempt, done.number], done.done_at_us
+        cancelled = {
+            (job.job_id, job.attempt): job.ended_at_us
+            for job in self.finished
+            if job.outcome == JOB_OUTCOME_CANCELLED
+        }
+        for (job_id, attempt, _), decided in asked.items():
+            ended_us = cancelled.get((job_id, attempt))
+            if decided.action.kind == ACTION_KIND_END and ended_us is not None:
+                yield decided, ended_us
 
     def first_outcomes(self) -> dict[JobAttempt, PlacementDecided]:
         """The first recorded outcome of each attempt: what a decision is."""

@@ -13,6 +13,7 @@ from coplace.v1.control_pb2 import (
     PowerCapDeclared,
 )
 from coplace.v1.placement_pb2 import (
+    ACTION_KIND_END,
     ACTION_KIND_RESUME,
     ACTION_KIND_SET_PSTATE,
     ACTION_KIND_SUSPEND,
@@ -34,6 +35,7 @@ HOUR_US = 3.6e9
 _DONE: Final = {
     (ACTION_KIND_SET_PSTATE, True): "clocked down",
     (ACTION_KIND_SUSPEND, True): "suspended",
+    (ACTION_KIND_END, True): "ended",
     (ACTION_KIND_RESUME, False): "resumed",
     (ACTION_KIND_SET_PSTATE, False): "clocked up",
 }
@@ -145,11 +147,10 @@ def _draw_levels(
 def _draw_actions(axis: Axes, history: History, begin_us: int) -> None:
     """Below the curves, a row of marks for each measure and for what took it back, when done."""
     done_h: dict[tuple[int, bool], list[float]] = {kind: [] for kind in _DONE}
-    asked = history.actions()
-    for done in history.done:
-        action = asked[done.job_id, done.attempt, done.number].action
+    for decided, done_us in history.done_actions():
+        action = decided.action
         kind = action.kind, bool(action.power.shortages)
-        done_h.setdefault(kind, []).append((done.done_at_us - begin_us) / HOUR_US)
+        done_h.setdefault(kind, []).append((done_us - begin_us) / HOUR_US)
     low_kw = sum(each.nodes * each.idle_power_w for each in history.clusters) / 1e3
     taken = [(_DONE[kind], hours) for kind, hours in done_h.items() if hours and kind in _DONE]
     for row, (label, hours) in enumerate(taken):

@@ -148,7 +148,7 @@ def action_figures(history: History) -> ActionFigures:
         resumed=kinds[ACTION_KIND_RESUME],
         ended=kinds[ACTION_KIND_END],
         jobs=len({(job_id, attempt) for job_id, attempt, _ in history.actions()}),
-        done=len(history.done),
+        done=len([*history.done_actions()]),
     )
 
 

@@ -118,6 +118,12 @@ MUTANTS: Final = (
         soonest=6,
     ),
     Mutant(
+        "who need not be stopped any more is",
+        "placement/power/measures.py",
+        "left_mw = _spare(chosen, slowed, running, -over_mw)\n",
+        "left_mw = -over_mw\n",
+    ),
+    Mutant(
         "a suspended job runs on in spite of a lower step ahead",
         "placement/power/measures.py",
         "under.has(draw_mw, self._now_s + left_s, job.arrival)",

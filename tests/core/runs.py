@@ -170,20 +170,44 @@ class Acting:
 
     def _reduce(self, budget: Budget, over_mw: int) -> Iterator[tuple[str, Action]]:
         """Who is last to have watts is asked first. A later measure takes the place of an earlier
-        one; then clocks go up again as far as what is too much given up allows."""
+        one; then those who need not be stopped are not, and clocks go up again, as far as what is
+        too much given up allows."""
         last = [j for j in self._first_to_have_watts() if self.runs[j].cluster in budget.clusters]
         last.reverse()
         chosen: dict[str, tuple[str, Mode]] = {}
+        slowed: dict[str, tuple[str, Mode]] = {}
         for measure in self.measures:
             for job_id in last:
                 if over_mw > 0 and (found := self._measure(measure, job_id, chosen, over_mw)):
                     over_mw -= self._left_mw(job_id, chosen) - _draws(*found)
+                    if job_id in chosen:
+                        slowed[job_id] = chosen[job_id]
                     chosen[job_id] = found
-        self._relax(last, chosen, -over_mw)
+        left_mw = self._spare(last, chosen, slowed, -over_mw)
+        self._relax(last, chosen, left_mw)
         for job_id in last:
             if job_id in chosen:
                 kind, mode = chosen[job_id]
                 yield self.ask(job_id, kind, mode, stands=kind == SUSPEND)
+
+    def _spare(
+        self,
+        last: Sequence[str],
+        chosen: dict[str, tuple[str, Mode]],
+        slowed: dict[str, tuple[str, Mode]],
+        left_mw: int,
+    ) -> int:
+        """Nobody is ended, nor suspended, for whom the watts are there now: all that it draws, else
+        what it would have drawn by an earlier measure."""
+        for kind in (END, SUSPEND):
+            for job_id in [j for j in reversed(last) if j in chosen and chosen[j][0] == kind]:
+                if self.runs[job_id].draw_mw <= left_mw:
+                    left_mw -= self.runs[job_id].draw_mw
+                    del chosen[job_id]
+                elif job_id in slowed and _draws(*slowed[job_id]) <= left_mw:
+                    left_mw -= _draws(*slowed[job_id])
+                    chosen[job_id] = slowed[job_id]
+        return left_mw
 
     def _relax(
         self, last: Sequence[str], chosen: dict[str, tuple[str, Mode]], left_mw: int

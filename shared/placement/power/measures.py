@@ -193,6 +193,7 @@ class Measures:
         """What each of those that run, in this order, is asked to do; a measure that comes to more
         than one before it takes its place."""
         chosen: dict[int, Action] = {}
+        slowed: dict[int, Action] = {}
         for measure in self._rules.now.cap_measures:
             for job, placed in running:
                 before = chosen.get(job.arrival)
@@ -201,7 +202,10 @@ class Measures:
                 if action is not None:
                     chosen[job.arrival] = action
                     over_mw -= drawn_mw - action.drawn_mw
-        self._relax(chosen, running, -over_mw)
+                    if before is not None and not before.stops:
+                        slowed[job.arrival] = before
+        left_mw = _spare(chosen, slowed, running, -over_mw)
+        self._relax(chosen, running, left_mw)
         for job, placed in running:
             if job.arrival in chosen:
                 yield job, placed, chosen[job.arrival]
@@ -346,6 +350,30 @@ class Measures:
             if self._asking.may_ask(job, placed, ActionKind.SUSPEND):
                 action = self._asking.action(job, placed, ActionKind.SUSPEND, stops=True)
                 yield self._asking.ask(job, placed, replace(action, reason=job.suspend), decisions)
+
+
+def _spare(
+    chosen: dict[int, Action],
+    slowed: Mapping[int, Action],
+    running: Sequence[tuple[Tracked, Placed]],
+    left_mw: int,
+) -> int:
+    """Stop nobody, least of all for ever, for whom there are watts now that others are stopped: as
+    he is, or slowed as he was to be before. What is left then, mW."""
+    stopped = [job for job, _ in reversed(running) if _is_stopping(chosen.get(job.arrival))]
+    for job in sorted(stopped, key=lambda job: chosen[job.arrival].kind is not ActionKind.END):
+        lower = slowed.get(job.arrival)
+        if job.drawn_mw <= left_mw:
+            del chosen[job.arrival]
+            left_mw -= job.drawn_mw
+        elif lower is not None and lower.drawn_mw <= left_mw:
+            chosen[job.arrival] = lower
+            left_mw -= lower.drawn_mw
+    return left_mw
+
+
+def _is_stopping(action: Action | None) -> bool:
+    return action is not None and action.stops
 
 
 def _stands_still(job: Tracked) -> bool:

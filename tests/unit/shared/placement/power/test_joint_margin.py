@@ -239,7 +239,8 @@ def test_a_margin_is_kept_of_the_cap_of_a_cluster_too() -> None:
 def test_what_was_kept_in_vain_for_who_would_start_first_is_kept_twice() -> None:
     needed = Error(10.0, 4.0)
     kept = kept_for_sent_back(Error(0.0, 0.0), needed, is_first=True)
-    assert kept.mean_mw > needed.mean_mw and kept.variance > needed.variance
+    assert kept.mean_mw > needed.mean_mw
+    assert kept.variance > needed.variance
     again = kept_for_sent_back(kept, needed, is_first=True)
     assert again == Error(2 * kept.mean_mw, 2 * kept.variance)
     assert kept_for_sent_back(kept, needed, is_first=False) == kept

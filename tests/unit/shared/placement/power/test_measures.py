@@ -159,6 +159,30 @@ def test_what_no_p_state_can_give_is_suspended_in_the_same_order() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("measure", "kind"), [(SUSPEND, ACTION_KIND_SUSPEND), (END, ACTION_KIND_END)]
+)
+def test_nobody_is_stopped_for_whom_there_is_enough_once_a_larger_one_is(
+    measure: Measure, kind: int
+) -> None:
+    """Job b is the first to suffer, and 280 W are not enough: without job a, which draws 560 W, the
+    cap has job b's."""
+    processor = region(measure)
+    running(processor, job("a", nodes=2), job("b", 1))
+    assert actions(round_of(processor, 4, cap(500.0, 4))) == [("a", kind, 2.7)]
+
+
+def test_who_is_not_stopped_after_all_is_slowed_as_it_would_have_been() -> None:
+    """At the lowest P-state job a draws 133 W, more than the cap has, which job b's 280 W are too;
+    at 1.5 GHz job b draws 96 W."""
+    processor = region(LOWER, SUSPEND)
+    running(processor, job("a", nodes=2), job("b", 1))
+    found = {d.job_id: d for d in round_of(processor, 4, cap(100.0, 4))}
+    assert found["a"].action.kind == ACTION_KIND_SUSPEND
+    assert found["b"].action.kind == ACTION_KIND_SET_PSTATE
+    assert found["b"].action.freq_ghz == 1.5
+
+
 def test_without_measures_nothing_is_done_and_nothing_starts() -> None:
     processor = region()
     running(processor, job("a"))
