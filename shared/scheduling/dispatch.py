@@ -23,7 +23,7 @@ except ImportError:  # what the compiler alone reads: it need not be there where
 # only counted, and if it passes a blocked one.
 Served = tuple[int, Entry, Allocation | None, bool]
 # Nobody runs otherwise than before.
-_SAME_PACES: Mapping[int, float] = {}
+_AS_BEFORE: Mapping[int, float] = {}
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -56,10 +56,10 @@ class Dispatcher(ABC):
     def wake_s(self, now_s: float) -> float:
         """When it is to be asked again even if nothing happens; infinite if it need not be."""
 
-    def paces(self) -> Mapping[int, float]:
-        """Whose pace the last decision changed: seconds of its run time that a job, by holder, gets
-        done in a second from now on; 1 until it is said otherwise."""
-        return _SAME_PACES
+    def slowdowns(self) -> Mapping[int, float]:
+        """Whose slowdown the last decision changed, by holder: how many seconds a second of its run
+        time takes from now on; 1 until it is said otherwise, 0 where it ends at once."""
+        return _AS_BEFORE
 
 
 class Scheduler(ABC):

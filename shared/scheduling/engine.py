@@ -11,6 +11,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from shared.scheduling.dispatch import Dispatcher, Served
+from shared.scheduling.progress import Progress
 
 # When what runs ends, the number of its cluster, and its holder.
 End = tuple[float, int, int]
@@ -21,7 +22,7 @@ class Engine:
     decision.
 
     `arrive_s` are the times of arrivals, ascending; `runs_s` says of what starts for how long it
-    will run at a pace of 1; `ends` are those of what runs already. `now_s` is the instant of the
+    will run undisturbed; `ends` are those of what runs already. `now_s` is the instant of the
     last `step`, `ended` are the holders of what ended then.
     """
 
@@ -40,8 +41,8 @@ class Engine:
         self._arrived = 0
         self._ends = [*ends, (inf, -1, -1)]
         heapify(self._ends)
-        # Of what was said to run at another pace.
-        self._paces: dict[int, float] = {}
+        # Of what was said to be slowed down: its progress, and as of when.
+        self._slowed: dict[int, tuple[Progress, float]] = {}
 
     @property
     def is_over(self) -> bool:
@@ -58,16 +59,16 @@ class Engine:
             _, number, holder = heappop(ends)
             dispatcher.end(number, holder)
             self.ended.append(holder)
-            if self._paces:
-                self._paces.pop(holder, None)
+            if self._slowed:
+                self._slowed.pop(holder, None)
         while self._arrive_s[self._arrived] <= now_s:
             dispatcher.arrive()
             self._arrived += 1
         started = dispatcher.decide(now_s)
         for served in started:
             heappush(ends, (now_s + self._runs_s(served), served[0], served[1][1]))
-        if paces := dispatcher.paces():
-            self._change(now_s, paces)
+        if slowdowns := dispatcher.slowdowns():
+            self._change(now_s, started, slowdowns)
         self.now_s = now_s
         next_s, arrive_s = ends[0][0], self._arrive_s[self._arrived]
         if arrive_s < next_s:
@@ -75,11 +76,18 @@ class Engine:
         self.next_s = min(next_s, dispatcher.wake_s(now_s))
         return started
 
-    def _change(self, now_s: float, paces: Mapping[int, float]) -> None:
-        """What a job has left of its run time takes as long as its pace says."""
+    def _change(
+        self, now_s: float, started: Iterable[Served], slowdowns: Mapping[int, float]
+    ) -> None:
+        """What a job has left of its run time takes as long as its slowdown says."""
+        for served in started:
+            if served[1][1] in slowdowns:
+                self._slowed[served[1][1]] = Progress(self._runs_s(served)), now_s
         for place, (end_s, number, holder) in enumerate(self._ends):
-            if holder in paces:
-                left_s = (end_s - now_s) * self._paces.get(holder, 1.0)
-                self._ends[place] = now_s + left_s / paces[holder], number, holder
+            if holder in slowdowns:
+                progress, as_of_s = self._slowed.get(holder) or (Progress(end_s - now_s), now_s)
+                progress.advance(now_s - as_of_s)
+                progress.slowdown_ratio = slowdowns[holder]
+                self._slowed[holder] = progress, now_s
+                self._ends[place] = now_s + progress.remaining_s, number, holder
         heapify(self._ends)
-        self._paces.update(paces)

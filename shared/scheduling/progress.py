@@ -16,8 +16,8 @@ class Progress:
 
     @property
     def remaining_s(self) -> float:
-        """How long the rest takes if nothing changes."""
-        return self.solo_s_left * self.slowdown_ratio
+        """How long the rest takes if nothing changes; by rounding there may be less than none."""
+        return max(self.solo_s_left, 0.0) * self.slowdown_ratio
 
     def advance(self, elapsed_s: float) -> None:
         """Time went by at the slowdown so far."""
