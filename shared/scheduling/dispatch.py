@@ -28,7 +28,8 @@ _AS_BEFORE: Mapping[int, float] = {}
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Dispatcher(ABC):
-    """Observes what happens and decides what starts. It knows no run time before a job has ended.
+    """Observes what happens and decides what starts, and what is done to what runs. It knows no run
+    time before a job has ended.
 
     At each instant it is told of all ends, then of all arrivals, then asked once. A class and no
     protocol: compiled code calls its methods without looking them up by name. One that is tried
@@ -57,8 +58,9 @@ class Dispatcher(ABC):
         """When it is to be asked again even if nothing happens; infinite if it need not be."""
 
     def slowdowns(self) -> Mapping[int, float]:
-        """Whose slowdown the last decision changed, by holder: how many seconds a second of its run
-        time takes from now on; 1 until it is said otherwise, 0 where it ends at once."""
+        """What the last decision did to what runs, by holder: how many seconds a second of its run
+        time takes from now on, beside its neighbours and at its P-state; 1 until it is said
+        otherwise, SUSPENDED while it stands still, ENDED where it ends at once."""
         return _AS_BEFORE
 
 

@@ -1,9 +1,7 @@
 """The one event loop: jobs arrive, start when the dispatcher says so, and end.
 
-Simulations of logs and of deadlines, forecasts, quotes and evaluations of plans differ in who
-decides, in when jobs come and in how long they run; not in this. What-if questions on a record have
-a loop of their own (`shared/simulation/recorded/what_if.py`): there placement itself decides, round
-by round.
+Simulations of logs and of deadlines, forecasts, quotes, evaluations of plans and what-if questions
+on a record differ in who decides, in when jobs come and in how long they run; not in this.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from shared.scheduling.dispatch import Dispatcher, Served
-from shared.scheduling.progress import Progress
+from shared.scheduling.progress import ENDED, Progress
 
 # When what runs ends, the number of its cluster, and its holder.
 End = tuple[float, int, int]
@@ -22,8 +20,9 @@ class Engine:
     decision.
 
     `arrive_s` are the times of arrivals, ascending; `runs_s` says of what starts for how long it
-    will run undisturbed; `ends` are those of what runs already. `now_s` is the instant of the
-    last `step`, `ended` are the holders of what ended then.
+    will run undisturbed; `ends` are those of what runs already. Where `ticks_per_s` are given all
+    times are whole ticks: the ends of what is slowed down are rounded, and at least a tick ahead.
+    `now_s` is the instant of the last `step`, `ended` are the holders of what ended then.
     """
 
     def __init__(
@@ -33,10 +32,12 @@ class Engine:
         runs_s: Callable[[Served], float],
         begin_s: float,
         ends: Iterable[End] = (),
+        ticks_per_s: int = 0,
     ) -> None:
         self.now_s, self.next_s = begin_s, begin_s
         self.ended: list[int] = []
         self._dispatcher, self._runs_s = dispatcher, runs_s
+        self._ticks_per_s = ticks_per_s
         self._arrive_s = [*arrive_s, inf]
         self._arrived = 0
         self._ends = [*ends, (inf, -1, -1)]
@@ -86,8 +87,20 @@ class Engine:
         for place, (end_s, number, holder) in enumerate(self._ends):
             if holder in slowdowns:
                 progress, as_of_s = self._slowed.get(holder) or (Progress(end_s - now_s), now_s)
-                progress.advance(now_s - as_of_s)
+                progress.advance(self._rounded_s(now_s - as_of_s))
                 progress.slowdown_ratio = slowdowns[holder]
                 self._slowed[holder] = progress, now_s
-                self._ends[place] = now_s + progress.remaining_s, number, holder
+                self._ends[place] = self._end_s(now_s, progress), number, holder
         heapify(self._ends)
+
+    def _end_s(self, now_s: float, progress: Progress) -> float:
+        """When it ends: what was ended at once, whatever ticks there are."""
+        left_s, ticks = progress.remaining_s, self._ticks_per_s
+        if not ticks or left_s == inf or progress.slowdown_ratio == ENDED:
+            return now_s + left_s
+        return self._rounded_s(now_s + max(self._rounded_s(left_s), 1 / ticks))
+
+    def _rounded_s(self, seconds: float) -> float:
+        """The nearest time in whole ticks."""
+        ticks = self._ticks_per_s
+        return round(seconds * ticks) / ticks if ticks else seconds

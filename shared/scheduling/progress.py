@@ -2,6 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+# Slowdowns of what stands still, and of what does no more of its work: it ends at once.
+SUSPENDED: Final = inf
+ENDED: Final = 0.0
 
 
 @dataclass(slots=True)
@@ -17,6 +23,8 @@ class Progress:
     @property
     def remaining_s(self) -> float:
         """How long the rest takes if nothing changes; by rounding there may be less than none."""
+        if self.slowdown_ratio in (SUSPENDED, ENDED):
+            return self.slowdown_ratio
         return max(self.solo_s_left, 0.0) * self.slowdown_ratio
 
     def advance(self, elapsed_s: float) -> None:

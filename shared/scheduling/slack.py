@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.problem import Allocation
+from shared.scheduling.progress import ENDED
 from shared.scheduling.wait_queue import Entry
 
 # Slack that is no more than this is rounding.
@@ -189,7 +190,7 @@ class SlackScheduler(Dispatcher):
     def decide(self, now_s: float) -> list[Served]:
         """What starts now. At an instant at which something is removed it is asked once more."""
         touched = self._let_go(now_s)
-        self._slowdowns = dict.fromkeys(self._overdue(now_s), 0.0)
+        self._slowdowns = dict.fromkeys(self._overdue(now_s), ENDED)
         started: list[Served] = []
         if not self._slowdowns:
             started = self._start(now_s)
@@ -209,7 +210,7 @@ class SlackScheduler(Dispatcher):
         return deadlines[0][0] if deadlines else inf
 
     def slowdowns(self) -> Mapping[int, float]:
-        """What neighbours cost in truth; what is removed has no more to do, a slowdown of 0."""
+        """What neighbours cost in truth; what is removed ends."""
         return self._slowdowns
 
     def _let_go(self, now_s: float) -> set[int]:

@@ -17,7 +17,7 @@ from shared.scheduling.engine import Engine
 from shared.scheduling.power import Cap, Scope
 from shared.scheduling.power_sharing import PowerSharing, Sharer
 from shared.scheduling.problem import CORES, MEMORY, Kind, NodeTable, Shape
-from shared.scheduling.progress import Progress
+from shared.scheduling.progress import ENDED, SUSPENDED, Progress
 from shared.scheduling.wait_queue import Entry, WaitQueue
 from shared.simulation.eurora import Anybody
 
@@ -106,8 +106,26 @@ def test_it_integrates_progress_to_the_last_digit(said: dict[float, float], run_
     assert engine.now_s == end_s
 
 
-def test_what_is_said_to_take_no_more_time_ends_at_once() -> None:
-    engine = Engine(_Slowed({4.0: 0.0}), [0.0], lambda _served: 10.0, 0.0)
+def test_what_is_suspended_does_nothing_of_its_work() -> None:
+    said = {4.0: SUSPENDED, 1000.0: 2.0}
+    engine = Engine(_Slowed(said), [0.0], lambda _served: 10.0, 0.0)
+    while not engine.ended:
+        engine.step()
+    assert engine.now_s == 1012.0
+
+
+@pytest.mark.parametrize(("run_s", "end_s"), [(1.0, 0.333334), (1e-7, 0.000001)])
+def test_ends_that_move_are_whole_ticks_and_at_least_one_ahead(run_s: float, end_s: float) -> None:
+    dispatcher = _Slowed({0.0: 1.0, 0.000001: 1 / 3})
+    engine = Engine(dispatcher, [0.0], lambda _served: run_s, 0.0, ticks_per_s=1_000_000)
+    while not engine.ended:
+        engine.step()
+    assert engine.now_s == end_s
+
+
+@pytest.mark.parametrize("run_s", [10.0, inf])
+def test_what_is_ended_ends_at_once(run_s: float) -> None:
+    engine = Engine(_Slowed({4.0: ENDED}), [0.0], lambda _served: run_s, 0.0)
     while not engine.ended:
         engine.step()
     assert (engine.now_s, engine.ended) == (4.0, [0])
