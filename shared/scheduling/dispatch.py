@@ -23,12 +23,13 @@ except ImportError:  # what the compiler alone reads: it need not be there where
 # only counted, and if it passes a blocked one.
 Served = tuple[int, Entry, Allocation | None, bool]
 # Nobody runs otherwise than before.
-_SAME_PACES: Mapping[int, float] = {}
+_AS_BEFORE: Mapping[int, float] = {}
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Dispatcher(ABC):
-    """Observes what happens and decides what starts. It knows no run time before a job has ended.
+    """Observes what happens and decides what starts, and what is done to what runs. It knows no run
+    time before a job has ended.
 
     At each instant it is told of all ends, then of all arrivals, then asked once. A class and no
     protocol: compiled code calls its methods without looking them up by name. One that is tried
@@ -56,10 +57,11 @@ class Dispatcher(ABC):
     def wake_s(self, now_s: float) -> float:
         """When it is to be asked again even if nothing happens; infinite if it need not be."""
 
-    def paces(self) -> Mapping[int, float]:
-        """Whose pace the last decision changed: seconds of its run time that a job, by holder, gets
-        done in a second from now on; 1 until it is said otherwise."""
-        return _SAME_PACES
+    def slowdowns(self) -> Mapping[int, float]:
+        """What the last decision did to what runs, by holder: how many seconds a second of its run
+        time takes from now on, beside its neighbours and at its P-state; 1 until it is said
+        otherwise, SUSPENDED while it stands still, ENDED where it ends at once."""
+        return _AS_BEFORE
 
 
 class Scheduler(ABC):

@@ -1,9 +1,7 @@
 """The one event loop: jobs arrive, start when the dispatcher says so, and end.
 
-Simulations of logs and of deadlines, forecasts, quotes and evaluations of plans differ in who
-decides, in when jobs come and in how long they run; not in this. What-if questions on a record have
-a loop of their own (`shared/simulation/recorded/what_if.py`): there placement itself decides, round
-by round.
+Simulations of logs and of deadlines, forecasts, quotes, evaluations of plans and what-if questions
+on a record differ in who decides, in when jobs come and in how long they run; not in this.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +9,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from shared.scheduling.dispatch import Dispatcher, Served
+from shared.scheduling.progress import ENDED, Progress
 
 # When what runs ends, the number of its cluster, and its holder.
 End = tuple[float, int, int]
@@ -21,8 +20,9 @@ class Engine:
     decision.
 
     `arrive_s` are the times of arrivals, ascending; `runs_s` says of what starts for how long it
-    will run at a pace of 1; `ends` are those of what runs already. `now_s` is the instant of the
-    last `step`, `ended` are the holders of what ended then.
+    will run undisturbed; `ends` are those of what runs already. Where `ticks_per_s` are given all
+    times are whole ticks: the ends of what is slowed down are rounded, and at least a tick ahead.
+    `now_s` is the instant of the last `step`, `ended` are the holders of what ended then.
     """
 
     def __init__(
@@ -32,16 +32,18 @@ class Engine:
         runs_s: Callable[[Served], float],
         begin_s: float,
         ends: Iterable[End] = (),
+        ticks_per_s: int = 0,
     ) -> None:
         self.now_s, self.next_s = begin_s, begin_s
         self.ended: list[int] = []
         self._dispatcher, self._runs_s = dispatcher, runs_s
+        self._ticks_per_s = ticks_per_s
         self._arrive_s = [*arrive_s, inf]
         self._arrived = 0
         self._ends = [*ends, (inf, -1, -1)]
         heapify(self._ends)
-        # Of what was said to run at another pace.
-        self._paces: dict[int, float] = {}
+        # Of what was said to be slowed down: its progress, and as of when.
+        self._slowed: dict[int, tuple[Progress, float]] = {}
 
     @property
     def is_over(self) -> bool:
@@ -58,16 +60,16 @@ class Engine:
             _, number, holder = heappop(ends)
             dispatcher.end(number, holder)
             self.ended.append(holder)
-            if self._paces:
-                self._paces.pop(holder, None)
+            if self._slowed:
+                self._slowed.pop(holder, None)
         while self._arrive_s[self._arrived] <= now_s:
             dispatcher.arrive()
             self._arrived += 1
         started = dispatcher.decide(now_s)
         for served in started:
             heappush(ends, (now_s + self._runs_s(served), served[0], served[1][1]))
-        if paces := dispatcher.paces():
-            self._change(now_s, paces)
+        if slowdowns := dispatcher.slowdowns():
+            self._change(now_s, started, slowdowns)
         self.now_s = now_s
         next_s, arrive_s = ends[0][0], self._arrive_s[self._arrived]
         if arrive_s < next_s:
@@ -75,11 +77,30 @@ class Engine:
         self.next_s = min(next_s, dispatcher.wake_s(now_s))
         return started
 
-    def _change(self, now_s: float, paces: Mapping[int, float]) -> None:
-        """What a job has left of its run time takes as long as its pace says."""
+    def _change(
+        self, now_s: float, started: Iterable[Served], slowdowns: Mapping[int, float]
+    ) -> None:
+        """What a job has left of its run time takes as long as its slowdown says."""
+        for served in started:
+            if served[1][1] in slowdowns:
+                self._slowed[served[1][1]] = Progress(self._runs_s(served)), now_s
         for place, (end_s, number, holder) in enumerate(self._ends):
-            if holder in paces:
-                left_s = (end_s - now_s) * self._paces.get(holder, 1.0)
-                self._ends[place] = now_s + left_s / paces[holder], number, holder
+            if holder in slowdowns:
+                progress, as_of_s = self._slowed.get(holder) or (Progress(end_s - now_s), now_s)
+                progress.advance(self._rounded_s(now_s - as_of_s))
+                progress.slowdown_ratio = slowdowns[holder]
+                self._slowed[holder] = progress, now_s
+                self._ends[place] = self._end_s(now_s, progress), number, holder
         heapify(self._ends)
-        self._paces.update(paces)
+
+    def _end_s(self, now_s: float, progress: Progress) -> float:
+        """When it ends: what was ended at once, whatever ticks there are."""
+        left_s, ticks = progress.remaining_s, self._ticks_per_s
+        if not ticks or left_s == inf or progress.slowdown_ratio == ENDED:
+            return now_s + left_s
+        return self._rounded_s(now_s + max(self._rounded_s(left_s), 1 / ticks))
+
+    def _rounded_s(self, seconds: float) -> float:
+        """The nearest time in whole ticks."""
+        ticks = self._ticks_per_s
+        return round(seconds * ticks) / ticks if ticks else seconds

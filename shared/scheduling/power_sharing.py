@@ -20,7 +20,7 @@ from shared.scheduling.wait_queue import Entry
 LEAST_MW: Final = 1000
 # Jobs are admitted until they would draw so many times the cap at full power.
 ADMITTED_TIMES: Final = 3
-# How much later than they should jobs may end, since their paces are rounded.
+# How much later than they should jobs may end, since their slowdowns are rounded.
 LATE_S: Final = 0.001
 
 
@@ -95,7 +95,7 @@ class PowerSharing(Dispatcher):
         # When what keeps its share ends at the latest.
         self._until_s: dict[int, float] = {}
         self._sharers: dict[int, Sharer] = {}
-        self._paces: dict[int, float] = {}
+        self._slowdowns: dict[int, float] = {}
         self._changed: dict[int, float] = {}
 
     @property
@@ -110,7 +110,7 @@ class PowerSharing(Dispatcher):
     def end(self, number: int, holder: int) -> None:
         """What the job had others may have."""
         self._admitting.end(number, holder)
-        del self._sharers[holder], self.given_mw[holder], self._paces[holder]
+        del self._sharers[holder], self.given_mw[holder], self._slowdowns[holder]
         self._until_s.pop(holder, None)
 
     def decide(self, now_s: float) -> list[Served]:
@@ -122,8 +122,8 @@ class PowerSharing(Dispatcher):
             given = self._shares(self._sharers, self._cap.at(now_s))
         else:
             given = self._what_is_left(self._scheduler, [s[1] for s in started], now_s)
-        self._changed = self._new_paces(given)
-        self._paces.update(self._changed)
+        self._changed = self._new_slowdowns(given)
+        self._slowdowns.update(self._changed)
         self.given_mw = given
         return started
 
@@ -132,18 +132,18 @@ class PowerSharing(Dispatcher):
         wake_s = self._admitting.wake_s(now_s)
         return min(wake_s, self._cap.next_step_s(now_s)) if self.given_mw else wake_s
 
-    def paces(self) -> Mapping[int, float]:
+    def slowdowns(self) -> Mapping[int, float]:
         """Of those who get more or less than before."""
         return self._changed
 
-    def _new_paces(self, given: Mapping[int, int]) -> dict[int, float]:
+    def _new_slowdowns(self, given: Mapping[int, int]) -> dict[int, float]:
         found: dict[int, float] = {}
         for holder, mw in given.items():
             if mw != self.given_mw.get(holder):
                 sharer = self._sharers[holder]
-                pace = 1 / sharer.duration_ratio(mw / sharer.wanted_mw)
-                if pace != self._paces.get(holder, 1.0) or holder not in self._paces:
-                    found[holder] = pace
+                slowdown_ratio = sharer.duration_ratio(mw / sharer.wanted_mw)
+                if slowdown_ratio != self._slowdowns.get(holder):
+                    found[holder] = slowdown_ratio
         return found
 
     def _what_is_left(

@@ -2,6 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+# Slowdowns of what stands still, and of what does no more of its work: it ends at once.
+SUSPENDED: Final = inf
+ENDED: Final = 0.0
 
 
 @dataclass(slots=True)
@@ -16,8 +22,10 @@ class Progress:
 
     @property
     def remaining_s(self) -> float:
-        """How long the rest takes if nothing changes."""
-        return self.solo_s_left * self.slowdown_ratio
+        """How long the rest takes if nothing changes; by rounding there may be less than none."""
+        if self.slowdown_ratio in (SUSPENDED, ENDED):
+            return self.slowdown_ratio
+        return max(self.solo_s_left, 0.0) * self.slowdown_ratio
 
     def advance(self, elapsed_s: float) -> None:
         """Time went by at the slowdown so far."""

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.problem import Allocation
+from shared.scheduling.progress import ENDED
 from shared.scheduling.wait_queue import Entry
 
 # Slack that is no more than this is rounding.
@@ -134,8 +135,9 @@ class SlackScheduler(Dispatcher):
     Whenever a task comes or a core gets free, the tasks that wait are looked at from least slack to
     most; each goes onto the node with fewest free cores on which it is `believed` to meet its
     deadline and to let all those who run there meet theirs. `actual` is what neighbours cost in
-    truth: it sets the paces of what runs, and nothing is decided by it. With `unaware` as belief it
-    is the heuristic that knows of no co-location, with `actual` the one that predicts perfectly.
+    truth: it sets the slowdowns of what runs, and nothing is decided by it. With `unaware` as
+    belief it is the heuristic that knows of no co-location, with `actual` the one that predicts
+    perfectly.
 
     What runs at its deadline is removed: `missed` are its numbers, in the order of arrivals.
     """
@@ -159,7 +161,7 @@ class SlackScheduler(Dispatcher):
         self._waiting: list[tuple[float, int, Task]] = []
         self._deadlines: list[tuple[float, int]] = []
         self._ended: list[int] = []
-        self._paces: dict[int, float] = {}
+        self._slowdowns: dict[int, float] = {}
         # When a newcomer of an application would be done on a node, at this instant.
         self._ends_s: list[dict[int, float]] = []
         self._earliest_s: dict[int, float] = {}
@@ -188,16 +190,16 @@ class SlackScheduler(Dispatcher):
     def decide(self, now_s: float) -> list[Served]:
         """What starts now. At an instant at which something is removed it is asked once more."""
         touched = self._let_go(now_s)
-        self._paces = dict.fromkeys(self._overdue(now_s), inf)
+        self._slowdowns = dict.fromkeys(self._overdue(now_s), ENDED)
         started: list[Served] = []
-        if not self._paces:
+        if not self._slowdowns:
             started = self._start(now_s)
             touched |= {self._node_of[served[1].arrival] for served in started}
         for index in touched:
             node = self._nodes[index]
             for each in node.running:
-                pace = 1.0 / (1.0 + self._actual.of(each.task.app, node.group))
-                self._paces.setdefault(each.holder, pace)
+                slowdown_ratio = 1.0 + self._actual.of(each.task.app, node.group)
+                self._slowdowns.setdefault(each.holder, slowdown_ratio)
         return started
 
     def wake_s(self, now_s: float) -> float:
@@ -207,9 +209,9 @@ class SlackScheduler(Dispatcher):
             heappop(deadlines)
         return deadlines[0][0] if deadlines else inf
 
-    def paces(self) -> Mapping[int, float]:
-        """What neighbours cost in truth; what is removed has no more to do, an infinite pace."""
-        return self._paces
+    def slowdowns(self) -> Mapping[int, float]:
+        """What neighbours cost in truth; what is removed ends."""
+        return self._slowdowns
 
     def _let_go(self, now_s: float) -> set[int]:
         """Take off what has ended; the nodes that it was on."""

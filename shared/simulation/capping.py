@@ -418,7 +418,7 @@ def _clocked(number: int, job: EuroraJob, rules: CappingRules) -> list[tuple[flo
 
 
 def _run_times(jobs: Sequence[EuroraJob], rules: CappingRules) -> Callable[[Served], float]:
-    """How long what starts runs. At a lower clock by what it draws; what shares watts is paced."""
+    """How long what starts runs. At a lower clock by what it draws; what shares watts is slowed."""
 
     def runs_s(served: Served) -> float:
         return jobs[served[1].arrival].runtime_s

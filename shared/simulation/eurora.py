@@ -172,7 +172,7 @@ def play(
     jobs: Sequence[EuroraJob], dispatcher: Dispatcher, runs_s: Callable[[Served], float]
 ) -> EuroraRun:
     """Play an instance under a dispatcher to which these jobs arrive; `runs_s` is how long what it
-    starts will run at a pace of 1. Raises UnusableError where jobs wait for ever."""
+    starts will run undisturbed. Raises UnusableError where jobs wait for ever."""
     submit_s = [job.submit_s for job in jobs]
     engine = Engine(dispatcher, submit_s, runs_s, submit_s[0] if jobs else inf)
     record = _Record(dispatcher)

@@ -1,7 +1,7 @@
 """Jobs on the nodes that they share, each as fast as its neighbours let it be."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf, isnan
@@ -14,7 +14,7 @@ from shared.domain.job import Job
 from shared.placement.model_store import ModelStore
 from shared.scheduling.capacity import Group
 from shared.scheduling.problem import unit_cores
-from shared.scheduling.progress import Progress, slowest
+from shared.scheduling.progress import SUSPENDED, Progress, slowest
 from shared.scheduling.sharing import Member, Neighbours
 
 # What happens to a run, in the order in which it does at one time.
@@ -51,9 +51,9 @@ class Allotment:
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """A job from its start to its end. `progress` is the work left, in seconds of running alone at
-    the P-state of its start; a job whose work nobody knows has infinitely much and ends at its
-    `deadline_us`.
+    """A job from its start to its end. It takes `solo_s` alone at the P-state of its start, and
+    `slowdown_ratio` times as long as things are; one whose work nobody knows takes infinitely long
+    and ends at its `deadline_us`.
 
     `walltime_s` is the limit of a whole run at the present P-state `freq_ghz`, at which it takes
     `pace_ratio` times as long as at that of its start; it stands still since `suspended_us`, None
@@ -64,46 +64,31 @@ class Run:
     attempt: int
     allotment: Allotment
     started_us: int
-    progress: Progress
     grant: int
+    solo_s: float = inf
     deadline_us: int | None = None
     walltime_s: float = 0.0
     pace_ratio: float = 1.0
+    slowdown_ratio: float = 1.0
     suspended_us: int | None = None
     stretches: list[tuple[int, float]] = field(default_factory=list)
-    settled_us: int = 0
     freq_ghz: float = field(init=False)
     cores_on: dict[int, int] = field(init=False)
     _since_us: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.settled_us = self._since_us = self.started_us
+        self._since_us = self.started_us
         self.freq_ghz = self.allotment.freq_ghz
         placed = zip(self.allotment.nodes, self.allotment.units, strict=True)
         self.cores_on = {node: units * self.allotment.cores for node, units in placed}
-
-    @property
-    def ends_at_us(self) -> int:
-        """When it ends if its neighbours stay as they are."""
-        left_s = self.progress.remaining_s
-        done_us = self.settled_us + max(0, round(left_s * 1e6)) if left_s < inf else None
-        ends_us = min(us for us in (done_us, self.deadline_us) if us is not None)
-        return max(ends_us, self.started_us + 1)
 
     @property
     def is_suspended(self) -> bool:
         """True while it stands still."""
         return self.suspended_us is not None
 
-    def settle(self, now_us: int, slowdown_ratio: float) -> None:
-        """From now on it runs at this slowdown beside its neighbours."""
-        self._advance(now_us)
-        self.progress.slowdown_ratio = slowdown_ratio * self.pace_ratio
-
     def act(self, now_us: int, freq_ghz: float, pace_ratio: float, *, suspended: bool) -> None:
-        """From now on it runs at another P-state, or is suspended or not: its slowdown is to be
-        settled then."""
-        self._advance(now_us)
+        """From now on it runs at another P-state, or is suspended or not."""
         self.stretches = self.intervals
         if self.deadline_us is not None and self.suspended_us is not None:
             self.deadline_us += now_us - self.suspended_us
@@ -123,11 +108,6 @@ class Run:
         freq_ghz = 0.0 if self.is_suspended else self.freq_ghz
         return [*self.stretches, (self._since_us, freq_ghz)]
 
-    def _advance(self, now_us: int) -> None:
-        if not self.is_suspended:
-            self.progress.advance((now_us - self.settled_us) / 1e6)
-        self.settled_us = now_us
-
 
 class Nodes:
     """Who runs where. Slowdowns are those that the degradation model predicts, none where it
@@ -138,37 +118,34 @@ class Nodes:
         self._on: defaultdict[tuple[str, int], dict[str, Run]] = defaultdict(dict)
         self._slowdowns: dict[tuple[str, Member, Group], float] = {}
 
-    def start(self, run: Run, now_us: int) -> list[Run]:
-        """A run begins; it and those whose pace changes."""
-        cluster = run.allotment.cluster
+    def start(self, run: Run) -> list[Run]:
+        """A run begins; those whose slowdowns are new, it among them."""
         for node in run.allotment.nodes:
-            self._on[cluster, node][run.job.job_id] = run
-        return [run, *self._settle(run, now_us)]
+            self._on[run.allotment.cluster, node][run.job.job_id] = run
+        return self._settle(run)
 
     def act(
         self, run: Run, now_us: int, freq_ghz: float, pace_ratio: float, *, suspended: bool
     ) -> list[Run]:
-        """A run is acted on; it and those whose pace changes."""
+        """A run is acted on; those whose slowdowns are new, it among them."""
         run.act(now_us, freq_ghz, pace_ratio, suspended=suspended)
-        return [run, *self._settle(run, now_us)]
+        return self._settle(run)
 
-    def end(self, run: Run, now_us: int) -> list[Run]:
-        """A run ends; those whose pace changes."""
-        run.settle(now_us, 1.0)
-        cluster = run.allotment.cluster
+    def end(self, run: Run) -> list[Run]:
+        """A run ends; those whose slowdowns are new."""
         for node in run.allotment.nodes:
-            del self._on[cluster, node][run.job.job_id]
-        return self._settle(run, now_us)
+            del self._on[run.allotment.cluster, node][run.job.job_id]
+        return self._settle(run)
 
-    def _settle(self, run: Run, now_us: int) -> list[Run]:
-        """Bring those on the nodes of a run up to date, itself while it is there."""
-        cluster = run.allotment.cluster
+    def _settle(self, run: Run) -> list[Run]:
+        """Bring those on the nodes of a run up to date."""
         touched: dict[str, Run] = {}
         for node in run.allotment.nodes:
-            touched |= self._on[cluster, node]
+            touched |= self._on[run.allotment.cluster, node]
         for each in touched.values():
-            each.settle(now_us, self._pace(each))
-        return [each for each in touched.values() if each is not run]
+            stands = each.is_suspended
+            each.slowdown_ratio = SUSPENDED if stands else self._pace(each) * each.pace_ratio
+        return list(touched.values())
 
     def _pace(self, run: Run) -> float:
         cluster = run.allotment.cluster
@@ -256,28 +233,55 @@ def work_s(
     id: the slowdown that is predicted beside its neighbours of each moment is divided out, and so
     is its `pace` at another P-state over that at its start's."""
     nodes, work = Nodes(neighbours), {}
-    live: dict[str, Run] = {}
-    moments: list[tuple[int, int, str, Observed, float]] = []
-    for one in runs:
-        moments.append((one.started_us, _STARTS, one.job.job_id, one, one.allotment.freq_ghz))
-        if one.ended_us is None or one.finished is None:
-            continue
-        moments += (
-            (each.began_at_us, _CHANGES, one.job.job_id, one, each.freq_ghz)
-            for each in one.finished.intervals[1:]
-        )
-        moments.append((one.ended_us, _ENDS, one.job.job_id, one, 0.0))
-    for now_us, kind, job_id, one, ghz in sorted(moments, key=lambda moment: moment[:3]):
+    live: dict[str, _Done] = {}
+    for now_us, kind, job_id, one, ghz in sorted(_moments(runs), key=lambda moment: moment[:3]):
         if kind == _STARTS:
-            live[job_id] = Run(
-                one.job, one.attempt, one.allotment, now_us, Progress(0.0), one.grant
-            )
-            nodes.start(live[job_id], now_us)
-        elif kind == _CHANGES and job_id in live:
+            run = Run(one.job, one.attempt, one.allotment, now_us, one.grant)
+            live[job_id] = _Done(run, now_us)
+            touched = nodes.start(run)
+        elif job_id not in live:
+            continue
+        elif kind == _CHANGES:
             ratio = pace(one.job, one.allotment, ghz) if ghz else 1.0
-            nodes.act(live[job_id], now_us, ghz, ratio, suspended=not ghz)
-        elif job_id in live:
+            touched = nodes.act(live[job_id].run, now_us, ghz, ratio, suspended=not ghz)
+        else:
             ended = live.pop(job_id)
-            nodes.end(ended, now_us)
-            work[job_id] = -ended.progress.solo_s_left
+            touched = nodes.end(ended.run)
+            work[job_id] = ended.work_s(now_us)
+        for each in touched:
+            live[each.job.job_id].settle(now_us)
     return work
+
+
+# When what happens, to which job, in which run, and at which P-state from then on.
+_Moment = tuple[int, int, str, Observed, float]
+
+
+def _moments(runs: Iterable[Observed]) -> Iterator[_Moment]:
+    """What happened to runs."""
+    for one in runs:
+        job_id = one.job.job_id
+        yield one.started_us, _STARTS, job_id, one, one.allotment.freq_ghz
+        if one.ended_us is not None and one.finished is not None:
+            for each in one.finished.intervals[1:]:
+                yield each.began_at_us, _CHANGES, job_id, one, each.freq_ghz
+            yield one.ended_us, _ENDS, job_id, one, 0.0
+
+
+@dataclass(slots=True)
+class _Done:
+    """What a run has done of its work, of which nobody knows how much it is."""
+
+    run: Run
+    as_of_us: int
+    _progress: Progress = field(default_factory=lambda: Progress(0.0))
+
+    def settle(self, now_us: int) -> None:
+        """From now on it is slowed down as the run is now."""
+        self._progress.advance((now_us - self.as_of_us) / 1e6)
+        self._progress.slowdown_ratio, self.as_of_us = self.run.slowdown_ratio, now_us
+
+    def work_s(self, now_us: int) -> float:
+        """All that it has done, in seconds of running alone."""
+        self.settle(now_us)
+        return -self._progress.solo_s_left

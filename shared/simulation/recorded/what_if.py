@@ -1,10 +1,10 @@
 """A record under other rules: what came from outside comes as recorded, what followed from
 decisions is made anew."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Final
 
@@ -66,7 +66,10 @@ from google.protobuf.message import Message
 from shared.messaging.events.event import Event
 from shared.messaging.stages.stage import AlreadyAppliedError, Processor, Round
 from shared.placement.rules_in_force import without
-from shared.scheduling.progress import Progress
+from shared.scheduling.dispatch import Dispatcher, Served
+from shared.scheduling.engine import Engine
+from shared.scheduling.progress import ENDED
+from shared.scheduling.wait_queue import Entry
 from shared.simulation.recorded.caps import CapChanges
 from shared.simulation.recorded.inputs import RecordedInputs
 from shared.simulation.recorded.region import Region, Setting
@@ -101,6 +104,7 @@ FROM_OUTSIDE: Final[tuple[type[Message], ...]] = (
     JobSuspended,
     JobResumed,
 )
+_US_PER_S: Final = 1_000_000
 # Nothing is put back: a job runs once.
 _ONLY_ATTEMPT: Final = 1
 
@@ -134,8 +138,8 @@ def as_recorded(inputs: RecordedInputs, decisions: Sequence[PlacementDecided]) -
     )
 
 
-class WhatIf:
-    """One play of a record under some rules.
+class WhatIf(Dispatcher):
+    """One play of a record under some rules: the dispatcher of a region, in rounds.
 
     Resource managers start at the end of a round what was decided in it, act on what runs, and
     confirm it at once. Rounds end when they did in the record and, on the same grid of times, when
@@ -144,6 +148,10 @@ class WhatIf:
     what the record declares, and what it declares of the settings that are `fixed` is left out.
     Plans come as recorded where they are `planned`: under other rules they would be of a course
     that never was.
+
+    To the engine recorded rounds are arrivals and what runs is on one cluster; a holder is the
+    place of a job among those of the record. Its times are s after the first round, whole
+    microseconds.
     """
 
     def __init__(
@@ -160,70 +168,99 @@ class WhatIf:
         first = inputs.rounds[0]
         self._inputs, self._truth, self._sequencer = inputs, truth, sequencer
         self._region = Region(setting, first.round.ended_at_us)
-        self._writer = first.barrier
+        self._begin_us, self._writer = first.round.ended_at_us, first.barrier
         self._ahead = list(_from_outside(inputs, caps, fixed, planned))[::-1]
         self._nodes = Nodes(truth.models.neighbours())
         self._round = replace(first.round, number=first.round.number - 1, ended_at_us=0)
-        self._ends: list[tuple[int, str]] = []
+        self._due_us: float = inf
+        self._job_ids = list(truth.jobs)
+        self._holders = {job_id: holder for holder, job_id in enumerate(truth.jobs)}
         self._waiting: set[str] = set()
         self._running: dict[str, Run] = {}
         self._over: set[str] = set()
+        self._done: set[str] = set()
+        self._slowdowns: dict[int, float] = {}
+        # When jobs are cancelled or come to their limits; what has moved since is passed over.
+        self._stops = [(at_us, job_id) for job_id, at_us in truth.leaves_us.items()]
+        heapify(self._stops)
         self._outbox: list[Event] = []
         self._cap_steps_us: set[int] = set()
         self._drains_end_us: set[int] = set()
         self._has_answers = False
         self.course = Course()
-        for job_id, at_us in truth.leaves_us.items():
-            heappush(self._ends, (at_us, job_id))
 
     def play(self, told: Callable[[int], None]) -> Course:
         """What comes of it; `told` hears how many jobs have ended."""
-        while (ended := self._next_round()) is not None:
-            self._round = ended
-            self._pass_time(ended.ended_at_us)
-            self._has_answers = False
-            decisions = self._region.decide(self._sequenced(ended), self._barrier(ended))
-            self.course.decisions += decisions
-            self._obey(decisions)
+        arrive_s = [self._s(recorded.round.ended_at_us) for recorded in self._inputs.rounds]
+        begin_s = min(arrive_s[0], self.wake_s(-inf))
+        engine = Engine(self, arrive_s, self._runs_s, begin_s, ticks_per_s=_US_PER_S)
+        while engine.next_s < inf:
+            engine.step()
             told(len(self.course.finished))
         self.course.unfinished = len(self._waiting) + len(self._running)
         return self.course
 
-    def _next_round(self) -> Round | None:
-        """The next one; what the record says of it is put into the outbox. None where nothing will
-        happen any more."""
-        due_us = min((self._on_grid(us) for us in self._due_us()), default=None)
-        number = self._round.number + 1
-        if self._ahead and (due_us is None or self._ahead[-1][0] <= due_us):
-            due_us, events = self._ahead.pop()
-            self._outbox += events
-            self._learn(events)
-        return None if due_us is None else Round(number, due_us)
+    @property
+    def waits(self) -> bool:
+        """True while a job waits."""
+        return bool(self._waiting)
 
-    def _due_us(self) -> Iterator[int]:
-        while self._ends and not self._is_due(*self._ends[0]):
-            heappop(self._ends)
-        if self._ends:
-            yield self._ends[0][0]
-        if self._has_answers:
+    def arrive(self) -> None:
+        """A recorded round ends; what the record says of it is put into the outbox."""
+        self._due_us, events = self._ahead.pop()
+        self._outbox += events
+        self._learn(events)
+
+    def end(self, number: int, holder: int) -> None:
+        """A job has done its work, or was ended before."""
+        self._done.add(self._job_ids[holder])
+
+    def decide(self, now_s: float) -> list[Served]:
+        """What starts now, where a round ends."""
+        self._slowdowns = {}
+        self._let_go(now_s)
+        if self._s(self._due_us) > now_s:
+            return []
+        self._round = Round(self._round.number + 1, int(self._due_us))
+        self._has_answers = False
+        decisions = self._region.decide(self._sequenced(), self._barrier())
+        self.course.decisions += decisions
+        self._obey(decisions)
+        self._due_us = min(map(self._on_grid, self._asks_us()), default=inf)
+        started = (each.job_id for each in decisions if each.verdict == VERDICT_START)
+        return [self._served(job_id) for job_id in started if job_id in self._running]
+
+    def wake_s(self, now_s: float) -> float:
+        """When the next round ends, or a job is cancelled or comes to its limit."""
+        while self._stops and self._outcome(*self._stops[0]) is None:
+            heappop(self._stops)
+        return self._s(min(self._due_us, self._stops[0][0] if self._stops else inf))
+
+    def slowdowns(self) -> Mapping[int, float]:
+        """Of those who started, were acted on or ended, and of the neighbours of these."""
+        return self._slowdowns
+
+    def _served(self, job_id: str) -> Served:
+        holder, run = self._holders[job_id], self._running[job_id]
+        return 0, Entry(holder, holder, len(run.allotment.nodes), run.walltime_s), None, False
+
+    def _runs_s(self, served: Served) -> float:
+        return self._running[self._job_ids[served[1].arrival]].solo_s
+
+    def _s(self, at_us: float) -> float:
+        return (at_us - self._begin_us) / _US_PER_S
+
+    def _asks_us(self) -> Iterator[int]:
+        """Times behind the last round at which another one is due, whatever ends until then."""
+        if self._has_answers or (self._outbox and not self._ahead):
             yield self._round.ended_at_us + 1
         if self._waiting or self._running:
             steps_us = self._cap_steps_us | self._drains_end_us
             yield from (us for us in steps_us if us > self._round.ended_at_us)
-        if self._outbox and not self._ahead:
-            yield self._round.ended_at_us + 1
-
-    def _is_due(self, at_us: int, job_id: str) -> bool:
-        """Whether an expected end still is one: a neighbour's coming or going, or an action, moves
-        it."""
-        run = self._running.get(job_id)
-        if run is not None and not run.is_suspended and run.ends_at_us == at_us:
-            return True
-        return self._truth.leaves_us.get(job_id) == at_us and job_id not in self._over
 
     def _on_grid(self, at_us: int) -> int:
         """The first end of a round that is not before this time and behind the last round."""
-        grid_us, begin_us = self._inputs.grid_us, self._inputs.rounds[0].round.ended_at_us
+        grid_us, begin_us = self._inputs.grid_us, self._begin_us
         at_us = max(at_us, self._round.ended_at_us + 1)
         return begin_us - (begin_us - at_us) // grid_us * grid_us
 
@@ -239,47 +276,61 @@ class WhatIf:
                 case NodesDrained() as drained if drained.until_us:
                     self._drains_end_us.add(drained.until_us)
 
-    def _pass_time(self, until_us: int) -> None:
-        while self._ends and self._ends[0][0] <= until_us:
-            at_us, job_id = heappop(self._ends)
-            if not self._is_due(at_us, job_id):
-                continue
-            run = self._running.get(job_id)
-            if run is None:
-                self._leave(job_id)
-            elif self._truth.leaves_us.get(job_id) == at_us:
-                self._finish(run, JOB_OUTCOME_CANCELLED, at_us)
-            else:
-                is_late = run.deadline_us == at_us
-                outcome = JOB_OUTCOME_TIMED_OUT if is_late else self._outcome(job_id)
-                self._finish(run, outcome, at_us)
+    def _let_go(self, now_s: float) -> None:
+        """Whoever has done its work, is at its limit or is cancelled by its user leaves; a round
+        ends then."""
+        now_us, done = self._begin_us + round(now_s * _US_PER_S), self._done
+        gone = {(now_us, job_id) for job_id in done}
+        while self._stops and self._s(self._stops[0][0]) <= now_s:
+            gone.add(heappop(self._stops))
+        for at_us, job_id in sorted(gone):
+            outcome = self._outcome(at_us, job_id, is_done=job_id in done)
+            if outcome is not None:
+                self._due_us = min(self._due_us, self._on_grid(at_us))
+                run = self._running.get(job_id)
+                if run is None:
+                    self._leave(job_id)
+                else:
+                    self._finish(run, outcome, at_us)
+        self._done = set()
+
+    def _outcome(
+        self, at_us: int, job_id: str, *, is_done: bool = False
+    ) -> JobOutcome.ValueType | None:
+        """How a job ends then, None where it does not: what is done to it moves its limit. One that
+        has done its work ends as it did where it ran."""
+        if self._truth.leaves_us.get(job_id) == at_us and job_id not in self._over:
+            return JOB_OUTCOME_CANCELLED
+        run = self._running.get(job_id)
+        if run is None:
+            return None
+        if run.deadline_us == at_us and not run.is_suspended:
+            return JOB_OUTCOME_TIMED_OUT
+        seen = self._truth.runs[job_id].finished if job_id in self._truth.runs else None
+        return (seen.outcome if seen else JOB_OUTCOME_COMPLETED) if is_done else None
 
     def _leave(self, job_id: str) -> None:
         """A job that waits is cancelled by its user."""
         event = self._truth.finishes[job_id]
         finished = JobFinished.FromString(event.payload.SerializeToString())
         finished.attempt = _ONLY_ATTEMPT
-        for never in ("started_at_us", "grant", "freq_ghz", "energy_j"):
+        for never in ("started_at_us", "grant", "freq_ghz", "energy_j", "intervals"):
             finished.ClearField(never)
         self._waiting.discard(job_id)
         self._over.add(job_id)
         self._outbox.append(replace(event, payload=finished))
         self.course.finished.append(finished)
 
-    def _outcome(self, job_id: str) -> JobOutcome.ValueType:
-        """How it ended where it ran."""
-        run = self._truth.runs.get(job_id)
-        return run.finished.outcome if run and run.finished else JOB_OUTCOME_COMPLETED
-
-    def _sequenced(self, ended: Round) -> list[Event]:
-        """What happened in a round, in the order in which placement learns it."""
+    def _sequenced(self) -> list[Event]:
+        """What happened in the round, in the order in which placement learns it."""
         for event in self._outbox:
             with suppress(AlreadyAppliedError):
                 self._sequencer.handle(event)
         self._outbox = []
-        return [each.event for each in self._sequencer.end_round(ended)]
+        return [each.event for each in self._sequencer.end_round(self._round)]
 
-    def _barrier(self, ended: Round) -> Event:
+    def _barrier(self) -> Event:
+        ended = self._round
         payload = RoundEnded(round=ended.number, ended_at_us=ended.ended_at_us)
         name = f"{self._writer.source}/{self._writer.type}/round/{ended.number}"
         return replace(self._writer, id=name, time_us=ended.ended_at_us, payload=payload)
@@ -310,14 +361,15 @@ class WhatIf:
             attempt=decided.attempt,
             allotment=allotment,
             started_us=now_us,
-            progress=Progress(inf if solo_s is None else solo_s),
             grant=decided.grant,
+            solo_s=inf if solo_s is None else solo_s,
             deadline_us=limit_us if is_bounded else None,
             walltime_s=decided.walltime_s,
         )
         self._waiting.remove(job_id)
         self._running[job_id] = run
-        self._expect(self._nodes.start(run, now_us))
+        self._slow(self._nodes.start(run))
+        self._stop_at_limit(run)
         started = JobStarted(
             job_id=job_id,
             attempt=decided.attempt,
@@ -345,8 +397,9 @@ class WhatIf:
         freq_ghz = asked.freq_ghz or run.freq_ghz
         pace_ratio = self._truth.pace(run.job, run.allotment, freq_ghz)
         is_stopped = asked.kind == ACTION_KIND_SUSPEND
-        self._expect(self._nodes.act(run, now_us, freq_ghz, pace_ratio, suspended=is_stopped))
+        self._slow(self._nodes.act(run, now_us, freq_ghz, pace_ratio, suspended=is_stopped))
         run.limit(asked.walltime_s or run.walltime_s, now_us)
+        self._stop_at_limit(run)
         done = JobActionDone(
             job_id=job_id,
             attempt=run.attempt,
@@ -373,18 +426,21 @@ class WhatIf:
 
     def _finish(self, run: Run, outcome: JobOutcome.ValueType, now_us: int) -> None:
         job_id = run.job.job_id
-        self._expect(self._nodes.end(run, now_us))
+        self._slow(self._nodes.end(run))
+        self._slowdowns[self._holders[job_id]] = ENDED
         del self._running[job_id]
         self._over.add(job_id)
         finished = self._finished(run, outcome, now_us)
         self.course.finished.append(finished)
         self._outbox.append(self._said(finished, job_id, now_us, self._truth.finishes.get(job_id)))
 
-    def _expect(self, runs: Iterable[Run]) -> None:
-        """Their ends have moved."""
-        for run in runs:
-            if not run.is_suspended:
-                heappush(self._ends, (run.ends_at_us, run.job.job_id))
+    def _slow(self, runs: Iterable[Run]) -> None:
+        """Their slowdowns are new."""
+        self._slowdowns |= {self._holders[run.job.job_id]: run.slowdown_ratio for run in runs}
+
+    def _stop_at_limit(self, run: Run) -> None:
+        if run.deadline_us is not None:
+            heappush(self._stops, (run.deadline_us, run.job.job_id))
 
     def _finished(self, run: Run, outcome: JobOutcome.ValueType, now_us: int) -> JobFinished:
         job, on = run.job, run.allotment

@@ -1,24 +1,27 @@
-"""The event loop where what runs changes its pace."""
+"""The event loop where what runs is slowed down."""
 
 from functools import partial
 from math import inf
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shared.models.power_reduction import duration_ratio
 from shared.scheduling.backfill import Backfill
 from shared.scheduling.capacity import Capacity
 from shared.scheduling.consumable import ConsumableScheduler
-from shared.scheduling.dispatch import Served
+from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.engine import Engine
 from shared.scheduling.power import Cap, Scope
 from shared.scheduling.power_sharing import PowerSharing, Sharer
 from shared.scheduling.problem import CORES, MEMORY, Kind, NodeTable, Shape
+from shared.scheduling.progress import ENDED, SUSPENDED, Progress
 from shared.scheduling.wait_queue import Entry, WaitQueue
 from shared.simulation.eurora import Anybody
 
-# Everybody wants all of it, so that n jobs run at 1/n of the pace each.
+# Everybody wants all of it, so that n jobs take n times as long each.
 CAP_MW = 60_000
 CAP = Cap(Scope.CLUSTER, "", ((-inf, CAP_MW),))
 KIND = Kind("", Shape((1, 1), exclusive=False, most_per_node=0))
@@ -46,7 +49,7 @@ def ends_s(arrive_s: list[float], run_s: list[float]) -> list[float]:
     return [ends[n] for n in jobs]
 
 
-def test_what_runs_at_half_the_pace_takes_twice_as_long() -> None:
+def test_what_is_slowed_down_twofold_takes_twice_as_long() -> None:
     assert ends_s([0.0, 0.0], [10.0, 10.0]) == [20.0, 20.0]
 
 
@@ -55,6 +58,74 @@ def test_only_what_is_left_takes_longer() -> None:
     assert ends_s([0.0, 6.0], [10.0, 10.0]) == [14.0, 20.0]
 
 
-def test_a_pace_that_comes_back_ends_nothing_twice() -> None:
+def test_a_slowdown_that_comes_back_ends_nothing_twice() -> None:
     # All together have 22.5 s to do, and somebody always runs.
     assert max(ends_s([0.0, 1.0, 2.0, 2.0], [20.0, 1.0, 0.5, 1.0])) == pytest.approx(22.5)
+
+
+class _Slowed(Dispatcher):
+    """One job at a time, slowed down as it is said at each instant at which it asks to be asked."""
+
+    def __init__(self, said: dict[float, float]) -> None:
+        self._said, self._now_s, self._arrived = said, -inf, False
+
+    @property
+    def waits(self) -> bool:
+        return self._arrived
+
+    def arrive(self) -> None:
+        self._arrived = True
+
+    def end(self, number: int, holder: int) -> None:
+        pass
+
+    def decide(self, now_s: float) -> list[Served]:
+        self._now_s = now_s
+        arrived, self._arrived = self._arrived, False
+        return [(0, Entry(0, 0, 1, 1e6), None, False)] if arrived else []
+
+    def wake_s(self, now_s: float) -> float:
+        return min((at_s for at_s in self._said if at_s > now_s), default=inf)
+
+    def slowdowns(self) -> dict[int, float]:
+        return {0: self._said[self._now_s]} if self._now_s in self._said else {}
+
+
+@given(st.dictionaries(st.floats(0, 1e4), st.floats(1, 5), max_size=20), st.floats(0.1, 1e4))
+def test_it_integrates_progress_to_the_last_digit(said: dict[float, float], run_s: float) -> None:
+    said = {0.0: 1.0} | said
+    engine = Engine(_Slowed(said), [0.0], lambda _served: run_s, 0.0)
+    progress, as_of_s, end_s = Progress(run_s), 0.0, run_s
+    for at_s, slowdown_ratio in sorted(said.items()):
+        if at_s < end_s:
+            progress.advance(at_s - as_of_s)
+            progress.slowdown_ratio, as_of_s = slowdown_ratio, at_s
+            end_s = at_s + progress.remaining_s
+    while not engine.ended:
+        engine.step()
+    assert engine.now_s == end_s
+
+
+def test_what_is_suspended_does_nothing_of_its_work() -> None:
+    said = {4.0: SUSPENDED, 1000.0: 2.0}
+    engine = Engine(_Slowed(said), [0.0], lambda _served: 10.0, 0.0)
+    while not engine.ended:
+        engine.step()
+    assert engine.now_s == 1012.0
+
+
+@pytest.mark.parametrize(("run_s", "end_s"), [(1.0, 0.333334), (1e-7, 0.000001)])
+def test_ends_that_move_are_whole_ticks_and_at_least_one_ahead(run_s: float, end_s: float) -> None:
+    dispatcher = _Slowed({0.0: 1.0, 0.000001: 1 / 3})
+    engine = Engine(dispatcher, [0.0], lambda _served: run_s, 0.0, ticks_per_s=1_000_000)
+    while not engine.ended:
+        engine.step()
+    assert engine.now_s == end_s
+
+
+@pytest.mark.parametrize("run_s", [10.0, inf])
+def test_what_is_ended_ends_at_once(run_s: float) -> None:
+    engine = Engine(_Slowed({4.0: ENDED}), [0.0], lambda _served: run_s, 0.0)
+    while not engine.ended:
+        engine.step()
+    assert (engine.now_s, engine.ended) == (4.0, [0])

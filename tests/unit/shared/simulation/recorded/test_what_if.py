@@ -10,14 +10,14 @@ from coplace.v1.jobs_pb2 import (
     JOB_OUTCOME_TIMED_OUT,
     JobFinished,
 )
-from coplace.v1.placement_pb2 import VERDICT_REJECTED
+from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_REJECTED
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from shared.eamc.ranking import Policy
 from shared.placement.power.caps import Covered
 from shared.scheduling.power import Scope
-from shared.simulation.recorded.caps import CapChanges, NewCap
+from shared.simulation.recorded.caps import CapChanges, CapSchedule, NewCap
 from shared.simulation.recorded.inputs import RecordedInputs
 from shared.simulation.recorded.region import Setting, replay
 from shared.simulation.recorded.truth import Truth
@@ -200,3 +200,47 @@ def test_the_region_rejects_what_it_rejected_when_it_was_recorded() -> None:
     for course in (what_if(inputs), as_recorded(inputs, decisions)):
         assert (course.rejected, course.unfinished) == (1, 0)
     assert inf > inputs.grid_us > 0
+
+
+def test_a_suspended_job_does_nothing_of_its_work_and_its_limit_stands_still() -> None:
+    stop = [region.suspended(job_id, T0_US + 60 * S) for job_id in ("known", "endless")]
+    resume = [region.unsuspended(job_id, T0_US + 360 * S) for job_id in ("known", "endless")]
+    jobs = [region.submitted("known"), region.submitted("endless")]
+    inputs, decisions = recorded([*jobs, *stop, *resume], {"known": 1000.0})
+    course = what_if(inputs)
+    ran_s = {job.job_id: (job.ended_at_us - job.started_at_us) / 1e6 for job in course.finished}
+    limit_s = starts(decisions)["endless"].walltime_s
+    assert ran_s == {"known": 1300.0, "endless": pytest.approx(limit_s + 300.0, abs=1e-6)}
+    (known,) = [job for job in course.finished if job.job_id == "known"]
+    stretches = [(each.began_at_us - T0_US) // S for each in known.intervals]
+    assert stretches == [30, 60, 360]
+    assert [bool(each.freq_ghz) for each in known.intervals] == [True, False, True]
+
+
+def test_the_limit_of_a_job_that_is_clocked_down_is_the_longer_one() -> None:
+    cap = region.capped(POWER_SCOPE_REGION, "", (0, 1000.0), time_us=T0_US + 90 * S)
+    inputs, _ = recorded([region.submitted("endless"), cap], {})
+    course = what_if(inputs)
+    (action,) = [d.action for d in course.decisions if d.verdict == VERDICT_ACTION]
+    limit_s = starts(course.decisions)["endless"].walltime_s
+    assert action.walltime_s > limit_s
+    (end,) = course.finished
+    assert end.outcome == JOB_OUTCOME_TIMED_OUT
+    left_s = (limit_s - 60.0) * action.walltime_s / limit_s
+    assert (end.ended_at_us - end.started_at_us) / 1e6 == pytest.approx(60.0 + left_s, abs=1e-6)
+
+
+def test_a_job_that_was_acted_on_and_is_cancelled_while_it_waits_leaves_the_queue() -> None:
+    inputs, _ = recorded([region.submitted("j")], {"j": 500.0})
+    told = (e.payload for e in inputs.events if isinstance(e.payload, JobFinished))
+    (end,) = told
+    end.outcome = JOB_OUTCOME_CANCELLED
+    end.intervals.add(began_at_us=end.started_at_us, freq_ghz=end.freq_ghz, energy_j=1.0)
+    end.intervals.add(began_at_us=end.started_at_us + S, freq_ghz=0.0, energy_j=1.0)
+    steps = region.capped(POWER_SCOPE_REGION, "", (0, 900.0), (3000, None)).payload.steps  # type: ignore[attr-defined]
+    cap = NewCap(Covered(Scope.REGION), CapSchedule("low", steps))
+    course = what_if(inputs, caps=CapChanges(instead=(cap,)))
+    assert starts(course.decisions) == {}
+    (left,) = course.finished
+    assert (left.ended_at_us, list(left.intervals)) == (end.ended_at_us, [])
+    assert course.unfinished == 0
