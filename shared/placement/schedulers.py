@@ -71,4 +71,5 @@ def _scheduler(
         number,
         budgets,
         factors=held.factors,
+        states=None if apart else held.states(neighbours),
     )

@@ -22,6 +22,7 @@ from shared.scheduling.headroom import LeastHeadroom
 from shared.scheduling.load import Reservation
 from shared.scheduling.node_classes import Soonest
 from shared.scheduling.node_selection import NodeSelection, Shadow
+from shared.scheduling.node_states import KnownStates
 from shared.scheduling.power import NO_CAP_MW, Budgets, PowerBudget, Shortage
 from shared.scheduling.problem import Kind, NodeTable, Shape
 from shared.scheduling.sharing import Neighbours
@@ -31,7 +32,11 @@ from shared.scheduling.workload import Floats
 
 class ConsumableScheduler(Scheduler):
     """Does what `EasyScheduler` does where jobs take parts of nodes, need named resources or
-    share."""
+    share.
+
+    `states` are what is known from passes before, under the same policy of neighbours and with the
+    same numbers of groups.
+    """
 
     def __init__(
         self,
@@ -45,6 +50,7 @@ class ConsumableScheduler(Scheduler):
         *,
         factors: Floats | None = None,
         backfills: bool = True,
+        states: KnownStates | None = None,
     ) -> None:
         self.number, self.queue, self.kinds = number, queue, kinds
         self.neighbours = neighbours
@@ -59,17 +65,19 @@ class ConsumableScheduler(Scheduler):
         self._turns: Iterator[Turn] = iter(())
         self._next: Turn = DONE
         factors = np.ones(capacity.table.nodes) if factors is None else factors
-        self._nodes = NodeSelection(capacity, self.held, kinds, neighbours, factors)
+        self._nodes = NodeSelection(capacity, self.held, kinds, neighbours, factors, states)
         self._most: dict[int, int] = {}
         self._beside_anyone: dict[Shape, tuple[int, int]] = {}
         self.budgets = Budgets(budgets)
         # The orders of those who have a reservation of watts, as of some headroom of this pass.
         self._kept: list[int] = []
         self._least: LeastHeadroom | None = None
-        self._is_capped = self._may_wait_for_ever = self.budgets.any
+        self._is_capped = self.budgets.any
+        self._may_hold_for_ever = False
         for each in held:
-            self._may_wait_for_ever |= each.release_s == inf
+            self._may_hold_for_ever |= each.release_s == inf
             self.budgets.hold(each.holder, each.release_s, each.draw_mw)
+        self._may_wait_for_ever = self._is_capped or self._may_hold_for_ever
 
     # The life of a scheduler ----------------------------------------------------------------------
 
@@ -141,6 +149,8 @@ class ConsumableScheduler(Scheduler):
         self.held[holder] = self.held[holder]._replace(release_s=release_s, draw_mw=draw_mw)
         self.budgets.let_go(holder)
         self.budgets.hold(holder, release_s, draw_mw)
+        if release_s == inf:
+            self._may_hold_for_ever = self._may_wait_for_ever = True
         self._nodes.regroup()
         self._unsettle()
 
@@ -208,6 +218,8 @@ class ConsumableScheduler(Scheduler):
     @property
     def is_any_held_for_ever(self) -> bool:
         """True where nobody expects some nodes back."""
+        if not self._may_hold_for_ever:
+            return False
         return any(held.release_s == inf for held in self.held.values())
 
     def expects_nodes(self, entry: Entry) -> bool:

@@ -116,7 +116,8 @@ class EasyScheduler(Scheduler):
         if self._from == DONE:
             return False
         self._trail = [(-1, self.free, self.extra, self._reservation)]
-        self._undone, self._left = [], {}
+        if self._left:
+            self._undone, self._left = [], {}
         self._turns = self._acting(self._from)
         self._from = DONE
         return True

@@ -63,10 +63,11 @@ class NodeSelection:
         kinds: Sequence[Kind],
         neighbours: Neighbours,
         factors: Floats,
+        states: KnownStates | None = None,
     ) -> None:
         self._capacity, self._held, self._kinds = capacity, held, kinds
         self._taken: list[Held] = []  # of what it does not know yet
-        self._states = KnownStates(neighbours, capacity.groups)
+        self._states = states or KnownStates(neighbours, capacity.groups)
         self._is_even = not len(factors) or bool((factors == factors[0]).all())
         self._factors: list[float] = [] if self._is_even else factors.tolist()
         self._classes: NodeClasses | None = None

@@ -3,11 +3,15 @@ same few, so that it is worked out once for all of them."""
 
 from bisect import bisect_left
 from math import inf
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from shared.scheduling.capacity import NOBODY, Groups
 from shared.scheduling.problem import UNKNOWN, Kind, Shape
 from shared.scheduling.sharing import Neighbours
+
+
+# What is kept of one cluster: some 4 MiB.
+_MOST_KEPT: Final = 20_000
 
 
 class NodeState(NamedTuple):
@@ -41,17 +45,23 @@ def surplus(state: NodeState, shape: Shape) -> int:
 
 class KnownStates:
     """Numbers for states. What fits in each, and what it is after somebody came or left, is kept:
-    it is the same as long as the policy of neighbours is."""
+    it is the same as long as the policy of neighbours is, from pass to pass."""
 
     def __init__(self, neighbours: Neighbours, groups: Groups) -> None:
         self.of: list[NodeState] = []
-        self.groups = groups
-        self._neighbours = neighbours
+        self.groups, self.neighbours = groups, neighbours
+        self._found = 0
         self._numbers: dict[NodeState, int] = {}
         self._units: dict[Kind, dict[int, int]] = {}
         self._costs: dict[tuple[Kind, int, int], float] = {}
         self._joined: dict[tuple[int, Kind, int], int] = {}
         self._left: dict[tuple[int, Kind, int], int] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """True when more is kept than it is worth: begin anew."""
+        changes = len(self._joined) + len(self._left)
+        return self._found + changes + len(self._costs) > _MOST_KEPT
 
     def number(self, state: NodeState) -> int:
         """The number of a state, a new one where it was not seen before."""
@@ -102,6 +112,7 @@ class KnownStates:
         if units and state.group != NOBODY and not kind.shape.exclusive:
             units = self._accepted(kind, units, state.group)
         self.units(kind)[number] = units
+        self._found += 1
         return units
 
     def units_beside_anyone(self, shape: Shape, state: NodeState) -> int:
@@ -112,7 +123,7 @@ class KnownStates:
 
     def _accepted(self, kind: Kind, units: int, group: int) -> int:
         """The most of these units beside whom a group accepts its own slowdown."""
-        if not self._neighbours.accepts_anyone(kind.app):
+        if not self.neighbours.accepts_anyone(kind.app):
             return 0
         counts = range(1, units + 1)
         return bisect_left(counts, 1, key=lambda count: self._refuses(kind, count, group))
@@ -129,5 +140,5 @@ class KnownStates:
         found = self._costs.get(key)
         if found is None:
             newcomer = kind.app, units * kind.shape.needs[0]
-            found = self._costs[key] = self._neighbours.cost(newcomer, self.groups.of[group])
+            found = self._costs[key] = self.neighbours.cost(newcomer, self.groups.of[group])
         return found

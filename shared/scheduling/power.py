@@ -57,13 +57,19 @@ class Cap(NamedTuple):
     @property
     def falls(self) -> bool:
         """True when one of its steps is lower than what is before it."""
-        caps_mw = [self.at(-inf), *[cap_mw for _, cap_mw in self.steps]]
-        return any(after < before for before, after in pairwise(caps_mw))
+        return any(more_mw < 0 for _, more_mw in self.changes)
 
     def at(self, time_s: float) -> int:
         """The cap at a time."""
         place = bisect_right(self.steps, (time_s, maxsize))
         return self.steps[place - 1][1] if place else NO_CAP_MW
+
+    @property
+    def changes(self) -> list[Step]:
+        """What each of its steps brings against what is before it."""
+        caps_mw = [self.at(-inf), *[cap_mw for _, cap_mw in self.steps]]
+        differences = [after - before for before, after in pairwise(caps_mw)]
+        return [(step[0], more_mw) for step, more_mw in zip(self.steps, differences, strict=True)]
 
     def steps_after(self, time_s: float) -> list[Step]:
         """How it changes from a time on."""
@@ -127,6 +133,7 @@ class PowerBudget:
         self.cap, self.base_mw, self.is_shared = cap, base_mw, is_shared
         self.now_s, self.drawn_mw, self._cap_mw = -inf, 0, cap.at(-inf)
         self.relieved = self.changes = self.withdrawn = 0
+        self._cap_changes = cap.changes
         self._held: list[_Held] = []
         self._by_holder: dict[int, _Held] = {}
         self._reserved: dict[int, PowerReservation] = {}
@@ -137,6 +144,8 @@ class PowerBudget:
         self._falls: list[Step] = []  # where that falls
         self._is_known = False
         self._ahead: Headroom | None = None
+        # By draw and time, of jobs that have nothing of it.
+        self._shortages: dict[tuple[int, float], Shortage | None] = {}
 
     # What is committed --------------------------------------------------------------------------
 
@@ -245,8 +254,18 @@ class PowerBudget:
     def earliest(self, draw_mw: int, duration_s: float, from_s: float, arrival: int = -1) -> float:
         """The first time from then on at which so much may be drawn for so long, if limits hold;
         infinite if there is none. What the job itself reserved does not stand against it."""
-        room_mw, start_s = 0, inf
-        for time_s, more_mw in self._changes(from_s, arrival):
+        room_mw = self._room_without(from_s, arrival)
+        start_s = from_s if room_mw >= draw_mw else inf
+        held, place = self._held, self._place_after(from_s)
+        others, other = self._other_changes(from_s, arrival), 0
+        while place < len(held) or other < len(others):
+            if other == len(others) or (place < len(held) and held[place][0] <= others[other][0]):
+                time_s, _, more_mw = held[place]
+                place += 1
+            else:
+                time_s, less_mw = others[other]
+                more_mw = -less_mw
+                other += 1
             if start_s + duration_s <= time_s:
                 return start_s
             room_mw += more_mw
@@ -258,6 +277,20 @@ class PowerBudget:
 
     def shortage(self, draw_mw: int, until_s: float, arrival: int) -> Shortage | None:
         """Why a job may not draw so much from now until then; None when it may."""
+        if arrival in self._reserved or arrival in self._by_holder:
+            return self._shortage(draw_mw, until_s, arrival)
+        key = draw_mw, until_s  # clusters of one model ask alike
+        if key not in self._shortages:
+            self._shortages[key] = self._shortage(draw_mw, until_s, arrival)
+        return self._shortages[key]
+
+    def next_step_s(self) -> float:
+        """When the cap changes next; infinite if it does not."""
+        return self.cap.next_step_s(self.now_s)
+
+    # How it is worked out -----------------------------------------------------------------------
+
+    def _shortage(self, draw_mw: int, until_s: float, arrival: int) -> Shortage | None:
         own = self._reserved.get(arrival)
         held = self._by_holder.get(arrival)  # it runs elsewhere by now
         self._look()
@@ -271,23 +304,25 @@ class PowerBudget:
                 return Shortage(self.cap, draw_mw, room_mw + own_mw, time_s, earliest_s, rival)
         return None
 
-    def next_step_s(self) -> float:
-        """When the cap changes next; infinite if it does not."""
-        return self.cap.next_step_s(self.now_s)
-
-    # How it is worked out -----------------------------------------------------------------------
-
     def _forget(self) -> None:
-        self._is_known, self._ahead = False, None
+        self._is_known = False
+        self._change()
+
+    def _change(self) -> None:
         self.changes += 1
+        self._ahead = None
+        if self._shortages:
+            self._shortages = {}
 
     def _earliest_now(self, draw_mw: int, duration_s: float, arrival: int) -> float:
         """The earliest from now on, for one of many who ask before anything changes."""
         if arrival in self._reserved:
             return self.earliest(draw_mw, duration_s, self.now_s, arrival)
         if self._ahead is None:
-            (now_s, room_mw), *changes = self._changes(self.now_s, arrival)
-            self._ahead = Headroom(now_s, room_mw, changes)
+            now_s = self.now_s
+            changes = [(s, -less_mw) for s, less_mw in self._other_changes(now_s, arrival)]
+            changes += [(s, mw) for s, _, mw in self._held[self._place_after(now_s) :]]
+            self._ahead = Headroom(now_s, self._room_without(now_s, arrival), changes)
         return self._ahead.earliest(draw_mw, duration_s)
 
     def _rival(self, arrival: int, time_s: float, missing_mw: int) -> int:
@@ -314,7 +349,7 @@ class PowerBudget:
     def _rooms_at(self, times_s: list[float]) -> list[int]:
         """The headroom at ascending times."""
         found: list[int] = []
-        drawn_mw, place = self.drawn_mw, bisect_right(self._held, (self.now_s, maxsize, 0))
+        drawn_mw, place = self.drawn_mw, self._place_after(self.now_s)
         steps, step = self.cap.steps, 0
         for time_s in times_s:
             while step < len(steps) and steps[step][0] <= time_s:
@@ -335,8 +370,7 @@ class PowerBudget:
 
     def _take(self, from_s: float, until_s: float, draw_mw: int) -> None:
         """Less headroom where it is known, from now until then."""
-        self._ahead = None
-        self.changes += 1
+        self._change()
         if not self._is_known:
             return
         for place in range(bisect_left(self._times_s, until_s, 1)):
@@ -359,38 +393,32 @@ class PowerBudget:
             for time_s, room_mw in self.points(until_s)
         )
 
-    def _changes(self, from_s: float, arrival: int) -> Iterator[Step]:
-        """The headroom at a time, then what it gains after it, in the order of time."""
-        others = self._other_changes(from_s, arrival)
-        held, place = self._held, bisect_right(self._held, (from_s, maxsize, 0))
+    def _room_without(self, from_s: float, arrival: int) -> int:
+        """The headroom at a time, whatever a job has reserved itself."""
         room_mw = self.cap.at(from_s) - self.base_mw - self.drawn_mw
-        for _, _, draw_mw in held[:place]:
+        for _, _, draw_mw in self._held[: self._place_after(from_s)]:
             room_mw += draw_mw
         for other, kept in self._reserved.items():
             if other != arrival and kept.draws_at(from_s):
                 room_mw -= kept.draw_mw
-        yield from_s, room_mw
-        for time_s, more_mw in others:
-            while place < len(held) and held[place][0] <= time_s:
-                yield held[place][0], held[place][2]
-                place += 1
-            yield time_s, more_mw
-        for release_s, _, draw_mw in held[place:]:
-            yield release_s, draw_mw
+        return room_mw
+
+    def _place_after(self, time_s: float) -> int:
+        """How many of those who hold watts are expected to end by then."""
+        return bisect_right(self._held, (time_s, maxsize, 0))
 
     def _other_changes(self, from_s: float, arrival: int) -> list[Step]:
-        """Those by steps of the cap and by reservations."""
-        found: list[Step] = []
-        before_mw = self.cap.at(from_s)
-        for step_s, cap_mw in self.cap.steps:
-            if step_s > from_s:
-                found.append((step_s, cap_mw - before_mw))
-                before_mw = cap_mw
-        for other, kept in self._reserved.items():
+        """What headroom loses after a time by steps of the cap and by reservations, in the order of
+        time; what it gains, below 0, comes first."""
+        found = [(step_s, -more_mw) for step_s, more_mw in self._cap_changes if step_s > from_s]
+        for other, (start_s, end_s, draw_mw) in self._reserved.items():
             if other != arrival:
-                found.append((kept.start_s, -kept.draw_mw))
-                found.append((kept.end_s, kept.draw_mw))
-        return sorted((s for s in found if s[0] > from_s), key=lambda s: (s[0], -s[1]))
+                if start_s > from_s:
+                    found.append((start_s, draw_mw))
+                if end_s > from_s:
+                    found.append((end_s, -draw_mw))
+        found.sort()
+        return found
 
 
 class Budgets:

@@ -85,6 +85,21 @@ def lower(front: list[tuple[float, int]], point: tuple[float, int]) -> None:
     front[place:end] = [point]
 
 
+def place_of(entries: list[Entry], order: int) -> int:
+    """How many entries stand before `order`. Compiled, this is twice as fast as `bisect`, which
+    compares tuples."""
+    low, high = 0, len(entries)
+    if not high or entries[0][0] >= order:
+        return 0
+    while low < high:
+        middle = (low + high) >> 1
+        if entries[middle][0] < order:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 class Block:
     """Neighbours in a queue. No entry asks for less than the `least_...`: a walk may skip them all.
 
@@ -195,8 +210,7 @@ class Block:
 
     def place_of(self, order: int) -> int:
         """How many entries stand before `order`."""
-        entries = self.entries
-        return bisect_left(entries, (order,)) if entries and entries[0][0] < order else 0
+        return place_of(self.entries, order)
 
     def entry_of(self, order: int) -> Entry | None:
         """The entry of this order; None where there is none."""
@@ -271,7 +285,7 @@ class WaitQueue:
     def before(self, order: int) -> int:
         """How many entries stand before an order."""
         number = self.block_of(order)
-        within = bisect_left(self.blocks[number].entries, (order,))
+        within = self.blocks[number].place_of(order)
         return within + sum(len(block.entries) for block in self.blocks[:number])
 
     def first(self, most_nodes: int, order: int = 0) -> Entry | None:
@@ -300,7 +314,7 @@ class WaitQueue:
         if not entries or order > entries[-1][0]:
             entries.append(entry)
         else:
-            entries.insert(bisect_left(entries, (order,)), entry)
+            entries.insert(place_of(entries, order), entry)
         block.came(entry)
         if entry[4]:
             self.in_parts += 1
@@ -328,7 +342,7 @@ class WaitQueue:
         blocks = self.blocks
         number = self.block_of(order)
         entries = blocks[number].entries
-        removed = entries.pop(0 if entries[0][0] == order else bisect_left(entries, (order,)))
+        removed = entries.pop(place_of(entries, order))
         blocks[number].left(removed)
         self._left += 1
         if removed[4]:

@@ -14,6 +14,7 @@ from shared.placement.jobs.tracked import Placed, Tracked
 from shared.scheduling.capacity import Capacity, Held, without
 from shared.scheduling.easy import holder_of
 from shared.scheduling.load import Load, NodeSet
+from shared.scheduling.node_states import KnownStates
 from shared.scheduling.problem import (
     Allocation,
     Kind,
@@ -47,6 +48,7 @@ class Occupancy:
         there = {n: back_s for n, back_s in self.unavailable.items() if n < cluster.nodes}
         self.close(there)
         self.capacity = Capacity(NodeTable.of(cluster))
+        self._states: KnownStates | None = None
         stays, self._stays, self._held = self._stays, {}, {}
         self._in_parts.clear()
         for job in stays.values():
@@ -101,6 +103,14 @@ class Occupancy:
             held.append(Held(back_s, holder_of(number, place), kind, allocation))
             capacity.take(kind, allocation)
         return capacity, held
+
+    def states(self, neighbours: Neighbours) -> KnownStates:
+        """What fits on nodes in which states: kept from pass to pass while the same may be beside
+        each other."""
+        known = self._states
+        if known is None or known.neighbours is not neighbours or known.is_full:
+            known = self._states = KnownStates(neighbours, self.capacity.groups)
+        return known
 
     def coming_back(self) -> list[tuple[float, list[int]]]:
         """When drains end, with their nodes, ascending."""
