@@ -18,6 +18,9 @@ from shared.scheduling.headroom import Headroom, LeastHeadroom
 # A cap that nobody reaches: below it sums of draws stay small integers.
 NO_CAP_MW: Final = 1 << 58
 
+# What a budget keeps of who asked it.
+_MOST_SHORTAGES: Final = 1024
+
 # A cap from a time on: (from_s, cap_mw). Before the first one there is none.
 Step = tuple[float, int]
 # What a job draws until it is expected to end: (release_s, holder, draw_mw).
@@ -279,8 +282,10 @@ class PowerBudget:
         """Why a job may not draw so much from now until then; None when it may."""
         if arrival in self._reserved or arrival in self._by_holder:
             return self._shortage(draw_mw, until_s, arrival)
-        key = draw_mw, until_s  # clusters of one model ask alike
+        key = draw_mw, until_s  # clusters of one model ask alike, one after the other
         if key not in self._shortages:
+            if len(self._shortages) == _MOST_SHORTAGES:
+                self._shortages = {}
             self._shortages[key] = self._shortage(draw_mw, until_s, arrival)
         return self._shortages[key]
 
