@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from shared.scheduling.power import Budgets
 from shared.scheduling.problem import Allocation
@@ -23,7 +23,7 @@ except ImportError:  # what the compiler alone reads: it need not be there where
 # only counted, and if it passes a blocked one.
 Served = tuple[int, Entry, Allocation | None, bool]
 # Nobody runs otherwise than before.
-_AS_BEFORE: Mapping[int, float] = {}
+_AS_BEFORE: Final[Mapping[int, float]] = {}
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -55,7 +55,8 @@ class Engine:
     def step(self) -> list[Served]:
         """What starts at the next instant."""
         dispatcher, ends, now_s = self._dispatcher, self._ends, self.next_s
-        self.ended = []
+        if self.ended:
+            self.ended = []
         while ends[0][0] <= now_s:
             _, number, holder = heappop(ends)
             dispatcher.end(number, holder)

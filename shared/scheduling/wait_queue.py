@@ -120,6 +120,10 @@ class Block:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the bounds: the last entry was taken out."""
         self.least_nodes, self.least_limit_s, self.least_draw_mw = maxsize, inf, maxsize
         self._least_by_kind: LeastByKind | None = None
         self._least_draws: list[tuple[float, int]] | None = None
@@ -354,7 +358,7 @@ class WaitQueue:
         if number:
             del self.blocks[number], self._firsts[number]
         else:
-            self.blocks[0] = Block()
+            self.blocks[0].clear()
 
 
 class WaitQueues:
