@@ -9,9 +9,8 @@ from shared.scheduling.capacity import NOBODY, Groups
 from shared.scheduling.problem import UNKNOWN, Kind, Shape
 from shared.scheduling.sharing import Neighbours
 
-
 # What is kept of one cluster: some 4 MiB.
-_MOST_KEPT: Final = 20_000
+MOST_KEPT: Final = 20_000
 
 
 class NodeState(NamedTuple):
@@ -61,7 +60,7 @@ class KnownStates:
     def is_full(self) -> bool:
         """True when more is kept than it is worth: begin anew."""
         changes = len(self._joined) + len(self._left)
-        return self._found + changes + len(self._costs) > _MOST_KEPT
+        return self._found + changes + len(self._costs) > MOST_KEPT
 
     def number(self, state: NodeState) -> int:
         """The number of a state, a new one where it was not seen before."""

@@ -85,7 +85,7 @@ def lower(front: list[tuple[float, int]], point: tuple[float, int]) -> None:
     front[place:end] = [point]
 
 
-def place_of(entries: list[Entry], order: int) -> int:
+def entries_before(entries: list[Entry], order: int) -> int:
     """How many entries stand before `order`. Compiled, this is twice as fast as `bisect`, which
     compares tuples."""
     low, high = 0, len(entries)
@@ -214,7 +214,7 @@ class Block:
 
     def place_of(self, order: int) -> int:
         """How many entries stand before `order`."""
-        return place_of(self.entries, order)
+        return entries_before(self.entries, order)
 
     def entry_of(self, order: int) -> Entry | None:
         """The entry of this order; None where there is none."""
@@ -318,7 +318,7 @@ class WaitQueue:
         if not entries or order > entries[-1][0]:
             entries.append(entry)
         else:
-            entries.insert(place_of(entries, order), entry)
+            entries.insert(entries_before(entries, order), entry)
         block.came(entry)
         if entry[4]:
             self.in_parts += 1
@@ -346,7 +346,7 @@ class WaitQueue:
         blocks = self.blocks
         number = self.block_of(order)
         entries = blocks[number].entries
-        removed = entries.pop(place_of(entries, order))
+        removed = entries.pop(entries_before(entries, order))
         blocks[number].left(removed)
         self._left += 1
         if removed[4]:

@@ -12,6 +12,7 @@ from shared.scheduling.capacity import Capacity, Group, Held
 from shared.scheduling.consumable import ConsumableScheduler
 from shared.scheduling.easy import EasyScheduler
 from shared.scheduling.load import Load, NodeSet, Reservation
+from shared.scheduling.node_states import KnownStates
 from shared.scheduling.power import Cap, PowerBudget, Scope
 from shared.scheduling.problem import Allocation, Kind, NodeTable, Shape, units_in
 from shared.scheduling.sharing import Member
@@ -264,21 +265,27 @@ def test_whole_nodes_start_as_they_do_by_counting(seed: int) -> None:
     assert made.reservation == simple.state.reservation
 
 
+def made_anew(made: ConsumableScheduler, states: KnownStates | None = None) -> ConsumableScheduler:
+    """The same jobs run and wait; `states` are known from passes before."""
+    queue, held = WaitQueue(), list(made.held.values())
+    for each in list(made.queue):
+        queue.add(each)
+    capacity = made.capacity.copy()
+    return ConsumableScheduler(capacity, held, queue, made.kinds, made.neighbours, states=states)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_scheduler_that_lives_on_starts_what_one_made_anew_starts(seed: int) -> None:
     rng = Random(seed)
     made = random_case(seed)
-    kinds, refused = made.kinds, made.neighbours
+    kept = KnownStates(made.neighbours, made.capacity.groups)
     now_s, arrival = 0.0, 100
     for _ in range(6):
-        anew = WaitQueue()
-        for each in list(made.queue):
-            anew.add(each)
-        again = ConsumableScheduler(
-            made.capacity.copy(), list(made.held.values()), anew, kinds, refused
-        )
-        assert started(made, now_s) == started(again, now_s)
-        assert made.reservation == again.reservation
+        again = [made_anew(made), made_anew(made, kept)]
+        starts = started(made, now_s)
+        for other in again:
+            assert started(other, now_s) == starts
+            assert other.reservation == made.reservation
         now_s += rng.choice([1.0, 7.0, 20.0])
         for holder in sorted(made.held):
             if made.held[holder].release_s <= now_s or rng.random() < 0.1:
@@ -355,3 +362,13 @@ def test_units_that_are_never_back_are_promised_to_nobody_and_keep_nobody_back()
             assert made.expects_nodes(entries[1])
             made.drop(12)
             assert [served[1].arrival for served in made.pass_alone(1.0)] == [13]
+
+
+def test_a_job_that_is_to_run_for_ever_from_now_on_holds_its_nodes_for_ever() -> None:
+    held = [Held(9.0, -1, part(1), Allocation((0,), (1,)))]
+    made = scheduler([part(CORES)], [entry(1, 0, 1, 9.0)], nodes=1, held=held)
+    assert not made.is_any_held_for_ever
+    made.redraw(-1, inf, 0)
+    assert made.is_any_held_for_ever
+    assert not started(made)
+    assert made.reservation is None

@@ -161,6 +161,8 @@ def entries(draw: st.DrawFn, job: int) -> dict[int, Entry]:
     }
 
 
+# The number of a job that no operation is of.
+NOBODY = 99
 operations = st.lists(
     st.tuples(
         st.sampled_from(["hold", "let go", "reserve", "give up", "advance"]),
@@ -220,10 +222,11 @@ def test_a_budget_answers_as_a_look_at_every_second_does(
         assert budget.has(draw_mw, now_s + limit_s, job) == may
         expected_s = plain.earliest(draw_mw, limit_s, from_s, but=job)
         assert budget.earliest(draw_mw, limit_s, from_s, job) == expected_s
-        if job not in plain.running:
-            shortage = budget.shortage(draw_mw, now_s + limit_s, job)
-            assert (shortage is None) == may
-            until_s = plain.earliest(draw_mw, limit_s, now_s, but=job)
+        for asked in {NOBODY, job, NOBODY + 1} - plain.running.keys():  # strangers ask alike
+            shortage = budget.shortage(draw_mw, now_s + limit_s, asked)
+            least_mw = plain.least_room(now_s, now_s + limit_s, but=asked)
+            assert (shortage is None) == (least_mw >= draw_mw)
+            until_s = plain.earliest(draw_mw, limit_s, now_s, but=asked)
             assert shortage is None or shortage.until_s == until_s
 
 
