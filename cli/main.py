@@ -10,9 +10,9 @@ from rich.console import Console
 
 from cli import completion
 from cli.commands import with_commands_of
-from cli.demo.policy import DemoPolicy
 from cli.failures import TellingGroup
 from cli.output import Output, OutputName, write
+from cli.region_policy import RegionPolicy
 from cli.speaking import Source
 
 _INSTALLED = ("up", "status", "logs", "env", "down")
@@ -65,7 +65,7 @@ app = typer.Typer(
 
 Seed = Annotated[int, typer.Option(min=0, help="Of the workload, the nodes and the noise.")]
 Jobs = Annotated[int, typer.Option(min=1, max=10_000_000, help="How many jobs are submitted.")]
-PolicyName = Annotated[DemoPolicy, typer.Option(help="How clusters and frequencies are chosen.")]
+PolicyName = Annotated[RegionPolicy, typer.Option(help="How clusters and frequencies are chosen.")]
 Out = Annotated[Path, typer.Option(help="Folder of the files that are written.")]
 Swf = Annotated[
     Path | None,
@@ -108,7 +108,7 @@ def main(
 def demo(
     seed: Seed = 1,
     jobs: Jobs = 1000,
-    policy: PolicyName = DemoPolicy.PRIORITY_INC_V,
+    policy: PolicyName = RegionPolicy.PRIORITY_INC_V,
     out: Out = Path("out"),
     swf: Swf = None,
     coefficients: Coefficients = None,
@@ -139,7 +139,7 @@ def demo(
 def demo_parity(
     seed: Seed = 1,
     jobs: Jobs = 500,
-    policy: PolicyName = DemoPolicy.PRIORITY_INC_V,
+    policy: PolicyName = RegionPolicy.PRIORITY_INC_V,
     out: Out = Path("out"),
     swf: Swf = None,
     coefficients: Coefficients = None,

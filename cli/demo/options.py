@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic_settings import BaseSettings
 
-from cli.demo.policy import DemoPolicy
+from cli.region_policy import RegionPolicy
 from services.emulator.settings import SimulationSettings
 from services.energy.settings import EnergySettings
 from services.placement.settings import PlacementSettings
@@ -29,7 +29,7 @@ class DemoOptions:
 
     seed: int = 1
     jobs: int = 1000
-    policy: DemoPolicy = DemoPolicy.PRIORITY_INC_V
+    policy: RegionPolicy = RegionPolicy.PRIORITY_INC_V
     out: Path = Path("out")
     swf: Path | None = None
     coefficients: Path | None = None
@@ -55,8 +55,8 @@ class DemoOptions:
     @property
     def placement(self) -> PlacementSettings:
         """Placement's settings: what it decides by where no plan holds."""
-        ranking = Policy.PRIORITY_INC_V if self.planned else Policy(self.policy.value)
-        return PlacementSettings(policy=ranking, **_given(max_slowdown=self._max_slowdown))
+        given = _given(max_slowdown=self._max_slowdown)
+        return PlacementSettings(policy=Policy(self.policy.without_plan), **given)
 
     @property
     def _max_slowdown(self) -> float | None:
@@ -65,7 +65,7 @@ class DemoOptions:
     @property
     def planned(self) -> bool:
         """Whether a planner is at work beside placement."""
-        return self.policy is DemoPolicy.LOOK_AHEAD
+        return self.policy.is_planned
 
     @property
     def planner(self) -> PlannerSettings:

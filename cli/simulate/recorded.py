@@ -7,21 +7,26 @@ from typing import Final
 
 from coplace.v1.control_pb2 import PolicyDeclared
 from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.plans_pb2 import PlanProposed
 from rich.console import Console
 
 from cli.demo.caps import caps_in_force, drawn_under, metered
 from cli.demo.report import DECISIONS
 from cli.kafka_topics import KafkaTopics
+from cli.region_policy import RegionPolicy
 from cli.simulate import report
 from cli.simulate.progress import progress_of
 from cli.simulate.scenarios import RecordedScenario
 from cli.telling import TABLE_WIDTH, note
 from services.placement.sequencer import Sequencer
 from services.placement.settings import PlacementSettings
+from services.planner.app import search_of, stage_of
+from services.planner.settings import PlannerSettings
 from shared.domain.errors import UnusableError
 from shared.eamc.ranking import Policy
 from shared.messaging.on_kafka.deployment import Deployment
 from shared.placement.candidates.candidate import Rules
+from shared.planning.searches import Searches
 from shared.runtime.folders import within
 from shared.runtime.settings import settings
 from shared.simulation.metrics import Summary, summarise
@@ -33,7 +38,7 @@ from shared.simulation.recorded.inputs import (
     read_decisions,
     read_inputs,
 )
-from shared.simulation.recorded.region import Setting, replay
+from shared.simulation.recorded.region import RecordFollower, Setting, replay
 from shared.simulation.recorded.results import Fidelity, played_of
 from shared.simulation.recorded.truth import Truth
 from shared.simulation.recorded.what_if import Course, WhatIf, as_recorded
@@ -50,6 +55,7 @@ class RecordedCase:
     """One play: under which rules and caps."""
 
     label: str
+    policy: RegionPolicy
     rules: Rules
     caps: CapChanges = AS_RECORDED
     # Settings that hold all the time, whatever the record declares of them.
@@ -114,9 +120,11 @@ def _lines(
     """What the record came to, and what each case would have."""
     tariff_of = {} if scenario.tariffs is None else read_tariffs(scenario.tariffs)
     course = as_recorded(inputs, decisions)
-    yield _line(scenario, RecordedCase(RECORD, setting.rules), truth, course, tariff_of)
-    for case in _cases(scenario, caps, setting.rules):
-        made = _play(inputs, truth, case, setting)
+    as_it_was = RecordedCase(RECORD, RegionPolicy(setting.rules.policy), setting.rules)
+    yield _line(scenario, as_it_was, truth, course, tariff_of)
+    is_planned = any(isinstance(event.payload, PlanProposed) for event in inputs.events)
+    for case in _cases(scenario, caps, setting.rules, is_planned=is_planned):
+        made = _play(scenario, inputs, truth, case, setting)
         if case.label == SAME_RULES:
             again = Fidelity.to_decisions(decisions, made.decisions)
             _tell_fidelity(f"what-if under the {SAME_RULES}", again)
@@ -137,33 +145,69 @@ def _read(scenario: RecordedScenario) -> _Record:
     return _Record(scenario.recorded.name, read_inputs(scenario.recorded), found)
 
 
-def _cases(scenario: RecordedScenario, caps: CapChanges, own: Rules) -> Iterator[RecordedCase]:
-    """The same rules and caps first: they tell how far to trust the others."""
-    yield RecordedCase(SAME_RULES, own)
+def _cases(
+    scenario: RecordedScenario, caps: CapChanges, own: Rules, *, is_planned: bool
+) -> Iterator[RecordedCase]:
+    """The same rules and caps first: they tell how far to trust the others. They have the plans of
+    the record, where it `is_planned`, which no other case has."""
+    yield RecordedCase(SAME_RULES, RegionPolicy(own.policy), own)
     if not scenario.changes_rules:
         return
     threshold = own.threshold if scenario.threshold is None else scenario.threshold
-    policies, weights = scenario.policy or (own.policy,), scenario.t_weight or (own.t_weight,)
+    policies = scenario.policy or (RegionPolicy(own.policy),)
+    weights = scenario.t_weight or (own.t_weight,)
     for policy, t_weight in product(policies, weights):
-        rules = replace(own, policy=policy, t_weight=t_weight, threshold=threshold)
+        ranking = Policy(policy.without_plan)
+        rules = replace(own, policy=ranking, t_weight=t_weight, threshold=threshold)
         is_again = t_weight != weights[0] and not SimulatedPolicy(policy).weighs
-        if not is_again and (rules, caps) != (own, AS_RECORDED):
-            yield RecordedCase(_label(rules, own, caps), rules, caps, scenario.fixed)
+        differs = is_planned or policy.is_planned or (rules, caps) != (own, AS_RECORDED)
+        if differs and not is_again:
+            label = _label(policy, rules, own, caps)
+            yield RecordedCase(label, policy, rules, caps, scenario.fixed)
 
 
-def _label(rules: Rules, own: Rules, caps: CapChanges) -> str:
-    parts = [f"{rules.policy} w={rules.t_weight:g}"]
+def _label(policy: RegionPolicy, rules: Rules, own: Rules, caps: CapChanges) -> str:
+    parts = [f"{policy} w={rules.t_weight:g}"]
     parts += [f"threshold={rules.threshold:g}"] if rules.threshold != own.threshold else []
     parts += ["no caps"] if caps.dropped else []
     parts += [cap.text for cap in caps.instead]
     return ", ".join(parts)
 
 
-def _play(inputs: RecordedInputs, truth: Truth, case: RecordedCase, setting: Setting) -> Course:
+def _play(
+    scenario: RecordedScenario,
+    inputs: RecordedInputs,
+    truth: Truth,
+    case: RecordedCase,
+    setting: Setting,
+) -> Course:
     own, is_same = replace(setting, rules=case.rules), case.label == SAME_RULES
-    played = WhatIf(inputs, truth, own, Sequencer({}), case.caps, fixed=case.fixed, planned=is_same)
+    planner = _planner(scenario, inputs, own) if case.policy.is_planned else None
+    played = WhatIf(
+        inputs,
+        truth,
+        own,
+        Sequencer({}),
+        case.caps,
+        fixed=case.fixed,
+        planned=is_same,
+        planner=planner,
+    )
     with progress_of(len(truth.jobs), f"jobs ended, {case.label}") as done:
         return played.play(done)
+
+
+def _planner(
+    scenario: RecordedScenario, inputs: RecordedInputs, setting: Setting
+) -> RecordFollower:
+    """That of COPLACE_PLANNER_*, beside placement; it pays the tariffs that the case is priced
+    by."""
+    own = PlannerSettings()
+    if scenario.tariffs is not None:
+        own = own.model_copy(update={"tariffs": scenario.tariffs})
+    search = search_of(own, Searches())
+    stage = stage_of(search, setting.rules, setting.remember_days, puts_barriers=False)
+    return RecordFollower(stage, inputs.rounds[0].round.ended_at_us)
 
 
 def _line(
@@ -188,7 +232,7 @@ def _line(
         label = f"{label} ({course.rejected:,} jobs fit nowhere)"
     parameters = {
         "case": case.label,
-        "policy": case.rules.policy,
+        "policy": case.policy,
         "t_weight": case.rules.t_weight,
         "threshold": case.rules.threshold,
         "unfinished": course.unfinished,

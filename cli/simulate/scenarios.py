@@ -11,10 +11,10 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from cli.cap.schedule import read_schedule, steps
+from cli.region_policy import RegionPolicy
 from shared.domain.bounds import CAP_MARGIN, CAP_RISK
 from shared.domain.cluster import Cluster
 from shared.eamc.frequency import EVEN, Reading
-from shared.eamc.ranking import Policy
 from shared.scheduling.lookahead import Prices
 from shared.scheduling.pool import Discipline
 from shared.scheduling.runtimes import Runtimes
@@ -363,7 +363,9 @@ class RecordedScenario(Scenario):
     decisions: Path | None = _field(
         None, "What was decided on the record; decisions.jsonl beside it if there is one."
     )
-    policy: Several[Policy] = _field((), "What decides; several are compared.")
+    policy: Several[RegionPolicy] = _field(
+        (), "What decides; several are compared. look-ahead is by the settings of the planner."
+    )
     t_weight: Several[Amount] = _field((), "Weight of time over energy; several are compared.")
     threshold: Amount | None = _field(None, "Of priority-inc-v.")
     cap: Several[str] = _field(

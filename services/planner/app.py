@@ -8,6 +8,7 @@ from services.planner.meter import watch
 from services.planner.processor import OUTPUT, Planner, Search, mended
 from services.planner.settings import PlannerSettings, SearchKind
 from shared.messaging.stages.stage import Stage
+from shared.placement.candidates.candidate import Rules
 from shared.placement.settings import RuleSettings
 from shared.planning.order_search import OrderSearch
 from shared.planning.region_order import RegionOrder, Scheduling
@@ -28,31 +29,40 @@ def stages(
 ) -> list[Stage]:
     """The planner, whose rounds are placement's. `searches` counts what they come to. Raises
     UnusableError for tariffs that are none."""
-    own, rules = own or PlannerSettings(), rules or RuleSettings()
-    search = Search(
+    rules = rules or RuleSettings()
+    search = search_of(own or PlannerSettings(), searches or Searches())
+    puts_barriers = shared.is_emulated
+    return [stage_of(search, rules.rules, rules.remember_days, puts_barriers=puts_barriers)]
+
+
+def search_of(own: PlannerSettings, searches: Searches) -> Search:
+    """How plans are looked for. Raises UnusableError for tariffs that are none."""
+    return Search(
         tariffs=read_tariffs(own.tariffs) if own.tariffs else {},
         prices=own.prices,
         bounds=own.bounds,
         most_jobs=own.most_jobs,
         period_us=round(own.period_between_s * 1e6),
         valid_us=round(own.valid_s * 1e6),
-        ordering=_ordering(own, searches or Searches()),
+        ordering=_ordering(own, searches),
     )
 
-    def create(_number: int, restored: Mapping[str, bytes]) -> Planner:
-        return Planner(restored, rules.rules, rules.remember_days, search)
 
-    return [
-        Stage(
-            name="planner",
-            inputs=(_INPUT,),
-            outputs=(OUTPUT,),
-            create=create,
-            mend=mended,
-            single=True,
-            puts_barriers=shared.is_emulated,
-        )
-    ]
+def stage_of(search: Search, rules: Rules, remember_days: float, *, puts_barriers: bool) -> Stage:
+    """The planner of a placement by these rules."""
+
+    def create(_number: int, restored: Mapping[str, bytes]) -> Planner:
+        return Planner(restored, rules, remember_days, search)
+
+    return Stage(
+        name="planner",
+        inputs=(_INPUT,),
+        outputs=(OUTPUT,),
+        create=create,
+        mend=mended,
+        single=True,
+        puts_barriers=puts_barriers,
+    )
 
 
 def _ordering(own: PlannerSettings, searches: Searches) -> RegionOrder | None:

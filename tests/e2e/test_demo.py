@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from cli.demo.options import DemoOptions
-from cli.demo.policy import DemoPolicy
 from cli.demo.report import FILES
 from cli.demo.run import run_embedded
 from cli.demo.summary import PredictionErrors
+from cli.region_policy import RegionPolicy
 
 Figures = dict[str, float]
 
@@ -56,9 +56,9 @@ def test_no_share_of_four_hundred_jobs_is_zero_and_no_prediction_is_perfect(
     assert all(error > 0 for error in errors.values()), errors
 
 
-@pytest.mark.parametrize("policy", DemoPolicy)
+@pytest.mark.parametrize("policy", RegionPolicy)
 def test_every_policy_finishes_all_jobs(
-    policy: DemoPolicy, undisturbed: DemoOptions, figures: Callable[[DemoOptions], Figures]
+    policy: RegionPolicy, undisturbed: DemoOptions, figures: Callable[[DemoOptions], Figures]
 ) -> None:
     found = figures(replace(undisturbed, policy=policy))
     assert found["jobs"] == undisturbed.jobs

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from cli.demo.options import DemoOptions
 from cli.demo.run import run_embedded
 from cli.main import app
+from cli.region_policy import RegionPolicy
 
 JOBS = 120
 
@@ -43,3 +44,20 @@ def test_the_record_of_a_demo_starts_each_job_when_and_where_placement_did(
     assert other["jobs"] == str(JOBS)
     assert float(other["mean_freq_ghz"]) < float(record["mean_freq_ghz"])
     assert not other["highest_of_cap"]
+
+
+def test_a_planner_beside_the_what_if_comes_to_what_it_came_to_beside_placement(
+    tmp_path: Path,
+) -> None:
+    options = DemoOptions(jobs=JOBS, policy=RegionPolicy.LOOK_AHEAD, out=tmp_path / "demo")
+    run_embedded(options, Console(quiet=True))
+    record, out = options.out / "placement.inputs.jsonl", tmp_path / "out"
+    words = ["simulate", "--recorded", str(record), "--out", str(out)]
+    policies = ["--policy", "look-ahead", "--policy", "priority-inc-v"]
+    done = CliRunner().invoke(app, [*words, *policies])
+    assert done.exit_code == 0, done.output
+    with (out / "comparison.csv").open(newline="") as file:
+        recorded, same, planned, unplanned = csv.DictReader(file)
+    assert {name for name in recorded if recorded[name] != same[name]} == {"case"}
+    assert {name for name in recorded if recorded[name] != planned[name]} == {"case", "policy"}
+    assert planned["response_s_mean"] != unplanned["response_s_mean"]

@@ -6,6 +6,7 @@ from typing import Final
 
 from coplace.v1.control_pb2 import DeadLetter
 from coplace.v1.placement_pb2 import PlacementDecided
+from coplace.v1.plans_pb2 import PlanProposed
 
 from shared.messaging.events.codec import Codec
 from shared.messaging.events.event import Event, Publish
@@ -33,9 +34,39 @@ class Setting:
 _DECIDED: Final = PlacementDecided.DESCRIPTOR.full_name.encode()
 
 
+class RecordFollower:
+    """A stage that follows `placement.inputs`, in the unit that runs it in production, so that
+    copies, early facts and what it refuses are dealt with in the same way; here without a log and a
+    clock."""
+
+    def __init__(self, stage: Stage, begins_us: int) -> None:
+        self._codec = Codec(Topics())
+        self._partition = self._codec.topics.partitions(TOPIC)[0]
+        self._unit = Unit(stage, 0, {}, self._codec, EventTimeLimit(begins_us))
+        self._offset = 0
+        self.tally = Tally()
+
+    def end_round(self, events: Iterable[Event], barrier: Event) -> Sequence[NewRecord]:
+        """What it says at the end of a round of these events."""
+        records = [self._codec.encode(Publish(TOPIC, event)) for event in events]
+        records.append(self._codec.encode_barrier(self._partition, barrier))
+        commit = self._unit.process(list(map(self._found, records)))
+        self.tally.add(commit.tally)
+        return commit.outputs
+
+    def plans(self, events: Iterable[Event], barrier: Event) -> list[Event]:
+        """The plans among that, as events."""
+        said = self.end_round(events, barrier)
+        read = (self._codec.decode(Record(r.partition, 0, r.key, r.value, r.headers)) for r in said)
+        return [event for event in read if isinstance(event.payload, PlanProposed)]
+
+    def _found(self, record: NewRecord) -> Record:
+        self._offset += 1
+        return Record(self._partition, self._offset - 1, record.key, record.value, record.headers)
+
+
 class Region:
-    """Placement in the unit that runs it in production, so that copies, early facts and what it
-    refuses are dealt with in the same way; here without a log and a clock."""
+    """Placement as it decides on a record."""
 
     def __init__(self, setting: Setting, begins_us: int) -> None:
         def create(_number: int, restored: Mapping[str, bytes]) -> Placement:
@@ -50,24 +81,17 @@ class Region:
             single=True,
             puts_barriers=False,
         )
-        self._codec = Codec(Topics())
-        self._partition = self._codec.topics.partitions(TOPIC)[0]
-        self._unit = Unit(stage, 0, {}, self._codec, EventTimeLimit(begins_us))
-        self._offset = 0
-        self.tally = Tally()
+        self._follower = RecordFollower(stage, begins_us)
         self.refused: list[str] = []
+
+    @property
+    def tally(self) -> Tally:
+        """What became of the events."""
+        return self._follower.tally
 
     def decide(self, events: Iterable[Event], barrier: Event) -> list[PlacementDecided]:
         """What is decided at the end of a round of these events."""
-        records = [self._codec.encode(Publish(TOPIC, event)) for event in events]
-        records.append(self._codec.encode_barrier(self._partition, barrier))
-        commit = self._unit.process(list(map(self._found, records)))
-        self.tally.add(commit.tally)
-        return list(self._decisions(commit.outputs))
-
-    def _found(self, record: NewRecord) -> Record:
-        self._offset += 1
-        return Record(self._partition, self._offset - 1, record.key, record.value, record.headers)
+        return list(self._decisions(self._follower.end_round(events, barrier)))
 
     def _decisions(self, outputs: Sequence[NewRecord]) -> Iterable[PlacementDecided]:
         for record in outputs:

@@ -72,7 +72,7 @@ from shared.scheduling.progress import ENDED
 from shared.scheduling.wait_queue import Entry
 from shared.simulation.recorded.caps import CapChanges
 from shared.simulation.recorded.inputs import RecordedInputs
-from shared.simulation.recorded.region import Region, Setting
+from shared.simulation.recorded.region import RecordFollower, Region, Setting
 from shared.simulation.recorded.runs import Allotment, Nodes, Run
 from shared.simulation.recorded.truth import Truth
 
@@ -147,7 +147,7 @@ class WhatIf(Dispatcher):
     back. `sequencer` puts the events of a round into placement's order; `caps` takes the place of
     what the record declares, and what it declares of the settings that are `fixed` is left out.
     Plans come as recorded where they are `planned`: under other rules they would be of a course
-    that never was.
+    that never was. A `planner` makes them anew, after each round for the next one.
 
     To the engine recorded rounds are arrivals and what runs is on one cluster; a holder is the
     place of a job among those of the record. Its times are s after the first round, whole
@@ -164,10 +164,12 @@ class WhatIf(Dispatcher):
         *,
         fixed: Collection[str] = (),
         planned: bool = False,
+        planner: RecordFollower | None = None,
     ) -> None:
         first = inputs.rounds[0]
         self._inputs, self._truth, self._sequencer = inputs, truth, sequencer
         self._region = Region(setting, first.round.ended_at_us)
+        self._planner = planner
         self._begin_us, self._writer = first.round.ended_at_us, first.barrier
         self._ahead = list(_from_outside(inputs, caps, fixed, planned))[::-1]
         self._nodes = Nodes(truth.models.neighbours())
@@ -223,9 +225,12 @@ class WhatIf(Dispatcher):
             return []
         self._round = Round(self._round.number + 1, int(self._due_us))
         self._has_answers = False
-        decisions = self._region.decide(self._sequenced(), self._barrier())
+        events, barrier = self._sequenced(), self._barrier()
+        decisions = self._region.decide(events, barrier)
         self.course.decisions += decisions
         self._obey(decisions)
+        if self._planner is not None:
+            self._answer(self._planner.plans(events, barrier))
         self._due_us = min(map(self._on_grid, self._asks_us()), default=inf)
         started = (each.job_id for each in decisions if each.verdict == VERDICT_START)
         return [self._served(job_id) for job_id in started if job_id in self._running]
@@ -239,6 +244,12 @@ class WhatIf(Dispatcher):
     def slowdowns(self) -> Mapping[int, float]:
         """Of those who started, were acted on or ended, and of the neighbours of these."""
         return self._slowdowns
+
+    def _answer(self, events: Sequence[Event]) -> None:
+        """What somebody says to what was decided, which placement hears at the next end of a
+        round."""
+        self._outbox += events
+        self._has_answers |= bool(events)
 
     def _served(self, job_id: str) -> Served:
         holder, run = self._holders[job_id], self._running[job_id]

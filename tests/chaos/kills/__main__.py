@@ -7,9 +7,9 @@ import typer
 from rich.console import Console
 
 from cli.demo.options import DemoOptions
-from cli.demo.policy import DemoPolicy
 from cli.failures import TellingGroup
 from cli.main import Coefficients, Out, PolicyName, RunDir, Seed, Swf
+from cli.region_policy import RegionPolicy
 from tests.chaos.kills import matrix
 
 app = typer.Typer(cls=TellingGroup)
@@ -21,7 +21,7 @@ def kill(
     jobs: Annotated[
         int, typer.Option(min=30, max=1_000_000, help="How many jobs are submitted.")
     ] = 200,
-    policy: PolicyName = DemoPolicy.PRIORITY_INC_V,
+    policy: PolicyName = RegionPolicy.PRIORITY_INC_V,
     out: Out = Path("out"),
     swf: Swf = None,
     coefficients: Coefficients = None,

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cli.region_policy import RegionPolicy
 from cli.simulate.options import OPTIONS
 from cli.simulate.reading import scenario_of
 from cli.simulate.scenarios import (
@@ -18,7 +19,6 @@ from cli.simulate.scenarios import (
     Section,
 )
 from shared.domain.errors import UnusableError
-from shared.eamc.ranking import Policy
 from shared.simulation.lookahead import AS_TUNED
 from shared.simulation.policy import SimulatedPolicy
 
@@ -86,7 +86,7 @@ def test_options_tell_what_is_simulated(values: dict[str, Any], kind: type) -> N
 def test_a_record_takes_the_policies_of_placement() -> None:
     found = scenario_of(None, (), {"recorded": "x", "policy": [SimulatedPolicy.BASE]})
     assert isinstance(found, RecordedScenario)
-    assert found.policy == (Policy.BASE,)
+    assert found.policy == (RegionPolicy.BASE,)
 
 
 def test_every_field_of_every_kind_has_an_option_and_says_what_it_is() -> None:

@@ -158,7 +158,7 @@ def test_the_policy_of_the_record_is_that_of_its_decisions(
         (("--cap", "region=700"), "below the idle power of its nodes, 800 W"),
         (("--cap", "cluster:p9=1e5"), "'cluster:p9' is no cluster"),
         (("--policy", "easy"), "--policy: Input should be 'base'"),
-        (("--policy", "look-ahead"), "--policy: Input should be 'base'"),
+        (("--policy", "conservative"), "--policy: Input should be 'base'"),
         (("--swf", "x.swf"), "--swf: of no use on a record"),
         (("--seed", "2"), "--seed: of no use on a record"),
         (("--from-kafka",), "give --recorded or --from-kafka, one of them"),

@@ -14,7 +14,7 @@ from shared.messaging.stages.stage import Round
 from shared.placement.candidates.candidate import Rules
 from shared.simulation.recorded.caps import AS_RECORDED, CapChanges
 from shared.simulation.recorded.inputs import RecordedInputs, RecordedRound
-from shared.simulation.recorded.region import Region, Setting, replay
+from shared.simulation.recorded.region import RecordFollower, Region, Setting, replay
 from shared.simulation.recorded.truth import Truth
 from shared.simulation.recorded.what_if import Course, WhatIf
 from tests.unit.shared.placement import region
@@ -89,13 +89,14 @@ def what_if(
     policy: Policy | None = None,
     caps: CapChanges = AS_RECORDED,
     fixed: Collection[str] = (),
+    planner: RecordFollower | None = None,
 ) -> Course:
     """What would have come of a record of the default rules."""
     setting = Setting()
     decisions, _ = replay(inputs, setting, lambda _done: None)
     truth = Truth.of(inputs, decisions, setting)
     other = setting if policy is None else Setting(Rules(policy))
-    course = WhatIf(inputs, truth, other, Sequencer({}), caps, fixed=fixed)
+    course = WhatIf(inputs, truth, other, Sequencer({}), caps, fixed=fixed, planner=planner)
     return course.play(lambda _done: None)
 
 

@@ -14,12 +14,16 @@ from coplace.v1.placement_pb2 import VERDICT_ACTION, VERDICT_REJECTED
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from services.planner.app import search_of, stage_of
+from services.planner.settings import PlannerSettings
 from shared.eamc.ranking import Policy
+from shared.placement.candidates.candidate import Rules
 from shared.placement.power.caps import Covered
+from shared.planning.searches import Searches
 from shared.scheduling.power import Scope
 from shared.simulation.recorded.caps import CapChanges, CapSchedule, NewCap
 from shared.simulation.recorded.inputs import RecordedInputs
-from shared.simulation.recorded.region import Setting, replay
+from shared.simulation.recorded.region import RecordFollower, Setting, replay
 from shared.simulation.recorded.truth import Truth
 from shared.simulation.recorded.what_if import as_recorded
 from tests.unit.shared.placement import region
@@ -244,3 +248,30 @@ def test_a_job_that_was_acted_on_and_is_cancelled_while_it_waits_leaves_the_queu
     (left,) = course.finished
     assert (left.ended_at_us, list(left.intervals)) == (end.ended_at_us, [])
     assert course.unfinished == 0
+
+
+def test_a_planner_lets_small_jobs_start_before_a_wide_one_that_came_first() -> None:
+    jobs = [
+        *(region.submitted(f"holder-{n}", T0_US + n, nodes=4, walltime_s=7200.0) for n in range(2)),
+        region.submitted("long", T0_US + 10, nodes=4, walltime_s=200_000.0),
+        *(
+            region.submitted(f"short-{n}", T0_US + 11 + n, nodes=2, walltime_s=600.0)
+            for n in range(4)
+        ),
+    ]
+    inputs, _ = recorded(jobs, {**dict.fromkeys(["holder-0", "holder-1"], 300.0), "long": 9000.0})
+    search = search_of(PlannerSettings(), Searches())
+    stage = stage_of(search, Rules(), 7.0, puts_barriers=False)
+    planner = RecordFollower(stage, inputs.rounds[0].round.ended_at_us)
+    planned, usual = (
+        starts(what_if(inputs, planner=planner).decisions),
+        starts(what_if(inputs).decisions),
+    )
+    assert planned.keys() == usual.keys()
+    assert {usual[f"short-{n}"].decided_at_us <= usual["long"].decided_at_us for n in range(4)} == {
+        True,
+        False,
+    }
+    for n in range(4):
+        assert planned[f"short-{n}"].decided_at_us < planned["long"].decided_at_us
+        assert planned[f"short-{n}"].HasField("plan_round")

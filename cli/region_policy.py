@@ -1,0 +1,25 @@
+"""The policies that a region can be told."""
+
+from enum import StrEnum
+
+
+class RegionPolicy(StrEnum):
+    """Those of the paper, and look-ahead: a planner beside PriorityInc-V."""
+
+    BASE = "base"
+    MIN_RUNTIME = "min-runtime"
+    MIN_ENERGY = "min-energy"
+    REORDER = "reorder"
+    PRIORITY_INC = "priority-inc"
+    PRIORITY_INC_V = "priority-inc-v"
+    LOOK_AHEAD = "look-ahead"
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether a planner is at work beside placement."""
+        return self is RegionPolicy.LOOK_AHEAD
+
+    @property
+    def without_plan(self) -> "RegionPolicy":
+        """What placement decides by where no plan holds."""
+        return RegionPolicy.PRIORITY_INC_V if self.is_planned else self
