@@ -8,7 +8,7 @@ free is plain integers here, and not the arrays of `capacity.py`.
 """
 
 from bisect import insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
@@ -331,6 +331,11 @@ class PlannedStarts(Dispatcher):
     def waits(self) -> bool:
         """True while anything waits."""
         return bool(self._waiting)
+
+    @property
+    def waiting(self) -> Collection[int]:
+        """The arrival numbers of what waits, in the order of their coming."""
+        return self._waiting.keys()
 
     def arrive(self) -> None:
         """The next of the arrivals is here."""
