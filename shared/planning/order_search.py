@@ -18,13 +18,13 @@ from shared.planning.searches import Searches
 from shared.scheduling.list_scheduling import (
     CappedSituation,
     ListSchedule,
+    ListSchedules,
     Planned,
     Wanted,
-    list_schedule,
 )
 
-# Jobs that all moves of one plan place together: 20 moves of 40 jobs, 2 of 400.
-_PLACED: Final = 800
+# Jobs that all moves of one plan place together: 100 moves of 40 jobs, 10 of 400.
+_PLACED: Final = 4_000
 _SEED: Final = 1
 
 _Found = tuple[list[int], ListSchedule]
@@ -45,10 +45,10 @@ class OrderSearch:
     def schedule(self, at: CappedSituation) -> ListSchedule:
         """It with what its waits add to bounded slowdowns."""
         weighed = at._replace(waiting=[_weighed(job) for job in at.waiting])
-        orders = self._first_orders(weighed)
-        found = [(order, _listed(weighed, order)) for order in orders]
+        schedules, orders = ListSchedules(weighed), self._first_orders(weighed)
+        found = [(order, _listed(schedules, order)) for order in orders]
         best = min(found, key=lambda each: each[1].cost)
-        order, schedule = self._moved(weighed, best)
+        order, schedule = self._moved(schedules, best)
         self._searches.plans += 1
         self._searches.improved += schedule.cost < found[0][1].cost
         self._last = [at.waiting[place].arrival for place in order]
@@ -63,7 +63,7 @@ class OrderSearch:
             kept_order(at, by_limit, self._last),
         ]
 
-    def _moved(self, at: CappedSituation, best: _Found) -> _Found:
+    def _moved(self, schedules: ListSchedules, best: _Found) -> _Found:
         """What moves of single jobs make of it, one after the other."""
         order, schedule = best
         jobs = len(order)
@@ -75,14 +75,14 @@ class OrderSearch:
             # More often to the front, where jobs start soon.
             share = self._random.random()
             moved.insert(int(jobs * share * sqrt(share)), job)
-            found = list_schedule(at, moved, below=schedule.cost)
+            found = schedules.of(moved, below=schedule.cost)
             if found is not None:
                 order, schedule = moved, found
         return order, schedule
 
 
-def _listed(at: CappedSituation, order: Sequence[int]) -> ListSchedule:
-    found = list_schedule(at, order)
+def _listed(schedules: ListSchedules, order: Sequence[int]) -> ListSchedule:
+    found = schedules.of(order)
     assert found is not None
     return found
 

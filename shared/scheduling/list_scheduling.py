@@ -8,7 +8,7 @@ free is plain integers here, and not the arrays of `capacity.py`.
 """
 
 from bisect import insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
@@ -19,6 +19,8 @@ from shared.scheduling.wait_queue import Entry
 
 # What a node has free is compared as the sum of its shares of each resource, in such parts.
 _PARTS: Final = 10_000
+# More units than any job has.
+_ANY_UNITS: Final = 2**60
 
 
 class Wanted(NamedTuple):
@@ -45,6 +47,14 @@ class Using(NamedTuple):
     draw_mw: int
 
 
+class _Fits:
+    """How many units of certain needs each node takes, and all nodes together, as of so many of the
+    changes of nodes."""
+
+    def __init__(self, counts: list[int], total: int, seen: int) -> None:
+        self.counts, self.total, self.seen = counts, total, seen
+
+
 class FreeNodes:
     """What is free of each resource on each node."""
 
@@ -54,6 +64,11 @@ class FreeNodes:
         self._free, self._totals, self._left = free, totals, left
         # What one of each resource is of a node that has most of it.
         self._parts = parts
+        # By needs: what was known when it was copied, which nothing changes, and what it has
+        # become; a node is looked at again once it has changed since, which most have not.
+        self._known: dict[tuple[int, ...], _Fits] = {}
+        self._fits: dict[tuple[int, ...], _Fits] = {}
+        self._changed: list[int] = []
 
     @classmethod
     def of(cls, amounts: Ints) -> "FreeNodes":
@@ -65,8 +80,17 @@ class FreeNodes:
 
     def copy(self) -> "FreeNodes":
         """The same, to be changed by itself."""
+        if self._changed or self._fits:
+            known = {needs: self._fits_of(needs) for needs in {**self._known, **self._fits}}
+            self._known, self._fits, self._changed = known, {}, []
         free = [node.copy() for node in self._free]
-        return FreeNodes(free, self._totals.copy(), self._left.copy(), self._parts)
+        copied = FreeNodes(free, self._totals.copy(), self._left.copy(), self._parts)
+        copied._known = self._known
+        return copied
+
+    def units_of(self, needs: tuple[int, ...]) -> int:
+        """How many units of such needs all nodes take now. It is known to copies from then on."""
+        return self._fits_of(needs).total
 
     @property
     def totals(self) -> Sequence[int]:
@@ -81,17 +105,20 @@ class FreeNodes:
         for need, total in zip(needs, self._totals, strict=True):
             if need * units > total:
                 return None
-        fitting = self._fitting(needs)
+        fits = self._fits_of(needs)
+        if fits.total < units:
+            return None
+        left, counts = self._left, fits.counts
+        fitting = [(left[node], node) for node in range(len(counts)) if counts[node]]
+        fitting.sort()
         chosen: list[tuple[int, int]] = []
         missing = units
-        for _, node, count in sorted(fitting):
-            taken = min(count, missing)
+        for _, node in fitting:
+            taken = min(counts[node], missing)
             chosen.append((node, taken))
             missing -= taken
             if not missing:
                 break
-        if missing:
-            return None
         chosen.sort()
         allocation = Allocation(tuple([n for n, _ in chosen]), tuple([u for _, u in chosen]))
         self._change(needs, allocation, 1)
@@ -101,21 +128,27 @@ class FreeNodes:
         """A job has left."""
         self._change(needs, allocation, -1)
 
-    def _fitting(self, needs: tuple[int, ...]) -> list[tuple[int, int, int]]:
-        """What is left on each node on which a unit fits, its index, and how many fit."""
-        asked = [(resource, need) for resource, need in enumerate(needs) if need]
-        found: list[tuple[int, int, int]] = []
-        for node, free in enumerate(self._free):
-            count = _PARTS
-            for resource, need in asked:
-                fits = free[resource] // need
-                if fits < count:
-                    count = fits
-                    if fits <= 0:
-                        break
-            if count > 0:
-                found.append((self._left[node], node, count))
-        return found
+    def _fits_of(self, needs: tuple[int, ...]) -> _Fits:
+        """What fits now."""
+        fits = self._fits.get(needs)
+        if fits is None:
+            known = self._known.get(needs)
+            if known is None:
+                counts = [_units_on(node, needs) for node in self._free]
+                fits = _Fits(counts, sum(counts), len(self._changed))
+            else:
+                fits = _Fits(known.counts.copy(), known.total, 0)
+            self._fits[needs] = fits
+        counts = fits.counts
+        changed = self._changed[fits.seen :]
+        if len(changed) > len(counts):
+            changed = list(range(len(counts)))
+        for node in changed:
+            count = _units_on(self._free[node], needs)
+            fits.total += count - counts[node]
+            counts[node] = count
+        fits.seen = len(self._changed)
+        return fits
 
     def _change(self, needs: tuple[int, ...], allocation: Allocation, sign: int) -> None:
         parts = sign * _parts_of(needs, self._parts)
@@ -127,6 +160,18 @@ class FreeNodes:
                 free[resource] -= need * units
                 self._totals[resource] -= need * units
             self._left[node] -= parts * counts[place]
+            self._changed.append(node)
+
+
+def _units_on(free: Sequence[int], needs: tuple[int, ...]) -> int:
+    """How many units of such needs what is free on a node holds."""
+    count = _PARTS
+    for resource, need in enumerate(needs):
+        if need:
+            count = min(count, free[resource] // need)
+            if count <= 0:
+                return 0
+    return count
 
 
 def _parts_of(amounts: Sequence[int], parts: Sequence[int]) -> int:
@@ -164,60 +209,89 @@ class ListSchedule(NamedTuple):
 def list_schedule(
     at: CappedSituation, order: Sequence[int], below: float = inf, until_s: float = inf
 ) -> ListSchedule | None:
-    """The list schedule of jobs in an order of their places in `at.waiting`; None where it costs
-    no less than `below`. Overdue jobs are expected to end at once. What never fits, or only after
-    `until_s`, does not start, and what that costs is infinite.
-    """
-    playing = _Playing(at, order)
-    while True:
-        playing.start()
-        if not playing.pending:
-            return playing.found(below)
-        now_s = playing.next_s()
-        if now_s == inf or now_s > until_s:
-            return ListSchedule(playing.starts, inf) if below == inf else None
-        if playing.least_cost(now_s) >= below:
-            return None
-        playing.end(now_s)
+    """One list schedule of a situation: see `ListSchedules.of`."""
+    return ListSchedules(at).of(order, below, until_s)
+
+
+class ListSchedules:
+    """The list schedules of one situation; what each of them looks up is looked up once."""
+
+    def __init__(self, at: CappedSituation) -> None:
+        self.at = at
+        self.units = [job.units for job in at.waiting]
+        self.draws_mw = [job.draw_mw for job in at.waiting]
+        self.limits_s = [job.limit_s for job in at.waiting]
+        self.weights = [job.weight for job in at.waiting]
+        # By place the number of its needs, and the needs by number.
+        numbers: dict[tuple[int, ...], int] = {}
+        self.kinds = [numbers.setdefault(job.needs, len(numbers)) for job in at.waiting]
+        self.needs = list(numbers)
+        for needs in self.needs:
+            at.free.units_of(needs)
+        # What runs, by its end, and its place, counted down from -1.
+        ends = [(each.release_s, each.arrival, -1 - n) for n, each in enumerate(at.using)]
+        self.ends = sorted(ends)
+
+    def of(
+        self, order: Sequence[int], below: float = inf, until_s: float = inf
+    ) -> ListSchedule | None:
+        """The list schedule of jobs in an order of their places in what waits; None where it costs
+        no less than `below`. Overdue jobs are expected to end at once. What never fits, or only
+        after `until_s`, does not start, and what that costs is infinite.
+        """
+        playing = _Playing(self, order)
+        while True:
+            playing.start()
+            if not playing.pending:
+                return playing.found(below)
+            now_s = playing.next_s()
+            if now_s == inf or now_s > until_s:
+                return ListSchedule(playing.starts, inf) if below == inf else None
+            if playing.least_cost(now_s) >= below:
+                return None
+            playing.end(now_s)
 
 
 class _Playing:
     """A list schedule while it is played."""
 
-    def __init__(self, at: CappedSituation, order: Sequence[int]) -> None:
+    def __init__(self, of: ListSchedules, order: Sequence[int]) -> None:
+        at = of.at
         self.pending, self.starts = list(order), list[Planned]()
-        self._waiting, self._free = at.waiting, at.free.copy()
+        self._of, self._free = of, at.free.copy()
         self._cap_mw, self._steps, self._passed = at.cap_mw, list(at.steps), 0
         # What nobody draws now, and what nobody will at each step ahead.
         self._room_mw = at.cap_mw - sum([each.draw_mw for each in at.using])
         self._rooms_mw = [cap_mw - _drawn_mw(at.using, from_s) for from_s, cap_mw in at.steps]
-        # What runs, by its end; so many of these have ended.
-        self._ends, self._ended = sorted(at.using), 0
+        # What runs, by its end; so many of these have ended. What started holds its nodes.
+        self._ends, self._ended = of.ends.copy(), 0
+        self._held: dict[int, Allocation] = {}
         self._from_s = self._now_s = at.now_s
-        self._cost, self._weight = 0.0, sum([self._waiting[p].weight for p in self.pending])
+        self._cost, self._weight = 0.0, sum([of.weights[p] for p in self.pending])
 
     def start(self) -> None:
         """All that fits now, in the order."""
-        left: list[int] = []
-        refused: set[tuple[int, tuple[int, ...]]] = set()
+        of, left = self._of, list[int]()
+        # From how many units on each kind is refused: what is free only gets less.
+        refused = [_ANY_UNITS] * len(of.needs)
         for place in self.pending:
-            job = self._waiting[place]
-            if not self._has_power(job) or (job.units, job.needs) in refused:
+            kind, units = of.kinds[place], of.units[place]
+            if not self._has_power(place) or units >= refused[kind]:
                 left.append(place)
                 continue
-            allocation = self._free.take(job.needs, job.units)
+            allocation = self._free.take(of.needs[kind], units)
             if allocation is None:
-                refused.add((job.units, job.needs))
+                refused[kind] = units
                 left.append(place)
                 continue
-            self._begin(place, job, allocation)
+            self._begin(place, allocation)
         self.pending = left
 
     def next_s(self) -> float:
         """When something ends or the cap changes; infinite where nothing does."""
         next_s = inf
         if self._ended < len(self._ends):
-            next_s = max(self._now_s, self._ends[self._ended].release_s)
+            next_s = max(self._now_s, self._ends[self._ended][0])
         if self._passed < len(self._steps):
             next_s = min(next_s, self._steps[self._passed][0])
         return next_s
@@ -230,10 +304,8 @@ class _Playing:
             self._room_mw += cap_mw - self._cap_mw
             self._cap_mw = cap_mw
             self._passed += 1
-        while self._ended < len(self._ends) and self._ends[self._ended].release_s <= now_s:
-            ended = self._ends[self._ended]
-            self._free.give(ended.needs, ended.allocation)
-            self._room_mw += ended.draw_mw
+        while self._ended < len(self._ends) and self._ends[self._ended][0] <= now_s:
+            self._give_back(self._ends[self._ended][2])
             self._ended += 1
 
     def least_cost(self, now_s: float) -> float:
@@ -244,29 +316,43 @@ class _Playing:
         """The schedule, where it is cheap enough."""
         return ListSchedule(self.starts, self._cost) if self._cost < below else None
 
-    def _has_power(self, job: Wanted) -> bool:
+    def _give_back(self, place: int) -> None:
+        of = self._of
+        if place < 0:
+            using = of.at.using[-1 - place]
+            self._free.give(using.needs, using.allocation)
+            self._room_mw += using.draw_mw
+        else:
+            self._free.give(of.needs[of.kinds[place]], self._held[place])
+            self._room_mw += of.draws_mw[place]
+
+    def _has_power(self, place: int) -> bool:
         """True when it may draw what it does over its whole limit, from now on."""
-        if job.draw_mw > self._room_mw:
+        draw_mw = self._of.draws_mw[place]
+        if draw_mw > self._room_mw:
             return False
-        release_s = self._now_s + job.limit_s
+        release_s = self._now_s + self._of.limits_s[place]
         for ahead in range(self._passed, len(self._steps)):
             if self._steps[ahead][0] >= release_s:
                 return True
-            if job.draw_mw > self._rooms_mw[ahead]:
+            if draw_mw > self._rooms_mw[ahead]:
                 return False
         return True
 
-    def _begin(self, place: int, job: Wanted, allocation: Allocation) -> None:
+    def _begin(self, place: int, allocation: Allocation) -> None:
+        of = self._of
+        draw_mw, weight = of.draws_mw[place], of.weights[place]
         self.starts.append((self._now_s, place))
-        self._room_mw -= job.draw_mw
-        self._weight -= job.weight
-        self._cost += job.weight * (self._now_s - self._from_s)
-        release_s = self._now_s + job.limit_s
+        self._room_mw -= draw_mw
+        self._weight -= weight
+        self._cost += weight * (self._now_s - self._from_s)
+        release_s = self._now_s + of.limits_s[place]
         for ahead in range(self._passed, len(self._steps)):
             if self._steps[ahead][0] >= release_s:
                 break
-            self._rooms_mw[ahead] -= job.draw_mw
-        end = Using(release_s, job.arrival, job.needs, allocation, job.draw_mw)
+            self._rooms_mw[ahead] -= draw_mw
+        self._held[place] = allocation
+        end = release_s, of.at.waiting[place].arrival, place
         insort(self._ends, end, lo=self._ended)
 
 
@@ -331,6 +417,11 @@ class PlannedStarts(Dispatcher):
     def waits(self) -> bool:
         """True while anything waits."""
         return bool(self._waiting)
+
+    @property
+    def waiting(self) -> Collection[int]:
+        """The arrival numbers of what waits, in the order of their coming."""
+        return self._waiting.keys()
 
     def arrive(self) -> None:
         """The next of the arrivals is here."""

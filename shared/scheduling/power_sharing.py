@@ -26,12 +26,14 @@ LATE_S: Final = 0.001
 
 class Sharer(NamedTuple):
     """A job that shares: its units, what it draws at full power, how many times as long it takes
-    with a part of that, of (0, 1], and how long it takes at full power at most."""
+    with a part of that, of (0, 1], how long it takes at full power at most, and the parts that it
+    holds of what all nodes have of each resource."""
 
     units: int
     wanted_mw: int
     duration_ratio: Callable[[float], float]
     limit_s: float
+    parts: tuple[float, ...] = ()
 
     def lasts_s(self, mw: int) -> float:
         """How long it takes with so much at most."""

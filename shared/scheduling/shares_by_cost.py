@@ -3,11 +3,13 @@
 A job that gets the part M of its power does 1 / (1 + F (1/M - 1)) = M / (M + F (1 - M)) of its work
 a second: Borghesi and others, "Scheduling-based power capping in high performance computing
 systems" (2018), section 5.1.1. Its last watts speed it up least, and a second of its work takes
-1 / max(60 s, limit) off its bounded slowdown if it runs to its limit. The sum of all that is
-greatest where one more watt is worth as much to each job that has neither the least nor all.
+1 / max(60 s, limit) off its bounded slowdown if it runs to its limit. It takes as much again off
+those who wait for nodes: who holds a part of a resource and is over a second sooner brings all who
+need that resource forward by this part of a second. The sum of all that is greatest where one more
+watt is worth as much to each job that has neither the least nor all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import sqrt
 from typing import Final, NamedTuple
 
@@ -39,15 +41,19 @@ class _Taker(NamedTuple):
         return ((_FACTOR + (1 - _FACTOR) * least) / self.root, slope), (1 / self.root, -slope)
 
 
-def shares_by_cost(sharers: Mapping[int, Sharer], cap_mw: int) -> dict[int, int]:
-    """What each job gets, by holder, so that the least is left of what slows jobs down.
+def shares_by_cost(
+    sharers: Mapping[int, Sharer], cap_mw: int, waiting: Iterable[Sharer] = ()
+) -> dict[int, int]:
+    """What each job gets, by holder, so that the least is left of what slows jobs down, those that
+    are `waiting` for nodes too.
 
     Nobody gets less than the least. Rounded down, so that the sum is never above the cap.
     """
     wanted = {holder: sharer.wanted_mw for holder, sharer in sharers.items()}
     if sum(wanted.values()) <= cap_mw:
         return wanted
-    takers = {holder: _taker(sharer) for holder, sharer in sharers.items()}
+    prices = _prices(waiting)
+    takers = {holder: _taker(sharer, prices) for holder, sharer in sharers.items()}
     level, given, left_mw = _level(list(takers.values()), cap_mw), dict[int, int](), cap_mw
     floors_mw = sum(taker.least_mw for taker in takers.values())
     for holder, taker in takers.items():
@@ -58,10 +64,26 @@ def shares_by_cost(sharers: Mapping[int, Sharer], cap_mw: int) -> dict[int, int]
     return given
 
 
-def _taker(sharer: Sharer) -> _Taker:
-    worth = _FACTOR / bounded_length_s(sharer.limit_s)
+def _taker(sharer: Sharer, prices: Mapping[int, float]) -> _Taker:
+    held = [part * prices.get(resource, 0.0) for resource, part in enumerate(sharer.parts)]
+    worth = _FACTOR * (_a_second_of(sharer) + max(held, default=0.0))
     least_mw = min(sharer.wanted_mw, LEAST_MW)
     return _Taker(sharer.wanted_mw, least_mw, sqrt(worth / sharer.wanted_mw))
+
+
+def _prices(waiting: Iterable[Sharer]) -> dict[int, float]:
+    """What a second of all of a resource takes off those who wait for some of it, by resource."""
+    prices: dict[int, float] = {}
+    for sharer in waiting:
+        for resource, part in enumerate(sharer.parts):
+            if part:
+                prices[resource] = prices.get(resource, 0.0) + _a_second_of(sharer)
+    return prices
+
+
+def _a_second_of(sharer: Sharer) -> float:
+    """What a second takes off a job's bounded slowdown if it runs to its limit."""
+    return 1 / bounded_length_s(sharer.limit_s)
 
 
 def _level(takers: list[_Taker], cap_mw: int) -> float:

@@ -5,7 +5,7 @@ Dynamic power alone counts. Every schedule comes with what each job drew and whe
 checked without the code that made it.
 """
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -30,7 +30,6 @@ from shared.scheduling.power_sharing import (
     LEAST_MW,
     PowerSharing,
     Sharer,
-    Shares,
     admitted_to_share_mw,
     level_shares,
 )
@@ -246,8 +245,7 @@ def _dispatcher(
         case CappingMethod.DEC_RAPL:
             return _dec_and_shares(table, jobs, rules, searches)
         case CappingMethod.HYBRID_RAPL:
-            search = OrderSearch(searches)
-            return _planned_shares(table, jobs, rules, search, shares_by_cost)
+            return _planned_shares(table, jobs, rules, OrderSearch(searches))
         case CappingMethod.BF | CappingMethod.DVFS:
             return Backfill(*_easy(table, jobs, rules))
         case CappingMethod.SIMPLE | CappingMethod.DYN_SHARE:
@@ -300,21 +298,38 @@ def _dec_and_shares(
         often=_dec(table, jobs, rules, searches),
         seldom=PriorityRule(range(len(jobs))),
     )
-    return _planned_shares(table, jobs, rules, planner, level_shares)
+    return _planned_shares(table, jobs, rules, planner)
 
 
 def _planned_shares(
-    table: NodeTable,
-    jobs: Sequence[EuroraJob],
-    rules: CappingRules,
-    planner: StartPlanner,
-    shares: Shares,
+    table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules, planner: StartPlanner
 ) -> PowerSharing:
     """What is planned under three times the cap shares it as it runs."""
     wide = replace(rules, cap=rules.cap.times(ADMITTED_TIMES))
-    sharer = partial(_sharer, jobs, rules.factors)
     starts = planned_starts(table, jobs, wide, planner)
-    return PowerSharing(starts, sharer, rules.cap, shares=shares)
+    parts = _parts(table, jobs)
+    sharers = [
+        _sharer(jobs, rules.factors, number)._replace(parts=each)
+        for number, each in enumerate(parts)
+    ]
+
+    def by_cost(running: Mapping[int, Sharer], cap_mw: int) -> dict[int, int]:
+        return shares_by_cost(running, cap_mw, [sharers[number] for number in starts.waiting])
+
+    shares = by_cost if rules.method is CappingMethod.HYBRID_RAPL else level_shares
+    return PowerSharing(starts, sharers.__getitem__, rules.cap, shares=shares)
+
+
+def _parts(table: NodeTable, jobs: Sequence[EuroraJob]) -> list[tuple[float, ...]]:
+    """Of each resource the part that each job asks for of what all nodes have; 0 of none."""
+    kinds, totals = kinds_of(table, jobs), table.amounts.sum(axis=1).tolist()
+    return [
+        tuple(
+            need * job.units / total if total else 0.0
+            for need, total in zip(kinds[job.unit].shape.needs, totals, strict=True)
+        )
+        for job in jobs
+    ]
 
 
 def _rule(table: NodeTable, jobs: Sequence[EuroraJob], rules: CappingRules) -> PriorityRule:

@@ -13,6 +13,7 @@ from shared.scheduling.engine import Engine
 from shared.scheduling.list_scheduling import (
     CappedSituation,
     FreeNodes,
+    ListSchedules,
     PlannedStarts,
     PriorityRule,
     Using,
@@ -20,7 +21,7 @@ from shared.scheduling.list_scheduling import (
     list_schedule,
 )
 from shared.scheduling.power import Cap, PowerBudget, Scope, Step
-from shared.scheduling.problem import Allocation
+from shared.scheduling.problem import Allocation, Shape, units_in
 from shared.scheduling.wait_queue import Entry
 
 # Two nodes of 16 cores, the second with two GPUs.
@@ -100,6 +101,46 @@ def test_what_was_given_back_is_as_it_was_before() -> None:
 
 def vars_of(free: FreeNodes) -> object:
     return free._free, free._totals, free._left
+
+
+NEEDS = st.sampled_from([(4, 0), (8, 0), (7, 1), (1, 2), (0, 1)])
+
+
+@given(st.lists(st.tuples(st.booleans(), NEEDS, st.integers(1, 4)), max_size=30), st.data())
+def test_what_is_known_of_free_nodes_is_what_counting_them_anew_says(
+    steps: list[tuple[bool, tuple[int, int], int]], data: st.DataObject
+) -> None:
+    free, amounts = FreeNodes.of(AMOUNTS), AMOUNTS.copy()
+    jobs: list[tuple[tuple[int, int], Allocation]] = []
+    for is_start, asked, units in steps:
+        needs, sign = asked, -1
+        if is_start or not jobs:
+            fits = int(units_in(amounts, Shape(needs, False, 0)).sum()) >= units
+            on = free.take(needs, units)
+            assert (on is not None) == fits
+            if on is None:
+                continue
+            jobs.append((needs, on))
+        else:
+            (needs, on), sign = jobs.pop(data.draw(st.integers(0, len(jobs) - 1))), 1
+            free.give(needs, on)
+        for node, count in zip(*on, strict=True):
+            amounts[:, node] += sign * count * np.array(needs)
+        known = data.draw(st.sampled_from([free, free.copy()]))
+        # Whoever has a copy of it goes on by itself.
+        free = data.draw(st.sampled_from([free, free.copy()]))
+        for each in (needs, (4, 0)):
+            assert known.units_of(each) == int(units_in(amounts, Shape(each, False, 0)).sum())
+
+
+def test_a_schedule_leaves_nothing_behind_for_the_next() -> None:
+    jobs = JOB._replace(units=3), JOB, JOB._replace(needs=(8, 1), limit_s=5.0), JOB
+    using = Using(7.0, 9, (16, 0), Allocation((0,), (1,)), 0)
+    schedules, orders = ListSchedules(at(*jobs, using=(using,))), ([0, 1, 2, 3], [3, 2, 1, 0])
+    first = [schedules.of(order) for order in orders]
+    assert first == [schedules.of(order) for order in orders]
+    assert first == [list_schedule(at(*jobs, using=(using,)), order) for order in orders]
+    assert first[0] != first[1]
 
 
 def test_a_rule_plans_what_starts_at_once_and_no_more() -> None:

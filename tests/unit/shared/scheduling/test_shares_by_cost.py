@@ -20,6 +20,11 @@ def shares(cap_mw: int, *jobs: tuple[int, float]) -> list[int]:
     return [given[n] for n in range(len(jobs))]
 
 
+def holding(limit_s: float, *parts: float) -> Sharer:
+    """A job that wants 40 W and holds so much of each resource."""
+    return Sharer(1, 40_000, RATIO, limit_s, parts)
+
+
 def worth(wanted_mw: int, limit_s: float, mw: int) -> float:
     """What it takes off bounded slowdowns each second."""
     return 1 / RATIO(mw / wanted_mw) / max(60.0, limit_s)
@@ -51,6 +56,37 @@ def test_a_watt_of_a_small_job_is_worth_more() -> None:
     small, large = shares(60_000, (20_000, 600.0), (80_000, 600.0))
     # (1/2 + 1/2 M) of both are as the roots of what they want, 1 to 2; small has all at 1.
     assert (small, large) == pytest.approx((20_000, 40_000), abs=1)
+
+
+def test_who_holds_what_others_wait_for_gets_more_than_who_does_not() -> None:
+    running = {0: holding(600.0, 0.5, 0.0), 1: holding(600.0, 0.0, 0.5)}
+    assert shares_by_cost(running, 60_000) == {0: 30_000, 1: 30_000}
+    waited_for = shares_by_cost(running, 60_000, [holding(600.0, 0.0, 0.1)])
+    assert waited_for[0] < 30_000 < waited_for[1]
+
+
+def test_a_second_is_worth_what_it_takes_off_the_job_and_off_all_behind_its_part() -> None:
+    # 1/600 + 1/8 of three times 1/600 and 1/600 + 1/2 of it: as 11 to 20, so that the speeds'
+    # (1/2 + 1/2 M) are as their roots.
+    running = {0: holding(600.0, 0.125), 1: holding(600.0, 0.5)}
+    given_mw = shares_by_cost(running, 55_000, [holding(600.0, 0.01)] * 3)
+    speeds = [0.5 + 0.5 * mw / 40_000 for mw in given_mw.values()]
+    assert speeds[1] / speeds[0] == pytest.approx((20 / 11) ** 0.5, abs=1e-4)
+
+
+def test_of_several_resources_the_one_that_keeps_most_others_waiting_counts() -> None:
+    waiting = [holding(600.0, 0.1, 0.0), holding(60.0, 0.0, 0.1)]
+    both = shares_by_cost({0: holding(600.0, 0.5, 0.5), 1: holding(600.0)}, 60_000, waiting)
+    one = shares_by_cost({0: holding(600.0, 0.0, 0.5), 1: holding(600.0)}, 60_000, waiting)
+    other = shares_by_cost({0: holding(600.0, 0.5, 0.0), 1: holding(600.0)}, 60_000, waiting)
+    assert both == one != other
+
+
+def test_a_long_job_that_holds_the_nodes_is_not_held_back_while_many_wait() -> None:
+    running = {0: holding(86_400.0, 0.9), 1: holding(600.0, 0.1)}
+    assert shares_by_cost(running, 41_000)[0] == LEAST_MW
+    given_mw = shares_by_cost(running, 41_000, [holding(60.0, 1.0)] * 10)
+    assert given_mw[0] == pytest.approx(40_000, abs=1)
 
 
 @given(

@@ -135,6 +135,15 @@ def test_the_hybrid_that_shares_admits_three_times_the_cap_and_lets_the_shorter_
     assert run.draws[1][0].draw_mw > run.draws[0][0].draw_mw == run.draws[2][0].draw_mw
 
 
+def test_while_a_job_waits_for_nodes_who_holds_more_of_them_has_more_watts() -> None:
+    large = replace(JOB, units=3)
+    run, times = played(CappingMethod.HYBRID_RAPL, 60, large, JOB, JOB, factor=0.5)
+    assert [start_s for start_s, _ in times] == [0, 0, pytest.approx(times[0][1])]
+    assert run.draws[0][0].draw_mw > run.draws[1][0].draw_mw
+    alone, _ = played(CappingMethod.HYBRID_RAPL, 60, large, JOB, factor=0.5)
+    assert alone.draws[0][0].draw_mw == alone.draws[1][0].draw_mw
+
+
 def test_the_hybrid_that_shares_refuses_who_draws_more_than_three_times_the_cap() -> None:
     played(CappingMethod.HYBRID_RAPL, 40, replace(JOB, power_w=120))
     with pytest.raises(UnusableError, match=r"job a \(number 1 of 1\) draws 40.334 W at least"):
