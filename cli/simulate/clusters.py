@@ -34,7 +34,10 @@ def _clusters_of(scenario: ClustersScenario) -> System:
     if scenario.system is not None:
         return read_system(scenario.system, cap_counts_idle=counts_idle)
     cap_w = inf if scenario.cap_w is None else scenario.cap_w
-    return built_in_system([*scenario.clusters], cap_w, cap_counts_idle=counts_idle)
+    region_cap_w = inf if scenario.region_cap_w is None else scenario.region_cap_w
+    return built_in_system(
+        [*scenario.clusters], cap_w, cap_counts_idle=counts_idle, region_cap_w=region_cap_w
+    )
 
 
 def cases_of(scenario: ClustersScenario) -> list[Case]:
@@ -81,6 +84,7 @@ def setup_of(system: System, coefficients: Path) -> Setup:
 def run(scenario: ClustersScenario) -> None:
     """Play, print and write. Raises OSError or UnusableError for what cannot be played."""
     system, cases = system_of(scenario), cases_of(scenario)
+    system.require_kept_by(scenario.policy)
     setup = setup_of(system, scenario.coefficients)
     results = (
         [_one(setup, cases[0], scenario.out)]

@@ -225,6 +225,9 @@ class ClustersScenario(_Schedules):
         Reading.DIMENSIONLESS, "Of equations 4 and 5 and the threshold, ADR 0003."
     )
     tariffs: Path | None = _field(None, "CSV of cluster, hour and price_per_kwh or gco2_per_kwh.")
+    region_cap_w: Watts | None = _field(
+        None, "Power of all clusters together at most, W, counted as by --cap-w."
+    )
     cap_slowdown: Annotated[float, Field(ge=1, le=MOST, allow_inf_nan=False)] = _field(
         1.0, "How much longer a job may take at a lower P-state where a cap refuses its own."
     )
@@ -233,8 +236,10 @@ class ClustersScenario(_Schedules):
     @model_validator(mode="before")
     @classmethod
     def _is_said_once(cls, content: Any) -> Any:
-        if "system" in content and {"clusters", "cap_w"} & content.keys():
-            problem = "says clusters and caps itself: leave out {clusters} and {cap_w}"
+        if "system" in content and {"clusters", "cap_w", "region_cap_w"} & content.keys():
+            problem = (
+                "says clusters and caps itself: leave out {clusters}, {cap_w} and {region_cap_w}"
+            )
             raise ValueError(f"{{system}} {problem}")
         return content
 
@@ -242,11 +247,11 @@ class ClustersScenario(_Schedules):
     def _agrees(self) -> Self:
         if self.system is None and not self.clusters:
             raise ValueError("{clusters} or {system} is needed")
-        if self.cap_w is None and self.system is None:
+        if self.cap_w is None and self.region_cap_w is None and self.system is None:
             if self.cap_slowdown > 1:
-                raise ValueError("{cap_slowdown} is of no use without {cap_w}")
+                raise ValueError("{cap_slowdown} is of no use without {cap_w} or {region_cap_w}")
             if not self.cap_counts_idle:
-                raise ValueError("{cap_counts_idle} is of no use without {cap_w}")
+                raise ValueError("{cap_counts_idle} is of no use without {cap_w} or {region_cap_w}")
         if self.cap_slowdown > 1 and (one := set(self.policy) & _OF_ONE_MODE):
             raise ValueError(f"{{cap_slowdown}} is of no use to {min(one)}: leave it out")
         _ = self.shares

@@ -10,7 +10,8 @@ from shared.scheduling.dispatch import Dispatcher, Served
 from shared.scheduling.engine import Engine
 from shared.scheduling.lookahead import LookAhead, Waiting
 from shared.scheduling.plan_evaluation import ExecutionMode, PlannedStart, Running, Situation
-from shared.scheduling.pool import Pool
+from shared.scheduling.pool import Over, Pool, budgets_of
+from shared.scheduling.power import PowerBudget
 from shared.scheduling.run_share import RunShare, expected_end_s
 from shared.scheduling.workload import Floats, Ints, Schedule
 
@@ -35,14 +36,19 @@ class _Begun:
 
 
 def replan(
-    pools: Sequence[Pool], jobs: Sequence[Waiting], run_s: RunTime, policy: LookAhead
+    pools: Sequence[Pool],
+    jobs: Sequence[Waiting],
+    run_s: RunTime,
+    policy: LookAhead,
+    over: Sequence[Over] = (),
 ) -> LookAheadSchedule:
-    """The schedule of jobs, by submission and arrival number from 0, under look-ahead.
+    """The schedule of jobs, by submission and arrival number from 0, under look-ahead and the caps
+    `over` several pools.
 
     What a job really runs for is learned when it ends: expectations are the mean share of their
     limits that jobs ran for so far.
     """
-    dispatcher = PlanDispatcher(pools, jobs, run_s, policy)
+    dispatcher = PlanDispatcher(pools, jobs, run_s, policy, over)
     submit_s = [job.submit_s for job in jobs]
     engine = Engine(dispatcher, submit_s, dispatcher.runs_s, submit_s[0])
     while len(dispatcher.begun) < len(jobs):
@@ -54,9 +60,15 @@ class PlanDispatcher(Dispatcher):
     """Asks look-ahead at each instant at which anything waits: see Dispatcher."""
 
     def __init__(
-        self, pools: Sequence[Pool], jobs: Sequence[Waiting], run_s: RunTime, policy: LookAhead
+        self,
+        pools: Sequence[Pool],
+        jobs: Sequence[Waiting],
+        run_s: RunTime,
+        policy: LookAhead,
+        over: Sequence[Over] = (),
     ) -> None:
         self._pools, self._jobs, self._run_s, self._policy = pools, jobs, run_s, policy
+        self._over = over
         self._waiting: dict[int, Waiting] = {}
         self._running: dict[int, PlannedStart] = {}
         self.begun: dict[int, _Begun] = {}
@@ -121,7 +133,10 @@ class PlanDispatcher(Dispatcher):
 
     def _situation(self, now_s: float) -> Situation:
         running = {job: self._held(start, now_s) for job, start in self._running.items()}
-        return Situation(now_s, self._pools, running)
+        return Situation(now_s, self._pools, running, self._budgets)
+
+    def _budgets(self) -> list[list[PowerBudget]]:
+        return budgets_of(self._pools, self._over)
 
     def _held(self, start: PlannedStart, now_s: float) -> Running:
         planned, start_s, _ = start

@@ -14,7 +14,7 @@ from shared.scheduling.dispatch import Served
 from shared.scheduling.easy import EasyScheduler, holder_of
 from shared.scheduling.engine import End, Engine
 from shared.scheduling.load import Load, NodeSet
-from shared.scheduling.pool import Pool
+from shared.scheduling.pool import Pool, budgets_of
 from shared.scheduling.power import PowerBudget, milliwatts
 from shared.scheduling.wait_queue import Entry, WaitQueue
 
@@ -88,7 +88,7 @@ class Situation:
         """Those of power of each cluster, with nothing committed yet."""
         if self.shared_budgets is not None:
             return self.shared_budgets()
-        return [pool.budgets(cluster) for cluster, pool in enumerate(self.pools)]
+        return budgets_of(self.pools)
 
     @property
     def free_units(self) -> list[int]:

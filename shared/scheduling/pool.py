@@ -12,6 +12,9 @@ from shared.scheduling.power import NO_CAP_MW, Cap, PowerBudget, Scope, milliwat
 from shared.scheduling.slurm import SLURM_DEFAULTS, SlurmBackfill, SlurmScheduler
 from shared.scheduling.wait_queue import WaitQueue
 
+# A cap over several pools, by their numbers.
+Over = tuple[Cap, Sequence[int]]
+
 
 class Discipline(StrEnum):
     """What may pass an entry that has to wait; the order of entries is the workload's."""
@@ -68,3 +71,14 @@ class Pool:
             return SlurmScheduler(self.units, self.slurm, number, budgets)
         load, backfills = Load(self.units, self.units), discipline is Discipline.EASY
         return EasyScheduler(load, WaitQueue(), number=number, budgets=budgets, backfills=backfills)
+
+
+def budgets_of(pools: Sequence[Pool], over: Sequence[Over] = ()) -> list[list[PowerBudget]]:
+    """Those of each pool with nothing committed yet: its own, and those that it shares."""
+    budgets = [pool.budgets(number) for number, pool in enumerate(pools)]
+    for cap, numbers in over:
+        base_mw = sum(pools[number].base_mw for number in numbers)
+        shared = PowerBudget(cap, base_mw, is_shared=True)
+        for number in numbers:
+            budgets[number].append(shared)
+    return budgets

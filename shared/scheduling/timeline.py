@@ -9,13 +9,10 @@ import numpy as np
 from shared.scheduling.backfill import Arrival, Backfill
 from shared.scheduling.dispatch import Served
 from shared.scheduling.engine import Engine
-from shared.scheduling.pool import Discipline, Pool
-from shared.scheduling.power import Cap, PowerBudget, milliwatts
+from shared.scheduling.pool import Discipline, Over, Pool, budgets_of
+from shared.scheduling.power import milliwatts
 from shared.scheduling.wait_queue import Entry, OtherMode
 from shared.scheduling.workload import NO_ENTRY, Floats, Ints, OtherModes, Schedule, Workload
-
-# A cap over several pools, by their numbers.
-Over = tuple[Cap, Sequence[int]]
 
 
 def play(
@@ -27,7 +24,7 @@ def play(
     ValueError for an entry that asks for more than its pool has, and where caps let jobs wait for
     ever.
     """
-    budgets = _budgets(pools, over)
+    budgets = budgets_of(pools, over)
     counted = zip(pools, budgets, strict=True)
     workload = workload.beyond_idle([pool.idle_w if under else 0.0 for pool, under in counted])
     _require_room(pools, workload)
@@ -107,17 +104,6 @@ def _require_room(pools: Sequence[Pool], workload: Workload) -> None:
         if milliwatts(most_w) > pool.left_mw:
             left_w = pool.left_mw / 1000
             raise ValueError(f"an entry draws {most_w} W, the cap leaves {left_w} W: drop it")
-
-
-def _budgets(pools: Sequence[Pool], over: Sequence[Over]) -> list[list[PowerBudget]]:
-    """Those of each pool: its own and those that it shares."""
-    budgets = [pool.budgets(number) for number, pool in enumerate(pools)]
-    for cap, numbers in over:
-        base_mw = sum(pools[number].base_mw for number in numbers)
-        shared = PowerBudget(cap, base_mw, is_shared=True)
-        for number in numbers:
-            budgets[number].append(shared)
-    return budgets
 
 
 def _arrivals(workload: Workload) -> Iterator[Arrival]:

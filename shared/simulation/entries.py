@@ -76,7 +76,7 @@ def entries_of(
     """The entries of jobs that run the applications `app` (jobs,).
 
     A job has none on a cluster that it is too large for, that does not know its application, or
-    whose cap leaves less than it draws in every mode. Its times are those on the reference cluster
+    whose caps leave less than it draws in every mode. Its times are those on the reference cluster
     times the ratio of the application's. Raises UnusableError where no job fits anywhere.
     """
     rule = _rule(choice.policy)
@@ -135,7 +135,7 @@ def _offers(
     fits = units <= [cluster.units for cluster in system.clusters]
     least_w = power_w * slower.least_power_ratio
     beyond_w = least_w - np.fmin(units * [pool.idle_w for pool in system.pools], least_w)
-    under_cap = np.rint(1000 * beyond_w) <= [pool.left_mw for pool in system.pools]
+    under_cap = np.rint(1000 * beyond_w) <= system.left_mw
     return _Offers(units, power_w, predictions, predictions.known & fits & under_cap)
 
 

@@ -59,7 +59,7 @@ def read_log(
     if machine_procs is None:
         raise UnknownSizeError(f"{path} says neither MaxProcs nor MaxNodes")
     pool = Pool(machine_procs, cap_w, idle_w, cap_counts_idle)
-    require_above_idle(pool, "the pool")
+    require_above_idle("the pool", pool.cap_w, pool.base_mw)
     beyond_w = max(0.0, proc_w - idle_w)
     kept = log.playable(machine_procs, pool.left_mw / 1000 / beyond_w if beyond_w else inf)
     if not len(kept.rows):

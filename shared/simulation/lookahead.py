@@ -35,7 +35,8 @@ def play_ahead(
     objective = Objective(system.tariffs, ahead.prices)
     offered = _Offered(system, epm, entries)
     jobs = [offered.job(job) for job in range(len(entries.workload))]
-    planned = replan(system.pools, jobs, offered.run_s, LookAhead(objective, ahead.bounds))
+    policy = LookAhead(objective, ahead.bounds)
+    planned = replan(system.pools, jobs, offered.run_s, policy, system.over)
     return _chosen(entries, epm, planned), planned.schedule
 
 
@@ -44,7 +45,8 @@ class _Offered:
 
     def __init__(self, system: System, epm: Epm, entries: Entries) -> None:
         work = entries.workload
-        self._pools, self._app = system.pools, entries.traits.app
+        self._pools, self._left_mw = system.pools, system.left_mw
+        self._app = entries.traits.app
         self._freq_ghz = entries.traits.freq_ghz
         self._projections = epm.projections
         self._worth = [
@@ -89,7 +91,7 @@ class _Offered:
             drawn_w = self._power_w[job][cluster] * float(node_w[pstate] / node_w[usual])
             limit_s, idle_w = self._limit_s[job][cluster], self._idle_w(job, cluster, drawn_w)
             mode = ExecutionMode(longer * limit_s, drawn_w, pstate, idle_w)
-            if milliwatts(mode.draw_w) <= self._pools[cluster].left_mw:
+            if milliwatts(mode.draw_w) <= self._left_mw[cluster]:
                 yield mode
 
     def _idle_w(self, job: int, cluster: int, drawn_w: float) -> float:

@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 
 from shared.scheduling.workload import Floats, Mask
-from shared.simulation.played import Played, Traits
+from shared.simulation.played import Played, SharedCap, Traits
+from shared.simulation.steps import power_w
 
 PERCENTILES: Final = (50, 90, 99)
 
@@ -53,7 +54,9 @@ class Summary:
 
     `utilisation` and idle energy count from the first submission to the last end; the mean
     frequency is that over jobs. `mean_freq_ghz` and `best_cluster_share` are None where the
-    applications are unknown, `energy_cost` where no tariff is.
+    applications are unknown, `energy_cost` where no tariff is. `highest_of_cap` is the highest
+    draw as a share of its cap, `above_cap_s` for how long one was exceeded, each of the cap where
+    that is most; None without a cap.
     """
 
     jobs: int
@@ -80,6 +83,7 @@ def summarise(played: Played) -> Summary:
     clusters = tuple(_cluster(played, index) for index in range(len(played.fleet.names)))
     everywhere = np.ones(len(played.workload), dtype=np.bool_)
     busy_unit_s = float((played.used_units * played.runtime_s).sum())
+    drawn = [_drawn_under(played, cap) for cap in played.fleet.caps]
     return Summary(
         jobs=len(played.workload),
         makespan_s=played.makespan_s,
@@ -96,6 +100,8 @@ def summarise(played: Played) -> Summary:
         best_cluster_share=_best_share(played, played.traits, everywhere),
         clusters=clusters,
         energy_cost=played.energy_cost,
+        highest_of_cap=max((share for share, _ in drawn), default=None),
+        above_cap_s=max((above_s for _, above_s in drawn), default=None),
     )
 
 
@@ -121,6 +127,20 @@ def _cluster(played: Played, index: int) -> ClusterSummary:
         if best_here is None
         else _best_share(played, played.traits, best_here),
     )
+
+
+def _drawn_under(played: Played, cap: SharedCap) -> tuple[float, float]:
+    """The highest draw of what counts under a cap as a share of it, and for how long it was
+    above."""
+    fleet, here = played.fleet, [*cap.clusters]
+    idle_w = float((fleet.units * fleet.idle_w)[here].sum())
+    off_w = 0.0 if fleet.caps_count_idle else idle_w
+    drawn = power_w(played, here)
+    # Schedulers count each job to the milliwatt, and no unit has two.
+    rounding_w = 1e-3 * float(1 + fleet.units[here].sum())
+    is_above = drawn.value[:-1] > cap.cap_w + rounding_w
+    above_s = float(np.diff(drawn.time_s)[is_above].sum())
+    return (float(drawn.value.max()) - off_w) / (cap.cap_w - off_w), above_s
 
 
 def _mean_freq_ghz(played: Played, of: Mask) -> float | None:

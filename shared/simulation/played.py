@@ -1,6 +1,7 @@
 """A workload that was played, with what is known of its clusters and jobs."""
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,17 +14,35 @@ from shared.workloads.tariff import Tariff
 JobIds = Ints | NDArray[np.str_]
 
 
+@dataclass(frozen=True, slots=True)
+class SharedCap:
+    """What clusters, by their indices, may draw together, units that idle included."""
+
+    subject: str
+    clusters: tuple[int, ...]
+    cap_w: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Fleet:
     """The clusters of a system: `units` of each, what one draws that idles and what all may draw,
     idle ones included, inf where nothing caps them, (clusters,); what a kWh costs on it, None
-    where nobody said."""
+    where nobody said. `caps_count_idle` is False where caps are of dynamic power alone."""
 
     names: tuple[str, ...]
     units: Ints
     idle_w: Floats
     cap_w: Floats
     tariffs: tuple[Tariff, ...] | None = None
+    shared_caps: tuple[SharedCap, ...] = ()
+    caps_count_idle: bool = True
+
+    @property
+    def caps(self) -> list[SharedCap]:
+        """All that there are, those of single clusters first."""
+        own = enumerate(zip(self.names, self.cap_w.tolist(), strict=True))
+        single = [SharedCap(name, (index,), cap_w) for index, (name, cap_w) in own if cap_w < inf]
+        return [*single, *self.shared_caps]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,6 +21,7 @@ from shared.simulation.steps import (
     Steps,
     idle_power_w,
     job_power_w,
+    power_w,
     used_units,
     waited_units,
 )
@@ -99,7 +100,8 @@ def load(played: Played, path: Path) -> None:
 
 
 def power(played: Played, path: Path) -> None:
-    """Draw the power of each cluster over time as PNG, under its cap: jobs, and what idles."""
+    """Draw the power of each cluster over time as PNG, under its cap: jobs, and what idles; and
+    that of the clusters under each cap over several, on each other."""
     begin_s, end_s = played.workload.submit_s[0], played.schedule.end_s.max()
     draw_power(list(_panels(played)), (float(begin_s), float(end_s)), path)
 
@@ -128,6 +130,10 @@ def _panels(played: Played) -> Iterator[PowerPanel]:
         cap_w = fleet.cap_w[index]
         cap = None if cap_w == inf else Steps(np.array([-inf]), np.array([cap_w]))
         yield PowerPanel(name, layers, cap)
+    for shared in fleet.shared_caps:
+        layers = {fleet.names[index]: power_w(played, [index]) for index in shared.clusters}
+        cap = Steps(np.array([-inf]), np.array([shared.cap_w]))
+        yield PowerPanel(shared.subject, layers, cap)
 
 
 def _draw_cap(axis: Axes, panel: PowerPanel, span: tuple[Floats, float]) -> None:

@@ -41,6 +41,11 @@ class SimulatedPolicy(StrEnum):
         return None if self in ONE_POOL else Policy(self.value)
 
     @property
+    def keeps_shared_caps(self) -> bool:
+        """False where it reserves for all that waits, which knows caps of single clusters alone."""
+        return self.discipline in (Discipline.EASY, Discipline.FCFS)
+
+    @property
     def weighs(self) -> bool:
         """Whether the weight of time over energy changes anything."""
         return self not in (*ONE_POOL, SimulatedPolicy.MIN_RUNTIME, SimulatedPolicy.MIN_ENERGY)

@@ -1,6 +1,6 @@
 """Used units and power over time as step functions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,3 +74,9 @@ def idle_power_w(played: Played, cluster: int) -> Steps:
     """Power of a cluster's idle units."""
     fleet, used = played.fleet, used_units(played, played.schedule.cluster == cluster)
     return Steps(used.time_s, fleet.idle_w[cluster] * (fleet.units[cluster] - used.value))
+
+
+def power_w(played: Played, clusters: Iterable[int]) -> Steps:
+    """Power of clusters together: their jobs, and what idles."""
+    parts = [(job_power_w(played, each), idle_power_w(played, each)) for each in clusters]
+    return Steps.sum_of([each for part in parts for each in part])

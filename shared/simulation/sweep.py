@@ -87,8 +87,10 @@ def play_case(setup: Setup, case: Case) -> Outcome:
     """Play one case.
 
     The jobs of a seed run the same applications whatever the policy and its weights. Raises
-    OSError or UnusableError for a workload that cannot be read or of which nothing fits.
+    OSError or UnusableError for a workload that cannot be read or of which nothing fits, and for a
+    policy that does not keep the system's caps.
     """
+    setup.system.require_kept_by([case.policy])
     return play_jobs(setup, case, submitted(case.workload, case.seed, setup.system))
 
 
@@ -106,7 +108,8 @@ def play_jobs(
         entries, schedule = play_ahead(setup.system, epm, entries, case.ahead)
     else:
         pools = [replace(pool, slurm=case.slurm) for pool in setup.system.pools]
-        schedule = play(pools, entries.workload, discipline or case.policy.discipline)
+        passing = discipline or case.policy.discipline
+        schedule = play(pools, entries.workload, passing, setup.system.over)
         entries = entries.started(schedule)
     played = Played(entries.workload, schedule, setup.system.fleet, entries.traits)
     return Outcome(played, entries.job_id, entries.left_out)

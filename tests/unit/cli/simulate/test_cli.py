@@ -232,6 +232,33 @@ def test_one_case_on_clusters_is_written_in_full(
     assert (tmp_path / "out" / "gantt.png").exists()
 
 
+def test_clusters_of_a_site_keep_to_its_cap_together(
+    log: Path, models: Path, system: Path, tmp_path: Path
+) -> None:
+    """Jobs of 3 and 4 nodes run side by side on two clusters; the cap leaves watts for 4 nodes."""
+    clusters = system.read_text().replace("128}", "4, site: north}")
+    highest = {}
+    for name, caps in (("free", ""), ("capped", "\ncaps: {north: 1200}")):
+        system.write_text(clusters + caps)
+        done = coplace_simulate(
+            *("--system", system, "--coefficients", models, "--workload", log),
+            *("--out", tmp_path / name),
+        )
+        assert done.exit_code == 0, done.output
+        summary = json.loads((tmp_path / name / "summary.json").read_text())
+        highest[name] = summary["highest_of_cap"], summary["above_cap_s"]
+    starts = {
+        name: {row["job_id"]: float(row["start_s"]) for row in read(tmp_path / name / "jobs.csv")}
+        for name in highest
+    }
+    assert starts["free"]["13"] == 1
+    assert starts["capped"]["13"] > 1
+    assert highest["free"] == (None, None)
+    share, above_s = highest["capped"]
+    assert 0.7 < share <= 1
+    assert above_s == 0
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -249,6 +276,18 @@ def test_one_case_on_clusters_is_written_in_full(
             ("--clusters", "p1", "--coefficients", "MODELS", "--cap-w", "5"),
             "the cap of cluster p1, 5 W, must be above the idle power that counts, ",
         ),
+        (
+            ("--clusters", "p1,p2", "--coefficients", "MODELS", "--region-cap-w", "5"),
+            "the cap of the region, 5 W, must be above the idle power that counts, ",
+        ),
+        (
+            (
+                *("--clusters", "p1", "--coefficients", "MODELS", "--region-cap-w", "1e6"),
+                *("--policy", "easy", "--policy", "slurm"),
+            ),
+            "policy slurm keeps caps of single clusters alone, and the region has one: take easy",
+        ),
+        (("--clusters", "p1", "--region-cap-w", "-5"), "--region-cap-w: Input should be greater"),
         (("--swf", "LOG", "--policy", "sjf", "--policy", "easy", "--jobs-csv", "x"), "one policy"),
         (("--clusters", "p1"), "--coefficients is needed"),
         (("--clusters", "p9", "--coefficients", "MODELS"), "p9: the built-in clusters"),

@@ -77,6 +77,14 @@ def test_a_job_has_no_entry_where_it_alone_would_break_the_cap() -> None:
     assert (found.workload.order != NO_ENTRY).tolist() == [[False, True]]
 
 
+def test_a_job_has_no_entry_where_it_alone_would_break_a_cap_over_several_clusters() -> None:
+    clusters = cluster("p1", site="north"), cluster("p2")
+    system = System(clusters, shared_cap_w={"north": 500.0, "region": 800.0})
+    found = entries(SimulatedPolicy.EASY, [CPU] * 3, system, jobs([1, 2, 3]))
+    assert (found.workload.order != NO_ENTRY).tolist() == [[True, True], [False, True]]
+    assert found.left_out == 1
+
+
 def test_no_job_that_fits_anywhere_is_an_error_that_says_where_to_look() -> None:
     with pytest.raises(ValueError, match="no job fits on any cluster"):
         entries(SimulatedPolicy.EASY, [CPU], submitted=jobs([9]))

@@ -1,10 +1,13 @@
+from dataclasses import replace
+from math import inf
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.simulation.metrics import bounded_slowdown, summarise
-from shared.simulation.played import Played
+from shared.simulation.played import Played, SharedCap
 from tests.unit.shared.simulation.schedules import fleet, played, schedules
 
 waits = st.floats(0, 1e6)
@@ -89,3 +92,36 @@ def test_jobs_of_unknown_applications_have_no_frequency_and_no_best_cluster() ->
     summary = summarise(Played(run.workload, run.schedule, fleet()))
     assert summary.mean_freq_ghz is None
     assert summary.best_cluster_share is None
+
+
+@pytest.mark.parametrize("counts", [True, False])
+@given(run=schedules(), cap_w=st.sampled_from([500.0, 900.0, 1500.0]))
+def test_the_highest_draw_and_the_time_above_caps_are_those_of_a_loop_over_the_seconds(
+    counts: bool, run: Played, cap_w: float
+) -> None:
+    """A unit of p1 draws 100 W, or 10 W that idles, one of p2 150 W, or 20 W."""
+    shared = SharedCap("the region", (0, 1), cap_w)
+    capped = replace(fleet(), shared_caps=(shared,), caps_count_idle=counts)
+    found = summarise(replace(run, fleet=capped))
+    shares, above_s = [], []
+    for clusters, most_w in (((0,), 400.0), ((0, 1), cap_w)):
+        idle_w = sum((8 * 10.0, 5 * 20.0)[each] for each in clusters)
+        off_w = 0.0 if counts else idle_w
+        drawn_w = []
+        for time_s in range(int(run.schedule.end_s.max()) + 1):
+            runs = (run.schedule.start_s <= time_s) & (time_s < run.schedule.end_s)
+            beyond_w = [
+                (run.used_units[runs & (run.schedule.cluster == each)]).sum() * (90.0, 130.0)[each]
+                for each in clusters
+            ]
+            drawn_w.append(idle_w + sum(beyond_w))
+        shares.append((max(drawn_w) - off_w) / (most_w - off_w))
+        above_s.append(sum(each > most_w for each in drawn_w))
+    assert found.highest_of_cap == pytest.approx(max(shares))
+    assert found.above_cap_s == max(above_s)
+
+
+@given(schedules())
+def test_without_a_cap_nothing_is_said_of_one(run: Played) -> None:
+    free = replace(run, fleet=replace(fleet(), cap_w=np.array([inf, inf])))
+    assert (summarise(free).highest_of_cap, summarise(free).above_cap_s) == (None, None)

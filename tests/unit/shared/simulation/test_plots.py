@@ -1,6 +1,7 @@
 """Pictures of schedules, by what is drawn in them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,13 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
 from shared.simulation import plots
-from shared.simulation.played import Played
+from shared.simulation.played import Played, SharedCap
 from shared.simulation.plots import COLOURS, comparison, gantt, load, power
 from shared.simulation.steps import (
     Steps,
     idle_power_w,
     job_power_w,
+    power_w,
     used_units,
     waited_units,
 )
@@ -108,6 +110,18 @@ def test_a_cap_is_a_line_beside_the_highest_draw_of_what_it_caps(drawn: list[Fig
     highest_kw = np.asarray(capped["highest draw"].get_ydata()).max()
     both = Steps.sum_of([job_power_w(RUN, 0), idle_power_w(RUN, 0)])
     assert highest_kw == pytest.approx(both.value.max() / 1e3)
+
+
+def test_clusters_under_one_cap_are_stacked_below_it(drawn: list[Figure]) -> None:
+    shared = SharedCap("the region", (0, 1), 900.0)
+    power(replace(RUN, fleet=replace(RUN.fleet, shared_caps=(shared,))), Path("power.png"))
+    axis = drawn[0].axes[-1]
+    assert axis.get_title() == "the region"
+    assert [str(each.get_label()) for each in axis.collections] == list(RUN.fleet.names)
+    lines = {str(line.get_label()): np.asarray(line.get_ydata()) for line in axis.lines}
+    assert set(lines["cap"]) == {0.9}
+    both = power_w(RUN, (0, 1))
+    assert lines["highest draw"].max() == pytest.approx(both.value.max() / 1e3)
 
 
 def test_units_in_use_and_waited_for_are_stacked_by_the_size_of_jobs(drawn: list[Figure]) -> None:

@@ -1,15 +1,21 @@
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from shared.domain.errors import UnusableError
 from shared.simulation.jobs import WorkloadSpec
+from shared.simulation.metrics import summarise
+from shared.simulation.played import Played
 from shared.simulation.policy import SimulatedPolicy
 from shared.simulation.steps import Steps, idle_power_w, job_power_w
-from shared.simulation.sweep import Case, combinations, play_case, result_of, sweep
+from shared.simulation.sweep import Case, Setup, combinations, play_case, result_of, sweep
 from shared.simulation.system import SimulatedCluster, System
 from shared.simulation.units import assign_units
-from tests.unit.shared.simulation.setups import setup
+from tests.unit.shared.simulation.setups import models, setup
 
 SETUP = setup(nodes=128)
 SMALL = WorkloadSpec(jobs=150)
@@ -104,6 +110,107 @@ def test_jobs_and_what_idles_keep_to_a_cap_together(policy: SimulatedPolicy, cou
     for cluster in (0, 1):
         both = Steps.sum_of([job_power_w(played, cluster), idle_power_w(played, cluster)])
         assert 0.8 * 128 * 170.0 < both.value.max() <= 128 * 170.0 + 1e-6
+
+
+# Three clusters, of which two stand at one site; a node of "a" and "c" idles at 60 W.
+IDLE_W = {"a": 60.0, "b": 0.0, "c": 60.0}
+ABC = tuple(
+    SimulatedCluster(name=name, nodes=64, module=module, idle_power_w=IDLE_W[name], site=site)
+    for name, module, site in (("a", "p1", "north"), ("b", "p2", "south"), ("c", "p1", "north"))
+)
+NORTH_W, ALL_W = 64 * 120.0, 64 * 120.0  # what idles
+FEW = WorkloadSpec(jobs=60, speed=20.0)
+AHEAD = {SimulatedPolicy.LOOK_AHEAD}
+KEEPERS = [policy for policy in SimulatedPolicy if policy.keeps_shared_caps]
+
+
+def of_three(system: System) -> Setup:
+    return Setup(system, (models("p1"), models("p2"), models("p1")))
+
+
+def highest_w(played: Played, names: str, *, counts_idle: bool) -> float:
+    """The highest draw of clusters together at any start: jobs, and units that nobody uses."""
+    schedule, highest = played.schedule, 0.0
+    for now_s in schedule.start_s:
+        drawn_w = 0.0
+        for number, name in enumerate("abc"):
+            if name not in names:
+                continue
+            runs = (schedule.cluster == number) & (schedule.start_s <= now_s)
+            runs &= now_s < schedule.end_s
+            idle_units = (64 if counts_idle else 0) - int(played.used_units[runs].sum())
+            drawn_w += float(played.power_w[runs].sum()) + idle_units * IDLE_W[name]
+        highest = max(highest, drawn_w)
+    return highest
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    policy=st.sampled_from(KEEPERS),
+    seed=st.integers(1, 1000),
+    beyond_w=st.tuples(*[st.sampled_from([32 * 300.0, 48 * 300.0, 96 * 300.0])] * 2),
+    slowdown=st.sampled_from([1.0, 2.0]),
+    counts=st.booleans(),
+)
+@example(SimulatedPolicy.EASY, 1, (32 * 300.0, 48 * 300.0), 1.0, True)
+@example(SimulatedPolicy.PRIORITY_INC_V, 2, (32 * 300.0, 32 * 300.0), 2.0, True)
+@example(SimulatedPolicy.LOOK_AHEAD, 3, (48 * 300.0, 48 * 300.0), 1.0, False)
+def test_clusters_under_one_cap_never_draw_more_together(
+    policy: SimulatedPolicy, seed: int, beyond_w: tuple[float, float], slowdown: float, counts: bool
+) -> None:
+    """The draws are added up here at each start: between two of them they only fall."""
+    idle_w = (NORTH_W, ALL_W) if counts else (0.0, 0.0)
+    caps_w = {"north": idle_w[0] + beyond_w[0], "region": idle_w[1] + beyond_w[1]}
+    system = System(ABC, cap_counts_idle=counts, shared_cap_w=caps_w)
+    # Look-ahead chooses among all P-states by itself.
+    case = Case(policy, FEW, seed, cap_slowdown=1.0 if policy in AHEAD else slowdown)
+    played = play_case(of_three(system), case).played
+    highest = (highest_w(played, "ac", counts_idle=counts), caps_w["north"])
+    of_all = (highest_w(played, "abc", counts_idle=counts), caps_w["region"])
+    assert highest[0] <= highest[1] + 0.1
+    assert of_all[0] <= of_all[1] + 0.1
+    summary = summarise(played)
+    assert summary.above_cap_s == 0
+    assert summary.highest_of_cap == pytest.approx(max(d / c for d, c in (highest, of_all)))
+
+
+def schedule_of(system: System, policy: SimulatedPolicy, seed: int) -> list[list[float]]:
+    schedule = play_case(of_three(system), Case(policy, FEW, seed)).played.schedule
+    return [each.tolist() for each in (schedule.cluster, schedule.start_s, schedule.end_s)]
+
+
+@pytest.mark.parametrize("policy", KEEPERS)
+def test_a_cap_over_several_clusters_that_nobody_reaches_changes_nothing(
+    policy: SimulatedPolicy,
+) -> None:
+    free, endless, lax, tight = (
+        schedule_of(System(ABC, shared_cap_w=caps), policy, seed=1)
+        for caps in ({}, {"region": inf}, {"north": 1e9, "region": 1e9}, {"region": ALL_W + 8e3})
+    )
+    assert endless == lax == free
+    assert tight != free
+
+
+@pytest.mark.parametrize("policy", KEEPERS)
+def test_a_cap_of_the_region_of_one_cluster_is_that_of_the_cluster(policy: SimulatedPolicy) -> None:
+    one, idle_w = ABC[0], 64 * 60.0
+    found = []
+    for system in (
+        System((replace_cap(one, idle_w + 9e3),)),
+        System((one,), shared_cap_w={"region": idle_w + 9e3}),
+    ):
+        outcome = play_case(Setup(system, (models("p1"),)), Case(policy, FEW))
+        found.append((outcome.played.schedule.start_s.tolist(), outcome.left_out))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("policy", set(SimulatedPolicy) - set(KEEPERS))
+def test_a_policy_that_keeps_no_such_cap_is_refused_before_it_plays(
+    policy: SimulatedPolicy,
+) -> None:
+    system = System(ABC, shared_cap_w={"region": 1e6})
+    with pytest.raises(UnusableError, match=f"policy {policy} keeps caps of single clusters"):
+        play_case(of_three(system), Case(policy, WorkloadSpec("no such file")))
 
 
 def replace_cap(cluster: SimulatedCluster, cap_w: float) -> SimulatedCluster:

@@ -1,10 +1,13 @@
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
 import pytest
 
 from shared.domain.errors import UnusableError
-from shared.scheduling.power import NO_CAP_MW
+from shared.scheduling.power import NO_CAP_MW, Scope
+from shared.simulation.played import SharedCap
+from shared.simulation.policy import SimulatedPolicy
 from shared.simulation.system import SizeUnit, System, built_in_system, read_system
 from tests.unit.shared.simulation.setups import cluster
 
@@ -52,6 +55,76 @@ def test_a_cap_at_or_below_idle_power_is_refused_by_its_cluster(tmp_path: Path, 
     assert read_system(path, cap_counts_idle=False).clusters[0].cap_w == cap_w
 
 
+SITES = """
+clusters:
+  - {name: a, module: m, nodes: 4, idle_power_w: 100, site: north}
+  - {name: b, module: m, nodes: 2, idle_power_w: 50}
+  - {name: c, module: m, nodes: 1, idle_power_w: 25, site: north, cap_w: 90}
+"""
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_caps_of_a_file_are_over_the_clusters_of_a_site_and_over_all(
+    tmp_path: Path, counts: bool
+) -> None:
+    path = tmp_path / "system.yaml"
+    path.write_text(SITES + "caps: {north: 525, region: 600}")
+    system = read_system(path, cap_counts_idle=counts)
+    assert [(cap.scope, cap.name, cap.at(0.0), numbers) for cap, numbers in system.over] == [
+        (Scope.SITE, "north", 525_000, [0, 2]),
+        (Scope.REGION, "", 600_000, [0, 1, 2]),
+    ]
+    # The site has 425 W of idle nodes, the region 525 W.
+    assert system.left_mw == ([75_000, 75_000, 65_000] if counts else [525_000, 600_000, 90_000])
+    idle_w = (0, 0) if counts else (425, 525)
+    assert system.fleet.shared_caps == (
+        SharedCap("site north", (0, 2), 525 + idle_w[0]),
+        SharedCap("the region", (0, 1, 2), 600 + idle_w[1]),
+    )
+
+
+def test_a_cap_without_end_is_none() -> None:
+    system = System((cluster("a"),), shared_cap_w={"region": inf})
+    assert (system.over, system.left_mw) == ([], [NO_CAP_MW])
+    system.require_kept_by(SimulatedPolicy)
+
+
+@pytest.mark.parametrize(
+    ("cap_of", "problem"),
+    [
+        ({"region": 525.0}, r"cap of the region, 525 W, .* 525 W: raise it"),
+        ({"north": 424.0}, r"cap of site north, 424 W, .* 425 W: raise it"),
+        ({"north": float("nan")}, "cap of site north, nan W"),
+        ({"region": 0.0}, "cap of the region, 0 W"),
+        ({"region": -1.0}, "cap of the region, -1 W"),
+        ({"south": 9e3}, "'south' is no site: known are north, region"),
+        ({"b": 9e3}, "'b' is no site: .* that of a cluster is its cap_w"),
+        ({"": 9e3}, "'' is no site"),
+    ],
+)
+def test_a_cap_that_cannot_be_over_several_clusters_is_refused_by_what_it_is_of(
+    tmp_path: Path, cap_of: dict[str, float], problem: str
+) -> None:
+    path = tmp_path / "system.yaml"
+    path.write_text(SITES)
+    with pytest.raises(UnusableError, match=problem):
+        replace(read_system(path), shared_cap_w=cap_of)
+
+
+def test_a_site_that_is_called_region_is_refused() -> None:
+    with pytest.raises(UnusableError, match="a site is called region"):
+        System((cluster("a", site="region"),))
+
+
+def test_a_policy_that_keeps_no_caps_over_several_clusters_is_refused_under_one() -> None:
+    system = System((cluster("a", site="north"),), shared_cap_w={"north": 9e3})
+    unable = {SimulatedPolicy.CONSERVATIVE, SimulatedPolicy.SLURM}
+    for policy in unable:
+        with pytest.raises(UnusableError, match=f"{policy} .* and site north has one: take easy"):
+            system.require_kept_by([SimulatedPolicy.EASY, policy])
+    system.require_kept_by(set(SimulatedPolicy) - unable)
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -61,6 +134,11 @@ def test_a_cap_at_or_below_idle_power_is_refused_by_its_cluster(tmp_path: Path, 
         ("clusters: [{name: a, module: m, nodes: 4, color: red}]", "color"),
         ("clusters: [{name: a, module: m, nodes: 4, idle_power_w: .nan}]", "idle_power_w"),
         ("clusters: [{name: a, module: m, nodes: 4, cap_w: 0}]", "cap_w"),
+        (f"{SITES}caps: {{north: 0}}", "caps.north: Input should be greater than 0"),
+        (f"{SITES}caps: {{north: -5}}", "caps.north: Input should be greater than 0"),
+        (f"{SITES}caps: {{region: .nan}}", "caps.region: Input should be"),
+        (f"{SITES}caps: {{south: 900}}", "'south' is no site"),
+        (f"{SITES}caps: 900", "caps: Input should be"),
         ("- 3", "_SystemFile"),
     ],
 )
@@ -78,6 +156,11 @@ def test_the_built_in_clusters_are_those_of_the_paper() -> None:
     assert (p1.nodes, p1.module, p2.nodes, p2.module) == (512, "normal", 512, "normal2")
     assert p1.idle_power_w > 0
     assert p2.cap_w == 1e6
+
+
+def test_the_built_in_clusters_may_be_under_one_cap() -> None:
+    [(cap, numbers)] = built_in_system(["p1", "p2"], region_cap_w=2e5).over
+    assert (cap.subject, cap.at(0.0), numbers) == ("the region", 200_000_000, [0, 1])
 
 
 def test_a_cluster_that_is_not_built_in_is_refused_by_name() -> None:
