@@ -204,7 +204,7 @@ def test_a_cap_of_the_region_of_one_cluster_is_that_of_the_cluster(policy: Simul
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("policy", set(SimulatedPolicy) - set(KEEPERS))
+@pytest.mark.parametrize("policy", sorted(set(SimulatedPolicy) - set(KEEPERS)))
 def test_a_policy_that_keeps_no_such_cap_is_refused_before_it_plays(
     policy: SimulatedPolicy,
 ) -> None:
