@@ -139,7 +139,6 @@ class Backfill(Dispatcher):
         steps_s = {from_s for budget in budgets for from_s, _ in budget.cap.steps}
         # When a cap changes, the next time last.
         self._steps_s = sorted((s for s in steps_s if s > -inf), reverse=True)
-        self._never_wakes = not (self._steps_s or self._periodic)
 
     @property
     def waits(self) -> bool:
@@ -161,9 +160,9 @@ class Backfill(Dispatcher):
 
     def wake_s(self, now_s: float) -> float:
         """When a cap changes next, or a scheduler looks again."""
-        if self._never_wakes:
-            return inf
         steps_s = self._steps_s
+        if not (steps_s or self._periodic):
+            return inf
         while steps_s and steps_s[-1] <= now_s:
             steps_s.pop()
         step_s = steps_s[-1] if steps_s else inf

@@ -77,7 +77,6 @@ class ConsumableScheduler(Scheduler):
         for each in held:
             self._may_hold_for_ever |= each.release_s == inf
             self.budgets.hold(each.holder, each.release_s, each.draw_mw)
-        self._may_wait_for_ever = self._is_capped or self._may_hold_for_ever
 
     # The life of a scheduler ----------------------------------------------------------------------
 
@@ -150,7 +149,7 @@ class ConsumableScheduler(Scheduler):
         self.budgets.let_go(holder)
         self.budgets.hold(holder, release_s, draw_mw)
         if release_s == inf:
-            self._may_hold_for_ever = self._may_wait_for_ever = True
+            self._may_hold_for_ever = True
         self._nodes.regroup()
         self._unsettle()
 
@@ -311,7 +310,7 @@ class ConsumableScheduler(Scheduler):
         limits hold; what no budget will ever let start, or whose nodes are held for ever, waits for
         another cap, and blocks nobody."""
         self._forget_reservation()
-        if self._may_wait_for_ever:
+        if self._is_capped or self._may_hold_for_ever:
             soonest = self._soonest(entry)
             for mode in entry.others:
                 other = entry.in_mode(mode)

@@ -85,21 +85,6 @@ def lower(front: list[tuple[float, int]], point: tuple[float, int]) -> None:
     front[place:end] = [point]
 
 
-def entries_before(entries: list[Entry], order: int) -> int:
-    """How many entries stand before `order`. Compiled, this is twice as fast as `bisect`, which
-    compares tuples."""
-    low, high = 0, len(entries)
-    if not high or entries[0][0] >= order:
-        return 0
-    while low < high:
-        middle = (low + high) >> 1
-        if entries[middle][0] < order:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 class Block:
     """Neighbours in a queue. No entry asks for less than the `least_...`: a walk may skip them all.
 
@@ -213,8 +198,19 @@ class Block:
         return other
 
     def place_of(self, order: int) -> int:
-        """How many entries stand before `order`."""
-        return entries_before(self.entries, order)
+        """How many entries stand before `order`. Compiled, this is twice as fast as `bisect`, which
+        compares tuples."""
+        entries = self.entries
+        low, high = 0, len(entries)
+        if not high or entries[0][0] >= order:
+            return 0
+        while low < high:
+            middle = (low + high) >> 1
+            if entries[middle][0] < order:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def entry_of(self, order: int) -> Entry | None:
         """The entry of this order; None where there is none."""
@@ -318,7 +314,7 @@ class WaitQueue:
         if not entries or order > entries[-1][0]:
             entries.append(entry)
         else:
-            entries.insert(entries_before(entries, order), entry)
+            entries.insert(block.place_of(order), entry)
         block.came(entry)
         if entry[4]:
             self.in_parts += 1
@@ -345,9 +341,10 @@ class WaitQueue:
             return
         blocks = self.blocks
         number = self.block_of(order)
-        entries = blocks[number].entries
-        removed = entries.pop(entries_before(entries, order))
-        blocks[number].left(removed)
+        block = blocks[number]
+        entries = block.entries
+        removed = entries.pop(block.place_of(order))
+        block.left(removed)
         self._left += 1
         if removed[4]:
             self.in_parts -= 1
