@@ -92,7 +92,8 @@ def test_credentials_are_renewed_while_all_of_it_runs(reader: Reader) -> None:
 
     def secrets() -> set[str]:
         folder = reader.installation.folder / "credentials"
-        return {file.read_text() for file in folder.rglob("*") if file.suffix not in (".acl", ".json")}
+        names = (".acl", ".json")
+        return {file.read_text() for file in folder.rglob("*") if file.suffix not in names}
 
     before, old = pids(), secrets() - {""}
     kept = reader.paste("coplace certificates rotate --keep-old")
