@@ -47,12 +47,12 @@ class Using(NamedTuple):
     draw_mw: int
 
 
-class _Fits:
+class Fits:
     """How many units of certain needs each node takes, and all nodes together, as of so many of the
     changes of nodes."""
 
-    def __init__(self, counts: list[int], total: int, seen: int) -> None:
-        self.counts, self.total, self.seen = counts, total, seen
+    def __init__(self, needs: tuple[int, ...], counts: list[int], total: int, seen: int) -> None:
+        self.needs, self.counts, self.total, self.seen = needs, counts, total, seen
 
 
 class FreeNodes:
@@ -66,8 +66,8 @@ class FreeNodes:
         self._parts = parts
         # By needs: what was known when it was copied, which nothing changes, and what it has
         # become; a node is looked at again once it has changed since, which most have not.
-        self._known: dict[tuple[int, ...], _Fits] = {}
-        self._fits: dict[tuple[int, ...], _Fits] = {}
+        self._known: dict[tuple[int, ...], Fits] = {}
+        self._fits: dict[tuple[int, ...], Fits] = {}
         self._changed: list[int] = []
 
     @classmethod
@@ -81,8 +81,12 @@ class FreeNodes:
     def copy(self) -> "FreeNodes":
         """The same, to be changed by itself."""
         if self._changed or self._fits:
-            known = {needs: self._fits_of(needs) for needs in {**self._known, **self._fits}}
-            self._known, self._fits, self._changed = known, {}, []
+            for needs in {**self._known, **self._fits}:
+                self._known[needs] = fits = self.fits(needs)
+                self._refresh(fits)
+            self._fits, self._changed = {}, []
+            for fits in self._known.values():
+                fits.seen = 0
         free = [node.copy() for node in self._free]
         copied = FreeNodes(free, self._totals.copy(), self._left.copy(), self._parts)
         copied._known = self._known
@@ -90,30 +94,54 @@ class FreeNodes:
 
     def units_of(self, needs: tuple[int, ...]) -> int:
         """How many units of such needs all nodes take now. It is known to copies from then on."""
-        return self._fits_of(needs).total
+        fits = self.fits(needs)
+        self._refresh(fits)
+        return fits.total
 
     @property
     def totals(self) -> Sequence[int]:
         """What is free of each resource on all nodes together."""
         return self._totals
 
+    def fits(self, needs: tuple[int, ...]) -> Fits:
+        """What `take_as` is told of such needs."""
+        fits = self._fits.get(needs)
+        if fits is None:
+            known = self._known.get(needs)
+            if known is None:
+                counts = [_units_on(node, needs) for node in self._free]
+                fits = Fits(needs, counts, sum(counts), len(self._changed))
+            else:
+                fits = Fits(needs, known.counts.copy(), known.total, 0)
+            self._fits[needs] = fits
+        return fits
+
     def take(self, needs: tuple[int, ...], units: int) -> Allocation | None:
         """Nodes for a job, which it has from now on; None where its units do not fit.
 
         Nodes with less free are taken first, so that what is free stays together.
         """
-        for need, total in zip(needs, self._totals, strict=True):
-            if need * units > total:
+        return self.take_as(self.fits(needs), units)
+
+    def take_as(self, fits: Fits, units: int) -> Allocation | None:
+        """The same for a job whose needs were looked up."""
+        totals = self._totals
+        for resource, need in enumerate(fits.needs):
+            if need * units > totals[resource]:
                 return None
-        fits = self._fits_of(needs)
+        if fits.seen < len(self._changed):
+            self._refresh(fits)
         if fits.total < units:
             return None
         left, counts = self._left, fits.counts
-        fitting = [(left[node], node) for node in range(len(counts)) if counts[node]]
+        nodes = len(counts)
+        # By what is left on them, of these in their order.
+        fitting = [left[node] * nodes + node for node in range(nodes) if counts[node]]
         fitting.sort()
         chosen: list[tuple[int, int]] = []
         missing = units
-        for _, node in fitting:
+        for key in fitting:
+            node = key % nodes
             taken = min(counts[node], missing)
             chosen.append((node, taken))
             missing -= taken
@@ -121,49 +149,42 @@ class FreeNodes:
                 break
         chosen.sort()
         allocation = Allocation(tuple([n for n, _ in chosen]), tuple([u for _, u in chosen]))
-        self._change(needs, allocation, 1)
+        self._change(fits.needs, allocation, 1)
         return allocation
 
     def give(self, needs: tuple[int, ...], allocation: Allocation) -> None:
         """A job has left."""
         self._change(needs, allocation, -1)
 
-    def _fits_of(self, needs: tuple[int, ...]) -> _Fits:
-        """What fits now."""
-        fits = self._fits.get(needs)
-        if fits is None:
-            known = self._known.get(needs)
-            if known is None:
-                counts = [_units_on(node, needs) for node in self._free]
-                fits = _Fits(counts, sum(counts), len(self._changed))
-            else:
-                fits = _Fits(known.counts.copy(), known.total, 0)
-            self._fits[needs] = fits
-        counts = fits.counts
-        changed = self._changed[fits.seen :]
-        if len(changed) > len(counts):
-            changed = list(range(len(counts)))
-        for node in changed:
-            count = _units_on(self._free[node], needs)
-            fits.total += count - counts[node]
+    def _refresh(self, fits: Fits) -> None:
+        """Look again at the nodes that changed since."""
+        changed, seen, needs = self._changed, fits.seen, fits.needs
+        counts, free, total = fits.counts, self._free, fits.total
+        fits.seen = len(changed)
+        if fits.seen - seen > len(counts):
+            changed, seen = list(range(len(counts))), 0
+        for place in range(seen, len(changed)):
+            node = changed[place]
+            count = _units_on(free[node], needs)
+            total += count - counts[node]
             counts[node] = count
-        fits.seen = len(self._changed)
-        return fits
+        fits.total = total
 
     def _change(self, needs: tuple[int, ...], allocation: Allocation, sign: int) -> None:
         parts = sign * _parts_of(needs, self._parts)
         nodes, counts = allocation
+        totals = self._totals
         for place in range(len(nodes)):
             node, units = nodes[place], sign * counts[place]
             free = self._free[node]
             for resource, need in enumerate(needs):
                 free[resource] -= need * units
-                self._totals[resource] -= need * units
+                totals[resource] -= need * units
             self._left[node] -= parts * counts[place]
             self._changed.append(node)
 
 
-def _units_on(free: Sequence[int], needs: tuple[int, ...]) -> int:
+def _units_on(free: list[int], needs: tuple[int, ...]) -> int:
     """How many units of such needs what is free on a node holds."""
     count = _PARTS
     for resource, need in enumerate(needs):
@@ -174,11 +195,11 @@ def _units_on(free: Sequence[int], needs: tuple[int, ...]) -> int:
     return count
 
 
-def _parts_of(amounts: Sequence[int], parts: Sequence[int]) -> int:
+def _parts_of(amounts: Sequence[int], parts: list[int]) -> int:
     """Amounts of resources as one number."""
     total = 0
-    for amount, part in zip(amounts, parts, strict=True):
-        total += amount * part
+    for resource, amount in enumerate(amounts):
+        total += amount * parts[resource]
     return total
 
 
@@ -259,6 +280,7 @@ class _Playing:
         at = of.at
         self.pending, self.starts = list(order), list[Planned]()
         self._of, self._free = of, at.free.copy()
+        self._fits = [self._free.fits(needs) for needs in of.needs]
         self._cap_mw, self._steps, self._passed = at.cap_mw, list(at.steps), 0
         # What nobody draws now, and what nobody will at each step ahead.
         self._room_mw = at.cap_mw - sum([each.draw_mw for each in at.using])
@@ -272,14 +294,19 @@ class _Playing:
     def start(self) -> None:
         """All that fits now, in the order."""
         of, left = self._of, list[int]()
+        all_kinds, all_units, draws_mw, fits = of.kinds, of.units, of.draws_mw, self._fits
         # From how many units on each kind is refused: what is free only gets less.
-        refused = [_ANY_UNITS] * len(of.needs)
+        refused = [_ANY_UNITS] * len(fits)
         for place in self.pending:
-            kind, units = of.kinds[place], of.units[place]
-            if not self._has_power(place) or units >= refused[kind]:
+            kind, units = all_kinds[place], all_units[place]
+            if (
+                units >= refused[kind]
+                or draws_mw[place] > self._room_mw
+                or not self._has_power(place)
+            ):
                 left.append(place)
                 continue
-            allocation = self._free.take(of.needs[kind], units)
+            allocation = self._free.take_as(fits[kind], units)
             if allocation is None:
                 refused[kind] = units
                 left.append(place)
